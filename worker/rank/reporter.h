@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "rank/endpoint.h"
+
+namespace worker {
+
+struct RankEnvironment;
+
+/// What one finished optimizer step looked like. The loss, the tokens per second and the gradient norm are those of all
+/// ranks together; memory and bytes are this rank's own.
+struct StepReport {
+  std::int64_t step = 0;  ///< steps finished so far, from 1
+  double loss = 0;        ///< mean cross entropy a token, in nats, over the total batch
+  std::optional<double> validation_loss;
+  double tokens_per_s = 0;
+  double step_ms = 0;
+  std::int64_t memory_bytes = 0;        ///< resident memory now
+  std::int64_t memory_peak_bytes = 0;   ///< highest resident memory of this process
+  std::int64_t bytes_communicated = 0;  ///< put on the wire by this rank in this step
+  double learning_rate = 0;
+  double grad_norm = 0;    ///< before clipping
+  std::int64_t at_ms = 0;  ///< Unix time
+};
+
+/// What the rank is busy with; hang limits differ by section.
+enum class Section { kInit, kData, kStep, kCheckpoint, kDone };
+
+/// What the rank has been asked to do. Ordered: a later one wins over an earlier one.
+enum class StopKind {
+  kNone,
+  kSave,  ///< finish the step, save, leave with the requeue code
+  kNow,   ///< leave at the next step boundary without writing anything: another attempt owns the job
+};
+
+/// The one interface where rank/ (environment, controller) and train/ (LibTorch) meet: plain types only.
+///
+/// Calls come from the training thread, never from a signal handler. None may block training on the network but
+/// `rendezvous` and the destructor (both bounded); none but `rendezvous` throws.
+class Reporter {
+ public:
+  virtual ~Reporter() = default;
+
+  /// Says what the rank does from now on.
+  virtual void section(Section now) = 0;
+
+  /// One finished step, every rank reports its own. A report that can't be delivered now is kept and sent later.
+  virtual void step(const StepReport& report) = 0;
+
+  /// Training goes on from a checkpoint taken after `step` steps; the next report has number step + 1.
+  virtual void resumed_from(std::int64_t step) = 0;
+
+  /// The checkpoint of `step` is complete and valid on disk; `bytes` is what this rank wrote.
+  virtual void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) = 0;
+
+  /// What the controller asks for. Signals are not included: see rank/signals.h. Cheap; asked at every step.
+  virtual StopKind stop_requested() const = 0;
+
+  /// True when `rendezvous` hands rank 0's address to the other ranks, so that rank 0 may bind any free port; false
+  /// when the address is fixed from outside (MASTER_ADDR, MASTER_PORT) and rank 0 must bind that.
+  virtual bool assigns_rendezvous() const = 0;
+
+  /// Where the ranks meet. Rank 0 passes the address it listens on, the others nothing; all get the same answer.
+  /// Blocks until it is known; throws std::runtime_error, naming the remedy, when that takes too long or can't be.
+  virtual Endpoint rendezvous(std::optional<Endpoint> mine) = 0;
+
+  /// The last call: this rank exits with `exit_code` for `reason`.
+  virtual void leaving(int exit_code, std::string_view reason) = 0;
+};
+
+/// The reporter that fits the environment: gRPC to the controller when MUSTER_CONTROLLER is set and this build has gRPC
+/// (MUSTER_WITH_GRPC), else JSON lines into a file. Throws std::runtime_error when neither can be opened.
+std::unique_ptr<Reporter> make_reporter(const RankEnvironment& environment);
+
+}  // namespace worker
