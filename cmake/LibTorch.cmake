@@ -1,0 +1,35 @@
+# Imported targets for the LibTorch wheel. find_package(Torch) of that wheel wants a CUDA toolkit; these do not.
+#   libtorch::headers   the headers, with c10d's Gloo declarations switched on
+#   libtorch::cpu       headers, libtorch_cpu and libc10
+#   libtorch::cuda      libtorch_cuda and libc10_cuda besides (only with MUSTER_WITH_CUDA)
+include_guard(GLOBAL)
+
+set(MUSTER_LIBTORCH "$ENV{MUSTER_LIBTORCH}" CACHE PATH "LibTorch's folder, the one that holds include/ and lib/")
+if(NOT MUSTER_LIBTORCH)
+  get_filename_component(_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+  set(_torch "${_root}/.deps/libtorch-2.11.0/torch")
+else()
+  set(_torch "${MUSTER_LIBTORCH}")
+endif()
+if(NOT EXISTS "${_torch}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "no LibTorch in ${_torch}: run ./dev setup, or point MUSTER_LIBTORCH at a folder with include/ and lib/")
+endif()
+message(STATUS "LibTorch: ${_torch}")
+set(MUSTER_LIBTORCH_DIR "${_torch}" CACHE INTERNAL "")
+
+find_path(MUSTER_GLOO_INCLUDE gloo/algorithm.h)
+
+add_library(libtorch_headers INTERFACE)
+add_library(libtorch::headers ALIAS libtorch_headers)
+# -isystem keeps LibTorch's own warnings out of ours.
+target_include_directories(libtorch_headers SYSTEM INTERFACE "${_torch}/include" "${_torch}/include/torch/csrc/api/include")
+if(MUSTER_GLOO_INCLUDE)
+  target_compile_definitions(libtorch_headers INTERFACE USE_C10D_GLOO)
+endif()
+
+add_library(libtorch_cpu_import INTERFACE)
+add_library(libtorch::cpu ALIAS libtorch_cpu_import)
+target_link_libraries(libtorch_cpu_import INTERFACE libtorch_headers "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
+target_link_options(libtorch_cpu_import INTERFACE "LINKER:-rpath,${_torch}/lib")
+# The wheel finds cupti and cudart beside itself through its own RPATH, which the linker does not follow.
+target_link_options(libtorch_cpu_import INTERFACE "LINKER:--allow-shlib-undefined")

@@ -1,0 +1,199 @@
+#include "json/proto_json.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace proto {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using nlohmann::ordered_json;
+
+// -1 reads and writes the singular field, anything else the element of a repeated one.
+constexpr int kSingular = -1;
+
+std::string valid_utf8(const std::string& text) {
+  // dump() with `replace` is the library's own repair of bad bytes.
+  const auto dumped = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json::parse(dumped).get<std::string>();
+}
+
+ordered_json value_to_json(const Message& message, const FieldDescriptor* field, int index) {
+  const Reflection* r = message.GetReflection();
+  const bool one = index == kSingular;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return one ? r->GetInt32(message, field) : r->GetRepeatedInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return one ? r->GetInt64(message, field) : r->GetRepeatedInt64(message, field, index);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return one ? r->GetUInt32(message, field) : r->GetRepeatedUInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return one ? r->GetUInt64(message, field) : r->GetRepeatedUInt64(message, field, index);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return one ? r->GetDouble(message, field) : r->GetRepeatedDouble(message, field, index);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return one ? r->GetFloat(message, field) : r->GetRepeatedFloat(message, field, index);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return one ? r->GetBool(message, field) : r->GetRepeatedBool(message, field, index);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return (one ? r->GetEnum(message, field) : r->GetRepeatedEnum(message, field, index))->name();
+    case FieldDescriptor::CPPTYPE_STRING:
+      return valid_utf8(one ? r->GetString(message, field) : r->GetRepeatedString(message, field, index));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return to_json(one ? r->GetMessage(message, field) : r->GetRepeatedMessage(message, field, index));
+  }
+  return nullptr;
+}
+
+ordered_json map_to_json(const Message& message, const FieldDescriptor* field) {
+  ordered_json out = ordered_json::object();
+  const Reflection* r = message.GetReflection();
+  // Sorted, so that the same map always prints the same text.
+  std::map<std::string, ordered_json> sorted;
+  for (int i = 0; i < r->FieldSize(message, field); ++i) {
+    const Message& entry = r->GetRepeatedMessage(message, field, i);
+    const auto* type = entry.GetDescriptor();
+    sorted[entry.GetReflection()->GetString(entry, type->map_key())] =
+        value_to_json(entry, type->map_value(), kSingular);
+  }
+  for (auto& [key, value] : sorted) out[key] = std::move(value);
+  return out;
+}
+
+[[noreturn]] void fail(const std::string& path, const std::string& wanted, const ordered_json& got) {
+  throw std::invalid_argument(path + ": want " + wanted + ", got " +
+                              got.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 80));
+}
+
+template <typename T>
+T integer(const ordered_json& json, const std::string& path) {
+  if (json.is_number_unsigned()) {
+    const auto value = json.get<std::uint64_t>();
+    if (value <= static_cast<std::uint64_t>(std::numeric_limits<T>::max())) return static_cast<T>(value);
+  } else if (json.is_number_integer()) {
+    const auto value = json.get<std::int64_t>();
+    if constexpr (std::numeric_limits<T>::is_signed) {
+      if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max()) return static_cast<T>(value);
+    }
+  }
+  fail(path,
+       "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
+           std::to_string(std::numeric_limits<T>::max()),
+       json);
+}
+
+void set_value(Message& message, const FieldDescriptor* field, const ordered_json& json, const std::string& path,
+               bool add);
+void fill(const ordered_json& json, Message& message, const std::string& path);
+
+void set_value(Message& message, const FieldDescriptor* field, const ordered_json& json, const std::string& path,
+               bool add) {
+  const Reflection* r = message.GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32: {
+      const auto v = integer<std::int32_t>(json, path);
+      return add ? r->AddInt32(&message, field, v) : r->SetInt32(&message, field, v);
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const auto v = integer<std::int64_t>(json, path);
+      return add ? r->AddInt64(&message, field, v) : r->SetInt64(&message, field, v);
+    }
+    case FieldDescriptor::CPPTYPE_UINT32: {
+      const auto v = integer<std::uint32_t>(json, path);
+      return add ? r->AddUInt32(&message, field, v) : r->SetUInt32(&message, field, v);
+    }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const auto v = integer<std::uint64_t>(json, path);
+      return add ? r->AddUInt64(&message, field, v) : r->SetUInt64(&message, field, v);
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+    case FieldDescriptor::CPPTYPE_FLOAT: {
+      if (!json.is_number()) fail(path, "a number", json);
+      const bool wide = field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
+      const auto v = json.get<double>();
+      if (wide) return add ? r->AddDouble(&message, field, v) : r->SetDouble(&message, field, v);
+      const auto narrow = static_cast<float>(v);
+      return add ? r->AddFloat(&message, field, narrow) : r->SetFloat(&message, field, narrow);
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      if (!json.is_boolean()) fail(path, "true or false", json);
+      return add ? r->AddBool(&message, field, json.get<bool>()) : r->SetBool(&message, field, json.get<bool>());
+    case FieldDescriptor::CPPTYPE_STRING:
+      if (!json.is_string()) fail(path, "a text", json);
+      return add ? r->AddString(&message, field, json.get<std::string>())
+                 : r->SetString(&message, field, json.get<std::string>());
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const auto* value =
+          json.is_string() ? field->enum_type()->FindValueByName(json.get<std::string>()) : nullptr;
+      if (value == nullptr) fail(path, "a name of " + field->enum_type()->name(), json);
+      return add ? r->AddEnum(&message, field, value) : r->SetEnum(&message, field, value);
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return fill(json, add ? *r->AddMessage(&message, field) : *r->MutableMessage(&message, field), path);
+  }
+}
+
+void fill_map(const ordered_json& json, Message& message, const FieldDescriptor* field, const std::string& path) {
+  if (!json.is_object()) fail(path, "an object", json);
+  for (const auto& [key, value] : json.items()) {
+    Message* entry = message.GetReflection()->AddMessage(&message, field);
+    const auto* type = entry->GetDescriptor();
+    entry->GetReflection()->SetString(entry, type->map_key(), key);
+    set_value(*entry, type->map_value(), value, path + "." + key, false);
+  }
+}
+
+void fill(const ordered_json& json, Message& message, const std::string& path) {
+  if (!json.is_object()) fail(path.empty() ? "(top)" : path, "an object", json);
+  for (const auto& [key, value] : json.items()) {
+    const std::string here = path.empty() ? key : path + "." + key;
+    const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(key);
+    if (field == nullptr) throw std::invalid_argument(here + ": unknown key");
+    if (value.is_null()) continue;
+    if (field->is_map()) {
+      fill_map(value, message, field, here);
+    } else if (field->is_repeated()) {
+      if (!value.is_array()) fail(here, "an array", value);
+      int index = 0;
+      for (const auto& element : value) {
+        set_value(message, field, element, here + "[" + std::to_string(index++) + "]", true);
+      }
+    } else {
+      set_value(message, field, value, here, false);
+    }
+  }
+}
+
+}  // namespace
+
+ordered_json to_json(const Message& message) {
+  ordered_json out = ordered_json::object();
+  const Reflection* r = message.GetReflection();
+  const auto* type = message.GetDescriptor();
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* field = type->field(i);
+    ordered_json& slot = out[field->name()];
+    if (field->is_map()) {
+      slot = map_to_json(message, field);
+    } else if (field->is_repeated()) {
+      slot = ordered_json::array();
+      for (int k = 0; k < r->FieldSize(message, field); ++k) slot.push_back(value_to_json(message, field, k));
+    } else if (field->has_presence() && !r->HasField(message, field)) {
+      slot = nullptr;
+    } else {
+      slot = value_to_json(message, field, kSingular);
+    }
+  }
+  return out;
+}
+
+void from_json(const ordered_json& json, Message& message) { fill(json, message, ""); }
+
+}  // namespace proto
