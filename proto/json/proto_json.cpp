@@ -80,7 +80,8 @@ T integer(const ordered_json& json, const std::string& path) {
   } else if (json.is_number_integer()) {
     const auto value = json.get<std::int64_t>();
     if constexpr (std::numeric_limits<T>::is_signed) {
-      if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max()) return static_cast<T>(value);
+      if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max())
+        return static_cast<T>(value);
     }
   }
   fail(path,
@@ -130,8 +131,7 @@ void set_value(Message& message, const FieldDescriptor* field, const ordered_jso
       return add ? r->AddString(&message, field, json.get<std::string>())
                  : r->SetString(&message, field, json.get<std::string>());
     case FieldDescriptor::CPPTYPE_ENUM: {
-      const auto* value =
-          json.is_string() ? field->enum_type()->FindValueByName(json.get<std::string>()) : nullptr;
+      const auto* value = json.is_string() ? field->enum_type()->FindValueByName(json.get<std::string>()) : nullptr;
       if (value == nullptr) fail(path, "a name of " + field->enum_type()->name(), json);
       return add ? r->AddEnum(&message, field, value) : r->SetEnum(&message, field, value);
     }
@@ -194,6 +194,8 @@ ordered_json to_json(const Message& message) {
   return out;
 }
 
-void from_json(const ordered_json& json, Message& message) { fill(json, message, ""); }
+void from_json(const ordered_json& json, Message& message) {
+  fill(json, message, "");
+}
 
 }  // namespace proto

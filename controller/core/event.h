@@ -1,0 +1,118 @@
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/job.h"
+
+namespace core {
+
+// Facts, in the order they were learned. Stored for ever, so a field may be added (with a default) but never renamed,
+// removed or given another meaning. An event about an attempt that has ended already is late news: it changes nothing.
+
+struct JobSubmitted {
+  std::string name;
+  std::string user;
+  bool is_command = false;
+  std::uint32_t world_size = 1;
+  Millis time_limit{0};
+  RequeuePolicy policy;
+  bool operator==(const JobSubmitted&) const = default;
+};
+/// The executor has started (or, after a crash, found) the attempt.
+struct AttemptLaunched {
+  AttemptNumber attempt = 0;
+  std::string handle;
+  std::string node;                // of a one-node executor; empty otherwise
+  std::vector<std::int64_t> pids;  // by rank; empty if the executor does not know them
+  bool operator==(const AttemptLaunched&) const = default;
+};
+/// Nothing was started and nothing is left behind. `retryable` is false when trying again cannot help (no such
+/// program).
+struct AttemptLaunchFailed {
+  AttemptNumber attempt = 0;
+  std::string reason;
+  bool retryable = true;
+  bool operator==(const AttemptLaunchFailed&) const = default;
+};
+/// First word of a rank.
+struct RankJoined {
+  AttemptNumber attempt = 0;
+  RankNumber rank = 0;
+  std::string node;
+  std::int64_t pid = 0;
+  bool operator==(const RankJoined&) const = default;
+};
+/// Every rank agrees where training began; 0 is the beginning.
+struct AttemptResumed {
+  AttemptNumber attempt = 0;
+  Step step = 0;
+  bool operator==(const AttemptResumed&) const = default;
+};
+struct CheckpointSaved {
+  AttemptNumber attempt = 0;
+  Step step = 0;
+  bool operator==(const CheckpointSaved&) const = default;
+};
+/// A rank's process is gone. `out_of_memory`: the kernel killed it for memory.
+struct RankExited {
+  AttemptNumber attempt = 0;
+  RankNumber rank = 0;
+  ExitStatus exit;
+  bool out_of_memory = false;
+  std::string last_words;
+  bool operator==(const RankExited&) const = default;
+};
+struct RankSilent {
+  AttemptNumber attempt = 0;
+  RankNumber rank = 0;
+  Millis silent_for{0};
+  std::string seen;  // what its node says of the process: "stopped", "alive", "unknown"
+  bool operator==(const RankSilent&) const = default;
+};
+/// It sends heartbeats but its step has not moved.
+struct RankHung {
+  AttemptNumber attempt = 0;
+  RankNumber rank = 0;
+  std::string section;
+  Millis no_progress_for{0};
+  bool operator==(const RankHung&) const = default;
+};
+struct TimeLimitReached {
+  AttemptNumber attempt = 0;
+  bool operator==(const TimeLimitReached&) const = default;
+};
+/// The executor says the attempt as a whole is over, ranks and all (Slurm: its final state; local: no trace of it).
+struct AttemptGone {
+  AttemptNumber attempt = 0;
+  Cause cause = Cause::kControllerLost;
+  std::string reason;
+  bool operator==(const AttemptGone&) const = default;
+};
+struct CancelRequested {
+  std::string user;
+  bool operator==(const CancelRequested&) const = default;
+};
+struct RequeueRequested {
+  std::string user;
+  bool operator==(const RequeueRequested&) const = default;
+};
+
+using EventBody =
+    std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed, CheckpointSaved,
+                 RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone, CancelRequested, RequeueRequested>;
+
+/// One event of one job.
+struct Event {
+  Time at{};
+  EventBody body;
+  bool operator==(const Event&) const = default;
+};
+
+/// "rank_exited"; also the stored type name.
+std::string_view type_name(const EventBody& body);
+/// The attempt an event speaks of; 0 for those about the job as a whole.
+AttemptNumber attempt_of(const EventBody& body);
+
+}  // namespace core

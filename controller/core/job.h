@@ -1,0 +1,109 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/types.h"
+
+namespace core {
+
+/// What happened to a job is a list of events; this is their fold (see apply.h).
+///
+///            submit
+///              |
+///              v        attempt 1 starts            all ranks done, cause decides
+///          kPending ----------------> kRunning ------------------------------------> kSucceeded
+///              |                      ^   |  \                                        kFailed
+///      cancel  |        backoff over  |   |   \  cancel / manual requeue / drain      kCancelled
+///              v                      |   v    v
+///          kCancelled             kWaiting <- kStopping   (kStopping ends in any of the ended states or kWaiting)
+///
+/// kSucceeded and kCancelled are final. kFailed is left by a manual requeue alone, which refills the budgets.
+enum class JobState { kPending, kRunning, kStopping, kWaiting, kSucceeded, kFailed, kCancelled };
+std::string_view to_string(JobState state);  // "pending" ...
+bool is_ended(JobState state);               // kSucceeded, kFailed, kCancelled
+
+/// One attempt's life.
+///
+///   kStarting --launched and (command, or every rank joined)--> kRunning
+///   kStarting, kRunning --cause known, ranks still there--> kDraining
+///   any of them --no rank left--> kEnded
+///
+/// The first cause wins: what ranks do while draining (exit codes, signals) does not change it.
+enum class AttemptState { kStarting, kRunning, kDraining, kEnded };
+std::string_view to_string(AttemptState state);
+
+enum class RankState { kStarting, kRunning, kSilent, kExited };
+std::string_view to_string(RankState state);
+
+struct Rank {
+  RankState state = RankState::kStarting;
+  std::string node;
+  std::int64_t pid = 0;
+  std::optional<ExitStatus> exit;
+  std::string last_words;  // the reason a rank gave when leaving; empty if none
+  bool operator==(const Rank&) const = default;
+};
+
+struct Attempt {
+  AttemptNumber number = 0;
+  AttemptState state = AttemptState::kStarting;
+  Cause cause = Cause::kNone;
+  std::string reason;          // why it ended, or what it is doing, in plain words
+  std::string reason_started;  // "submitted", "rank 1 killed by SIGKILL; attempt 2 of ..." in plain words
+  std::optional<RankNumber> culprit;
+  std::optional<ExitStatus> culprit_exit;
+  std::optional<Time> started_at;  // launched by the executor
+  std::optional<Time> running_at;
+  std::optional<Time> ended_at;
+  Step resumed_from_step = 0;
+  std::string handle;  // the executor's own name of it (local: its folder; Slurm: the job id)
+  std::vector<Rank> ranks;
+  bool operator==(const Attempt&) const = default;
+};
+
+/// How often each cause may bring a job back, and how long to wait. Counts are of consecutive ends without healthy
+/// progress: a new checkpoint, or healthy_after of running, refills every budget and resets the backoff.
+struct RequeuePolicy {
+  std::uint32_t max_failed = 3;
+  std::uint32_t max_rank_silent = 5;
+  std::uint32_t max_rank_hung = 2;
+  std::uint32_t max_preempted = 1000;
+  std::uint32_t max_timed_out = 3;
+  std::uint32_t max_node_failed = 10;
+  std::uint32_t max_out_of_memory = 1;
+  std::uint32_t max_controller_lost = 5;
+  Millis backoff_initial{1000};
+  Millis backoff_max{300000};
+  Millis healthy_after{600000};
+  bool operator==(const RequeuePolicy&) const = default;
+};
+
+struct Job {
+  JobId id = 0;
+  std::string name;
+  std::string user;
+  bool is_command = false;  // any program, rather than a recipe: no heartbeats
+  std::uint32_t world_size = 1;
+  Millis time_limit{0};  // 0: none
+  RequeuePolicy policy;
+  JobState state = JobState::kPending;
+  std::string reason;
+  std::int64_t version = 0;  // number of events folded
+  std::vector<Attempt> attempts;
+  std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
+  std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
+  Step last_checkpoint_step = 0;
+  bool cancel_requested = false;
+  Time submitted_at{};
+  std::optional<Time> next_attempt_at;  // while kWaiting
+  std::optional<Time> ended_at;
+  bool operator==(const Job&) const = default;
+
+  /// The newest attempt; null before the first.
+  const Attempt* current() const { return attempts.empty() ? nullptr : &attempts.back(); }
+};
+
+}  // namespace core

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/types.h"
+#include "muster/v1/admin_service.pb.h"
+#include "muster/v1/job.pb.h"
+#include "muster/v1/job_service.pb.h"
+#include "muster/v1/rank_service.pb.h"
+
+namespace runtime {
+
+/// A refusal that a person can act on; rpc/ and http/ map the kind to their own codes.
+struct Refusal {
+  enum class Kind { kInvalid, kNotFound, kWrongState, kLimit, kUnavailable, kUnauthenticated };
+  Kind kind = Kind::kInvalid;
+  std::string text;
+};
+
+/// A value or a refusal.
+template <typename T>
+class Outcome {
+ public:
+  Outcome(T value) : value_(std::move(value)) {}              // NOLINT: conversion is the point
+  Outcome(Refusal refusal) : refusal_(std::move(refusal)) {}  // NOLINT
+  bool ok() const { return value_.has_value(); }
+  T& value() { return *value_; }
+  const T& value() const { return *value_; }
+  const Refusal& refusal() const { return refusal_; }
+
+ private:
+  std::optional<T> value_;
+  Refusal refusal_;
+};
+
+/// What rpc/ and http/ serve: every use case of muster behind one door. Thread-safe; calls that write return when the
+/// write is durable. Implemented by runtime/ (make_controller in controller_impl.h); tests of rpc/ and http/ use it
+/// with the in-memory store and a fake executor.
+class Controller {
+ public:
+  virtual ~Controller() = default;
+
+  // People
+  virtual Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
+  virtual muster::v1::ListResponse list(const muster::v1::ListRequest& request) = 0;
+  virtual Outcome<muster::v1::Job> get(core::JobId id) = 0;
+  virtual Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
+  /// Oldest first; `job` 0: all. At most `limit`.
+  virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
+  virtual std::int64_t last_event_id() = 0;
+  /// Steps after (after_attempt, after_step), in order. `attempt` 0: all.
+  virtual std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
+                                                  core::AttemptNumber after_attempt, core::Step after_step,
+                                                  std::uint32_t limit) = 0;
+  /// The log file of a rank; empty if there is no such job or attempt. The file may not exist yet.
+  virtual std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) = 0;
+  virtual muster::v1::StatusResponse status() = 0;
+
+  /// Waits until anything about `job` (0: any job) changed since `seen`, at most `timeout`; returns the new change
+  /// count. Changes are events, heartbeats that moved a step, and new metrics. First call: seen = 0.
+  virtual std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) = 0;
+
+  // Ranks. `token` is the attempt's own.
+  virtual Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                              const std::string& token) = 0;
+  virtual Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                           const std::string& token) = 0;
+  virtual Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                             const std::string& token) = 0;
+
+  /// True if `token` is the one people must show.
+  virtual bool is_people_token(const std::string& token) const = 0;
+};
+
+}  // namespace runtime

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/apply.h"
+
+namespace store {
+
+/// What went wrong with the store, in one sentence with the remedy. Nothing of the failed call is in the store.
+class Error : public std::runtime_error {
+ public:
+  enum class Kind {
+    kFull,      // no space, or the folder takes no writes
+    kCorrupt,   // the file is no database, or damaged
+    kInUse,     // another musterd holds it
+    kNewer,     // written by a newer muster
+    kConflict,  // the job has changed since it was read
+    kOther,
+  };
+  Error(Kind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+/// One event of one job with its consequences, written together or not at all.
+struct Commit {
+  core::Event event;
+  core::Applied applied;  // applied.job.version is the version after; the store refuses any but the next one
+  /// Of the first event alone.
+  std::string request_id;
+  std::string spec_json;
+};
+
+struct StoredEvent {
+  std::int64_t id = 0;  // grows over all jobs
+  core::JobId job = 0;
+  std::int64_t version = 0;
+  core::Event event;
+  core::JobState state_after = core::JobState::kPending;
+  std::string text;
+  std::string payload;  // the event as stored: JSON
+};
+
+struct PendingAction {
+  std::int64_t id = 0;
+  core::JobId job = 0;
+  core::Action action;
+};
+
+/// A row of the jobs table, for lists: no ranks, no history.
+struct JobRow {
+  core::JobId id = 0;
+  std::string name, user, reason;
+  bool is_command = false;
+  core::JobState state = core::JobState::kPending;
+  std::int64_t version = 0;
+  core::Step last_checkpoint_step = 0;
+  core::Time submitted_at{};
+  std::optional<core::Time> started_at, ended_at, next_attempt_at;
+  std::optional<core::Attempt> newest_attempt;  // without ranks
+};
+
+/// One optimizer step of one rank. The key is (job, attempt, rank, step): the same row again is no error and no change.
+struct MetricRow {
+  core::JobId job = 0;
+  core::AttemptNumber attempt = 0;
+  core::RankNumber rank = 0;
+  core::Step step = 0;
+  double loss = 0;
+  double tokens_per_s = 0;
+  double step_ms = 0;
+  std::int64_t memory_bytes = 0;
+  std::int64_t memory_peak_bytes = 0;
+  std::int64_t bytes_communicated = 0;
+  double learning_rate = 0;
+  double grad_norm = 0;
+  std::optional<double> validation_loss;
+  std::int64_t at_ms = 0;
+  bool operator==(const MetricRow&) const = default;
+};
+
+/// One step over all ranks: loss, tokens/s and norms are rank 0's (they are global there), time and memory the maximum,
+/// bytes communicated the sum.
+struct StepRow {
+  MetricRow row;  // rank is 0
+  std::uint32_t ranks = 0;
+};
+
+struct ListFilter {
+  std::vector<core::JobState> states;  // empty: all
+  std::uint32_t limit = 100;
+  core::JobId before = 0;  // 0: from the newest
+};
+
+/// The controller's memory: append-only events, projections kept in the same transaction, and the outbox of actions.
+///
+/// Every write is durable when it returns (WAL and fsync). Calls come from several threads; writes are serialised
+/// inside. SQLite and in-memory implementations pass one contract suite.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Appends all commits in one transaction (one fsync): all of them or, throwing Error, none. Several commits of one
+  /// job must be in order. Returns the event ids in order.
+  virtual std::vector<std::int64_t> append(std::span<const Commit> commits) = 0;
+
+  virtual std::optional<core::JobId> find_request(const std::string& request_id) = 0;
+  /// One more than the newest job's id. Ids are never reused, since jobs are never deleted.
+  virtual core::JobId next_job_id() = 0;
+
+  /// Folds the job's events. nullopt: no such job.
+  virtual std::optional<core::Job> load(core::JobId id) = 0;
+  virtual std::optional<std::string> spec_json(core::JobId id) = 0;
+  /// Jobs that have not ended, oldest first.
+  virtual std::vector<core::Job> load_open() = 0;
+
+  virtual std::vector<JobRow> list(const ListFilter& filter) = 0;
+  virtual std::int64_t count(std::span<const core::JobState> states) = 0;  // empty: all
+
+  /// Oldest first. `job` 0: of every job.
+  virtual std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
+  virtual std::int64_t last_event_id() = 0;
+
+  virtual std::vector<PendingAction> pending_actions() = 0;
+  virtual void complete_action(std::int64_t action_id) = 0;
+
+  virtual void add_metrics(std::span<const MetricRow> rows) = 0;
+  /// Steps in order of (attempt, step), those after the position given. `attempt` 0: all attempts.
+  virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
+                                       core::Step after_step, std::uint32_t limit) = 0;
+
+  /// A random secret, made at the first start and kept: rank tokens and the store's name derive from it.
+  virtual std::string secret() = 0;
+  virtual std::int64_t schema_version() = 0;
+};
+
+}  // namespace store
