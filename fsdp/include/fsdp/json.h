@@ -1,0 +1,88 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace fsdp {
+
+/// Why a JSON text was refused or a value had another type. what() holds the byte offset for a syntax error.
+class JsonError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A JSON value. Strict RFC 8259: no comments, no trailing commas, no duplicate keys, no bare NaN. Integers that fit
+/// are std::int64_t, every other number is double; dump() prints the shortest text that parses back to the same double.
+/// Object keys are kept sorted, so equal values dump to equal bytes.
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::map<std::string, Json, std::less<>>;
+
+  static constexpr int kMaxDepth = 64;
+
+  Json() = default;
+  Json(std::nullptr_t) {}
+  Json(bool value) : value_(value) {}
+  Json(int value) : value_(static_cast<std::int64_t>(value)) {}
+  Json(std::int64_t value) : value_(value) {}
+  /// Throws JsonError when the value exceeds std::int64_t.
+  Json(std::uint64_t value);
+  Json(double value) : value_(value) {}
+  Json(const char* value) : value_(std::string(value)) {}
+  Json(std::string_view value) : value_(std::string(value)) {}
+  Json(std::string value) : value_(std::move(value)) {}
+  Json(Array value) : value_(std::move(value)) {}
+  Json(Object value) : value_(std::move(value)) {}
+
+  /// Parses one value and nothing after it. Throws JsonError with the byte offset; deeper than `max_depth` is an error.
+  static Json parse(std::string_view text, int max_depth = kMaxDepth);
+
+  /// The text. `indent` < 0 gives one line without spaces; otherwise that many spaces a level.
+  /// Throws JsonError for NaN and infinity, which JSON cannot hold.
+  std::string dump(int indent = -1) const;
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
+  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
+  bool is_object() const { return std::holds_alternative<Object>(value_); }
+
+  /// The value as that type; JsonError names both types when it is another. as_double() takes integers too.
+  bool as_bool() const;
+  std::int64_t as_int() const;
+  double as_double() const;
+  const std::string& as_string() const;
+  const Array& as_array() const;
+  const Object& as_object() const;
+  Array& as_array();
+  Object& as_object();
+
+  /// The member, or nullptr when this is no object or lacks it.
+  const Json* find(std::string_view key) const;
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  /// The member; JsonError names a missing key.
+  const Json& at(std::string_view key) const;
+  /// The member, made (null) when missing; a null value becomes an object first.
+  Json& operator[](std::string_view key);
+  /// Appends to an array; a null value becomes an array first.
+  void push_back(Json value);
+  /// Elements of an array or members of an object; 0 for anything else.
+  std::size_t size() const;
+
+  bool operator==(const Json& other) const { return value_ == other.value_; }
+
+ private:
+  const char* type_name() const;
+
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,73 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+/// One tensor's entry in a safetensors header.
+struct TensorEntry {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+  /// Byte range in the data part.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// A safetensors file, mapped read-only. Everything in the header is checked before the constructor returns: sizes,
+/// dtypes, shapes against byte ranges, no holes, no overlaps, no bytes behind the last tensor. A hostile file is a
+/// c10::Error naming the file and the finding, never a bad access; a file cut short *while* it is mapped can still
+/// fault.
+class SafetensorsReader {
+ public:
+  static constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
+
+  explicit SafetensorsReader(const std::filesystem::path& path);
+  ~SafetensorsReader();
+  SafetensorsReader(const SafetensorsReader&) = delete;
+  SafetensorsReader& operator=(const SafetensorsReader&) = delete;
+
+  const std::map<std::string, TensorEntry, std::less<>>& entries() const { return entries_; }
+  /// The header's "__metadata__".
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  bool contains(std::string_view name) const { return entries_.find(name) != entries_.end(); }
+
+  /// The tensor without copying: it aliases the mapping, must not be written, and must not outlive the reader. A tensor
+  /// whose bytes are not aligned for its dtype is copied. Throws c10::Error naming a missing tensor.
+  at::Tensor tensor(std::string_view name) const;
+
+  std::int64_t file_bytes() const { return bytes_; }
+  /// CRC-32C over the whole file.
+  std::uint32_t checksum() const;
+
+ private:
+  void parse_header();
+
+  std::filesystem::path path_;
+  const char* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+  std::int64_t data_offset_ = 0;
+  std::map<std::string, TensorEntry, std::less<>> entries_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// What was written: enough to recognise the file later.
+struct WrittenFile {
+  std::int64_t bytes = 0;
+  std::uint32_t checksum = 0;  // CRC-32C over the whole file
+};
+
+/// Writes a new safetensors file and fsyncs it: tensors in the given order, one at a time through host memory, the
+/// header padded with spaces to 8 bytes. Throws c10::Error naming path and cause (disk full, read-only, exists
+/// already); a file it began is removed then.
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                              const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace fsdp
