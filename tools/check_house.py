@@ -1,0 +1,131 @@
+"""Checks the rules of the house that a compiler does not: which folder may include which, and that no file sees both
+LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's wheel carries its own copies of fmt and protobuf).
+
+Usage: check_house.py [ROOT]
+Exit status: 0 if the rules hold, 1 otherwise, with one line a violation.
+"""
+
+import pathlib
+import re
+import sys
+
+# A folder may include itself and these. The longest matching folder counts.
+ALLOWED = {
+    "fsdp": {"libtorch"},
+    "proto": {"grpc", "json"},
+    "worker": {"fsdp", "libtorch"},
+    "worker/models": {"libtorch"},
+    "worker/data": {"fsdp", "worker/rank"},
+    "worker/rank": set(),
+    "worker/rank/grpc": {"worker/rank", "proto", "grpc"},
+    "worker/train": {"fsdp", "libtorch", "worker/models", "worker/data", "worker/rank"},
+    "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
+    "controller/core": set(),
+    "controller/store": {"controller/core", "json", "sqlite"},
+    "controller/spec": {"proto", "grpc", "json", "toml"},
+    "controller/logs": set(),
+    "controller/runtime": {"controller/core", "controller/store", "controller/spec", "proto", "grpc", "json"},
+    "controller/runtime/local": {"controller/core", "controller/runtime", "boost", "json"},
+    "controller/rpc": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc"},
+    "controller/http": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
+    "controller/cli": {"controller/spec", "proto", "grpc", "json", "toml"},
+    "controller/main.cpp": {"controller/core", "controller/store", "controller/runtime", "controller/runtime/local",
+                            "controller/rpc", "controller/http", "proto", "grpc", "json"},
+}
+LIBRARIES = [
+    ("libtorch", re.compile(r"^(torch|ATen|c10|gloo)/")),
+    ("grpc", re.compile(r"^(grpc|grpcpp|google|spdlog)/")),
+    ("json", re.compile(r"^nlohmann/")),
+    ("toml", re.compile(r"^toml\+\+/")),
+    ("sqlite", re.compile(r"^(SQLiteCpp/|sqlite3\.h)")),
+    ("boost", re.compile(r"^boost/")),
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+ROOTS = ["fsdp/include", "fsdp/src", "proto", "worker", "controller"]
+
+
+def folder_of(path):
+    """The longest folder of ALLOWED that holds this file; grpc_* files of worker/rank are a folder of their own."""
+    if path.startswith("worker/rank/grpc_"):
+        return "worker/rank/grpc"
+    return max((f for f in ALLOWED if path == f or path.startswith(f + "/")), key=len, default=None)
+
+
+def resolve(root, including, name):
+    """The project's file behind an #include, or None for a library's or the standard's."""
+    for candidate in [pathlib.Path(including).parent / name] + [pathlib.Path(r) / name for r in ROOTS]:
+        if (root / candidate).is_file():
+            return candidate.as_posix()
+    return None
+
+
+def library_of(name):
+    """Generated wire headers count as proto; they bring protobuf's headers with them."""
+    if name.startswith("muster/v1/"):
+        return "proto"
+    return next((library for library, pattern in LIBRARIES if pattern.match(name)), None)
+
+
+def read_includes(root):
+    """file -> (project files, libraries) that it includes directly."""
+    graph = {}
+    for top in ["fsdp", "proto", "worker", "controller"]:
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in (".h", ".hpp", ".cpp"):
+                continue
+            here = path.relative_to(root).as_posix()
+            files, libraries = set(), set()
+            for _, name in INCLUDE.findall(path.read_text(errors="replace")):
+                target = resolve(root, here, name)
+                if target:
+                    files.add(target)
+                elif library_of(name):
+                    libraries.add(library_of(name))
+            graph[here] = (files, libraries)
+    return graph
+
+
+def seen_libraries(graph, start):
+    """Libraries that a file sees through everything it includes."""
+    todo, seen, libraries = [start], set(), set()
+    while todo:
+        file = todo.pop()
+        if file in seen or file not in graph:
+            continue
+        seen.add(file)
+        libraries |= graph[file][1]
+        todo.extend(graph[file][0])
+    return libraries
+
+
+def violations(root):
+    graph = read_includes(root)
+    if not graph:
+        yield f"{root}: no source files found"
+    for file, (files, libraries) in graph.items():
+        folder = folder_of(file)
+        if folder is None:
+            yield f"{file}: no rule for this folder in ALLOWED"
+            continue
+        allowed = ALLOWED[folder] | {folder}
+        for target in sorted(files):
+            target_folder = folder_of(target)
+            if target_folder not in allowed and target != file:
+                yield f"{file}: includes {target}, but {folder} may not include {target_folder}"
+        for library in sorted(libraries - allowed):
+            yield f"{file}: includes a header of {library}, which {folder} may not"
+        everything = seen_libraries(graph, file)
+        if "libtorch" in everything and everything & {"grpc", "proto"}:
+            yield f"{file}: sees headers of both LibTorch and gRPC/protobuf/spdlog"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = list(violations(root))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+# Installs what is missing. Sourced by ./dev, which defines say, die and assume_yes.
+# Does nothing, in a fraction of a second, when everything is there.
+
+deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
+libtorch_list=${MUSTER_LIBTORCH_LIST:-deps/libtorch.txt}
+libtorch_folder="$deps_folder/libtorch-2.11.0"
+
+missing_packages() {
+  local package command wanted=()
+  while read -r package command; do
+    case $package in '' | '#'*) continue ;; esac
+    if [ -n "$command" ] && command -v "$command" > /dev/null 2>&1; then continue; fi
+    wanted+=("$package")
+  done < "${MUSTER_PACKAGE_LIST:-deps/debian-packages.txt}"
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  local installed
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${wanted[@]}" 2> /dev/null | awk '$1 == "ii" {print $2}')
+  for package in "${wanted[@]}"; do
+    grep -qxF "$package" <<< "$installed" || printf '%s\n' "$package"
+  done
+}
+
+confirm() {  # what will be done
+  say "$1"
+  [ "$assume_yes" = no ] && [ -t 0 ] && [ -t 2 ] || return 0
+  local answer
+  read -r -p "Go ahead? [Y/n] " answer
+  case $answer in '' | [Yy]*) ;; *) die "nothing was installed" ;; esac
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else
+    command -v sudo > /dev/null || die "installing packages needs root: run as root once, or install sudo"
+    sudo "$@"
+  fi
+}
+
+need_space() {  # folder, MiB, for what
+  local free
+  free=$(df -Pm "$1" | awk 'NR == 2 {print $4}')
+  [ "$free" -ge "$2" ] || die "$3 needs $2 MiB in $1, which has $free MiB free: make room, or set MUSTER_DEPS_FOLDER"
+}
+
+setup_packages() {
+  local missing log
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} -gt 0 ] || return 0
+  command -v apt-get > /dev/null || die "these packages are missing and there is no apt-get: ${missing[*]}"
+  confirm "setup: will install ${#missing[@]} Debian packages: ${missing[*]}"
+  log=$(mktemp)
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq > "$log" 2>&1 || true
+  if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >> "$log" 2>&1; then
+    local why
+    why=$(grep -m1 '^E: ' "$log" || tail -n 1 "$log")
+    die "apt-get could not install the packages (log: $log): $why"
+  fi
+  rm -f "$log"
+}
+
+download_wheels() {  # list, folder
+  local log
+  log=$(mktemp)
+  if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \
+    --python-version 3.11 --implementation cp --abi cp311 --abi none \
+    -r "$1" -d "$2" > "$log" 2>&1; then
+    local why
+    why=$(grep -m1 -iE 'do not match|no space left|no matching distribution|hash' "$log" || tail -n 1 "$log")
+    rm -rf "$2"
+    case $why in
+      *[Ss]pace*) die "the disk is full while downloading into $2: make room, or set MUSTER_DEPS_FOLDER" ;;
+      *match* | *HASH* | *hash*) die "a wheel of $1 has a wrong hash or is not there: ${why#ERROR: } (log: $log)" ;;
+      *) die "downloading the wheels of $1 failed: ${why#ERROR: } (log: $log)" ;;
+    esac
+  fi
+  rm -f "$log"
+}
+
+# LibTorch lies as in its wheel (torch/ beside nvidia/), so that its own RPATH finds the CUDA runtime libraries.
+setup_libtorch() {
+  if [ -n "${MUSTER_LIBTORCH:-}" ]; then
+    [ -e "$MUSTER_LIBTORCH/lib/libtorch_cpu.so" ] ||
+      die "MUSTER_LIBTORCH=$MUSTER_LIBTORCH: no lib/libtorch_cpu.so there; want the folder that holds include/ and lib/"
+    return 0
+  fi
+  local pinned
+  pinned=$(sha256sum < "$libtorch_list")
+  [ "$(cat "$libtorch_folder/.complete" 2> /dev/null)" = "$pinned" ] && return 0
+  confirm "setup: will download LibTorch 2.11.0 (530 MB) from PyPI and unpack it into $libtorch_folder"
+  mkdir -p "$deps_folder" 2> /dev/null || die "can't create $deps_folder: set MUSTER_DEPS_FOLDER to a folder that takes writes"
+  need_space "$deps_folder" 2600 "LibTorch"
+  local staging="$deps_folder/staging.$$" wheel
+  rm -rf "$deps_folder"/staging.*
+  mkdir -p "$staging/wheels"
+  download_wheels "$libtorch_list" "$staging/wheels"
+  for wheel in "$staging"/wheels/*.whl; do
+    unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' -d "$staging/tree" 2> /dev/null || [ $? = 11 ] ||
+      { rm -rf "$staging"; die "unpacking ${wheel##*/} into $deps_folder failed: is the disk full?"; }
+  done
+  # Python's own binding is of no use here.
+  rm -rf "$staging/tree/torch/lib/libtorch_python.so" "$libtorch_folder"
+  mv "$staging/tree" "$libtorch_folder"
+  printf '%s\n' "$pinned" > "$libtorch_folder/.complete"
+  rm -rf "$staging"
+}
+
+setup() {
+  [ -r /etc/debian_version ] || [ "$assume_yes" = yes ] || say "setup: this is no Debian; packages may have other names"
+  setup_packages
+  setup_libtorch
+}
