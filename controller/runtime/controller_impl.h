@@ -1,0 +1,50 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "runtime/clock.h"
+#include "runtime/controller.h"
+#include "runtime/executor.h"
+#include "store/store.h"
+
+namespace runtime {
+
+struct ControllerOptions {
+  std::filesystem::path data_folder;  // absolute, exists
+  std::filesystem::path worker_program = "muster-worker";
+  std::string people_token;
+  std::string version;
+  /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
+  /// tick(): for simulations, where any step may be the last one before a crash.
+  bool threads = true;
+  core::Millis tick_interval{100};
+};
+
+/// Where musterd serves; known only once the servers are bound, which happens after the controller was made.
+struct Addresses {
+  std::string grpc;       // host:port, given to ranks
+  std::string dashboard;  // URL
+};
+
+/// A controller with a life: made, start()ed once, stop()ped.
+///
+/// Threads: one writer (Dispatcher), one for metrics, one ticker, a few launchers. Destroying it without stop() is what
+/// a crash is: nothing more is written, attempts go on, and the next controller on the same store takes over.
+class RunningController : public Controller {
+ public:
+  /// Takes over what an earlier controller left, then follows and acts. Before it, calls of people and ranks are
+  /// answered, but nothing is launched.
+  virtual void start(const Addresses& addresses) = 0;
+  /// Writes what is known, stops following. Attempts run on.
+  virtual void stop() = 0;
+  /// Everything due now, in this thread: only when made without threads.
+  virtual void tick() = 0;
+};
+
+/// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read.
+std::unique_ptr<RunningController> make_controller(store::Store& store, Executor& executor, Clock& clock,
+                                                   ControllerOptions options);
+
+}  // namespace runtime

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace runtime::testing {
+
+/// Processes that exist only in memory. The Machine is what survives a controller's crash: give the same one to the
+/// next FakeExecutor. Nothing happens by itself: tests decide when ranks end. Thread-safe.
+struct Machine {
+  struct Process {
+    bool alive = true;
+    bool stopped = false;
+    core::ExitStatus exit;
+  };
+  struct Attempt {
+    LaunchRequest request;
+    std::vector<Process> ranks;
+    std::vector<StopRequest> stops;
+  };
+  std::mutex mutex;
+  std::map<core::AttemptKey, Attempt> attempts;
+  /// Launches that really started processes: more than one of a key is a bug.
+  std::map<core::AttemptKey, int> starts;
+  /// When set, launch() answers with this instead.
+  std::string launch_failure;
+  bool launch_failure_retryable = true;
+
+  bool has(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex);
+    return attempts.contains(key);
+  }
+  Attempt get(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex);
+    const auto found = attempts.find(key);
+    return found == attempts.end() ? Attempt{} : found->second;
+  }
+  std::size_t stop_count(const core::AttemptKey& key) { return get(key).stops.size(); }
+};
+
+class FakeExecutor : public Executor {
+ public:
+  explicit FakeExecutor(std::shared_ptr<Machine> machine = std::make_shared<Machine>())
+      : machine_(std::move(machine)) {}
+
+  std::string name() const override { return "fake"; }
+  void start(FactSink sink) override {
+    std::lock_guard lock(sink_mutex_);
+    sink_ = std::move(sink);
+  }
+  void shutdown() override {
+    std::lock_guard lock(sink_mutex_);
+    sink_ = nullptr;
+  }
+
+  core::EventBody launch(const LaunchRequest& request) override {
+    std::lock_guard lock(machine_->mutex);
+    if (!machine_->launch_failure.empty()) {
+      return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
+                                       machine_->launch_failure_retryable};
+    }
+    auto [place, fresh] = machine_->attempts.try_emplace(request.key);
+    if (fresh) {
+      place->second.request = request;
+      place->second.ranks.resize(request.nodes * request.ranks_per_node);
+      ++machine_->starts[request.key];
+    }
+    core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
+    for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {
+      launched.pids.push_back(static_cast<std::int64_t>(1000 * request.key.job + 100 * request.key.number + r));
+    }
+    return launched;
+  }
+
+  /// Tells again what ended while nobody followed; AttemptGone when there is no trace.
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
+    std::vector<core::EventBody> missed;
+    {
+      std::lock_guard lock(machine_->mutex);
+      const auto found = machine_->attempts.find(key);
+      if (found == machine_->attempts.end()) {
+        missed.push_back(core::AttemptGone{key.number, core::Cause::kControllerLost, "no trace of it"});
+      } else {
+        for (std::size_t r = 0; r < found->second.ranks.size(); ++r) {
+          const auto& process = found->second.ranks[r];
+          const bool told = r < attempt.ranks.size() && attempt.ranks[r].state == core::RankState::kExited;
+          if (!process.alive && !told) missed.push_back(exited(key, static_cast<core::RankNumber>(r), process.exit));
+        }
+      }
+    }
+    for (auto& fact : missed) tell(key.job, std::move(fact));
+  }
+
+  void stop(const core::AttemptKey& key, const StopRequest& how) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->attempts[key].stops.push_back(how);
+  }
+
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+    std::lock_guard lock(machine_->mutex);
+    if (vouches_unknown) return Vouch::kUnknown;
+    const auto found = machine_->attempts.find(key);
+    if (found == machine_->attempts.end() || rank >= found->second.ranks.size()) return Vouch::kGone;
+    const auto& process = found->second.ranks[rank];
+    if (!process.alive) return Vouch::kGone;
+    return process.stopped ? Vouch::kStopped : Vouch::kAlive;
+  }
+
+  // What tests do to processes.
+  void end(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
+    {
+      std::lock_guard lock(machine_->mutex);
+      const auto found = machine_->attempts.find(key);
+      if (found == machine_->attempts.end() || rank >= found->second.ranks.size()) return;
+      auto& process = found->second.ranks[rank];
+      if (!process.alive) return;
+      process.alive = false;
+      process.exit = status;
+    }
+    tell(key.job, exited(key, rank, status));
+  }
+  void end_all(const core::AttemptKey& key, core::ExitStatus status) {
+    const auto count = machine_->get(key).ranks.size();
+    for (std::size_t r = 0; r < count; ++r) end(key, static_cast<core::RankNumber>(r), status);
+  }
+  /// Without telling anyone: the fact is lost with a crash.
+  void end_silently(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
+    std::lock_guard lock(machine_->mutex);
+    auto& process = machine_->attempts[key].ranks.at(rank);
+    process.alive = false;
+    process.exit = status;
+  }
+  void freeze(const core::AttemptKey& key, core::RankNumber rank) {
+    std::lock_guard lock(machine_->mutex);
+    machine_->attempts[key].ranks.at(rank).stopped = true;
+  }
+
+  void tell(core::JobId job, core::EventBody fact) {
+    FactSink sink;
+    {
+      std::lock_guard lock(sink_mutex_);
+      sink = sink_;
+    }
+    if (sink) sink(job, std::move(fact));
+  }
+
+  Machine& machine() { return *machine_; }
+  std::shared_ptr<Machine> shared_machine() { return machine_; }
+  std::atomic<bool> vouches_unknown = false;
+
+ private:
+  static core::EventBody exited(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
+    return core::RankExited{key.number, rank, status, false, ""};
+  }
+
+  std::shared_ptr<Machine> machine_;
+  std::mutex sink_mutex_;
+  FactSink sink_;
+};
+
+}  // namespace runtime::testing
