@@ -1,0 +1,104 @@
+// Goal: people bring their own trainers: any program gets the same environment, logs, requeue and cancel.
+// Method: shell scripts under the real controller.
+#include <signal.h>
+
+#include <algorithm>
+
+#include "system/world.h"
+
+namespace test {
+namespace {
+
+TEST(CommandJobs, EveryRankSeesItsPlaceAndWhatTheUserSetIsKept) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(
+      "name = \"env\"\ncommand = [\"/bin/sh\", \"-c\", 'echo \"$RANK $LOCAL_RANK $NODE_RANK $WORLD_SIZE "
+      "$LOCAL_WORLD_SIZE "
+      "$MASTER_ADDR $MASTER_PORT $GREETING\"']\n[resources]\nranks_per_node = 2\n[env]\nMASTER_PORT = \"4242\"\n"
+      "GREETING = \"two words; $HOME\"\n");
+  world.until_state(job, "succeeded");
+  EXPECT_EQ(world.cli({"logs", job, "--rank", "1"}).out, "1 1 0 2 2 127.0.0.1 4242 two words; $HOME\n");
+  EXPECT_EQ(world.cli({"logs", job, "--rank", "0"}).out, "0 0 0 2 2 127.0.0.1 4242 two words; $HOME\n");
+}
+
+TEST(CommandJobs, CancelSendsTermThenKillAndTheJobNeverComesBack) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(
+      "name = \"stubborn\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo asked' TERM; while true; do sleep 0.05; "
+      "done\"]\n"
+      "[resources]\nstop_grace = \"1s\"\n");
+  const auto running = world.until_state(job, "running");
+  ASSERT_TRUE(eventually([&] { return !world.show(job).at("ranks").empty(); }, 5s));
+  EXPECT_EQ(world.cli({"cancel", job}).exit, 0);
+  const auto after = world.until_state(job, "cancelled");
+  EXPECT_EQ(after.at("attempts").size(), 1U);
+  EXPECT_EQ(after.at("attempts")[0].at("cause"), "cancelled");
+  EXPECT_EQ(world.cli({"requeue", job}).exit, 2);
+  EXPECT_EQ(world.cli({"wait", job}).exit, 1);
+  EXPECT_NE(world.cli({"logs", job}).out.find("asked"), std::string::npos);
+}
+
+TEST(CommandJobs, RequeueOfARunningJobStartsTheNextAttempt) {
+  World world;
+  world.start_daemon();
+  const auto job =
+      world.submit(shell_job("echo attempt $MUSTER_ATTEMPT; if [ $MUSTER_ATTEMPT = 1 ]; then exec sleep 600; fi"));
+  world.until_state(job, "running");
+  EXPECT_EQ(world.cli({"requeue", job}).exit, 0);
+  const auto after = world.until_state(job, "succeeded");
+  ASSERT_EQ(after.at("attempts").size(), 2U);
+  EXPECT_EQ(after.at("attempts")[0].at("cause"), "requeued");
+  EXPECT_EQ(world.cli({"logs", job, "--attempt", "2"}).out, "attempt 2\n");
+}
+
+TEST(CommandJobs, TheTimeLimitEndsAnAttemptWithItsOwnCause) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(
+      "name = \"slow\"\ncommand = [\"/bin/sleep\", \"600\"]\n[resources]\ntime_limit = \"1s\"\n"
+      "[requeue]\nmax_timed_out = 0\n");
+  const auto after = world.until_state(job, "failed");
+  EXPECT_EQ(after.at("attempts")[0].at("cause"), "timed_out");
+}
+
+TEST(CommandJobs, ExitCodesTellTheResult) {
+  World world;
+  world.start_daemon();
+  const auto file = world.folder() / "five.toml";
+  write_file(file, shell_job("exit 93"));
+  const auto waited = world.cli({"submit", "--wait", file});
+  EXPECT_EQ(waited.exit, 1);
+  EXPECT_EQ(waited.out, "1\n") << "data on stdout is the job id alone";
+  EXPECT_NE(waited.err.find("93"), std::string::npos) << waited.err;
+  EXPECT_EQ(world.show("1").at("attempts").size(), 1U);
+  EXPECT_EQ(world.cli({"show", "77"}).exit, 3);
+  const auto sleeper = world.submit(shell_job("exec sleep 600"));
+  EXPECT_EQ(world.cli({"wait", sleeper, "--timeout", "300ms"}).exit, 124);
+  const auto followed = world.cli({"submit", "--follow", file});
+  EXPECT_EQ(followed.exit, 1);
+}
+
+TEST(CommandJobs, AProgramThatIsNotThereFailsOnceAndSaysSo) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit("name = \"typo\"\ncommand = [\"/bin/no-such-program\"]\n");
+  const auto after = world.until_state(job, "failed");
+  EXPECT_EQ(after.at("attempts").size(), 1U);
+  EXPECT_NE(after.at("reason").get<std::string>().find("/bin/no-such-program"), std::string::npos)
+      << after.at("reason");
+}
+
+TEST(CommandJobs, ALineOfTenMegabytesIsKeptWhole) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job("head -c 10000000 /dev/zero | tr '\\\\0' x; echo; echo end"));
+  world.until_state(job, "succeeded");
+  const auto logs = world.cli({"logs", job});
+  EXPECT_EQ(logs.out.size(), 10000000U + 1 + 4);
+  EXPECT_EQ(world.cli({"logs", job, "--tail", "1"}).out, "end\n");
+}
+
+}  // namespace
+}  // namespace test

@@ -1,0 +1,94 @@
+// Goal: kill -9 of musterd in the middle of training costs nothing: ranks never stop, metrics have no gap, nothing is
+// started twice.
+// Method: real processes; the daemon is killed by SIGKILL and started again on the same folder and ports.
+#include <signal.h>
+
+#include <fstream>
+
+#include "system/world.h"
+
+namespace test {
+namespace {
+
+std::vector<std::pair<int, std::string>> pids_and_starts(const Json& job) {
+  std::vector<std::pair<int, std::string>> result;
+  for (const auto& rank : job.at("ranks")) {
+    const int pid = rank.at("pid");
+    const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+    // Field 22, counted behind the parenthesised name: the start time, which tells a reused id from the same process.
+    std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 2)));
+    std::string field;
+    for (int i = 3; i <= 22; ++i) fields >> field;
+    result.emplace_back(pid, field);
+  }
+  return result;
+}
+
+TEST(ControllerRestart, RanksGoOnTrainingAndMetricsHaveNoGap) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(training_job({.steps = 300, .every_steps = 50, .step_delay_ms = 50}));
+  const auto before = pids_and_starts(world.until_step(job, 20));
+  world.kill_daemon();
+  // Ten seconds without a controller: long enough for every silence limit to pass.
+  const auto log = world.data() / "jobs" / job / "attempt-1" / "rank-0.log";
+  const auto size = std::filesystem::file_size(log);
+  ASSERT_FALSE(eventually([&] { return ::kill(before[0].first, 0) != 0 || ::kill(before[1].first, 0) != 0; }, 10s))
+      << "a rank ended while the controller was away";
+  EXPECT_GT(std::filesystem::file_size(log), size) << "training stood still";
+  world.start_daemon();
+  const auto now = world.until_step(job, 260);
+  EXPECT_EQ(pids_and_starts(now), before);
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U);
+  const auto rows = world.metrics(job);
+  ASSERT_EQ(rows.size(), 300U);
+  for (int step = 1; step <= 300; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
+}
+
+TEST(ControllerRestart, AnEndThatHappenedMeanwhileIsLearnedAfterwards) {
+  World world;
+  world.start_daemon();
+  const auto flag = (world.folder() / "go").string();
+  const auto job = world.submit(shell_job("while ! [ -e " + flag + " ]; do sleep 0.05; done; exit 93"));
+  const auto running = world.until_state(job, "running");
+  world.kill_daemon();
+  write_file(flag, "");
+  const int pid = running.at("ranks")[0].at("pid");
+  ASSERT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; }, 10s));
+  world.start_daemon();
+  const auto after = world.until_state(job, "failed");
+  ASSERT_EQ(after.at("attempts").size(), 1U) << "exit code 93 never comes back";
+  EXPECT_EQ(after.at("attempts")[0].at("exit_code"), 93);
+}
+
+TEST(ControllerRestart, ARankThatDiedMeanwhileBringsTheNextAttempt) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(training_job({.steps = 60, .every_steps = 10, .step_delay_ms = 50}));
+  const auto running = world.until_step(job, 15);
+  world.kill_daemon();
+  signal_rank(running, 1, SIGKILL);
+  world.start_daemon();
+  const auto after = world.until_state(job, "succeeded");
+  ASSERT_EQ(after.at("attempts").size(), 2U);
+  EXPECT_EQ(after.at("attempts")[0].at("cause"), "failed");
+  EXPECT_GE(after.at("attempts")[1].at("resumed_from_step").get<int>(), 10);
+}
+
+TEST(ControllerRestart, APoliteStopLeavesTheJobRunning) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job("while true; do sleep 0.1; done"));
+  const auto before = pids_and_starts(world.until_state(job, "running"));
+  world.stop_daemon();
+  EXPECT_EQ(::kill(before[0].first, 0), 0);
+  world.start_daemon();
+  EXPECT_EQ(pids_and_starts(world.show(job)), before);
+  EXPECT_EQ(world.cli({"cancel", job}).exit, 0);
+  world.until_state(job, "cancelled");
+  EXPECT_NE(::kill(before[0].first, 0), 0);
+}
+
+}  // namespace
+}  // namespace test

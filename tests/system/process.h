@@ -1,0 +1,70 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace test {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// A child process of the test. Killed (by its own id) and reaped when the object goes, whatever happened to the test.
+class Process {
+ public:
+  /// Starts it in a session of its own; stdout and stderr go to the files given (appended). `env` is added to ours,
+  /// with every MUSTER_* variable of ours left out.
+  Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env,
+          const std::filesystem::path& out, const std::filesystem::path& err);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void signal(int number);
+  bool running();
+  /// Exit code, or 128 + signal. nullopt: still running after `limit`.
+  std::optional<int> wait(std::chrono::milliseconds limit);
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<int> ended_;
+};
+
+struct Finished {
+  int exit = -1;
+  std::string out;
+  std::string err;
+  std::chrono::milliseconds took{0};
+};
+
+/// Runs to the end; a run over the limit is killed and has exit -1.
+Finished run(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env,
+             std::chrono::milliseconds limit);
+
+/// Polls every 10 ms until the condition holds; false after the limit.
+bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit);
+
+std::string read_file(const std::filesystem::path& path);
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+/// A fresh folder, removed at the end.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace test
