@@ -14,7 +14,8 @@ missing_packages() {
   done < "${MUSTER_PACKAGE_LIST:-deps/debian-packages.txt}"
   [ ${#wanted[@]} -gt 0 ] || return 0
   local installed
-  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${wanted[@]}" 2> /dev/null | awk '$1 == "ii" {print $2}')
+  # dpkg-query fails when it does not know one of them; what it knows is printed all the same.
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${wanted[@]}" 2> /dev/null | awk '$1 == "ii" {print $2}') || true
   for package in "${wanted[@]}"; do
     grep -qxF "$package" <<< "$installed" || printf '%s\n' "$package"
   done

@@ -1,0 +1,53 @@
+"""The check of the house must see what it is for: each test breaks one rule in a small tree and expects its line."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_house.py"
+
+
+class CheckHouse(unittest.TestCase):
+    def check(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            done = subprocess.run([sys.executable, "-B", CHECK, folder], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    def test_a_tree_in_order_passes(self):
+        code, out = self.check({"controller/core/job.h": "#include <string>\n",
+                                "controller/store/store.h": '#include "core/job.h"\n'})
+        self.assertEqual((code, out), (0, ""))
+
+    def test_the_core_may_not_include_the_store(self):
+        code, out = self.check({"controller/store/store.h": "", "controller/core/job.h": '#include "store/store.h"\n'})
+        self.assertEqual(code, 1)
+        self.assertIn("controller/core may not include controller/store", out)
+
+    def test_models_may_not_know_of_sharding(self):
+        code, out = self.check({"fsdp/include/fsdp/unit.h": "", "worker/models/llama.h": '#include "fsdp/unit.h"\n'})
+        self.assertEqual(code, 1)
+        self.assertIn("worker/models may not include fsdp", out)
+
+    def test_nothing_includes_the_controller(self):
+        code, out = self.check({"controller/core/job.h": "", "worker/train/loop.h": '#include "core/job.h"\n'})
+        self.assertEqual(code, 1)
+        self.assertIn("worker/train may not include controller/core", out)
+
+    def test_grpc_and_libtorch_never_meet_even_through_another_header(self):
+        code, out = self.check({"worker/models/a.h": "#include <ATen/ATen.h>\n",
+                                "worker/train/b.h": '#include "models/a.h"\n#include <grpcpp/grpcpp.h>\n'})
+        self.assertEqual(code, 1)
+        self.assertIn("sees headers of both", out)
+
+    def test_an_empty_tree_is_no_success(self):
+        self.assertEqual(self.check({})[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
