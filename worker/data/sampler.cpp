@@ -1,0 +1,54 @@
+#include "data/sampler.h"
+
+#include <numeric>
+#include <utility>
+
+namespace worker {
+namespace {
+
+/// splitmix64: the same stream on every platform and library version, which std::shuffle does not promise.
+class Random {
+ public:
+  Random(std::uint64_t seed, std::uint64_t epoch) : state_(seed * 0x9e3779b97f4a7c15ull + epoch) { next(); }
+
+  /// Uniform in [0, bound), with a bias below bound / 2^64.
+  std::uint64_t below(std::uint64_t bound) {
+    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+  }
+
+ private:
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+ShardedSampler::ShardedSampler(std::int64_t samples, std::uint64_t seed, int rank, int world_size)
+    : samples_(samples), seed_(seed), rank_(rank), world_size_(world_size) {}
+
+std::int64_t ShardedSampler::at(std::int64_t position) {
+  const std::int64_t epoch = position / samples_;
+  if (epoch != shuffled_epoch_) {
+    order_.resize(static_cast<std::size_t>(samples_));
+    std::iota(order_.begin(), order_.end(), std::int64_t{0});
+    Random random(seed_, static_cast<std::uint64_t>(epoch));
+    for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i)]);
+    shuffled_epoch_ = epoch;
+  }
+  return order_[static_cast<std::size_t>(position % samples_)];
+}
+
+std::vector<std::int64_t> ShardedSampler::take(std::int64_t count) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t i = 0; i < count; ++i) out.push_back(at(position_ + rank_ * count + i));
+  position_ += count * world_size_;
+  return out;
+}
+
+}  // namespace worker

@@ -1,0 +1,148 @@
+// muster-worker: one rank of a run. Says where it stands and leaves with a code that the controller understands; see
+// rank/exit_codes.h.
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "fsdp/checkpoint.h"
+#include "rank/environment.h"
+#include "rank/errors.h"
+#include "rank/exit_codes.h"
+#include "rank/reporter.h"
+#include "rank/signals.h"
+#include "train/config.h"
+#include "train/loop.h"
+
+namespace {
+
+constexpr const char* kHelp = R"(muster-worker [--run-file FILE]
+
+One rank of a training run. musterd starts it; by hand, start one process a rank.
+
+  --run-file FILE   what to train, as JSON (default: $MUSTER_RUN_FILE)
+  --help            this text
+
+Environment
+  RANK LOCAL_RANK NODE_RANK WORLD_SIZE LOCAL_WORLD_SIZE   which rank this is (or Slurm's SLURM_PROCID and so on;
+                                                          a single process without either)
+  MASTER_ADDR MASTER_PORT    where rank 0 listens (needed for several ranks without a controller)
+  MUSTER_CONTROLLER          host:port of musterd; without it metrics go to a file
+  MUSTER_METRICS_FILE        that file, JSON lines (default: metrics.rank<r>.jsonl)
+  OMP_NUM_THREADS            threads of this rank (default: cores / ranks on this node)
+
+Signals: SIGUSR2 or SIGTERM: all ranks finish the step, save and leave together. A second SIGTERM: leave at once.
+Exit codes: 0 done; 99 saved, start me again; 98 another attempt owns the job; 97 out of memory; 93 the run file or the
+data is wrong, don't start me again; 1 anything else.
+)";
+
+/// The run file's path; nothing when help was asked for. Throws UsageError.
+std::string parse_arguments(int argc, char** argv, const std::string& from_environment, bool& help) {
+  std::string file = from_environment;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--help" || word == "-h") {
+      help = true;
+    } else if (word == "--run-file" && i + 1 < argc) {
+      file = argv[++i];
+    } else if (word.starts_with("--run-file=")) {
+      file = word.substr(std::string_view("--run-file=").size());
+    } else {
+      throw worker::UsageError("argument \"" + std::string(word) + "\": want --run-file FILE or --help");
+    }
+  }
+  if (file.empty() && !help) throw worker::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
+  return file;
+}
+
+/// One process a rank shares the node's cores with the others; OMP_NUM_THREADS has the last word.
+void set_threads(const worker::RankEnvironment& environment) {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  at::set_num_threads(std::max(1, cores / environment.local_world_size));
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+/// The current exception as an exit code and a line to print.
+worker::Outcome explain_failure() {
+  try {
+    throw;
+  } catch (const worker::UsageError& error) {
+    return {worker::kExitNeverRequeue, one_line(error.what())};
+  } catch (const std::invalid_argument& error) {
+    return {worker::kExitNeverRequeue, one_line(error.what())};
+  } catch (const worker::FencedError& error) {
+    return {worker::kExitFenced, one_line(error.what())};
+  } catch (const fsdp::CheckpointFenced& error) {
+    return {worker::kExitFenced, one_line(error.what())};
+  } catch (const std::bad_alloc&) {
+    return {worker::kExitOutOfMemory, "out of memory; use a smaller train.micro_batch_size, or more ranks"};
+  } catch (const c10::Error& error) {
+    const std::string what = one_line(error.what_without_backtrace());
+    // On the CPU LibTorch throws a plain c10::Error for a failed allocation.
+    const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                        what.find("can't allocate memory") != std::string::npos;
+    return {memory ? worker::kExitOutOfMemory : worker::kExitFailed, what};
+  } catch (const std::exception& error) {
+    return {worker::kExitFailed, one_line(error.what())};
+  } catch (...) {
+    return {worker::kExitFailed, "an unknown exception"};
+  }
+}
+
+/// Prints, reports, and ends the process without destructors: after a failure, collectives with peers that are gone may
+/// still be under way.
+[[noreturn]] void fail(const worker::Outcome& outcome, int rank, std::unique_ptr<worker::Reporter> reporter) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "[rank %d] error: %s (exit code %d)\n", rank, outcome.reason.c_str(),
+               static_cast<int>(outcome.code));
+  std::fflush(stderr);
+  if (reporter) reporter->leaving(outcome.code, outcome.reason);
+  reporter.reset();
+  std::_Exit(outcome.code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  worker::install_stop_signals();
+  worker::RankEnvironment environment;
+  worker::RunConfig config;
+  std::unique_ptr<worker::Reporter> reporter;
+  std::unique_ptr<worker::Trainer> trainer;
+  worker::Outcome outcome;
+  try {
+    bool help = false;
+    environment = worker::read_environment();
+    const std::string file = parse_arguments(argc, argv, environment.run_file, help);
+    if (help) {
+      std::fputs(kHelp, stdout);
+      return worker::kExitDone;
+    }
+    reporter = worker::make_reporter(environment);
+    reporter->section(worker::Section::kInit);
+    config = worker::read_run_config(file);
+    set_threads(environment);
+    trainer = std::make_unique<worker::Trainer>(config, environment, *reporter);
+    outcome = trainer->run();
+  } catch (...) {
+    fail(explain_failure(), environment.rank, std::move(reporter));
+  }
+  reporter->leaving(outcome.code, outcome.reason);
+  trainer.reset();
+  return outcome.code;
+}

@@ -1,0 +1,206 @@
+#include "models/llama.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/normal.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace worker {
+namespace {
+
+at::Tensor uninitialised(at::IntArrayRef shape) {
+  return at::empty(shape, at::kFloat);
+}
+
+/// FNV-1a, so that a parameter's random stream follows from its name on every platform.
+std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
+  std::uint64_t hash = 0xcbf29ce484222325ull ^ start;
+  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
+  return hash;
+}
+
+void refuse(const std::string& key, std::int64_t value, const std::string& remedy) {
+  throw std::invalid_argument("model." + key + " = " + std::to_string(value) + ": " + remedy);
+}
+
+}  // namespace
+
+void LlamaConfig::check() const {
+  const std::pair<const char*, std::int64_t> sizes[] = {{"vocab_size", vocab_size},
+                                                        {"hidden_size", hidden_size},
+                                                        {"intermediate_size", intermediate_size},
+                                                        {"num_hidden_layers", num_hidden_layers},
+                                                        {"num_attention_heads", num_attention_heads},
+                                                        {"num_key_value_heads", num_key_value_heads},
+                                                        {"max_position_embeddings", max_position_embeddings}};
+  for (const auto& [key, value] : sizes) {
+    if (value < 1) refuse(key, value, "want a whole number of at least 1");
+  }
+  if (hidden_size % num_attention_heads != 0) {
+    refuse("hidden_size", hidden_size,
+           "want a multiple of num_attention_heads = " + std::to_string(num_attention_heads));
+  }
+  if (head_dim() % 2 != 0) {
+    refuse("hidden_size", hidden_size,
+           "each head gets " + std::to_string(head_dim()) + " of it, and rotary embedding wants an even number");
+  }
+  if (num_attention_heads % num_key_value_heads != 0) {
+    refuse("num_key_value_heads", num_key_value_heads,
+           "want a divisor of num_attention_heads = " + std::to_string(num_attention_heads));
+  }
+}
+
+RmsNorm::RmsNorm(std::int64_t size, double eps)
+    : weight(register_parameter("weight", uninitialised({size}))), eps_(eps) {}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + eps_);
+  return weight * (wide * scale).to(x.scalar_type());
+}
+
+Linear::Linear(std::int64_t in, std::int64_t out) : weight(register_parameter("weight", uninitialised({out, in}))) {}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  return at::linear(x, weight);
+}
+
+Embedding::Embedding(std::int64_t count, std::int64_t size)
+    : weight(register_parameter("weight", uninitialised({count, size}))) {}
+
+at::Tensor Embedding::forward(const at::Tensor& ids) const {
+  return at::embedding(weight, ids);
+}
+
+RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
+                     at::Device device) {
+  const auto options = at::TensorOptions(at::kFloat).device(device);
+  const at::Tensor exponent = at::arange(0, head_dim, 2, options) / static_cast<double>(head_dim);
+  const at::Tensor frequency = 1.0 / at::pow(theta, exponent);
+  const at::Tensor half = at::outer(at::arange(positions, options), frequency);
+  const at::Tensor angle = at::cat({half, half}, -1);
+  return {angle.cos().to(dtype), angle.sin().to(dtype)};
+}
+
+at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table) {
+  const auto halves = x.chunk(2, -1);
+  return x * table.cos + at::cat({-halves[1], halves[0]}, -1) * table.sin;
+}
+
+LlamaAttention::LlamaAttention(const LlamaConfig& c)
+    : heads_(c.num_attention_heads),
+      kv_heads_(c.num_key_value_heads),
+      head_dim_(c.head_dim()),
+      q_proj_(register_module("q_proj", std::make_shared<Linear>(c.hidden_size, heads_ * head_dim_))),
+      k_proj_(register_module("k_proj", std::make_shared<Linear>(c.hidden_size, kv_heads_ * head_dim_))),
+      v_proj_(register_module("v_proj", std::make_shared<Linear>(c.hidden_size, kv_heads_ * head_dim_))),
+      o_proj_(register_module("o_proj", std::make_shared<Linear>(heads_ * head_dim_, c.hidden_size))) {}
+
+at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeTable& rope) const {
+  const auto batch = x.size(0), positions = x.size(1);
+  const auto split = [&](const at::Tensor& t, std::int64_t heads) {
+    return t.view({batch, positions, heads, head_dim_}).transpose(1, 2);
+  };
+  const at::Tensor q = apply_rope(split(q_proj_->forward(x), heads_), rope);
+  at::Tensor k = apply_rope(split(k_proj_->forward(x), kv_heads_), rope);
+  at::Tensor v = split(v_proj_->forward(x), kv_heads_);
+  if (kv_heads_ != heads_) {
+    // Query head h reads key/value head h / (heads / kv_heads).
+    const auto repeat = [&](const at::Tensor& t) {
+      return t.unsqueeze(2)
+          .expand({batch, kv_heads_, heads_ / kv_heads_, positions, head_dim_})
+          .reshape({batch, heads_, positions, head_dim_});
+    };
+    k = repeat(k);
+    v = repeat(v);
+  }
+  const at::Tensor out = at::scaled_dot_product_attention(q, k, v, {}, /*dropout_p=*/0.0, /*is_causal=*/true);
+  return o_proj_->forward(out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_}));
+}
+
+LlamaMlp::LlamaMlp(const LlamaConfig& c)
+    : gate_proj_(register_module("gate_proj", std::make_shared<Linear>(c.hidden_size, c.intermediate_size))),
+      up_proj_(register_module("up_proj", std::make_shared<Linear>(c.hidden_size, c.intermediate_size))),
+      down_proj_(register_module("down_proj", std::make_shared<Linear>(c.intermediate_size, c.hidden_size))) {}
+
+at::Tensor LlamaMlp::forward(const at::Tensor& x) const {
+  return down_proj_->forward(at::silu(gate_proj_->forward(x)) * up_proj_->forward(x));
+}
+
+LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& c)
+    : self_attn_(register_module("self_attn", std::make_shared<LlamaAttention>(c))),
+      mlp_(register_module("mlp", std::make_shared<LlamaMlp>(c))),
+      input_layernorm_(register_module("input_layernorm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps))),
+      post_attention_layernorm_(
+          register_module("post_attention_layernorm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps))) {}
+
+at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const RopeTable& rope) const {
+  // The table travels by value: a recomputing wrapper may call this after the model's own forward has returned.
+  return wrapper(std::move(x), [this, rope](const at::Tensor& in) {
+    const at::Tensor mid = in + self_attn_->forward(input_layernorm_->forward(in), rope);
+    return mid + mlp_->forward(post_attention_layernorm_->forward(mid));
+  });
+}
+
+LlamaModel::LlamaModel(const LlamaConfig& c)
+    : embed_tokens(register_module("embed_tokens", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
+      config_(c) {
+  const auto list = register_module("layers", std::make_shared<torch::nn::Module>());
+  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
+    layers.push_back(list->register_module(std::to_string(i), std::make_shared<LlamaDecoderLayer>(c)));
+  }
+  norm = register_module("norm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps));
+}
+
+at::Tensor LlamaModel::forward(const at::Tensor& ids) const {
+  TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.max_position_embeddings, "llama: got token ids of shape ",
+              ids.sizes(),
+              "; want [batch, positions] with at most max_position_embeddings = ", config_.max_position_embeddings,
+              " positions");
+  at::Tensor x = embed_tokens->forward(ids);
+  const RopeTable rope = rope_table(ids.size(1), config_.head_dim(), config_.rope_theta, x.scalar_type(), ids.device());
+  for (const auto& layer : layers) x = layer->forward(x, rope);
+  return norm->forward(x);
+}
+
+LlamaForCausalLm::LlamaForCausalLm(const LlamaConfig& config) : config_(config) {
+  config_.check();
+  model_ = register_module("model", std::make_shared<LlamaModel>(config_));
+  if (!config_.tie_word_embeddings) {
+    lm_head_ = register_module("lm_head", std::make_shared<Linear>(config_.hidden_size, config_.vocab_size));
+  }
+}
+
+void LlamaForCausalLm::initialize(std::uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (auto& item : named_parameters()) {
+    if (item.value().dim() == 1) {
+      item.value().fill_(1.0);
+    } else {
+      auto generator = at::make_generator<at::CPUGeneratorImpl>(hash_of(item.key(), seed));
+      item.value().normal_(0.0, config_.initializer_range, generator);
+    }
+  }
+}
+
+at::Tensor LlamaForCausalLm::forward(at::Tensor ids) const {
+  return wrapper(std::move(ids), [this](const at::Tensor& in) {
+    const at::Tensor x = model_->forward(in);
+    return lm_head_ ? lm_head_->forward(x) : at::linear(x, model_->embed_tokens->weight);
+  });
+}
+
+}  // namespace worker

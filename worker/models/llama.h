@@ -1,0 +1,153 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "models/call_wrapper.h"
+
+namespace worker {
+
+/// Sizes of a Llama model; the names and defaults are those of a Hugging Face config.json, the sizes those of a small
+/// model.
+struct LlamaConfig {
+  std::int64_t vocab_size = 257;
+  std::int64_t hidden_size = 256;
+  std::int64_t intermediate_size = 704;
+  std::int64_t num_hidden_layers = 4;
+  std::int64_t num_attention_heads = 4;
+  std::int64_t num_key_value_heads = 4;  ///< must divide num_attention_heads
+  std::int64_t max_position_embeddings = 2048;
+  double rope_theta = 10000.0;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  double initializer_range = 0.02;
+
+  std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  /// Throws std::invalid_argument that names key, value and remedy when the sizes do not fit one another.
+  void check() const;
+};
+
+/// x / rms(x) * weight over the last dim; the normalisation in fp32, cast back to x's type, then scaled.
+class RmsNorm : public torch::nn::Module {
+ public:
+  RmsNorm(std::int64_t size, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight;  ///< [size]
+
+ private:
+  double eps_;
+};
+
+/// x W^T without bias.
+class Linear : public torch::nn::Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight;  ///< [out, in]
+};
+
+/// Rows of a table.
+class Embedding : public torch::nn::Module {
+ public:
+  Embedding(std::int64_t count, std::int64_t size);
+  at::Tensor forward(const at::Tensor& ids) const;
+
+  at::Tensor weight;  ///< [count, size]
+};
+
+/// Cosines and sines of rotate-half RoPE, each [positions, head_dim] of type `dtype` (computed in fp32).
+struct RopeTable {
+  at::Tensor cos, sin;
+};
+RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype, at::Device);
+
+/// Turns x [batch, heads, positions, head_dim] by its positions.
+at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
+
+/// Causal self-attention with grouped key/value heads.
+class LlamaAttention : public torch::nn::Module {
+ public:
+  explicit LlamaAttention(const LlamaConfig& config);
+  /// [batch, positions, hidden] -> the same.
+  at::Tensor forward(const at::Tensor& x, const RopeTable& rope) const;
+
+ private:
+  std::int64_t heads_, kv_heads_, head_dim_;
+  std::shared_ptr<Linear> q_proj_, k_proj_, v_proj_, o_proj_;
+};
+
+/// SwiGLU: down(silu(gate(x)) * up(x)).
+class LlamaMlp : public torch::nn::Module {
+ public:
+  explicit LlamaMlp(const LlamaConfig& config);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  std::shared_ptr<Linear> gate_proj_, up_proj_, down_proj_;
+};
+
+/// One block: attention and MLP, each after its norm and around a residual.
+class LlamaDecoderLayer : public torch::nn::Module {
+ public:
+  explicit LlamaDecoderLayer(const LlamaConfig& config);
+  /// [batch, positions, hidden] -> the same, called through `wrapper`.
+  at::Tensor forward(at::Tensor x, const RopeTable& rope) const;
+
+  CallWrapper wrapper = call_directly;
+
+ private:
+  std::shared_ptr<LlamaAttention> self_attn_;
+  std::shared_ptr<LlamaMlp> mlp_;
+  std::shared_ptr<RmsNorm> input_layernorm_, post_attention_layernorm_;
+};
+
+/// Embedding, blocks and final norm.
+class LlamaModel : public torch::nn::Module {
+ public:
+  explicit LlamaModel(const LlamaConfig& config);
+  /// Token ids [batch, positions] -> [batch, positions, hidden].
+  at::Tensor forward(const at::Tensor& ids) const;
+
+  std::shared_ptr<Embedding> embed_tokens;
+  std::vector<std::shared_ptr<LlamaDecoderLayer>> layers;
+  std::shared_ptr<RmsNorm> norm;
+
+ private:
+  LlamaConfig config_;
+};
+
+/// Llama with a language-model head. Parameters are fp32 on the CPU and carry Hugging Face's names; with a tied head
+/// there is no `lm_head.weight`. Knows nothing of sharding: see `wrapper`.
+class LlamaForCausalLm : public torch::nn::Module {
+ public:
+  /// Parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws as LlamaConfig::check.
+  explicit LlamaForCausalLm(const LlamaConfig& config);
+
+  /// Normal(0, initializer_range) for matrices and ones for norms. Every parameter draws from a generator seeded by
+  /// (seed, its name), so the values depend on nothing else.
+  void initialize(std::uint64_t seed);
+
+  /// Token ids int64 [batch, positions] -> logits [batch, positions, vocab]. Throws c10::Error when there are more
+  /// positions than max_position_embeddings.
+  at::Tensor forward(at::Tensor ids) const;
+
+  const LlamaConfig& config() const { return config_; }
+  const std::vector<std::shared_ptr<LlamaDecoderLayer>>& layers() const { return model_->layers; }
+
+  /// Around the whole call; each layer has its own besides.
+  CallWrapper wrapper = call_directly;
+
+ private:
+  LlamaConfig config_;
+  std::shared_ptr<LlamaModel> model_;
+  std::shared_ptr<Linear> lm_head_;  ///< null when tied
+};
+
+}  // namespace worker

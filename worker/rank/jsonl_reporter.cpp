@@ -1,0 +1,125 @@
+#include "rank/jsonl_reporter.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace worker {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", c);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+/// The shortest text that reads back as the same double; null where JSON has no word for the value.
+std::string number(double value) {
+  if (!std::isfinite(value)) return "null";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+std::string field(const char* key, const std::string& value) {
+  return ",\"" + std::string(key) + "\":" + value;
+}
+std::string field(const char* key, double value) {
+  return field(key, number(value));
+}
+std::string field(const char* key, std::int64_t value) {
+  return field(key, std::to_string(value));
+}
+
+}  // namespace
+
+std::string_view to_string(Section section) {
+  switch (section) {
+    case Section::kInit:
+      return "init";
+    case Section::kData:
+      return "data";
+    case Section::kStep:
+      return "step";
+    case Section::kCheckpoint:
+      return "checkpoint";
+    case Section::kDone:
+      return "done";
+  }
+  return "init";
+}
+
+std::int64_t now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+JsonlReporter::JsonlReporter(const std::string& path, std::optional<Endpoint> master)
+    : path_(path), master_(std::move(master)) {
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) {
+    throw std::runtime_error("cannot open the metrics file " + path + ": " + std::strerror(errno) +
+                             "; set MUSTER_METRICS_FILE to a writable path");
+  }
+}
+
+JsonlReporter::~JsonlReporter() {
+  ::close(fd_);
+}
+
+void JsonlReporter::write_line(const std::string& fields) {
+  const std::string line = "{" + fields + "}\n";
+  if (::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size()) || warned_) return;
+  warned_ = true;
+  std::fprintf(stderr, "warning: metrics are being lost: cannot write %s: %s\n", path_.c_str(), std::strerror(errno));
+}
+
+void JsonlReporter::section(Section now) {
+  write_line("\"kind\":\"section\"" + field("section", quoted(to_string(now))) + field("at_ms", now_ms()));
+}
+
+void JsonlReporter::step(const StepReport& r) {
+  std::string line = "\"kind\":\"step\"" + field("step", r.step) + field("loss", r.loss);
+  if (r.validation_loss) line += field("validation_loss", *r.validation_loss);
+  line += field("tokens_per_s", r.tokens_per_s) + field("step_ms", r.step_ms) + field("memory_bytes", r.memory_bytes) +
+          field("memory_peak_bytes", r.memory_peak_bytes) + field("bytes_communicated", r.bytes_communicated) +
+          field("learning_rate", r.learning_rate) + field("grad_norm", r.grad_norm) + field("at_ms", r.at_ms);
+  write_line(line);
+}
+
+void JsonlReporter::resumed_from(std::int64_t step) {
+  write_line("\"kind\":\"resumed\"" + field("step", step) + field("at_ms", now_ms()));
+}
+
+void JsonlReporter::checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) {
+  write_line("\"kind\":\"checkpoint\"" + field("step", step) + field("bytes", bytes) + field("ms", ms) +
+             field("at_ms", now_ms()));
+}
+
+Endpoint JsonlReporter::rendezvous(std::optional<Endpoint> mine) {
+  if (mine) return *mine;
+  if (master_) return *master_;
+  throw std::runtime_error("no rendezvous address: set MASTER_ADDR and MASTER_PORT to rank 0's address");
+}
+
+void JsonlReporter::leaving(int exit_code, std::string_view reason) {
+  write_line("\"kind\":\"leaving\"" + field("exit_code", std::int64_t{exit_code}) + field("reason", quoted(reason)) +
+             field("at_ms", now_ms()));
+}
+
+}  // namespace worker

@@ -1,0 +1,82 @@
+#include "train/causal_lm.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <optional>
+#include <utility>
+
+#include "data/dataset.h"
+#include "data/text_source.h"
+#include "data/token_file.h"
+#include "models/llama.h"
+#include "models/loss.h"
+
+namespace worker {
+namespace {
+
+/// A unit in the shape of a model's wrapper point.
+CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
+  return [unit = std::move(unit)](at::Tensor input, const Forward& forward) {
+    return unit->run(std::move(input), forward);
+  };
+}
+
+class CausalLm : public Recipe {
+ public:
+  explicit CausalLm(const RunConfig& config) : config_(config) {}
+
+  void load_data() override {
+    const DataConfig& data = config_.data;
+    const TextSource source = open_text_source({.kind = data.source, .path = data.path, .max_bytes = data.max_bytes});
+    tokens_ = open_or_build_tokens(source, data.cache_folder.empty() ? default_cache_folder() : data.cache_folder);
+    dataset_.emplace(tokens_->tokens(), data.sequence_length, data.validation_fraction);
+  }
+
+  std::string data_fingerprint() const override {
+    return std::to_string(tokens_->tokens().size()) + " byte tokens, checksum " + std::to_string(tokens_->checksum());
+  }
+  std::int64_t train_samples() const override { return dataset_->train_samples(); }
+  std::int64_t validation_samples() const override { return dataset_->validation_samples(); }
+  std::int64_t tokens_per_sample() const override { return dataset_->sequence_length(); }
+
+  std::shared_ptr<torch::nn::Module> make_module() override {
+    model_ = std::make_shared<LlamaForCausalLm>(config_.model);
+    model_->initialize(static_cast<std::uint64_t>(config_.train.seed));
+    return model_;
+  }
+
+  void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
+    for (const auto& layer : model_->layers()) layer->wrapper = wrapper_of(sharded.fully_shard(layer, options));
+    fsdp::ShardOptions root = options;
+    // Backward needs the head at once: freeing it in between would only cost a gather.
+    root.reshard_after_forward = false;
+    model_->wrapper = wrapper_of(sharded.fully_shard(model_, root));
+  }
+
+  at::Tensor loss(const std::vector<std::int64_t>& samples) override {
+    const std::int64_t length = dataset_->sequence_length();
+    const at::Tensor ids = at::empty({static_cast<std::int64_t>(samples.size()), length}, at::kLong);
+    const at::Tensor targets = at::empty_like(ids);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i) * length;
+      dataset_->copy_sample(samples[i], ids.mutable_data_ptr<std::int64_t>() + row,
+                            targets.mutable_data_ptr<std::int64_t>() + row);
+    }
+    return token_cross_entropy(model_->forward(ids), targets);
+  }
+
+ private:
+  const RunConfig& config_;
+  std::optional<TokenFile> tokens_;
+  std::optional<TokenDataset> dataset_;
+  std::shared_ptr<LlamaForCausalLm> model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_causal_lm(const RunConfig& config) {
+  return std::make_unique<CausalLm>(config);
+}
+
+}  // namespace worker

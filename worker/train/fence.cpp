@@ -1,0 +1,75 @@
+#include "train/fence.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+namespace worker {
+namespace {
+
+/// The number in "attempt N\n"; nothing for any other text.
+std::optional<std::int64_t> parse_fence(std::string_view text) {
+  constexpr std::string_view kWord = "attempt ";
+  if (!text.starts_with(kWord) || !text.ends_with('\n')) return std::nullopt;
+  text = text.substr(kWord.size(), text.size() - kWord.size() - 1);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Why `attempt` may not write; empty when it may.
+std::string objection(const std::filesystem::path& fence, std::int64_t attempt) {
+  std::error_code error;
+  if (!std::filesystem::exists(fence, error)) {
+    return error ? "cannot look at " + fence.native() + ": " + error.message() : std::string();
+  }
+  std::ifstream in(fence);
+  std::string text(64, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  const auto newest = parse_fence(text);
+  if (!newest) return fence.native() + " does not say \"attempt N\"; only musterd writes it";
+  if (*newest <= attempt) return {};
+  return "attempt " + std::to_string(*newest) + " owns this job now (" + fence.native() + "), this is attempt " +
+         std::to_string(attempt);
+}
+
+}  // namespace
+
+Fence::Fence(std::filesystem::path folder, std::int64_t attempt) : folder_(std::move(folder)), attempt_(attempt) {}
+
+Fence::~Fence() {
+  release();
+}
+
+std::string Fence::may_commit() {
+  if (attempt_ == 0) return {};
+  release();
+  const auto path = folder_ / "FENCE.lock";
+  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) return "cannot open " + path.native() + ": " + std::strerror(errno);
+  while (::flock(lock_, LOCK_SH) != 0) {
+    if (errno == EINTR) continue;
+    const std::string why = std::strerror(errno);
+    release();
+    return "cannot lock " + path.native() + ": " + why;
+  }
+  std::string against = objection(folder_ / "FENCE", attempt_);
+  if (!against.empty()) release();
+  return against;
+}
+
+void Fence::release() {
+  if (lock_ >= 0) ::close(lock_);
+  lock_ = -1;
+}
+
+}  // namespace worker

@@ -1,0 +1,395 @@
+#include "train/loop.h"
+
+#include <unistd.h>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "data/sampler.h"
+#include "fsdp/checkpoint.h"
+#include "fsdp/device_mesh.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/random.h"
+#include "rank/errors.h"
+#include "rank/signals.h"
+#include "train/fence.h"
+#include "train/process_memory.h"
+#include "train/recipe.h"
+#include "train/rendezvous.h"
+#include "train/schedule.h"
+
+namespace worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Periodic saves that may fail in a row before the run gives up: a disk that fills up for a moment costs no training.
+constexpr int kMostFailedSaves = 3;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::int64_t unix_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+/// Runs `work` on every rank; when it fails on any, all throw the same, of the same kind.
+template <class Work>
+void together(fsdp::Communicator& ranks, Work work) {
+  std::string usage, other;
+  try {
+    work();
+  } catch (const UsageError& error) {
+    usage = error.what();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    other = error.what();
+  }
+  if (const auto error = ranks.agree(usage); !error.empty()) throw UsageError(error);
+  if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
+}
+
+/// What all ranks told one another in one step.
+struct Agreement {
+  double loss = 0;  ///< mean over the ranks
+  StopKind stop = StopKind::kNone;
+};
+
+/// [Note: leaving together]: an all-gather of (loss, stop) a rank, started before the last backward, read after it.
+class AgreementUnderWay {
+ public:
+  AgreementUnderWay(fsdp::Communicator& ranks, double loss, StopKind stop)
+      : table_(at::zeros({ranks.world_size() * kColumns}, at::kDouble)) {
+    auto* own = table_.mutable_data_ptr<double>() + ranks.rank() * kColumns;
+    own[0] = loss;
+    own[1] = static_cast<double>(static_cast<int>(stop));
+    pending_ = ranks.all_gather_into(table_);
+  }
+
+  /// Call once.
+  Agreement wait() {
+    if (pending_) pending_->wait();
+    const auto* row = table_.const_data_ptr<double>();
+    const std::int64_t ranks = table_.numel() / kColumns;
+    Agreement out;
+    for (std::int64_t r = 0; r < ranks; ++r, row += kColumns) {
+      out.loss += row[0] / static_cast<double>(ranks);
+      out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[1])));
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::int64_t kColumns = 2;
+  at::Tensor table_;
+  std::unique_ptr<fsdp::Pending> pending_;
+};
+
+}  // namespace
+
+class Trainer::Run {
+ public:
+  Run(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter)
+      : config_(config), environment_(environment), reporter_(reporter) {}
+
+  Outcome run() {
+    prepare();
+    const std::int64_t steps = config_.train.steps;
+    if (step_ >= steps) {
+      say("nothing left to do: the checkpoint holds all %lld steps", static_cast<long long>(steps));
+      return leave(kExitDone, "all " + std::to_string(steps) + " steps were done already");
+    }
+    reporter_.section(Section::kStep);
+    now_there_is_something_to_save();
+    while (step_ < steps) {
+      const StopKind stop = one_step();
+      if (stop == StopKind::kNow) return leave(kExitFenced, "told to leave at once after step " + text_of(step_));
+      const bool last = step_ == steps, asked = stop == StopKind::kSave;
+      const std::int64_t every = config_.checkpoint.every_steps;
+      if (last || asked || (every > 0 && step_ % every == 0)) save(last || asked);
+      if (asked && !last) return leave(kExitRequeue, "saved step " + text_of(step_) + " as asked; start me again");
+    }
+    return leave(kExitDone, "all " + text_of(steps) + " steps done");
+  }
+
+ private:
+  static std::string text_of(std::int64_t number) { return std::to_string(number); }
+
+  /// One line of this rank's log, written at once.
+  template <class... Args>
+  void say(const char* format, Args... args) const {
+    char line[1024];
+    std::snprintf(line, sizeof line, format, args...);
+    std::printf("[rank %d] %s\n", environment_.rank, line);
+    std::fflush(stdout);
+  }
+  void say(const char* text) const { say("%s", text); }
+
+  fsdp::Communicator& ranks() { return mesh_->shard(); }
+
+  /// Everything before the first step: ranks, data, model, checkpoint.
+  void prepare() {
+    split_ = split_batch(config_.train, environment_.world_size);
+    recipe_ = make_recipe(config_);
+    mesh_ = meet(environment_, reporter_);
+    reporter_.section(Section::kData);
+    together(ranks(), [&] { recipe_->load_data(); });
+    check_same_on_all_ranks();
+    reporter_.section(Section::kInit);
+    sampler_.emplace(recipe_->train_samples(), static_cast<std::uint64_t>(config_.train.seed), environment_.rank,
+                     environment_.world_size);
+    shard_model();
+    resume();
+  }
+
+  void check_same_on_all_ranks() {
+    const std::string mine = recipe_->data_fingerprint() + "\n" + config_.canonical;
+    const std::string first = ranks().broadcast(mine);
+    together(ranks(), [&] {
+      if (mine != first) {
+        throw UsageError("the text or the run file differs from rank 0's (here: " + recipe_->data_fingerprint() +
+                         "); give all nodes the same files, such as a shared data.cache_folder");
+      }
+    });
+  }
+
+  void shard_model() {
+    at::manual_seed(static_cast<std::uint64_t>(config_.train.seed));
+    const auto module = recipe_->make_module();
+    fsdp::ShardOptions options;
+    options.param_dtype = config_.train.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+    options.reshard_after_forward = config_.fsdp.reshard_after_forward;
+    options.prefetch_depth = config_.fsdp.prefetch ? 1 : 0;
+    sharded_ = std::make_unique<fsdp::ShardedModel>(module, *mesh_);
+    recipe_->shard(*sharded_, options);
+    fsdp::AdamWOptions adam;
+    adam.beta1 = config_.train.beta1;
+    adam.beta2 = config_.train.beta2;
+    adam.eps = config_.train.epsilon;
+    adam.weight_decay = config_.train.weight_decay;
+    optimizer_ = std::make_unique<fsdp::AdamW>(*sharded_, adam);
+    say("%lld parameters, %d ranks, %lld training samples of %lld tokens, batch %lld = %lld x %d ranks x %lld",
+        static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
+        static_cast<long long>(recipe_->train_samples()), static_cast<long long>(recipe_->tokens_per_sample()),
+        static_cast<long long>(config_.train.batch_size), static_cast<long long>(split_.micro_batch_size),
+        environment_.world_size, static_cast<long long>(split_.accumulation));
+  }
+
+  /// Opens the checkpoint folder and goes on from the newest checkpoint in it.
+  void resume() {
+    const std::filesystem::path folder = config_.checkpoint.folder;
+    together(ranks(), [&] {
+      std::error_code error;
+      std::filesystem::create_directories(folder, error);
+      if (error || ::access(folder.c_str(), W_OK) != 0) {
+        throw UsageError("checkpoint.folder = \"" + folder.native() + "\": " +
+                         (error ? error.message() : "no permission to write") + "; want a folder that ranks can write");
+      }
+    });
+    fence_.emplace(folder, environment_.attempt);
+    fsdp::CheckpointOptions options;
+    options.folder = folder;
+    options.attempt = environment_.attempt;
+    options.keep = static_cast<int>(config_.checkpoint.keep);
+    options.may_commit = [this] { return fence_->may_commit(); };
+    checkpointer_ = std::make_unique<fsdp::Checkpointer>(*sharded_, *optimizer_, std::move(options));
+    check_not_fenced();
+    checkpointer_->remove_stale();
+
+    std::vector<std::string> ignored;
+    const auto loaded = checkpointer_->load_latest(&ignored);
+    for (const auto& why : loaded ? loaded->ignored : ignored) say("passed over a checkpoint: %s", why.c_str());
+    if (loaded) restore(*loaded);
+  }
+
+  /// A rank of an old attempt must not even tidy up.
+  void check_not_fenced() {
+    const std::string against = fence_->may_commit();
+    fence_->release();
+    if (const auto all = ranks().agree(against); !all.empty()) throw FencedError(all);
+  }
+
+  void restore(const fsdp::LoadedCheckpoint& loaded) {
+    const auto& state = loaded.state;
+    const auto& extra = state.extra;
+    if (const auto& text = extra.at("data").as_string(); text != recipe_->data_fingerprint()) {
+      throw UsageError("the text is another than when " + loaded.path.native() + " was saved (then " + text + ", now " +
+                       recipe_->data_fingerprint() + "); restore it, or use a new checkpoint.folder");
+    }
+    step_ = state.step;
+    sampler_->seek(extra.at("samples").as_int());
+    if (const auto random = state.rank_tensors.find("random_state"); random != state.rank_tensors.end()) {
+      fsdp::set_cpu_random_state(random->second);
+    }
+    saved_step_ = step_;
+    reporter_.resumed_from(step_);
+    say("resumed from step %lld (%s)", static_cast<long long>(step_), loaded.path.c_str());
+  }
+
+  /// One optimizer step of all ranks; says what they were asked to do meanwhile.
+  StopKind one_step() {
+    const auto start = Clock::now();
+    const std::int64_t wire_before = mesh_->wire_bytes();
+    StepReport report;
+    report.learning_rate = learning_rate(config_.train, step_);
+    const Agreement agreement = forward_backward();
+    report.loss = agreement.loss;
+    report.grad_norm = sharded_->clip_grad_norm(config_.train.clip_norm);
+    if (!std::isfinite(report.grad_norm) || !std::isfinite(report.loss)) {
+      throw UsageError("step " + text_of(step_ + 1) + ": the loss is " + std::to_string(report.loss) +
+                       " and the gradient's norm " + std::to_string(report.grad_norm) +
+                       "; the run would repeat this, lower train.learning_rate or lengthen train.warmup_steps");
+    }
+    optimizer_->step(report.learning_rate);
+    sharded_->zero_grad();
+    if (config_.train.step_delay_ms > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
+    }
+    report.step = ++step_;
+    report.step_ms = ms_since(start);
+    report.bytes_communicated = mesh_->wire_bytes() - wire_before;
+    tell(report);
+    return agreement.stop;
+  }
+
+  Agreement forward_backward() {
+    double sum = 0;
+    std::optional<AgreementUnderWay> agreement;
+    for (std::int64_t i = 0; i < split_.accumulation; ++i) {
+      const bool last = i + 1 == split_.accumulation;
+      sharded_->set_requires_gradient_sync(last);
+      const at::Tensor loss = recipe_->loss(sampler_->take(split_.micro_batch_size));
+      sum += loss.item<double>();
+      if (last) {
+        const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
+        agreement.emplace(ranks(), sum / static_cast<double>(split_.accumulation), stop);
+      }
+      (loss / static_cast<double>(split_.accumulation)).backward();
+    }
+    return agreement->wait();
+  }
+
+  void tell(StepReport& report) {
+    const auto& train = config_.train;
+    report.tokens_per_s = static_cast<double>(train.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
+    if (train.validation_every_steps > 0 && recipe_->validation_samples() > 0 &&
+        (step_ % train.validation_every_steps == 0 || step_ == train.steps)) {
+      report.validation_loss = validate();
+    }
+    const ProcessMemory memory = process_memory();
+    report.memory_bytes = memory.resident_bytes;
+    report.memory_peak_bytes = memory.peak_bytes;
+    report.at_ms = unix_ms();
+    reporter_.step(report);
+    char validation[64] = "";
+    if (report.validation_loss) {
+      std::snprintf(validation, sizeof validation, " validation_loss %.6f", *report.validation_loss);
+    }
+    say("step %lld/%lld loss %.6f%s lr %.3e grad_norm %.4f tokens/s %.0f step_ms %.1f memory_mib %lld",
+        static_cast<long long>(report.step), static_cast<long long>(train.steps), report.loss, validation,
+        report.learning_rate, report.grad_norm, report.tokens_per_s, report.step_ms,
+        static_cast<long long>(report.memory_bytes >> 20));
+  }
+
+  /// The mean loss over the first validation samples, the same ones every time and at every world size. Every rank
+  /// makes the same number of calls; where samples run out, one is computed again with no weight.
+  double validate() {
+    const at::NoGradGuard no_grad;
+    const std::int64_t first = recipe_->train_samples();
+    const std::int64_t count =
+        std::min(recipe_->validation_samples(), config_.train.validation_batches * config_.train.batch_size);
+    const std::int64_t micro = split_.micro_batch_size;
+    double sum = 0;
+    for (std::int64_t base = 0; base < count; base += micro * environment_.world_size) {
+      const std::int64_t begin = base + environment_.rank * micro, end = std::min(begin + micro, count);
+      std::vector<std::int64_t> samples;
+      for (std::int64_t i = begin; i < end; ++i) samples.push_back(first + i);
+      const auto weight = static_cast<double>(samples.size());
+      if (samples.empty()) samples.push_back(first);
+      sum += recipe_->loss(samples).item<double>() * weight;
+    }
+    return ranks().all_reduce(sum) / static_cast<double>(count);
+  }
+
+  /// Saves the current step unless it is saved already. A failure is a warning, unless `must` or too many in a row.
+  void save(bool must) {
+    if (saved_step_ == step_) return;
+    reporter_.section(Section::kCheckpoint);
+    const auto start = Clock::now();
+    try {
+      const auto saved = commit();
+      saved_step_ = step_;
+      failed_saves_ = 0;
+      reporter_.checkpoint_saved(step_, saved.bytes / environment_.world_size, ms_since(start));
+      say("saved step %lld in %.0f ms (%s)", static_cast<long long>(step_), ms_since(start), saved.path.c_str());
+      for (const auto& warning : saved.warnings) say("warning: %s", warning.c_str());
+    } catch (const fsdp::CheckpointFenced& error) {
+      throw FencedError(error.what());
+    } catch (const fsdp::CheckpointError& error) {
+      if (must || ++failed_saves_ >= kMostFailedSaves) throw;
+      say("warning: step %lld is not saved, training goes on: %s", static_cast<long long>(step_), error.what());
+    }
+    reporter_.section(Section::kStep);
+  }
+
+  fsdp::SavedCheckpoint commit() {
+    struct Release {
+      Fence& fence;
+      ~Release() { fence.release(); }
+    } const release{*fence_};
+    fsdp::CheckpointState state;
+    state.step = step_;
+    state.extra["data"] = recipe_->data_fingerprint();
+    state.extra["samples"] = sampler_->position();
+    state.extra["name"] = config_.name;
+    state.rank_tensors["random_state"] = fsdp::cpu_random_state();
+    return checkpointer_->save(state);
+  }
+
+  Outcome leave(ExitCode code, std::string reason) {
+    // Nobody tears connections down while another rank still uses them.
+    ranks().barrier();
+    reporter_.section(Section::kDone);
+    say("leaving with exit code %d: %s", static_cast<int>(code), reason.c_str());
+    return {code, std::move(reason)};
+  }
+
+  const RunConfig& config_;
+  const RankEnvironment& environment_;
+  Reporter& reporter_;
+  BatchSplit split_;
+  std::unique_ptr<fsdp::DeviceMesh> mesh_;
+  std::unique_ptr<Recipe> recipe_;
+  std::optional<ShardedSampler> sampler_;
+  std::unique_ptr<fsdp::ShardedModel> sharded_;
+  std::unique_ptr<fsdp::AdamW> optimizer_;
+  std::optional<Fence> fence_;
+  std::unique_ptr<fsdp::Checkpointer> checkpointer_;
+  std::int64_t step_ = 0;
+  std::int64_t saved_step_ = -1;
+  int failed_saves_ = 0;
+};
+
+Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter)
+    : run_(std::make_unique<Run>(config, environment, reporter)) {}
+
+Trainer::~Trainer() = default;
+
+Outcome Trainer::run() {
+  return run_->run();
+}
+
+}  // namespace worker

@@ -1,0 +1,29 @@
+#include "train/recipe.h"
+
+#include <map>
+#include <string_view>
+
+#include "rank/errors.h"
+#include "train/causal_lm.h"
+
+namespace worker {
+namespace {
+
+using Maker = std::unique_ptr<Recipe> (*)(const RunConfig&);
+
+const std::map<std::string_view, Maker>& recipes() {
+  static const std::map<std::string_view, Maker> all = {{"causal_lm", make_causal_lm}};
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_recipe(const RunConfig& config) {
+  const auto found = recipes().find(config.recipe);
+  if (found != recipes().end()) return found->second(config);
+  std::string list;
+  for (const auto& [name, maker] : recipes()) list += (list.empty() ? "" : ", ") + std::string(name);
+  throw UsageError("recipe = \"" + config.recipe + "\": there is no such recipe; want one of: " + list);
+}
+
+}  // namespace worker

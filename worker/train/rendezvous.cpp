@@ -1,0 +1,48 @@
+#include "train/rendezvous.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace worker {
+namespace {
+
+/// Rank 0's own end: where it listens, and the store.
+fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& reporter, Endpoint& mine) {
+  if (!reporter.assigns_rendezvous()) {
+    if (!environment.master) {
+      throw std::runtime_error("no rendezvous address: set MASTER_ADDR and MASTER_PORT to rank 0's address");
+    }
+    mine = *environment.master;
+  } else {
+    const bool one_node = environment.local_world_size == environment.world_size || !environment.controller;
+    mine = {one_node ? "127.0.0.1" : own_address_towards(*environment.controller), 0};
+  }
+  auto listening = fsdp::listen_store(mine.host, mine.port);
+  mine.port = listening.port;
+  return listening;
+}
+
+}  // namespace
+
+std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter) {
+  if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1);
+  fsdp::MeshOptions options;
+  c10::intrusive_ptr<c10d::Store> store;
+  Endpoint at;
+  if (environment.rank == 0) {
+    Endpoint mine;
+    store = listen(environment, reporter, mine).store;
+    at = reporter.rendezvous(mine);
+  } else {
+    at = reporter.rendezvous(std::nullopt);
+    store = fsdp::connect_store(at.host, at.port);
+  }
+  if (environment.local_world_size != environment.world_size) options.interface_address = own_address_towards(at);
+  options.key_prefix = "attempt-" + std::to_string(environment.attempt);
+  return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);
+}
+
+}  // namespace worker
