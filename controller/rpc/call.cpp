@@ -1,0 +1,82 @@
+#include "rpc/call.h"
+
+#include <strings.h>
+
+namespace rpc {
+namespace {
+
+constexpr std::size_t kMaxStatusText = 2000;
+
+grpc::StatusCode code_of(runtime::Refusal::Kind kind) {
+  using Kind = runtime::Refusal::Kind;
+  switch (kind) {
+    case Kind::kInvalid:
+      return grpc::StatusCode::INVALID_ARGUMENT;
+    case Kind::kNotFound:
+      return grpc::StatusCode::NOT_FOUND;
+    case Kind::kWrongState:
+      return grpc::StatusCode::FAILED_PRECONDITION;
+    case Kind::kLimit:
+      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+    case Kind::kUnavailable:
+      return grpc::StatusCode::UNAVAILABLE;
+    case Kind::kUnauthenticated:
+      return grpc::StatusCode::UNAUTHENTICATED;
+  }
+  return grpc::StatusCode::INTERNAL;
+}
+
+}  // namespace
+
+grpc::Status failure(grpc::StatusCode code, std::string text) {
+  if (text.size() > kMaxStatusText) {
+    std::size_t end = kMaxStatusText;
+    // Not in the middle of a UTF-8 character.
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    text.resize(end);
+    text += " ...";
+  }
+  return {code, std::move(text)};
+}
+
+grpc::Status failure(const runtime::Refusal& refusal) {
+  return failure(code_of(refusal.kind), refusal.text);
+}
+
+std::string bearer_token(const grpc::ServerContextBase& context) {
+  static constexpr std::size_t kSchemeSize = 7;
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find("authorization");
+  if (found == metadata.end()) return "";
+  const auto& value = found->second;
+  if (value.size() <= kSchemeSize || ::strncasecmp(value.data(), "Bearer ", kSchemeSize) != 0) return "";
+  return {value.data() + kSchemeSize, value.size() - kSchemeSize};
+}
+
+grpc::Status guarded(const std::function<grpc::Status()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return failure(grpc::StatusCode::UNAVAILABLE, error.what());
+  }
+}
+
+grpc::Status for_people(const runtime::Controller& controller, const grpc::ServerContextBase& context,
+                        const std::function<grpc::Status()>& body) {
+  const auto token = bearer_token(context);
+  if (token.empty()) {
+    return failure(grpc::StatusCode::UNAUTHENTICATED,
+                   "no token: send `authorization: Bearer <token>` with the token of this controller's token file");
+  }
+  if (!controller.is_people_token(token)) {
+    return failure(grpc::StatusCode::UNAUTHENTICATED,
+                   "this token is not the controller's: read it again from the controller's token file");
+  }
+  return guarded(body);
+}
+
+bool is_ended_job(const std::string& state) {
+  return state == "succeeded" || state == "failed" || state == "cancelled";
+}
+
+}  // namespace rpc

@@ -1,0 +1,174 @@
+#include "rpc/job_service.h"
+
+#include <algorithm>
+
+#include "rpc/call.h"
+#include "rpc/log_stream.h"
+
+namespace rpc {
+namespace {
+
+constexpr std::size_t kMaxRequestId = 64;
+constexpr std::size_t kMaxUser = 256;
+constexpr std::uint32_t kMaxList = 1000;
+constexpr std::uint32_t kEventsAPage = 500;
+constexpr std::uint32_t kMetricsAPage = 1000;
+
+grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
+  return failure(grpc::StatusCode::INVALID_ARGUMENT, std::string(field) + " has " + std::to_string(size) +
+                                                         " characters; at most " + std::to_string(most) +
+                                                         " are allowed");
+}
+
+/// What a watcher should be shown again: everything but the age of heartbeats, which always changes.
+std::string fingerprint(muster::v1::Job job) {
+  job.clear_spec();
+  for (auto& rank : *job.mutable_ranks()) rank.clear_last_heartbeat_ms();
+  return job.SerializeAsString();
+}
+
+/// True once `job` has ended, so that what is read from now on is all there will be. Job 0, every job, never ends.
+runtime::Outcome<bool> has_ended(runtime::Controller& controller, core::JobId job) {
+  if (job == 0) return false;
+  const auto now = controller.get(job);
+  if (!now.ok()) return now.refusal();
+  return is_ended_job(now.value().state());
+}
+
+/// Sends pages until one is empty; `send_page` returns how many it sent, or nothing when the client is gone. Then ends,
+/// or, following, waits for more until the job has ended.
+grpc::Status send_pages(runtime::Controller& controller, core::JobId job, bool follow, Follow& life,
+                        const std::function<std::optional<std::size_t>()>& send_page) {
+  while (true) {
+    const auto ended = has_ended(controller, job);
+    if (!ended.ok()) return failure(ended.refusal());
+    for (std::size_t sent = 1; sent > 0;) {
+      const auto page = life.alive() ? send_page() : std::nullopt;
+      if (!page) return life.status();
+      sent = *page;
+    }
+    if (!follow || ended.value()) return grpc::Status::OK;
+    if (!life.next()) return life.status();
+  }
+}
+
+}  // namespace
+
+grpc::Status JobService::Submit(grpc::ServerContext* context, const muster::v1::SubmitRequest* request,
+                                muster::v1::SubmitResponse* response) {
+  return for_people(controller_, *context, [&] {
+    if (request->request_id().size() > kMaxRequestId) {
+      return too_long("request_id", request->request_id().size(), kMaxRequestId);
+    }
+    if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
+    return answer(controller_.submit(*request), response);
+  });
+}
+
+grpc::Status JobService::List(grpc::ServerContext* context, const muster::v1::ListRequest* request,
+                              muster::v1::ListResponse* response) {
+  return for_people(controller_, *context, [&] {
+    auto bounded = *request;
+    bounded.set_limit(std::min(request->limit(), kMaxList));
+    *response = controller_.list(bounded);
+    return grpc::Status::OK;
+  });
+}
+
+grpc::Status JobService::Get(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                             muster::v1::Job* response) {
+  return for_people(controller_, *context, [&] { return answer(controller_.get(request->job_id()), response); });
+}
+
+grpc::Status JobService::Cancel(grpc::ServerContext* context, const muster::v1::CancelRequest* request,
+                                muster::v1::Job* response) {
+  return for_people(controller_, *context, [&] {
+    if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
+    return answer(controller_.cancel(request->job_id(), request->user()), response);
+  });
+}
+
+grpc::Status JobService::Requeue(grpc::ServerContext* context, const muster::v1::RequeueRequest* request,
+                                 muster::v1::Job* response) {
+  return for_people(controller_, *context, [&] {
+    if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
+    return answer(controller_.requeue(request->job_id(), request->user()), response);
+  });
+}
+
+grpc::Status JobService::stream(grpc::ServerContext* context, core::JobId job,
+                                const std::function<grpc::Status(Follow&)>& body) {
+  return for_people(controller_, *context, [&] {
+    return streams_.run([&] {
+      Follow life(controller_, streams_, *context, job);
+      return body(life);
+    });
+  });
+}
+
+grpc::Status JobService::Watch(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                               grpc::ServerWriter<muster::v1::Job>* writer) {
+  return stream(context, request->job_id(), [&](Follow& life) {
+    std::string shown;
+    while (true) {
+      const auto job = controller_.get(request->job_id());
+      if (!job.ok()) return failure(job.refusal());
+      auto print = fingerprint(job.value());
+      if (print != shown && !writer->Write(job.value())) return life.status();
+      if (is_ended_job(job.value().state())) return grpc::Status::OK;
+      shown = std::move(print);
+      if (!life.next()) return life.status();
+    }
+  });
+}
+
+grpc::Status JobService::Events(grpc::ServerContext* context, const muster::v1::EventsRequest* request,
+                                grpc::ServerWriter<muster::v1::Event>* writer) {
+  return stream(context, request->job_id(), [&](Follow& life) {
+    std::int64_t after = request->after_id();
+    return send_pages(controller_, request->job_id(), request->follow(), life, [&]() -> std::optional<std::size_t> {
+      const auto page = controller_.events(request->job_id(), after, kEventsAPage);
+      for (const auto& event : page) {
+        if (!writer->Write(event)) return std::nullopt;
+        after = event.id();
+      }
+      return page.size();
+    });
+  });
+}
+
+grpc::Status JobService::Metrics(grpc::ServerContext* context, const muster::v1::MetricsRequest* request,
+                                 grpc::ServerWriter<muster::v1::Metric>* writer) {
+  return stream(context, request->job_id(), [&](Follow& life) {
+    core::AttemptNumber after_attempt = 0;
+    core::Step after_step = 0;
+    return send_pages(controller_, request->job_id(), request->follow(), life, [&]() -> std::optional<std::size_t> {
+      const auto page =
+          controller_.metrics(request->job_id(), request->attempt(), after_attempt, after_step, kMetricsAPage);
+      for (const auto& metric : page) {
+        if (!writer->Write(metric)) return std::nullopt;
+        after_attempt = metric.attempt();
+        after_step = metric.step();
+      }
+      return page.size();
+    });
+  });
+}
+
+grpc::Status JobService::Logs(grpc::ServerContext* context, const muster::v1::LogsRequest* request,
+                              grpc::ServerWriter<muster::v1::LogChunk>* writer) {
+  return stream(context, request->job_id(), [&](Follow& life) {
+    return stream_logs(controller_, life, *request,
+                       [&](const muster::v1::LogChunk& chunk) { return writer->Write(chunk); });
+  });
+}
+
+grpc::Status AdminService::Status(grpc::ServerContext* context, const muster::v1::StatusRequest*,
+                                  muster::v1::StatusResponse* response) {
+  return for_people(controller_, *context, [&] {
+    *response = controller_.status();
+    return grpc::Status::OK;
+  });
+}
+
+}  // namespace rpc

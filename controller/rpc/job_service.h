@@ -1,0 +1,54 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include "muster/v1/admin_service.grpc.pb.h"
+#include "muster/v1/job_service.grpc.pb.h"
+#include "rpc/follow.h"
+
+namespace rpc {
+
+/// What people ask: synchronous, since their calls are few and their streams bounded. See job_service.proto.
+class JobService final : public muster::v1::JobService::Service {
+ public:
+  JobService(runtime::Controller& controller, Streams& streams) : controller_(controller), streams_(streams) {}
+
+  grpc::Status Submit(grpc::ServerContext* context, const muster::v1::SubmitRequest* request,
+                      muster::v1::SubmitResponse* response) override;
+  grpc::Status List(grpc::ServerContext* context, const muster::v1::ListRequest* request,
+                    muster::v1::ListResponse* response) override;
+  grpc::Status Get(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                   muster::v1::Job* response) override;
+  grpc::Status Cancel(grpc::ServerContext* context, const muster::v1::CancelRequest* request,
+                      muster::v1::Job* response) override;
+  grpc::Status Requeue(grpc::ServerContext* context, const muster::v1::RequeueRequest* request,
+                       muster::v1::Job* response) override;
+  grpc::Status Watch(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                     grpc::ServerWriter<muster::v1::Job>* writer) override;
+  grpc::Status Events(grpc::ServerContext* context, const muster::v1::EventsRequest* request,
+                      grpc::ServerWriter<muster::v1::Event>* writer) override;
+  grpc::Status Metrics(grpc::ServerContext* context, const muster::v1::MetricsRequest* request,
+                       grpc::ServerWriter<muster::v1::Metric>* writer) override;
+  grpc::Status Logs(grpc::ServerContext* context, const muster::v1::LogsRequest* request,
+                    grpc::ServerWriter<muster::v1::LogChunk>* writer) override;
+
+ private:
+  /// Checks the token, takes one of the streams, and runs `body` with what it waits with.
+  grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body);
+
+  runtime::Controller& controller_;
+  Streams& streams_;
+};
+
+class AdminService final : public muster::v1::AdminService::Service {
+ public:
+  explicit AdminService(runtime::Controller& controller) : controller_(controller) {}
+
+  grpc::Status Status(grpc::ServerContext* context, const muster::v1::StatusRequest* request,
+                      muster::v1::StatusResponse* response) override;
+
+ private:
+  runtime::Controller& controller_;
+};
+
+}  // namespace rpc

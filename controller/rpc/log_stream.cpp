@@ -1,0 +1,141 @@
+#include "rpc/log_stream.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "logs/log_tail.h"
+#include "rpc/call.h"
+
+namespace rpc {
+namespace {
+
+using Send = std::function<bool(const muster::v1::LogChunk&)>;
+
+/// Of one rank at a time, so that a talkative one does not keep the others waiting.
+constexpr int kChunksATurn = 16;
+constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
+
+/// One rank's file of the attempt being sent.
+struct RankLog {
+  core::RankNumber rank = 0;
+  std::string path;
+  std::uint64_t offset = 0;
+  std::uint64_t end = kNoEnd;  // where a stream that does not follow stops
+};
+
+const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number) {
+  const auto found =
+      std::ranges::find_if(job.attempts(), [&](const muster::v1::Attempt& a) { return a.number() == number; });
+  return found == job.attempts().end() ? nullptr : &*found;
+}
+
+std::uint32_t world_size(const muster::v1::Job& job) {
+  const auto& r = job.spec().resources();
+  return std::max(1u, r.nodes()) * std::max(1u, r.ranks_per_node());
+}
+
+/// The logs of one attempt.
+class AttemptLogs {
+ public:
+  AttemptLogs(runtime::Controller& controller, const muster::v1::Job& job, core::AttemptNumber attempt,
+              const muster::v1::LogsRequest& request, bool first)
+      : attempt_(attempt) {
+    const auto add = [&](core::RankNumber rank) {
+      RankLog log{rank, controller.log_path(job.id(), attempt, rank), 0, kNoEnd};
+      if (first && request.tail_lines() > 0) log.offset = logs::last_lines_offset(log.path, request.tail_lines());
+      if (!request.follow()) log.end = logs::last_lines_offset(log.path, 0);
+      logs_.push_back(std::move(log));
+    };
+    if (request.has_rank()) {
+      add(request.rank());
+    } else {
+      for (core::RankNumber rank = 0; rank < world_size(job); ++rank) add(rank);
+    }
+  }
+
+  /// Sends what there is. `finished`: nobody writes any more. False when the stream must end.
+  bool send_all(bool finished, const Follow& follow, const Send& send) {
+    bool more = true;
+    while (more) {
+      more = false;
+      for (auto& log : logs_) {
+        if (!follow.alive() || !send_some(log, finished, send, more)) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool send_some(RankLog& log, bool finished, const Send& send, bool& more) const {
+    for (int i = 0; i < kChunksATurn && log.offset < log.end; ++i) {
+      auto piece = logs::read_from(log.path, log.offset, logs::kChunkBytes, finished);
+      if (piece.text.empty()) return true;
+      log.offset = piece.next_offset;
+      muster::v1::LogChunk chunk;
+      chunk.set_attempt(attempt_);
+      chunk.set_rank(log.rank);
+      chunk.set_data(std::move(piece.text));
+      if (!send(chunk)) return false;
+      more = true;
+    }
+    return true;
+  }
+
+  core::AttemptNumber attempt_;
+  std::vector<RankLog> logs_;
+};
+
+grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+  const auto name = "job " + std::to_string(job.id());
+  if (request.attempt() != 0 && find_attempt(job, request.attempt()) == nullptr) {
+    return failure(grpc::StatusCode::NOT_FOUND, name + " has no attempt " + std::to_string(request.attempt()) +
+                                                    "; it has " + std::to_string(job.attempts_size()) +
+                                                    ", see muster show");
+  }
+  if (request.has_rank() && request.rank() >= world_size(job)) {
+    return failure(grpc::StatusCode::INVALID_ARGUMENT, name + " has no rank " + std::to_string(request.rank()) +
+                                                           "; its ranks are 0 to " +
+                                                           std::to_string(world_size(job) - 1));
+  }
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
+                         const Send& send) {
+  std::optional<AttemptLogs> logs;
+  core::AttemptNumber attempt = request.attempt();
+  bool first = true;
+  while (true) {
+    // Asked before the files are read: what was written before an end is read after learning of that end.
+    const auto job = controller.get(request.job_id());
+    if (!job.ok()) return failure(job.refusal());
+    if (first) {
+      if (const auto status = check(job.value(), request); !status.ok()) return status;
+      if (attempt == 0 && job.value().attempts_size() > 0) attempt = job.value().attempts().rbegin()->number();
+    }
+    // Nothing before the first attempt; then the newest (first round) or the one after the last.
+    const auto* now = find_attempt(job.value(), attempt == 0 ? 1 : attempt);
+    const bool job_ended = is_ended_job(job.value().state());
+    if (now != nullptr) {
+      attempt = now->number();
+      const bool finished = job_ended || now->state() == "ended";
+      if (!logs) logs.emplace(controller, job.value(), attempt, request, first);
+      if (!logs->send_all(finished || !request.follow(), follow, send)) return follow.status();
+      if (!request.follow() || (finished && request.attempt() != 0)) return grpc::Status::OK;
+      if (finished && find_attempt(job.value(), attempt + 1) != nullptr) {
+        ++attempt;
+        logs.reset();
+        first = false;
+        continue;
+      }
+    }
+    if (!request.follow() || job_ended) return grpc::Status::OK;
+    first = false;
+    if (!follow.next()) return follow.status();
+  }
+}
+
+}  // namespace rpc

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+
+#include "rpc/follow.h"
+
+namespace rpc {
+
+/// Sends the log of a job's ranks, see LogsRequest. `send` returns false when the client is gone.
+///
+/// Following waits for what does not exist yet (attempt, file), goes on to the next attempt when none was asked for,
+/// and ends when nobody writes any more and everything was sent. Memory: one chunk of 64 KiB, whatever the logs hold.
+grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
+                         const std::function<bool(const muster::v1::LogChunk&)>& send);
+
+}  // namespace rpc

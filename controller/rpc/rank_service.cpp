@@ -1,0 +1,114 @@
+#include "rpc/rank_service.h"
+
+#include "rpc/call.h"
+#include "rpc/server.h"
+
+namespace rpc {
+namespace {
+
+constexpr std::size_t kMaxText = 4096;  // last words, node names, endpoints
+
+grpc::Status invalid(const std::string& text) {
+  return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
+}
+
+grpc::Status busy() {
+  return failure(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                 "max_rank_calls: " + std::to_string(kMaxRankCalls) + " calls of ranks wait already; try again later");
+}
+
+grpc::Status check_key(bool has_key, const muster::v1::RankKey& key) {
+  if (has_key && key.job_id() > 0 && key.attempt() > 0) return grpc::Status::OK;
+  return invalid("key: want job_id and attempt, both from 1");
+}
+
+grpc::Status check(const muster::v1::HeartbeatRequest& request) {
+  if (auto status = check_key(request.has_key(), request.key()); !status.ok()) return status;
+  if (request.metrics_size() > kMaxMetricsAHeartbeat || request.checkpoints_size() > kMaxMetricsAHeartbeat) {
+    return invalid("a heartbeat with " + std::to_string(request.metrics_size()) + " metrics and " +
+                   std::to_string(request.checkpoints_size()) + " checkpoints; at most " +
+                   std::to_string(kMaxMetricsAHeartbeat) + " of each, send the rest in the next one");
+  }
+  if (request.leaving_reason().size() > kMaxText) return invalid("leaving_reason: at most 4096 characters");
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+/// One rank at the rendezvous, from its call to its answer.
+struct RankService::Meeting {
+  grpc::ServerUnaryReactor* reactor = nullptr;
+  const muster::v1::RendezvousRequest* request = nullptr;
+  muster::v1::RendezvousResponse* response = nullptr;
+  std::string token;
+  RendezvousDesk::Clock::time_point until;
+  core::AttemptKey attempt() const { return {request->key().job_id(), request->key().attempt()}; }
+};
+
+RankService::RankService(runtime::Controller& controller)
+    : controller_(controller), pool_(kRankThreads, kMaxRankCalls), desk_(kMaxRankCalls) {}
+
+grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, std::function<grpc::Status()> body) {
+  auto* reactor = context->DefaultReactor();
+  // Served even when the caller has given up meanwhile: that it called is news.
+  if (!pool_.post([reactor, body = std::move(body)] { reactor->Finish(guarded(body)); })) reactor->Finish(busy());
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* RankService::Register(grpc::CallbackServerContext* context,
+                                                const muster::v1::RegisterRequest* request,
+                                                muster::v1::RegisterResponse* response) {
+  return run(context, [=, this] {
+    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
+    if (request->node().size() > kMaxText) return invalid("node: at most 4096 characters");
+    return answer(controller_.register_rank(*request, bearer_token(*context)), response);
+  });
+}
+
+grpc::ServerUnaryReactor* RankService::Heartbeat(grpc::CallbackServerContext* context,
+                                                 const muster::v1::HeartbeatRequest* request,
+                                                 muster::v1::HeartbeatResponse* response) {
+  return run(context, [=, this] {
+    if (auto status = check(*request); !status.ok()) return status;
+    return answer(controller_.heartbeat(*request, bearer_token(*context)), response);
+  });
+}
+
+grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* context,
+                                                  const muster::v1::RendezvousRequest* request,
+                                                  muster::v1::RendezvousResponse* response) {
+  auto meeting = std::make_shared<Meeting>(Meeting{context->DefaultReactor(), request, response, bearer_token(*context),
+                                                   RendezvousDesk::Clock::now() + RendezvousDesk::kPatience});
+  auto* reactor = meeting->reactor;
+  if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
+    reactor->Finish(status);
+  } else if (request->endpoint().size() > kMaxText) {
+    reactor->Finish(invalid("endpoint: at most 4096 characters"));
+  } else {
+    ask_later(meeting);
+  }
+  return reactor;
+}
+
+void RankService::ask_later(const std::shared_ptr<Meeting>& meeting) {
+  if (!pool_.post([this, meeting] { ask(meeting); })) meeting->reactor->Finish(busy());
+}
+
+void RankService::ask(const std::shared_ptr<Meeting>& meeting) {
+  const auto news = desk_.news();
+  const auto status =
+      guarded([&] { return answer(controller_.rendezvous(*meeting->request, meeting->token), meeting->response); });
+  const bool known = !meeting->response->endpoint().empty();
+  if (status.ok() && !meeting->request->endpoint().empty()) desk_.announce(meeting->attempt());
+  if (!status.ok() || known || meeting->response->directive() != muster::v1::DIRECTIVE_CONTINUE) {
+    meeting->reactor->Finish(status);
+    return;
+  }
+  const auto waiting = desk_.wait(
+      meeting->attempt(), news, meeting->until, [this, meeting] { ask_later(meeting); },
+      [meeting] { meeting->reactor->Finish(grpc::Status::OK); });
+  if (waiting == RendezvousDesk::Waiting::kNewsSince) ask_later(meeting);
+  if (waiting == RendezvousDesk::Waiting::kFull) meeting->reactor->Finish(busy());
+}
+
+}  // namespace rpc
