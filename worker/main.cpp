@@ -41,7 +41,7 @@ Environment
   OMP_NUM_THREADS            threads of this rank (default: cores / ranks on this node)
 
 Signals: SIGUSR2 or SIGTERM: all ranks finish the step, save and leave together. A second SIGTERM: leave at once.
-Exit codes: 0 done; 99 saved, start me again; 98 another attempt owns the job; 97 out of memory; 93 the run file or the
+Exit codes: 0 done; 99 saved, start me again; 97 out of memory; 94 another attempt owns the job; 93 the run file or the
 data is wrong, don't start me again; 1 anything else.
 )";
 

@@ -70,6 +70,8 @@ class Controller {
                                                               const std::string& token) = 0;
   virtual Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
                                                            const std::string& token) = 0;
+  /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
+  /// holding a thread a rank. It never waits itself.
   virtual Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                              const std::string& token) = 0;
 

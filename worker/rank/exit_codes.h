@@ -8,7 +8,7 @@ enum ExitCode : int {
   kExitFailed = 1,         ///< anything not listed here
   kExitNeverRequeue = 93,  ///< the run file or the data is wrong: trying again can't help
   kExitOutOfMemory = 97,
-  kExitFenced = 98,   ///< a newer attempt owns the job; nothing more was written
+  kExitFenced = 94,   ///< a newer attempt owns the job; nothing more was written
   kExitRequeue = 99,  ///< saved and left as asked, or told a second time: start me again
 };
 
