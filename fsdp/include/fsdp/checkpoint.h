@@ -82,7 +82,7 @@ std::optional<CheckpointInfo> latest_valid(const std::filesystem::path& folder);
 struct SavedCheckpoint {
   std::filesystem::path path;
   std::int64_t bytes = 0;  // of all ranks
-  /// Problems after the commit, such as an old checkpoint that would not go away.
+  /// Problems after the commit, such as an old checkpoint that would not go away; filled on rank 0.
   std::vector<std::string> warnings;
 };
 
@@ -116,12 +116,13 @@ class Checkpointer {
   void remove_stale();
 
  private:
-  struct RankFile;
-  RankFile write_rank_file(const std::filesystem::path& folder, const CheckpointState& state);
-  Json manifest(const CheckpointState& state, const Json::Array& files) const;
-  void commit(const std::filesystem::path& from, const std::filesystem::path& to);
-  std::vector<std::string> prune(const std::filesystem::path& newest);
-  LoadedCheckpoint read(const CheckpointInfo& info);
+  std::filesystem::path temporary(std::int64_t step) const;
+  std::string write_files(const std::filesystem::path& folder, const CheckpointState& state, Json& files);
+  Json make_manifest(const CheckpointState& state) const;
+  std::string commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
+  std::vector<std::string> prune(const std::filesystem::path& newest, std::int64_t step);
+  std::optional<LoadedCheckpoint> try_load(const std::filesystem::path& path, std::int64_t step,
+                                           std::vector<std::string>& passed_over);
 
   ShardedModel& model_;
   AdamW& optimizer_;

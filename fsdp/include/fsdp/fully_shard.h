@@ -74,6 +74,9 @@ class ShardedModel {
   MemoryUse memory() const;
 
  private:
+  std::string path_of(const torch::nn::Module& module) const;
+  void collect_parameters(const torch::nn::Module& module, const std::string& unit, std::vector<ParameterInfo>& infos,
+                          std::vector<at::Tensor>& tensors) const;
   std::map<std::string, at::Tensor> gather_full(bool rank_zero_only, bool gradients);
 
   std::shared_ptr<torch::nn::Module> root_;

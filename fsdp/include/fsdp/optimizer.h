@@ -44,9 +44,9 @@ class AdamW {
     at::Tensor exp_avg;
     at::Tensor exp_avg_sq;
   };
-  /// Tensor lists for one fused call; rebuilt each step because gradients move.
+  /// Tensor lists for one fused call; made anew each step because gradients move.
   struct Batch;
-  void update(bool decayed, double lr);
+  Batch batch(bool decayed) const;
 
   ShardedModel& model_;
   AdamWOptions options_;

@@ -108,15 +108,18 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
  private:
   friend class Schedule;
-  struct EnterBackward;
+  friend class ShardedModel;
+  struct LeaveBackward;
 
   bool shard_is_parameter() const;
+  bool gradient_shard_is_buffer() const;
   void take_over_parameters();
-  void prefetch();
-  void enter_forward();
+  void gather_with(const std::vector<Unit*>& next);
+  std::vector<at::Tensor> link_inputs(std::vector<at::Tensor> inputs);
   void leave_forward(const std::vector<at::Tensor>& outputs);
   void enter_backward();
   void leave_backward();
+  void end_backward();
   void lay_gradients();
   void start_reduce();
   void finish_reduce();
@@ -136,8 +139,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   at::Tensor reduced_;    // [chunk] in reduce_dtype, while a reduce-scatter is under way
   std::unique_ptr<Pending> reducing_;
   at::Tensor gradient_shard_;
-  int open_backwards_ = 0;    // runs whose input node has not fired in the current backward
-  bool in_backward_ = false;  // gathered and laid out for the current backward
+  int open_runs_ = 0;         // runs whose LeaveBackward has not fired yet
+  bool in_backward_ = false;  // gathered and laid out for the backward in progress
   std::int64_t gathers_ = 0;
   std::int64_t prefetches_ = 0;
 };

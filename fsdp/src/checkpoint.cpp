@@ -1,0 +1,563 @@
+#include "fsdp/checkpoint.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "fsdp/safetensors.h"
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "muster-checkpoint";
+constexpr std::int64_t kVersion = 1;
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kStepPrefix = "step-";
+constexpr const char* kTemporaryPrefix = ".tmp-";
+constexpr const char* kAttemptMark = "-attempt-";
+constexpr std::int64_t kMaxManifestBytes = 256 << 20;
+// What a failed commit's text starts with, to tell all ranks its kind.
+constexpr char kFenced = 'F';
+constexpr char kFailed = 'E';
+
+std::string padded(const char* format, std::int64_t a, std::int64_t b = 0) {
+  char text[96];
+  std::snprintf(text, sizeof text, format, static_cast<long long>(a), static_cast<long long>(b));
+  return text;
+}
+
+std::string step_name(std::int64_t step) {
+  return padded("step-%08lld", step);
+}
+
+std::string file_name(int rank, int world_size) {
+  return padded("rank-%05lld-of-%05lld.safetensors", rank, world_size);
+}
+
+std::optional<std::int64_t> number_after(std::string_view text, std::string_view mark) {
+  const auto at = text.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  const char* first = text.data() + at + mark.size();
+  const char* last = text.data() + text.size();
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(first, last, number);
+  if (error != std::errc() || end != last || first == last || number < 0) return {};
+  return number;
+}
+
+/// The text of an error without LibTorch's stack trace.
+std::string text_of(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  return c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+}
+
+/// Runs `work` and gives its failure as text; empty for success.
+template <typename Work>
+std::string failure_of(const Work& work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& error) {
+    const std::string text = text_of(error);
+    return text.empty() ? "unknown failure" : text;
+  }
+}
+
+[[noreturn]] void fail(const std::string& text) {
+  throw CheckpointError(text);
+}
+
+void sync_path(const fs::path& path, int flags) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
+  const bool done = fd >= 0 && ::fsync(fd) == 0;
+  const int cause = errno;
+  if (fd >= 0) ::close(fd);
+  if (!done) fail("cannot flush " + path.string() + " to disk: " + std::strerror(cause));
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) fail("cannot create " + path.string() + ": " + std::strerror(errno));
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ::ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) break;
+    done += static_cast<std::size_t>(wrote);
+  }
+  const bool whole = done == text.size() && ::fsync(fd) == 0;
+  const int cause = errno;
+  ::close(fd);
+  if (!whole) fail("cannot write " + path.string() + ": " + std::strerror(cause));
+}
+
+std::string read_text(const fs::path& path, std::int64_t limit) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  if (error) fail("no " + path.filename().string());
+  if (static_cast<std::int64_t>(bytes) > limit) fail(path.filename().string() + " is larger than any manifest");
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) fail("cannot read " + path.filename().string());
+  return text.str();
+}
+
+/// Renames a folder over another in one step; the other ends up under the old name and is removed.
+void publish_folder(const fs::path& from, const fs::path& to) {
+  if (!fs::exists(to)) {
+    fs::rename(from, to);
+    return;
+  }
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    // A file system without exchange: for a moment neither is there, and the one before counts.
+    const fs::path aside = from.string() + "-replaced";
+    fs::rename(to, aside);
+    fs::rename(from, to);
+    fs::remove_all(aside);
+    return;
+  }
+  fs::remove_all(from);
+}
+
+// Reading back.
+
+CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
+  CheckpointInfo info;
+  info.path = path;
+  info.step = step;
+  info.manifest = Json::parse(read_text(path / kManifest, kMaxManifestBytes));
+  const Json& manifest = info.manifest;
+  if (manifest.at("format").as_string() != kFormat) fail("manifest is of another format");
+  if (manifest.at("version").as_int() != kVersion)
+    fail("format version " + manifest.at("version").dump() + ", this program reads " + std::to_string(kVersion));
+  if (manifest.at("step").as_int() != step) fail("manifest is of step " + manifest.at("step").dump());
+  info.world_size = static_cast<int>(manifest.at("world_size").as_int());
+  info.attempt = manifest.at("attempt").as_int();
+  const Json::Array& files = manifest.at("files").as_array();
+  if (info.world_size < 1 || files.size() != static_cast<std::size_t>(info.world_size))
+    fail("manifest lists " + std::to_string(files.size()) + " files for " + std::to_string(info.world_size) + " ranks");
+  for (int rank = 0; rank < info.world_size; ++rank) {
+    const std::string name = file_name(rank, info.world_size);
+    if (files[rank].at("name").as_string() != name) fail("manifest lists another file for " + name);
+    std::error_code error;
+    const auto bytes = fs::file_size(path / name, error);
+    if (error) fail("no " + name);
+    const std::int64_t want = files[rank].at("bytes").as_int();
+    if (static_cast<std::int64_t>(bytes) != want)
+      fail(name + " has " + std::to_string(bytes) + " bytes, the manifest says " + std::to_string(want));
+    info.bytes += want;
+  }
+  // What a load reads later, so that a manifest without it counts as torn.
+  manifest.at("optimizer").at("steps").as_int();
+  manifest.at("tensors").as_object();
+  manifest.at("extra");
+  return info;
+}
+
+/// One rank's saved part of a tensor.
+struct SavedSlice {
+  int rank;
+  std::int64_t begin;
+  std::int64_t length;
+};
+
+struct SavedTensor {
+  std::vector<std::int64_t> shape;
+  bool trainable = true;
+  std::vector<SavedSlice> slices;
+};
+
+SavedTensor parse_tensor(const Json& json, int world_size) {
+  SavedTensor tensor;
+  std::int64_t numel = 1;
+  for (const Json& dim : json.at("shape").as_array()) {
+    tensor.shape.push_back(dim.as_int());
+    if (tensor.shape.back() < 0 || __builtin_mul_overflow(numel, tensor.shape.back(), &numel))
+      fail("manifest: impossible shape");
+  }
+  tensor.trainable = json.at("trainable").as_bool();
+  std::int64_t covered = 0;
+  for (const Json& slice : json.at("slices").as_array()) {
+    const Json::Array& numbers = slice.as_array();
+    if (numbers.size() != 3) fail("manifest: a slice wants rank, begin and length");
+    const SavedSlice saved{static_cast<int>(numbers[0].as_int()), numbers[1].as_int(), numbers[2].as_int()};
+    if (saved.rank < 0 || saved.rank >= world_size || saved.begin != covered || saved.length <= 0)
+      fail("manifest: slices of a tensor have holes or overlap");
+    covered += saved.length;
+    tensor.slices.push_back(saved);
+  }
+  if (covered != numel) fail("manifest: slices of a tensor do not cover it");
+  return tensor;
+}
+
+/// An opened checkpoint, as far as this rank needs it.
+class Source {
+ public:
+  Source(const CheckpointInfo& info, bool checksums) : info_(info), checksums_(checksums) {
+    for (const auto& [name, json] : info.manifest.at("tensors").as_object())
+      tensors_[name] = parse_tensor(json, info.world_size);
+  }
+
+  const std::map<std::string, SavedTensor>& tensors() const { return tensors_; }
+
+  /// Opens and checks the file of `rank` once.
+  const SafetensorsReader& file(int rank) {
+    auto& reader = files_[rank];
+    if (reader) return *reader;
+    const std::string name = file_name(rank, info_.world_size);
+    auto opened = std::make_unique<SafetensorsReader>(info_.path / name);
+    const Json& listed = info_.manifest.at("files").as_array().at(rank);
+    if (checksums_ && static_cast<std::int64_t>(opened->checksum()) != listed.at("crc32c").as_int())
+      fail(name + " is corrupt: its checksum is not the manifest's");
+    reader = std::move(opened);
+    return *reader;
+  }
+
+  /// One saved slice, 1-D fp32.
+  at::Tensor slice(const std::string& key, const SavedSlice& slice) {
+    const at::Tensor tensor = file(slice.rank).tensor(key);
+    if (tensor.scalar_type() != at::kFloat || tensor.dim() != 1 || tensor.numel() != slice.length)
+      fail(file_name(slice.rank, info_.world_size) + ": " + key + " has another dtype or shape than the manifest says");
+    return tensor;
+  }
+
+  /// Calls `use(saved part, offset in the wanted slice)` for every saved piece of `wanted`.
+  template <typename Use>
+  void overlap(const std::string& key, const SavedTensor& tensor, const Slice& wanted, const Use& use) {
+    for (const SavedSlice& saved : tensor.slices) {
+      const std::int64_t first = std::max(saved.begin, wanted.begin);
+      const std::int64_t last = std::min(saved.begin + saved.length, wanted.begin + wanted.length);
+      if (first < last) use(slice(key, saved).narrow(0, first - saved.begin, last - first), first - wanted.begin);
+    }
+  }
+
+ private:
+  const CheckpointInfo& info_;
+  bool checksums_;
+  std::map<std::string, SavedTensor> tensors_;
+  std::map<int, std::unique_ptr<SafetensorsReader>> files_;
+};
+
+/// The same on every rank, because it depends on manifest and model alone.
+void check_same_model(const CheckpointInfo& info, const std::map<std::string, SavedTensor>& tensors,
+                      ShardedModel& model) {
+  std::set<std::string> names;
+  for (const auto& unit : model.units()) {
+    for (const ParameterInfo& parameter : unit->layout().parameters()) {
+      names.insert(parameter.name);
+      const auto found = tensors.find(parameter.name);
+      if (found == tensors.end())
+        fail(info.path.string() + " is of another model: it has no parameter " + parameter.name);
+      if (found->second.shape != parameter.shape)
+        fail(info.path.string() + " is of another model: " + parameter.name + " has another shape there");
+    }
+  }
+  for (const auto& [name, tensor] : tensors)
+    if (names.count(name) == 0) fail(info.path.string() + " is of another model: this one has no parameter " + name);
+}
+
+/// Goes over everything this rank must read: (key, saved tensor, wanted slice, the flat tensor it lands in).
+template <typename Visit>
+void for_each_wanted(ShardedModel& model, AdamW& optimizer, Source& source, const Visit& visit) {
+  for (std::size_t i = 0; i < model.units().size(); ++i) {
+    const Unit& unit = *model.units()[i];
+    for (const ParameterInfo& parameter : unit.layout().parameters()) {
+      const Slice slice = unit.layout().slice(parameter, model.mesh().rank());
+      if (slice.length == 0) continue;
+      const SavedTensor& saved = source.tensors().at(parameter.name);
+      visit("parameter/" + parameter.name, saved, slice, unit.shard());
+      if (!parameter.trainable || !saved.trainable) continue;
+      visit("exp_avg/" + parameter.name, saved, slice, optimizer.exp_avg(i));
+      visit("exp_avg_sq/" + parameter.name, saved, slice, optimizer.exp_avg_sq(i));
+    }
+  }
+}
+
+}  // namespace
+
+CheckpointList list_checkpoints(const fs::path& folder) {
+  CheckpointList list;
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.rfind(kStepPrefix, 0) != 0) continue;
+    if (const auto step = number_after(name, kStepPrefix)) found.emplace_back(*step, entry->path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  for (const auto& [step, path] : found) {
+    const std::string problem = failure_of([&] { list.valid.push_back(inspect(path, step)); });
+    if (!problem.empty()) list.ignored.push_back(path.filename().string() + ": " + problem);
+  }
+  return list;
+}
+
+std::optional<CheckpointInfo> latest_valid(const fs::path& folder) {
+  CheckpointList list = list_checkpoints(folder);
+  if (list.valid.empty()) return {};
+  return std::move(list.valid.front());
+}
+
+Checkpointer::Checkpointer(ShardedModel& model, AdamW& optimizer, CheckpointOptions options)
+    : model_(model), optimizer_(optimizer), options_(std::move(options)) {
+  TORCH_CHECK(options_.keep >= 1, "checkpoints: keep ", options_.keep, ": want 1 or more");
+  TORCH_CHECK(!options_.folder.empty(), "checkpoints: no folder");
+}
+
+fs::path Checkpointer::temporary(std::int64_t step) const {
+  return options_.folder / (kTemporaryPrefix + step_name(step) + kAttemptMark + std::to_string(options_.attempt));
+}
+
+SavedCheckpoint Checkpointer::save(const CheckpointState& state) {
+  Communicator& ranks = model_.mesh().shard();
+  const bool first = ranks.rank() == 0;
+  const fs::path target = options_.folder / step_name(state.step);
+  const fs::path folder = temporary(state.step);
+
+  std::string problem = ranks.agree(failure_of([&] {
+    if (!first) return;
+    fs::create_directories(options_.folder);
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+  }));
+  Json files;
+  if (problem.empty()) problem = write_files(folder, state, files);
+  if (problem.empty()) {
+    std::string outcome;
+    if (first) {
+      Json manifest = make_manifest(state);
+      manifest["files"] = files;
+      outcome = commit(folder, target, manifest);
+    }
+    problem = ranks.broadcast(outcome);
+  } else {
+    problem.insert(problem.begin(), kFailed);
+  }
+  if (!problem.empty()) {
+    std::error_code ignored;
+    if (first) fs::remove_all(folder, ignored);
+    const std::string text = "checkpoint of step " + std::to_string(state.step) + " not saved: " + problem.substr(1);
+    if (problem.front() == kFenced) throw CheckpointFenced(text);
+    throw CheckpointError(text);
+  }
+
+  SavedCheckpoint saved;
+  saved.path = target;
+  for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
+  if (first) saved.warnings = prune(target, state.step);
+  return saved;
+}
+
+/// Writes this rank's file and gathers what all ranks wrote; the first failure of any rank, or empty.
+std::string Checkpointer::write_files(const fs::path& folder, const CheckpointState& state, Json& files) {
+  Communicator& ranks = model_.mesh().shard();
+  WrittenFile written;
+  const std::string mine = failure_of([&] {
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    for (std::size_t i = 0; i < model_.units().size(); ++i) {
+      const Unit& unit = *model_.units()[i];
+      for (const ParameterInfo& parameter : unit.layout().parameters()) {
+        const Slice slice = unit.layout().slice(parameter, ranks.rank());
+        if (slice.length == 0) continue;
+        const auto add = [&](const char* kind, const at::Tensor& flat) {
+          tensors.emplace_back(kind + parameter.name, flat.narrow(0, slice.shard_offset, slice.length));
+        };
+        add("parameter/", unit.shard());
+        if (!parameter.trainable) continue;
+        add("exp_avg/", optimizer_.exp_avg(i));
+        add("exp_avg_sq/", optimizer_.exp_avg_sq(i));
+      }
+    }
+    for (const auto& [key, tensor] : state.rank_tensors) tensors.emplace_back("rank/" + key, tensor);
+    written = write_safetensors(folder / file_name(ranks.rank(), ranks.world_size()), tensors);
+  });
+  const std::string problem = ranks.agree(mine);
+  if (!problem.empty()) return problem;
+
+  at::Tensor table = at::zeros({ranks.world_size(), 2}, at::kLong);
+  table[ranks.rank()][0] = written.bytes;
+  table[ranks.rank()][1] = static_cast<std::int64_t>(written.checksum);
+  table = table.to(ranks.device());
+  ranks.all_reduce(table);
+  table = table.to(at::kCPU);
+  for (int rank = 0; rank < ranks.world_size(); ++rank) {
+    Json file;
+    file["name"] = file_name(rank, ranks.world_size());
+    file["bytes"] = table[rank][0].item<std::int64_t>();
+    file["crc32c"] = table[rank][1].item<std::int64_t>();
+    files.push_back(std::move(file));
+  }
+  return {};
+}
+
+/// Everything but the files.
+Json Checkpointer::make_manifest(const CheckpointState& state) const {
+  Json manifest;
+  manifest["format"] = kFormat;
+  manifest["version"] = kVersion;
+  manifest["step"] = state.step;
+  manifest["world_size"] = model_.mesh().world_size();
+  manifest["attempt"] = options_.attempt;
+  manifest["extra"] = state.extra;
+  manifest["optimizer"]["name"] = "adamw";
+  manifest["optimizer"]["steps"] = optimizer_.steps();
+  Json tensors = Json::Object();
+  for (const auto& unit : model_.units()) {
+    for (const ParameterInfo& parameter : unit->layout().parameters()) {
+      Json& tensor = tensors[parameter.name];
+      tensor["shape"] = Json::Array(parameter.shape.begin(), parameter.shape.end());
+      tensor["unit"] = unit->name();
+      tensor["trainable"] = parameter.trainable;
+      Json slices = Json::Array();
+      for (int rank = 0; rank < model_.mesh().world_size(); ++rank) {
+        const Slice slice = unit->layout().slice(parameter, rank);
+        if (slice.length > 0) slices.push_back(Json::Array{rank, slice.begin, slice.length});
+      }
+      tensor["slices"] = std::move(slices);
+    }
+  }
+  manifest["tensors"] = std::move(tensors);
+  return manifest;
+}
+
+/// Rank 0's half of [Note: commit]. Empty for success, else kFenced or kFailed and the reason.
+std::string Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
+  std::string refusal;
+  const std::string problem = failure_of([&] {
+    write_text(from / kManifest, manifest.dump(1) + "\n");
+    sync_path(from, O_RDONLY | O_DIRECTORY);
+    if (options_.may_commit) refusal = options_.may_commit();
+    if (!refusal.empty()) return;
+    publish_folder(from, to);
+    sync_path(to.parent_path(), O_RDONLY | O_DIRECTORY);
+  });
+  if (!problem.empty()) return kFailed + problem;
+  if (!refusal.empty()) return kFenced + refusal;
+  return {};
+}
+
+/// Removes all but the newest `keep` up to `step`; later ones are of a run this one rewound behind, and are left.
+std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step) {
+  std::vector<std::string> warnings;
+  int kept = 1;
+  for (const CheckpointInfo& old : list_checkpoints(options_.folder).valid) {
+    if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
+    // Renamed first: a crash halfway must not leave a torn checkpoint.
+    const fs::path aside = temporary(old.step);
+    const std::string problem = failure_of([&] {
+      fs::rename(old.path, aside);
+      fs::remove_all(aside);
+    });
+    if (!problem.empty()) warnings.push_back("old checkpoint " + old.path.string() + " not removed: " + problem);
+  }
+  return warnings;
+}
+
+std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::string>* ignored) {
+  Communicator& ranks = model_.mesh().shard();
+  // Rank 0 looks, so that all ranks try the same ones even if a network file system shows them different things.
+  CheckpointList list;
+  if (ranks.rank() == 0) list = list_checkpoints(options_.folder);
+  Json found;
+  found["ignored"] = Json::Array(list.ignored.begin(), list.ignored.end());
+  found["steps"] = Json::Array();
+  for (const CheckpointInfo& info : list.valid) found["steps"].push_back(info.step);
+  found = Json::parse(ranks.broadcast(found.dump()));
+
+  std::vector<std::string> passed_over;
+  for (const Json& reason : found.at("ignored").as_array()) passed_over.push_back(reason.as_string());
+  std::optional<LoadedCheckpoint> loaded;
+  for (const Json& step : found.at("steps").as_array()) {
+    const std::string name = step_name(step.as_int());
+    loaded = try_load(options_.folder / name, step.as_int(), passed_over);
+    if (loaded) break;
+  }
+  if (loaded) loaded->ignored = passed_over;
+  if (ignored != nullptr) *ignored = std::move(passed_over);
+  return loaded;
+}
+
+/// Loads one checkpoint if it is whole on every rank, else adds to `passed_over`. Everything is checked on all ranks
+/// before anything is changed on one.
+std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std::int64_t step,
+                                                       std::vector<std::string>& passed_over) {
+  const at::NoGradGuard no_grad;
+  Communicator& ranks = model_.mesh().shard();
+  CheckpointInfo info;
+  std::optional<Source> source;
+  std::string problem = ranks.agree(failure_of([&] {
+    info = inspect(path, step);
+    source.emplace(info, options_.verify_checksums);
+  }));
+  if (problem.empty()) {
+    check_same_model(info, source->tensors(), model_);
+    problem = ranks.agree(failure_of([&] {
+      if (info.world_size == ranks.world_size()) source->file(ranks.rank());
+      for_each_wanted(model_, optimizer_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
+        source->overlap(key, saved, wanted, [](const at::Tensor&, std::int64_t) {});
+      });
+    }));
+  }
+  if (!problem.empty()) {
+    passed_over.push_back(path.filename().string() + ": " + problem);
+    return {};
+  }
+
+  for (std::size_t i = 0; i < model_.units().size(); ++i) {
+    optimizer_.exp_avg(i).zero_();
+    optimizer_.exp_avg_sq(i).zero_();
+  }
+  for_each_wanted(model_, optimizer_, *source,
+                  [&](const auto& key, const auto& saved, const Slice& wanted, const at::Tensor& flat) {
+                    source->overlap(key, saved, wanted, [&](const at::Tensor& part, std::int64_t offset) {
+                      flat.narrow(0, wanted.shard_offset + offset, part.numel()).copy_(part);
+                    });
+                  });
+  for (const auto& unit : model_.units()) unit->shard_changed();
+  optimizer_.set_steps(info.manifest.at("optimizer").at("steps").as_int());
+
+  LoadedCheckpoint loaded;
+  loaded.path = info.path;
+  loaded.world_size = info.world_size;
+  loaded.state.step = info.step;
+  loaded.state.extra = info.manifest.at("extra");
+  if (info.world_size == ranks.world_size()) {
+    static constexpr std::string_view kRank = "rank/";
+    for (const auto& [key, entry] : source->file(ranks.rank()).entries())
+      if (key.rfind(kRank, 0) == 0)
+        loaded.state.rank_tensors[key.substr(kRank.size())] = source->file(ranks.rank()).tensor(key).clone();
+  }
+  return loaded;
+}
+
+void Checkpointer::remove_stale() {
+  Communicator& ranks = model_.mesh().shard();
+  const std::string problem = ranks.agree(failure_of([&] {
+    if (ranks.rank() != 0 || !fs::exists(options_.folder)) return;
+    std::vector<fs::path> stale;
+    for (const auto& entry : fs::directory_iterator(options_.folder)) {
+      const std::string name = entry.path().filename().string();
+      const auto attempt = number_after(name, kAttemptMark);
+      if (name.rfind(kTemporaryPrefix, 0) == 0 && attempt && *attempt <= options_.attempt)
+        stale.push_back(entry.path());
+    }
+    for (const fs::path& path : stale) fs::remove_all(path);
+  }));
+  if (!problem.empty()) throw CheckpointError("leftovers in " + options_.folder.string() + " not removed: " + problem);
+}
+
+}  // namespace fsdp

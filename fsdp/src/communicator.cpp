@@ -1,0 +1,115 @@
+#include "fsdp/communicator.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+#include "transport.h"
+
+namespace fsdp {
+namespace {
+
+constexpr std::int64_t kMaxBroadcastBytes = std::int64_t{1} << 30;
+
+class Done : public Pending {
+ public:
+  void wait() override {}
+};
+
+std::int64_t bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::int64_t>(tensor.nbytes());
+}
+
+}  // namespace
+
+Communicator::Communicator(int rank, int world_size, at::Device device, std::unique_ptr<Transport> transport)
+    : rank_(rank), world_size_(world_size), device_(device), transport_(std::move(transport)) {
+  TORCH_CHECK(world_size == 1 || transport_ != nullptr, "a communicator of ", world_size, " ranks needs a transport");
+}
+
+Communicator::~Communicator() = default;
+
+void Communicator::count(std::int64_t bytes) {
+  wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  collectives_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer) {
+  if (world_size_ == 1 || buffer.numel() == 0) return std::make_unique<Done>();
+  TORCH_CHECK(buffer.is_contiguous() && buffer.dim() == 1 && buffer.numel() % world_size_ == 0,
+              "all-gather wants a contiguous 1-D buffer of equal chunks for ", world_size_, " ranks, got shape ",
+              buffer.sizes());
+  count(bytes_of(buffer) / world_size_ * (world_size_ - 1));
+  return transport_->all_gather_into(buffer);
+}
+
+std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output) {
+  TORCH_CHECK(input.is_contiguous() && output.is_contiguous() && input.numel() == output.numel() * world_size_ &&
+                  input.scalar_type() == output.scalar_type(),
+              "reduce-scatter wants ", world_size_, " equal chunks, got input ", input.sizes(), " and output ",
+              output.sizes());
+  if (world_size_ == 1) {
+    if (!output.is_alias_of(input)) output.copy_(input);
+    return std::make_unique<Done>();
+  }
+  if (input.numel() == 0) return std::make_unique<Done>();
+  count(bytes_of(output) * (world_size_ - 1));
+  return transport_->reduce_scatter(input, output);
+}
+
+void Communicator::all_reduce(at::Tensor& tensor, Reduction reduction) {
+  if (world_size_ == 1) return;
+  count(2 * bytes_of(tensor) * (world_size_ - 1) / world_size_);
+  transport_->all_reduce(tensor, reduction);
+}
+
+double Communicator::all_reduce(double value, Reduction reduction) {
+  if (world_size_ == 1) return value;
+  at::Tensor tensor = at::scalar_tensor(value, at::TensorOptions().dtype(at::kDouble).device(device_)).reshape({1});
+  all_reduce(tensor, reduction);
+  return tensor.item<double>();
+}
+
+void Communicator::broadcast(at::Tensor& tensor, int root) {
+  if (world_size_ == 1 || tensor.numel() == 0) return;
+  count(bytes_of(tensor) * (world_size_ - 1) / world_size_);
+  if (tensor.is_contiguous() && tensor.device() == device_) {
+    transport_->broadcast(tensor, root);
+    return;
+  }
+  at::Tensor carried = tensor.to(device_).contiguous();
+  transport_->broadcast(carried, root);
+  tensor.copy_(carried);
+}
+
+std::string Communicator::broadcast(std::string bytes, int root) {
+  if (world_size_ == 1) return bytes;
+  TORCH_CHECK(static_cast<std::int64_t>(bytes.size()) <= kMaxBroadcastBytes, "broadcast of ", bytes.size(),
+              " bytes: at most ", kMaxBroadcastBytes);
+  at::Tensor size = at::empty({1}, at::kLong).fill_(static_cast<std::int64_t>(bytes.size()));
+  broadcast(size, root);
+  at::Tensor carried = at::empty({size.item<std::int64_t>()}, at::kByte);
+  if (rank_ == root) std::memcpy(carried.mutable_data_ptr(), bytes.data(), bytes.size());
+  broadcast(carried, root);
+  return std::string(static_cast<const char*>(carried.const_data_ptr()), static_cast<std::size_t>(carried.numel()));
+}
+
+void Communicator::barrier() {
+  if (world_size_ == 1) return;
+  count(0);
+  transport_->barrier();
+}
+
+std::string Communicator::agree(const std::string& error) {
+  // The lowest failing rank has the largest distance to the end of the world.
+  const double mine = error.empty() ? 0 : world_size_ - rank_;
+  const int distance = static_cast<int>(all_reduce(mine, Reduction::kMax));
+  if (distance == 0) return {};
+  const int failed = world_size_ - distance;
+  return "rank " + std::to_string(failed) + ": " + broadcast(error, failed);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,159 @@
+#include "fsdp/device_mesh.h"
+
+#include <c10/util/Exception.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "transport.h"
+
+namespace fsdp {
+namespace {
+
+constexpr int kListenBacklog = 4096;
+
+std::string place(const std::string& host, std::uint16_t port) {
+  return host + ":" + std::to_string(port);
+}
+
+/// An owned socket until released.
+class Socket {
+ public:
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
+int try_listen(const addrinfo& address) {
+  Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
+  const int on = 1;
+  if (socket.get() < 0 || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || ::listen(socket.get(), kListenBacklog) != 0)
+    return -1;
+  return socket.release();
+}
+
+/// A listening socket on the first address of `host` that can be bound. The store would bind to every interface.
+int listen_on(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  TORCH_CHECK(failed == 0, "rendezvous store on ", place(host, port), ": ", ::gai_strerror(failed));
+  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next)
+    if (const int fd = try_listen(*address); fd >= 0) return fd;
+  TORCH_CHECK(false, "rendezvous store on ", place(host, port), ": ", std::strerror(errno),
+              "; the host must be an address of this machine and the port free (0 takes any)");
+}
+
+std::uint16_t bound_port(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  TORCH_CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0,
+              "rendezvous store: no address of its socket: ", std::strerror(errno));
+  char port[NI_MAXSERV];
+  const int failed = ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, nullptr, 0, port, sizeof port,
+                                   NI_NUMERICSERV | NI_NUMERICHOST);
+  TORCH_CHECK(failed == 0, "rendezvous store: no port of its socket: ", ::gai_strerror(failed));
+  return static_cast<std::uint16_t>(std::stoi(port));
+}
+
+std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
+                                          const TransportOptions& options) {
+  if (device.is_cpu()) return make_gloo_transport(store, options);
+#ifdef MUSTER_WITH_CUDA
+  if (device.is_cuda()) return make_nccl_transport(store, options);
+#endif
+  TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu",
+              device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
+}
+
+}  // namespace
+
+ListeningStore listen_store(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
+  Socket socket(listen_on(host, port));
+  c10d::TCPStoreOptions options;
+  options.port = bound_port(socket.get());
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  options.masterListenFd = socket.get();
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
+    socket.release();
+    return {std::move(store), options.port};
+  } catch (const std::exception& error) {
+    socket.release();  // the store's server may have closed it already
+    TORCH_CHECK(false, "rendezvous store on ", place(host, options.port), ": ", error.what());
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint16_t port,
+                                              std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, "rendezvous store at ", place(host, port), " not reached within ", timeout.count(),
+                " ms (is rank 0 up?): ", error.what());
+  }
+}
+
+DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options)
+    : rank_(rank), world_size_(world_size), options_(options) {
+  TORCH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "mesh: rank ", rank, " in a world of ", world_size);
+  std::unique_ptr<Transport> transport;
+  if (world_size > 1) {
+    TORCH_CHECK(store, "mesh: ", world_size, " ranks need a rendezvous store");
+    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/" + options.axis, std::move(store));
+    transport =
+        make_transport(own_keys, options.device, {rank, world_size, options.timeout, options.interface_address});
+  } else {
+#ifndef MUSTER_WITH_CUDA
+    TORCH_CHECK(options.device.is_cpu(), "mesh: device ", options.device,
+                " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
+#endif
+  }
+  axes_.push_back(
+      {options.axis, std::make_unique<Communicator>(rank, world_size, options.device, std::move(transport))});
+}
+
+Communicator& DeviceMesh::axis(std::string_view name) {
+  std::string names;
+  for (Axis& axis : axes_) {
+    if (axis.name == name) return *axis.communicator;
+    names += (names.empty() ? "" : ", ") + axis.name;
+  }
+  TORCH_CHECK(false, "mesh: no axis \"", std::string(name), "\"; it has: ", names);
+}
+
+std::int64_t DeviceMesh::wire_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Axis& axis : axes_) bytes += axis.communicator->wire_bytes();
+  return bytes;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,198 @@
+#include "fsdp/fully_shard.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <unordered_map>
+
+#include "schedule.h"
+
+namespace fsdp {
+namespace {
+
+constexpr double kClipEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_'s
+
+const void* identity(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl();
+}
+
+/// named_parameters() leaves tied parameters out after their first name; this lists every name.
+void collect_names(const torch::nn::Module& module, const std::string& prefix,
+                   std::vector<std::pair<std::string, at::Tensor>>& names) {
+  for (const auto& item : module.named_parameters(/*recurse=*/false))
+    if (item.value().defined()) names.emplace_back(prefix + item.key(), item.value());
+  for (const auto& child : module.named_children()) collect_names(*child.value(), prefix + child.key() + ".", names);
+}
+
+}  // namespace
+
+ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> root, DeviceMesh& mesh)
+    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_unique<Schedule>(mesh.shard())) {
+  TORCH_CHECK(root_, "fully_shard: no module");
+}
+
+ShardedModel::~ShardedModel() = default;
+
+std::string ShardedModel::path_of(const torch::nn::Module& module) const {
+  if (&module == root_.get()) return "root";
+  for (const auto& item : root_->named_modules())
+    if (item.value().get() == &module) return item.key();
+  TORCH_CHECK(false, "fully_shard: module ", module.name(), " is not in the root module ", root_->name());
+}
+
+/// Layout and tensors of the parameters of `module` that no earlier unit has.
+void ShardedModel::collect_parameters(const torch::nn::Module& module, const std::string& unit,
+                                      std::vector<ParameterInfo>& infos, std::vector<at::Tensor>& tensors) const {
+  std::unordered_map<const void*, std::vector<std::string>> names;  // in the whole model
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  collect_names(*root_, "", all);
+  for (const auto& [name, tensor] : all) names[identity(tensor)].push_back(name);
+
+  std::unordered_map<const void*, std::string> owners;
+  for (const auto& other : units_)
+    for (const at::Tensor& tensor : other->parameters_) owners[identity(tensor)] = other->name();
+
+  all.clear();
+  const std::string prefix = unit == "root" ? "" : unit + ".";
+  collect_names(module, prefix, all);
+  for (const auto& [name, tensor] : all) {
+    const auto owner = owners.find(identity(tensor));
+    if (owner != owners.end()) {
+      const bool nested = name.rfind(owner->second + ".", 0) == 0 && owner->second.rfind(prefix, 0) == 0;
+      TORCH_CHECK(nested || owner->second == unit, "fully_shard: parameter ", name, " of unit ", unit,
+                  " belongs to unit ", owner->second, " already, as ", names[identity(tensor)].front(),
+                  "; tied parameters must lie in one unit, and children are sharded before their parents");
+      continue;
+    }
+    const auto type = tensor.scalar_type();
+    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf, "fully_shard: parameter ", name,
+                " is ", type, "; want float32, bfloat16 or float16");
+    owners[identity(tensor)] = unit;
+    const auto& own_names = names[identity(tensor)];
+    infos.push_back({own_names.front(),
+                     {own_names.begin() + 1, own_names.end()},
+                     tensor.sizes().vec(),
+                     tensor.numel(),
+                     0,
+                     tensor.requires_grad()});
+    tensors.push_back(tensor);
+  }
+}
+
+std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn::Module>& module,
+                                                const ShardOptions& options) {
+  TORCH_CHECK(module, "fully_shard: no module");
+  const std::string name = path_of(*module);
+  for (const auto& unit : units_) TORCH_CHECK(unit->name() != name, "fully_shard: ", name, " is a unit already");
+  std::vector<ParameterInfo> infos;
+  std::vector<at::Tensor> tensors;
+  collect_parameters(*module, name, infos, tensors);
+  if (options.sync_module_states) {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& tensor : tensors) {
+      at::Tensor data = tensor.detach();
+      mesh_.shard().broadcast(data);
+    }
+    for (at::Tensor& buffer : module->buffers()) {
+      at::Tensor data = buffer.detach();
+      mesh_.shard().broadcast(data);
+    }
+  }
+  units_.push_back(std::make_shared<Unit>(name, UnitLayout(std::move(infos), mesh_.world_size()), std::move(tensors),
+                                          *schedule_, options));
+  return units_.back();
+}
+
+std::int64_t ShardedModel::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& unit : units_) count += unit->layout().numel();
+  return count;
+}
+
+void ShardedModel::set_requires_gradient_sync(bool sync) {
+  schedule_->set_gradient_sync(sync);
+}
+
+double ShardedModel::clip_grad_norm(double max_norm) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const auto& unit : units_)
+    if (unit->gradient_shard().defined()) gradients.push_back(unit->gradient_shard());
+  double squares = 0;
+  if (!gradients.empty())
+    for (const at::Tensor& norm : at::_foreach_norm(gradients)) squares += std::pow(norm.item<double>(), 2);
+  const double norm = std::sqrt(mesh_.shard().all_reduce(squares));
+  const double scale = max_norm / (norm + kClipEpsilon);
+  if (max_norm > 0 && std::isfinite(norm) && scale < 1) at::_foreach_mul_(gradients, scale);
+  return norm;
+}
+
+void ShardedModel::zero_grad() {
+  for (const auto& unit : units_) unit->zero_grad();
+}
+
+std::map<std::string, at::Tensor> ShardedModel::gather_full_state(bool rank_zero_only) {
+  return gather_full(rank_zero_only, false);
+}
+
+std::map<std::string, at::Tensor> ShardedModel::gather_full_gradients(bool rank_zero_only) {
+  return gather_full(rank_zero_only, true);
+}
+
+std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only, bool gradients) {
+  const at::NoGradGuard no_grad;
+  std::map<std::string, at::Tensor> full;
+  for (const auto& unit : units_) {
+    const at::Tensor& shard = gradients ? unit->gradient_shard() : unit->shard();
+    if (!shard.defined()) continue;
+    const UnitLayout& layout = unit->layout();
+    const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options());
+    buffer.narrow(0, mesh_.rank() * layout.chunk(), layout.chunk()).copy_(shard);
+    mesh_.shard().all_gather_into(buffer)->wait();
+    if (rank_zero_only && mesh_.rank() != 0) continue;
+    for (const ParameterInfo& info : layout.parameters()) {
+      if (gradients && !info.trainable) continue;
+      const at::Tensor tensor = buffer.narrow(0, info.offset, info.numel).view(info.shape).to(at::kCPU).clone();
+      full[info.name] = tensor;
+      for (const std::string& alias : info.aliases) full[alias] = tensor;
+    }
+  }
+  return full;
+}
+
+void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& state) {
+  const at::NoGradGuard no_grad;
+  for (const auto& unit : units_) {
+    for (const ParameterInfo& info : unit->layout().parameters()) {
+      const auto found = state.find(info.name);
+      TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
+      TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
+                  found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
+      const Slice slice = unit->layout().slice(info, mesh_.rank());
+      if (slice.length > 0)
+        unit->shard()
+            .narrow(0, slice.shard_offset, slice.length)
+            .copy_(found->second.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+    }
+    unit->shard_changed();
+  }
+}
+
+MemoryUse ShardedModel::memory() const {
+  MemoryUse use;
+  for (const auto& unit : units_) {
+    use.shard_bytes += unit->sharded_bytes();
+    if (unit->gradient_shard().defined()) use.gradient_shard_bytes += unit->sharded_bytes();
+    use.gathered_bytes_now += unit->gathered_bytes_now();
+    use.unreduced_bytes_now += unit->gradient_bytes_now();
+  }
+  use.gathered_bytes_peak = schedule_->gathered_bytes_peak();
+  use.unreduced_bytes_peak = schedule_->unreduced_bytes_peak();
+  return use;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,64 @@
+#include "fsdp/optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+
+namespace fsdp {
+
+AdamW::AdamW(ShardedModel& model, AdamWOptions options) : model_(model), options_(std::move(options)) {
+  for (const auto& unit : model_.units()) {
+    const auto like_shard = unit->shard().options();
+    states_.push_back(
+        {at::zeros({unit->layout().chunk()}, like_shard), at::zeros({unit->layout().chunk()}, like_shard)});
+  }
+}
+
+/// Lists go by parameter, not by unit: each is a slice of the shard, so padding is never touched and every element
+/// takes the same path through the kernel as it would in an unsharded parameter.
+struct AdamW::Batch {
+  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs;
+};
+
+AdamW::Batch AdamW::batch(bool decayed) const {
+  Batch batch;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const Unit& unit = *model_.units()[i];
+    if (!unit.gradient_shard().defined()) continue;
+    for (const ParameterInfo& parameter : unit.layout().parameters()) {
+      const Slice slice = unit.layout().slice(parameter, model_.mesh().rank());
+      if (!parameter.trainable || slice.length == 0 || options_.decays(parameter) != decayed) continue;
+      const auto part = [&slice](const at::Tensor& flat) { return flat.narrow(0, slice.shard_offset, slice.length); };
+      batch.parameters.push_back(part(unit.shard()));
+      batch.gradients.push_back(part(unit.gradient_shard()));
+      batch.exp_avgs.push_back(part(states_[i].exp_avg));
+      batch.exp_avg_sqs.push_back(part(states_[i].exp_avg_sq));
+    }
+  }
+  return batch;
+}
+
+void AdamW::step(double lr) {
+  const at::NoGradGuard no_grad;
+  ++steps_;
+  for (const bool decayed : {true, false}) {
+    Batch lists = batch(decayed);
+    if (lists.parameters.empty()) continue;
+    // The kernel only reads the step, so all share one tensor.
+    const at::Tensor step = at::scalar_tensor(static_cast<double>(steps_), lists.parameters[0].options());
+    const std::vector<at::Tensor> steps(lists.parameters.size(), step);
+    at::_fused_adamw_(lists.parameters, lists.gradients, lists.exp_avgs, lists.exp_avg_sqs, {}, steps, lr,
+                      options_.beta1, options_.beta2, decayed ? options_.weight_decay : 0.0, options_.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  }
+  for (const auto& unit : model_.units()) unit->shard_changed();
+}
+
+std::int64_t AdamW::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const UnitState& state : states_) bytes += static_cast<std::int64_t>(state.exp_avg.nbytes() * 2);
+  return bytes;
+}
+
+}  // namespace fsdp

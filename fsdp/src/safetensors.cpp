@@ -1,0 +1,244 @@
+#include "fsdp/safetensors.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "fsdp/checksum.h"
+#include "fsdp/json.h"
+
+namespace fsdp {
+namespace {
+
+constexpr std::int64_t kLengthBytes = 8;  // the header's size, little-endian
+constexpr std::size_t kWriteBytes = 8 << 20;
+
+constexpr std::array<std::pair<const char*, at::ScalarType>, 13> kTypes = {{{"F32", at::kFloat},
+                                                                            {"BF16", at::kBFloat16},
+                                                                            {"F16", at::kHalf},
+                                                                            {"F64", at::kDouble},
+                                                                            {"I64", at::kLong},
+                                                                            {"I32", at::kInt},
+                                                                            {"I16", at::kShort},
+                                                                            {"I8", at::kChar},
+                                                                            {"U8", at::kByte},
+                                                                            {"U16", at::kUInt16},
+                                                                            {"U32", at::kUInt32},
+                                                                            {"U64", at::kUInt64},
+                                                                            {"BOOL", at::kBool}}};
+
+std::string system_error() {
+  return std::strerror(errno);
+}
+
+/// Elements of a shape times bytes of one, or -1 when that does not fit.
+std::int64_t checked_bytes(const std::vector<std::int64_t>& shape, std::int64_t element_bytes) {
+  std::int64_t bytes = element_bytes;
+  for (const std::int64_t dim : shape)
+    if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes)) return -1;
+  return bytes;
+}
+
+at::ScalarType parse_dtype(const std::string& name) {
+  for (const auto& [text, type] : kTypes)
+    if (name == text) return type;
+  TORCH_CHECK(false, "unknown dtype \"", name, "\"");
+}
+
+const char* dtype_name(at::ScalarType type) {
+  for (const auto& [text, known] : kTypes)
+    if (type == known) return text;
+  TORCH_CHECK(false, "safetensors cannot hold dtype ", type);
+}
+
+TensorEntry parse_entry(const Json& json, std::int64_t data_bytes) {
+  TORCH_CHECK(json.size() == 3, "want exactly dtype, shape and data_offsets");
+  TensorEntry entry;
+  entry.dtype = parse_dtype(json.at("dtype").as_string());
+  for (const Json& dim : json.at("shape").as_array()) entry.shape.push_back(dim.as_int());
+  const Json::Array& offsets = json.at("data_offsets").as_array();
+  TORCH_CHECK(offsets.size() == 2, "want two data_offsets");
+  entry.begin = offsets[0].as_int();
+  entry.end = offsets[1].as_int();
+  TORCH_CHECK(0 <= entry.begin && entry.begin <= entry.end && entry.end <= data_bytes, "data_offsets ", entry.begin,
+              " to ", entry.end, " leave the file's ", data_bytes, " bytes of data");
+  const std::int64_t bytes = checked_bytes(entry.shape, static_cast<std::int64_t>(c10::elementSize(entry.dtype)));
+  TORCH_CHECK(bytes == entry.end - entry.begin, "shape ", at::IntArrayRef(entry.shape), " of ", entry.dtype,
+              " does not fill its ", entry.end - entry.begin, " bytes");
+  return entry;
+}
+
+/// Every byte of the data part belongs to exactly one tensor.
+void check_cover(const std::map<std::string, TensorEntry, std::less<>>& entries, std::int64_t data_bytes) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const auto& [name, entry] : entries) ranges.emplace_back(entry.begin, entry.end);
+  std::sort(ranges.begin(), ranges.end());
+  std::int64_t covered = 0;
+  for (const auto& [begin, end] : ranges) {
+    TORCH_CHECK(begin == covered, begin < covered ? "tensors overlap at data byte " : "a hole before data byte ",
+                begin);
+    covered = end;
+  }
+  TORCH_CHECK(covered == data_bytes, data_bytes - covered, " bytes behind the last tensor");
+}
+
+/// A new file that vanishes unless kept; counts and sums up what goes in.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    TORCH_CHECK(fd_ >= 0, "cannot create ", path.string(), ": ", system_error());
+  }
+  ~OutputFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(const void* data, std::size_t bytes) {
+    const char* at = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ::ssize_t wrote = ::write(fd_, at, std::min(bytes, kWriteBytes));
+      if (wrote < 0 && errno == EINTR) continue;
+      TORCH_CHECK(wrote > 0, "cannot write ", path_.string(), " beyond ", written_.bytes, " bytes: ", system_error());
+      written_.checksum = crc32c(at, static_cast<std::size_t>(wrote), written_.checksum);
+      written_.bytes += wrote;
+      at += wrote;
+      bytes -= static_cast<std::size_t>(wrote);
+    }
+  }
+
+  WrittenFile keep() {
+    TORCH_CHECK(::fsync(fd_) == 0, "cannot flush ", path_.string(), " to disk: ", system_error());
+    TORCH_CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close ", path_.string(), ": ", system_error());
+    return written_;
+  }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  WrittenFile written_;
+};
+
+std::string make_header(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                        const std::map<std::string, std::string>& metadata) {
+  Json header = Json::Object();
+  if (!metadata.empty()) header["__metadata__"] = Json::Object(metadata.begin(), metadata.end());
+  std::int64_t end = 0;
+  for (const auto& [name, tensor] : tensors) {
+    TORCH_CHECK(!header.contains(name) && name != "__metadata__", "safetensors: tensor name \"", name,
+                "\" is taken already");
+    const std::int64_t begin = end;
+    end += static_cast<std::int64_t>(tensor.numel() * tensor.element_size());
+    Json& entry = header[name];
+    entry["dtype"] = dtype_name(tensor.scalar_type());
+    entry["shape"] = Json::Array(tensor.sizes().begin(), tensor.sizes().end());
+    entry["data_offsets"] = Json::Array{begin, end};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  TORCH_CHECK(static_cast<std::int64_t>(text.size()) <= SafetensorsReader::kMaxHeaderBytes, "safetensors header of ",
+              text.size(), " bytes: at most ", SafetensorsReader::kMaxHeaderBytes);
+  return text;
+}
+
+}  // namespace
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  TORCH_CHECK(fd >= 0, "cannot open ", path.string(), ": ", system_error());
+  struct stat status {};
+  const bool known = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  bytes_ = known ? static_cast<std::int64_t>(status.st_size) : -1;
+  void* mapped = bytes_ > kLengthBytes ? ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  const std::string error = system_error();
+  ::close(fd);
+  TORCH_CHECK(bytes_ > kLengthBytes, path.string(), " is no safetensors file: too short or no regular file");
+  TORCH_CHECK(mapped != MAP_FAILED, "cannot map ", path.string(), ": ", error);
+  data_ = static_cast<const char*>(mapped);
+  try {
+    parse_header();
+  } catch (const std::exception& cause) {
+    ::munmap(mapped, bytes_);
+    const auto* c10_error = dynamic_cast<const c10::Error*>(&cause);
+    TORCH_CHECK(false, path.string(), " is no valid safetensors file: ",
+                c10_error != nullptr ? c10_error->what_without_backtrace() : cause.what());
+  }
+}
+
+SafetensorsReader::~SafetensorsReader() {
+  ::munmap(const_cast<char*>(data_), bytes_);
+}
+
+void SafetensorsReader::parse_header() {
+  std::uint64_t length = 0;
+  for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(data_[i]);
+  TORCH_CHECK(length <= static_cast<std::uint64_t>(kMaxHeaderBytes), "header of ", length, " bytes: at most ",
+              kMaxHeaderBytes);
+  TORCH_CHECK(static_cast<std::int64_t>(length) <= bytes_ - kLengthBytes, "header of ", length, " bytes in a file of ",
+              bytes_);
+  data_offset_ = kLengthBytes + static_cast<std::int64_t>(length);
+  const std::int64_t data_bytes = bytes_ - data_offset_;
+  TORCH_CHECK(length > 0 && data_[kLengthBytes] == '{', "header does not start with '{'");
+  const Json header = Json::parse(std::string_view(data_ + kLengthBytes, length), /*max_depth=*/4);
+  for (const auto& [name, member] : header.as_object()) {
+    try {
+      if (name == "__metadata__") {
+        for (const auto& [key, value] : member.as_object()) metadata_[key] = value.as_string();
+      } else {
+        entries_[name] = parse_entry(member, data_bytes);
+      }
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(false, "\"", name, "\": ", error.what_without_backtrace());
+    } catch (const JsonError& error) {
+      TORCH_CHECK(false, "\"", name, "\": ", error.what());
+    }
+  }
+  check_cover(entries_, data_bytes);
+}
+
+at::Tensor SafetensorsReader::tensor(std::string_view name) const {
+  const auto found = entries_.find(name);
+  TORCH_CHECK(found != entries_.end(), path_.string(), ": no tensor \"", std::string(name), "\"");
+  const TensorEntry& entry = found->second;
+  const char* bytes = data_ + data_offset_ + entry.begin;
+  if (reinterpret_cast<std::uintptr_t>(bytes) % c10::elementSize(entry.dtype) == 0)
+    return at::from_blob(const_cast<char*>(bytes), entry.shape, at::TensorOptions().dtype(entry.dtype));
+  at::Tensor copy = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
+  std::memcpy(copy.mutable_data_ptr(), bytes, static_cast<std::size_t>(entry.end - entry.begin));
+  return copy;
+}
+
+std::uint32_t SafetensorsReader::checksum() const {
+  return crc32c(data_, static_cast<std::size_t>(bytes_));
+}
+
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  const std::string header = make_header(tensors, metadata);
+  std::array<unsigned char, kLengthBytes> length;
+  for (int i = 0; i < kLengthBytes; ++i) length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
+  OutputFile file(path);
+  file.write(length.data(), length.size());
+  file.write(header.data(), header.size());
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
+    file.write(host.const_data_ptr(), host.nbytes());
+  }
+  return file.keep();
+}
+
+}  // namespace fsdp

@@ -1,0 +1,34 @@
+#pragma once
+#include <ATen/Parallel.h>
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "fsdp/device_mesh.h"
+
+/// Runs `body` as each rank of a world, one thread and one Gloo group a rank, and rethrows the first rank's failure.
+inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::exception_ptr> failures(world_size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        at::set_num_threads(1);
+        fsdp::MeshOptions options;
+        options.timeout = timeout;
+        fsdp::DeviceMesh mesh(store, rank, world_size, options);
+        body(mesh);
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}

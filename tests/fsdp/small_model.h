@@ -1,0 +1,182 @@
+#pragma once
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fsdp/fully_shard.h"
+#include "fsdp/optimizer.h"
+
+/// A model that knows nothing of sharding, with shapes that don't divide by anything: width 13, hidden 29, a bias of
+/// three, a scalar-like gain, tied embedding and head, a frozen and an unused parameter.
+using Wrap = std::function<at::Tensor(at::Tensor, const std::function<at::Tensor(at::Tensor)>&)>;
+
+constexpr std::int64_t kVocabulary = 19, kWidth = 13, kHidden = 29, kBatch = 12, kLength = 5;
+
+inline at::Tensor normalise(const at::Tensor& x, const at::Tensor& gain) {
+  return x * (x.pow(2).mean(-1, true) + 1e-5).rsqrt() * gain;
+}
+
+struct Block : torch::nn::Module {
+  Block() {
+    const auto make = [this](const char* name, at::Tensor value) { return register_parameter(name, value); };
+    norm = make("norm", at::ones({kWidth}));
+    up = make("up", at::randn({kHidden, kWidth}) * 0.2);
+    bias = make("bias", at::randn({kHidden}) * 0.1);
+    down = make("down", at::randn({kWidth, kHidden}) * 0.2);
+    tiny = make("tiny", at::randn({3}) * 0.1);
+    frozen = register_parameter("frozen", at::randn({5}) * 0.1, /*requires_grad=*/false);
+    unused = make("unused", at::randn({7}));
+  }
+
+  at::Tensor forward(at::Tensor x) {
+    return wrap ? wrap(x, [this](at::Tensor in) { return compute(in); }) : compute(x);
+  }
+
+  at::Tensor compute(const at::Tensor& x) {
+    const at::Tensor hidden = at::gelu(at::matmul(normalise(x, norm), up.t()) + bias);
+    return x + at::matmul(hidden, down.t()) * (1 + tiny.sum() + frozen.sum());
+  }
+
+  at::Tensor norm, up, bias, down, tiny, frozen, unused;
+  Wrap wrap;
+};
+
+struct SmallModel : torch::nn::Module {
+  explicit SmallModel(int layers = 3) {
+    embedding = register_parameter("embedding", at::randn({kVocabulary, kWidth}) * 0.5);
+    for (int i = 0; i < layers; ++i)
+      blocks.push_back(register_module("block" + std::to_string(i), std::make_shared<Block>()));
+    norm = register_parameter("norm", at::ones({kWidth}));
+    head = register_parameter("head", embedding);
+  }
+
+  /// Mean loss of next-token prediction; tokens [batch, length + 1].
+  at::Tensor forward(at::Tensor tokens) {
+    return wrap ? wrap(tokens, [this](at::Tensor in) { return compute(in); }) : compute(tokens);
+  }
+
+  at::Tensor compute(const at::Tensor& tokens) {
+    at::Tensor x = at::embedding(embedding, tokens.narrow(1, 0, kLength));
+    for (int pass = 0; pass < passes; ++pass)
+      for (const auto& block : blocks) x = block->forward(x);
+    const at::Tensor logits = at::matmul(normalise(x, norm), head.t()).to(at::kFloat);
+    return at::cross_entropy_loss(logits.reshape({-1, kVocabulary}), tokens.narrow(1, 1, kLength).reshape({-1}));
+  }
+
+  at::Tensor embedding, norm, head;
+  std::vector<std::shared_ptr<Block>> blocks;
+  Wrap wrap;
+  int passes = 1;  // how often the blocks are run one after the other
+};
+
+/// The same model on every call; threads share the generator, so they take turns.
+inline std::shared_ptr<SmallModel> make_model(std::uint64_t seed = 7, int layers = 3) {
+  static std::mutex generator;
+  const std::lock_guard<std::mutex> lock(generator);
+  at::manual_seed(seed);
+  return std::make_shared<SmallModel>(layers);
+}
+
+/// Tokens of a step, [kBatch, kLength + 1]: pure arithmetic, equal on every rank.
+inline at::Tensor tokens_of(std::int64_t step) {
+  at::Tensor tokens = at::empty({kBatch, kLength + 1}, at::kLong);
+  auto* data = tokens.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) data[i] = (i * i + 3 * step * i + i / 7 + step) % kVocabulary;
+  return tokens;
+}
+
+inline at::Tensor part_of(const at::Tensor& batch, int part, int parts) {
+  const std::int64_t rows = batch.size(0) / parts;
+  return batch.narrow(0, part * rows, rows);
+}
+
+inline Wrap wrapper(std::shared_ptr<fsdp::Unit> unit) {
+  return [unit](at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward) {
+    return unit->run(std::move(input), forward);
+  };
+}
+
+/// One rank's sharded copy of the model with its optimizer.
+struct Trainer {
+  explicit Trainer(fsdp::DeviceMesh& m, fsdp::ShardOptions options = {}, std::uint64_t seed = 7,
+                   fsdp::AdamWOptions adamw = {})
+      : mesh(m), model(make_model(seed)), sharded(model, mesh) {
+    for (const auto& block : model->blocks) block->wrap = wrapper(sharded.fully_shard(block, options));
+    options.reshard_after_forward = false;
+    model->wrap = wrapper(sharded.fully_shard(model, options));
+    optimizer.emplace(sharded, adamw);
+  }
+
+  /// Forward and backward on this rank's share; returns the loss over all ranks.
+  double accumulate(const at::Tensor& batch, double scale = 1) {
+    const at::Tensor loss = model->forward(part_of(batch, mesh.rank(), mesh.world_size()));
+    (loss * scale).backward();
+    return mesh.shard().all_reduce(loss.item<double>()) / mesh.world_size();
+  }
+
+  double step(std::int64_t step, double lr = 1e-2) {
+    const double loss = accumulate(tokens_of(step));
+    optimizer->step(lr);
+    sharded.zero_grad();
+    return loss;
+  }
+
+  fsdp::DeviceMesh& mesh;
+  std::shared_ptr<SmallModel> model;
+  fsdp::ShardedModel sharded;
+  std::optional<fsdp::AdamW> optimizer;
+};
+
+/// The unsharded truth: plain autograd and PyTorch's fused AdamW, one tensor a parameter.
+struct Reference {
+  explicit Reference(std::uint64_t seed = 7) : model(make_model(seed)) {
+    for (const auto& item : model->named_parameters()) {
+      if (!item.value().requires_grad()) continue;
+      parameters.push_back(item.value());
+      exp_avg.push_back(at::zeros_like(item.value()));
+      exp_avg_sq.push_back(at::zeros_like(item.value()));
+    }
+  }
+
+  double accumulate(const at::Tensor& batch) {
+    const at::Tensor loss = model->forward(batch);
+    loss.backward();
+    return loss.item<double>();
+  }
+
+  void update(double lr, const fsdp::AdamWOptions& o = {}) {
+    const at::NoGradGuard no_grad;
+    ++steps;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      at::Tensor& p = parameters[i];
+      if (!p.grad().defined()) continue;
+      at::_fused_adamw_({p}, {p.grad()}, {exp_avg[i]}, {exp_avg_sq[i]}, {}, {at::scalar_tensor(steps)}, lr, o.beta1,
+                        o.beta2, p.dim() >= 2 ? o.weight_decay : 0.0, o.eps, false, false);
+      p.mutable_grad() = at::Tensor();
+    }
+  }
+
+  double step(std::int64_t step, double lr = 1e-2) {
+    const double loss = accumulate(tokens_of(step));
+    update(lr);
+    return loss;
+  }
+
+  std::shared_ptr<SmallModel> model;
+  std::vector<at::Tensor> parameters, exp_avg, exp_avg_sq;
+  std::int64_t steps = 0;
+};
+
+inline double relative(double a, double b) {
+  return std::abs(a - b) / std::max(1e-30, std::abs(b));
+}
+
+/// Largest difference of any element, relative to the largest element of the truth.
+inline double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>() / std::max(1e-30, b.abs().max().item<double>());
+}
