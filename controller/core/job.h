@@ -22,8 +22,12 @@ namespace core {
 ///
 /// kSucceeded and kCancelled are final. kFailed is left by a manual requeue alone, which refills the budgets.
 enum class JobState { kPending, kRunning, kStopping, kWaiting, kSucceeded, kFailed, kCancelled };
+inline constexpr std::array kAllJobStates{JobState::kPending,  JobState::kRunning,   JobState::kStopping,
+                                          JobState::kWaiting,  JobState::kSucceeded, JobState::kFailed,
+                                          JobState::kCancelled};
 std::string_view to_string(JobState state);  // "pending" ...
-bool is_ended(JobState state);               // kSucceeded, kFailed, kCancelled
+std::optional<JobState> job_state_from_string(std::string_view text);
+bool is_ended(JobState state);  // kSucceeded, kFailed, kCancelled
 
 /// One attempt's life.
 ///
@@ -77,7 +81,7 @@ struct RequeuePolicy {
   std::uint32_t max_controller_lost = 5;
   Millis backoff_initial{1000};
   Millis backoff_max{300000};
-  Millis healthy_after{600000};
+  Millis healthy_after{600000};  // 0: only a new checkpoint counts as healthy
   bool operator==(const RequeuePolicy&) const = default;
 };
 
@@ -97,8 +101,12 @@ struct Job {
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
   bool cancel_requested = false;
+  std::string cancelled_by;
+  /// A person asked for a new attempt while this one was stopping already: it follows at once, whatever the budgets.
+  bool requeue_requested = false;
   Time submitted_at{};
   std::optional<Time> next_attempt_at;  // while kWaiting
+  std::string next_attempt_reason;      // while kWaiting: what reason_started will say
   std::optional<Time> ended_at;
   bool operator==(const Job&) const = default;
 

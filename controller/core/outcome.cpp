@@ -1,0 +1,115 @@
+#include "core/outcome.h"
+
+#include <algorithm>
+
+#include "core/requeue_policy.h"
+#include "core/text.h"
+
+namespace core {
+
+namespace {
+
+/// A rank said so itself, or the program cannot be started at all: no budget helps.
+bool is_hopeless(const Attempt& attempt) {
+  return attempt.cause == Cause::kFailed && attempt.culprit_exit && attempt.culprit_exit->signal == 0 &&
+         attempt.culprit_exit->code == kExitNeverRequeue;
+}
+
+std::string reason_of_next(const Attempt& ended) {
+  return ended.reason + " in attempt " + std::to_string(ended.number);
+}
+
+/// Charges the attempt's cause and starts the next attempt, or ends the job when the budget is spent.
+void charge(Applied& out, const Attempt& ended, Time at) {
+  Job& job = out.job;
+  const std::uint32_t limit = budget(job.policy, ended.cause).value_or(0);
+  const std::uint32_t count = ++job.spent[ended.cause];
+  if (has_backoff(ended.cause)) ++job.unhealthy_ends;
+  if (count > limit) {
+    end_job(job, JobState::kFailed,
+            ended.reason + "; " + std::string(cause_verb(ended.cause)) + " " + times_text(count) +
+                " without progress (limit " + std::to_string(limit) + ")",
+            at);
+    out.text = job.reason;
+    return;
+  }
+  const Millis wait = has_backoff(ended.cause) ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
+  wait_for_next(out, at + wait, reason_of_next(ended));
+  job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " starts " +
+               (wait > Millis{0} ? "in " + duration_text(wait) : "now") + " (" + std::string(cause_noun(ended.cause)) +
+               " " + std::to_string(count) + " of " + std::to_string(limit) + ")";
+  out.text = job.reason;
+}
+
+}  // namespace
+
+std::size_t ranks_left(const Attempt& attempt) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(attempt.ranks, [](const Rank& rank) { return rank.state != RankState::kExited; }));
+}
+
+void drain(Applied& out, const Verdict& verdict) {
+  Attempt& attempt = out.job.attempts.back();
+  attempt.state = AttemptState::kDraining;
+  attempt.cause = verdict.cause;
+  attempt.reason = verdict.reason;
+  attempt.culprit = verdict.culprit;
+  attempt.culprit_exit = verdict.culprit_exit;
+  const std::string left = count_text(ranks_left(attempt), "rank");
+  out.job.state = JobState::kStopping;
+  out.job.reason =
+      verdict.reason + (verdict.save ? "; waiting for " + left + " to save and leave" : "; stopping " + left);
+  out.actions.push_back(StopAttempt{attempt.number, verdict.save, verdict.reason});
+  out.text = out.job.reason;
+}
+
+void end_attempt(Applied& out, Time at) {
+  Job& job = out.job;
+  Attempt& attempt = job.attempts.back();
+  attempt.state = AttemptState::kEnded;
+  attempt.ended_at = at;
+  for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
+  if (ran_healthily(job.policy, attempt, at)) refill_budgets(job);
+
+  if (job.cancel_requested || attempt.cause == Cause::kCancelled) {
+    end_job(job, JobState::kCancelled, job.cancel_requested ? "cancelled by " + job.cancelled_by : attempt.reason, at);
+  } else if (attempt.cause == Cause::kCompleted) {
+    end_job(job, JobState::kSucceeded, attempt.reason, at);
+  } else if (job.requeue_requested || attempt.cause == Cause::kRequeued) {
+    if (job.requeue_requested) refill_budgets(job);
+    wait_for_next(out, at, reason_of_next(attempt));
+    job.reason = attempt.reason + "; attempt " + std::to_string(attempt.number + 1) + " starts now";
+  } else if (is_hopeless(attempt)) {
+    end_job(job, JobState::kFailed, attempt.reason, at);
+  } else {
+    charge(out, attempt, at);
+    return;
+  }
+  out.text = job.reason;
+}
+
+void wait_for_next(Applied& out, Time at, std::string reason_started) {
+  Job& job = out.job;
+  job.state = JobState::kWaiting;
+  job.requeue_requested = false;
+  job.ended_at.reset();
+  job.next_attempt_at = at;
+  job.next_attempt_reason = std::move(reason_started);
+  out.actions.push_back(StartAttempt{static_cast<AttemptNumber>(job.attempts.size() + 1), at});
+}
+
+void refill_budgets(Job& job) {
+  job.spent.clear();
+  job.unhealthy_ends = 0;
+}
+
+void end_job(Job& job, JobState state, std::string reason, Time at) {
+  job.state = state;
+  job.reason = std::move(reason);
+  job.ended_at = at;
+  job.requeue_requested = false;
+  job.next_attempt_at.reset();
+  job.next_attempt_reason.clear();
+}
+
+}  // namespace core

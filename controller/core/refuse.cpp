@@ -1,0 +1,31 @@
+#include "core/apply.h"
+
+namespace core {
+
+namespace {
+std::string name_of(const Job& job) {
+  return "job " + std::to_string(job.id);
+}
+}  // namespace
+
+std::string refuse_cancel(const Job& job) {
+  if (!is_ended(job.state)) return "";
+  return name_of(job) + " has " + (job.state == JobState::kCancelled ? "been " : "") +
+         std::string(to_string(job.state)) + " already: there is nothing to cancel";
+}
+
+std::string refuse_requeue(const Job& job) {
+  if (job.cancel_requested || job.state == JobState::kCancelled) {
+    return name_of(job) + " was cancelled and never comes back: submit it again";
+  }
+  switch (job.state) {
+    case JobState::kPending:
+      return name_of(job) + " has not started yet: there is nothing to start again";
+    case JobState::kSucceeded:
+      return name_of(job) + " has succeeded: submit it again to run it once more";
+    default:
+      return "";
+  }
+}
+
+}  // namespace core

@@ -1,0 +1,54 @@
+#include "core/requeue_policy.h"
+
+#include <algorithm>
+
+namespace core {
+
+std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
+  switch (cause) {
+    case Cause::kFailed:
+      return policy.max_failed;
+    case Cause::kRankSilent:
+      return policy.max_rank_silent;
+    case Cause::kRankHung:
+      return policy.max_rank_hung;
+    case Cause::kPreempted:
+      return policy.max_preempted;
+    case Cause::kTimedOut:
+      return policy.max_timed_out;
+    case Cause::kNodeFailed:
+      return policy.max_node_failed;
+    case Cause::kOutOfMemory:
+      return policy.max_out_of_memory;
+    case Cause::kControllerLost:
+      return policy.max_controller_lost;
+    case Cause::kNone:
+    case Cause::kCompleted:
+    case Cause::kCancelled:
+    case Cause::kRequeued:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool has_backoff(Cause cause) {
+  return cause != Cause::kPreempted && cause != Cause::kRequeued;
+}
+
+Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends) {
+  if (unhealthy_ends == 0) return Millis{0};
+  Millis wait = std::max(policy.backoff_initial, Millis{0});
+  // Stops at the cap, so that it neither overflows nor takes long.
+  for (std::uint32_t doubling = 1; doubling < unhealthy_ends && wait.count() > 0 && wait < policy.backoff_max;
+       ++doubling) {
+    wait = wait > policy.backoff_max / 2 ? policy.backoff_max : wait * 2;
+  }
+  return std::max(Millis{0}, std::min(wait, policy.backoff_max));
+}
+
+bool ran_healthily(const RequeuePolicy& policy, const Attempt& attempt, Time at) {
+  if (!attempt.running_at || policy.healthy_after <= Millis{0}) return false;
+  return at - *attempt.running_at >= policy.healthy_after;
+}
+
+}  // namespace core

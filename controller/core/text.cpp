@@ -1,0 +1,182 @@
+#include "core/text.h"
+
+#include <cstring>
+
+namespace core {
+
+namespace {
+
+/// Length of the valid UTF-8 sequence at `at`, or 0. Overlong forms, surrogates and values past U+10FFFF are invalid.
+std::size_t sequence_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || at + length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(1);
+  if (first == 0xE0 && second < 0xA0) return 0;
+  if (first == 0xED && second > 0x9F) return 0;
+  if (first == 0xF0 && second < 0x90) return 0;
+  if (first == 0xF4 && second > 0x8F) return 0;
+  return length;
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = sequence_length(text, at);
+    if (length == 0) {
+      result += '?';
+      ++at;
+    } else {
+      result.append(text, at, length);
+      at += length;
+    }
+  }
+  return result;
+}
+
+std::string plain_words(std::string_view text) {
+  std::string result;
+  for (const char c : valid_utf8(text)) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+    if ((control || c == ' ') && (result.empty() || result.back() == ' ')) continue;
+    result += control ? ' ' : c;
+  }
+  while (!result.empty() && result.back() == ' ') result.pop_back();
+  if (result.size() <= kMaxWordsBytes) return result;
+  std::size_t end = kMaxWordsBytes - 3;  // room for "..."
+  while (end > 0 && (static_cast<unsigned char>(result[end]) & 0xC0) == 0x80) --end;
+  return result.substr(0, end) + "...";
+}
+
+std::string duration_text(Millis duration) {
+  const std::int64_t ms = duration.count();
+  if (ms < 1000) return std::to_string(ms) + " ms";
+  const std::int64_t seconds = ms / 1000;
+  if (seconds < 60) {
+    const std::int64_t tenths = (ms % 1000) / 100;
+    return std::to_string(seconds) + (tenths != 0 && seconds < 10 ? "." + std::to_string(tenths) : "") + " s";
+  }
+  const std::int64_t minutes = seconds / 60;
+  if (minutes < 60) {
+    return std::to_string(minutes) + " min" + (seconds % 60 != 0 ? " " + std::to_string(seconds % 60) + " s" : "");
+  }
+  return std::to_string(minutes / 60) + " h" + (minutes % 60 != 0 ? " " + std::to_string(minutes % 60) + " min" : "");
+}
+
+std::string signal_text(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name);
+}
+
+Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory) {
+  if (out_of_memory) return Cause::kOutOfMemory;
+  if (exit.signal != 0) return Cause::kFailed;
+  switch (exit.code) {
+    case 0:
+      return Cause::kCompleted;
+    case kExitOutOfMemory:
+      return Cause::kOutOfMemory;
+    case kExitRequeue:
+      return Cause::kPreempted;
+    case kExitFenced:
+      return Cause::kControllerLost;
+    default:
+      return Cause::kFailed;
+  }
+}
+
+std::string exit_text(const RankExited& event) {
+  std::string text = "rank " + std::to_string(event.rank);
+  const std::string code = std::to_string(event.exit.code);
+  const std::string how =
+      event.exit.signal != 0 ? "killed by " + signal_text(event.exit.signal) : "exited with " + code;
+  if (cause_of_exit(event.exit, event.out_of_memory) == Cause::kOutOfMemory) {
+    text += " ran out of memory (" + how + ")";
+  } else if (event.exit.signal != 0) {
+    text += " " + how;
+  } else if (event.exit.code == kExitNeverRequeue) {
+    text += " exited with " + code + " (trying again cannot help)";
+  } else if (event.exit.code == kExitRequeue) {
+    text += " was asked to leave, saved and exited with " + code;
+  } else if (event.exit.code == kExitFenced) {
+    text += " exited with " + code + " (it was told that its attempt was over)";
+  } else {
+    text += " " + how;
+  }
+  const std::string words = plain_words(event.last_words);
+  return words.empty() ? text : text + ": " + words;
+}
+
+std::string silent_text(const RankSilent& event) {
+  std::string text = "rank " + std::to_string(event.rank) + " silent for " + duration_text(event.silent_for);
+  const std::string seen = plain_words(event.seen);
+  if (!seen.empty() && seen != "unknown") text += " (its process is " + seen + ")";
+  return text;
+}
+
+std::string hung_text(const RankHung& event) {
+  std::string text =
+      "rank " + std::to_string(event.rank) + " made no progress for " + duration_text(event.no_progress_for);
+  const std::string section = plain_words(event.section);
+  return section.empty() ? text : text + " in section " + section;
+}
+
+std::string_view cause_noun(Cause cause) {
+  switch (cause) {
+    case Cause::kRankSilent:
+      return "silent rank";
+    case Cause::kRankHung:
+      return "hang";
+    case Cause::kPreempted:
+      return "preemption";
+    case Cause::kTimedOut:
+      return "time limit";
+    case Cause::kNodeFailed:
+      return "lost node";
+    case Cause::kOutOfMemory:
+      return "lack of memory";
+    case Cause::kControllerLost:
+      return "loss";
+    default:
+      return "failure";
+  }
+}
+
+std::string_view cause_verb(Cause cause) {
+  switch (cause) {
+    case Cause::kRankSilent:
+      return "fell silent";
+    case Cause::kRankHung:
+      return "hung";
+    case Cause::kPreempted:
+      return "was preempted";
+    case Cause::kTimedOut:
+      return "reached the time limit";
+    case Cause::kNodeFailed:
+      return "lost a node";
+    case Cause::kOutOfMemory:
+      return "ran out of memory";
+    case Cause::kControllerLost:
+      return "was lost or could not be started";
+    default:
+      return "failed";
+  }
+}
+
+std::string times_text(std::uint32_t count) {
+  return count == 1 ? "once" : std::to_string(count) + " times";
+}
+
+std::string count_text(std::size_t count, std::string_view singular) {
+  return std::to_string(count) + " " + std::string(singular) + (count == 1 ? "" : "s");
+}
+
+}  // namespace core

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/event.h"
+
+namespace core {
+
+/// Words from outside (a rank's last words, a user's name) are cut to this in sentences, in bytes.
+inline constexpr std::size_t kMaxWordsBytes = 400;
+
+/// `text` with every byte that is no valid UTF-8 replaced by '?'. Doing it twice changes nothing more.
+std::string valid_utf8(std::string_view text);
+/// Foreign words fit for a sentence: valid UTF-8, one line, trimmed, at most kMaxWordsBytes.
+std::string plain_words(std::string_view text);
+
+/// "250 ms", "1 s", "1.5 s", "12 min", "2 h 5 min".
+std::string duration_text(Millis duration);
+/// "SIGKILL"; "signal 99" for a number without a name.
+std::string signal_text(int signal);
+
+/// What an exit means for the attempt as a whole, if it is the first bad news.
+Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
+/// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin".
+std::string exit_text(const RankExited& event);
+std::string silent_text(const RankSilent& event);
+std::string hung_text(const RankHung& event);
+
+/// "failure": one end by this cause, to be counted: "failure 1 of 3".
+std::string_view cause_noun(Cause cause);
+/// "failed": for "failed 4 times without progress".
+std::string_view cause_verb(Cause cause);
+/// "once", "4 times".
+std::string times_text(std::uint32_t count);
+/// "1 rank", "2 ranks".
+std::string count_text(std::size_t count, std::string_view singular);
+
+}  // namespace core

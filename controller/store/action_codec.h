@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/apply.h"
+
+namespace store {
+
+/// "start_attempt", "stop_attempt".
+std::string_view action_kind(const core::Action& action);
+/// The action's fields as one JSON object.
+std::string encode_action(const core::Action& action);
+/// The reverse. Throws Error: kCorrupt if it is no such object, kNewer for an unknown kind.
+core::Action decode_action(std::string_view kind, std::string_view payload);
+
+}  // namespace store

@@ -1,0 +1,138 @@
+#include "store/event_codec.h"
+
+#include <map>
+
+#include "store/json_fields.h"
+#include "store/store.h"
+
+namespace store {
+
+namespace {
+
+/// Raised for a type when its fields change their meaning; decode_event() then translates the older shapes.
+constexpr int kShapeVersion = 1;
+
+template <typename E, typename T>
+concept Is = std::is_same_v<std::remove_const_t<E>, T>;
+
+template <typename Archive, Is<core::JobSubmitted> E>
+void fields(Archive& archive, E& e) {
+  archive("name", e.name);
+  archive("user", e.user);
+  archive("is_command", e.is_command);
+  archive("world_size", e.world_size);
+  archive("time_limit_ms", e.time_limit);
+  archive("policy", e.policy);
+}
+template <typename Archive, Is<core::AttemptLaunched> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("handle", e.handle);
+  archive("node", e.node);
+  archive("pids", e.pids);
+}
+template <typename Archive, Is<core::AttemptLaunchFailed> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("reason", e.reason);
+  archive("retryable", e.retryable);
+}
+template <typename Archive, Is<core::RankJoined> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("rank", e.rank);
+  archive("node", e.node);
+  archive("pid", e.pid);
+}
+template <typename Archive, typename E>
+requires Is<E, core::AttemptResumed> || Is<E, core::CheckpointSaved>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("step", e.step);
+}
+template <typename Archive, Is<core::RankExited> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("rank", e.rank);
+  archive("exit", e.exit);
+  archive("out_of_memory", e.out_of_memory);
+  archive("last_words", e.last_words);
+}
+template <typename Archive, Is<core::RankSilent> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("rank", e.rank);
+  archive("silent_for_ms", e.silent_for);
+  archive("seen", e.seen);
+}
+template <typename Archive, Is<core::RankHung> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("rank", e.rank);
+  archive("section", e.section);
+  archive("no_progress_for_ms", e.no_progress_for);
+}
+template <typename Archive, Is<core::TimeLimitReached> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+}
+template <typename Archive, Is<core::AttemptGone> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("cause", e.cause);
+  archive("reason", e.reason);
+}
+template <typename Archive, typename E>
+requires Is<E, core::CancelRequested> || Is<E, core::RequeueRequested>
+void fields(Archive& archive, E& e) {
+  archive("user", e.user);
+}
+
+using Blanks = std::map<std::string_view, core::EventBody>;
+
+/// An event of each type with every field at its default, by name: the variant's own order, so none can be forgotten.
+template <std::size_t... Index>
+Blanks make_blanks(std::index_sequence<Index...>) {
+  Blanks blanks;
+  (blanks.emplace(type_name(core::EventBody(std::in_place_index<Index>)), core::EventBody(std::in_place_index<Index>)),
+   ...);
+  return blanks;
+}
+
+const Blanks& blanks() {
+  static const Blanks all = make_blanks(std::make_index_sequence<std::variant_size_v<core::EventBody>>{});
+  return all;
+}
+
+}  // namespace
+
+std::string encode_event(const core::EventBody& body) {
+  JsonWriter writer;
+  writer("v", kShapeVersion);
+  std::visit([&](const auto& event) { fields(writer, event); }, body);
+  return writer.text();
+}
+
+core::EventBody decode_event(std::string_view type, std::string_view payload) {
+  const auto blank = blanks().find(type);
+  if (blank == blanks().end()) {
+    throw Error(Error::Kind::kNewer, "an event of type \"" + std::string(type) +
+                                         "\" is unknown to this version of muster: use the one that wrote it");
+  }
+  core::EventBody body = blank->second;
+  try {
+    const auto json = nlohmann::json::parse(payload);
+    if (json.at("v").get<int>() > kShapeVersion) {
+      throw Error(Error::Kind::kNewer, "an event of type \"" + std::string(type) +
+                                           "\" was written by a newer muster: use that version or a later one");
+    }
+    JsonReader reader(json);
+    std::visit([&](auto& event) { fields(reader, event); }, body);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(Error::Kind::kCorrupt,
+                "a stored event of type \"" + std::string(type) + "\" cannot be read: " + error.what());
+  }
+  return body;
+}
+
+}  // namespace store

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/job.h"
+#include "core/text.h"
+
+namespace store {
+
+// A stored type lists its fields once, in `fields(archive, value)`, for both directions. Names are stored for ever.
+// Unknown fields are ignored and missing ones keep their default, so that a field may be added at any time.
+
+template <typename Archive, typename Policy>
+requires std::is_same_v<std::remove_const_t<Policy>, core::RequeuePolicy>
+void fields(Archive& archive, Policy& policy) {
+  archive("max_failed", policy.max_failed);
+  archive("max_rank_silent", policy.max_rank_silent);
+  archive("max_rank_hung", policy.max_rank_hung);
+  archive("max_preempted", policy.max_preempted);
+  archive("max_timed_out", policy.max_timed_out);
+  archive("max_node_failed", policy.max_node_failed);
+  archive("max_out_of_memory", policy.max_out_of_memory);
+  archive("max_controller_lost", policy.max_controller_lost);
+  archive("backoff_initial_ms", policy.backoff_initial);
+  archive("backoff_max_ms", policy.backoff_max);
+  archive("healthy_after_ms", policy.healthy_after);
+}
+
+template <typename Archive, typename Status>
+requires std::is_same_v<std::remove_const_t<Status>, core::ExitStatus>
+void fields(Archive& archive, Status& status) {
+  archive("code", status.code);
+  archive("signal", status.signal);
+}
+
+class JsonWriter {
+ public:
+  template <typename T>
+  void operator()(const char* name, const T& value) {
+    if constexpr (std::is_same_v<T, core::Millis>) {
+      json_[name] = value.count();
+    } else if constexpr (std::is_same_v<T, core::Time>) {
+      json_[name] = value.time_since_epoch().count();
+    } else if constexpr (std::is_same_v<T, core::Cause>) {
+      json_[name] = to_string(value);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      json_[name] = core::valid_utf8(value);
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::vector<std::int64_t>>) {
+      json_[name] = value;
+    } else {
+      JsonWriter inner;
+      fields(inner, value);
+      json_[name] = std::move(inner.json_);
+    }
+  }
+  std::string text() const { return json_.dump(); }
+
+ private:
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
+};
+
+/// Throws nlohmann::json::exception if a field has another type than it must.
+class JsonReader {
+ public:
+  explicit JsonReader(const nlohmann::json& json) : json_(json) {}
+  template <typename T>
+  void operator()(const char* name, T& value) {
+    const auto found = json_.find(name);
+    if (found == json_.end()) return;
+    if constexpr (std::is_same_v<T, core::Millis>) {
+      value = core::Millis{found->template get<std::int64_t>()};
+    } else if constexpr (std::is_same_v<T, core::Time>) {
+      value = core::Time{core::Millis{found->template get<std::int64_t>()}};
+    } else if constexpr (std::is_same_v<T, core::Cause>) {
+      // A cause that a newer muster knows: it did end, and why is in its reason.
+      value = core::cause_from_string(found->template get<std::string>()).value_or(core::Cause::kFailed);
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> ||
+                         std::is_same_v<T, std::vector<std::int64_t>>) {
+      value = found->template get<T>();
+    } else {
+      JsonReader inner(*found);
+      fields(inner, value);
+    }
+  }
+
+ private:
+  const nlohmann::json& json_;
+};
+
+}  // namespace store

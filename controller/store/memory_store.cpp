@@ -1,0 +1,174 @@
+#include "store/memory_store.h"
+
+#include <algorithm>
+#include <set>
+
+#include "store/event_codec.h"
+#include "store/projection.h"
+#include "store/schema.h"
+#include "store/secret.h"
+
+namespace store {
+
+MemoryStore::MemoryStore() : secret_(random_secret()) {}
+
+void MemoryStore::fail_writes(std::optional<Error> error) {
+  std::lock_guard lock(mutex_);
+  failure_ = std::move(error);
+}
+
+void MemoryStore::check(std::span<const Commit> commits) const {
+  if (failure_) throw *failure_;
+  std::map<core::JobId, std::int64_t> versions;
+  std::set<std::string> requests;
+  for (const Commit& commit : commits) {
+    const core::Job& job = commit.applied.job;
+    const auto known = jobs_.find(job.id);
+    auto& version = versions.try_emplace(job.id, known == jobs_.end() ? 0 : known->second.job.version).first->second;
+    require_next(job, version);
+    version = job.version;
+    if (commit.request_id.empty()) continue;
+    if (requests_.contains(commit.request_id) || !requests.insert(commit.request_id).second) {
+      throw request_taken(commit.request_id);
+    }
+  }
+}
+
+std::int64_t MemoryStore::add(const Commit& commit) {
+  const core::Job& job = commit.applied.job;
+  Entry& entry = jobs_[job.id];
+  entry.job = job;
+  if (job.version == 1) entry.spec_json = commit.spec_json;
+  if (!commit.request_id.empty()) requests_[commit.request_id] = job.id;
+  const auto id = static_cast<std::int64_t>(events_.size() + 1);
+  StoredEvent stored{id, job.id, job.version, commit.event, job.state, commit.applied.text, ""};
+  stored.payload = encode_event(commit.event.body);
+  stored.event.body = decode_event(type_name(commit.event.body), stored.payload);
+  events_.push_back(std::move(stored));
+  for (const core::Action& action : commit.applied.actions) {
+    ++last_action_id_;
+    actions_[last_action_id_] = {last_action_id_, job.id, action};
+  }
+  return id;
+}
+
+std::vector<std::int64_t> MemoryStore::append(std::span<const Commit> commits) {
+  std::lock_guard lock(mutex_);
+  check(commits);
+  std::vector<std::int64_t> ids;
+  for (const Commit& commit : commits) ids.push_back(add(commit));
+  return ids;
+}
+
+std::optional<core::JobId> MemoryStore::find_request(const std::string& request_id) {
+  std::lock_guard lock(mutex_);
+  const auto found = requests_.find(request_id);
+  return found == requests_.end() ? std::nullopt : std::optional(found->second);
+}
+
+core::JobId MemoryStore::next_job_id() {
+  std::lock_guard lock(mutex_);
+  return jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
+}
+
+std::optional<core::Job> MemoryStore::load(core::JobId id) {
+  std::lock_guard lock(mutex_);
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? std::nullopt : std::optional(found->second.job);
+}
+
+std::optional<std::string> MemoryStore::spec_json(core::JobId id) {
+  std::lock_guard lock(mutex_);
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? std::nullopt : std::optional(found->second.spec_json);
+}
+
+std::vector<core::Job> MemoryStore::load_open() {
+  std::lock_guard lock(mutex_);
+  std::vector<core::Job> open;
+  for (const auto& [id, entry] : jobs_) {
+    if (!is_ended(entry.job.state)) open.push_back(entry.job);
+  }
+  return open;
+}
+
+std::vector<JobRow> MemoryStore::list(const ListFilter& filter) {
+  std::lock_guard lock(mutex_);
+  std::vector<JobRow> rows;
+  for (auto entry = jobs_.rbegin(); entry != jobs_.rend() && rows.size() < filter.limit; ++entry) {
+    const core::Job& job = entry->second.job;
+    const bool wanted = filter.states.empty() || std::ranges::find(filter.states, job.state) != filter.states.end();
+    if (wanted && (filter.before == 0 || job.id < filter.before)) rows.push_back(row_of(job));
+  }
+  return rows;
+}
+
+std::int64_t MemoryStore::count(std::span<const core::JobState> states) {
+  std::lock_guard lock(mutex_);
+  return std::ranges::count_if(jobs_, [&](const auto& entry) {
+    return states.empty() || std::ranges::find(states, entry.second.job.state) != states.end();
+  });
+}
+
+std::vector<StoredEvent> MemoryStore::events(core::JobId job, std::int64_t after_id, std::uint32_t limit) {
+  std::lock_guard lock(mutex_);
+  std::vector<StoredEvent> found;
+  const auto begin = static_cast<std::size_t>(std::max<std::int64_t>(after_id, 0));
+  for (std::size_t i = begin; i < events_.size() && found.size() < limit; ++i) {
+    if (job == 0 || events_[i].job == job) found.push_back(events_[i]);
+  }
+  return found;
+}
+
+std::int64_t MemoryStore::last_event_id() {
+  std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(events_.size());
+}
+
+std::vector<PendingAction> MemoryStore::pending_actions() {
+  std::lock_guard lock(mutex_);
+  std::vector<PendingAction> pending;
+  for (const auto& [id, action] : actions_) pending.push_back(action);
+  return pending;
+}
+
+void MemoryStore::complete_action(std::int64_t action_id) {
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  actions_.erase(action_id);
+}
+
+void MemoryStore::add_metrics(std::span<const MetricRow> rows) {
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  for (const MetricRow& row : rows) metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, row);
+}
+
+std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber attempt,
+                                          core::AttemptNumber after_attempt, core::Step after_step,
+                                          std::uint32_t limit) {
+  std::lock_guard lock(mutex_);
+  std::vector<StepRow> steps;
+  for (auto found = metrics_.lower_bound({job, after_attempt, after_step + 1, 0});
+       found != metrics_.end() && found->second.job == job; ++found) {
+    const MetricRow& row = found->second;
+    if (attempt != 0 && row.attempt != attempt) continue;
+    if (row.rank == 0) {
+      if (steps.size() == limit) break;
+      steps.push_back({row, 1});
+    } else if (!steps.empty() && steps.back().row.attempt == row.attempt && steps.back().row.step == row.step) {
+      merge(steps.back(), row);
+    }
+  }
+  return steps;
+}
+
+std::string MemoryStore::secret() {
+  return secret_;
+}
+
+std::int64_t MemoryStore::schema_version() {
+  return static_cast<std::int64_t>(migrations().size());
+}
+
+}  // namespace store

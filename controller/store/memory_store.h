@@ -1,0 +1,61 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "store/store.h"
+
+namespace store {
+
+/// A Store that forgets everything with the process: for tests and simulations. Thread-safe.
+class MemoryStore final : public Store {
+ public:
+  MemoryStore();
+
+  std::vector<std::int64_t> append(std::span<const Commit> commits) override;
+  std::optional<core::JobId> find_request(const std::string& request_id) override;
+  core::JobId next_job_id() override;
+  std::optional<core::Job> load(core::JobId id) override;
+  std::optional<std::string> spec_json(core::JobId id) override;
+  std::vector<core::Job> load_open() override;
+  std::vector<JobRow> list(const ListFilter& filter) override;
+  std::int64_t count(std::span<const core::JobState> states) override;
+  std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
+  std::int64_t last_event_id() override;
+  std::vector<PendingAction> pending_actions() override;
+  void complete_action(std::int64_t action_id) override;
+  void add_metrics(std::span<const MetricRow> rows) override;
+  std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
+                               core::Step after_step, std::uint32_t limit) override;
+  std::string secret() override;
+  std::int64_t schema_version() override;
+
+  /// While set, every write throws it: how a full disk looks to callers.
+  void fail_writes(std::optional<Error> error);
+
+ private:
+  struct Entry {
+    core::Job job;
+    std::string spec_json;
+  };
+  using MetricKey = std::tuple<core::JobId, core::AttemptNumber, core::Step, core::RankNumber>;
+
+  void check(std::span<const Commit> commits) const;
+  std::int64_t add(const Commit& commit);
+
+  std::mutex mutex_;
+  std::optional<Error> failure_;
+  std::map<core::JobId, Entry> jobs_;
+  std::map<std::string, core::JobId> requests_;
+  std::vector<StoredEvent> events_;  // id is the index plus one
+  std::map<std::int64_t, PendingAction> actions_;
+  std::int64_t last_action_id_ = 0;
+  std::map<MetricKey, MetricRow> metrics_;
+  std::string secret_;
+};
+
+}  // namespace store

@@ -1,0 +1,49 @@
+#include "store/projection.h"
+
+#include <algorithm>
+
+namespace store {
+
+void require_next(const core::Job& job, std::int64_t stored_version) {
+  if (job.version == stored_version + 1) return;
+  throw Error(Error::Kind::kConflict, "job " + std::to_string(job.id) + " has changed meanwhile: it is at version " +
+                                          std::to_string(stored_version) + ", not " + std::to_string(job.version - 1) +
+                                          "; read it again and repeat");
+}
+
+Error request_taken(const std::string& request_id) {
+  return Error(Error::Kind::kConflict, "request " + request_id + " has been accepted already: look it up");
+}
+
+JobRow row_of(const core::Job& job) {
+  JobRow row;
+  row.id = job.id;
+  row.name = job.name;
+  row.user = job.user;
+  row.reason = job.reason;
+  row.is_command = job.is_command;
+  row.state = job.state;
+  row.version = job.version;
+  row.last_checkpoint_step = job.last_checkpoint_step;
+  row.submitted_at = job.submitted_at;
+  row.ended_at = job.ended_at;
+  row.next_attempt_at = job.next_attempt_at;
+  const auto started =
+      std::ranges::find_if(job.attempts, [](const core::Attempt& attempt) { return attempt.started_at.has_value(); });
+  if (started != job.attempts.end()) row.started_at = started->started_at;
+  if (job.current() != nullptr) {
+    row.newest_attempt = *job.current();
+    row.newest_attempt->ranks.clear();
+  }
+  return row;
+}
+
+void merge(StepRow& step, const MetricRow& row) {
+  ++step.ranks;
+  step.row.step_ms = std::max(step.row.step_ms, row.step_ms);
+  step.row.memory_bytes = std::max(step.row.memory_bytes, row.memory_bytes);
+  step.row.memory_peak_bytes = std::max(step.row.memory_peak_bytes, row.memory_peak_bytes);
+  step.row.bytes_communicated += row.bytes_communicated;
+}
+
+}  // namespace store
