@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "core/types.h"
+
+namespace runtime {
+
+/// Where everything lies under musterd's data folder. Names only; nothing is created here.
+class DataFolder {
+ public:
+  explicit DataFolder(std::filesystem::path root) : root_(std::move(root)) {}
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path cache() const { return root_ / "cache"; }
+  std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }
+  std::filesystem::path attempt(const core::AttemptKey& key) const {
+    return job(key.job) / ("attempt-" + std::to_string(key.number));
+  }
+  std::filesystem::path run_file(const core::AttemptKey& key) const { return attempt(key) / "run.json"; }
+  std::filesystem::path logs(const core::AttemptKey& key) const { return attempt(key) / "logs"; }
+  std::filesystem::path log(const core::AttemptKey& key, core::RankNumber rank) const {
+    return logs(key) / ("rank-" + std::to_string(rank) + ".log");
+  }
+  /// Rank 0's address, so that ranks that ask after a restart of the controller still learn it.
+  std::filesystem::path rendezvous(const core::AttemptKey& key) const { return attempt(key) / "rendezvous"; }
+  std::filesystem::path checkpoints(core::JobId id) const { return job(id) / "checkpoints"; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace runtime

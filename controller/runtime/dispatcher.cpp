@@ -1,0 +1,434 @@
+#include "runtime/dispatcher.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+namespace runtime {
+namespace {
+
+constexpr core::Millis kBackoffFirst{100};
+constexpr core::Millis kBackoffMost{5000};
+// A failure that nobody repeated is told for this long; afterwards the store may well be fine again.
+constexpr core::Millis kProblemTold{30000};
+constexpr std::chrono::seconds kPeoplePatience{30};
+constexpr std::chrono::seconds kRankPatience{5};
+
+Refusal unavailable(const std::string& why) {
+  return {Refusal::Kind::kUnavailable, why};
+}
+
+core::RankNumber rank_of(const core::EventBody& body) {
+  return std::visit(
+      [](const auto& e) -> core::RankNumber {
+        if constexpr (requires { e.rank; }) return e.rank;
+        return 0;
+      },
+      body);
+}
+
+std::string refusal_of(const core::Job& job, const core::EventBody& body) {
+  if (std::holds_alternative<core::CancelRequested>(body)) return core::refuse_cancel(job);
+  if (std::holds_alternative<core::RequeueRequested>(body)) return core::refuse_requeue(job);
+  return {};
+}
+
+}  // namespace
+
+// Commits that go into one transaction, and what to answer once they are durable.
+struct Dispatcher::Group {
+  std::vector<store::Commit> commits;
+  std::vector<std::pair<Entry*, Result>> results;
+  std::unordered_map<core::JobId, JobPtr> jobs;  // as they will be
+  std::set<core::JobId> with_actions, changed;
+  std::map<std::string, core::JobId> requests;
+  core::JobId next_id = 0;
+};
+
+Dispatcher::Dispatcher(store::Store& store, Clock& clock, Publish publish, bool threads)
+    : store_(store), clock_(clock), publish_(std::move(publish)), threads_(threads) {
+  if (threads_) thread_ = std::thread([this] { run(); });
+}
+
+Dispatcher::~Dispatcher() {
+  close();
+  if (thread_.joinable()) thread_.join();
+}
+
+Outcome<Dispatcher::Submitted> Dispatcher::submit(Submission submission) {
+  Entry entry{
+      Kind::kSubmit, 0, std::move(submission.body), std::move(submission.request_id), std::move(submission.spec_json),
+      nullptr};
+  const Result result = ask(std::move(entry), kPeoplePatience);
+  if (result.refusal) return *result.refusal;
+  return result.submitted;
+}
+
+Outcome<JobPtr> Dispatcher::request(core::JobId job, core::EventBody body) {
+  const Result result = ask({Kind::kRequest, job, std::move(body), {}, {}, nullptr}, kPeoplePatience);
+  if (result.refusal) return *result.refusal;
+  return result.job;
+}
+
+Outcome<JobPtr> Dispatcher::report(core::JobId job, core::EventBody body) {
+  const Result result = ask({Kind::kReport, job, std::move(body), {}, {}, nullptr}, kRankPatience);
+  if (result.refusal) return *result.refusal;
+  return result.job;
+}
+
+void Dispatcher::keep(core::JobId job, core::EventBody body) {
+  keep_entry(job, std::move(body));
+}
+
+bool Dispatcher::keep_and_wait(core::JobId job, core::EventBody body) {
+  const auto future = keep_entry(job, std::move(body))->future;
+  if (!threads_) {
+    pump();
+    if (future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+  }
+  return !future.get().refusal.has_value();
+}
+
+Dispatcher::FactKey Dispatcher::key_of(const Entry& entry) {
+  return {entry.job, entry.body.index(), core::attempt_of(entry.body), rank_of(entry.body)};
+}
+
+std::shared_ptr<Dispatcher::Answer> Dispatcher::keep_entry(core::JobId job, core::EventBody body) {
+  Entry entry{Kind::kFact, job, std::move(body), {}, {}, std::make_shared<Answer>()};
+  auto answer = entry.answer;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) {
+      answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down")});
+      return answer;
+    }
+    const auto [known, fresh] = known_facts_.try_emplace(key_of(entry), answer);
+    if (!fresh) return known->second;
+    facts_.push_back(std::move(entry));
+  }
+  wake_.notify_one();
+  return answer;
+}
+
+Dispatcher::Result Dispatcher::ask(Entry entry, std::chrono::seconds patience) {
+  const auto future = enqueue(std::move(entry));
+  if (!threads_) pump();
+  if (future.wait_for(patience) != std::future_status::ready) {
+    return {nullptr, {}, unavailable("the store did not answer in time; it may still be carried out")};
+  }
+  return future.get();
+}
+
+std::shared_future<Dispatcher::Result> Dispatcher::enqueue(Entry entry) {
+  entry.answer = std::make_shared<Answer>();
+  auto answer = entry.answer;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) {
+      answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down; try again when it is back")});
+    } else if (queue_.size() >= kQueueLimit) {
+      answer->promise.set_value({nullptr, {}, unavailable("too many requests are waiting; try again in a moment")});
+    } else {
+      queue_.push_back(std::move(entry));
+    }
+  }
+  wake_.notify_one();
+  return answer->future;
+}
+
+JobPtr Dispatcher::job(core::JobId id) const {
+  {
+    std::lock_guard lock(jobs_mutex_);
+    if (const auto found = jobs_.find(id); found != jobs_.end()) return found->second;
+  }
+  auto loaded = store_.load(id);
+  return loaded ? std::make_shared<const core::Job>(std::move(*loaded)) : nullptr;
+}
+
+std::vector<JobPtr> Dispatcher::open_jobs() const {
+  std::vector<JobPtr> open;
+  std::lock_guard lock(jobs_mutex_);
+  for (const auto& [id, job] : jobs_) {
+    if (!core::is_ended(job->state)) open.push_back(job);
+  }
+  std::sort(open.begin(), open.end(), [](const JobPtr& a, const JobPtr& b) { return a->id < b->id; });
+  return open;
+}
+
+void Dispatcher::load_open() {
+  for (auto& job : store_.load_open()) {
+    std::lock_guard lock(jobs_mutex_);
+    // try_emplace: a change made since the read is newer.
+    jobs_.try_emplace(job.id, std::make_shared<const core::Job>(job));
+  }
+}
+
+std::string Dispatcher::problem() const {
+  std::lock_guard lock(mutex_);
+  const bool told = failing_ && (!facts_.empty() || clock_.monotonic() - failed_at_ < kProblemTold);
+  return told ? problem_ : std::string();
+}
+
+void Dispatcher::pump() {
+  // Ends: requests are answered either way, and facts that fail wait for their backoff.
+  while (pass()) {
+  }
+}
+
+void Dispatcher::drain() {
+  if (threads_) {
+    {
+      std::lock_guard lock(mutex_);
+      if (closed_) return;
+      closed_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    retry_at_ = core::Millis(0);
+  }
+  pump();
+  close();
+}
+
+void Dispatcher::close() {
+  std::deque<Entry> left;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    left.swap(queue_);
+    std::move(facts_.begin(), facts_.end(), std::back_inserter(left));
+    facts_.clear();
+    known_facts_.clear();
+  }
+  wake_.notify_all();
+  for (auto& entry : left) {
+    entry.answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down; try again when it is back")});
+  }
+}
+
+void Dispatcher::run() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      // The time limit serves retries, whose time comes without anyone's call.
+      while (!closed_ && !work_waits()) wake_.wait_for(lock, kBackoffFirst);
+      if (closed_) return;
+    }
+    pass();
+  }
+}
+
+bool Dispatcher::work_waits() const {
+  return !queue_.empty() || (!facts_.empty() && clock_.monotonic() >= retry_at_);
+}
+
+// False if nothing waited.
+bool Dispatcher::pass() {
+  auto entries = take();
+  if (!entries.empty()) write(entries);
+  return !entries.empty();
+}
+
+std::vector<Dispatcher::Entry> Dispatcher::take() {
+  std::vector<Entry> entries;
+  std::lock_guard lock(mutex_);
+  if (!work_waits()) return entries;
+  const auto move_some = [&](std::deque<Entry>& from) {
+    const auto count = static_cast<std::ptrdiff_t>(std::min(from.size(), kBatchLimit));
+    std::move(from.begin(), from.begin() + count, std::back_inserter(entries));
+    from.erase(from.begin(), from.begin() + count);
+  };
+  move_some(facts_);  // first, also when a person's request is what ends a backoff early: facts are older
+  move_some(queue_);
+  return entries;
+}
+
+void Dispatcher::write(std::vector<Entry>& entries) {
+  Group group;
+  try {
+    for (auto& entry : entries) prepare(entry, group);
+    commit(group);
+  } catch (const store::Error& e) {
+    if (e.kind() == store::Error::Kind::kFull) return refuse_or_put_back(entries, e.what());
+    if (e.kind() == store::Error::Kind::kConflict) reload(entries);
+    return write_one_by_one(entries);
+  } catch (const std::exception& e) {
+    return write_one_by_one(entries);
+  }
+  publish(group);
+  settle(group);
+}
+
+// One bad entry must not hold up the others; those of its job wait behind it.
+void Dispatcher::write_one_by_one(std::vector<Entry>& entries) {
+  std::set<core::JobId> held_up;
+  std::vector<Entry> failed;
+  std::string why;
+  for (auto& entry : entries) {
+    if (entry.job != 0 && held_up.contains(entry.job)) {
+      failed.push_back(std::move(entry));
+      continue;
+    }
+    Group group;
+    try {
+      prepare(entry, group);
+      commit(group);
+    } catch (const std::exception& e) {
+      why = e.what();
+      if (entry.kind == Kind::kFact) held_up.insert(entry.job);
+      failed.push_back(std::move(entry));
+      continue;
+    }
+    publish(group);
+    settle(group);
+  }
+  if (!failed.empty()) refuse_or_put_back(failed, why);
+}
+
+void Dispatcher::prepare(Entry& entry, Group& group) {
+  if (entry.kind == Kind::kSubmit) return prepare_submit(entry, group);
+  const JobPtr now = current(entry.job, group);
+  if (now == nullptr) {
+    Refusal refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job)};
+    group.results.push_back({&entry, {nullptr, {}, refusal}});
+    return;
+  }
+  if (const auto why = refusal_of(*now, entry.body); !why.empty()) {
+    group.results.push_back({&entry, {now, {}, Refusal{Refusal::Kind::kWrongState, why}}});
+    return;
+  }
+  const core::Event event{stamp(), entry.body};
+  auto applied = core::apply(*now, event);
+  const auto after = std::make_shared<const core::Job>(applied.job);
+  if (!applied.actions.empty()) group.with_actions.insert(entry.job);
+  group.commits.push_back({event, std::move(applied), {}, {}});
+  group.jobs[entry.job] = after;
+  group.changed.insert(entry.job);
+  group.results.push_back({&entry, {after, {}, std::nullopt}});
+}
+
+void Dispatcher::prepare_submit(Entry& entry, Group& group) {
+  const auto waiting = group.requests.find(entry.request_id);
+  const auto known =
+      waiting != group.requests.end() ? std::optional(waiting->second) : store_.find_request(entry.request_id);
+  if (known) {
+    group.results.push_back({&entry, {nullptr, {*known, true}, std::nullopt}});
+    return;
+  }
+  if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : store_.next_job_id();
+  core::Job blank;
+  blank.id = group.next_id++;
+  const core::Event event{stamp(), entry.body};
+  auto applied = core::apply(blank, event);
+  const auto after = std::make_shared<const core::Job>(applied.job);
+  if (!applied.actions.empty()) group.with_actions.insert(blank.id);
+  group.commits.push_back({event, std::move(applied), entry.request_id, entry.spec_json});
+  group.jobs[blank.id] = after;
+  group.changed.insert(blank.id);
+  group.requests[entry.request_id] = blank.id;
+  group.results.push_back({&entry, {after, {blank.id, false}, std::nullopt}});
+}
+
+JobPtr Dispatcher::current(core::JobId id, Group& group) {
+  if (const auto found = group.jobs.find(id); found != group.jobs.end()) return found->second;
+  return job(id);
+}
+
+void Dispatcher::commit(Group& group) {
+  if (group.commits.empty()) return;
+  store_.append(group.commits);
+  note_success();
+  if (group.next_id != 0) next_id_ = group.next_id;
+}
+
+void Dispatcher::publish(Group& group) {
+  {
+    std::lock_guard lock(jobs_mutex_);
+    for (const auto id : group.changed) {
+      const auto& job = group.jobs[id];
+      const bool ended = core::is_ended(job->state);
+      const auto before = jobs_.find(id);
+      const bool was_ended = before != jobs_.end() && core::is_ended(before->second->state);
+      jobs_[id] = job;
+      if (ended && !was_ended) ended_.push_back(id);
+    }
+    while (ended_.size() > kEndedJobsInMemory) {
+      const auto oldest = jobs_.find(ended_.front());
+      // A requeued job is open again.
+      if (oldest != jobs_.end() && core::is_ended(oldest->second->state)) jobs_.erase(oldest);
+      ended_.pop_front();
+    }
+  }
+  for (const auto id : group.changed) publish_(group.jobs[id], group.with_actions.contains(id));
+}
+
+void Dispatcher::settle(Group& group) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [entry, result] : group.results) {
+      if (entry->kind == Kind::kFact) known_facts_.erase(key_of(*entry));
+    }
+  }
+  for (auto& [entry, result] : group.results) {
+    if (entry->kind == Kind::kFact && result.refusal) {
+      spdlog::warn("{} for a job that does not exist: {}", core::type_name(entry->body), entry->job);
+    }
+    entry->answer->promise.set_value(std::move(result));
+  }
+}
+
+void Dispatcher::refuse_or_put_back(std::vector<Entry>& entries, const std::string& why) {
+  note_failure(why);
+  {
+    std::lock_guard lock(mutex_);
+    if (!closed_) {
+      for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+        if (entry->kind == Kind::kFact) facts_.push_front(std::move(*entry));
+      }
+    }
+  }
+  for (auto& entry : entries) {
+    if (entry.answer != nullptr) {
+      entry.answer->promise.set_value({nullptr, {}, unavailable("nothing was changed: " + why)});
+    }
+  }
+}
+
+void Dispatcher::note_failure(const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (!failing_) spdlog::error("the store takes no writes: {}", why);
+  backoff_ = failing_ ? std::min(backoff_ * 2, kBackoffMost) : kBackoffFirst;
+  failing_ = true;
+  problem_ = why;
+  failed_at_ = clock_.monotonic();
+  retry_at_ = failed_at_ + backoff_;
+}
+
+void Dispatcher::note_success() {
+  std::lock_guard lock(mutex_);
+  if (failing_) spdlog::info("the store takes writes again");
+  failing_ = false;
+  retry_at_ = core::Millis(0);
+}
+
+// Somebody else wrote: what the store says is true.
+void Dispatcher::reload(std::span<const Entry> entries) {
+  next_id_ = 0;
+  for (const auto& entry : entries) {
+    auto loaded = entry.job != 0 ? store_.load(entry.job) : std::nullopt;
+    if (!loaded) continue;
+    std::lock_guard lock(jobs_mutex_);
+    jobs_[entry.job] = std::make_shared<const core::Job>(std::move(*loaded));
+  }
+}
+
+core::Time Dispatcher::stamp() {
+  last_time_ = std::max(last_time_, clock_.wall());
+  return last_time_;
+}
+
+}  // namespace runtime

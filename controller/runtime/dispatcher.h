@@ -1,0 +1,156 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/clock.h"
+#include "runtime/controller.h"
+#include "store/store.h"
+
+namespace runtime {
+
+using JobPtr = std::shared_ptr<const core::Job>;
+
+/// The single writer of events. Takes (job, event) from any thread, folds it with core::apply and groups what waits
+/// into one transaction: one fsync serves many. Answers come after the fsync, publish() before the answers.
+///
+/// When the store takes no writes: what people and ranks ask is refused at once with the reason (ranks say it again
+/// with their next heartbeat), while facts given to keep() stay here, in order, and are tried again with a backoff.
+/// Equal facts are kept once, so there are at most a few for each live rank.
+///
+/// Thread-safe. Without threads, calls write in the caller's thread.
+class Dispatcher {
+ public:
+  /// Called by the writer after each durable group, once a job. Must not call back into the dispatcher's writes.
+  using Publish = std::function<void(const JobPtr& job, bool has_actions)>;
+
+  struct Submission {
+    core::JobSubmitted body;
+    std::string request_id;
+    std::string spec_json;
+  };
+  struct Submitted {
+    core::JobId id = 0;
+    bool already = false;
+  };
+
+  Dispatcher(store::Store& store, Clock& clock, Publish publish, bool threads);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  /// A request_id known already, or waiting in the same group, is answered with the first one's job.
+  Outcome<Submitted> submit(Submission submission);
+  /// CancelRequested or RequeueRequested, refused when core says so for the state at that moment.
+  Outcome<JobPtr> request(core::JobId job, core::EventBody body);
+  /// What a rank tells: durable, or refused.
+  Outcome<JobPtr> report(core::JobId job, core::EventBody body);
+  /// A fact that nobody will tell again. Returns at once.
+  void keep(core::JobId job, core::EventBody body);
+  /// The same, and waits until it is durable; false if the dispatcher was closed before (or, without threads, if the
+  /// store takes no writes now).
+  bool keep_and_wait(core::JobId job, core::EventBody body);
+
+  /// The newest durable state; null if there is no such job. Throws store::Error.
+  JobPtr job(core::JobId id) const;
+  std::vector<JobPtr> open_jobs() const;
+  /// Puts the jobs that have not ended into memory. Throws store::Error.
+  void load_open();
+
+  /// Empty, or why the store takes no writes now.
+  std::string problem() const;
+
+  /// Writes what waits. Only without threads.
+  void pump();
+  /// Tries once more to write what waits, then refuses everything.
+  void drain();
+  /// Refuses everything from now on and lets waiters go; what was not durable is lost, as in a crash.
+  void close();
+
+  /// More requests than these waiting at once are refused as too busy.
+  static constexpr std::size_t kQueueLimit = 4096;
+  static constexpr std::size_t kBatchLimit = 256;
+  static constexpr std::size_t kEndedJobsInMemory = 512;
+
+ private:
+  enum class Kind { kSubmit, kRequest, kReport, kFact };
+  struct Result {
+    JobPtr job;
+    Submitted submitted;
+    std::optional<Refusal> refusal;
+  };
+  struct Answer {
+    std::promise<Result> promise;
+    std::shared_future<Result> future = promise.get_future().share();
+  };
+  struct Entry {
+    Kind kind = Kind::kFact;
+    core::JobId job = 0;
+    core::EventBody body;
+    std::string request_id, spec_json;
+    std::shared_ptr<Answer> answer;
+  };
+  // (job, type, attempt, rank): what makes two facts equal.
+  using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, core::RankNumber>;
+  struct Group;
+
+  static FactKey key_of(const Entry& entry);
+  std::shared_future<Result> enqueue(Entry entry);
+  Result ask(Entry entry, std::chrono::seconds patience);
+  std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
+
+  void run();
+  bool work_waits() const;
+  bool pass();
+  std::vector<Entry> take();
+  void write(std::vector<Entry>& entries);
+  void write_one_by_one(std::vector<Entry>& entries);
+  void prepare(Entry& entry, Group& group);
+  void prepare_submit(Entry& entry, Group& group);
+  JobPtr current(core::JobId id, Group& group);
+  void commit(Group& group);
+  void publish(Group& group);
+  void settle(Group& group);
+  void refuse_or_put_back(std::vector<Entry>& entries, const std::string& why);
+  void note_failure(const std::string& why);
+  void note_success();
+  void reload(std::span<const Entry> entries);
+  core::Time stamp();
+
+  store::Store& store_;
+  Clock& clock_;
+  const Publish publish_;
+  const bool threads_;
+
+  mutable std::mutex mutex_;  // queues and problem
+  std::condition_variable wake_;
+  std::deque<Entry> queue_;
+  std::deque<Entry> facts_;
+  std::map<FactKey, std::shared_ptr<Answer>> known_facts_;  // in facts_ or being written
+  bool closed_ = false;
+  bool failing_ = false;
+  std::string problem_;
+  core::Millis failed_at_{0}, retry_at_{0}, backoff_{0};
+
+  mutable std::mutex jobs_mutex_;
+  std::unordered_map<core::JobId, JobPtr> jobs_;
+  std::deque<core::JobId> ended_;
+
+  // The writer's own.
+  core::Time last_time_{};
+  core::JobId next_id_ = 0;  // 0: ask the store
+  std::thread thread_;
+};
+
+}  // namespace runtime

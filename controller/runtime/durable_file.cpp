@@ -1,0 +1,107 @@
+#include "runtime/durable_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+
+namespace runtime {
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
+  throw std::system_error(error, std::generic_category(), std::string(what) + " " + path.string());
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void write_all(int fd, std::string_view text, const std::filesystem::path& path) {
+  while (!text.empty()) {
+    const ssize_t wrote = ::write(fd, text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) fail("cannot write", path, errno);
+    text.remove_prefix(static_cast<std::size_t>(wrote));
+  }
+  if (::fsync(fd) != 0) fail("cannot sync", path, errno);
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail("cannot sync", folder, errno);
+}
+
+// A new file with exactly this mode, whatever the umask; removed again if it cannot be filled.
+void create_filled(const std::filesystem::path& path, std::string_view text, unsigned mode) {
+  const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (fd.get() < 0) fail("cannot create", path, errno);
+  try {
+    if (::fchmod(fd.get(), mode) != 0) fail("cannot set the mode of", path, errno);
+    write_all(fd.get(), text, path);
+  } catch (const std::system_error&) {
+    ::unlink(path.c_str());
+    throw;
+  }
+}
+
+}  // namespace
+
+void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode) {
+  // Unique within the machine, so that two writers never share a temporary file.
+  static std::atomic<unsigned> counter{0};
+  auto temporary = path;
+  temporary += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
+  ::unlink(temporary.c_str());  // left by a crash of an earlier process with our pid
+  create_filled(temporary, text, mode);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    fail("cannot replace", path, error);
+  }
+  sync_folder(path.parent_path());
+}
+
+void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode) {
+  create_filled(path, text, mode);
+  sync_folder(path.parent_path());
+}
+
+std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) {
+    if (errno == ENOENT) return {};
+    fail("cannot open", path, errno);
+  }
+  std::string text(max_bytes, '\0');
+  std::size_t length = 0;
+  while (length < max_bytes) {
+    const ssize_t got = ::read(fd.get(), text.data() + length, max_bytes - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("cannot read", path, errno);
+    if (got == 0) break;
+    length += static_cast<std::size_t>(got);
+  }
+  text.resize(length);
+  return text;
+}
+
+void make_folders(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail("cannot create the folder", path, error.value());
+}
+
+}  // namespace runtime

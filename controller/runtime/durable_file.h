@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace runtime {
+
+/// Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the folder. After a crash at any point
+/// the file is the old or the new one. Throws std::system_error that names the path.
+void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0644);
+
+/// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST if it is there already.
+void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode);
+
+/// The first `max_bytes` of the file; empty text if there is none. Throws std::system_error on anything else.
+std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes = 1 << 16);
+
+/// Makes the folder and its parents. Throws std::system_error that names the path.
+void make_folders(const std::filesystem::path& path);
+
+}  // namespace runtime

@@ -1,0 +1,55 @@
+#include "runtime/fence.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <system_error>
+#include <thread>
+
+#include "runtime/durable_file.h"
+
+namespace runtime {
+namespace {
+
+// flock has no time limit of its own.
+bool lock_within(int fd, core::Millis patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
+  make_folders(folder);
+  const auto lock_path = folder / "FENCE.lock";
+  const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
+  struct Close {
+    int fd;
+    ~Close() { ::close(fd); }  // releases the lock
+  } close{fd};
+  const bool locked = lock_within(fd, patience);
+  if (read_fence(folder).value_or(0) < attempt) {
+    write_file_durably(folder / "FENCE", "attempt " + std::to_string(attempt) + "\n");
+  }
+  return locked;
+}
+
+std::optional<core::AttemptNumber> read_fence(const std::filesystem::path& folder) {
+  const std::string text = read_small_file(folder / "FENCE", 64);
+  constexpr std::string_view kStart = "attempt ";
+  if (!text.starts_with(kStart)) return std::nullopt;
+  core::AttemptNumber number = 0;
+  const auto result = std::from_chars(text.data() + kStart.size(), text.data() + text.size(), number);
+  if (result.ec != std::errc{}) return std::nullopt;
+  return number;
+}
+
+}  // namespace runtime

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "core/types.h"
+
+namespace runtime {
+
+/// A checkpoint folder belongs to the attempt that `<folder>/FENCE` names ("attempt 3\n"); ranks of an older one find
+/// that out before they make a checkpoint valid, under a shared flock on `<folder>/FENCE.lock`.
+///
+/// Raises it to `attempt`, never lowers it, under an exclusive flock waited for at most `patience`: an old rank that
+/// hangs inside its save must not keep the next attempt from starting. Creates the folder. Returns false if the lock
+/// was not to be had (the fence is raised all the same). Throws std::system_error when the folder takes no writes.
+bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience);
+
+/// The attempt the fence names; nullopt if there is no fence or it is damaged.
+std::optional<core::AttemptNumber> read_fence(const std::filesystem::path& folder);
+
+}  // namespace runtime

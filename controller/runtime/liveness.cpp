@@ -1,0 +1,120 @@
+#include "runtime/liveness.h"
+
+#include <array>
+
+namespace runtime {
+namespace {
+
+std::string word(Vouch vouch) {
+  switch (vouch) {
+    case Vouch::kAlive:
+      return "alive";
+    case Vouch::kStopped:
+      return "stopped";
+    case Vouch::kGone:
+      return "gone";
+    case Vouch::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+bool passed(core::Millis limit, core::Millis since, core::Millis now) {
+  return limit.count() > 0 && now - since >= limit;
+}
+
+}  // namespace
+
+void AttemptWatch::heard(core::RankNumber rank, core::Step step, int section, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  if (!r.joined || step != r.step || section != r.section) r.progress_at = now;
+  r.joined = true;
+  r.heard_at = now;
+  r.gone_since.reset();
+  r.step = step;
+  r.section = section;
+}
+
+void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
+  for (std::size_t i = 0; i < ranks_.size() && i < attempt.ranks.size(); ++i) {
+    const auto state = attempt.ranks[i].state;
+    if (state == core::RankState::kExited) ranks_[i].exited = true;
+    // Known from before a restart: its silence counts, not its joining.
+    if (state == core::RankState::kRunning) ranks_[i].joined = true;
+  }
+  if (attempt.state == core::AttemptState::kDraining && !draining_) {
+    draining_ = true;
+    draining_since_ = now;
+  }
+}
+
+void AttemptWatch::fresh_start(core::Millis now) {
+  for (auto& rank : ranks_) {
+    rank.heard_at = now;
+    rank.progress_at = now;
+    rank.gone_since.reset();
+  }
+}
+
+std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
+  std::vector<core::RankNumber> out;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto& rank = ranks_[i];
+    const auto limit = rank.joined ? rules_.silent_after : rules_.join_within;
+    if (watched(rank) && passed(limit, rank.heard_at, now)) out.push_back(static_cast<core::RankNumber>(i));
+  }
+  return out;
+}
+
+std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  const auto first_limit = r.joined ? rules_.silent_after : rules_.join_within;
+  if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
+  if (vouch != Vouch::kGone) r.gone_since.reset();
+  switch (vouch) {
+    case Vouch::kAlive:
+      if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
+      break;
+    case Vouch::kGone:
+      if (!r.gone_since) r.gone_since = now;
+      if (now - *r.gone_since < kGonePatience) return std::nullopt;
+      break;
+    case Vouch::kStopped:
+    case Vouch::kUnknown:
+      break;
+  }
+  r.reported = true;
+  return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+}
+
+std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
+  std::vector<core::EventBody> out;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    auto& rank = ranks_[i];
+    if (!watched(rank) || !rank.joined || !passed(rules_.hung_after, rank.progress_at, now)) continue;
+    // One that is not heard either is silent, which says more.
+    if (passed(rules_.silent_after, rank.heard_at, now)) continue;
+    rank.reported = true;
+    out.emplace_back(
+        core::RankHung{number_, static_cast<core::RankNumber>(i), section_name(rank.section), now - rank.progress_at});
+  }
+  if (!draining_ && !time_limit_told_ && passed(rules_.time_limit, started_at_, now)) {
+    time_limit_told_ = true;
+    out.emplace_back(core::TimeLimitReached{number_});
+  }
+  return out;
+}
+
+bool AttemptWatch::must_stop_again(core::Millis now) {
+  if (!draining_ || now - draining_since_ < rules_.stop_grace + kStopAgainAfter) return false;
+  draining_since_ = now;
+  return true;
+}
+
+std::string section_name(int section) {
+  static constexpr std::array kNames = {"init", "data", "step", "checkpoint", "done"};
+  return section >= 0 && section < static_cast<int>(kNames.size()) ? kNames[static_cast<std::size_t>(section)]
+                                                                   : "unknown";
+}
+
+}  // namespace runtime

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/event.h"
+#include "runtime/executor.h"
+
+namespace runtime {
+
+/// Per job, from spec.liveness. Zero turns a limit off.
+struct LivenessRules {
+  core::Millis silent_after{2500};
+  core::Millis silent_after_vouched{15000};
+  core::Millis hung_after{1800000};
+  core::Millis join_within{120000};
+  core::Millis stop_grace{30000};
+  core::Millis time_limit{0};
+  bool heartbeats = true;  // false: any program; only its processes tell
+};
+
+/// What is known of one rank, in monotonic time.
+struct RankWatch {
+  bool joined = false;
+  bool exited = false;
+  bool reported = false;  // as silent or hung: said once
+  core::Millis heard_at{0};
+  core::Millis progress_at{0};
+  std::optional<core::Millis> gone_since;  // its node says the process is gone, but its end has not arrived
+  int section = 0;
+  core::Step step = 0;
+};
+
+/// One attempt under watch. Pure: no thread, no clock, no I/O; every time is passed in, so that each rule is a table in
+/// a test.
+///
+/// A rank is silent when unheard for silent_after while its node says "stopped" or knows nothing, for
+/// silent_after_vouched while its node says "alive", or kGonePatience after its node says "gone" without its end having
+/// arrived (executors report ends themselves, with the exit status, and that is the better news). A rank that reports
+/// but neither its step nor its section moves for hung_after hangs. The first finding ends the attempt.
+class AttemptWatch {
+ public:
+  AttemptWatch(LivenessRules rules, std::uint32_t world_size, core::AttemptNumber number, core::Millis now)
+      : rules_(rules), number_(number), started_at_(now), ranks_(world_size) {
+    fresh_start(now);
+  }
+
+  void heard(core::RankNumber rank, core::Step step, int section, core::Millis now);
+  /// Running longer than the controller has watched it, after a restart.
+  void set_started(core::Millis at) { started_at_ = at; }
+  /// What the job's history knows of the ranks and of the attempt's end.
+  void follow(const core::Attempt& attempt, core::Millis now);
+  /// The controller was blind until now: nobody is blamed for what it could not hear.
+  void fresh_start(core::Millis now);
+
+  /// Ranks whose node should be asked before judging.
+  std::vector<core::RankNumber> overdue(core::Millis now) const;
+  /// What follows from the node's word on an overdue rank, if anything.
+  std::optional<core::EventBody> judge(core::RankNumber rank, Vouch vouch, core::Millis now);
+  /// Hung ranks and the time limit.
+  std::vector<core::EventBody> findings(core::Millis now);
+  /// True when the attempt should have left long ago and must be stopped again. Says so once every stop_grace + 10 s.
+  bool must_stop_again(core::Millis now);
+
+  const LivenessRules& rules() const { return rules_; }
+  const RankWatch& rank(core::RankNumber rank) const { return ranks_.at(rank); }
+  std::uint32_t world_size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+
+  static constexpr core::Millis kGonePatience{2000};
+  static constexpr core::Millis kStopAgainAfter{10000};
+  /// A tick later than this means that the controller was blind.
+  static constexpr core::Millis kBlindAfter{1000};
+
+ private:
+  bool watched(const RankWatch& rank) const {
+    return rules_.heartbeats && !draining_ && !rank.exited && !rank.reported;
+  }
+
+  LivenessRules rules_;
+  core::AttemptNumber number_;
+  core::Millis started_at_;
+  std::vector<RankWatch> ranks_;
+  bool draining_ = false;
+  bool time_limit_told_ = false;
+  core::Millis draining_since_{0};
+};
+
+/// The section's name as people read it: "init", "data", "step", "checkpoint", "done".
+std::string section_name(int section);
+
+}  // namespace runtime

@@ -1,0 +1,172 @@
+#include "runtime/rank_board.h"
+
+#include <algorithm>
+
+namespace runtime {
+
+void RankBoard::track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size,
+                      core::Millis now, core::Millis fresh_until) {
+  std::lock_guard lock(mutex_);
+  const auto [place, fresh] = attempts_.try_emplace(
+      key,
+      Live{AttemptWatch(rules, world_size, key.number, now), std::vector<RankView>(world_size), {}, {}, false, false});
+  if (fresh) place->second.watch.fresh_start(fresh_until);
+}
+
+void RankBoard::follow(const core::Job& job, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  for (auto place = attempts_.lower_bound({job.id, 0}); place != attempts_.end() && place->first.job == job.id;
+       ++place) {
+    const auto number = place->first.number;
+    if (number > job.attempts.size()) {  // its launch is not in the history yet, or never will be
+      if (core::is_ended(job.state)) end(place->first, place->second);
+      continue;
+    }
+    const auto& attempt = job.attempts[number - 1];
+    place->second.watch.follow(attempt, now);
+    if (attempt.state == core::AttemptState::kEnded) end(place->first, place->second);
+  }
+  while (ended_.size() > kEndedKept) {
+    attempts_.erase(ended_.front());
+    const auto left = attempts_.lower_bound({ended_.front().job, 0});
+    if (left == attempts_.end() || left->first.job != ended_.front().job) newest_.erase(ended_.front().job);
+    ended_.pop_front();
+  }
+}
+
+void RankBoard::end(const core::AttemptKey& key, Live& live) {
+  if (live.ended) return;
+  live.ended = true;
+  ended_.push_back(key);
+}
+
+void RankBoard::set_started(const core::AttemptKey& key, core::Millis at) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->watch.set_started(at);
+}
+
+bool RankBoard::heartbeat(const core::AttemptKey& key, const muster::v1::HeartbeatRequest& request, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  const auto rank = request.key().rank();
+  if (live == nullptr || live->ended || rank >= live->ranks.size()) return false;
+  auto& view = live->ranks[rank];
+  const bool moved = !view.heard_at || view.step != request.step() || view.section != request.section();
+  live->watch.heard(rank, request.step(), request.section(), now);
+  view.heard_at = now;
+  view.section = request.section();
+  view.step = request.step();
+  view.memory_bytes = request.memory_bytes();
+  view.memory_peak_bytes = std::max(view.memory_peak_bytes, request.memory_peak_bytes());
+  view.step_ms = request.step_ms();
+  if (request.leaving()) view.leaving_reason = request.leaving_reason();
+  return moved;
+}
+
+void RankBoard::registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended || rank >= live->ranks.size()) return;
+  live->watch.heard(rank, live->ranks[rank].step, live->ranks[rank].section, now);
+  live->ranks[rank].heard_at = now;
+}
+
+void RankBoard::metric(const store::MetricRow& row) {
+  if (row.rank != 0) return;
+  std::lock_guard lock(mutex_);
+  const auto live = attempts_.lower_bound({row.job, 0});
+  if (live == attempts_.end() || live->first.job != row.job) return;  // an old job's: nobody waits for it
+  const auto [place, fresh] = newest_.try_emplace(row.job, row);
+  auto& newest = place->second;
+  if (!fresh && std::pair(row.attempt, row.step) >= std::pair(newest.attempt, newest.step)) newest = row;
+}
+
+std::optional<store::MetricRow> RankBoard::newest_metric(core::JobId job) const {
+  std::lock_guard lock(mutex_);
+  const auto found = newest_.find(job);
+  return found == newest_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<RankView> RankBoard::view(const core::AttemptKey& key, core::RankNumber rank) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  if (live == nullptr || rank >= live->ranks.size()) return std::nullopt;
+  return live->ranks[rank];
+}
+
+std::string RankBoard::leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const {
+  const auto seen = view(key, rank);
+  return seen ? seen->leaving_reason : std::string();
+}
+
+std::optional<core::Step> RankBoard::checkpoint_told(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr ? std::nullopt : live->checkpoint_told;
+}
+
+void RankBoard::set_checkpoint_told(const core::AttemptKey& key, core::Step step) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->checkpoint_told = std::max(live->checkpoint_told.value_or(step), step);
+}
+
+bool RankBoard::resume_told(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live != nullptr && live->resume_told;
+}
+
+void RankBoard::set_resume_told(const core::AttemptKey& key) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->resume_told = true;
+}
+
+void RankBoard::set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->endpoint = endpoint;
+}
+
+std::string RankBoard::endpoint(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr || live->ended ? std::string() : live->endpoint;
+}
+
+Watched RankBoard::watch(core::Millis now,
+                         const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
+  Watched out;
+  std::vector<std::pair<core::AttemptKey, core::RankNumber>> overdue;
+  {
+    std::lock_guard lock(mutex_);
+    const bool blind = last_round_ && now - *last_round_ > AttemptWatch::kBlindAfter;
+    last_round_ = now;
+    for (auto& [key, live] : attempts_) {
+      if (live.ended) continue;
+      if (blind) live.watch.fresh_start(now);
+      for (auto rank : live.watch.overdue(now)) overdue.emplace_back(key, rank);
+      for (auto& fact : live.watch.findings(now)) out.facts.push_back({key.job, std::move(fact)});
+      if (live.watch.must_stop_again(now)) out.stop_again.push_back(key);
+    }
+  }
+  // An executor may be telling us something while we ask it, so no lock is held here.
+  for (const auto& [key, rank] : overdue) {
+    const Vouch word = vouch(key, rank);
+    std::lock_guard lock(mutex_);
+    auto* live = find(key);
+    if (live == nullptr || live->ended) continue;
+    if (auto fact = live->watch.judge(rank, word, now)) out.facts.push_back({key.job, std::move(*fact)});
+  }
+  return out;
+}
+
+RankBoard::Live* RankBoard::find(const core::AttemptKey& key) {
+  const auto found = attempts_.find(key);
+  return found == attempts_.end() ? nullptr : &found->second;
+}
+
+const RankBoard::Live* RankBoard::find(const core::AttemptKey& key) const {
+  const auto found = attempts_.find(key);
+  return found == attempts_.end() ? nullptr : &found->second;
+}
+
+}  // namespace runtime

@@ -1,0 +1,219 @@
+#include "runtime/rank_desk.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "runtime/action_runner.h"
+#include "runtime/durable_file.h"
+#include "runtime/token_file.h"
+
+namespace runtime {
+namespace {
+
+constexpr std::size_t kMostMetrics = 512;
+constexpr std::size_t kMostEndpoint = 300;
+
+store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m) {
+  store::MetricRow row;
+  row.job = key.job;
+  row.attempt = key.number;
+  row.rank = rank;
+  row.step = m.step();
+  row.loss = m.loss();
+  row.tokens_per_s = m.tokens_per_s();
+  row.step_ms = m.step_ms();
+  row.memory_bytes = m.memory_bytes();
+  row.memory_peak_bytes = m.memory_peak_bytes();
+  row.bytes_communicated = m.bytes_communicated();
+  row.learning_rate = m.learning_rate();
+  row.grad_norm = m.grad_norm();
+  if (m.has_validation_loss()) row.validation_loss = m.validation_loss();
+  row.at_ms = m.at_ms();
+  return row;
+}
+
+}  // namespace
+
+bool leaves_with_save(core::Cause cause) {
+  return cause == core::Cause::kCancelled || cause == core::Cause::kRequeued || cause == core::Cause::kTimedOut;
+}
+
+RankDesk::RankDesk(Parts parts, DataFolder data, std::string secret)
+    : parts_(parts), data_(std::move(data)), secret_(std::move(secret)) {}
+
+Outcome<RankDesk::Caller> RankDesk::identify(const muster::v1::RankKey& key, const std::string& token) {
+  if (!same_secret(token, rank_token(secret_, key.job_id(), key.attempt()))) {
+    return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
+                                                        " attempt " + std::to_string(key.attempt())};
+  }
+  Caller caller{{key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr, false, false};
+  try {
+    caller.spec = parts_.specs.get(caller.key.job);
+    place(caller);
+  } catch (const std::exception& e) {
+    return Refusal{Refusal::Kind::kUnavailable, e.what()};
+  }
+  if (caller.job == nullptr || caller.spec == nullptr) {
+    return Refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(caller.key.job)};
+  }
+  if (caller.rank >= caller.job->world_size) {
+    return Refusal{Refusal::Kind::kInvalid, "rank " + std::to_string(caller.rank) + " of a job with " +
+                                                std::to_string(caller.job->world_size) + " ranks"};
+  }
+  return caller;
+}
+
+void RankDesk::place(Caller& caller) {
+  caller.job = parts_.dispatcher.job(caller.key.job);
+  if (caller.job == nullptr || caller.spec == nullptr) return;
+  const auto& attempts = caller.job->attempts;
+  const bool newest = caller.key.number == attempts.size();
+  caller.current = newest && !attempts.empty() && attempts.back().state != core::AttemptState::kEnded;
+  caller.upcoming = !caller.current && expects_launch(*caller.job, caller.key.number);
+  if (!caller.current && !caller.upcoming) return;
+  const auto now = parts_.clock.monotonic();
+  parts_.board.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
+}
+
+muster::v1::Directive RankDesk::directive(const Caller& caller) const {
+  if (caller.upcoming) return muster::v1::DIRECTIVE_CONTINUE;
+  const auto* attempt = caller.attempt();
+  if (attempt == nullptr) return muster::v1::DIRECTIVE_STOP;
+  if (attempt->state != core::AttemptState::kDraining) return muster::v1::DIRECTIVE_CONTINUE;
+  return leaves_with_save(attempt->cause) ? muster::v1::DIRECTIVE_SAVE_AND_LEAVE : muster::v1::DIRECTIVE_STOP;
+}
+
+Outcome<muster::v1::RegisterResponse> RankDesk::register_rank(const muster::v1::RegisterRequest& request,
+                                                              const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  auto& caller = found.value();
+  if (request.world_size() != caller.job->world_size) {
+    return Refusal{Refusal::Kind::kInvalid, "a rank of " + std::to_string(request.world_size()) +
+                                                " registers for a job of " + std::to_string(caller.job->world_size) +
+                                                " ranks; WORLD_SIZE must not be changed by the job"};
+  }
+  parts_.board.registered(caller.key, caller.rank, parts_.clock.monotonic());
+  join(caller, request.node(), request.pid());
+  muster::v1::RegisterResponse response;
+  response.set_directive(directive(caller));
+  response.set_heartbeat_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  return response;
+}
+
+Outcome<muster::v1::HeartbeatResponse> RankDesk::heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                           const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  auto& caller = found.value();
+  // First of all: a slow disk must not make ranks look silent.
+  const bool moved = parts_.board.heartbeat(caller.key, request, parts_.clock.monotonic());
+  join(caller, {}, 0);
+  tell_resumed(caller, request);
+  muster::v1::HeartbeatResponse response;
+  response.set_metrics_accepted(take_metrics(caller, request));
+  response.set_checkpoints_accepted(take_checkpoints(caller, request));
+  // What was written meanwhile may have changed what the rank is to do.
+  place(caller);
+  response.set_directive(directive(caller));
+  response.set_heartbeat_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  if (moved || request.metrics_size() > 0) parts_.changes.bump(caller.key.job);
+  return response;
+}
+
+// A rank known as starting has spoken. If that cannot be written now, its next word says it again.
+void RankDesk::join(Caller& caller, const std::string& node, std::int64_t pid) {
+  const auto* attempt = caller.attempt();
+  if (attempt == nullptr || attempt->state == core::AttemptState::kDraining || caller.rank >= attempt->ranks.size()) {
+    return;
+  }
+  const auto& rank = attempt->ranks[caller.rank];
+  if (rank.state != core::RankState::kStarting) return;
+  const auto outcome = parts_.dispatcher.report(
+      caller.key.job,
+      core::RankJoined{caller.key.number, caller.rank, node.empty() ? rank.node : node, pid == 0 ? rank.pid : pid});
+  if (outcome.ok()) place(caller);
+}
+
+// The ranks agree on it, so rank 0 speaks for all.
+void RankDesk::tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  if (caller.rank != 0 || !caller.current || !request.has_resumed_from_step()) return;
+  if (parts_.board.resume_told(caller.key)) return;
+  const core::AttemptResumed resumed{caller.key.number, request.resumed_from_step()};
+  if (parts_.dispatcher.report(caller.key.job, resumed).ok()) parts_.board.set_resume_told(caller.key);
+}
+
+// Late metrics of an attempt that is over are as true as any. Those of one that never was are not kept.
+std::uint32_t RankDesk::take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
+  const bool known = caller.upcoming || caller.key.number <= caller.job->attempts.size();
+  std::vector<store::MetricRow> rows;
+  for (std::size_t i = 0; known && i < count; ++i) {
+    rows.push_back(row_of(caller.key, caller.rank, request.metrics(static_cast<int>(i))));
+  }
+  if (!rows.empty()) {
+    const auto newest = rows.back();
+    if (!parts_.metrics.add(std::move(rows))) return 0;
+    parts_.board.metric(newest);
+  }
+  return static_cast<std::uint32_t>(count);
+}
+
+// Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it
+// is not sent for ever.
+std::uint32_t RankDesk::take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  const auto all = static_cast<std::uint32_t>(request.checkpoints_size());
+  if (caller.rank != 0 || (!caller.current && !caller.upcoming)) return all;
+  if (caller.upcoming) return 0;  // in a moment
+  std::uint32_t accepted = 0;
+  for (const auto& checkpoint : request.checkpoints()) {
+    const auto told = parts_.board.checkpoint_told(caller.key);
+    if (!told || checkpoint.step() > *told) {
+      const core::CheckpointSaved saved{caller.key.number, checkpoint.step()};
+      if (!parts_.dispatcher.report(caller.key.job, saved).ok()) return accepted;
+      parts_.board.set_checkpoint_told(caller.key, checkpoint.step());
+    }
+    ++accepted;
+  }
+  return accepted;
+}
+
+Outcome<muster::v1::RendezvousResponse> RankDesk::rendezvous(const muster::v1::RendezvousRequest& request,
+                                                             const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  const auto& caller = found.value();
+  muster::v1::RendezvousResponse response;
+  response.set_directive(directive(caller));
+  if (!caller.current && !caller.upcoming) return response;
+  if (!request.endpoint().empty()) {
+    if (caller.rank != 0 || request.endpoint().size() > kMostEndpoint ||
+        request.endpoint().find(':') == std::string::npos) {
+      return Refusal{Refusal::Kind::kInvalid, "endpoint: want host:port, from rank 0 alone"};
+    }
+    try {
+      write_file_durably(data_.rendezvous(caller.key), request.endpoint());
+    } catch (const std::exception& e) {
+      // Only a restart of the controller in the next seconds would miss it.
+      spdlog::warn("job {}: the meeting point is not on disk: {}", caller.key.job, e.what());
+    }
+    parts_.board.set_endpoint(caller.key, request.endpoint());
+  }
+  response.set_endpoint(known_endpoint(caller.key));
+  return response;
+}
+
+std::string RankDesk::known_endpoint(const core::AttemptKey& key) {
+  auto endpoint = parts_.board.endpoint(key);
+  if (!endpoint.empty()) return endpoint;
+  try {
+    endpoint = read_small_file(data_.rendezvous(key), kMostEndpoint);
+  } catch (const std::exception& e) {
+    spdlog::warn("job {}: the meeting point cannot be read: {}", key.job, e.what());
+  }
+  if (!endpoint.empty()) parts_.board.set_endpoint(key, endpoint);
+  return endpoint;
+}
+
+}  // namespace runtime

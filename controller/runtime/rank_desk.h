@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/changes.h"
+#include "runtime/data_folder.h"
+#include "runtime/dispatcher.h"
+#include "runtime/metrics_writer.h"
+#include "runtime/rank_board.h"
+#include "runtime/spec_cache.h"
+
+namespace runtime {
+
+/// As StopAttempt::save: only a whole gang, asked to leave in peace, can finish its step.
+bool leaves_with_save(core::Cause cause);
+
+/// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
+class RankDesk {
+ public:
+  struct Parts {
+    Clock& clock;
+    Dispatcher& dispatcher;
+    MetricsWriter& metrics;
+    RankBoard& board;
+    SpecCache& specs;
+    Changes& changes;
+  };
+  RankDesk(Parts parts, DataFolder data, std::string secret);
+
+  Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                      const std::string& token);
+  Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                   const std::string& token);
+  /// Answers at once, with an empty endpoint while it is not known.
+  Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                     const std::string& token);
+
+ private:
+  /// Where an attempt stands when one of its ranks calls.
+  struct Caller {
+    core::AttemptKey key;
+    core::RankNumber rank = 0;
+    JobPtr job;
+    SpecPtr spec;
+    bool current = false;   // recorded and not ended
+    bool upcoming = false;  // launched, but that is not recorded yet
+    const core::Attempt* attempt() const { return current ? &job->attempts[key.number - 1] : nullptr; }
+  };
+  Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
+  void place(Caller& caller);
+  muster::v1::Directive directive(const Caller& caller) const;
+  void join(Caller& caller, const std::string& node, std::int64_t pid);
+  void tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  std::uint32_t take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  std::string known_endpoint(const core::AttemptKey& key);
+
+  Parts parts_;
+  const DataFolder data_;
+  const std::string secret_;
+};
+
+}  // namespace runtime

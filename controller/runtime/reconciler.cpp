@@ -1,0 +1,59 @@
+#include "runtime/reconciler.h"
+
+#include <spdlog/spdlog.h>
+
+#include "runtime/action_runner.h"
+#include "runtime/rank_desk.h"
+
+namespace runtime {
+namespace {
+constexpr std::uint32_t kEventsAtOnce = 1000;
+}
+
+void Reconciler::take_over() {
+  for (const auto& job : parts_.dispatcher.open_jobs()) {
+    const auto* attempt = job->current();
+    if (attempt == nullptr || attempt->state == core::AttemptState::kEnded) continue;
+    try {
+      take_over(*job, *attempt);
+    } catch (const std::exception& e) {
+      spdlog::error("job {} attempt {} cannot be taken over: {}", job->id, attempt->number, e.what());
+    }
+  }
+}
+
+void Reconciler::take_over(const core::Job& job, const core::Attempt& attempt) {
+  const core::AttemptKey key{job.id, attempt.number};
+  const auto spec = parts_.specs.get(job.id);
+  if (spec == nullptr) throw std::runtime_error("it has no stored spec");
+  const auto now = parts_.clock.monotonic();
+  parts_.board.track(key, liveness_rules(*spec), job.world_size, now, now + kReconnectPatience);
+  parts_.board.follow(job, now);
+  if (attempt.started_at) parts_.board.set_started(key, now - (parts_.clock.wall() - *attempt.started_at));
+  recall_history(key);
+  spdlog::info("job {} attempt {}: taken over", key.job, key.number);
+  parts_.executor.adopt(key, attempt);
+  // The one who asked it to leave may not have lived to kill what stayed.
+  if (attempt.state == core::AttemptState::kDraining) {
+    parts_.executor.stop(key, {stop_grace(*spec, leaves_with_save(attempt.cause))});
+  }
+}
+
+// What was told already is not told again.
+void Reconciler::recall_history(const core::AttemptKey& key) {
+  std::int64_t after = 0;
+  while (true) {
+    const auto events = parts_.store.events(key.job, after, kEventsAtOnce);
+    for (const auto& event : events) {
+      after = event.id;
+      if (const auto* saved = std::get_if<core::CheckpointSaved>(&event.event.body)) {
+        if (saved->attempt == key.number) parts_.board.set_checkpoint_told(key, saved->step);
+      } else if (const auto* resumed = std::get_if<core::AttemptResumed>(&event.event.body)) {
+        if (resumed->attempt == key.number) parts_.board.set_resume_told(key);
+      }
+    }
+    if (events.size() < kEventsAtOnce) return;
+  }
+}
+
+}  // namespace runtime

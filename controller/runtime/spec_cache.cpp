@@ -1,0 +1,76 @@
+#include "runtime/spec_cache.h"
+
+#include <stdexcept>
+
+#include "json/proto_json.h"
+
+namespace runtime {
+
+SpecPtr SpecCache::get(core::JobId id) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = specs_.find(id); found != specs_.end()) return found->second;
+  }
+  const auto text = store_.spec_json(id);
+  if (!text) return nullptr;
+  auto spec = std::make_shared<muster::v1::JobSpec>();
+  try {
+    proto::from_json(nlohmann::ordered_json::parse(*text), *spec);
+  } catch (const std::exception& e) {
+    throw std::runtime_error("the stored spec of job " + std::to_string(id) + " cannot be read: " + e.what());
+  }
+  std::lock_guard lock(mutex_);
+  if (specs_.emplace(id, spec).second) order_.push_back(id);
+  if (order_.size() > kJobs) {
+    specs_.erase(order_.front());
+    order_.pop_front();
+  }
+  return spec;
+}
+
+std::string spec_to_text(const muster::v1::JobSpec& spec) {
+  return proto::to_json(spec).dump();
+}
+
+LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
+  const auto& l = spec.liveness();
+  LivenessRules rules;
+  rules.silent_after = core::Millis(l.silent_after_ms());
+  rules.silent_after_vouched = core::Millis(l.silent_after_vouched_ms());
+  rules.hung_after = core::Millis(l.hung_after_ms());
+  rules.join_within = core::Millis(l.join_within_ms());
+  rules.stop_grace = core::Millis(spec.resources().stop_grace_ms());
+  rules.time_limit = core::Millis(spec.resources().time_limit_ms());
+  rules.heartbeats = spec.has_recipe();
+  return rules;
+}
+
+core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
+  const auto& r = spec.requeue();
+  core::RequeuePolicy policy;
+  policy.max_failed = r.max_failed();
+  policy.max_rank_silent = r.max_rank_silent();
+  policy.max_rank_hung = r.max_rank_hung();
+  policy.max_preempted = r.max_preempted();
+  policy.max_timed_out = r.max_timed_out();
+  policy.max_node_failed = r.max_node_failed();
+  policy.max_out_of_memory = r.max_out_of_memory();
+  policy.max_controller_lost = r.max_controller_lost();
+  policy.backoff_initial = core::Millis(r.backoff_initial_ms());
+  policy.backoff_max = core::Millis(r.backoff_max_ms());
+  policy.healthy_after = core::Millis(r.healthy_after_ms());
+  return policy;
+}
+
+core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {
+  core::JobSubmitted event;
+  event.name = spec.name();
+  event.user = user;
+  event.is_command = spec.has_command();
+  event.world_size = spec.resources().nodes() * spec.resources().ranks_per_node();
+  event.time_limit = core::Millis(spec.resources().time_limit_ms());
+  event.policy = requeue_policy(spec);
+  return event;
+}
+
+}  // namespace runtime

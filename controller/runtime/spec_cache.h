@@ -1,0 +1,38 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "muster/v1/job.pb.h"
+#include "runtime/liveness.h"
+#include "store/store.h"
+
+namespace runtime {
+
+using SpecPtr = std::shared_ptr<const muster::v1::JobSpec>;
+
+/// Job specs as submitted (they never change), the newest kJobs of them in memory. Thread-safe.
+class SpecCache {
+ public:
+  static constexpr std::size_t kJobs = 1024;
+  explicit SpecCache(store::Store& store) : store_(store) {}
+
+  /// Null if there is no such job. Throws store::Error, or std::runtime_error when the stored text cannot be read.
+  SpecPtr get(core::JobId id);
+
+ private:
+  store::Store& store_;
+  std::mutex mutex_;
+  std::unordered_map<core::JobId, SpecPtr> specs_;
+  std::deque<core::JobId> order_;
+};
+
+std::string spec_to_text(const muster::v1::JobSpec& spec);
+LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
+core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec);
+/// What the job's history begins with.
+core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user);
+
+}  // namespace runtime

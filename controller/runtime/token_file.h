@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace runtime {
+
+/// People's token: the contents of `path`, made at the first start (32 random bytes, base64url) with mode 0600.
+/// Throws std::runtime_error with the remedy when the file is readable by others, empty, or cannot be made.
+std::string load_or_create_token(const std::filesystem::path& path);
+
+/// Takes as long for a wrong token as for a right one.
+bool same_secret(std::string_view a, std::string_view b);
+
+/// The token of one attempt's ranks: HMAC-SHA256 of the store's secret over "job.attempt", in hex.
+std::string rank_token(std::string_view secret, std::int64_t job, std::uint32_t attempt);
+
+}  // namespace runtime

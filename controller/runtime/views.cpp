@@ -1,0 +1,166 @@
+#include "runtime/views.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+#include "runtime/launch_plan.h"
+
+namespace runtime {
+namespace {
+
+template <typename Message>
+void set_exit(const std::optional<core::ExitStatus>& exit, Message& out) {
+  if (!exit) return;
+  if (exit->signal != 0) {
+    out.set_signal(exit->signal);
+  } else {
+    out.set_exit_code(exit->code);
+  }
+}
+
+void fill_attempt(const core::Attempt& attempt, muster::v1::Attempt& out) {
+  out.set_number(attempt.number);
+  out.set_state(std::string(core::to_string(attempt.state)));
+  if (attempt.cause != core::Cause::kNone) out.set_cause(std::string(core::to_string(attempt.cause)));
+  out.set_reason(attempt.reason);
+  out.set_started_at(time_text(attempt.started_at));
+  out.set_ended_at(time_text(attempt.ended_at));
+  out.set_resumed_from_step(attempt.resumed_from_step);
+  out.set_reason_started(attempt.reason_started);
+  set_exit(attempt.culprit_exit, out);
+  if (attempt.culprit) out.set_rank(*attempt.culprit);
+}
+
+void fill_rank(const core::Attempt& attempt, std::size_t number, const std::optional<RankView>& live, core::Millis now,
+               muster::v1::Rank& out) {
+  const auto& rank = attempt.ranks[number];
+  out.set_rank(static_cast<std::uint32_t>(number));
+  out.set_node(rank.node);
+  out.set_pid(rank.pid);
+  out.set_state(std::string(core::to_string(rank.state)));
+  out.set_attempt(attempt.number);
+  set_exit(rank.exit, out);
+  if (!live) return;
+  if (live->heard_at) {
+    out.set_section(section_name(live->section));
+    out.set_last_heartbeat_ms(std::max<std::int64_t>(0, (now - *live->heard_at).count()));
+  }
+  out.set_step(live->step);
+  out.set_memory_bytes(live->memory_bytes);
+  out.set_memory_peak_bytes(live->memory_peak_bytes);
+  out.set_step_ms(live->step_ms);
+}
+
+void fill_newest(const std::optional<store::MetricRow>& newest, muster::v1::Job& out) {
+  if (!newest) return;
+  out.set_step(newest->step);
+  out.set_loss(newest->loss);
+  out.set_tokens_per_s(newest->tokens_per_s);
+}
+
+}  // namespace
+
+std::string time_text(core::Time time) {
+  const auto ms = time.time_since_epoch().count();
+  const std::time_t seconds = static_cast<std::time_t>(ms >= 0 ? ms / 1000 : (ms - 999) / 1000);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 32> day{};
+  std::strftime(day.data(), day.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::array<char, 48> out{};
+  std::snprintf(out.data(), out.size(), "%s.%03dZ", day.data(), static_cast<int>(ms - seconds * 1000));
+  return out.data();
+}
+
+std::string time_text(const std::optional<core::Time>& time) {
+  return time ? time_text(*time) : std::string();
+}
+
+muster::v1::Job job_view(const JobFacts& facts) {
+  const auto& job = facts.job;
+  muster::v1::Job out;
+  out.set_id(job.id);
+  out.set_name(job.name);
+  out.set_state(std::string(core::to_string(job.state)));
+  out.set_reason(job.reason);
+  out.set_user(job.user);
+  out.set_kind(job.is_command ? "command" : "recipe");
+  out.set_submitted_at(time_text(job.submitted_at));
+  out.set_ended_at(time_text(job.ended_at));
+  out.set_next_attempt_at(time_text(job.next_attempt_at));
+  for (const auto& attempt : job.attempts) {
+    fill_attempt(attempt, *out.add_attempts());
+    if (out.started_at().empty()) out.set_started_at(time_text(attempt.started_at));
+  }
+  if (const auto* newest = job.current()) {
+    const core::AttemptKey key{job.id, newest->number};
+    for (std::size_t r = 0; r < newest->ranks.size(); ++r) {
+      fill_rank(*newest, r, facts.board.view(key, static_cast<core::RankNumber>(r)), facts.now, *out.add_ranks());
+    }
+    out.set_log_folder(facts.data.logs(key).string());
+  }
+  fill_newest(facts.newest, out);
+  out.set_steps_total(facts.spec.recipe().train().steps());
+  out.set_last_checkpoint_step(job.last_checkpoint_step);
+  out.set_version(job.version);
+  out.set_checkpoint_folder(checkpoint_folder(facts.spec, job.id, facts.data).string());
+  *out.mutable_spec() = facts.spec;
+  return out;
+}
+
+muster::v1::Job row_view(const store::JobRow& row, std::int64_t steps_total,
+                         const std::optional<store::MetricRow>& newest) {
+  muster::v1::Job out;
+  out.set_id(row.id);
+  out.set_name(row.name);
+  out.set_state(std::string(core::to_string(row.state)));
+  out.set_reason(row.reason);
+  out.set_user(row.user);
+  out.set_kind(row.is_command ? "command" : "recipe");
+  out.set_submitted_at(time_text(row.submitted_at));
+  out.set_started_at(time_text(row.started_at));
+  out.set_ended_at(time_text(row.ended_at));
+  out.set_next_attempt_at(time_text(row.next_attempt_at));
+  if (row.newest_attempt) fill_attempt(*row.newest_attempt, *out.add_attempts());
+  fill_newest(newest, out);
+  out.set_steps_total(steps_total);
+  out.set_last_checkpoint_step(row.last_checkpoint_step);
+  out.set_version(row.version);
+  return out;
+}
+
+muster::v1::Event event_view(const store::StoredEvent& event) {
+  muster::v1::Event out;
+  out.set_id(event.id);
+  out.set_job_id(event.job);
+  out.set_version(event.version);
+  out.set_at(time_text(event.event.at));
+  out.set_type(std::string(core::type_name(event.event.body)));
+  out.set_attempt(core::attempt_of(event.event.body));
+  out.set_job_state(std::string(core::to_string(event.state_after)));
+  out.set_text(event.text);
+  out.set_payload(event.payload);
+  return out;
+}
+
+muster::v1::Metric metric_view(const store::StepRow& step) {
+  const auto& row = step.row;
+  muster::v1::Metric out;
+  out.set_attempt(row.attempt);
+  out.set_step(row.step);
+  out.set_loss(row.loss);
+  out.set_tokens_per_s(row.tokens_per_s);
+  out.set_step_ms(row.step_ms);
+  out.set_memory_peak_bytes(row.memory_peak_bytes);
+  out.set_memory_bytes(row.memory_bytes);
+  out.set_bytes_communicated(row.bytes_communicated);
+  out.set_learning_rate(row.learning_rate);
+  out.set_grad_norm(row.grad_norm);
+  if (row.validation_loss) out.set_validation_loss(*row.validation_loss);
+  out.set_at_ms(row.at_ms);
+  return out;
+}
+
+}  // namespace runtime
