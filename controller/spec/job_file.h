@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/spec.h"
+
+namespace spec {
+
+/// A value from the command line that replaces the job file's.
+struct Override {
+  std::string option;                // as typed, for errors: "--set train.steps=10"
+  std::string key;                   // "train.steps"
+  std::optional<std::string> value;  // a TOML value; anything else is a text. nullopt: "=" was missing
+};
+/// "train.steps=10" of --set.
+Override override_of_set(const std::string& assignment);
+
+struct JobFile {
+  muster::v1::JobSpec spec;           // defaults filled in, paths absolute; only to be used without problems
+  std::vector<std::string> problems;  // lines for people, each with its place: `job.toml:4:14: key "value": want ...`
+};
+
+inline constexpr std::size_t kMostJobFileBytes = 1 << 20;
+
+/// Reads and checks a job file: strict TOML whose keys are those of fields(). All problems are found at once (the first
+/// kMostProblems are told), apart from those that a worse one causes. `name` stands for the file in problems; relative
+/// paths count from `folder`, which is absolute.
+JobFile parse_job_file(std::string_view text, const std::string& name, const std::filesystem::path& folder,
+                       const std::vector<Override>& overrides, FileChecks checks);
+
+/// The same from a file. A file that is missing, unreadable, a folder or too large is a problem too.
+JobFile read_job_file(const std::filesystem::path& file, const std::vector<Override>& overrides, FileChecks checks);
+
+}  // namespace spec

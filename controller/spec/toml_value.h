@@ -1,0 +1,23 @@
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "spec/fields.h"
+
+namespace spec {
+
+/// A TOML value as a field's; nullopt if its type is not what the field takes. The range is not looked at.
+std::optional<Value> value_of(const Field& field, const toml::node& node);
+
+/// A value in short, for messages: texts without quotes, at most 80 bytes, nothing that moves a terminal's cursor.
+std::string shown(const toml::node& node);
+std::string shown(std::string_view text);
+
+/// Puts the text of a command-line value into `table` under `key`: as a TOML value, else as a text.
+void insert_text(toml::table& table, std::string_view key, const Field* field, const std::string& text);
+
+}  // namespace spec
