@@ -6,6 +6,7 @@
 namespace rpc {
 namespace {
 
+constexpr int kMeetingThreads = 8;
 constexpr std::size_t kMaxText = 4096;  // last words, node names, endpoints
 
 grpc::Status invalid(const std::string& text) {
@@ -46,7 +47,10 @@ struct RankService::Meeting {
 };
 
 RankService::RankService(runtime::Controller& controller)
-    : controller_(controller), pool_(kRankThreads, kMaxRankCalls), desk_(kMaxRankCalls) {}
+    : controller_(controller),
+      pool_(kRankThreads, kMaxRankCalls),
+      meetings_(kMeetingThreads, kMaxRankCalls),
+      desk_(kMaxRankCalls) {}
 
 grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, std::function<grpc::Status()> body) {
   auto* reactor = context->DefaultReactor();
@@ -91,7 +95,9 @@ grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* c
 }
 
 void RankService::ask_later(const std::shared_ptr<Meeting>& meeting) {
-  if (!pool_.post([this, meeting] { ask(meeting); })) meeting->reactor->Finish(busy());
+  // Who brings the address the others wait for does not queue behind them.
+  auto& pool = meeting->request->endpoint().empty() ? meetings_ : pool_;
+  if (!pool.post([this, meeting] { ask(meeting); })) meeting->reactor->Finish(busy());
 }
 
 void RankService::ask(const std::shared_ptr<Meeting>& meeting) {

@@ -36,7 +36,8 @@ class RankService final : public muster::v1::RankService::CallbackService {
 
   runtime::Controller& controller_;
   Pool pool_;
-  RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pool
+  Pool meetings_;        // so that heartbeats never queue behind ranks that meet
+  RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pools
 };
 
 }  // namespace rpc

@@ -1,0 +1,231 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/controller.h"
+
+namespace rpc::testing {
+
+/// A controller that is a few maps: what the gRPC edges on both sides are tested against. Thread-safe.
+class FakeController : public runtime::Controller {
+ public:
+  static constexpr const char* kPeopleToken = "people-token";
+  static constexpr const char* kRankToken = "rank-token";
+
+  // What tests set up and look at.
+
+  void put(const muster::v1::Job& job) {
+    change([&] { jobs_[job.id()] = job; });
+  }
+  /// A running job with one attempt.
+  void put_running(core::JobId id, std::uint32_t ranks = 1) {
+    muster::v1::Job job;
+    job.set_id(id);
+    job.set_state("running");
+    job.mutable_spec()->mutable_resources()->set_nodes(1);
+    job.mutable_spec()->mutable_resources()->set_ranks_per_node(ranks);
+    auto* attempt = job.add_attempts();
+    attempt->set_number(1);
+    attempt->set_state("running");
+    put(job);
+  }
+  void update(core::JobId id, const std::function<void(muster::v1::Job&)>& edit) {
+    change([&] { edit(jobs_[id]); });
+  }
+  void add_event(core::JobId job, std::int64_t id) {
+    change([&] {
+      muster::v1::Event event;
+      event.set_id(id);
+      event.set_job_id(job);
+      events_.push_back(event);
+    });
+  }
+  void add_metric(std::uint32_t attempt, std::int64_t step) {
+    change([&] {
+      muster::v1::Metric metric;
+      metric.set_attempt(attempt);
+      metric.set_step(step);
+      metrics_.push_back(metric);
+    });
+  }
+  void touch() {
+    change([] {});
+  }
+  void set_log_folder(std::filesystem::path folder) { log_folder_ = std::move(folder); }
+  void set_directive(muster::v1::Directive directive) {
+    change([&] { directive_ = directive; });
+  }
+  void set_rank_refusal(std::optional<runtime::Refusal> refusal) {
+    change([&] { rank_refusal_ = std::move(refusal); });
+  }
+  void set_people_refusal(std::optional<runtime::Refusal> refusal) {
+    change([&] { people_refusal_ = std::move(refusal); });
+  }
+  void set_interval(core::Millis interval) { interval_ = interval; }
+  std::atomic<bool> store_broken{false};
+
+  /// Waits, at most ten seconds, until `condition` holds under the lock.
+  bool wait_until(const std::function<bool(const FakeController&)>& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return condition(*this); });
+  }
+
+  // Read inside wait_until, or when nothing runs any more.
+  int registers = 0;
+  std::map<core::RankNumber, int> heartbeats;
+  std::map<core::RankNumber, muster::v1::HeartbeatRequest> last_heartbeat;
+  std::map<core::RankNumber, std::map<core::Step, int>> steps;  // how often each was delivered
+  std::map<core::RankNumber, std::vector<core::Step>> order;
+  std::set<core::Step> checkpoints;
+  std::map<core::RankNumber, std::pair<int, std::string>> left;
+  std::set<std::string> rank_tokens;
+  int largest_batch = 0;
+
+  // Controller
+
+  runtime::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override {
+    std::lock_guard lock(mutex_);
+    if (store_broken) throw std::runtime_error("the disk is full: free some space");
+    if (people_refusal_) return *people_refusal_;
+    muster::v1::SubmitResponse response;
+    response.set_job_id(41);
+    return response;
+  }
+  muster::v1::ListResponse list(const muster::v1::ListRequest& request) override {
+    muster::v1::ListResponse response;
+    response.set_total(request.limit());
+    return response;
+  }
+  runtime::Outcome<muster::v1::Job> get(core::JobId id) override {
+    std::lock_guard lock(mutex_);
+    if (people_refusal_) return *people_refusal_;
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) {
+      return runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job " + std::to_string(id)};
+    }
+    return found->second;
+  }
+  runtime::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string&) override { return get(id); }
+  runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string&) override { return get(id); }
+  std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
+    std::lock_guard lock(mutex_);
+    std::vector<muster::v1::Event> page;
+    for (const auto& event : events_) {
+      if (event.id() > after_id && (job == 0 || event.job_id() == job) && page.size() < limit) page.push_back(event);
+    }
+    return page;
+  }
+  std::int64_t last_event_id() override { return 0; }
+  std::vector<muster::v1::Metric> metrics(core::JobId, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
+                                          core::Step after_step, std::uint32_t limit) override {
+    std::lock_guard lock(mutex_);
+    std::vector<muster::v1::Metric> page;
+    for (const auto& m : metrics_) {
+      const bool later = m.attempt() > after_attempt || (m.attempt() == after_attempt && m.step() > after_step);
+      if (later && (attempt == 0 || m.attempt() == attempt) && page.size() < limit) page.push_back(m);
+    }
+    return page;
+  }
+  std::string log_path(core::JobId, core::AttemptNumber attempt, core::RankNumber rank) override {
+    return log_folder_ / ("attempt-" + std::to_string(attempt) + "-rank-" + std::to_string(rank) + ".log");
+  }
+  muster::v1::StatusResponse status() override {
+    if (store_broken) throw std::runtime_error("the disk is full: free some space");
+    muster::v1::StatusResponse response;
+    response.set_version("test");
+    return response;
+  }
+  std::uint64_t wait_change(core::JobId, std::uint64_t seen, core::Millis timeout) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [&] { return changes_ > seen; });
+    return changes_;
+  }
+
+  runtime::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
+                                                               const std::string& token) override {
+    std::lock_guard lock(mutex_);
+    if (auto refusal = refuse_rank(token)) return *refusal;
+    ++registers;
+    muster::v1::RegisterResponse response;
+    response.set_directive(directive_);
+    response.set_heartbeat_interval_ms(interval_.count());
+    return response;
+  }
+  runtime::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                            const std::string& token) override {
+    muster::v1::HeartbeatResponse response;
+    std::optional<runtime::Refusal> refusal;
+    change([&] {
+      refusal = refuse_rank(token);
+      if (refusal) return;
+      const auto rank = request.key().rank();
+      ++heartbeats[rank];
+      last_heartbeat[rank] = request;
+      largest_batch = std::max(largest_batch, request.metrics_size());
+      for (const auto& m : request.metrics()) {
+        ++steps[rank][m.step()];
+        order[rank].push_back(m.step());
+      }
+      for (const auto& c : request.checkpoints()) checkpoints.insert(c.step());
+      if (request.leaving()) left[rank] = {request.exit_code(), request.leaving_reason()};
+      response.set_directive(directive_);
+      response.set_heartbeat_interval_ms(interval_.count());
+      response.set_metrics_accepted(static_cast<std::uint32_t>(request.metrics_size()));
+      response.set_checkpoints_accepted(static_cast<std::uint32_t>(request.checkpoints_size()));
+    });
+    if (refusal) return *refusal;
+    return response;
+  }
+  runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                              const std::string& token) override {
+    std::lock_guard lock(mutex_);
+    if (auto refusal = refuse_rank(token)) return *refusal;
+    auto& endpoint = endpoints_[{request.key().job_id(), request.key().attempt()}];
+    if (!request.endpoint().empty()) endpoint = request.endpoint();
+    muster::v1::RendezvousResponse response;
+    response.set_endpoint(endpoint);
+    response.set_directive(directive_);
+    return response;
+  }
+
+  bool is_people_token(const std::string& token) const override { return token == kPeopleToken; }
+
+ private:
+  template <typename Edit>
+  void change(const Edit& edit) {
+    {
+      std::lock_guard lock(mutex_);
+      edit();
+      ++changes_;
+    }
+    changed_.notify_all();
+  }
+  std::optional<runtime::Refusal> refuse_rank(const std::string& token) {
+    rank_tokens.insert(token);
+    if (token != kRankToken) return runtime::Refusal{runtime::Refusal::Kind::kUnauthenticated, "not this attempt's"};
+    return rank_refusal_;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t changes_ = 1;
+  std::map<core::JobId, muster::v1::Job> jobs_;
+  std::vector<muster::v1::Event> events_;
+  std::vector<muster::v1::Metric> metrics_;
+  std::filesystem::path log_folder_;
+  std::map<core::AttemptKey, std::string> endpoints_;
+  muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
+  std::optional<runtime::Refusal> rank_refusal_, people_refusal_;
+  core::Millis interval_{20};
+};
+
+}  // namespace rpc::testing

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "controller/rpc/fake_controller.h"
+#include "muster/v1/admin_service.grpc.pb.h"
+#include "muster/v1/job_service.grpc.pb.h"
+#include "muster/v1/rank_service.grpc.pb.h"
+#include "rpc/server.h"
+
+namespace rpc::testing {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;  // NOLINT: a test's own header
+
+/// A client's call: with a token and a deadline that no test should ever meet.
+struct Call : grpc::ClientContext {
+  explicit Call(const std::string& token = FakeController::kPeopleToken) {
+    if (!token.empty()) AddMetadata("authorization", "Bearer " + token);
+    set_deadline(std::chrono::system_clock::now() + 20s);
+  }
+};
+
+inline std::shared_ptr<grpc::Channel> connect(int port) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments);
+}
+
+/// A real server on a free port before a fake controller.
+class Rpc : public ::testing::Test {
+ protected:
+  FakeController controller_;
+  std::unique_ptr<Server> server_ = serve(controller_, "127.0.0.1:0");
+  std::shared_ptr<grpc::Channel> channel_ = connect(server_->port());
+  std::unique_ptr<muster::v1::JobService::Stub> jobs_ = muster::v1::JobService::NewStub(channel_);
+  std::unique_ptr<muster::v1::AdminService::Stub> admin_ = muster::v1::AdminService::NewStub(channel_);
+  std::unique_ptr<muster::v1::RankService::Stub> ranks_ = muster::v1::RankService::NewStub(channel_);
+
+  /// Waits until `count` streams are open.
+  bool streams_become(std::size_t count) const {
+    const auto until = Clock::now() + 10s;
+    while (server_->open_streams() != count && Clock::now() < until) std::this_thread::sleep_for(5ms);
+    return server_->open_streams() == count;
+  }
+  static muster::v1::GetRequest job_request(core::JobId id) {
+    muster::v1::GetRequest request;
+    request.set_job_id(id);
+    return request;
+  }
+};
+
+}  // namespace rpc::testing

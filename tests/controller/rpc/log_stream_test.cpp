@@ -1,0 +1,179 @@
+#include <fstream>
+#include <thread>
+
+#include "controller/rpc/harness.h"
+#include "logs/log_tail.h"
+
+namespace {
+
+using namespace rpc::testing;  // NOLINT
+using grpc::StatusCode;
+namespace fs = std::filesystem;
+
+class Logs : public Rpc {
+ protected:
+  Logs() {
+    std::string name = (fs::temp_directory_path() / "muster-rpc-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    controller_.set_log_folder(folder_);
+    controller_.put_running(1, 2);
+    request_.set_job_id(1);
+  }
+  ~Logs() override { fs::remove_all(folder_); }
+
+  void append(int attempt, int rank, const std::string& text) {
+    std::ofstream(controller_.log_path(1, static_cast<core::AttemptNumber>(attempt), static_cast<unsigned>(rank)),
+                  std::ios::app | std::ios::binary)
+        << text;
+  }
+  void start_stream() { reader_ = jobs_->Logs(&call_, request_); }
+  muster::v1::LogChunk next() {
+    muster::v1::LogChunk chunk;
+    EXPECT_TRUE(reader_->Read(&chunk));
+    EXPECT_LE(chunk.data().size(), logs::kChunkBytes);
+    return chunk;
+  }
+  /// What is left, a line "attempt/rank: data" a chunk, when the stream ended well.
+  std::string rest() {
+    std::string all;
+    muster::v1::LogChunk chunk;
+    while (reader_->Read(&chunk)) {
+      all += std::to_string(chunk.attempt()) + "/" + std::to_string(chunk.rank()) + ": " + chunk.data();
+    }
+    status_ = reader_->Finish();
+    return all;
+  }
+  void end_attempt(int number, const std::string& job_state) {
+    controller_.update(1, [&](muster::v1::Job& job) {
+      job.mutable_attempts(number - 1)->set_state("ended");
+      job.set_state(job_state);
+    });
+  }
+  void start_attempt(int number) {
+    controller_.update(1, [&](muster::v1::Job& job) {
+      auto* attempt = job.add_attempts();
+      attempt->set_number(static_cast<unsigned>(number));
+      attempt->set_state("running");
+      job.set_state("running");
+    });
+  }
+
+  fs::path folder_;
+  muster::v1::LogsRequest request_;
+  Call call_;
+  std::unique_ptr<grpc::ClientReader<muster::v1::LogChunk>> reader_;
+  grpc::Status status_;
+};
+
+TEST_F(Logs, SendsWhatEveryRankHasWrittenSoFar) {
+  append(1, 0, "zero\nhalf");
+  append(1, 1, "one\n");
+  start_stream();
+  EXPECT_EQ(rest(), "1/0: zero\n1/0: half1/1: one\n");
+  EXPECT_TRUE(status_.ok());
+}
+
+TEST_F(Logs, SendsOneRanksLastLines) {
+  for (int i = 0; i < 100'000; i += 10'000) append(1, 1, std::to_string(i) + "\n");
+  request_.set_rank(1);
+  request_.set_tail_lines(2);
+  start_stream();
+  EXPECT_EQ(rest(), "1/1: 80000\n90000\n");
+}
+
+TEST_F(Logs, AsksForWhatDoesNotExistInPlainWords) {
+  request_.set_attempt(7);
+  start_stream();
+  EXPECT_EQ(rest(), "");
+  EXPECT_EQ(status_.error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(status_.error_message(), "job 1 has no attempt 7; it has 1, see muster show");
+
+  Call call;
+  muster::v1::LogsRequest request;
+  request.set_job_id(1);
+  request.set_rank(2);
+  muster::v1::LogChunk chunk;
+  auto reader = jobs_->Logs(&call, request);
+  EXPECT_FALSE(reader->Read(&chunk));
+  const auto status = reader->Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "job 1 has no rank 2; its ranks are 0 to 1");
+}
+
+TEST_F(Logs, FollowsFromBeforeTheFirstAttemptThroughARequeueToTheEnd) {
+  muster::v1::Job pending;
+  pending.set_id(1);
+  pending.set_state("pending");
+  controller_.put(pending);
+  request_.set_follow(true);
+  start_stream();
+  ASSERT_TRUE(streams_become(1));
+  start_attempt(1);
+  append(1, 0, "first\n");
+  auto chunk = next();
+  EXPECT_EQ(chunk.data(), "first\n");
+  EXPECT_EQ(chunk.attempt(), 1u);
+  append(1, 0, "unfinished");
+  end_attempt(1, "waiting");
+  EXPECT_EQ(next().data(), "unfinished") << "nobody will end this line";
+  start_attempt(2);
+  append(2, 0, "second\n");
+  chunk = next();
+  EXPECT_EQ(chunk.data(), "second\n");
+  EXPECT_EQ(chunk.attempt(), 2u);
+  append(2, 0, "last words\n");
+  end_attempt(2, "succeeded");
+  EXPECT_EQ(rest(), "2/0: last words\n");
+  EXPECT_TRUE(status_.ok());
+}
+
+TEST_F(Logs, FollowingOneAttemptEndsWithIt) {
+  request_.set_follow(true);
+  request_.set_attempt(1);
+  start_stream();
+  append(1, 1, "one\n");
+  EXPECT_EQ(next().data(), "one\n");
+  end_attempt(1, "waiting");
+  EXPECT_EQ(rest(), "");
+  EXPECT_TRUE(status_.ok());
+}
+
+TEST_F(Logs, ATenMegabyteLineArrivesWhole) {
+  const std::string line = std::string(10'000'000, 'x') + "\n";
+  append(1, 0, line + "after\n");
+  request_.set_rank(0);
+  start_stream();
+  std::string all;
+  muster::v1::LogChunk chunk;
+  while (reader_->Read(&chunk)) {
+    ASSERT_LE(chunk.data().size(), logs::kChunkBytes);
+    all += chunk.data();
+  }
+  EXPECT_TRUE(reader_->Finish().ok());
+  EXPECT_EQ(all, line + "after\n");
+}
+
+TEST_F(Logs, WithoutFollowALogThatKeepsGrowingStillEnds) {
+  append(1, 0, "begin\n");
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    while (!stop) append(1, 0, std::string(100'000, 'y') + "\n");
+  });
+  start_stream();
+  EXPECT_NE(rest(), "");
+  EXPECT_TRUE(status_.ok());
+  stop = true;
+  writer.join();
+}
+
+TEST_F(Logs, FollowersLeaveAtShutdown) {
+  request_.set_follow(true);
+  start_stream();
+  append(1, 0, "one\n");
+  EXPECT_EQ(next().data(), "one\n");
+  server_->shutdown();
+  EXPECT_EQ(rest(), "");
+  EXPECT_EQ(status_.error_code(), StatusCode::UNAVAILABLE);
+}
+
+}  // namespace

@@ -1,0 +1,156 @@
+#include <thread>
+
+#include "controller/rpc/harness.h"
+
+namespace {
+
+using namespace rpc::testing;  // NOLINT
+using grpc::StatusCode;
+using muster::v1::RankKey;
+
+RankKey key(std::uint32_t rank) {
+  RankKey k;
+  k.set_job_id(1);
+  k.set_attempt(1);
+  k.set_rank(rank);
+  return k;
+}
+
+muster::v1::RendezvousRequest meeting(std::uint32_t rank, const std::string& endpoint = "") {
+  muster::v1::RendezvousRequest request;
+  *request.mutable_key() = key(rank);
+  request.set_endpoint(endpoint);
+  return request;
+}
+
+TEST_F(Rpc, RanksShowTheirAttemptsTokenToTheController) {
+  muster::v1::HeartbeatRequest request;
+  *request.mutable_key() = key(0);
+  muster::v1::HeartbeatResponse response;
+  Call people;
+  EXPECT_EQ(ranks_->Heartbeat(&people, request, &response).error_code(), StatusCode::UNAUTHENTICATED);
+  Call rank(FakeController::kRankToken);
+  EXPECT_TRUE(ranks_->Heartbeat(&rank, request, &response).ok());
+  EXPECT_EQ(controller_.rank_tokens, (std::set<std::string>{FakeController::kPeopleToken, FakeController::kRankToken}));
+}
+
+TEST_F(Rpc, HeartbeatsHaveLimits) {
+  muster::v1::HeartbeatRequest request;
+  *request.mutable_key() = key(0);
+  for (int i = 0; i < 512; ++i) request.add_metrics()->set_step(i);
+  muster::v1::HeartbeatResponse response;
+  Call fitting(FakeController::kRankToken);
+  EXPECT_TRUE(ranks_->Heartbeat(&fitting, request, &response).ok());
+  EXPECT_EQ(response.metrics_accepted(), 512u);
+  request.add_metrics()->set_step(513);
+  Call over(FakeController::kRankToken);
+  const auto status = ranks_->Heartbeat(&over, request, &response);
+  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(status.error_message().find("at most 512"), std::string::npos);
+  Call nobody(FakeController::kRankToken);
+  EXPECT_EQ(ranks_->Heartbeat(&nobody, {}, &response).error_code(), StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
+  std::vector<std::thread> waiters;
+  std::vector<std::string> answers(100);
+  for (std::uint32_t rank = 1; rank < answers.size(); ++rank) {
+    waiters.emplace_back([&, rank] {
+      muster::v1::RendezvousResponse response;
+      // As a rank does: ask again until there is an answer.
+      for (int i = 0; i < 5 && response.endpoint().empty(); ++i) {
+        Call again(FakeController::kRankToken);
+        ASSERT_TRUE(ranks_->Rendezvous(&again, meeting(rank), &response).ok());
+      }
+      answers[rank] = response.endpoint();
+    });
+  }
+  std::this_thread::sleep_for(200ms);  // most of them wait by now; it is right either way
+  Call call(FakeController::kRankToken);
+  muster::v1::RendezvousResponse response;
+  const auto begin = Clock::now();
+  ASSERT_TRUE(ranks_->Rendezvous(&call, meeting(0, "10.0.0.1:29500"), &response).ok());
+  for (auto& waiter : waiters) waiter.join();
+  EXPECT_LT(Clock::now() - begin, 1500ms) << "nobody sat out its patience";
+  answers[0] = response.endpoint();
+  EXPECT_EQ(answers, std::vector<std::string>(100, "10.0.0.1:29500"));
+}
+
+TEST_F(Rpc, AWaitAtTheRendezvousEndsAfterTwoSecondsWithoutAnswer) {
+  Call call(FakeController::kRankToken);
+  muster::v1::RendezvousResponse response;
+  const auto begin = Clock::now();
+  ASSERT_TRUE(ranks_->Rendezvous(&call, meeting(1), &response).ok());
+  EXPECT_EQ(response.endpoint(), "");
+  EXPECT_GE(Clock::now() - begin, 1900ms);
+  EXPECT_LT(Clock::now() - begin, 4s);
+}
+
+TEST_F(Rpc, AFencedRankDoesNotWaitAtTheRendezvous) {
+  controller_.set_directive(muster::v1::DIRECTIVE_STOP);
+  Call call(FakeController::kRankToken);
+  muster::v1::RendezvousResponse response;
+  const auto begin = Clock::now();
+  ASSERT_TRUE(ranks_->Rendezvous(&call, meeting(1), &response).ok());
+  EXPECT_EQ(response.directive(), muster::v1::DIRECTIVE_STOP);
+  EXPECT_LT(Clock::now() - begin, 1500ms);
+}
+
+TEST_F(Rpc, ShutdownDoesNotWaitForTheRendezvous) {
+  grpc::Status status;
+  std::thread waiter([&] {
+    Call call(FakeController::kRankToken);
+    muster::v1::RendezvousResponse response;
+    status = ranks_->Rendezvous(&call, meeting(1), &response);
+  });
+  std::this_thread::sleep_for(100ms);  // it is right either way
+  const auto begin = Clock::now();
+  server_->shutdown();
+  waiter.join();
+  EXPECT_LT(Clock::now() - begin, 1500ms);
+}
+
+// Goal: a cluster's worth of ranks does not exhaust threads or get an error.
+// Method: 300 clients with a connection each, one heartbeat every 100 ms for 2 s, five times what ranks really send.
+TEST_F(Rpc, ThreeHundredRanksHeartbeatWithoutErrors) {
+  constexpr int kRanks = 300;
+  struct Client {
+    std::unique_ptr<muster::v1::RankService::Stub> stub;
+    muster::v1::HeartbeatRequest request;
+    muster::v1::HeartbeatResponse response;
+    std::unique_ptr<Call> call;
+    std::atomic<bool> busy{false};
+  };
+  std::vector<std::unique_ptr<Client>> clients;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    auto client = std::make_unique<Client>();
+    client->stub = muster::v1::RankService::NewStub(connect(server_->port()));
+    *client->request.mutable_key() = key(rank);
+    clients.push_back(std::move(client));
+  }
+  std::atomic<int> errors{0}, done{0};
+  int sent = 0;
+  const auto until = Clock::now() + 2s;
+  for (auto next = Clock::now(); next < until; next += 100ms) {
+    std::this_thread::sleep_until(next);
+    for (auto& client : clients) {
+      if (client->busy.exchange(true)) continue;
+      client->call = std::make_unique<Call>(FakeController::kRankToken);
+      ++sent;
+      client->stub->async()->Heartbeat(client->call.get(), &client->request, &client->response,
+                                       [&, c = client.get()](const grpc::Status& status) {
+                                         if (!status.ok()) ++errors;
+                                         ++done;
+                                         c->busy = false;
+                                       });
+    }
+  }
+  const auto give_up = Clock::now() + 10s;
+  while (done < sent && Clock::now() < give_up) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(done, sent);
+  EXPECT_EQ(errors, 0);
+  EXPECT_GE(sent, kRanks * 4) << "twice a second each, at least";
+  EXPECT_EQ(controller_.heartbeats.size(), static_cast<std::size_t>(kRanks));
+}
+
+}  // namespace

@@ -1,0 +1,144 @@
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "controller/rpc/harness.h"
+
+namespace {
+
+using namespace rpc::testing;  // NOLINT
+using grpc::StatusCode;
+using runtime::Refusal;
+using ::testing::Test;
+
+std::string error_of_serving(FakeController& controller, const std::string& address) {
+  try {
+    rpc::serve(controller, address);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Listening, ASecondServerOnTheSamePortIsRefusedInPlainWords) {
+  FakeController controller;
+  const auto first = rpc::serve(controller, "127.0.0.1:0");
+  const auto address = "127.0.0.1:" + std::to_string(first->port());
+  EXPECT_EQ(
+      error_of_serving(controller, address),
+      "cannot listen on " + address +
+          ": the address is in use: stop the process that listens there (another musterd?) or choose another port");
+}
+
+TEST(Listening, APortIsFreeAgainAfterShutdown) {
+  FakeController controller;
+  const auto first = rpc::serve(controller, "127.0.0.1:0");
+  first->shutdown();
+  const auto second = rpc::serve(controller, "127.0.0.1:" + std::to_string(first->port()));
+  EXPECT_EQ(second->port(), first->port());
+}
+
+TEST(Listening, RefusesWhatIsNoAddressOfThisMachine) {
+  FakeController controller;
+  EXPECT_NE(error_of_serving(controller, "192.0.2.1:7000").find("no such address on this machine"), std::string::npos);
+  EXPECT_NE(error_of_serving(controller, "nonsense").find("want host:port"), std::string::npos);
+  EXPECT_NE(error_of_serving(controller, "127.0.0.1:http").find("want host:port"), std::string::npos);
+}
+
+TEST(Listening, ItsSocketIsNotShared) {
+  FakeController controller;
+  const auto server = rpc::serve(controller, "127.0.0.1:0");
+  // Another process asks to share the port: only refused if the server's own socket did not ask for it.
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes), 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(server->port()));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_NE(::bind(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  ::close(fd);
+}
+
+TEST_F(Rpc, PeopleNeedTheToken) {
+  muster::v1::StatusResponse response;
+  Call without("");
+  EXPECT_EQ(admin_->Status(&without, {}, &response).error_code(), StatusCode::UNAUTHENTICATED);
+  Call wrong(FakeController::kRankToken);
+  EXPECT_EQ(admin_->Status(&wrong, {}, &response).error_code(), StatusCode::UNAUTHENTICATED);
+  Call right;
+  EXPECT_TRUE(admin_->Status(&right, {}, &response).ok());
+  EXPECT_EQ(response.version(), "test");
+
+  Call stream_without("");
+  muster::v1::Job job;
+  auto watch = jobs_->Watch(&stream_without, job_request(1));
+  EXPECT_FALSE(watch->Read(&job));
+  EXPECT_EQ(watch->Finish().error_code(), StatusCode::UNAUTHENTICATED);
+  Call submit_without("");
+  muster::v1::SubmitResponse submitted;
+  EXPECT_EQ(jobs_->Submit(&submit_without, {}, &submitted).error_code(), StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(Rpc, EveryKindOfRefusalHasItsOwnCode) {
+  const std::pair<Refusal::Kind, StatusCode> table[] = {
+      {Refusal::Kind::kInvalid, StatusCode::INVALID_ARGUMENT},
+      {Refusal::Kind::kNotFound, StatusCode::NOT_FOUND},
+      {Refusal::Kind::kWrongState, StatusCode::FAILED_PRECONDITION},
+      {Refusal::Kind::kLimit, StatusCode::RESOURCE_EXHAUSTED},
+      {Refusal::Kind::kUnavailable, StatusCode::UNAVAILABLE},
+      {Refusal::Kind::kUnauthenticated, StatusCode::UNAUTHENTICATED},
+  };
+  for (const auto& [kind, code] : table) {
+    controller_.set_people_refusal(Refusal{kind, "because"});
+    Call call;
+    muster::v1::Job job;
+    const auto status = jobs_->Get(&call, job_request(1), &job);
+    EXPECT_EQ(status.error_code(), code);
+    EXPECT_EQ(status.error_message(), "because");
+  }
+}
+
+TEST_F(Rpc, ARefusalTooLongForATrailerIsCutAndNotLost) {
+  std::string text(100'000, 'x');
+  for (std::size_t i = 1; i + 1 < text.size(); i += 2) text.replace(i, 2, "ä");
+  controller_.set_people_refusal(Refusal{Refusal::Kind::kInvalid, text});
+  Call call;
+  muster::v1::Job job;
+  const auto status = jobs_->Get(&call, job_request(1), &job);
+  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(status.error_message().ends_with("ä ..."));
+}
+
+TEST_F(Rpc, AStoreThatFailsIsUnavailableWithItsReason) {
+  controller_.store_broken = true;
+  Call call;
+  muster::v1::SubmitResponse response;
+  const auto status = jobs_->Submit(&call, {}, &response);
+  EXPECT_EQ(status.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "the disk is full: free some space");
+}
+
+TEST_F(Rpc, RequestsHaveLimits) {
+  muster::v1::SubmitRequest request;
+  muster::v1::SubmitResponse response;
+  request.set_request_id(std::string(65, 'r'));
+  Call long_id;
+  EXPECT_EQ(jobs_->Submit(&long_id, request, &response).error_code(), StatusCode::INVALID_ARGUMENT);
+  request.set_request_id(std::string(64, 'r'));
+  Call fitting;
+  EXPECT_TRUE(jobs_->Submit(&fitting, request, &response).ok());
+
+  (*request.mutable_spec()->mutable_env())["BIG"] = std::string(5 * 1024 * 1024, 'x');
+  Call large;
+  EXPECT_EQ(jobs_->Submit(&large, request, &response).error_code(), StatusCode::RESOURCE_EXHAUSTED);
+
+  muster::v1::ListRequest list;
+  list.set_limit(1'000'000'000);
+  muster::v1::ListResponse listed;
+  Call many;
+  ASSERT_TRUE(jobs_->List(&many, list, &listed).ok());
+  EXPECT_EQ(listed.total(), 1000) << "the controller is asked for at most a thousand";
+}
+
+}  // namespace

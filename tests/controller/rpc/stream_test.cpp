@@ -1,0 +1,169 @@
+#include <thread>
+
+#include "controller/rpc/harness.h"
+
+namespace {
+
+using namespace rpc::testing;  // NOLINT
+using grpc::StatusCode;
+
+TEST_F(Rpc, WatchShowsEachChangeAndEndsWithTheJob) {
+  controller_.put_running(1);
+  Call call;
+  auto watch = jobs_->Watch(&call, job_request(1));
+  muster::v1::Job job;
+  ASSERT_TRUE(watch->Read(&job));
+  EXPECT_EQ(job.state(), "running");
+  controller_.update(1, [](muster::v1::Job& j) { j.set_step(5); });
+  ASSERT_TRUE(watch->Read(&job));
+  EXPECT_EQ(job.step(), 5);
+  controller_.update(1, [](muster::v1::Job& j) { j.set_state("succeeded"); });
+  ASSERT_TRUE(watch->Read(&job));
+  EXPECT_EQ(job.state(), "succeeded");
+  EXPECT_FALSE(watch->Read(&job));
+  EXPECT_TRUE(watch->Finish().ok());
+}
+
+TEST_F(Rpc, WatchIsQuietWhileOnlyTheAgeOfHeartbeatsChanges) {
+  controller_.put_running(1);
+  controller_.update(1, [](muster::v1::Job& j) { j.add_ranks()->set_last_heartbeat_ms(1); });
+  Call call;
+  auto watch = jobs_->Watch(&call, job_request(1));
+  muster::v1::Job job;
+  ASSERT_TRUE(watch->Read(&job));
+  controller_.update(1, [](muster::v1::Job& j) { j.mutable_ranks(0)->set_last_heartbeat_ms(2); });
+  std::this_thread::sleep_for(400ms);  // long enough for a wrong answer to be on its way
+  controller_.update(1, [](muster::v1::Job& j) { j.set_state("failed"); });
+  ASSERT_TRUE(watch->Read(&job));
+  EXPECT_EQ(job.state(), "failed");
+}
+
+TEST_F(Rpc, StreamsOfAJobThatIsNotThereAreNotFound) {
+  Call watch_call;
+  muster::v1::Job job;
+  auto watch = jobs_->Watch(&watch_call, job_request(9));
+  EXPECT_FALSE(watch->Read(&job));
+  EXPECT_EQ(watch->Finish().error_code(), StatusCode::NOT_FOUND);
+  Call events_call;
+  muster::v1::EventsRequest request;
+  request.set_job_id(9);
+  muster::v1::Event event;
+  auto events = jobs_->Events(&events_call, request);
+  EXPECT_FALSE(events->Read(&event));
+  EXPECT_EQ(events->Finish().error_code(), StatusCode::NOT_FOUND);
+}
+
+TEST_F(Rpc, EventsCrossPagesAndFollowUntilTheJobHasEnded) {
+  controller_.put_running(1);
+  for (int id = 1; id <= 1200; ++id) controller_.add_event(1, id);
+  muster::v1::EventsRequest request;
+  request.set_job_id(1);
+  request.set_after_id(10);
+  request.set_follow(true);
+  Call call;
+  auto events = jobs_->Events(&call, request);
+  muster::v1::Event event;
+  for (int id = 11; id <= 1200; ++id) {
+    ASSERT_TRUE(events->Read(&event));
+    ASSERT_EQ(event.id(), id);
+  }
+  controller_.add_event(1, 1201);
+  ASSERT_TRUE(events->Read(&event));
+  EXPECT_EQ(event.id(), 1201);
+  controller_.add_event(1, 1202);
+  controller_.update(1, [](muster::v1::Job& j) { j.set_state("cancelled"); });
+  ASSERT_TRUE(events->Read(&event));
+  EXPECT_EQ(event.id(), 1202);
+  EXPECT_FALSE(events->Read(&event));
+  EXPECT_TRUE(events->Finish().ok());
+}
+
+TEST_F(Rpc, EventsOfAllJobsWithoutFollowEndAtOnce) {
+  controller_.add_event(1, 1);
+  controller_.add_event(2, 2);
+  Call call;
+  auto events = jobs_->Events(&call, {});
+  muster::v1::Event event;
+  EXPECT_TRUE(events->Read(&event));
+  EXPECT_TRUE(events->Read(&event));
+  EXPECT_FALSE(events->Read(&event));
+  EXPECT_TRUE(events->Finish().ok());
+}
+
+TEST_F(Rpc, MetricsRewindAtAResumeAndFollow) {
+  controller_.put_running(1);
+  for (int step = 1; step <= 1500; ++step) controller_.add_metric(1, step);
+  controller_.add_metric(2, 1001);
+  muster::v1::MetricsRequest request;
+  request.set_job_id(1);
+  request.set_follow(true);
+  Call call;
+  auto metrics = jobs_->Metrics(&call, request);
+  muster::v1::Metric metric;
+  for (int step = 1; step <= 1500; ++step) {
+    ASSERT_TRUE(metrics->Read(&metric));
+    ASSERT_EQ(metric.step(), step);
+  }
+  ASSERT_TRUE(metrics->Read(&metric));
+  EXPECT_EQ(metric.attempt(), 2u);
+  EXPECT_EQ(metric.step(), 1001);
+  controller_.add_metric(2, 1002);
+  controller_.update(1, [](muster::v1::Job& j) { j.set_state("succeeded"); });
+  ASSERT_TRUE(metrics->Read(&metric));
+  EXPECT_EQ(metric.step(), 1002);
+  EXPECT_FALSE(metrics->Read(&metric));
+  EXPECT_TRUE(metrics->Finish().ok());
+}
+
+TEST_F(Rpc, AStreamEndsSoonAfterItsClientHasLeft) {
+  controller_.put_running(1);
+  Call call;
+  auto watch = jobs_->Watch(&call, job_request(1));
+  muster::v1::Job job;
+  ASSERT_TRUE(watch->Read(&job));
+  EXPECT_EQ(server_->open_streams(), 1u);
+  const auto begin = Clock::now();
+  call.TryCancel();
+  EXPECT_TRUE(streams_become(0));
+  EXPECT_LT(Clock::now() - begin, 2s);
+}
+
+TEST_F(Rpc, ShutdownEndsStreamsInsteadOfWaitingForThem) {
+  controller_.put_running(1);
+  Call call;
+  auto watch = jobs_->Watch(&call, job_request(1));
+  muster::v1::Job job;
+  ASSERT_TRUE(watch->Read(&job));
+  const auto begin = Clock::now();
+  server_->shutdown();
+  EXPECT_LT(Clock::now() - begin, 3s);
+  EXPECT_FALSE(watch->Read(&job));
+  const auto status = watch->Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "musterd is shutting down; follow again when it is back");
+}
+
+TEST_F(Rpc, TooManyStreamsAreRefusedByNameAndLeaveRoomForOtherCalls) {
+  controller_.put_running(1);
+  std::vector<std::unique_ptr<Call>> calls;
+  std::vector<std::unique_ptr<grpc::ClientReader<muster::v1::Job>>> watches;
+  muster::v1::Job job;
+  for (int i = 0; i < rpc::kMaxStreams; ++i) {
+    calls.push_back(std::make_unique<Call>());
+    watches.push_back(jobs_->Watch(calls.back().get(), job_request(1)));
+    ASSERT_TRUE(watches.back()->Read(&job));
+  }
+  Call one_more;
+  auto refused = jobs_->Watch(&one_more, job_request(1));
+  EXPECT_FALSE(refused->Read(&job));
+  const auto status = refused->Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(status.error_message().starts_with("max_streams: 64 streams are open"));
+
+  Call unary;
+  EXPECT_TRUE(jobs_->Get(&unary, job_request(1), &job).ok());
+  for (auto& call : calls) call->TryCancel();
+  EXPECT_TRUE(streams_become(0));
+}
+
+}  // namespace
