@@ -1,0 +1,91 @@
+"""A private musterd for benchmarks: its own folder and ports, stopped by its own process id."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+TRAINING = """
+name = "bench"
+[resources]
+ranks_per_node = 2
+[model]
+family = "llama"
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+[data]
+source = "fixture"
+sequence_length = 32
+[train]
+steps = 100000
+micro_batch_size = 2
+batch_size = 4
+validation_every_steps = 0
+step_delay_ms = 20
+[checkpoint]
+every_steps = 20
+[requeue]
+max_failed = 1000
+max_rank_silent = 1000
+"""
+
+
+class Controller:
+    def __init__(self, binaries):
+        self.binaries = binaries
+        self.temporary = tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True)
+        self.folder = pathlib.Path(self.temporary.name)
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
+
+    def __enter__(self):
+        self.log = open(self.folder / "musterd.log", "w")
+        self.daemon = subprocess.Popen(
+            [self.binaries / "musterd", "--data-folder", self.folder / "data", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+            stdout=self.log, stderr=self.log, env=self.environment)
+        ready = self.folder / "data" / "musterd.json"
+        self.wait(ready.exists, 20, "musterd to be ready")
+        self.environment["MUSTER_ADDRESS"] = json.loads(ready.read_text())["grpc"]
+        self.environment["MUSTER_TOKEN_FILE"] = str(self.folder / "data" / "token")
+        return self
+
+    def __exit__(self, *_):
+        for job in self.json("list"):
+            if job["state"] not in ("succeeded", "failed", "cancelled"):
+                self.muster("cancel", str(job["id"]))
+                self.muster("wait", str(job["id"]), "--timeout", "60s")
+        self.daemon.terminate()
+        try:
+            self.daemon.wait(15)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+        self.log.close()
+        self.temporary.cleanup()
+
+    def muster(self, *arguments):
+        done = subprocess.run([self.binaries / "muster", *arguments], capture_output=True, text=True, env=self.environment,
+                              timeout=120)
+        return done.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.muster(*arguments, "--json"))
+
+    def submit(self, text):
+        file = self.folder / f"job-{time.monotonic_ns()}.toml"
+        file.write_text(text)
+        return self.muster("submit", str(file)).strip()
+
+    @staticmethod
+    def wait(condition, limit_s, what):
+        deadline = time.monotonic() + limit_s
+        while True:
+            found = condition()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {limit_s} s for {what}")
+            time.sleep(0.02)

@@ -1,0 +1,53 @@
+"""From a fault to the controller knowing, and to the first step of the next attempt."""
+
+import datetime
+import os
+import signal
+import statistics
+import time
+
+from controller import TRAINING, Controller
+
+
+def seconds(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def one_fault(controller, job, number):
+    """Signals rank 1 of the running attempt; (known after, next step after) in seconds."""
+    def settled():
+        view = controller.json("show", job)
+        return view if view["state"] == "running" and view["last_checkpoint_step"] and view["attempts"][-1]["state"] == "running" \
+            and len(view["ranks"]) == 2 and view["ranks"][1]["section"] == "step" else None
+
+    view = controller.wait(settled, 60, "a running attempt")
+    attempt = view["attempts"][-1]["number"]
+    pid = view["ranks"][1]["pid"]
+    assert pid > 1
+    begun = time.time()
+    os.kill(pid, number)
+    wanted = "rank_silent" if number == signal.SIGSTOP else "rank_exited"
+
+    def known():
+        return next((e for e in controller.json("events", job) if e["attempt"] == attempt and e["type"] == wanted), None)
+
+    event = controller.wait(known, 60, f"a {wanted} event")
+    step = controller.wait(lambda: next((m for m in controller.json("metrics", job, "--attempt", str(attempt + 1))), None),
+                           60, "the next attempt's first step")
+    return seconds(event["at"]) - begun, step["at_ms"] / 1000 - begun
+
+
+def measure(binaries, quick):
+    rounds = 3 if quick else 15
+    lines = ["# From a fault to knowing, and to the next step", "",
+             f"Two ranks of a small Llama on one machine, default settings; {rounds} faults each, to rank 1. Known: the time of the",
+             "controller's event. Next step: the first optimizer step of the next attempt is done (backoff, start of the",
+             "processes, rendezvous, loading the checkpoint and the step included).", "",
+             "| fault | known, median | known, most | next step, median | next step, most |", "|---|---|---|---|---|"]
+    for name, number in (("SIGKILL (exit)", signal.SIGKILL), ("SIGSTOP (silence)", signal.SIGSTOP)):
+        with Controller(binaries) as controller:
+            job = controller.submit(TRAINING)
+            faults = [one_fault(controller, job, number) for _ in range(rounds)]
+        known, step = zip(*faults)
+        lines.append(f"| {name} | {statistics.median(known):.3f} s | {max(known):.3f} s | {statistics.median(step):.2f} s | {max(step):.2f} s |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,45 @@
+"""Runs the benchmarks and writes their results as Markdown beside this file.
+
+Usage: run.py --bin FOLDER [--only NAME] [--quick]
+Each result names the command, the machine and the counts. Nothing here judges; people do.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import platform
+import sys
+
+import fault_latency
+import soak
+
+BENCHMARKS = {"fault_latency": fault_latency.measure, "soak": soak.measure}
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def machine():
+    model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    memory = int(next(line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal"))) // 1024 ** 2
+    return f"{os.cpu_count()} cores of {model}, {memory} GiB, Linux {platform.release().split('-')[0]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs the benchmarks.")
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--only", choices=sorted(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; writes no file")
+    options = parser.parse_args()
+    for name, measure in BENCHMARKS.items():
+        if options.only not in (None, name):
+            continue
+        text = measure(pathlib.Path(options.bin).resolve(), options.quick)
+        text += f"\nMeasured {datetime.date.today()} by `./dev bench --only {name}` on {machine()}.\n"
+        print(text)
+        if not options.quick:
+            (HERE / f"{name}.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
