@@ -18,7 +18,7 @@ struct TextSource {
 
 struct TextSourceOptions {
   std::string kind = "auto";          ///< man, folder, fixture, or auto: man where there is enough of it, else fixture
-  std::string path;                   ///< the folder, for kind "folder"
+  std::string path = {};              ///< the folder, for kind "folder"
   std::int64_t max_bytes = 16 << 20;  ///< the text is cut off here
   std::string man_folder = "/usr/share/man";
 };

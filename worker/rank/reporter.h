@@ -16,7 +16,7 @@ struct RankEnvironment;
 struct StepReport {
   std::int64_t step = 0;  ///< steps finished so far, from 1
   double loss = 0;        ///< mean cross entropy a token, in nats, over the total batch
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss = std::nullopt;
   double tokens_per_s = 0;
   double step_ms = 0;
   std::int64_t memory_bytes = 0;        ///< resident memory now

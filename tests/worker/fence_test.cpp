@@ -1,0 +1,73 @@
+#include "train/fence.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/file.h>
+
+#include "temporary_folder.h"
+
+namespace worker {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::write_file;
+
+/// True when somebody holds the fence's lock in a way that keeps the controller out.
+bool controller_must_wait(const TemporaryFolder& folder) {
+  const int fd = ::open((folder / "FENCE.lock").c_str(), O_RDWR | O_CREAT, 0644);
+  const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0;
+  ::close(fd);
+  return held;
+}
+
+TEST(Fence, WithoutOneEveryAttemptMayCommit) {
+  const TemporaryFolder folder;
+  Fence fence(folder.path(), 1);
+  EXPECT_EQ(fence.may_commit(), "");
+}
+
+TEST(Fence, TheNewestAttemptMayCommitAndAnOlderOneMayNot) {
+  const TemporaryFolder folder;
+  write_file(folder / "FENCE", "attempt 2\n");
+  Fence second(folder.path(), 2), first(folder.path(), 1);
+  EXPECT_EQ(second.may_commit(), "");
+  EXPECT_THAT(first.may_commit(), HasSubstr("attempt 2 owns this job now"));
+}
+
+TEST(Fence, CannotBeRaisedBetweenCheckAndCommit) {
+  const TemporaryFolder folder;
+  Fence fence(folder.path(), 1);
+  EXPECT_FALSE(controller_must_wait(folder));
+  ASSERT_EQ(fence.may_commit(), "");
+  EXPECT_TRUE(controller_must_wait(folder));
+  fence.release();
+  EXPECT_FALSE(controller_must_wait(folder));
+}
+
+TEST(Fence, ARefusalHoldsNoLock) {
+  const TemporaryFolder folder;
+  write_file(folder / "FENCE", "attempt 9\n");
+  Fence fence(folder.path(), 1);
+  ASSERT_NE(fence.may_commit(), "");
+  EXPECT_FALSE(controller_must_wait(folder));
+}
+
+TEST(Fence, GarbageInTheFileRefuses) {
+  const TemporaryFolder folder;
+  for (const char* text : {"", "attempt", "attempt 1", "attempt x\n", "attempt 1 2\n", "1\n"}) {
+    write_file(folder / "FENCE", text);
+    Fence fence(folder.path(), 1);
+    EXPECT_THAT(fence.may_commit(), HasSubstr("does not say \"attempt N\"")) << text;
+  }
+}
+
+TEST(Fence, WithoutAControllerThereIsNone) {
+  const TemporaryFolder folder;
+  write_file(folder / "FENCE", "attempt 9\n");
+  Fence fence(folder.path(), 0);
+  EXPECT_EQ(fence.may_commit(), "");
+}
+
+}  // namespace
+}  // namespace worker

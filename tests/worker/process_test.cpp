@@ -1,0 +1,284 @@
+// Real muster-worker processes over Gloo, on the text built into the program.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "temporary_folder.h"
+#include "worker_process.h"
+
+namespace worker::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A run that takes a few milliseconds a step.
+struct TinyRun {
+  int steps = 24;
+  int batch_size = 8;
+  int micro_batch_size = 2;
+  int step_delay_ms = 0;
+  int every_steps = 0;
+  int keep = 3;
+  double learning_rate = 3e-3;
+  std::string checkpoints = "checkpoints";
+  std::string extra_train = {};  ///< more members of "train", each with a leading comma
+  std::string model = R"("hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,
+                         "num_key_value_heads":2,"max_position_embeddings":64,"tie_word_embeddings":true)";
+  std::string source = R"("source":"fixture")";
+
+  std::string json(const TemporaryFolder& folder) const {
+    std::ostringstream out;
+    out << R"({"format":1,"name":"test","recipe":"causal_lm","model":{)" << model << R"(},"data":{)" << source
+        << R"(,"sequence_length":32,"cache_folder":")" << (folder / "cache").native() << R"("},"train":{"steps":)"
+        << steps << R"(,"batch_size":)" << batch_size << R"(,"micro_batch_size":)" << micro_batch_size
+        << R"(,"warmup_steps":3,"learning_rate":)" << learning_rate << R"(,"min_learning_rate":0,"step_delay_ms":)"
+        << step_delay_ms << extra_train << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native()
+        << R"(","every_steps":)" << every_steps << R"(,"keep":)" << keep << "}}";
+    return out.str();
+  }
+};
+
+std::vector<std::string> values(const std::vector<Line>& lines, const std::string& key) {
+  std::vector<std::string> out;
+  for (const auto& line : lines) out.push_back(line.at(key));
+  return out;
+}
+
+std::vector<double> losses(const Ranks& ranks, int rank = 0) {
+  std::vector<double> out;
+  for (const auto& text : values(ranks.lines(rank, "step"), "loss")) out.push_back(std::stod(text));
+  return out;
+}
+
+std::string step_folder(int step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08d", step);
+  return name;
+}
+
+/// The safetensors files of a checkpoint, by name.
+std::map<std::string, std::string> tensors_of(const std::filesystem::path& checkpoint) {
+  std::map<std::string, std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    if (entry.path().extension() == ".safetensors") out[entry.path().filename().native()] = read_file(entry.path());
+  }
+  return out;
+}
+
+int checkpoints_in(const std::filesystem::path& folder) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    count += entry.path().filename().native().starts_with("step-") ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(Worker, TwoRanksLearnFromText) {
+  const TemporaryFolder folder;
+  Ranks ranks(folder.path(), TinyRun{.steps = 60, .extra_train = R"(,"validation_every_steps":30)"}.json(folder), {});
+  ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0) << ranks.log(1);
+  const auto loss = losses(ranks);
+  ASSERT_EQ(loss.size(), 60u);
+  EXPECT_NEAR(loss.front(), std::log(257.0), 0.2);
+  EXPECT_LT(loss.back(), loss.front() - 1.5);
+  EXPECT_EQ(loss, losses(ranks, 1));
+  const auto steps = ranks.lines(0, "step");
+  EXPECT_EQ(steps[28].count("validation_loss"), 0u);
+  EXPECT_LT(std::stod(steps[59].at("validation_loss")), std::stod(steps[29].at("validation_loss")));
+  for (const char* key : {"tokens_per_s", "step_ms", "memory_bytes", "memory_peak_bytes", "bytes_communicated"}) {
+    EXPECT_GT(std::stod(steps.back().at(key)), 0) << key;
+  }
+  EXPECT_THAT(values(ranks.lines(1, "section"), "section"),
+              ElementsAre("init", "data", "init", "step", "checkpoint", "step", "done"));
+  EXPECT_THAT(values(ranks.lines(0, "leaving"), "exit_code"), ElementsAre("0"));
+}
+
+// Goal: a stop costs nothing, and cannot be seen in the result.
+// Method: one run without a break; another where one rank alone gets SIGTERM, then the same run file again.
+TEST(Worker, ARunThatWasStoppedAndResumedEqualsOneThatWasNot) {
+  const TemporaryFolder folder;
+  TinyRun whole{.step_delay_ms = 20, .checkpoints = "whole"}, broken{.step_delay_ms = 20, .checkpoints = "broken"};
+  Ranks reference(folder.path(), whole.json(folder), {.label = "whole"});
+  ASSERT_THAT(reference.wait(), Each(0)) << reference.log(0);
+
+  Ranks first(folder.path(), broken.json(folder), {.label = "broken"});
+  ASSERT_TRUE(first.reached(0, 6));
+  first.rank(1).signal(SIGTERM);
+  ASSERT_THAT(first.wait(), Each(99)) << first.log(0) << first.log(1);
+  const auto saved = values(first.lines(0, "checkpoint"), "step");
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(values(first.lines(1, "checkpoint"), "step"), saved);
+  EXPECT_EQ(first.lines(0, "step").back().at("step"), saved[0]);
+  EXPECT_EQ(first.lines(1, "step").back().at("step"), saved[0]);
+  ASSERT_LT(std::stoi(saved[0]), broken.steps);
+
+  Ranks second(folder.path(), broken.json(folder), {.label = "broken"});
+  ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
+  EXPECT_EQ(values(second.lines(1, "resumed"), "step"), saved);
+  EXPECT_EQ(losses(second), losses(reference));
+  EXPECT_EQ(values(second.lines(0, "step"), "grad_norm"), values(reference.lines(0, "step"), "grad_norm"));
+  const auto expected = tensors_of(folder / "whole" / step_folder(whole.steps));
+  EXPECT_EQ(expected.size(), 2u);
+  EXPECT_TRUE(tensors_of(folder / "broken" / step_folder(broken.steps)) == expected);
+}
+
+TEST(Worker, ASecondTermLeavesAtOnceWithoutASave) {
+  const TemporaryFolder folder;
+  Ranks ranks(folder.path(), TinyRun{.step_delay_ms = 3000}.json(folder), {});
+  ASSERT_TRUE(ranks.reached(0, 1));
+  ranks.rank(0).signal_and_wait(SIGTERM);
+  ranks.rank(0).signal(SIGTERM);
+  EXPECT_EQ(ranks.wait_rank(0, 1500ms), 99);
+  EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 0);
+  EXPECT_NE(ranks.wait_rank(1, 20s), -1);
+}
+
+TEST(Worker, ARankThatIsKilledTakesTheOthersAlong) {
+  const TemporaryFolder folder;
+  for (const int victim : {0, 1}) {
+    const std::string label = "victim" + std::to_string(victim);
+    Ranks ranks(folder.path(), TinyRun{.steps = 100000, .step_delay_ms = 5}.json(folder), {.label = label});
+    ASSERT_TRUE(ranks.reached(0, 3));
+    ranks.rank(victim).signal(SIGKILL);
+    EXPECT_EQ(ranks.wait_rank(victim, 5s), 128 + SIGKILL);
+    EXPECT_EQ(ranks.wait_rank(1 - victim, 10s), 1) << ranks.log(1 - victim);
+    EXPECT_THAT(ranks.log(1 - victim), HasSubstr("error: "));
+    EXPECT_THAT(values(ranks.lines(1 - victim, "leaving"), "exit_code"), ElementsAre("1"));
+  }
+}
+
+TEST(Worker, TheLossHardlyDependsOnHowTheBatchIsSplit) {
+  const TemporaryFolder folder;
+  std::vector<std::vector<double>> runs;
+  for (const auto& [world_size, micro] : {std::pair{1, 8}, {1, 2}, {2, 2}, {4, 2}}) {
+    const std::string label = std::to_string(world_size) + "x" + std::to_string(micro);
+    const TinyRun run{
+        .steps = 10, .micro_batch_size = micro, .checkpoints = label, .extra_train = R"(,"validation_every_steps":5)"};
+    Ranks ranks(folder.path(), run.json(folder), {.world_size = world_size, .label = label});
+    ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
+    runs.push_back(losses(ranks));
+    runs.back().push_back(std::stod(ranks.lines(0, "step").back().at("validation_loss")));
+  }
+  for (std::size_t run = 1; run < runs.size(); ++run) {
+    for (std::size_t step = 0; step < runs[0].size(); ++step) {
+      EXPECT_NEAR(runs[run][step], runs[0][step], 1e-5 * runs[0][step]) << "run " << run << ", step " << step + 1;
+    }
+  }
+}
+
+TEST(Worker, GoesOnAtAnotherWorldSize) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 16, .checkpoints = "whole"};
+  Ranks reference(folder.path(), run.json(folder), {.world_size = 1, .label = "whole"});
+  ASSERT_THAT(reference.wait(), Each(0));
+  TinyRun broken{.steps = 16, .step_delay_ms = 30, .checkpoints = "broken"};
+  Ranks two(folder.path(), broken.json(folder), {.world_size = 2, .label = "broken"});
+  ASSERT_TRUE(two.reached(0, 5));
+  two.rank(0).signal(SIGUSR2);
+  ASSERT_THAT(two.wait(), Each(99)) << two.log(0);
+  Ranks one(folder.path(), broken.json(folder), {.world_size = 1, .label = "broken"});
+  ASSERT_THAT(one.wait(), Each(0)) << one.log(0);
+  const auto expected = losses(reference), got = losses(one);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5 * expected[i]);
+}
+
+TEST(Worker, Bf16LearnsToo) {
+  const TemporaryFolder folder;
+  Ranks ranks(folder.path(), TinyRun{.steps = 30, .extra_train = R"(,"precision":"bf16")"}.json(folder), {});
+  ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
+  EXPECT_LT(losses(ranks).back(), losses(ranks).front() - 0.5);
+}
+
+TEST(Worker, SavesOnScheduleAndKeepsTheNewest) {
+  const TemporaryFolder folder;
+  Ranks ranks(folder.path(), TinyRun{.steps = 11, .every_steps = 2, .keep = 2}.json(folder), {});
+  ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
+  EXPECT_THAT(values(ranks.lines(0, "checkpoint"), "step"), ElementsAre("2", "4", "6", "8", "10", "11"));
+  EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints" / step_folder(11) / "manifest.json"));
+  // Started again there is nothing left to do, and that is success.
+  Ranks again(folder.path(), TinyRun{.steps = 11, .every_steps = 2, .keep = 2}.json(folder), {.label = "again"});
+  ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
+  EXPECT_TRUE(again.lines(0, "step").empty());
+}
+
+TEST(Worker, ATornCheckpointIsPassedOver) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 8, .every_steps = 4};
+  Ranks first(folder.path(), run.json(folder), {.label = "first"});
+  ASSERT_THAT(first.wait(), Each(0));
+  std::filesystem::resize_file(folder / "checkpoints" / step_folder(8) / "rank-00001-of-00002.safetensors", 100);
+  Ranks second(folder.path(), run.json(folder), {.label = "second"});
+  ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
+  EXPECT_THAT(values(second.lines(0, "resumed"), "step"), ElementsAre("4"));
+  EXPECT_THAT(second.log(0), HasSubstr("passed over a checkpoint: "));
+}
+
+// Goal: a rank of an old attempt publishes nothing.
+// Method: the fence is raised while it trains; then it is asked to save.
+TEST(Worker, AnOldAttemptMayNotSave) {
+  const TemporaryFolder folder;
+  Ranks old(folder.path(), TinyRun{.steps = 100000, .step_delay_ms = 5}.json(folder), {.attempt = 1, .label = "old"});
+  ASSERT_TRUE(old.reached(0, 3));
+  write_file(folder / "checkpoints/FENCE", "attempt 2\n");
+  old.rank(0).signal(SIGTERM);
+  EXPECT_THAT(old.wait(), Each(94)) << old.log(0) << old.log(1);
+  EXPECT_THAT(old.log(0), HasSubstr("attempt 2 owns this job now"));
+  EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 0);
+  // Nor may it start.
+  Ranks late(folder.path(), TinyRun{}.json(folder), {.attempt = 1, .label = "late"});
+  EXPECT_THAT(late.wait(), Each(94));
+  EXPECT_TRUE(late.lines(0, "step").empty());
+}
+
+TEST(Worker, MistakesThatARetryCannotMendAreNeverRequeued) {
+  const TemporaryFolder folder;
+  const TinyRun good{.steps = 4};
+  ASSERT_THAT(Ranks(folder.path(), good.json(folder), {.label = "good"}).wait(), Each(0));
+  write_file(folder / "file", "");
+  write_file(folder / "text/a.txt", std::string(4000, 'x'));
+  const std::string text = R"("source":"folder","path":")" + (folder / "text").native() + "\"";
+  const std::pair<TinyRun, const char*> cases[] = {
+      {{.extra_train = R"(,"stepz":1)"}, "train.stepz"},
+      {{.batch_size = 7}, "train.batch_size = 7: want a multiple of 4"},
+      {{.learning_rate = 1e18, .checkpoints = "x", .extra_train = R"(,"schedule":"constant")"}, "gradient's norm"},
+      {{.checkpoints = "file"}, "checkpoint.folder"},
+      {{.checkpoints = "y", .source = R"("source":"folder","path":"/no/such")"}, "data.path = \"/no/such\""},
+      {{.source = text}, "the text is another"},
+  };
+  for (const auto& [run, says] : cases) {
+    Ranks ranks(folder.path(), run.json(folder), {.label = "bad"});
+    EXPECT_THAT(ranks.wait(), Each(93)) << says << ranks.log(0);
+    EXPECT_THAT(ranks.log(0), HasSubstr(says));
+  }
+}
+
+TEST(Worker, RunningOutOfMemoryHasItsOwnCode) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer needs more address space than the limit of this test";
+#endif
+  const TemporaryFolder folder;
+  TinyRun run;
+  run.model = R"("vocab_size":4000000,"hidden_size":4096,"num_hidden_layers":1,"num_attention_heads":1)";
+  Ranks ranks(folder.path(), run.json(folder), {.world_size = 1, .address_space_bytes = std::int64_t{16} << 30});
+  EXPECT_THAT(ranks.wait(), Each(97)) << ranks.log(0);
+}
+
+TEST(Worker, HelpIsPrintedAndWrongArgumentsAreRefused) {
+  const TemporaryFolder folder;
+  Process help(MUSTER_WORKER, {"--help"}, {}, folder / "help");
+  EXPECT_EQ(help.wait(20s), 0);
+  EXPECT_THAT(read_file(folder / "help"), HasSubstr("--run-file FILE"));
+  Process wrong(MUSTER_WORKER, {"--frobnicate"}, {{"MUSTER_METRICS_FILE", (folder / "m").native()}}, folder / "wrong");
+  EXPECT_EQ(wrong.wait(20s), 93);
+  EXPECT_THAT(read_file(folder / "wrong"), HasSubstr("\"--frobnicate\": want --run-file FILE"));
+}
+
+}  // namespace
+}  // namespace worker::testing

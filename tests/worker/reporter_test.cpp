@@ -1,0 +1,63 @@
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <stdexcept>
+
+#include "rank/jsonl_reporter.h"
+#include "temporary_folder.h"
+
+namespace worker {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::read_file;
+using testing::TemporaryFolder;
+
+TEST(JsonlReporter, WritesALineAnEvent) {
+  const TemporaryFolder folder;
+  {
+    JsonlReporter reporter((folder / "m.jsonl").native(), std::nullopt);
+    reporter.section(Section::kData);
+    reporter.step({.step = 3, .loss = 1.25, .validation_loss = 2.5, .tokens_per_s = 100, .step_ms = 8, .at_ms = 77});
+    reporter.resumed_from(2);
+    reporter.checkpoint_saved(3, 4096, 1.5);
+    reporter.leaving(93, "a \"bad\"\nthing");
+  }
+  const std::string text = read_file(folder / "m.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
+  EXPECT_THAT(text, HasSubstr(R"({"kind":"section","section":"data","at_ms":)"));
+  EXPECT_THAT(text, HasSubstr(R"({"kind":"step","step":3,"loss":1.25,"validation_loss":2.5,"tokens_per_s":100,)"));
+  EXPECT_THAT(text, HasSubstr(R"({"kind":"resumed","step":2,)"));
+  EXPECT_THAT(text, HasSubstr(R"({"kind":"checkpoint","step":3,"bytes":4096,"ms":1.5,)"));
+  EXPECT_THAT(text, HasSubstr(R"("exit_code":93,"reason":"a \"bad\"\u000athing")"));
+}
+
+TEST(JsonlReporter, AppendsToWhatAnEarlierAttemptWrote) {
+  const TemporaryFolder folder;
+  testing::write_file(folder / "m.jsonl", "{}\n");
+  JsonlReporter((folder / "m.jsonl").native(), std::nullopt).resumed_from(1);
+  EXPECT_THAT(read_file(folder / "m.jsonl"), ::testing::StartsWith("{}\n{\"kind\":\"resumed\""));
+}
+
+TEST(JsonlReporter, WritesNullForWhatJsonCannotSay) {
+  const TemporaryFolder folder;
+  JsonlReporter((folder / "m.jsonl").native(), std::nullopt).step({.loss = std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_THAT(read_file(folder / "m.jsonl"), HasSubstr("\"loss\":null"));
+}
+
+TEST(JsonlReporter, NamesAPathItCannotOpen) {
+  const auto message =
+      testing::message_of<std::runtime_error>([] { JsonlReporter("/nowhere/at/all/m.jsonl", std::nullopt); });
+  EXPECT_THAT(message, HasSubstr("/nowhere/at/all/m.jsonl"));
+  EXPECT_THAT(message, HasSubstr("MUSTER_METRICS_FILE"));
+}
+
+TEST(JsonlReporter, RendezvousIsTheFixedAddress) {
+  const TemporaryFolder folder;
+  JsonlReporter with((folder / "a").native(), Endpoint{"n0", 5}), without((folder / "b").native(), std::nullopt);
+  EXPECT_EQ(with.rendezvous(std::nullopt), (Endpoint{"n0", 5}));
+  EXPECT_THROW(without.rendezvous(std::nullopt), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace worker

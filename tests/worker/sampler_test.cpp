@@ -1,0 +1,82 @@
+#include "data/sampler.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace worker {
+namespace {
+
+using Samples = std::vector<std::int64_t>;
+
+/// The samples of one total batch, over all ranks, in `micro` a rank at once.
+Samples total_batch(std::vector<ShardedSampler>& ranks, std::int64_t batch, std::int64_t micro) {
+  Samples out;
+  for (std::int64_t done = 0; done < batch; done += micro * static_cast<std::int64_t>(ranks.size())) {
+    for (auto& rank : ranks) {
+      for (const auto sample : rank.take(micro)) out.push_back(sample);
+    }
+  }
+  return out;
+}
+
+std::vector<ShardedSampler> samplers(std::int64_t samples, std::uint64_t seed, int world_size) {
+  std::vector<ShardedSampler> out;
+  for (int rank = 0; rank < world_size; ++rank) out.emplace_back(samples, seed, rank, world_size);
+  return out;
+}
+
+TEST(Sampler, EverySampleComesOnceAnEpochOverAllRanks) {
+  auto ranks = samplers(20, 1, 4);
+  Samples first = total_batch(ranks, 20, 5), second = total_batch(ranks, 20, 1);
+  EXPECT_EQ(ranks[0].epoch(), 2);
+  EXPECT_NE(first, second);
+  Samples all(20);
+  std::iota(all.begin(), all.end(), 0);
+  for (auto* epoch : {&first, &second}) {
+    EXPECT_FALSE(std::is_sorted(epoch->begin(), epoch->end()));
+    std::sort(epoch->begin(), epoch->end());
+    EXPECT_EQ(*epoch, all);
+  }
+}
+
+TEST(Sampler, NothingIsDroppedWhereABatchSpansTwoEpochs) {
+  auto ranks = samplers(7, 3, 2);
+  Samples seen;
+  for (int i = 0; i < 7; ++i) {
+    for (const auto sample : total_batch(ranks, 4, 2)) seen.push_back(sample);
+  }
+  for (std::int64_t sample = 0; sample < 7; ++sample) EXPECT_EQ(std::count(seen.begin(), seen.end(), sample), 4);
+}
+
+TEST(Sampler, TheTotalBatchIsTheSameAtEveryWorldSize) {
+  for (const auto& [world_size, micro] : {std::pair{1, 12}, {2, 6}, {2, 3}, {3, 2}, {4, 1}}) {
+    auto one = samplers(50, 9, 1), many = samplers(50, 9, world_size);
+    for (int batch = 0; batch < 10; ++batch) {
+      Samples expected = total_batch(one, 12, 12), got = total_batch(many, 12, micro);
+      std::sort(expected.begin(), expected.end());
+      std::sort(got.begin(), got.end());
+      EXPECT_EQ(got, expected) << world_size << " ranks, batch " << batch;
+    }
+  }
+}
+
+TEST(Sampler, GoesOnAtTheExactSampleEvenAtAnotherWorldSize) {
+  auto before = samplers(33, 5, 2);
+  for (int i = 0; i < 9; ++i) total_batch(before, 8, 2);
+  auto after = samplers(33, 5, 4);
+  for (auto& rank : after) rank.seek(before[0].position());
+  Samples expected = total_batch(before, 8, 4), got = total_batch(after, 8, 2);
+  EXPECT_EQ(got, expected);
+}
+
+TEST(Sampler, TheSeedDecidesTheOrder) {
+  auto a = samplers(100, 1, 1), b = samplers(100, 2, 1), again = samplers(100, 1, 1);
+  const Samples first = a[0].take(100);
+  EXPECT_NE(first, b[0].take(100));
+  EXPECT_EQ(first, again[0].take(100));
+}
+
+}  // namespace
+}  // namespace worker

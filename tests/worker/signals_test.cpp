@@ -1,0 +1,66 @@
+#include "rank/signals.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "rank/exit_codes.h"
+
+namespace worker {
+namespace {
+
+class Signals : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    forget_stop_signals();
+    install_stop_signals();
+  }
+  void TearDown() override {
+    forget_stop_signals();
+    for (const int number : {SIGTERM, SIGUSR2, SIGCONT, SIGPIPE}) ::signal(number, SIG_DFL);
+  }
+};
+
+TEST_F(Signals, TermAsksForASave) {
+  now_there_is_something_to_save();
+  EXPECT_EQ(signalled_stop(), StopKind::kNone);
+  ::raise(SIGTERM);
+  EXPECT_EQ(signalled_stop(), StopKind::kSave);
+}
+
+TEST_F(Signals, Usr2AsksForASaveHoweverOften) {
+  now_there_is_something_to_save();
+  ::raise(SIGUSR2);
+  ::raise(SIGUSR2);
+  EXPECT_EQ(signalled_stop(), StopKind::kSave);
+}
+
+TEST_F(Signals, ContinueIsIgnored) {
+  now_there_is_something_to_save();
+  ::raise(SIGCONT);
+  EXPECT_EQ(signalled_stop(), StopKind::kNone);
+}
+
+TEST_F(Signals, ASecondTermLeavesAtOnceWithTheRequeueCode) {
+  now_there_is_something_to_save();
+  EXPECT_EXIT(
+      {
+        ::raise(SIGTERM);
+        ::raise(SIGTERM);
+      },
+      ::testing::ExitedWithCode(kExitRequeue), "");
+}
+
+TEST_F(Signals, ATermAfterUsr2StillLetsTheSaveFinish) {
+  now_there_is_something_to_save();
+  ::raise(SIGUSR2);
+  ::raise(SIGTERM);
+  EXPECT_EQ(signalled_stop(), StopKind::kSave);
+}
+
+TEST_F(Signals, BeforeThereIsAnythingToSaveTheFirstLeavesAtOnce) {
+  EXPECT_EXIT(::raise(SIGTERM), ::testing::ExitedWithCode(kExitRequeue), "");
+}
+
+}  // namespace
+}  // namespace worker

@@ -1,0 +1,152 @@
+#include "data/token_file.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "temporary_folder.h"
+
+namespace worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::read_file;
+using testing::TemporaryFolder;
+using testing::write_file;
+
+TextSource two_documents() {
+  return {"two documents", [](const DocumentSink& sink) {
+            sink("ab");
+            sink("\xff");
+          }};
+}
+
+/// The one token file in the folder.
+std::filesystem::path only_file(const TemporaryFolder& folder) {
+  std::filesystem::path found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().extension() != ".bin") continue;
+    EXPECT_TRUE(found.empty());
+    found = entry.path();
+  }
+  return found;
+}
+
+TEST(TokenFile, HoldsBytesAndSeparatorsBehindAHeader) {
+  const TemporaryFolder folder;
+  const auto path = (folder / "t.bin").native();
+  TokenFile::write(path, two_documents());
+  const auto file = TokenFile::open(path);
+  EXPECT_THAT(file.tokens(), ElementsAre('a', 'b', kSeparatorToken, 255, kSeparatorToken));
+  EXPECT_EQ(file.vocabulary(), 257);
+  EXPECT_EQ(file.description(), "two documents");
+  const auto bytes = read_file(path);
+  EXPECT_EQ(bytes.size(), 4096u + 5 * 2);
+  EXPECT_EQ(bytes.substr(0, 8), "MUSTTOKN");
+}
+
+TEST(TokenFile, ARenamedTemporaryLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  TokenFile::write((folder / "t.bin").native(), two_documents());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(TokenFile, EveryKindOfDamageIsNamed) {
+  const TemporaryFolder folder;
+  const auto path = folder / "t.bin";
+  TokenFile::write(path.native(), two_documents());
+  const auto good = read_file(path);
+  const auto opened = [&](std::string bytes) {
+    write_file(path, bytes);
+    return message_of<std::runtime_error>([&] { TokenFile::open(path.native()); });
+  };
+  const auto with = [&](std::size_t at, char value) {
+    auto bytes = good;
+    bytes[at] = value;
+    return bytes;
+  };
+  EXPECT_THAT(opened(""), HasSubstr("shorter than its header"));
+  EXPECT_THAT(opened(with(0, 'X')), HasSubstr("no token file"));
+  EXPECT_THAT(opened(with(8, 2)), HasSubstr("version is 2"));
+  EXPECT_THAT(opened(with(12, 4)), HasSubstr("dtype is 4"));
+  EXPECT_THAT(opened(with(24, 99)), HasSubstr("99 tokens were announced"));
+  EXPECT_THAT(opened(with(31, '\x7f')), HasSubstr("tokens were announced"));
+  EXPECT_THAT(opened(with(41, '\x7f')), HasSubstr("description is too long"));
+  EXPECT_THAT(opened(good.substr(0, good.size() - 2)), HasSubstr("announced"));
+  EXPECT_THAT(opened(with(4096, 'x')), HasSubstr("checksum"));
+  EXPECT_THAT(opened(with(17, 0)), HasSubstr("beyond the vocabulary"));
+  EXPECT_THAT(opened(good + "  "), HasSubstr("announced"));
+}
+
+TEST(TokenCache, IsBuiltOnceAndUsedAgain) {
+  const TemporaryFolder folder;
+  int reads = 0;
+  const TextSource source{"counted", [&](const DocumentSink& sink) {
+                            ++reads;
+                            sink("text");
+                          }};
+  const auto first = open_or_build_tokens(source, folder.path().native());
+  const auto second = open_or_build_tokens(source, folder.path().native());
+  EXPECT_EQ(reads, 1);
+  EXPECT_EQ(first.checksum(), second.checksum());
+}
+
+TEST(TokenCache, ADamagedFileIsBuiltAgain) {
+  const TemporaryFolder folder;
+  const auto before = open_or_build_tokens(two_documents(), folder.path().native()).checksum();
+  const auto path = only_file(folder);
+  auto bytes = read_file(path);
+  bytes.back() ^= 1;
+  write_file(path, bytes);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open_or_build_tokens(two_documents(), folder.path().native()).checksum(), before);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("built again"));
+}
+
+TEST(TokenCache, SourcesDoNotShareAFile) {
+  const TemporaryFolder folder;
+  const TextSource other{"another", [](const DocumentSink& sink) { sink("z"); }};
+  open_or_build_tokens(two_documents(), folder.path().native());
+  EXPECT_THAT(open_or_build_tokens(other, folder.path().native()).tokens(), ElementsAre('z', kSeparatorToken));
+}
+
+TEST(TokenCache, ProcessesThatStartAtOnceShareOneBuild) {
+  const TemporaryFolder folder;
+  constexpr int kProcesses = 6;
+  const TextSource source{"slow", [&](const DocumentSink& sink) {
+                            std::ofstream(folder / "builds", std::ios::app) << 'x';
+                            for (int i = 0; i < 2000; ++i) sink(std::string(100, static_cast<char>('a' + i % 26)));
+                          }};
+  for (int i = 0; i < kProcesses; ++i) {
+    if (::fork() == 0) {
+      try {
+        const auto file = open_or_build_tokens(source, folder.path().native());
+        ::_exit(file.tokens().size() == 2000 * 101 ? 0 : 1);
+      } catch (...) {
+        ::_exit(2);
+      }
+    }
+  }
+  for (int i = 0; i < kProcesses; ++i) {
+    int status = -1;
+    ::wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(read_file(folder / "builds"), "x");
+  only_file(folder);
+}
+
+TEST(TokenCache, NamesAFolderItCannotMake) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", "");
+  const auto message =
+      message_of<std::runtime_error>([&] { open_or_build_tokens(two_documents(), (folder / "file/cache").native()); });
+  EXPECT_THAT(message, HasSubstr("data.cache_folder"));
+}
+
+}  // namespace
+}  // namespace worker

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "muster/v1/rank_service.grpc.pb.h"
+#include "rank/endpoint.h"
+
+namespace worker {
+
+/// RankService of one controller over one channel, every call with a deadline. Thread-safe.
+class GrpcClient {
+ public:
+  using Millis = std::chrono::milliseconds;
+
+  GrpcClient(const Endpoint& controller, std::string token);
+
+  grpc::Status call(const muster::v1::RegisterRequest& request, muster::v1::RegisterResponse& response, Millis limit);
+  grpc::Status call(const muster::v1::HeartbeatRequest& request, muster::v1::HeartbeatResponse& response, Millis limit);
+  grpc::Status call(const muster::v1::RendezvousRequest& request, muster::v1::RendezvousResponse& response,
+                    Millis limit);
+
+  /// Calls under way, and all later ones, end at once with CANCELLED.
+  void cancel();
+
+ private:
+  template <typename Method>
+  grpc::Status run(Millis limit, const Method& method);
+
+  std::string authorization_;
+  std::unique_ptr<muster::v1::RankService::Stub> stub_;
+  std::mutex mutex_;
+  std::set<grpc::ClientContext*> under_way_;
+  bool cancelled_ = false;
+};
+
+}  // namespace worker

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "rank/environment.h"
+#include "rank/reporter.h"
+
+namespace worker {
+
+/// Waits of the gRPC reporter; the defaults are for everybody but tests.
+struct GrpcReporterOptions {
+  /// Until the ranks must have met.
+  std::chrono::milliseconds rendezvous_limit{120'000};
+  /// Between being told to stop and ending the process, when training does not leave by itself: a rank that hangs in a
+  /// collective with dead peers must not keep its node.
+  std::chrono::milliseconds fenced_grace{1'000};
+};
+
+/// Reports to the controller at `environment.controller` over RankService.
+///
+/// One thread of its own sends heartbeats at the interval the controller hands out; training never waits for it. While
+/// the controller can't be reached, or does not know this job, training goes on and the newest 100,000 steps are kept
+/// and sent afterwards, oldest first, until acknowledged. Only an explicit "stop" stops the rank: stop_requested()
+/// becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving` and the destructor
+/// take at most two seconds. All signals are blocked in the threads it starts, so handlers run in the caller's.
+///
+/// Throws std::invalid_argument naming the variable when the environment has no controller, job id or attempt. That
+/// the controller can't be reached is no error.
+std::unique_ptr<Reporter> make_grpc_reporter(const RankEnvironment& environment, GrpcReporterOptions options = {});
+
+}  // namespace worker
