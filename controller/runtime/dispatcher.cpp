@@ -40,6 +40,7 @@ std::string refusal_of(const core::Job& job, const core::EventBody& body) {
 struct Dispatcher::Group {
   std::vector<store::Commit> commits;
   std::vector<std::pair<Entry*, Result>> results;
+  std::vector<Entry*> early;
   std::unordered_map<core::JobId, JobPtr> jobs;  // as they will be
   std::set<core::JobId> with_actions, changed;
   std::map<std::string, core::JobId> requests;
@@ -301,6 +302,10 @@ void Dispatcher::prepare(Entry& entry, Group& group) {
     group.results.push_back({&entry, {now, {}, Refusal{Refusal::Kind::kWrongState, why}}});
     return;
   }
+  if (too_early(entry, *now)) {
+    group.early.push_back(&entry);
+    return;
+  }
   const core::Event event{stamp(), entry.body};
   auto applied = core::apply(*now, event);
   const auto after = std::make_shared<const core::Job>(applied.job);
@@ -367,6 +372,8 @@ void Dispatcher::publish(Group& group) {
 }
 
 void Dispatcher::settle(Group& group) {
+  for (auto* entry : group.early) early_[entry->job].push_back(std::move(*entry));
+  for (const auto id : group.changed) release_early(group.jobs[id]);
   {
     std::lock_guard lock(mutex_);
     for (const auto& [entry, result] : group.results) {
@@ -424,6 +431,26 @@ void Dispatcher::reload(std::span<const Entry> entries) {
     std::lock_guard lock(jobs_mutex_);
     jobs_[entry.job] = std::make_shared<const core::Job>(std::move(*loaded));
   }
+}
+
+bool Dispatcher::too_early(const Entry& entry, const core::Job& job) const {
+  if (entry.kind != Kind::kFact || core::is_ended(job.state)) return false;
+  if (std::holds_alternative<core::AttemptLaunched>(entry.body)) return false;
+  if (std::holds_alternative<core::AttemptLaunchFailed>(entry.body)) return false;
+  return core::attempt_of(entry.body) > job.attempts.size();
+}
+
+// Puts facts whose time has come in front of those that came after them.
+void Dispatcher::release_early(const JobPtr& job) {
+  const auto held = early_.find(job->id);
+  if (held == early_.end()) return;
+  auto& entries = held->second;
+  std::lock_guard lock(mutex_);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (!closed_ && !too_early(*entry, *job)) facts_.push_front(std::move(*entry));
+  }
+  std::erase_if(entries, [](const Entry& entry) { return entry.answer == nullptr; });
+  if (entries.empty()) early_.erase(held);
 }
 
 core::Time Dispatcher::stamp() {

@@ -27,7 +27,8 @@ using JobPtr = std::shared_ptr<const core::Job>;
 ///
 /// When the store takes no writes: what people and ranks ask is refused at once with the reason (ranks say it again
 /// with their next heartbeat), while facts given to keep() stay here, in order, and are tried again with a backoff.
-/// Equal facts are kept once, so there are at most a few for each live rank.
+/// Equal facts are kept once, so there are at most a few for each live rank. Facts of an attempt whose launch is not
+/// recorded yet (a rank may end before the launch has returned) are held until it is.
 ///
 /// Thread-safe. Without threads, calls write in the caller's thread.
 class Dispatcher {
@@ -126,6 +127,8 @@ class Dispatcher {
   void note_failure(const std::string& why);
   void note_success();
   void reload(std::span<const Entry> entries);
+  bool too_early(const Entry& entry, const core::Job& job) const;
+  void release_early(const JobPtr& job);
   core::Time stamp();
 
   store::Store& store_;
@@ -150,6 +153,7 @@ class Dispatcher {
   // The writer's own.
   core::Time last_time_{};
   core::JobId next_id_ = 0;  // 0: ask the store
+  std::map<core::JobId, std::vector<Entry>> early_;
   std::thread thread_;
 };
 

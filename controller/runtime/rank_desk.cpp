@@ -36,7 +36,8 @@ store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, cons
 }  // namespace
 
 bool leaves_with_save(core::Cause cause) {
-  return cause == core::Cause::kCancelled || cause == core::Cause::kRequeued || cause == core::Cause::kTimedOut;
+  return cause == core::Cause::kCancelled || cause == core::Cause::kRequeued || cause == core::Cause::kTimedOut ||
+         cause == core::Cause::kPreempted;
 }
 
 RankDesk::RankDesk(Parts parts, DataFolder data, std::string secret)

@@ -11,7 +11,7 @@
 
 namespace runtime {
 
-/// As StopAttempt::save: only a whole gang, asked to leave in peace, can finish its step.
+/// As StopAttempt::save: only a gang that leaves together, asked from outside, can finish its step.
 bool leaves_with_save(core::Cause cause);
 
 /// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.

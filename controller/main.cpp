@@ -1,0 +1,250 @@
+// musterd: one process that holds the store, follows every rank and serves people.
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "http/server.h"
+#include "rpc/server.h"
+#include "runtime/controller_impl.h"
+#include "runtime/durable_file.h"
+#include "runtime/listen_address.h"
+#include "runtime/local/local_executor.h"
+#include "runtime/token_file.h"
+#include "store/sqlite_store.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::ListenAddress;
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+struct Flags {
+  std::string data_folder;
+  std::string listen = "127.0.0.1:7600";
+  std::string http = "127.0.0.1:7601";
+  std::string worker, supervisor;
+  std::string log_level = "info";
+  bool insecure_listen = false;
+};
+
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+fs::path default_data_folder() {
+  if (const auto folder = environment("MUSTER_DATA_FOLDER"); !folder.empty()) return folder;
+  if (const auto data = environment("XDG_DATA_HOME"); !data.empty()) return fs::path(data) / "muster";
+  const auto home = environment("HOME");
+  if (home.empty()) throw UsageError("no data folder: set HOME or give --data-folder");
+  return fs::path(home) / ".local" / "share" / "muster";
+}
+
+// A program of ours that was not named lies beside this one.
+fs::path program(const std::string& given, const char* name) {
+  if (!given.empty()) return fs::absolute(given);
+  return fs::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+ListenAddress checked_address(const char* flag, const std::string& text, bool insecure) {
+  ListenAddress address;
+  try {
+    address = runtime::parse_listen_address(text);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(std::string(flag) + " " + e.what());
+  }
+  if (!address.is_loopback() && !insecure) {
+    throw UsageError(std::string(flag) + " " + text +
+                     " can be reached from other machines, and tokens travel unencrypted: use 127.0.0.1 and an ssh "
+                     "tunnel, or add --insecure-listen on a network you trust");
+  }
+  return address;
+}
+
+fs::path prepare_data_folder(const std::string& given) {
+  const auto folder = fs::absolute(given.empty() ? default_data_folder() : fs::path(given)).lexically_normal();
+  const bool fresh = !fs::exists(folder);
+  runtime::make_folders(folder);
+  if (fresh) ::chmod(folder.c_str(), 0700);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw std::runtime_error("cannot write to the data folder " + folder.string() + ": " + std::strerror(errno) +
+                             "; make it writable or give another one with --data-folder");
+  }
+  return folder;
+}
+
+// A port that the system chose is asked for again by the next musterd on this folder: ranks that go on meanwhile know
+// no other address.
+class RememberedPorts {
+ public:
+  explicit RememberedPorts(fs::path file) : file_(std::move(file)) {
+    known_ = nlohmann::json::parse(runtime::read_small_file(file_), nullptr, false);
+    if (!known_.is_object()) known_ = nlohmann::json::object();
+  }
+  // Calls serve(address) with the remembered port, then with any; returns its server and sets the real port.
+  template <typename Serve>
+  auto serve(const char* name, ListenAddress& address, Serve serve) {
+    const auto known = known_.value(name, 0);
+    if (address.port == 0 && known > 0 && known <= 65535) {
+      auto wanted = address;
+      wanted.port = static_cast<std::uint16_t>(known);
+      try {
+        return keep(name, address, serve(wanted.text()));
+      } catch (const std::runtime_error& e) {
+        spdlog::warn("the {} port of the last time is taken, choosing another: {}", name, e.what());
+      }
+    }
+    return keep(name, address, serve(address.text()));
+  }
+  void save() const { runtime::write_file_durably(file_, known_.dump() + "\n"); }
+
+ private:
+  template <typename Server>
+  Server keep(const char* name, ListenAddress& address, Server server) {
+    address.port = static_cast<std::uint16_t>(server->port());
+    known_[name] = server->port();
+    return server;
+  }
+  fs::path file_;
+  nlohmann::json known_;
+};
+
+// The pipe that a signal writes to. Handlers, unlike blocked or ignored signals, are not inherited by what we start.
+int signal_pipe[2] = {-1, -1};
+
+void on_signal(int number) {
+  const int saved = errno;
+  const char byte = static_cast<char>(number);
+  [[maybe_unused]] const auto wrote = ::write(signal_pipe[1], &byte, 1);
+  errno = saved;
+}
+
+void catch_signals() {
+  if (::pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error("cannot make a pipe for signals");
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
+  action.sa_handler = [](int) {};  // a reader that left is an error of the write, not the end of us
+  ::sigaction(SIGPIPE, &action, nullptr);
+}
+
+int wait_for_signal() {
+  ::fcntl(signal_pipe[0], F_SETFL, 0);
+  char byte = 0;
+  while (::read(signal_pipe[0], &byte, 1) < 0 && errno == EINTR) {
+  }
+  return byte;
+}
+
+// Where `muster` and scripts find the running musterd; gone when it has left in peace.
+class ReadyFile {
+ public:
+  ReadyFile(fs::path file, const ListenAddress& grpc, const ListenAddress& http) : file_(std::move(file)) {
+    const nlohmann::ordered_json text = {
+        {"pid", ::getpid()}, {"grpc", grpc.text()}, {"http", http.text()}, {"version", MUSTER_VERSION}};
+    runtime::write_file_durably(file_, text.dump() + "\n");
+  }
+  ~ReadyFile() {
+    std::error_code ignored;
+    fs::remove(file_, ignored);
+  }
+  ReadyFile(const ReadyFile&) = delete;
+  ReadyFile& operator=(const ReadyFile&) = delete;
+
+ private:
+  fs::path file_;
+};
+
+int serve(const Flags& flags) {
+  auto grpc_address = checked_address("--listen", flags.listen, flags.insecure_listen);
+  auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
+  catch_signals();
+  const auto data = prepare_data_folder(flags.data_folder);
+  const auto store = store::open_sqlite_store(data / "muster.db");
+  const auto token = runtime::load_or_create_token(data / "token");
+
+  runtime::RealClock clock;
+  runtime::local::LocalExecutor executor({data, program(flags.supervisor, "muster-supervisor"), {}});
+  runtime::ControllerOptions options;
+  options.data_folder = data;
+  options.worker_program = program(flags.worker, "muster-worker");
+  options.people_token = token;
+  options.version = MUSTER_VERSION;
+  options.check_folders = true;
+  const auto controller = runtime::make_controller(*store, executor, clock, options);
+
+  RememberedPorts ports(data / "ports.json");
+  const auto grpc =
+      ports.serve("grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address); });
+  const auto http =
+      ports.serve("http", http_address, [&](const std::string& address) { return http::serve(*controller, address); });
+  ports.save();
+  const auto dashboard = "http://" + http_address.text() + "/";
+  controller->start({grpc_address.text(), dashboard});
+  int signal = 0;
+  {
+    const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
+    spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
+                 data.string());
+    signal = wait_for_signal();
+  }
+  spdlog::info("{}: leaving; running attempts go on", signal == SIGINT ? "SIGINT" : "SIGTERM");
+  http->shutdown();
+  grpc->shutdown();
+  controller->stop();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{"musterd: accepts training jobs, runs them, watches every rank and starts them again"};
+  app.set_version_flag("--version", MUSTER_VERSION);
+  app.add_option("--data-folder", flags.data_folder,
+                 "where everything is kept (default: $MUSTER_DATA_FOLDER, else $XDG_DATA_HOME/muster, else "
+                 "~/.local/share/muster)");
+  app.add_option("--listen", flags.listen, "host:port for gRPC; port 0: the system chooses")->capture_default_str();
+  app.add_option("--http", flags.http, "host:port for the dashboard; port 0: the system chooses")
+      ->capture_default_str();
+  app.add_option("--worker", flags.worker, "the program of recipe ranks (default: muster-worker beside musterd)");
+  app.add_option("--supervisor", flags.supervisor,
+                 "the program that stays with an attempt (default: muster-supervisor beside musterd)");
+  app.add_option("--log-level", flags.log_level)
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
+      ->capture_default_str();
+  app.add_flag("--insecure-listen", flags.insecure_listen,
+               "allow addresses that other machines can reach, though nothing is encrypted");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  spdlog::set_default_logger(spdlog::stderr_color_mt("musterd"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  spdlog::set_level(spdlog::level::from_str(flags.log_level));
+  try {
+    return serve(flags);
+  } catch (const UsageError& e) {
+    std::cerr << "musterd: " << e.what() << "\n";
+    return kExitUsage;
+  } catch (const std::exception& e) {
+    std::cerr << "musterd: " << e.what() << "\n";
+    return kExitFailed;
+  }
+}

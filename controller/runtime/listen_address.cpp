@@ -1,0 +1,41 @@
+#include "runtime/listen_address.h"
+
+#include <arpa/inet.h>
+
+#include <charconv>
+#include <stdexcept>
+
+namespace runtime {
+
+std::string ListenAddress::text() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+bool ListenAddress::is_loopback() const {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+ListenAddress parse_listen_address(const std::string& text) {
+  const auto fail = [&] {
+    return std::invalid_argument("\"" + text +
+                                 "\": want host:port such as 127.0.0.1:7600; port 0 lets the system choose");
+  };
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) throw fail();
+  ListenAddress out;
+  out.host = text.substr(0, colon);
+  const bool bracketed = out.host.front() == '[' && out.host.back() == ']';
+  if (bracketed) out.host = out.host.substr(1, out.host.size() - 2);
+  if (out.host.empty() || (!bracketed && out.host.find(':') != std::string::npos)) throw fail();
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + colon + 1, end, out.port);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) throw fail();
+  return out;
+}
+
+}  // namespace runtime
