@@ -1,0 +1,141 @@
+#include "http/access.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/ip/address.hpp>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "runtime/controller.h"
+
+namespace http {
+namespace {
+
+constexpr const char* kTokenRemedy = "use the token in the file 'token' of musterd's data folder";
+
+std::string random_id() {
+  std::array<unsigned char, 32> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error("the system gave no random bytes for a session id");
+  std::string id;
+  for (const unsigned char byte : bytes) {
+    id += "0123456789abcdef"[byte >> 4];
+    id += "0123456789abcdef"[byte & 15];
+  }
+  return id;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// "[::1]:80" -> "::1", "localhost:80" -> "localhost".
+std::string without_port(const std::string& host) {
+  if (!host.empty() && host.front() == '[') return lower(host.substr(1, host.find(']') - 1));
+  return lower(host.substr(0, host.find(':')));
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? lower(name.data()) : std::string();
+}
+
+}  // namespace
+
+std::string Sessions::open(Clock::time_point now) {
+  const std::string id = random_id();
+  const std::lock_guard lock(mutex_);
+  if (open_.size() >= kMaxSessions) {
+    open_.erase(order_.front());
+    order_.pop_front();
+  }
+  open_[id] = {now + kSessionLife, order_.insert(order_.end(), id)};
+  return id;
+}
+
+bool Sessions::is_open(const std::string& id, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(id);
+  if (found == open_.end()) return false;
+  if (now < found->second.first) return true;
+  order_.erase(found->second.second);
+  open_.erase(found);
+  return false;
+}
+
+void Sessions::close(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  order_.erase(found->second.second);
+  open_.erase(found);
+}
+
+Access::Access(runtime::Controller& controller, std::string host, int port)
+    : controller_(controller), host_(lower(std::move(host))), cookie_("muster_session_" + std::to_string(port)) {}
+
+bool Access::is_own_host(const std::string& host) const {
+  if (host == host_ || host == "localhost") return true;
+  boost::system::error_code not_numeric, no_address;
+  const auto address = boost::asio::ip::make_address(host, not_numeric);
+  if (!not_numeric && address.is_loopback()) return true;
+  // Listening everywhere: any address is its own, for a rebound name is never a plain address.
+  const auto listening = boost::asio::ip::make_address(host_, no_address);
+  if (no_address || !listening.is_unspecified()) return false;
+  return !not_numeric || host == machine_name();
+}
+
+std::optional<Response> Access::refuse_foreign(const Request& request) const {
+  const std::string& host = request.header("host");
+  if (!is_own_host(without_port(host)))
+    return refuse(421, "this server is not called '" + host + "'",
+                  "open it as localhost or as the host that musterd listens on");
+  if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
+  const std::string& origin = request.header("origin");
+  if (!origin.empty() && lower(origin) != "http://" + lower(host) && lower(origin) != "https://" + lower(host))
+    return refuse(403, "a page of '" + origin + "' may not change anything here", "use the dashboard itself");
+  if (request.header("x-muster").empty())
+    return refuse(403, "the header X-Muster is missing",
+                  "send 'X-Muster: 1' with every request that changes something");
+  return std::nullopt;
+}
+
+std::optional<Response> Access::refuse_stranger(const Request& request) {
+  const std::string& authorization = request.header("authorization");
+  constexpr std::string_view kBearer = "bearer ";
+  if (lower(authorization.substr(0, kBearer.size())) == kBearer) {
+    if (controller_.is_people_token(authorization.substr(kBearer.size()))) return std::nullopt;
+    return refuse(401, "the bearer token is wrong", kTokenRemedy);
+  }
+  const std::string session = request.cookie(cookie_);
+  if (!session.empty() && sessions_.is_open(session, Sessions::Clock::now())) return std::nullopt;
+  return refuse(401, session.empty() ? "not logged in" : "the session has ended", kTokenRemedy);
+}
+
+Response Access::log_in(const Request& request) {
+  const auto body = nlohmann::json::parse(request.body, nullptr, false);
+  if (!body.is_object() || !body.contains("token") || !body["token"].is_string())
+    return refuse(400, "the body is not {\"token\": \"...\"}", "send the token as JSON");
+  if (!controller_.is_people_token(body["token"].get<std::string>()))
+    return refuse(401, "the token is wrong", kTokenRemedy);
+  Response response;
+  response.body = "{}";
+  const auto life = std::chrono::duration_cast<std::chrono::seconds>(kSessionLife).count();
+  response.headers.emplace_back("Set-Cookie",
+                                cookie_ + "=" + sessions_.open(Sessions::Clock::now()) +
+                                    "; HttpOnly; SameSite=Strict; Path=/; Max-Age=" + std::to_string(life));
+  return response;
+}
+
+Response Access::log_out(const Request& request) {
+  sessions_.close(request.cookie(cookie_));
+  Response response;
+  response.body = "{}";
+  response.headers.emplace_back("Set-Cookie", cookie_ + "=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
+  return response;
+}
+
+}  // namespace http

@@ -1,0 +1,209 @@
+#include "http/api.h"
+
+#include <charconv>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "http/assets.h"
+#include "json/proto_json.h"
+#include "logs/log_tail.h"
+#include "runtime/controller.h"
+
+namespace http {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view kApi = "/api/v1/";
+
+/// A parameter that is not what it should be; becomes a 400.
+struct BadParameter {
+  std::string error;
+  std::string remedy;
+};
+
+Response as_json(const ordered_json& json) {
+  Response response;
+  response.body = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return response;
+}
+
+Response refusal(const runtime::Refusal& refusal) {
+  using Kind = runtime::Refusal::Kind;
+  switch (refusal.kind) {
+    case Kind::kInvalid:
+      return refuse(400, refusal.text, "correct the request");
+    case Kind::kNotFound:
+      return refuse(404, refusal.text, "the list of jobs is at /");
+    case Kind::kWrongState:
+      return refuse(409, refusal.text, "look at the job again: its state has changed");
+    case Kind::kLimit:
+      return refuse(429, refusal.text, "try again later");
+    case Kind::kUnauthenticated:
+      return refuse(401, refusal.text, "log in again");
+    case Kind::kUnavailable:
+      return refuse(503, refusal.text, "try again in a moment");
+  }
+  return refuse(500, refusal.text, "look into musterd's log");
+}
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+std::uint64_t number(const Request& request, const std::string& name, std::uint64_t otherwise, std::uint64_t most) {
+  const std::string& text = request.parameter(name);
+  if (text.empty()) return otherwise;
+  const auto value = parse_number(text);
+  if (!value || *value > most)
+    throw BadParameter{name + "=" + text.substr(0, 80) + " is not a number from 0 to " + std::to_string(most),
+                       "correct the parameter " + name};
+  return *value;
+}
+
+constexpr std::uint64_t kAnyId = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::uint32_t>::max();
+
+Response jobs(runtime::Controller& controller, const Request& request) {
+  muster::v1::ListRequest wanted;
+  std::stringstream states(request.parameter("state"));
+  for (std::string state; std::getline(states, state, ',');) {
+    constexpr std::array kStates = {"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"};
+    if (std::find(kStates.begin(), kStates.end(), state) == kStates.end())
+      throw BadParameter{"there is no state '" + state.substr(0, 80) + "'",
+                         "use pending, running, stopping, waiting, succeeded, failed or cancelled"};
+    if (wanted.states_size() == static_cast<int>(kStates.size()))
+      throw BadParameter{"more states than there are", "name each state once"};
+    wanted.add_states(state);
+  }
+  wanted.set_limit(static_cast<std::uint32_t>(number(request, "limit", 100, kMaxJobRows)));
+  wanted.set_before_id(static_cast<std::int64_t>(number(request, "before", 0, kAnyId)));
+  return as_json(proto::to_json(controller.list(wanted)));
+}
+
+Response metrics(runtime::Controller& controller, core::JobId job, const Request& request) {
+  const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxMetricRows, kMaxMetricRows));
+  // Without a place to start from, "after step -1" of attempt 0: every step there is.
+  const bool from_start = request.parameter("after_attempt").empty();
+  const auto rows =
+      controller.metrics(job, static_cast<core::AttemptNumber>(number(request, "attempt", 0, kAnyNumber)),
+                         static_cast<core::AttemptNumber>(number(request, "after_attempt", 0, kAnyNumber)),
+                         from_start ? -1 : static_cast<core::Step>(number(request, "after_step", 0, kAnyId)), limit);
+  ordered_json out = {{"metrics", ordered_json::array()}, {"more", limit > 0 && rows.size() == limit}};
+  for (const auto& row : rows) out["metrics"].push_back(proto::to_json(row));
+  return as_json(out);
+}
+
+Response events(runtime::Controller& controller, core::JobId job, const Request& request) {
+  const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxEventRows, kMaxEventRows));
+  const auto rows = controller.events(job, static_cast<std::int64_t>(number(request, "after_id", 0, kAnyId)), limit);
+  ordered_json out = {{"events", ordered_json::array()}, {"more", limit > 0 && rows.size() == limit}};
+  for (const auto& row : rows) out["events"].push_back(proto::to_json(row));
+  return as_json(out);
+}
+
+Response logs(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
+  const auto newest = static_cast<std::uint64_t>(job.attempts_size());
+  const auto attempt = static_cast<core::AttemptNumber>(number(request, "attempt", newest, kAnyNumber));
+  const auto rank = static_cast<core::RankNumber>(number(request, "rank", 0, kAnyNumber));
+  const std::string path = attempt == 0 ? std::string() : controller.log_path(job.id(), attempt, rank);
+  ordered_json out = {{"attempt", attempt}, {"rank", rank},    {"text", ""},
+                      {"next_offset", 0},   {"exists", false}, {"cut", false}};
+  if (path.empty()) return as_json(out);
+  bool finished = false;
+  for (const auto& a : job.attempts()) finished |= a.number() == attempt && a.state() == "ended";
+  if (request.parameter("offset").empty()) {
+    const auto tail =
+        ::logs::read_last_lines(path, number(request, "tail", 1000, kMaxTailLines), ::logs::kTailBytes, finished);
+    out["text"] = tail.text;
+    out["next_offset"] = tail.offset;
+    out["exists"] = tail.exists;
+    out["cut"] = tail.cut;
+  } else {
+    const auto piece = ::logs::read_from(path, number(request, "offset", 0, kAnyId), ::logs::kChunkBytes, finished);
+    out["text"] = piece.text;
+    out["next_offset"] = piece.next_offset;
+    out["exists"] = piece.exists;
+  }
+  return as_json(out);
+}
+
+Response wrong_method(const char* allowed) {
+  Response response = refuse(405, "this address does not take that method", std::string("use ") + allowed);
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+bool reads(const Request& request) {
+  return request.method == "GET" || request.method == "HEAD";
+}
+
+Response outcome(const runtime::Outcome<muster::v1::Job>& job) {
+  return job.ok() ? as_json(proto::to_json(job.value())) : refusal(job.refusal());
+}
+
+// "jobs/7" or "jobs/7/metrics", given as "7" or "7/metrics".
+Response one_job(runtime::Controller& controller, std::string_view rest, const Request& request) {
+  const auto slash = rest.find('/');
+  const auto id = parse_number(rest.substr(0, slash));
+  if (!id || *id == 0 || *id > kAnyId)
+    return refuse(404, "'" + std::string(rest.substr(0, slash)) + "' is not a job's number",
+                  "the list of jobs is at /");
+  const auto job_id = static_cast<core::JobId>(*id);
+  const std::string_view what = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  if (what == "cancel" || what == "requeue") {
+    if (request.method != "POST") return wrong_method("POST");
+    const std::string user = "dashboard";
+    return outcome(what == "cancel" ? controller.cancel(job_id, user) : controller.requeue(job_id, user));
+  }
+  if (!what.empty() && what != "metrics" && what != "events" && what != "logs")
+    return refuse(404, "a job has no '" + std::string(what) + "'", "use metrics, events, logs, cancel or requeue");
+  if (!reads(request)) return wrong_method("GET");
+  const auto job = controller.get(job_id);
+  if (!job.ok() || what.empty()) return outcome(job);
+  if (what == "metrics") return metrics(controller, job_id, request);
+  if (what == "events") return events(controller, job_id, request);
+  return logs(controller, job.value(), request);
+}
+
+}  // namespace
+
+Response Api::answer_api(const Request& request) {
+  const std::string_view what = std::string_view(request.path).substr(kApi.size());
+  if (what == "login" || what == "logout") {
+    if (request.method != "POST") return wrong_method("POST");
+    return what == "login" ? access_.log_in(request) : access_.log_out(request);
+  }
+  if (auto stranger = access_.refuse_stranger(request)) return *stranger;
+  if (what.starts_with("jobs/")) return one_job(controller_, what.substr(5), request);
+  if (what != "jobs" && what != "status")
+    return refuse(404, "the API has no " + request.path.substr(0, 200), "see ARCHITECTURE.md for what it has");
+  if (!reads(request)) return wrong_method("GET");
+  return what == "jobs" ? jobs(controller_, request) : as_json(proto::to_json(controller_.status()));
+}
+
+Response Api::answer(const Request& request) {
+  ++metrics_page_.requests;
+  try {
+    if (auto foreign = access_.refuse_foreign(request)) return *foreign;
+    if (request.path.starts_with(kApi)) return answer_api(request);
+    if (!reads(request)) return wrong_method("GET");
+    if (request.path == "/healthz") return as_json({{"ok", true}});
+    if (request.path != "/metrics") return serve_asset(request);
+    if (auto stranger = access_.refuse_stranger(request)) return *stranger;
+    Response response;
+    response.type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = metrics_page_.text(controller_);
+    return response;
+  } catch (const BadParameter& bad) {
+    return refuse(400, bad.error, bad.remedy);
+  } catch (const std::exception& error) {
+    return refuse(500, error.what(), "look into musterd's log");
+  }
+}
+
+}  // namespace http

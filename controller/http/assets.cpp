@@ -1,0 +1,26 @@
+#include "http/assets.h"
+
+namespace http {
+namespace {
+
+bool is_page(std::string_view path) {
+  return path == "/" || path == "/login" || path.starts_with("/jobs/");
+}
+
+}  // namespace
+
+Response serve_asset(const Request& request) {
+  const Asset* asset = find_asset(is_page(request.path) ? "/index.html" : request.path);
+  if (asset == nullptr) return refuse(404, "there is nothing at " + request.path, "the dashboard is at /");
+  Response response;
+  response.type = asset->type;
+  response.headers.emplace_back("ETag", asset->etag);
+  response.headers.emplace_back("Cache-Control", asset->immutable ? "public, max-age=31536000, immutable" : "no-cache");
+  if (request.header("if-none-match") == asset->etag)
+    response.status = 304;
+  else
+    response.body = asset->body;
+  return response;
+}
+
+}  // namespace http

@@ -1,0 +1,258 @@
+#include "http/connection.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <charconv>
+#include <deque>
+
+namespace http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using boost::system::error_code;
+
+constexpr std::string_view kStreamPath = "/api/v1/stream";
+
+// Sent with everything: nothing is loaded from elsewhere, nothing is framed, nothing is guessed.
+constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"X-Frame-Options", "DENY"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+};
+
+std::string stream_head() {
+  std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n";
+  for (const auto& [name, value] : kSecurityHeaders) head += std::string(name) + ": " + value + "\r\n";
+  return head + "Connection: close\r\n\r\n";
+}
+
+std::optional<std::int64_t> resume_point(const Request& request) {
+  // A reconnecting EventSource sends the header; a page that takes over another tab's stream gives ?after=.
+  const std::string& text =
+      request.header("last-event-id").empty() ? request.parameter("after") : request.header("last-event-id");
+  std::int64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || id < 0) return std::nullopt;
+  return id;
+}
+
+class BeastConnection : public Connection, public std::enable_shared_from_this<BeastConnection> {
+ public:
+  BeastConnection(asio::ip::tcp::socket socket, std::shared_ptr<Service> service)
+      : stream_(std::move(socket)), service_(std::move(service)) {
+    ++service_->connections;
+  }
+  ~BeastConnection() override {
+    if (is_stream_) {
+      --service_->streams;
+      --service_->api.metrics_page().streams;
+    }
+    --service_->connections;
+  }
+
+  void start() { read(); }
+
+  void finish() override {
+    if (!busy_ || is_stream_) close();
+    keep_alive_ = false;
+  }
+
+  void close() override {
+    if (is_stream_ && service_->feed) service_->feed->unsubscribe(subscription_);
+    error_code ignored;
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+    stream_.close();
+  }
+
+ private:
+  void read();
+  void on_read(error_code error);
+  void answer(const beast::http::request<beast::http::string_body>& message);
+  void respond(Response response);
+  void respond_malformed(error_code error);
+  void open_stream(std::optional<std::int64_t> after);
+  void watch_for_end();
+  void queue(const Feed::Text& text);
+  void write_next();
+
+  beast::tcp_stream stream_;
+  std::shared_ptr<Service> service_;
+  beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
+  std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
+  beast::http::response<beast::http::string_body> response_;
+  bool busy_ = false;  // between a whole request and the end of its answer
+  bool keep_alive_ = true;
+  bool head_only_ = false;
+  unsigned http_version_ = 11;
+  // Event streams
+  bool is_stream_ = false;
+  std::uint64_t subscription_ = 0;
+  std::deque<Feed::Text> backlog_;
+  std::size_t backlog_bytes_ = 0;
+  char one_byte_ = 0;
+};
+
+void BeastConnection::read() {
+  busy_ = false;
+  parser_.emplace();
+  parser_->header_limit(kMaxHeaderBytes);
+  parser_->body_limit(kMaxBodyBytes);
+  stream_.expires_after(kIdleTimeout);
+  beast::http::async_read(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](error_code error, std::size_t) { self->on_read(error); });
+}
+
+void BeastConnection::on_read(error_code error) {
+  namespace http_error = beast::http;
+  if (error == http_error::error::end_of_stream || service_->closing) return close();
+  if (error && error.category() != make_error_code(http_error::error::bad_method).category()) return close();
+  busy_ = true;
+  if (error) return respond_malformed(error);
+  keep_alive_ = parser_->get().keep_alive();
+  answer(parser_->get());
+}
+
+void BeastConnection::respond_malformed(error_code error) {
+  keep_alive_ = false;
+  if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow)
+    return respond(refuse(431, "the request's headers are too large", "send at most 16 KiB of them"));
+  if (error == beast::http::error::body_limit)
+    return respond(refuse(413, "the request's body is too large", "send at most 64 KiB"));
+  respond(refuse(400, "this is not an HTTP request: " + error.message(), "send HTTP/1.1"));
+}
+
+void BeastConnection::answer(const beast::http::request<beast::http::string_body>& message) {
+  Request request;
+  request.method = std::string(message.method_string());
+  head_only_ = request.method == "HEAD";
+  http_version_ = message.version();
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    request.headers.insert_or_assign(std::move(name), std::string(field.value()));
+  }
+  request.body = message.body();
+  if (!parse_target(message.target(), request)) {
+    keep_alive_ = false;
+    return respond(refuse(400, "the address is malformed", "percent-encode it as UTF-8"));
+  }
+  asio::post(service_->pool, [self = shared_from_this(), request = std::move(request)] {
+    Response response;
+    bool stream = false;
+    if (request.path == kStreamPath && request.method == "GET") {
+      auto refused = self->service_->access.refuse_foreign(request);
+      if (!refused) refused = self->service_->access.refuse_stranger(request);
+      stream = !refused;
+      if (refused) response = std::move(*refused);
+    } else {
+      response = self->service_->api.answer(request);
+    }
+    const auto after = resume_point(request);
+    asio::post(self->stream_.get_executor(), [self, response = std::move(response), stream, after]() mutable {
+      if (stream)
+        self->open_stream(after);
+      else
+        self->respond(std::move(response));
+    });
+  });
+}
+
+void BeastConnection::respond(Response response) {
+  response_ = {};
+  response_.version(http_version_);
+  response_.result(response.status);
+  response_.set(beast::http::field::content_type, response.type);
+  bool has_cache_control = false;
+  for (const auto& [name, value] : response.headers) {
+    response_.insert(name, value);
+    has_cache_control |= name == "Cache-Control";
+  }
+  if (!has_cache_control) response_.set(beast::http::field::cache_control, "no-store");
+  for (const auto& [name, value] : kSecurityHeaders) response_.set(name, value);
+  response_.keep_alive(keep_alive_ && !service_->closing);
+  if (response.status != 304) response_.content_length(response.body.size());
+  if (!head_only_) response_.body() = std::move(response.body);
+  stream_.expires_after(kIdleTimeout);
+  beast::http::async_write(stream_, response_, [self = shared_from_this()](error_code error, std::size_t) {
+    if (error || !self->keep_alive_ || self->service_->closing) return self->close();
+    self->read();
+  });
+}
+
+void BeastConnection::open_stream(std::optional<std::int64_t> after) {
+  if (service_->closing || !service_->feed) {
+    keep_alive_ = false;
+    return respond(refuse(503, "musterd is shutting down", "connect again in a moment"));
+  }
+  if (service_->streams >= kMaxStreams)
+    return respond(refuse(503, "too many event streams are open (" + std::to_string(kMaxStreams) + ")",
+                          "close some windows of the dashboard"));
+  is_stream_ = true;
+  ++service_->streams;
+  ++service_->api.metrics_page().streams;
+  queue(std::make_shared<const std::string>(stream_head()));
+  const auto weak = weak_from_this();
+  subscription_ = service_->feed->subscribe(after, [weak, executor = stream_.get_executor()](const Feed::Text& text) {
+    asio::post(executor, [weak, text] {
+      if (const auto self = weak.lock()) self->queue(text);
+    });
+  });
+  watch_for_end();
+}
+
+// A client of an event stream has nothing more to say, so the end of a read is the end of the stream.
+void BeastConnection::watch_for_end() {
+  stream_.socket().async_read_some(asio::buffer(&one_byte_, 1),
+                                   [self = shared_from_this()](error_code, std::size_t) { self->close(); });
+}
+
+void BeastConnection::queue(const Feed::Text& text) {
+  if (!stream_.socket().is_open()) return;
+  if (backlog_bytes_ + text->size() > kMaxStreamBacklogBytes) return close();
+  backlog_bytes_ += text->size();
+  backlog_.push_back(text);
+  if (backlog_.size() == 1) write_next();
+}
+
+void BeastConnection::write_next() {
+  stream_.expires_after(kIdleTimeout);
+  asio::async_write(stream_, asio::buffer(*backlog_.front()),
+                    [self = shared_from_this()](error_code error, std::size_t) {
+                      self->backlog_bytes_ -= self->backlog_.front()->size();
+                      self->backlog_.pop_front();
+                      if (error) return self->close();
+                      if (self->backlog_.empty())
+                        self->stream_.expires_never();
+                      else
+                        self->write_next();
+                    });
+}
+
+}  // namespace
+
+std::weak_ptr<Connection> start_connection(asio::ip::tcp::socket socket, std::shared_ptr<Service> service) {
+  const auto connection = std::make_shared<BeastConnection>(std::move(socket), std::move(service));
+  connection->start();
+  return connection;
+}
+
+void turn_away(asio::ip::tcp::socket socket) {
+  const Response refusal = refuse(503, "too many connections (" + std::to_string(kMaxConnections) + ")",
+                                  "close some windows of the dashboard");
+  const std::string text = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: " +
+                           std::to_string(refusal.body.size()) + "\r\nConnection: close\r\n\r\n" + refusal.body;
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(text), ignored);
+  socket.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+}
+
+}  // namespace http

@@ -1,0 +1,109 @@
+#include "http/metrics_page.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <set>
+#include <vector>
+
+#include "runtime/controller.h"
+
+namespace http {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricFamily family(const char* name, const char* help, MetricType type) {
+  MetricFamily out;
+  out.name = name;
+  out.help = help;
+  out.type = type;
+  return out;
+}
+
+void add(MetricFamily& to, double value, const char* label = nullptr, const std::string& is = {}) {
+  ClientMetric metric;
+  if (label != nullptr) metric.label.push_back({label, is});
+  if (to.type == MetricType::Counter)
+    metric.counter.value = value;
+  else
+    metric.gauge.value = value;
+  to.metric.push_back(std::move(metric));
+}
+
+MetricFamily single(const char* name, const char* help, MetricType type, double value) {
+  MetricFamily out = family(name, help, type);
+  add(out, value);
+  return out;
+}
+
+MetricFamily labelled(const char* name, const char* help, const char* label,
+                      const std::map<std::string, std::uint64_t>& values) {
+  MetricFamily out = family(name, help, MetricType::Counter);
+  for (const auto& [is, value] : values) add(out, static_cast<double>(value), label, is);
+  return out;
+}
+
+MetricFamily jobs_by_state(runtime::Controller& controller) {
+  MetricFamily out = family("muster_jobs", "Jobs by state.", MetricType::Gauge);
+  for (const char* state : {"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}) {
+    muster::v1::ListRequest request;
+    request.add_states(state);
+    request.set_limit(1);
+    add(out, static_cast<double>(controller.list(request).total()), "state", state);
+  }
+  return out;
+}
+
+}  // namespace
+
+void MetricsPage::count_ends(runtime::Controller& controller, core::JobId job) {
+  const auto found = controller.get(job);
+  if (!found.ok()) return;
+  core::AttemptNumber& counted = counted_[job];
+  for (const auto& attempt : found.value().attempts()) {
+    if (attempt.number() <= counted || attempt.state() != "ended") continue;
+    ++ends_by_cause_[attempt.cause()];
+    counted = attempt.number();
+  }
+}
+
+void MetricsPage::read_events(runtime::Controller& controller) {
+  constexpr std::uint32_t kPage = 1000;
+  std::set<core::JobId> jobs;
+  for (int read = 0; read < kMaxEventsAScrape; read += kPage) {
+    const auto events = controller.events(0, read_up_to_, kPage);
+    for (const auto& event : events) {
+      ++events_by_type_[event.type()];
+      jobs.insert(event.job_id());
+      read_up_to_ = event.id();
+    }
+    if (events.size() < kPage) break;
+  }
+  for (const auto job : jobs) count_ends(controller, job);
+}
+
+std::string MetricsPage::text(runtime::Controller& controller) {
+  const std::lock_guard lock(mutex_);
+  read_events(controller);
+  const auto status = controller.status();
+  const std::vector<MetricFamily> families = {
+      jobs_by_state(controller),
+      labelled("muster_events_total", "Events stored, by type.", "type", events_by_type_),
+      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", "cause", ends_by_cause_),
+      single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
+             status.store_problem().empty() ? 1 : 0),
+      single("muster_data_free_bytes", "Free space where the store lies.", MetricType::Gauge,
+             static_cast<double>(status.data_free_bytes())),
+      single("muster_http_requests_total", "HTTP requests answered since musterd started.", MetricType::Counter,
+             static_cast<double>(requests.load())),
+      single("muster_http_streams", "Event streams open now.", MetricType::Gauge, static_cast<double>(streams.load())),
+  };
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace http

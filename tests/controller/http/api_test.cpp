@@ -1,0 +1,147 @@
+// What the API answers.
+#include "fixture.h"
+
+using Api = HttpTest;
+
+TEST_F(Api, JobsAreListedAsTheCommandLineShowsThem) {
+  const auto list = get("/api/v1/jobs").json();
+  ASSERT_EQ(list["jobs"].size(), 2u);
+  EXPECT_EQ(list["total"], 2);
+  EXPECT_EQ(list["jobs"][0]["id"], 2);
+  EXPECT_EQ(list["jobs"][1]["state"], "running");
+  EXPECT_EQ(list["jobs"][1]["steps_total"], 100);
+  EXPECT_TRUE(list["jobs"][1]["loss"].is_null());
+}
+
+TEST_F(Api, JobsCanBeFilteredLimitedAndPaged) {
+  EXPECT_EQ(get("/api/v1/jobs?state=running").json()["jobs"][0]["id"], 1);
+  EXPECT_EQ(get("/api/v1/jobs?state=running,failed").json()["total"], 2);
+  EXPECT_EQ(get("/api/v1/jobs?limit=1").json()["jobs"].size(), 1u);
+  EXPECT_EQ(get("/api/v1/jobs?before=2").json()["jobs"][0]["id"], 1);
+}
+
+TEST_F(Api, ABadParameterIs400AndSaysWhichAndWhatIsWanted) {
+  for (const char* target : {"/api/v1/jobs?state=walking", "/api/v1/jobs?limit=501", "/api/v1/jobs?limit=-1",
+                             "/api/v1/jobs?before=1x", "/api/v1/jobs/1/metrics?attempt=99999999999",
+                             "/api/v1/jobs/1/logs?tail=10001", "/api/v1/jobs/1/logs?offset=%20"}) {
+    const auto answer = get(target);
+    EXPECT_EQ(answer.status, 400) << target;
+    EXPECT_NE(answer.error(), "") << target;
+  }
+  EXPECT_NE(get("/api/v1/jobs?limit=501").error().find("limit=501"), std::string::npos);
+}
+
+TEST_F(Api, WhatIsNotThereIs404AndAWrongMethodIs405WithAllow) {
+  for (const char* target : {"/api/v1/jobs/9", "/api/v1/jobs/0", "/api/v1/jobs/x", "/api/v1/jobs/99999999999999999999",
+                             "/api/v1/jobs/9/metrics", "/api/v1/jobs/1/secrets", "/api/v1/x", "/x", "/../etc/passwd"})
+    EXPECT_EQ(get(target).status, 404) << target;
+  const auto answer = ask("GET", "/api/v1/jobs/1/cancel");
+  EXPECT_EQ(answer.status, 405);
+  EXPECT_EQ(answer.headers.at("allow"), "POST");
+  EXPECT_EQ(ask("POST", "/api/v1/jobs", {"X-Muster: 1"}).status, 405);
+  EXPECT_EQ(ask("DELETE", "/", {"X-Muster: 1"}).status, 405);
+}
+
+TEST_F(Api, MetricsGoOnAfterAnAttemptAndStep) {
+  for (int step = 0; step < 4; ++step) controller_.add_metric(1, metric(1, step, 5.0 - step));
+  controller_.add_metric(1, metric(2, 2, 3.5));
+  EXPECT_EQ(get("/api/v1/jobs/1/metrics").json()["metrics"].size(), 5u);
+  const auto rest = get("/api/v1/jobs/1/metrics?after_attempt=1&after_step=2").json();
+  ASSERT_EQ(rest["metrics"].size(), 2u);
+  EXPECT_EQ(rest["metrics"][0]["step"], 3);
+  EXPECT_EQ(rest["metrics"][1]["attempt"], 2);
+  EXPECT_EQ(rest["more"], false);
+  EXPECT_EQ(get("/api/v1/jobs/1/metrics?attempt=2").json()["metrics"].size(), 1u);
+  EXPECT_EQ(get("/api/v1/jobs/1/metrics?limit=2").json()["more"], true);
+}
+
+TEST_F(Api, EventsOfAJobComeOldestFirstAndCanBePaged) {
+  const auto first = controller_.add_event(1, "rank_joined", "rank 0 joined");
+  controller_.add_event(2, "rank_exited", "rank 0 exited with 1");
+  controller_.add_event(1, "rank_joined", "rank 1 joined");
+  const auto events = get("/api/v1/jobs/1/events").json()["events"];
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0]["text"], "rank 0 joined");
+  EXPECT_EQ(get("/api/v1/jobs/1/events?after_id=" + std::to_string(first)).json()["events"][0]["text"],
+            "rank 1 joined");
+}
+
+TEST_F(Api, CancelAndRequeueReachTheControllerAndTheirRefusalsAre409) {
+  const auto cancelled = ask("POST", "/api/v1/jobs/1/cancel", {"X-Muster: 1"});
+  EXPECT_EQ(cancelled.status, 200);
+  EXPECT_EQ(cancelled.json()["state"], "stopping");
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/2/requeue", {"X-Muster: 1"}).json()["state"], "waiting");
+  controller_.put(job(3, "succeeded"));
+  const auto refused = ask("POST", "/api/v1/jobs/3/cancel", {"X-Muster: 1"});
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_NE(refused.error().find("has ended already"), std::string::npos);
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/9/cancel", {"X-Muster: 1"}).status, 404);
+}
+
+TEST_F(Api, LogsGiveTheTailAndGoOnAtTheOffset) {
+  controller_.append_log(1, 1, 0, "one\ntwo\nthree\n");
+  const auto tail = get("/api/v1/jobs/1/logs?rank=0&tail=2").json();
+  EXPECT_EQ(tail["text"], "two\nthree\n");
+  EXPECT_EQ(tail["attempt"], 1);
+  const auto offset = std::to_string(tail["next_offset"].get<int>());
+  EXPECT_EQ(get("/api/v1/jobs/1/logs?rank=0&offset=" + offset).json()["text"], "");
+  controller_.append_log(1, 1, 0, "four\n");
+  const auto next = get("/api/v1/jobs/1/logs?rank=0&offset=" + offset).json();
+  EXPECT_EQ(next["text"], "four\n");
+  EXPECT_EQ(next["next_offset"], 19);
+}
+
+TEST_F(Api, LogsOfARunningAttemptKeepBackAnUnfinishedLineAndThoseOfAnEndedOneDoNot) {
+  controller_.append_log(1, 1, 0, "whole\nhalf");
+  EXPECT_EQ(get("/api/v1/jobs/1/logs").json()["text"], "whole\n");
+  controller_.append_log(2, 1, 0, "whole\nhalf");
+  EXPECT_EQ(get("/api/v1/jobs/2/logs").json()["text"], "whole\nhalf");
+}
+
+TEST_F(Api, ALogThatDoesNotExistYetIsEmptyAndOneThatIsNoTextIsRepaired) {
+  const auto none = get("/api/v1/jobs/1/logs?rank=7").json();
+  EXPECT_EQ(none["exists"], false);
+  EXPECT_EQ(none["text"], "");
+  EXPECT_EQ(get("/api/v1/jobs/1/logs?attempt=5").json()["exists"], false);
+  controller_.append_log(1, 1, 0, "bad \xff\xfe bytes\n");
+  EXPECT_EQ(get("/api/v1/jobs/1/logs").json()["text"], "bad \uFFFD\uFFFD bytes\n");
+}
+
+TEST_F(Api, AHugeLineIsCutToABoundedAnswer) {
+  controller_.append_log(1, 1, 0, std::string(10 << 20, 'x') + "\nlast\n");
+  const auto tail = get("/api/v1/jobs/1/logs?tail=2").json();
+  EXPECT_EQ(tail["cut"], true);
+  EXPECT_LE(tail["text"].get<std::string>().size(), 1u << 20);
+  EXPECT_LE(get("/api/v1/jobs/1/logs?offset=0").json()["text"].get<std::string>().size(), 64u << 10);
+}
+
+TEST_F(Api, MetricsPageSpeaksPrometheus) {
+  controller_.add_event(1, "rank_joined", "rank 0 joined");
+  controller_.add_event(2, "rank_exited", "rank 0 exited with 1");
+  get("/metrics");  // counters do not count twice
+  const auto answer = get("/metrics");
+  EXPECT_TRUE(answer.headers.at("content-type").starts_with("text/plain; version=0.0.4"));
+  for (const char* line : {"muster_jobs{state=\"running\"} 1\n", "muster_jobs{state=\"succeeded\"} 0\n",
+                           "muster_events_total{type=\"rank_joined\"} 1\n",
+                           "muster_attempts_ended_total{cause=\"failed\"} 1\n", "muster_store_writable 1\n"})
+    EXPECT_NE(answer.body.find(line), std::string::npos) << line << answer.body;
+}
+
+TEST_F(Api, AssetsWithAHashInTheirNameAreImmutableAndTheRestIsRevalidated) {
+  const auto page = get("/");
+  EXPECT_EQ(page.headers.at("cache-control"), "no-cache");
+  EXPECT_EQ(ask("GET", "/", {"If-None-Match: " + page.headers.at("etag")}).status, 304);
+  const auto from = page.body.find("/app-"), to = page.body.find('"', from);
+  const auto asset = get(page.body.substr(from, to - from));
+  EXPECT_EQ(asset.status, 200);
+  EXPECT_NE(asset.headers.at("cache-control").find("immutable"), std::string::npos);
+  EXPECT_EQ(page.body.find("://"), std::string::npos) << "the page loads something from elsewhere";
+}
+
+TEST_F(Api, HeadAnswersAsGetWithoutBody) {
+  Client client(server_->port());
+  const auto head = client.ask("HEAD", "/healthz");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-length"), "11");
+  EXPECT_EQ(client.ask("GET", "/healthz").body, R"({"ok":true})");  // nothing was left over
+}

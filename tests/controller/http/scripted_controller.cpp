@@ -1,0 +1,215 @@
+#include "scripted_controller.h"
+
+#include <algorithm>
+#include <fstream>
+
+using runtime::Outcome;
+using runtime::Refusal;
+namespace v1 = muster::v1;
+
+namespace {
+
+constexpr const char* kNow = "2026-03-01T10:00:00.000Z";
+
+Refusal no_such_job(core::JobId id) {
+  return {Refusal::Kind::kNotFound, "there is no job " + std::to_string(id) + "; `muster list` shows all"};
+}
+
+bool is_ended(const v1::Job& job) {
+  return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> ScriptedController::lock() {
+  std::unique_lock held(mutex_);
+  released_.wait(held, [this] { return !held_; });
+  return held;
+}
+
+void ScriptedController::changed() {
+  ++changes_;
+  change_.notify_all();
+}
+
+void ScriptedController::hold() {
+  const std::lock_guard held(mutex_);
+  held_ = true;
+}
+
+void ScriptedController::let_go() {
+  const std::lock_guard held(mutex_);
+  held_ = false;
+  released_.notify_all();
+}
+
+void ScriptedController::put(const v1::Job& job) {
+  const auto held = lock();
+  jobs_[job.id()] = job;
+  changed();
+}
+
+std::int64_t ScriptedController::store_event(const std::string& type, const std::string& text, v1::Job& job) {
+  job.set_version(job.version() + 1);
+  v1::Event event;
+  event.set_id(events_.empty() ? 1 : events_.back().id() + 1);
+  event.set_job_id(job.id());
+  event.set_version(job.version());
+  event.set_at(kNow);
+  event.set_type(type);
+  event.set_attempt(static_cast<std::uint32_t>(job.attempts_size()));
+  event.set_job_state(job.state());
+  event.set_text(text);
+  event.set_payload("{}");
+  events_.push_back(event);
+  changed();
+  return event.id();
+}
+
+std::int64_t ScriptedController::add_event(core::JobId job, const std::string& type, const std::string& text) {
+  const auto held = lock();
+  return store_event(type, text, jobs_.at(job));
+}
+
+void ScriptedController::add_metric(core::JobId id, const v1::Metric& metric) {
+  const auto held = lock();
+  metrics_[id].push_back(metric);
+  auto& job = jobs_.at(id);
+  job.set_step(metric.step());
+  job.set_loss(metric.loss());
+  job.set_tokens_per_s(metric.tokens_per_s());
+  changed();
+}
+
+void ScriptedController::append_log(core::JobId job, core::AttemptNumber attempt, core::RankNumber rank,
+                                    const std::string& text) {
+  std::ofstream(logs_ / (std::to_string(job) + "-" + std::to_string(attempt) + "-" + std::to_string(rank)),
+                std::ios::app | std::ios::binary)
+      << text;
+}
+
+Outcome<v1::SubmitResponse> ScriptedController::submit(const v1::SubmitRequest&) {
+  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
+}
+
+v1::ListResponse ScriptedController::list(const v1::ListRequest& request) {
+  const auto held = lock();
+  v1::ListResponse out;
+  const auto wanted = [&](const v1::Job& job) {
+    return request.states().empty() ||
+           std::find(request.states().begin(), request.states().end(), job.state()) != request.states().end();
+  };
+  std::int64_t total = 0;
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    if (!wanted(it->second)) continue;
+    ++total;
+    if (request.before_id() != 0 && it->first >= request.before_id()) continue;
+    if (out.jobs_size() == static_cast<int>(request.limit() ? request.limit() : 100)) continue;
+    v1::Job& job = *out.add_jobs();
+    job = it->second;
+    job.clear_spec();
+    job.clear_ranks();
+    while (job.attempts_size() > 1) job.mutable_attempts()->DeleteSubrange(0, 1);
+  }
+  out.set_total(total);
+  return out;
+}
+
+Outcome<v1::Job> ScriptedController::get(core::JobId id) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
+  return found->second;
+}
+
+Outcome<v1::Job> ScriptedController::cancel(core::JobId id, const std::string& user) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
+  v1::Job& job = found->second;
+  if (is_ended(job))
+    return Refusal{Refusal::Kind::kWrongState, "job " + std::to_string(id) + " has ended already: " + job.state()};
+  job.set_state("stopping");
+  job.set_reason("cancelled by " + user + "; its ranks are stopping");
+  store_event("cancel_requested", "cancelled by " + user, job);
+  return job;
+}
+
+Outcome<v1::Job> ScriptedController::requeue(core::JobId id, const std::string& user) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
+  v1::Job& job = found->second;
+  if (job.state() == "succeeded" || job.state() == "cancelled")
+    return Refusal{Refusal::Kind::kWrongState, "job " + std::to_string(id) + " is " + job.state() + " for good"};
+  job.set_state("waiting");
+  job.set_reason("requeued by " + user);
+  store_event("requeue_requested", "requeued by " + user, job);
+  return job;
+}
+
+std::vector<v1::Event> ScriptedController::events(core::JobId job, std::int64_t after_id, std::uint32_t limit) {
+  const auto held = lock();
+  std::vector<v1::Event> out;
+  for (const auto& event : events_)
+    if (event.id() > after_id && (job == 0 || event.job_id() == job) && out.size() < limit) out.push_back(event);
+  return out;
+}
+
+std::int64_t ScriptedController::last_event_id() {
+  const auto held = lock();
+  return events_.empty() ? 0 : events_.back().id();
+}
+
+std::vector<v1::Metric> ScriptedController::metrics(core::JobId id, core::AttemptNumber attempt,
+                                                    core::AttemptNumber after_attempt, core::Step after_step,
+                                                    std::uint32_t limit) {
+  const auto held = lock();
+  std::vector<v1::Metric> out;
+  for (const auto& metric : metrics_[id]) {
+    if (attempt != 0 && metric.attempt() != attempt) continue;
+    if (std::pair<std::int64_t, std::int64_t>(metric.attempt(), metric.step()) <=
+        std::pair<std::int64_t, std::int64_t>(after_attempt, after_step))
+      continue;
+    if (out.size() < limit) out.push_back(metric);
+  }
+  return out;
+}
+
+std::string ScriptedController::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || attempt > static_cast<core::AttemptNumber>(found->second.attempts_size())) return {};
+  return logs_ / (std::to_string(id) + "-" + std::to_string(attempt) + "-" + std::to_string(rank));
+}
+
+v1::StatusResponse ScriptedController::status() {
+  const auto held = lock();
+  v1::StatusResponse out;
+  out.set_version("0.1.0");
+  out.set_started_at(kNow);
+  out.set_pid(1);
+  out.set_data_folder("/var/lib/muster");
+  out.set_schema_version(1);
+  out.set_data_free_bytes(50LL << 30);
+  out.set_executor("local");
+  out.set_jobs_total(static_cast<std::int64_t>(jobs_.size()));
+  out.set_events_total(static_cast<std::int64_t>(events_.size()));
+  return out;
+}
+
+std::uint64_t ScriptedController::wait_change(core::JobId, std::uint64_t seen, core::Millis timeout) {
+  auto held = lock();
+  change_.wait_for(held, timeout, [&] { return changes_ > seen; });
+  return changes_;
+}
+
+Outcome<v1::RegisterResponse> ScriptedController::register_rank(const v1::RegisterRequest&, const std::string&) {
+  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
+}
+Outcome<v1::HeartbeatResponse> ScriptedController::heartbeat(const v1::HeartbeatRequest&, const std::string&) {
+  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
+}
+Outcome<v1::RendezvousResponse> ScriptedController::rendezvous(const v1::RendezvousRequest&, const std::string&) {
+  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
+}

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/controller.h"
+
+/// A controller that says what a test tells it to: jobs, events and metrics in memory, logs in a folder. What it
+/// refuses and how it changes under cancel and requeue follows the real one's contract. Thread-safe.
+class ScriptedController : public runtime::Controller {
+ public:
+  static constexpr const char* kToken = "the-people-token";
+
+  explicit ScriptedController(std::filesystem::path logs) : logs_(std::move(logs)) {}
+
+  // What a test says.
+  void put(const muster::v1::Job& job);
+  std::int64_t add_event(core::JobId job, const std::string& type, const std::string& text);
+  void add_metric(core::JobId job, const muster::v1::Metric& metric);
+  void append_log(core::JobId job, core::AttemptNumber attempt, core::RankNumber rank, const std::string& text);
+  /// Every call waits until let go: a disk that hangs.
+  void hold();
+  void let_go();
+
+  runtime::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override;
+  muster::v1::ListResponse list(const muster::v1::ListRequest& request) override;
+  runtime::Outcome<muster::v1::Job> get(core::JobId id) override;
+  runtime::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
+  runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
+  std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
+  std::int64_t last_event_id() override;
+  std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
+                                          core::AttemptNumber after_attempt, core::Step after_step,
+                                          std::uint32_t limit) override;
+  std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) override;
+  muster::v1::StatusResponse status() override;
+  std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override;
+
+  runtime::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
+                                                               const std::string&) override;
+  runtime::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest&,
+                                                            const std::string&) override;
+  runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest&,
+                                                              const std::string&) override;
+  bool is_people_token(const std::string& token) const override { return token == kToken; }
+
+ private:
+  std::unique_lock<std::mutex> lock();
+  std::int64_t store_event(const std::string& type, const std::string& text, muster::v1::Job& job);
+  void changed();
+
+  const std::filesystem::path logs_;
+  std::mutex mutex_;
+  std::condition_variable change_;
+  std::condition_variable released_;
+  bool held_ = false;
+  std::uint64_t changes_ = 1;
+  std::map<core::JobId, muster::v1::Job> jobs_;
+  std::map<core::JobId, std::vector<muster::v1::Metric>> metrics_;
+  std::vector<muster::v1::Event> events_;
+};
