@@ -438,13 +438,16 @@ Endpoint GrpcReporter::rendezvous(std::optional<Endpoint> mine) {
     const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
     if (left <= milliseconds(0)) rendezvous_failed(last_error);
     v1::RendezvousResponse response;
-    const auto status = client_->call(request, response, std::min(left, kRendezvousCallLimit));
+    const auto limit = std::min(left, kRendezvousCallLimit);
+    const auto status = client_->call(request, response, limit);
     Lock lock(mutex_);
     if (status.ok()) follow(response.directive());
     if (stop_ == StopKind::kNow) throw FencedError("this attempt is over: the controller has told it to stop");
     if (stop_ == StopKind::kSave) throw std::runtime_error("asked to leave before the ranks had met: nothing to save");
     if (status.ok() && !response.endpoint().empty()) return parse_endpoint(response.endpoint());
-    last_error = status.ok() ? "" : status.error_message();
+    // The last call is cut short by our own limit, which says nothing of the controller.
+    const bool cut = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && limit < kRendezvousCallLimit;
+    if (!cut) last_error = status.error_message();
     const auto pause = status.ok() ? kRendezvousPause : backoff.next();
     wake_.wait_for(lock, std::min(pause, left), [this] { return stop_ != StopKind::kNone; });
   }

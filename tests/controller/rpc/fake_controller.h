@@ -70,6 +70,8 @@ class FakeController : public runtime::Controller {
   void set_people_refusal(std::optional<runtime::Refusal> refusal) {
     change([&] { people_refusal_ = std::move(refusal); });
   }
+  /// Heartbeats with this step are invalid.
+  void refuse_step(core::Step step) { refused_step_ = step; }
   void set_interval(core::Millis interval) { interval_ = interval; }
   std::atomic<bool> store_broken{false};
 
@@ -89,6 +91,7 @@ class FakeController : public runtime::Controller {
   std::map<core::RankNumber, std::pair<int, std::string>> left;
   std::set<std::string> rank_tokens;
   int largest_batch = 0;
+  int refused_batches = 0;
 
   // Controller
 
@@ -157,7 +160,7 @@ class FakeController : public runtime::Controller {
     ++registers;
     muster::v1::RegisterResponse response;
     response.set_directive(directive_);
-    response.set_heartbeat_interval_ms(interval_.count());
+    response.set_heartbeat_interval_ms(interval_.load().count());
     return response;
   }
   runtime::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
@@ -166,6 +169,11 @@ class FakeController : public runtime::Controller {
     std::optional<runtime::Refusal> refusal;
     change([&] {
       refusal = refuse_rank(token);
+      for (const auto& m : request.metrics()) {
+        if (m.step() != refused_step_) continue;
+        refusal = runtime::Refusal{runtime::Refusal::Kind::kInvalid, "such a step is not wanted"};
+        ++refused_batches;
+      }
       if (refusal) return;
       const auto rank = request.key().rank();
       ++heartbeats[rank];
@@ -178,7 +186,7 @@ class FakeController : public runtime::Controller {
       for (const auto& c : request.checkpoints()) checkpoints.insert(c.step());
       if (request.leaving()) left[rank] = {request.exit_code(), request.leaving_reason()};
       response.set_directive(directive_);
-      response.set_heartbeat_interval_ms(interval_.count());
+      response.set_heartbeat_interval_ms(interval_.load().count());
       response.set_metrics_accepted(static_cast<std::uint32_t>(request.metrics_size()));
       response.set_checkpoints_accepted(static_cast<std::uint32_t>(request.checkpoints_size()));
     });
@@ -225,7 +233,8 @@ class FakeController : public runtime::Controller {
   std::map<core::AttemptKey, std::string> endpoints_;
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
   std::optional<runtime::Refusal> rank_refusal_, people_refusal_;
-  core::Millis interval_{20};
+  std::atomic<core::Step> refused_step_{-1};
+  std::atomic<core::Millis> interval_{core::Millis(20)};
 };
 
 }  // namespace rpc::testing

@@ -1,0 +1,259 @@
+#include "rank/grpc_reporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "controller/rpc/fake_controller.h"
+#include "rank/errors.h"
+#include "rpc/server.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using rpc::testing::FakeController;
+using ::testing::HasSubstr;
+using worker::StopKind;
+using Clock = std::chrono::steady_clock;
+
+worker::StepReport step(std::int64_t number) {
+  worker::StepReport report;
+  report.step = number;
+  report.loss = 1.0 / static_cast<double>(number);
+  report.step_ms = 12;
+  return report;
+}
+
+class GrpcReporter : public testing::Test {
+ protected:
+  worker::RankEnvironment environment(int rank = 0, int world_size = 1) const {
+    worker::RankEnvironment e;
+    e.rank = e.local_rank = rank;
+    e.world_size = e.local_world_size = world_size;
+    e.controller = worker::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port_)};
+    e.token = FakeController::kRankToken;
+    e.job_id = "1";
+    e.attempt = 1;
+    return e;
+  }
+  std::unique_ptr<worker::Reporter> reporter(worker::GrpcReporterOptions options = {}) const {
+    return worker::make_grpc_reporter(environment(), options);
+  }
+  bool arrived(std::size_t count) {
+    return controller_.wait_until([&](const FakeController& c) {
+      const auto steps = c.steps.find(0);
+      return steps != c.steps.end() && steps->second.size() >= count;
+    });
+  }
+  bool heard(int more = 1) {
+    int seen = 0;
+    controller_.wait_until([&](const FakeController& c) {
+      const auto found = c.heartbeats.find(0);
+      seen = found == c.heartbeats.end() ? 0 : found->second;
+      return true;
+    });
+    return controller_.wait_until([&](const FakeController& c) {
+      const auto found = c.heartbeats.find(0);
+      return found != c.heartbeats.end() && found->second >= seen + more;
+    });
+  }
+  muster::v1::HeartbeatRequest newest() {
+    muster::v1::HeartbeatRequest request;
+    controller_.wait_until([&](const FakeController& c) {
+      request = c.last_heartbeat.at(0);
+      return true;
+    });
+    return request;
+  }
+  void restart_server() { server_ = rpc::serve(controller_, "127.0.0.1:" + std::to_string(port_)); }
+
+  FakeController controller_;
+  std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
+  int port_ = server_->port();
+};
+
+TEST_F(GrpcReporter, TellsWhereTheRankStands) {
+  const auto reporter = this->reporter();
+  reporter->section(worker::Section::kCheckpoint);
+  reporter->resumed_from(40);
+  reporter->step(step(41));
+  reporter->checkpoint_saved(41, 1000, 2.5);
+  ASSERT_TRUE(arrived(1));
+  ASSERT_TRUE(heard());
+  const auto request = newest();
+  EXPECT_EQ(request.step(), 41);
+  EXPECT_EQ(request.section(), muster::v1::SECTION_CHECKPOINT);
+  EXPECT_EQ(request.resumed_from_step(), 40);
+  EXPECT_EQ(request.step_ms(), 12);
+  EXPECT_GT(request.memory_bytes(), 1 << 20);
+  EXPECT_GE(request.memory_peak_bytes(), request.memory_bytes() / 2);
+  EXPECT_EQ(controller_.checkpoints, std::set<core::Step>{41});
+  EXPECT_TRUE(reporter->assigns_rendezvous());
+}
+
+TEST_F(GrpcReporter, SaysWhenItHasNotResumedYet) {
+  const auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  EXPECT_FALSE(newest().has_resumed_from_step());
+}
+
+// Goal: an outage of the controller leaves no gap and no step twice.
+// Method: steps go on while the server is gone; another one starts on the same port.
+TEST_F(GrpcReporter, AnOutageLeavesNoGapAndNoDuplicate) {
+  const auto reporter = this->reporter();
+  for (int i = 1; i <= 50; ++i) reporter->step(step(i));
+  ASSERT_TRUE(arrived(50));
+  server_->shutdown();
+  const auto begin = Clock::now();
+  for (int i = 51; i <= 1500; ++i) reporter->step(step(i));
+  EXPECT_LT(Clock::now() - begin, 1s) << "training never waits";
+  std::this_thread::sleep_for(150ms);  // most of the time a heartbeat fails meanwhile; it is right either way
+  EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
+  restart_server();
+  ASSERT_TRUE(arrived(1500));
+  ASSERT_TRUE(heard(3));
+  reporter->leaving(0, "done");
+  server_->shutdown();
+
+  std::vector<core::Step> expected;
+  for (int i = 1; i <= 1500; ++i) expected.push_back(i);
+  EXPECT_EQ(controller_.order[0], expected) << "oldest first, each once";
+  EXPECT_LE(controller_.largest_batch, 512);
+}
+
+TEST_F(GrpcReporter, StartsBeforeItsControllerAndFindsItLater) {
+  server_->shutdown();
+  const auto reporter = this->reporter();
+  reporter->step(step(1));
+  std::this_thread::sleep_for(300ms);  // a few attempts in vain; it is right either way
+  restart_server();
+  EXPECT_TRUE(arrived(1));
+}
+
+TEST_F(GrpcReporter, AControllerThatForgotTheJobDoesNotStopTheTraining) {
+  const auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job 1"});
+  reporter->step(step(1));
+  std::this_thread::sleep_for(400ms);
+  EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
+  controller_.set_rank_refusal(std::nullopt);
+  EXPECT_TRUE(arrived(1));
+  EXPECT_TRUE(controller_.wait_until([](const FakeController& c) { return c.registers == 2; }))
+      << "it introduces itself";
+}
+
+TEST_F(GrpcReporter, MetricsThatAreRefusedAsInvalidDoNotSilenceTheRank) {
+  const auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  controller_.refuse_step(7);
+  reporter->step(step(7));
+  ASSERT_TRUE(controller_.wait_until([](const FakeController& c) { return c.refused_batches > 0; }));
+  ASSERT_TRUE(heard(2));
+  reporter->step(step(8));
+  ASSERT_TRUE(arrived(1));
+  EXPECT_EQ(controller_.order[0], std::vector<core::Step>{8});
+}
+
+TEST_F(GrpcReporter, PassesOnWhatTheControllerAsksFor) {
+  const auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
+  controller_.set_directive(muster::v1::DIRECTIVE_SAVE_AND_LEAVE);
+  ASSERT_TRUE(heard(2));
+  EXPECT_EQ(reporter->stop_requested(), StopKind::kSave);
+  controller_.set_directive(muster::v1::DIRECTIVE_STOP);
+  for (const auto until = Clock::now() + 5s; reporter->stop_requested() != StopKind::kNow && Clock::now() < until;) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(reporter->stop_requested(), StopKind::kNow);
+  const auto begin = Clock::now();
+  reporter->leaving(94, "fenced");
+  EXPECT_LT(Clock::now() - begin, 500ms) << "nobody listens to a fenced rank";
+}
+
+TEST_F(GrpcReporter, KeepsTheIntervalTheControllerHandsOut) {
+  controller_.set_interval(core::Millis(200));
+  const auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  const auto begin = Clock::now();
+  ASSERT_TRUE(heard(3));
+  EXPECT_GE(Clock::now() - begin, 350ms);
+}
+
+TEST_F(GrpcReporter, LeavingDeliversEverythingAndTheLastWords) {
+  controller_.set_interval(core::Millis(60'000));
+  auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  for (int i = 1; i <= 2000; ++i) reporter->step(step(i));
+  reporter->leaving(1, "loss is \xff at step 3; see r\xc3\xa4ume");
+  reporter.reset();
+  EXPECT_EQ(controller_.steps[0].size(), 2000u);
+  EXPECT_EQ(controller_.left[0], std::make_pair(1, std::string("loss is ? at step 3; see r\xc3\xa4ume")));
+  EXPECT_EQ(controller_.last_heartbeat[0].section(), muster::v1::SECTION_DONE);
+}
+
+TEST_F(GrpcReporter, LeavingWithoutAControllerTakesTwoSecondsAtMost) {
+  auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  server_->shutdown();
+  reporter->step(step(1));
+  const auto begin = Clock::now();
+  reporter->leaving(0, "done");
+  reporter.reset();
+  EXPECT_LT(Clock::now() - begin, 3s);
+}
+
+TEST_F(GrpcReporter, FourRanksMeetWhereRankZeroListens) {
+  std::vector<std::unique_ptr<worker::Reporter>> reporters;
+  for (int rank = 0; rank < 4; ++rank) reporters.push_back(worker::make_grpc_reporter(environment(rank, 4)));
+  std::vector<worker::Endpoint> answers(4);
+  std::vector<std::thread> threads;
+  for (int rank = 3; rank >= 0; --rank) {
+    threads.emplace_back([&, rank] {
+      std::optional<worker::Endpoint> mine;
+      if (rank == 0) mine = worker::Endpoint{"10.1.2.3", 29501};
+      answers[static_cast<std::size_t>(rank)] = reporters[static_cast<std::size_t>(rank)]->rendezvous(mine);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(answers, std::vector<worker::Endpoint>(4, worker::Endpoint{"10.1.2.3", 29501}));
+}
+
+std::string error_of_meeting(worker::Reporter& reporter) {
+  try {
+    reporter.rendezvous(std::nullopt);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(GrpcReporter, AMeetingThatNeverHappensEndsWithWhatToDo) {
+  const worker::GrpcReporterOptions options{.rendezvous_limit = 1000ms};
+  EXPECT_EQ(error_of_meeting(*reporter(options)),
+            "rendezvous: rank 0 waited 1 s but rank 0 has not said where it listens; look into rank 0's log");
+  server_->shutdown();
+  const auto error = error_of_meeting(*reporter(options));
+  EXPECT_THAT(error, HasSubstr("waited 1 s for the controller at 127.0.0.1:"));
+  EXPECT_THAT(error, HasSubstr("check that musterd runs"));
+}
+
+TEST_F(GrpcReporter, AFencedRankDoesNotMeet) {
+  const auto reporter = this->reporter();
+  ASSERT_TRUE(heard());
+  controller_.set_directive(muster::v1::DIRECTIVE_STOP);
+  EXPECT_THROW(reporter->rendezvous(std::nullopt), worker::FencedError);
+}
+
+TEST_F(GrpcReporter, AnEnvironmentWithoutAJobIsRefusedByItsVariable) {
+  auto without_job = environment();
+  without_job.job_id = "x7";
+  EXPECT_THROW(worker::make_grpc_reporter(without_job), std::invalid_argument);
+  auto without_attempt = environment();
+  without_attempt.attempt = 0;
+  EXPECT_THROW(worker::make_grpc_reporter(without_attempt), std::invalid_argument);
+}
+
+}  // namespace
