@@ -64,4 +64,8 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t crc) {
   return ~portable(first, bytes, ~crc);
 }
 
+std::uint32_t crc32c_portable(const void* data, std::size_t bytes, std::uint32_t crc) {
+  return ~portable(static_cast<const unsigned char*>(data), bytes, ~crc);
+}
+
 }  // namespace fsdp

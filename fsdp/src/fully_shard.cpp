@@ -20,7 +20,7 @@ const void* identity(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl();
 }
 
-/// named_parameters() leaves tied parameters out after their first name; this lists every name.
+/// Every name of every parameter, tied ones under each of their names, children in the order of registration.
 void collect_names(const torch::nn::Module& module, const std::string& prefix,
                    std::vector<std::pair<std::string, at::Tensor>>& names) {
   for (const auto& item : module.named_parameters(/*recurse=*/false))

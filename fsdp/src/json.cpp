@@ -47,7 +47,6 @@ class Parser {
   }
 
   Json parse_value(int depth) {
-    if (depth > max_depth_) fail("nested deeper than " + std::to_string(max_depth_) + " levels");
     skip_space();
     if (at_ >= text_.size()) fail("want a value, found the end of the text");
     switch (text_[at_]) {
@@ -72,7 +71,12 @@ class Parser {
     fail("want a value");
   }
 
+  void check_depth(int depth) const {
+    if (depth >= max_depth_) fail("nested deeper than " + std::to_string(max_depth_) + " levels");
+  }
+
   Json parse_object(int depth) {
+    check_depth(depth);
     ++at_;
     Json::Object members;
     skip_space();
@@ -95,6 +99,7 @@ class Parser {
   }
 
   Json parse_array(int depth) {
+    check_depth(depth);
     ++at_;
     Json::Array elements;
     skip_space();

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/Parallel.h>
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <thread>
@@ -12,6 +13,8 @@
 /// Runs `body` as each rank of a world, one thread and one Gloo group a rank, and rethrows the first rank's failure.
 inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
                       std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+  // c10d's flight recorder, one a process, is not safe for ranks as threads: it changes a map before it takes its lock.
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(world_size);
   std::vector<std::thread> threads;

@@ -36,7 +36,8 @@ class Schedule;
 /// Parameters gathered and reduced together: one FSDP unit.
 ///
 /// States: kSharded -> kGathering -> kUnsharded -> kSharded.
-///   kSharded     this rank holds its chunk only; the parameters' storage has 0 bytes and must not be read.
+///   kSharded     this rank holds its chunk only; the parameters' storage has 0 bytes; reading them crashes, as
+///                in PyTorch.
 ///   kGathering   the all-gather is under way.
 ///   kUnsharded   the parameters are views of the gathered buffer.
 /// With one rank in fp32 the shard *is* the parameters' storage: the unit is always kUnsharded and nothing is ever

@@ -1,0 +1,375 @@
+// Goal: a checkpoint is either whole or not there, and a run resumed from it is the run that was never interrupted.
+// Method: the small model on 1 to 4 ranks as threads, real files, damage done by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <optional>
+
+#include "fsdp/checkpoint.h"
+#include "fsdp/random.h"
+#include "ranks.h"
+#include "small_model.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using fsdp::Checkpointer;
+using fsdp::CheckpointError;
+using fsdp::CheckpointOptions;
+using fsdp::CheckpointState;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Le;
+namespace fs = std::filesystem;
+
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+CheckpointState state_of(std::int64_t step) {
+  CheckpointState state;
+  state.step = step;
+  state.extra["data_position"] = step * kBatch;
+  state.extra["learning_rate"] = 0.1 / 3;
+  return state;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void flip_byte(const fs::path& path, std::int64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const char byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(at);
+  file.put(byte);
+}
+
+class Checkpoints : public ::testing::TestWithParam<int> {
+ protected:
+  CheckpointOptions options(std::int64_t attempt = 1) const {
+    CheckpointOptions options;
+    options.folder = folder_.path() / "checkpoints";
+    options.attempt = attempt;
+    return options;
+  }
+  fs::path step_path(std::int64_t step) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+    return folder_.path() / "checkpoints" / name;
+  }
+  /// Trains `world_size` ranks and saves after each of `steps`.
+  void save_steps(int world_size, std::vector<std::int64_t> steps) const {
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+      for (std::int64_t step = 1; step <= steps.back(); ++step) {
+        trainer.step(step);
+        if (std::find(steps.begin(), steps.end(), step) != steps.end()) checkpointer.save(state_of(step));
+      }
+    });
+  }
+  /// Loads with `world_size` ranks; the step or -1, and what was ignored.
+  std::pair<std::int64_t, std::vector<std::string>> load(int world_size) const {
+    std::pair<std::int64_t, std::vector<std::string>> result{-1, {}};
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      std::vector<std::string> ignored;
+      const auto loaded = Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest(&ignored);
+      if (mesh.rank() == 0) result = {loaded ? loaded->state.step : -1, ignored};
+    });
+    return result;
+  }
+
+  TemporaryFolder folder_;
+};
+
+class CheckpointsOf : public Checkpoints {};
+INSTANTIATE_TEST_SUITE_P(Of, CheckpointsOf, ::testing::Values(1, 2, 3, 4), [](const auto& world) {
+  return std::to_string(world.param) + (world.param == 1 ? "Rank" : "Ranks");
+});
+
+class Checkpoint : public Checkpoints {};
+INSTANTIATE_TEST_SUITE_P(, Checkpoint, ::testing::Values(2), [](const auto&) { return std::string("Ranks2"); });
+
+TEST_P(CheckpointsOf, ResumeBitForBit) {
+  std::vector<double> losses;
+  std::map<std::string, at::Tensor> uninterrupted;
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+    for (int step = 1; step <= 10; ++step) {
+      const double loss = trainer.step(step);
+      if (mesh.rank() == 0) losses.push_back(loss);
+      CheckpointState state = state_of(step);
+      state.rank_tensors["random_state"] = at::full({3}, mesh.rank(), at::kByte);
+      if (step == 5) checkpointer.save(state);
+    }
+    auto full = trainer.sharded.gather_full_state(/*rank_zero_only=*/true);
+    if (mesh.rank() == 0) uninterrupted = std::move(full);
+  });
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh, {}, /*seed=*/99);
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options(2));
+    const auto loaded = checkpointer.load_latest();
+    ASSERT_TRUE(loaded);
+    EXPECT_EQ(loaded->state.step, 5);
+    EXPECT_EQ(loaded->state.extra, state_of(5).extra);
+    EXPECT_TRUE(at::equal(loaded->state.rank_tensors.at("random_state"), at::full({3}, mesh.rank(), at::kByte)));
+    EXPECT_EQ(trainer.optimizer->steps(), 5);
+    for (int step = 6; step <= 10; ++step) EXPECT_EQ(trainer.step(step), losses[step - 1]) << "step " << step;
+    for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
+      EXPECT_TRUE(at::equal(tensor, uninterrupted.at(name))) << name;
+  });
+}
+
+TEST_P(CheckpointsOf, LoadAtEveryOtherWorldSize) {
+  std::vector<double> losses;
+  std::map<std::string, at::Tensor> saved;
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (int step = 1; step <= 5; ++step) trainer.step(step);
+    Checkpointer(trainer.sharded, *trainer.optimizer, options()).save(state_of(5));
+    auto full = trainer.sharded.gather_full_state(true);
+    for (int step = 6; step <= 8; ++step) {
+      const double loss = trainer.step(step);
+      if (mesh.rank() == 0) losses.push_back(loss);
+    }
+    if (mesh.rank() == 0) saved = std::move(full);
+  });
+  for (const int world_size : {1, 2, 3, 4}) {
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh, {}, /*seed=*/99);
+      const auto loaded = Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest();
+      ASSERT_TRUE(loaded);
+      EXPECT_EQ(loaded->world_size, GetParam());
+      for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
+        EXPECT_TRUE(at::equal(tensor, saved.at(name))) << name;
+      for (int step = 6; step <= 8; ++step) EXPECT_THAT(relative(trainer.step(step), losses[step - 6]), Le(1e-5));
+    });
+  }
+}
+
+TEST_P(Checkpoint, AmountsToItsFilesAndAManifest) {
+  save_steps(2, {3});
+  EXPECT_THAT(names_in(step_path(3)),
+              ElementsAre("manifest.json", "rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"));
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000003"));
+  const auto info = fsdp::latest_valid(options().folder);
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->step, 3);
+  EXPECT_EQ(info->world_size, 2);
+  EXPECT_EQ(info->attempt, 1);
+  EXPECT_EQ(info->manifest.at("optimizer").at("steps").as_int(), 3);
+  const fsdp::Json& up = info->manifest.at("tensors").at("block0.up");
+  EXPECT_EQ(up.at("unit").as_string(), "block0");
+  EXPECT_EQ(up.at("shape").dump(), "[29,13]");
+}
+
+TEST_P(Checkpoint, IsIgnoredWhenTornAndTheOneBeforeIsUsed) {
+  save_steps(2, {1, 2, 3});
+  fs::remove(step_path(3) / "manifest.json");
+  EXPECT_EQ(load(2).first, 2);
+  EXPECT_THAT(load(2).second, ElementsAre("step-00000003: no manifest.json"));
+
+  fs::resize_file(step_path(2) / "rank-00001-of-00002.safetensors", 100);
+  const auto [step, ignored] = load(3);
+  EXPECT_EQ(step, 1);
+  ASSERT_EQ(ignored.size(), 2u);
+  EXPECT_THAT(ignored[1], HasSubstr("step-00000002: rank-00001-of-00002.safetensors has 100 bytes"));
+
+  std::ofstream(step_path(1) / "manifest.json") << "{\"format\":";
+  EXPECT_EQ(load(2).first, -1);
+  EXPECT_THAT(load(2).second[2], HasSubstr("step-00000001: JSON, byte"));
+}
+
+TEST_P(Checkpoint, WithOneFlippedBitIsPassedOverByAllRanks) {
+  save_steps(2, {1, 2});
+  const fs::path file = step_path(2) / "rank-00001-of-00002.safetensors";
+  flip_byte(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
+  const auto [step, ignored] = load(2);
+  EXPECT_EQ(step, 1);
+  EXPECT_THAT(ignored, ElementsAre("step-00000002: rank 1: rank-00001-of-00002.safetensors is corrupt: its checksum is "
+                                   "not the manifest's"));
+}
+
+TEST_P(Checkpoint, OfNobodyIsNone) {
+  EXPECT_EQ(load(2).first, -1);
+  EXPECT_FALSE(fsdp::latest_valid(options().folder));
+  fs::create_directories(options().folder / "step-0000x");
+  fs::create_directories(options().folder / "step-00000004");
+  EXPECT_EQ(load(2).first, -1);
+}
+
+TEST_P(Checkpoint, OfAnotherModelIsAnErrorNotAReasonToStartOver) {
+  save_steps(2, {1});
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    const auto model = make_model(7, /*layers=*/4);
+    fsdp::ShardedModel sharded(model, mesh);
+    sharded.fully_shard(model);
+    fsdp::AdamW optimizer(sharded);
+    EXPECT_THAT(error_of([&] { Checkpointer(sharded, optimizer, options()).load_latest(); }),
+                HasSubstr("is of another model: it has no parameter block3.norm"));
+    const auto small = make_model(7, /*layers=*/2);
+    fsdp::ShardedModel fewer(small, mesh);
+    fewer.fully_shard(small);
+    fsdp::AdamW other(fewer);
+    EXPECT_THAT(error_of([&] { Checkpointer(fewer, other, options()).load_latest(); }),
+                HasSubstr("this one has no parameter block2."));
+  });
+}
+
+TEST_P(Checkpoint, MayBeOfTheSameModelInOtherUnits) {
+  save_steps(2, {2});
+  run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
+    const auto model = make_model(99);
+    fsdp::ShardedModel sharded(model, mesh);
+    model->wrap = wrapper(sharded.fully_shard(model));
+    fsdp::AdamW optimizer(sharded);
+    ASSERT_TRUE(Checkpointer(sharded, optimizer, options()).load_latest());
+    Trainer trainer(mesh);
+    ASSERT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest());
+    const auto whole = sharded.gather_full_state();
+    for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
+      EXPECT_TRUE(at::equal(tensor, whole.at(name))) << name;
+  });
+}
+
+TEST_P(Checkpoint, KeepsTheNewestAndTheJustSaved) {
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointOptions two = options();
+    two.keep = 2;
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, two);
+    for (int step = 1; step <= 4; ++step) EXPECT_TRUE(checkpointer.save(state_of(step)).warnings.empty());
+    mesh.shard().barrier();
+    EXPECT_THAT(names_in(two.folder), ElementsAre("step-00000003", "step-00000004"));
+    mesh.shard().barrier();
+    // A run that rewound: what is ahead of it stays until it is replaced.
+    two.keep = 1;
+    Checkpointer(trainer.sharded, *trainer.optimizer, two).save(state_of(2));
+    mesh.shard().barrier();
+    EXPECT_THAT(names_in(two.folder), ElementsAre("step-00000002", "step-00000003", "step-00000004"));
+  });
+}
+
+TEST_P(Checkpoint, OfTheSameStepIsReplaced) {
+  save_steps(2, {2});
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointState state = state_of(2);
+    state.extra["second"] = true;
+    Checkpointer(trainer.sharded, *trainer.optimizer, options(2)).save(state);
+  });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000002"));
+  EXPECT_TRUE(fsdp::latest_valid(options().folder)->manifest.at("extra").contains("second"));
+  EXPECT_EQ(fsdp::latest_valid(options().folder)->attempt, 2);
+}
+
+TEST_P(Checkpoint, OfAFencedAttemptIsNotPublished) {
+  save_steps(2, {1});
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointOptions fenced = options();
+    fenced.may_commit = [&] {
+      EXPECT_EQ(mesh.rank(), 0);
+      EXPECT_TRUE(fs::exists(fenced.folder / ".tmp-step-00000002-attempt-1" / "manifest.json")) << "asked last";
+      return std::string("attempt 2 has begun");
+    };
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, fenced);
+    try {
+      checkpointer.save(state_of(2));
+      ADD_FAILURE() << "saved";
+    } catch (const fsdp::CheckpointFenced& error) {
+      EXPECT_STREQ(error.what(), "checkpoint of step 2 not saved: attempt 2 has begun");
+    }
+  });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
+}
+
+TEST_P(Checkpoint, ThatOneRankCannotWriteIsTheSameErrorOnAll) {
+  save_steps(2, {1});
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+    CheckpointState state = state_of(2);
+    if (mesh.rank() == 1) state.rank_tensors["bad"] = at::ones({1}, at::kComplexFloat);
+    EXPECT_THAT(error_of([&] { checkpointer.save(state); }),
+                HasSubstr("checkpoint of step 2 not saved: rank 1: safetensors cannot hold dtype"));
+    state.rank_tensors.clear();
+    EXPECT_EQ(error_of([&] { checkpointer.save(state); }), "no error") << "the next one works";
+  });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001", "step-00000002"));
+}
+
+TEST_P(Checkpoint, ThatOutgrowsItsFileLimitLeavesTheEarlierOnes) {
+  save_steps(2, {1});
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+    mesh.shard().barrier();
+    if (mesh.rank() == 0) ::setrlimit(RLIMIT_FSIZE, &small);
+    mesh.shard().barrier();
+    EXPECT_THAT(error_of([&] { checkpointer.save(state_of(2)); }),
+                ::testing::MatchesRegex("checkpoint of step 2 not saved: rank 0: cannot write .*rank-00000-of-00002"
+                                        ".safetensors beyond 4096 bytes: File too large.*"));
+    mesh.shard().barrier();
+    if (mesh.rank() == 0) ::setrlimit(RLIMIT_FSIZE, &before);
+  });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
+  EXPECT_EQ(load(2).first, 1);
+}
+
+TEST_P(Checkpoint, OnAFullOrReadOnlyDiskFailsCleanly) {
+  fs::create_directories(options().folder);
+  const std::string folder = options().folder.string();
+  if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "no right to mount a small file system; the file limit's test covers the path";
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+    checkpointer.save(state_of(1));
+    EXPECT_THAT(error_of([&] { checkpointer.save(state_of(2)); }), HasSubstr("No space left on device"));
+    mesh.shard().barrier();
+    if (mesh.rank() == 0) ::mount("tmpfs", folder.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, "size=64k");
+    mesh.shard().barrier();
+    EXPECT_THAT(error_of([&] { checkpointer.save(state_of(3)); }), HasSubstr("Read-only file system"));
+  });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
+  EXPECT_EQ(load(2).first, 1);
+  ::umount2(folder.c_str(), MNT_DETACH);
+}
+
+TEST_P(Checkpoint, LeftoversOfThisAndEarlierAttemptsAreRemoved) {
+  save_steps(2, {1});
+  for (const char* name : {".tmp-step-00000002-attempt-1", ".tmp-step-00000002-attempt-2",
+                           ".tmp-step-00000002-attempt-3", ".tmp-unrelated", "notes"})
+    fs::create_directories(options().folder / name / "inside");
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    Checkpointer(trainer.sharded, *trainer.optimizer, options(2)).remove_stale();
+  });
+  EXPECT_THAT(names_in(options().folder),
+              ElementsAre(".tmp-step-00000002-attempt-3", ".tmp-unrelated", "notes", "step-00000001"));
+}
+
+}  // namespace

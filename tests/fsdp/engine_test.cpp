@@ -1,0 +1,492 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "ranks.h"
+#include "small_model.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Le;
+
+constexpr int kSteps = 20;
+
+class Worlds : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Of, Worlds, ::testing::Values(1, 2, 3, 4), [](const auto& world) {
+  return std::to_string(world.param) + (world.param == 1 ? "Rank" : "Ranks");
+});
+
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& options) {
+  Reference reference;
+  std::vector<double> truth;
+  for (int step = 0; step < kSteps; ++step) truth.push_back(reference.step(step));
+  ASSERT_LT(truth.back(), 0.8 * truth.front()) << "the reference must learn, or equality says little";
+  run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh, options);
+    for (int step = 0; step < kSteps; ++step)
+      EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(step == 0 ? 1e-6 : 1e-5)) << "step " << step;
+    const auto state = trainer.sharded.gather_full_state();
+    for (const auto& item : reference.model->named_parameters())
+      EXPECT_THAT(distance(state.at(item.key()), item.value()), Le(1e-4)) << item.key();
+  });
+}
+
+TEST_P(Worlds, TrainLikeTheUnshardedModel) {
+  expect_training_equals_reference(GetParam(), {});
+}
+
+TEST_P(Worlds, TrainAlikeWithParametersKeptUntilBackwardAndWithoutPrefetch) {
+  fsdp::ShardOptions options;
+  options.reshard_after_forward = false;
+  options.prefetch_depth = 0;
+  expect_training_equals_reference(GetParam(), options);
+}
+
+TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
+  at::set_num_threads(1);
+  run_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    Reference reference;
+    Trainer trainer(mesh);
+    for (int step = 0; step < kSteps; ++step) EXPECT_EQ(trainer.step(step), reference.step(step)) << "step " << step;
+    for (const auto& item : reference.model->named_parameters())
+      EXPECT_TRUE(at::equal(trainer.model->named_parameters()[item.key()], item.value())) << item.key();
+    EXPECT_EQ(mesh.shard().collectives(), 0);
+    EXPECT_EQ(trainer.sharded.memory().gathered_bytes_peak, 0);
+    EXPECT_EQ(trainer.model->embedding.const_data_ptr(), trainer.sharded.units().back()->shard().const_data_ptr())
+        << "the shard is the parameter";
+  });
+}
+
+TEST_P(Worlds, AccumulatingWithoutSynchronisationEqualsTheBigBatch) {
+  Reference reference;
+  for (int step = 0; step < 3; ++step) reference.step(step);
+  run_ranks(GetParam() == 3 ? 2 : GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    std::int64_t reduced = 0;
+    for (int step = 0; step < 3; ++step) {
+      for (int micro = 0; micro < 3; ++micro) {
+        trainer.sharded.set_requires_gradient_sync(micro == 2);
+        trainer.accumulate(part_of(tokens_of(step), micro, 3), 1.0 / 3);
+        for (const auto& unit : trainer.sharded.units()) reduced += unit->gradient_shard().defined();
+      }
+      trainer.optimizer->step(1e-2);
+      trainer.sharded.zero_grad();
+    }
+    EXPECT_EQ(reduced, 3 * 4) << "each unit reduces once a step";
+    const auto state = trainer.sharded.gather_full_state();
+    for (const auto& item : reference.model->named_parameters())
+      EXPECT_THAT(distance(state.at(item.key()), item.value()), Le(1e-5)) << item.key();
+  });
+}
+
+TEST_P(Worlds, AccumulatingWithSynchronisationAddsUp) {
+  Reference reference;
+  for (int micro = 0; micro < 2; ++micro) reference.accumulate(tokens_of(micro));
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (int micro = 0; micro < 2; ++micro) trainer.accumulate(tokens_of(micro));
+    const auto gradients = trainer.sharded.gather_full_gradients();
+    for (const auto& item : reference.model->named_parameters())
+      if (item.value().grad().defined()) {
+        EXPECT_THAT(distance(gradients.at(item.key()), item.value().grad()), Le(2e-6)) << item.key();
+      }
+  });
+}
+
+TEST_P(Worlds, ClipLikeTorch) {
+  Reference reference;
+  reference.accumulate(tokens_of(0));
+  double squares = 0;
+  for (const at::Tensor& p : reference.parameters)
+    if (p.grad().defined()) squares += p.grad().to(at::kDouble).pow(2).sum().item<double>();
+  const double norm = std::sqrt(squares), max_norm = norm / 3;
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.accumulate(tokens_of(0));
+    const std::int64_t before = mesh.shard().collectives();
+    EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(2 * norm), norm), Le(1e-6));
+    EXPECT_EQ(mesh.shard().collectives() - before, mesh.world_size() == 1 ? 0 : 1) << "one reduction";
+    EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(max_norm), norm), Le(1e-6)) << "2 x norm clips nothing";
+    EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(0), max_norm), Le(2e-6));
+    const auto gradients = trainer.sharded.gather_full_gradients();
+    for (const auto& item : reference.model->named_parameters())
+      if (item.value().grad().defined()) {
+        EXPECT_THAT(distance(gradients.at(item.key()), item.value().grad() * (max_norm / (norm + 1e-6))), Le(2e-6));
+      }
+  });
+}
+
+TEST(OneRank, ANormThatIsNotFiniteIsReportedAndNothingScaled) {
+  run_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.accumulate(tokens_of(0));
+    const at::Tensor gradient = trainer.sharded.units()[0]->gradient_shard();
+    gradient[0] = std::nan("");
+    const double second = gradient[1].item<double>();
+    EXPECT_TRUE(std::isnan(trainer.sharded.clip_grad_norm(1e-3)));
+    EXPECT_EQ(gradient[1].item<double>(), second);
+  });
+}
+
+/// The unsharded truth in mixed precision: fp32 masters, bf16 copies for forward and backward, fp32 update.
+struct MixedReference {
+  MixedReference() : masters(7), copies(7) {}
+  double step(int step) {
+    auto values = copies.model->named_parameters();
+    for (const auto& item : masters.model->named_parameters()) {
+      at::Tensor& copy = values[item.key()];
+      copy.mutable_grad() = at::Tensor();
+      copy.set_data(item.value().detach().to(at::kBFloat16));
+    }
+    const double loss = copies.accumulate(tokens_of(step));
+    for (const auto& item : masters.model->named_parameters())
+      if (values[item.key()].grad().defined()) item.value().mutable_grad() = values[item.key()].grad().to(at::kFloat);
+    masters.update(1e-2);
+    return loss;
+  }
+  Reference masters, copies;
+};
+
+TEST_P(Worlds, TrainInBf16WithFp32MastersAndReduction) {
+  const double tolerance = GetParam() == 1 ? 0 : 3e-2;  // one rank computes the very same; more sum in other orders
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    MixedReference reference;
+    fsdp::ShardOptions options;
+    options.param_dtype = at::kBFloat16;
+    Trainer trainer(mesh, options);
+    EXPECT_EQ(trainer.model->blocks[0]->up.scalar_type(), at::kBFloat16);
+    for (int step = 0; step < kSteps; ++step)
+      EXPECT_THAT(relative(trainer.step(step), reference.step(step)), Le(tolerance)) << "step " << step;
+    for (const auto& unit : trainer.sharded.units()) {
+      EXPECT_EQ(unit->shard().scalar_type(), at::kFloat);
+      EXPECT_EQ(unit->unsharded_bytes(), unit->layout().padded_numel() * 2);
+    }
+    const at::Tensor up = trainer.sharded.gather_full_state().at("block0.up");
+    EXPECT_FALSE(at::equal(up, up.to(at::kBFloat16).to(at::kFloat))) << "the master keeps what bf16 would lose";
+    if (mesh.world_size() == 1) {
+      EXPECT_TRUE(at::equal(up, reference.masters.model->named_parameters()["block0.up"]));
+    }
+  });
+}
+
+TEST(Reduction, MayTravelInBf16) {
+  Reference reference;
+  reference.accumulate(tokens_of(0));
+  for (const int world_size : {1, 3})
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      fsdp::ShardOptions options;
+      options.reduce_dtype = at::kBFloat16;
+      Trainer trainer(mesh, options);
+      trainer.accumulate(tokens_of(0));
+      EXPECT_EQ(trainer.sharded.units()[0]->gradient_shard().scalar_type(), at::kFloat);
+      const auto gradients = trainer.sharded.gather_full_gradients();
+      EXPECT_THAT(distance(gradients.at("block0.up"), reference.model->blocks[0]->up.grad()), Le(2e-2));
+    });
+}
+
+// One rank keeps its parameters, see OneRank.IsBitwiseEqualToTheUnshardedModel; its turn runs two.
+TEST_P(Worlds, FreeParametersAfterForwardAndGatherThemInBackward) {
+  run_ranks(GetParam() == 1 ? 2 : GetParam(), [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    const auto& units = trainer.sharded.units();
+    const auto storage_of = [&](int block) { return trainer.model->blocks[block]->up.storage().nbytes(); };
+    const std::int64_t root = units.back()->unsharded_bytes(), block = units[0]->unsharded_bytes();
+    EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
+
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      const at::Tensor loss = trainer.model->forward(tokens_of(0));
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(storage_of(i), 0u) << "block " << i;
+      EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, root);
+      loss.backward();
+      EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
+      EXPECT_EQ(trainer.sharded.memory().unreduced_bytes_now, 0);
+      EXPECT_THAT(trainer.sharded.memory().gathered_bytes_peak, Le(root + 2 * block)) << "one unit and one ahead";
+      EXPECT_EQ(units[0]->gathers(), 2 * (iteration + 1));
+      EXPECT_EQ(units.back()->gathers(), iteration + 1) << "the root stays gathered until backward";
+    }
+    EXPECT_EQ(units[0]->state(), fsdp::Unit::State::kSharded);
+    EXPECT_EQ(trainer.sharded.memory().shard_bytes,
+              (units.back()->layout().chunk() + 3 * units[0]->layout().chunk()) * 4);
+  });
+}
+
+TEST(Prefetch, FollowsTheRecordedOrderForwardAndTheReverseOrderBackward) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    const auto& units = trainer.sharded.units();
+    const auto prefetches = [&] {
+      std::vector<std::int64_t> counts;
+      for (const auto& unit : units) counts.push_back(unit->prefetches());
+      return counts;
+    };
+    trainer.step(0);
+    EXPECT_EQ(prefetches(), (std::vector<std::int64_t>{1, 1, 1, 0})) << "the first forward has no order yet";
+    trainer.step(1);
+    EXPECT_EQ(prefetches(), (std::vector<std::int64_t>{3, 3, 3, 0})) << "now forward and backward";
+  });
+}
+
+TEST(Prefetch, GathersTheNextUnitBeforeThisOneComputes) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.step(0);
+    const auto inner = trainer.model->blocks[0]->wrap;
+    trainer.model->blocks[0]->wrap = [&](at::Tensor x, const std::function<at::Tensor(at::Tensor)>& forward) {
+      return inner(x, [&](at::Tensor in) {
+        EXPECT_EQ(trainer.sharded.units()[1]->state(), fsdp::Unit::State::kGathering);
+        EXPECT_EQ(trainer.sharded.units()[2]->state(), fsdp::Unit::State::kSharded);
+        return forward(in);
+      });
+    };
+    trainer.step(1);
+  });
+}
+
+TEST(Prefetch, SurvivesAChangedOrderOfUnits) {
+  Reference reference;
+  std::vector<double> truth;
+  for (int step = 0; step < 4; ++step) {
+    std::reverse(reference.model->blocks.begin(), reference.model->blocks.end());
+    truth.push_back(reference.step(step));
+  }
+  run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (int step = 0; step < 4; ++step) {
+      std::reverse(trainer.model->blocks.begin(), trainer.model->blocks.end());
+      EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(1e-5));
+      EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
+    }
+  });
+}
+
+TEST_P(Worlds, CountTheBytesThatTravel) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    const auto& units = trainer.sharded.units();
+    const std::int64_t before = mesh.wire_bytes();
+    trainer.model->forward(tokens_of(0)).backward();
+    const std::int64_t others = mesh.world_size() - 1;
+    std::int64_t want = 0;
+    for (std::size_t i = 0; i < units.size(); ++i)
+      want += units[i]->layout().chunk() * 4 * others * (i + 1 == units.size() ? 2 : 3);  // gathers plus one reduction
+    EXPECT_EQ(mesh.wire_bytes() - before, want);
+  });
+}
+
+TEST_P(Worlds, LeaveFrozenAndUnusedParametersAlone) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    const auto state = trainer.sharded.gather_full_state();
+    const auto fresh = make_model();
+    EXPECT_TRUE(at::equal(state.at("block1.frozen"), fresh->blocks[1]->frozen));
+    EXPECT_TRUE(at::equal(state.at("block1.unused"), fresh->blocks[1]->unused));
+    EXPECT_FALSE(at::equal(state.at("block1.tiny"), fresh->blocks[1]->tiny));
+  });
+}
+
+TEST_P(Worlds, GiveAliasesOfTiedParameters) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.step(0);
+    const auto state = trainer.sharded.gather_full_state();
+    EXPECT_TRUE(state.at("head").is_same(state.at("embedding")));
+    EXPECT_TRUE(trainer.model->head.is_same(trainer.model->embedding)) << "still one tensor in the module";
+    EXPECT_EQ(trainer.sharded.parameter_count(),
+              kVocabulary * kWidth + kWidth + 3 * (kWidth + 2 * kHidden * kWidth + kHidden + 3 + 5 + 7));
+  });
+}
+
+TEST_P(Worlds, EvaluateWithoutGradAndKeepNothingGathered) {
+  Reference reference;
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.step(0);
+    const at::NoGradGuard no_grad;
+    const double first = trainer.model->forward(tokens_of(5)).item<double>();
+    EXPECT_EQ(trainer.model->forward(tokens_of(5)).item<double>(), first);
+    EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
+    EXPECT_NE(first, reference.model->forward(tokens_of(5)).item<double>()) << "it has learnt one step";
+  });
+}
+
+TEST_P(Worlds, UpdateParametersThatWereLeftGathered) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.accumulate(tokens_of(0));
+    for (const auto& unit : trainer.sharded.units()) unit->wait_unsharded();
+    trainer.optimizer->step(1e-2);
+    for (const auto& unit : trainer.sharded.units()) unit->wait_unsharded();
+    const auto state = trainer.sharded.gather_full_state();
+    EXPECT_TRUE(at::equal(trainer.model->blocks[2]->down, state.at("block2.down")));
+  });
+}
+
+TEST(TwoRanks, TakeRankZerosParametersWhenAsked) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    fsdp::ShardOptions options;
+    options.sync_module_states = true;
+    Trainer trainer(mesh, options, /*seed=*/7 + mesh.rank());
+    const auto state = trainer.sharded.gather_full_state();
+    for (const auto& item : make_model(7)->named_parameters())
+      EXPECT_TRUE(at::equal(state.at(item.key()), item.value())) << item.key();
+  });
+}
+
+TEST_P(Worlds, RunOneUnitTwiceInAForward) {
+  Reference reference;
+  reference.model->passes = 2;
+  std::vector<double> truth;
+  for (int step = 0; step < 5; ++step) truth.push_back(reference.step(step));
+  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.model->passes = 2;
+    for (int step = 0; step < 5; ++step) EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(1e-5)) << step;
+  });
+}
+
+TEST_P(Worlds, LoadFullTensors) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    std::map<std::string, at::Tensor> other;
+    for (const auto& item : make_model(11)->named_parameters()) other[item.key()] = item.value().detach();
+    trainer.sharded.load_full_state(other);
+    const auto state = trainer.sharded.gather_full_state(/*rank_zero_only=*/true);
+    EXPECT_EQ(state.size(), mesh.rank() == 0 ? other.size() : 0);
+    for (const auto& [name, tensor] : state) EXPECT_TRUE(at::equal(tensor, other.at(name))) << name;
+    other["norm"] = at::ones({2});
+    EXPECT_THAT(error_of([&] { trainer.sharded.load_full_state(other); }), HasSubstr("norm has shape [2]"));
+    other.erase("norm");
+    EXPECT_THAT(error_of([&] { trainer.sharded.load_full_state(other); }), HasSubstr("no tensor for norm"));
+  });
+}
+
+struct TwoInputs : torch::nn::Module {
+  TwoInputs() : weight(register_parameter("weight", at::full({4}, 2.0))) {}
+  at::Tensor weight;
+};
+
+TEST(Unit, PassesSeveralInputsAndOutputsAndUndefinedOnes) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    const auto module = std::make_shared<TwoInputs>();
+    fsdp::ShardedModel sharded(module, mesh);
+    const auto unit = sharded.fully_shard(module);
+    at::Tensor a = at::ones({4}).requires_grad_(), b = at::full({4}, 3.0).requires_grad_();
+    const auto outputs = unit->run_list({a, b, at::Tensor(), at::ones({1}, at::kLong)}, [&](auto in) {
+      EXPECT_FALSE(in[2].defined());
+      EXPECT_EQ(in[3].scalar_type(), at::kLong);
+      return std::vector<at::Tensor>{in[0] * module->weight, in[1] * in[1], at::Tensor()};
+    });
+    (outputs[0].sum() + outputs[1].sum()).backward();
+    EXPECT_TRUE(at::equal(a.grad(), at::full({4}, 2.0)));
+    EXPECT_TRUE(at::equal(b.grad(), at::full({4}, 6.0)));
+    EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), at::ones({4})));
+  });
+}
+
+TEST(Unit, ReducesTheGradientsThatNoInputLeadsTo) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    const auto module = std::make_shared<TwoInputs>();
+    fsdp::ShardedModel sharded(module, mesh);
+    const auto unit = sharded.fully_shard(module);
+    const at::Tensor out =
+        unit->run(at::full({4}, 1.0 + mesh.rank()), [&](at::Tensor x) { return x * module->weight; });
+    out.sum().backward();
+    EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), at::full({4}, 1.5)));
+  });
+}
+
+TEST(Unit, RefusesAGradientThatComesFromOutsideOfRun) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    const auto module = std::make_shared<TwoInputs>();
+    fsdp::ShardedModel sharded(module, mesh);
+    fsdp::ShardOptions options;
+    options.reshard_after_forward = false;
+    const auto unit = sharded.fully_shard(module, options);
+    unit->wait_unsharded();
+    // Used before the unit runs, so this use's backward comes after the unit's has ended.
+    const at::Tensor outside = module->weight * 1;
+    const at::Tensor out = unit->run(outside, [&](at::Tensor x) { return x * module->weight; });
+    EXPECT_THAT(error_of([&] { out.sum().backward(); }),
+                HasSubstr("the gradient of weight came after the unit's backward had ended"));
+  });
+}
+
+struct Shared : torch::nn::Module {
+  Shared() {
+    left = register_module("left", std::make_shared<TwoInputs>());
+    right = register_module("right", std::make_shared<torch::nn::Module>());
+    right->register_parameter("tied", left->weight);
+  }
+  std::shared_ptr<TwoInputs> left;
+  std::shared_ptr<torch::nn::Module> right;
+};
+
+TEST(FullyShard, RefusesAParameterInTwoUnits) {
+  run_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    const auto module = std::make_shared<Shared>();
+    fsdp::ShardedModel sharded(module, mesh);
+    sharded.fully_shard(module->left);
+    const std::string error = error_of([&] { sharded.fully_shard(module->right); });
+    EXPECT_THAT(error, HasSubstr("parameter right.tied of unit right"));
+    EXPECT_THAT(error, HasSubstr("belongs to unit left already, as left.weight"));
+  });
+}
+
+TEST(FullyShard, RefusesWhatItCannotShard) {
+  run_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    const auto module = std::make_shared<Shared>();
+    fsdp::ShardedModel sharded(module, mesh);
+    EXPECT_THAT(error_of([&] { sharded.fully_shard(std::make_shared<TwoInputs>()); }), HasSubstr("is not in the root"));
+    sharded.fully_shard(module->left);
+    EXPECT_THAT(error_of([&] { sharded.fully_shard(module->left); }), HasSubstr("left is a unit already"));
+    const auto counts = std::make_shared<torch::nn::Module>();
+    counts->register_parameter("count", at::ones({1}, at::kLong), false);
+    fsdp::ShardedModel integers(counts, mesh);
+    EXPECT_THAT(error_of([&] { integers.fully_shard(counts); }), HasSubstr("parameter count is Long"));
+    fsdp::ShardOptions options;
+    options.param_dtype = at::kHalf;
+    const auto other = std::make_shared<TwoInputs>();
+    fsdp::ShardedModel half(other, mesh);
+    EXPECT_THAT(error_of([&] { half.fully_shard(other, options); }), HasSubstr("must be float32 or bfloat16"));
+  });
+}
+
+TEST(FullyShard, MakesAUnitWithoutParametersFromAModuleWhoseChildrenHaveAll) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    const auto module = std::make_shared<Shared>();
+    module->right = module->replace_module("right", std::make_shared<torch::nn::Module>());
+    fsdp::ShardedModel sharded(module, mesh);
+    const auto left = sharded.fully_shard(module->left);
+    const auto root = sharded.fully_shard(module);
+    EXPECT_EQ(root->layout().padded_numel(), 0);
+    const at::Tensor x = at::ones({4}).requires_grad_();
+    root->run(x,
+              [&](at::Tensor in) {
+                return left->run(in, [&](at::Tensor inner) { return inner * module->left->weight; });
+              })
+        .sum()
+        .backward();
+    EXPECT_TRUE(at::equal(x.grad(), at::full({4}, 2.0)));
+    fsdp::AdamW optimizer(sharded);
+    optimizer.step(0.1);
+    EXPECT_EQ(optimizer.steps(), 1);
+  });
+}
+
+}  // namespace

@@ -1,0 +1,129 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ranks.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+class Collectives : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Of, Collectives, ::testing::Values(1, 2, 3, 4), [](const auto& world) {
+  return std::to_string(world.param) + (world.param == 1 ? "Rank" : "Ranks");
+});
+
+TEST_P(Collectives, GatherInPlace) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    const int n = mesh.world_size();
+    const at::Tensor buffer = at::zeros({n * 5});
+    buffer.narrow(0, mesh.rank() * 5, 5).fill_(mesh.rank() + 1);
+    mesh.shard().all_gather_into(buffer)->wait();
+    EXPECT_TRUE(at::equal(buffer, at::arange(1, n + 1).repeat_interleave(5).to(at::kFloat)));
+    EXPECT_EQ(mesh.wire_bytes(), (n - 1) * 5 * 4);
+  });
+}
+
+TEST_P(Collectives, ReduceAndScatterWithSeveralUnderWay) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    const int n = mesh.world_size();
+    std::vector<at::Tensor> inputs, outputs;
+    std::vector<std::unique_ptr<fsdp::Pending>> pending;
+    for (int i = 0; i < 4; ++i) {
+      inputs.push_back(at::arange(n * 3).to(at::kFloat) * (mesh.rank() + 1) + i);
+      outputs.push_back(at::empty({3}));
+      pending.push_back(mesh.shard().reduce_scatter(inputs[i], outputs[i]));
+    }
+    for (int i = 3; i >= 0; --i) {
+      pending[i]->wait();
+      const at::Tensor want = (at::arange(n * 3) * (n * (n + 1) / 2) + n * i).narrow(0, mesh.rank() * 3, 3);
+      EXPECT_TRUE(at::equal(outputs[i], want.to(at::kFloat)));
+    }
+  });
+}
+
+TEST_P(Collectives, ShareNumbersTextAndOutcomes) {
+  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
+    const int n = mesh.world_size();
+    fsdp::Communicator& ranks = mesh.shard();
+    EXPECT_EQ(ranks.all_reduce(mesh.rank() + 0.5), n * (n - 1) / 2 + n * 0.5);
+    EXPECT_EQ(ranks.all_reduce(mesh.rank() * 1.0, fsdp::Reduction::kMax), n - 1);
+    EXPECT_EQ(ranks.broadcast(mesh.rank() == n - 1 ? std::string("from the last") : std::string(), n - 1),
+              "from the last");
+    EXPECT_EQ(ranks.broadcast(std::string()), "");
+    ranks.barrier();
+    EXPECT_EQ(ranks.agree(""), "");
+    EXPECT_EQ(ranks.agree(mesh.rank() == n - 1 ? "disk full" : ""), "rank " + std::to_string(n - 1) + ": disk full");
+    EXPECT_EQ(ranks.agree("rank's own"), "rank 0: rank's own");
+  });
+}
+
+TEST(Mesh, NamesItsAxes) {
+  run_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    EXPECT_EQ(&mesh.axis("shard"), &mesh.shard());
+    EXPECT_THAT(error_of([&] { mesh.axis("replicate"); }), HasSubstr("no axis \"replicate\"; it has: shard"));
+  });
+}
+
+TEST(Mesh, RefusesWhatItCannotServe) {
+  EXPECT_THAT(error_of([] { fsdp::DeviceMesh({}, 2, 2); }), HasSubstr("rank 2 in a world of 2"));
+  EXPECT_THAT(error_of([] { fsdp::DeviceMesh({}, 0, 2); }), HasSubstr("need a rendezvous store"));
+#ifndef MUSTER_WITH_CUDA
+  fsdp::MeshOptions options;
+  options.device = c10::Device(c10::kCUDA, 0);
+  EXPECT_THAT(error_of([&] { fsdp::DeviceMesh({}, 0, 1, options); }), HasSubstr("build with MUSTER_WITH_CUDA"));
+#endif
+}
+
+TEST(Mesh, ADeadPeerIsAnErrorThatNamesIt) {
+  run_ranks(
+      2,
+      [](fsdp::DeviceMesh& mesh) {
+        if (mesh.rank() == 1) return;
+        const std::string error = error_of([&] { mesh.shard().all_gather_into(at::zeros({8}))->wait(); });
+        EXPECT_THAT(error, HasSubstr("all-gather on rank 0 with rank 1 failed"));
+      },
+      std::chrono::seconds(2));
+}
+
+TEST(Store, ServesAFreePortThatOtherRanksConnectTo) {
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);  // as in run_ranks()
+  fsdp::ListeningStore server = fsdp::listen_store("127.0.0.1");
+  ASSERT_GT(server.port, 0);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto store = rank == 0 ? server.store : fsdp::connect_store("127.0.0.1", server.port);
+      fsdp::DeviceMesh mesh(store, rank, 2);
+      EXPECT_EQ(mesh.shard().all_reduce(rank + 1.0), 3.0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Store, RefusesATakenPortAndAForeignHost) {
+  const fsdp::ListeningStore server = fsdp::listen_store("127.0.0.1");
+  const std::string taken = error_of([&] { fsdp::listen_store("127.0.0.1", server.port); });
+  EXPECT_THAT(taken, HasSubstr("127.0.0.1:" + std::to_string(server.port)));
+  EXPECT_THAT(taken, HasSubstr("Address already in use"));
+  EXPECT_THAT(error_of([] { fsdp::listen_store("192.0.2.1"); }), HasSubstr("192.0.2.1:0"));
+}
+
+TEST(Store, SaysWhereItCouldNotConnect) {
+  std::uint16_t closed = 0;
+  { closed = fsdp::listen_store("127.0.0.1").port; }
+  const std::string error = error_of([&] { fsdp::connect_store("127.0.0.1", closed, std::chrono::milliseconds(300)); });
+  EXPECT_THAT(error, HasSubstr("127.0.0.1:" + std::to_string(closed) + " not reached within 300 ms"));
+}
+
+}  // namespace
