@@ -38,6 +38,7 @@ bool is_ended(JobState state);  // kSucceeded, kFailed, kCancelled
 /// The first cause wins: what ranks do while draining (exit codes, signals) does not change it.
 enum class AttemptState { kStarting, kRunning, kDraining, kEnded };
 std::string_view to_string(AttemptState state);
+std::optional<AttemptState> attempt_state_from_string(std::string_view text);
 
 enum class RankState { kStarting, kRunning, kSilent, kExited };
 std::string_view to_string(RankState state);

@@ -98,6 +98,14 @@ std::string_view to_string(AttemptState state) {
   return "unknown";
 }
 
+std::optional<AttemptState> attempt_state_from_string(std::string_view text) {
+  for (const AttemptState state :
+       {AttemptState::kStarting, AttemptState::kRunning, AttemptState::kDraining, AttemptState::kEnded}) {
+    if (to_string(state) == text) return state;
+  }
+  return std::nullopt;
+}
+
 std::string_view to_string(RankState state) {
   switch (state) {
     case RankState::kStarting:

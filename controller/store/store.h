@@ -81,7 +81,7 @@ struct MetricRow {
   std::int64_t bytes_communicated = 0;
   double learning_rate = 0;
   double grad_norm = 0;
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss = std::nullopt;
   std::int64_t at_ms = 0;
   bool operator==(const MetricRow&) const = default;
 };

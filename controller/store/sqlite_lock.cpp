@@ -1,0 +1,63 @@
+#include "store/sqlite_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "store/store.h"
+
+namespace store {
+
+namespace {
+
+std::string owner(int descriptor) {
+  std::array<char, 32> text{};
+  const ssize_t length = pread(descriptor, text.data(), text.size() - 1, 0);
+  const long pid = length > 0 ? std::strtol(text.data(), nullptr, 10) : 0;
+  return pid > 0 ? "process " + std::to_string(pid) : "another process";
+}
+
+Error cannot_open(const std::filesystem::path& file, int error) {
+  const std::string folder = file.parent_path().string();
+  if (error == EROFS || error == EACCES || error == EPERM) {
+    return Error(Error::Kind::kFull, folder + " takes no writes (" + std::strerror(error) +
+                                         "): make it writable for this user, or use another data folder");
+  }
+  if (error == ENOSPC || error == EDQUOT) {
+    return Error(Error::Kind::kFull, "the disk of " + folder + " is full (" + std::strerror(error) + "): free space");
+  }
+  return Error(Error::Kind::kOther, "cannot open " + file.string() + " (" + std::strerror(error) +
+                                        "): the data folder must exist and be a folder of this user");
+}
+
+}  // namespace
+
+FileLock::FileLock(const std::filesystem::path& file, const std::filesystem::path& what)
+    : descriptor_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  if (descriptor_ < 0) throw cannot_open(file, errno);
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    const std::string who = owner(descriptor_);
+    close(descriptor_);
+    if (error == EWOULDBLOCK) {
+      throw Error(Error::Kind::kInUse,
+                  what.string() + " is in use by " + who + ": stop that musterd first, or use another data folder");
+    }
+    throw Error(Error::Kind::kOther, "cannot lock " + file.string() + " (" + std::strerror(error) +
+                                         "): its file system must support flock(2)");
+  }
+  // The pid is a courtesy for messages; the lock counts, also on a full disk.
+  const std::string pid = std::to_string(getpid()) + "\n";
+  if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, pid.data(), pid.size(), 0) < 0) return;
+}
+
+FileLock::~FileLock() {
+  close(descriptor_);
+}
+
+}  // namespace store

@@ -1,0 +1,44 @@
+#include "store/sqlite_migrate.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include "store/sqlite_errors.h"
+
+namespace store {
+
+namespace {
+/// "mstr": tells muster's databases from those of other programs.
+constexpr std::int64_t kApplicationId = 0x6d737472;
+}  // namespace
+
+std::int64_t stored_version(SQLite::Database& database) {
+  return database.execAndGet("PRAGMA user_version").getInt64();
+}
+
+void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version) {
+  const std::int64_t version = stored_version(database);
+  const std::int64_t owner = database.execAndGet("PRAGMA application_id").getInt64();
+  const bool is_new =
+      version == 0 && owner == 0 && database.execAndGet("SELECT count(*) FROM sqlite_schema").getInt() == 0;
+  if (is_new) return;
+  if (owner != kApplicationId) throw corrupt(file, "it is a database of another program");
+  if (version > static_cast<std::int64_t>(newest_version)) {
+    throw Error(Error::Kind::kNewer, file + " has schema version " + std::to_string(version) +
+                                         ", but this muster knows only up to " + std::to_string(newest_version) +
+                                         ": use the newer muster that wrote it");
+  }
+  const std::string verdict = database.execAndGet("PRAGMA quick_check(1)").getString();
+  if (verdict != "ok") throw corrupt(file, verdict);
+}
+
+void migrate(SQLite::Database& database, std::span<const std::string_view> migrations) {
+  for (auto version = static_cast<std::size_t>(stored_version(database)); version < migrations.size(); ++version) {
+    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    database.exec(std::string(migrations[version]));
+    database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
+    database.exec("PRAGMA user_version = " + std::to_string(version + 1));
+    transaction.commit();
+  }
+}
+
+}  // namespace store

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <SQLiteCpp/Database.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace store {
+
+/// Looks whether this is a sound database of muster, or a new one, that this version can work with. Changes nothing.
+/// Throws Error: kCorrupt or kNewer; SQLite::Exception if the file cannot be read.
+void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version);
+
+/// Brings the schema to the newest version. Each migration is one transaction with its version number, so that a crash
+/// leaves the version before or after it.
+void migrate(SQLite::Database& database, std::span<const std::string_view> migrations);
+
+/// The schema version that is stored in the database.
+std::int64_t stored_version(SQLite::Database& database);
+
+}  // namespace store

@@ -1,0 +1,217 @@
+#include "store/sqlite_rows.h"
+
+#include <nlohmann/json.hpp>
+
+#include "store/action_codec.h"
+#include "store/event_codec.h"
+
+namespace store {
+
+namespace {
+
+constexpr std::string_view kOpenStates = R"(["pending","running","stopping","waiting"])";
+
+/// For `state IN (SELECT value FROM json_each(?))`.
+std::string states_json(std::span<const core::JobState> states) {
+  auto json = nlohmann::json::array();
+  for (const core::JobState state : states) json.push_back(to_string(state));
+  return json.dump();
+}
+
+template <typename T, typename Parse>
+T parse_name(const std::string& name, Parse parse) {
+  if (const std::optional<T> value = parse(name)) return *value;
+  throw Error(Error::Kind::kNewer, "the database says \"" + name + "\", which this version of muster does not know");
+}
+
+core::JobState job_state(const std::string& name) {
+  return parse_name<core::JobState>(name, core::job_state_from_string);
+}
+
+core::Event read_event(const Query& row, int at, int type, int payload) {
+  return {row.time(at), decode_event(row.text(type), row.text(payload))};
+}
+
+/// The newest attempt of a job, from its own columns on; null columns if there is none.
+std::optional<core::Attempt> read_attempt(const Query& row, int first) {
+  if (row.is_null(first)) return std::nullopt;
+  core::Attempt attempt;
+  attempt.number = static_cast<core::AttemptNumber>(row.integer(first));
+  attempt.state = parse_name<core::AttemptState>(row.text(first + 1), core::attempt_state_from_string);
+  attempt.cause = parse_name<core::Cause>(row.text(first + 2), core::cause_from_string);
+  attempt.reason = row.text(first + 3);
+  attempt.reason_started = row.text(first + 4);
+  if (!row.is_null(first + 5)) attempt.culprit = static_cast<core::RankNumber>(row.integer(first + 5));
+  if (!row.is_null(first + 6)) {
+    attempt.culprit_exit = {static_cast<int>(row.integer(first + 6)), static_cast<int>(row.integer(first + 7))};
+  }
+  attempt.started_at = row.time_or_none(first + 8);
+  attempt.running_at = row.time_or_none(first + 9);
+  attempt.ended_at = row.time_or_none(first + 10);
+  attempt.resumed_from_step = row.integer(first + 11);
+  attempt.handle = row.text(first + 12);
+  return attempt;
+}
+
+JobRow read_job_row(const Query& row) {
+  JobRow job;
+  job.id = row.integer(0);
+  job.name = row.text(1);
+  job.user = row.text(2);
+  job.reason = row.text(3);
+  job.is_command = row.integer(4) != 0;
+  job.state = job_state(row.text(5));
+  job.version = row.integer(6);
+  job.last_checkpoint_step = row.integer(7);
+  job.submitted_at = row.time(8);
+  job.started_at = row.time_or_none(9);
+  job.ended_at = row.time_or_none(10);
+  job.next_attempt_at = row.time_or_none(11);
+  job.newest_attempt = read_attempt(row, 12);
+  return job;
+}
+
+}  // namespace
+
+std::optional<core::JobId> read_request(Connection& connection, const std::string& request_id) {
+  Query row = connection.query("SELECT id FROM jobs WHERE request_id = ?");
+  if (!row.with(request_id).next()) return std::nullopt;
+  return row.integer(0);
+}
+
+core::JobId read_next_job_id(Connection& connection) {
+  Query row = connection.query("SELECT ifnull(max(id), 0) + 1 FROM jobs");
+  row.next();
+  return row.integer(0);
+}
+
+std::optional<core::Job> read_job(Connection& connection, core::JobId id) {
+  Query row = connection.query("SELECT at_ms, type, payload FROM events WHERE job_id = ? ORDER BY version");
+  row.with(id);
+  std::optional<core::Job> job;
+  while (row.next()) {
+    if (!job) job.emplace().id = id;
+    *job = core::apply(*job, read_event(row, 0, 1, 2)).job;
+  }
+  return job;
+}
+
+std::optional<std::string> read_spec(Connection& connection, core::JobId id) {
+  Query row = connection.query("SELECT spec_json FROM jobs WHERE id = ?");
+  if (!row.with(id).next()) return std::nullopt;
+  return row.text(0);
+}
+
+std::vector<core::Job> read_open_jobs(Connection& connection) {
+  Query row = connection.query(
+      "SELECT job_id, at_ms, type, payload FROM events WHERE job_id IN (SELECT id FROM jobs WHERE state IN "
+      "(SELECT value FROM json_each(?))) ORDER BY job_id, version");
+  row.with(kOpenStates);
+  std::vector<core::Job> jobs;
+  while (row.next()) {
+    if (jobs.empty() || jobs.back().id != row.integer(0)) jobs.emplace_back().id = row.integer(0);
+    jobs.back() = core::apply(jobs.back(), read_event(row, 1, 2, 3)).job;
+  }
+  return jobs;
+}
+
+std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) {
+  Query row = connection.query(
+      "SELECT j.id, j.name, j.user, j.reason, j.is_command, j.state, j.version, j.last_checkpoint_step, "
+      "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "
+      "a.number, a.state, a.cause, a.reason, a.reason_started, a.culprit, a.culprit_code, a.culprit_signal, "
+      "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle "
+      "FROM jobs j LEFT JOIN attempts a ON a.job_id = j.id AND "
+      "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) "
+      "WHERE (?1 = '[]' OR j.state IN (SELECT value FROM json_each(?1))) AND (?2 = 0 OR j.id < ?2) "
+      "ORDER BY j.id DESC LIMIT ?3");
+  const std::string states = states_json(filter.states);
+  row.with(states).with(filter.before).with(std::int64_t{filter.limit});
+  std::vector<JobRow> rows;
+  while (row.next()) rows.push_back(read_job_row(row));
+  return rows;
+}
+
+std::int64_t read_count(Connection& connection, std::span<const core::JobState> states) {
+  Query row =
+      connection.query("SELECT count(*) FROM jobs WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))");
+  const std::string wanted = states_json(states);
+  row.with(wanted).next();
+  return row.integer(0);
+}
+
+std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, std::int64_t after_id,
+                                     std::uint32_t limit) {
+  // Two statements, so that each has the index it needs: the events of one job are found by (job_id, version), whose
+  // order is that of the ids.
+  Query row =
+      connection.query(job == 0 ? "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events "
+                                  "WHERE ?1 = 0 AND id > ?2 ORDER BY id LIMIT ?3"
+                                : "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events "
+                                  "WHERE job_id = ?1 AND +id > ?2 ORDER BY version LIMIT ?3");
+  row.with(job).with(after_id).with(std::int64_t{limit});
+  std::vector<StoredEvent> events;
+  while (row.next()) {
+    events.push_back({row.integer(0), row.integer(1), row.integer(2), read_event(row, 3, 4, 5), job_state(row.text(6)),
+                      row.text(7), row.text(5)});
+  }
+  return events;
+}
+
+std::int64_t read_last_event_id(Connection& connection) {
+  Query row = connection.query("SELECT ifnull(max(id), 0) FROM events");
+  row.next();
+  return row.integer(0);
+}
+
+std::vector<PendingAction> read_pending_actions(Connection& connection) {
+  Query row = connection.query("SELECT id, job_id, kind, payload FROM actions WHERE done_at_ms IS NULL ORDER BY id");
+  std::vector<PendingAction> actions;
+  while (row.next()) {
+    actions.push_back({row.integer(0), row.integer(1), decode_action(row.text(2), row.text(3))});
+  }
+  return actions;
+}
+
+std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,
+                                  core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit) {
+  // Rank 0 is the first of each group, and a step without it is not shown yet.
+  Query row = connection.query(
+      "SELECT attempt, step, count(*), "
+      "max(CASE rank WHEN 0 THEN loss END), max(CASE rank WHEN 0 THEN tokens_per_s END), max(step_ms), "
+      "max(memory_bytes), max(memory_peak_bytes), sum(bytes_communicated), "
+      "max(CASE rank WHEN 0 THEN learning_rate END), max(CASE rank WHEN 0 THEN grad_norm END), "
+      "max(CASE rank WHEN 0 THEN has_validation END), max(CASE rank WHEN 0 THEN validation_loss END), "
+      "max(CASE rank WHEN 0 THEN at_ms END) "
+      "FROM metrics WHERE job_id = ?1 AND (attempt, step) > (?2, ?3) AND (?4 = 0 OR attempt = ?4) "
+      "GROUP BY attempt, step HAVING min(rank) = 0 ORDER BY attempt, step LIMIT ?5");
+  row.with(job).with(std::int64_t{after_attempt}).with(after_step).with(std::int64_t{attempt});
+  row.with(std::int64_t{limit});
+  std::vector<StepRow> steps;
+  while (row.next()) {
+    StepRow& step = steps.emplace_back();
+    step.ranks = static_cast<std::uint32_t>(row.integer(2));
+    step.row.job = job;
+    step.row.attempt = static_cast<core::AttemptNumber>(row.integer(0));
+    step.row.step = row.integer(1);
+    step.row.loss = row.real(3);
+    step.row.tokens_per_s = row.real(4);
+    step.row.step_ms = row.real(5);
+    step.row.memory_bytes = row.integer(6);
+    step.row.memory_peak_bytes = row.integer(7);
+    step.row.bytes_communicated = row.integer(8);
+    step.row.learning_rate = row.real(9);
+    step.row.grad_norm = row.real(10);
+    if (row.integer(11) != 0) step.row.validation_loss = row.real(12);
+    step.row.at_ms = row.integer(13);
+  }
+  return steps;
+}
+
+std::string read_secret(Connection& connection) {
+  Query row = connection.query("SELECT value FROM meta WHERE key = 'secret'");
+  if (!row.next()) throw Error(Error::Kind::kCorrupt, "the database has lost its secret: restore a backup");
+  return row.text(0);
+}
+
+}  // namespace store

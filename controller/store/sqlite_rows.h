@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/sqlite_connection.h"
+#include "store/store.h"
+
+namespace store {
+
+// The reading half of the SQLite store. One statement each, so that each sees one moment of the database.
+
+std::optional<core::JobId> read_request(Connection& connection, const std::string& request_id);
+core::JobId read_next_job_id(Connection& connection);
+std::optional<core::Job> read_job(Connection& connection, core::JobId id);
+std::optional<std::string> read_spec(Connection& connection, core::JobId id);
+std::vector<core::Job> read_open_jobs(Connection& connection);
+std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter);
+std::int64_t read_count(Connection& connection, std::span<const core::JobState> states);
+std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, std::int64_t after_id,
+                                     std::uint32_t limit);
+std::int64_t read_last_event_id(Connection& connection);
+std::vector<PendingAction> read_pending_actions(Connection& connection);
+std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,
+                                  core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit);
+std::string read_secret(Connection& connection);
+
+}  // namespace store

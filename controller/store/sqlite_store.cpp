@@ -1,0 +1,182 @@
+#include "store/sqlite_store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "store/schema.h"
+#include "store/secret.h"
+#include "store/sqlite_connection.h"
+#include "store/sqlite_errors.h"
+#include "store/sqlite_lock.h"
+#include "store/sqlite_migrate.h"
+#include "store/sqlite_rows.h"
+#include "store/sqlite_writes.h"
+
+namespace store {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The log file is cut back to this after it was folded into the database.
+constexpr const char* kWalKeptBytes = "67108864";
+
+/// Makes the file with a mode that keeps the secret, which SQLite's own would not.
+void create_private(const fs::path& file) {
+  const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor >= 0) {
+    close(descriptor);
+    return;
+  }
+  const bool full = errno == ENOSPC || errno == EDQUOT;
+  throw Error(Error::Kind::kFull,
+              full ? "the disk is full: " + file.string() + " cannot be made; free space"
+                   : file.string() + " takes no writes (" + std::strerror(errno) + "): make it writable for this user");
+}
+
+class SqliteStore final : public Store {
+ public:
+  explicit SqliteStore(const fs::path& file)
+      : file_(file.string()), lock_(file.string() + ".lock", file), writer_(make_connection(file)) {
+    translating(writer_, [&] { prepare_writer(); });
+    reader_.emplace(file_);
+    translating(*reader_, [&] { reader_->database().exec("PRAGMA query_only = ON"); });
+  }
+
+  std::vector<std::int64_t> append(std::span<const Commit> commits) override {
+    return writing([&] {
+      std::vector<std::int64_t> ids;
+      ids.reserve(commits.size());
+      for (const Commit& commit : commits) ids.push_back(write_commit(writer_, commit));
+      return ids;
+    });
+  }
+  void complete_action(std::int64_t action_id) override {
+    const auto now = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
+    writing([&] { write_action_done(writer_, action_id, now); });
+  }
+  void add_metrics(std::span<const MetricRow> rows) override {
+    if (rows.empty()) return;
+    writing([&] {
+      for (const MetricRow& row : rows) write_metric(writer_, row);
+    });
+  }
+
+  std::optional<core::JobId> find_request(const std::string& request_id) override {
+    return reading([&](Connection& c) { return read_request(c, request_id); });
+  }
+  core::JobId next_job_id() override {
+    return reading([](Connection& c) { return read_next_job_id(c); });
+  }
+  std::optional<core::Job> load(core::JobId id) override {
+    return reading([&](Connection& c) { return read_job(c, id); });
+  }
+  std::optional<std::string> spec_json(core::JobId id) override {
+    return reading([&](Connection& c) { return read_spec(c, id); });
+  }
+  std::vector<core::Job> load_open() override {
+    return reading([](Connection& c) { return read_open_jobs(c); });
+  }
+  std::vector<JobRow> list(const ListFilter& filter) override {
+    return reading([&](Connection& c) { return read_list(c, filter); });
+  }
+  std::int64_t count(std::span<const core::JobState> states) override {
+    return reading([&](Connection& c) { return read_count(c, states); });
+  }
+  std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
+    return reading([&](Connection& c) { return read_events(c, job, after_id, limit); });
+  }
+  std::int64_t last_event_id() override {
+    return reading([](Connection& c) { return read_last_event_id(c); });
+  }
+  std::vector<PendingAction> pending_actions() override {
+    return reading([](Connection& c) { return read_pending_actions(c); });
+  }
+  std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
+                               core::Step after_step, std::uint32_t limit) override {
+    return reading([&](Connection& c) { return read_metrics(c, job, attempt, after_attempt, after_step, limit); });
+  }
+  std::string secret() override { return secret_; }
+  std::int64_t schema_version() override {
+    return reading([](Connection& c) { return stored_version(c.database()); });
+  }
+
+ private:
+  Connection make_connection(const fs::path& file) {
+    create_private(file);
+    try {
+      return Connection(file_);
+    } catch (const SQLite::Exception& error) {
+      throw translate(error, errno, file_);
+    }
+  }
+
+  /// Nothing is written before the file is known to be sound and ours.
+  void prepare_writer() {
+    auto& database = writer_.database();
+    check_database(database, file_, migrations().size());
+    if (database.execAndGet("PRAGMA journal_mode = WAL").getString() != "wal") {
+      throw Error(Error::Kind::kOther,
+                  file_ + ": its file system cannot hold a write-ahead log; use a data folder on a local disk");
+    }
+    database.exec("PRAGMA synchronous = FULL");
+    database.exec("PRAGMA foreign_keys = ON");
+    database.exec(std::string("PRAGMA journal_size_limit = ") + kWalKeptBytes);
+    migrate(database, migrations());
+    write_secret(writer_, random_secret());
+    secret_ = read_secret(writer_);
+    writer_.tidy_on_close();
+  }
+
+  template <typename Work>
+  auto translating(Connection& connection, Work work) -> decltype(work()) {
+    try {
+      return work();
+    } catch (const SQLite::Exception& error) {
+      throw translate(error, connection.system_error(), file_);
+    }
+  }
+
+  /// One transaction, durable when this returns; after an exception nothing of it is there.
+  template <typename Work>
+  auto writing(Work work) -> decltype(work()) {
+    std::lock_guard lock(writer_mutex_);
+    return translating(writer_, [&] {
+      SQLite::Transaction transaction(writer_.database(), SQLite::TransactionBehavior::IMMEDIATE);
+      if constexpr (std::is_void_v<decltype(work())>) {
+        work();
+        transaction.commit();
+      } else {
+        auto result = work();
+        transaction.commit();
+        return result;
+      }
+    });
+  }
+
+  template <typename Work>
+  auto reading(Work work) -> decltype(work(std::declval<Connection&>())) {
+    std::lock_guard lock(reader_mutex_);
+    return translating(*reader_, [&] { return work(*reader_); });
+  }
+
+  const std::string file_;
+  FileLock lock_;
+  std::string secret_;
+  std::mutex writer_mutex_;
+  Connection writer_;
+  std::mutex reader_mutex_;
+  std::optional<Connection> reader_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> open_sqlite_store(const fs::path& file) {
+  return std::make_unique<SqliteStore>(file);
+}
+
+}  // namespace store

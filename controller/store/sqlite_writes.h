@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "store/sqlite_connection.h"
+#include "store/store.h"
+
+namespace store {
+
+// The writing half of the SQLite store. To be called inside a transaction.
+
+/// Adds one event, its projections and its actions; returns the event's id. Throws Error kConflict.
+std::int64_t write_commit(Connection& connection, const Commit& commit);
+void write_action_done(Connection& connection, std::int64_t action_id, core::Time at);
+void write_metric(Connection& connection, const MetricRow& row);
+/// Keeps the secret that is there already.
+void write_secret(Connection& connection, const std::string& secret);
+
+}  // namespace store

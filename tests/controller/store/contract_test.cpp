@@ -1,0 +1,375 @@
+// Goal: both stores keep the one contract of store/store.h.
+// Method: one typed suite, each case on a fresh store of each kind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "core/story.h"
+#include "store/memory_store.h"
+#include "store/saga.h"
+#include "store/sqlite_store.h"
+#include "store/temp_folder.h"
+
+namespace test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Memory {
+  store::MemoryStore store;
+  store::Store& get() { return store; }
+};
+struct Sqlite {
+  TempFolder folder;
+  std::unique_ptr<store::Store> store = store::open_sqlite_store(folder.path() / "muster.db");
+  store::Store& get() { return *store; }
+};
+
+template <typename Kind>
+class StoreContract : public testing::Test {
+ protected:
+  store::Store& store() { return kind_.get(); }
+
+ private:
+  Kind kind_;
+};
+using Kinds = testing::Types<Memory, Sqlite>;
+TYPED_TEST_SUITE(StoreContract, Kinds);
+
+template <typename Work>
+store::Error::Kind kind_of_failure(Work work) {
+  try {
+    work();
+  } catch (const store::Error& error) {
+    return error.kind();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return store::Error::Kind::kOther;
+}
+
+TYPED_TEST(StoreContract, AnEmptyStoreHasNothing) {
+  auto& store = this->store();
+  EXPECT_EQ(store.next_job_id(), 1);
+  EXPECT_EQ(store.last_event_id(), 0);
+  EXPECT_EQ(store.load(1), std::nullopt);
+  EXPECT_EQ(store.spec_json(1), std::nullopt);
+  EXPECT_EQ(store.find_request("r"), std::nullopt);
+  EXPECT_THAT(store.load_open(), IsEmpty());
+  EXPECT_TRUE(store.list({}).empty());
+  EXPECT_EQ(store.count({}), 0);
+  EXPECT_TRUE(store.pending_actions().empty());
+  EXPECT_TRUE(store.metrics(1, 0, 0, 0, 10).empty());
+  EXPECT_TRUE(store.append({}).empty());
+  EXPECT_GE(store.schema_version(), 1);
+  EXPECT_EQ(store.secret().size(), 64U);
+  EXPECT_EQ(store.secret(), store.secret());
+}
+
+TYPED_TEST(StoreContract, ASubmittedJobIsFoundAgain) {
+  auto& store = this->store();
+  Saga saga(store, "request-1", R"({"name":"chess"})");
+  saga.tell(submitted());
+  EXPECT_EQ(saga.job().id, 1);
+  EXPECT_EQ(store.load(1), saga.job());
+  EXPECT_EQ(store.find_request("request-1"), 1);
+  EXPECT_EQ(store.spec_json(1), R"({"name":"chess"})");
+  EXPECT_EQ(store.next_job_id(), 2);
+  EXPECT_THAT(store.load_open(), ElementsAre(saga.job()));
+}
+
+TYPED_TEST(StoreContract, LoadIsTheFoldOfTheEvents) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted());
+  saga.run(1);
+  saga.tell(core::CheckpointSaved{1, 10});
+  saga.tell(killed(1, 1, 9));
+  saga.tell(exited(1, 0, 1, "peer gone"));
+  saga.run(2);
+  EXPECT_EQ(store.load(saga.job().id), saga.job());
+  core::Job folded;
+  folded.id = saga.job().id;
+  for (const auto& stored : store.events(saga.job().id, 0, 1000)) {
+    folded = core::apply(folded, stored.event).job;
+    EXPECT_EQ(stored.version, folded.version);
+    EXPECT_EQ(stored.state_after, folded.state);
+  }
+  EXPECT_EQ(folded, saga.job());
+}
+
+TYPED_TEST(StoreContract, TextThatIsNoUtf8IsMendedAndStillFoldsTheSame) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted(1));
+  saga.run(1);
+  saga.tell(exited(1, 0, 3, "bad \xff\xc3( end\nline"));
+  EXPECT_EQ(store.load(saga.job().id), saga.job());
+  EXPECT_EQ(saga.job().attempts[0].reason, "rank 0 exited with 3: bad ?\?( end line");
+}
+
+TYPED_TEST(StoreContract, AVersionThatIsNotTheNextIsRefusedAndNothingIsKept) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted());
+  const core::Event event{at_ms(5), core::CancelRequested{"anna"}};
+  store::Commit commit{event, core::apply(saga.job(), event), "", ""};
+  store::Commit late = commit;
+  commit.applied.job.version = 5;
+  EXPECT_EQ(kind_of_failure([&] { store.append({&commit, 1}); }), store::Error::Kind::kConflict);
+  commit.applied.job.version = 1;
+  EXPECT_EQ(kind_of_failure([&] { store.append({&commit, 1}); }), store::Error::Kind::kConflict);
+  EXPECT_EQ(store.last_event_id(), 1);
+  store.append({&late, 1});
+  EXPECT_EQ(kind_of_failure([&] { store.append({&late, 1}); }), store::Error::Kind::kConflict);
+  EXPECT_EQ(store.last_event_id(), 2);
+}
+
+TYPED_TEST(StoreContract, AGroupIsKeptWholeOrNotAtAll) {
+  auto& store = this->store();
+  Story first(1), second(2);
+  std::vector<store::Commit> group;
+  first.tell(submitted());
+  group.push_back({first.events.back(), first.last, "a", "{}"});
+  first.tell(core::CancelRequested{"anna"});
+  group.push_back({first.events.back(), first.last, "", ""});
+  second.tell(submitted());
+  group.push_back({second.events.back(), second.last, "a", "{}"});  // the same request again
+  EXPECT_EQ(kind_of_failure([&] { store.append(group); }), store::Error::Kind::kConflict);
+  EXPECT_EQ(store.last_event_id(), 0);
+  EXPECT_EQ(store.next_job_id(), 1);
+  EXPECT_TRUE(store.pending_actions().empty());
+  group[2].request_id = "b";
+  EXPECT_THAT(store.append(group), ElementsAre(1, 2, 3));
+  EXPECT_EQ(store.load(1), first.job);
+  EXPECT_EQ(store.load(2), second.job);
+}
+
+TYPED_TEST(StoreContract, ARequestIsAcceptedOnce) {
+  auto& store = this->store();
+  Saga first(store, "same");
+  first.tell(submitted());
+  Saga second(store, "same");
+  EXPECT_EQ(kind_of_failure([&] { second.tell(submitted()); }), store::Error::Kind::kConflict);
+  EXPECT_EQ(store.find_request("same"), 1);
+  Saga nameless(store), another(store);
+  nameless.tell(submitted());
+  another.tell(submitted());
+  EXPECT_EQ(store.count({}), 3) << "jobs without a request id do not collide";
+  EXPECT_EQ(store.find_request(""), std::nullopt);
+}
+
+TYPED_TEST(StoreContract, EventsArePagedOldestFirst) {
+  auto& store = this->store();
+  Saga first(store), second(store);
+  first.tell(submitted());
+  second.tell(submitted());
+  first.run(1);
+  second.run(1);
+  const auto all = store.events(0, 0, 100);
+  ASSERT_EQ(all.size(), 8U);
+  EXPECT_EQ(store.last_event_id(), all.back().id);
+  EXPECT_EQ(all[0].text, "submitted by anna: 2 ranks");
+  EXPECT_NE(all[0].payload.find("\"v\":1"), std::string::npos);
+  const auto page = store.events(0, all[2].id, 3);
+  ASSERT_EQ(page.size(), 3U);
+  EXPECT_EQ(page[0].id, all[3].id);
+  const auto own = store.events(second.job().id, all[1].id, 100);
+  ASSERT_EQ(own.size(), 3U);
+  for (const auto& event : own) EXPECT_EQ(event.job, second.job().id);
+  EXPECT_EQ(own[0].version, 2);
+  EXPECT_TRUE(store.events(0, all.back().id, 100).empty());
+  EXPECT_TRUE(store.events(99, 0, 100).empty());
+  EXPECT_TRUE(store.events(0, 0, 0).empty());
+}
+
+TYPED_TEST(StoreContract, ActionsStayUntilTheyAreDone) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.at(1000).tell(submitted());
+  auto pending = store.pending_actions();
+  ASSERT_EQ(pending.size(), 1U);
+  EXPECT_EQ(pending[0].job, saga.job().id);
+  EXPECT_EQ(pending[0].action, core::Action(core::StartAttempt{1, at_ms(1000)}));
+  saga.run(1);
+  saga.tell(core::CancelRequested{"anna"});
+  pending = store.pending_actions();
+  ASSERT_EQ(pending.size(), 2U);
+  EXPECT_EQ(pending[1].action, core::Action(core::StopAttempt{1, true, "cancelled by anna"}));
+  store.complete_action(pending[0].id);
+  store.complete_action(pending[0].id);
+  store.complete_action(999);
+  const auto left = store.pending_actions();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].id, pending[1].id);
+}
+
+TYPED_TEST(StoreContract, ListsGoFromTheNewestAndFilterByState) {
+  auto& store = this->store();
+  std::vector<Saga> sagas;
+  for (int i = 0; i < 5; ++i) sagas.emplace_back(store).tell(submitted());
+  sagas[1].tell(core::CancelRequested{"anna"});
+  sagas[3].run(1);
+  const auto ids = [](const std::vector<store::JobRow>& rows) {
+    std::vector<core::JobId> result;
+    for (const auto& row : rows) result.push_back(row.id);
+    return result;
+  };
+  EXPECT_THAT(ids(store.list({})), ElementsAre(5, 4, 3, 2, 1));
+  EXPECT_THAT(ids(store.list({.states = {}, .limit = 2, .before = 4})), ElementsAre(3, 2));
+  EXPECT_THAT(ids(store.list({.states = {core::JobState::kPending}, .limit = 2, .before = 0})), ElementsAre(5, 3));
+  EXPECT_THAT(ids(store.list({.states = {core::JobState::kRunning, core::JobState::kCancelled}, .limit = 9})),
+              ElementsAre(4, 2));
+  const core::JobState pending[] = {core::JobState::kPending};
+  EXPECT_EQ(store.count(pending), 3);
+  EXPECT_EQ(store.count({}), 5);
+  EXPECT_EQ(store.load_open().size(), 4U);
+}
+
+TYPED_TEST(StoreContract, ARowTellsTheNewestAttempt) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted());
+  EXPECT_EQ(store.list({})[0].newest_attempt, std::nullopt);
+  saga.at(2000).run(1);
+  saga.tell(killed(1, 1, 9));
+  saga.tell(killed(1, 0, 15));
+  saga.at(9000).run(2);
+  const auto row = store.list({})[0];
+  EXPECT_EQ(row.name, "chess");
+  EXPECT_EQ(row.user, "anna");
+  EXPECT_EQ(row.state, core::JobState::kRunning);
+  EXPECT_EQ(row.version, saga.job().version);
+  EXPECT_EQ(row.started_at, at_ms(2000));
+  ASSERT_TRUE(row.newest_attempt);
+  core::Attempt expected = saga.job().attempts[1];
+  expected.ranks.clear();
+  EXPECT_EQ(*row.newest_attempt, expected);
+}
+
+TYPED_TEST(StoreContract, MetricsOfAllRanksAreOneStep) {
+  auto& store = this->store();
+  store::MetricRow zero{.job = 1,
+                        .attempt = 1,
+                        .rank = 0,
+                        .step = 1,
+                        .loss = 2.5,
+                        .tokens_per_s = 100,
+                        .step_ms = 10,
+                        .memory_bytes = 5,
+                        .memory_peak_bytes = 9,
+                        .bytes_communicated = 70,
+                        .learning_rate = 0.1,
+                        .grad_norm = 1.5,
+                        .validation_loss = 2.75,
+                        .at_ms = 42};
+  store::MetricRow one = zero;
+  one.rank = 1;
+  one.loss = 99;
+  one.step_ms = 12;
+  one.memory_bytes = 7;
+  one.memory_peak_bytes = 8;
+  one.validation_loss.reset();
+  one.at_ms = 50;
+  store.add_metrics({&one, 1});
+  EXPECT_TRUE(store.metrics(1, 0, 0, 0, 10).empty()) << "a step is shown once rank 0 has told it";
+  store.add_metrics({&zero, 1});
+  store.add_metrics({&one, 1});
+  const auto steps = store.metrics(1, 0, 0, 0, 10);
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].ranks, 2U);
+  store::MetricRow expected = zero;
+  expected.step_ms = 12;
+  expected.memory_bytes = 7;
+  expected.bytes_communicated = 140;
+  EXPECT_EQ(steps[0].row, expected);
+}
+
+TYPED_TEST(StoreContract, AMetricToldTwiceKeepsItsFirstValue) {
+  auto& store = this->store();
+  store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = 3, .loss = 2.5};
+  store.add_metrics({&row, 1});
+  row.loss = 7;
+  store.add_metrics({&row, 1});
+  const auto steps = store.metrics(1, 0, 0, 0, 10);
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].row.loss, 2.5);
+}
+
+TYPED_TEST(StoreContract, MetricsArePagedByAttemptAndStep) {
+  auto& store = this->store();
+  std::vector<store::MetricRow> rows;
+  for (core::AttemptNumber attempt : {2U, 1U}) {
+    for (core::Step step = 3; step >= 1; --step) {
+      for (core::RankNumber rank : {1U, 0U}) rows.push_back({.job = 4, .attempt = attempt, .rank = rank, .step = step});
+    }
+  }
+  rows.push_back({.job = 5, .attempt = 1, .rank = 0, .step = 1});
+  store.add_metrics(rows);
+  const auto keys = [](const std::vector<store::StepRow>& steps) {
+    std::vector<std::pair<int, int>> result;
+    for (const auto& step : steps) {
+      EXPECT_EQ(step.ranks, 2U);
+      result.emplace_back(step.row.attempt, step.row.step);
+    }
+    return result;
+  };
+  using P = std::pair<int, int>;
+  EXPECT_THAT(keys(store.metrics(4, 0, 0, 0, 100)), ElementsAre(P(1, 1), P(1, 2), P(1, 3), P(2, 1), P(2, 2), P(2, 3)));
+  EXPECT_THAT(keys(store.metrics(4, 0, 1, 2, 2)), ElementsAre(P(1, 3), P(2, 1)));
+  EXPECT_THAT(keys(store.metrics(4, 2, 0, 0, 100)), ElementsAre(P(2, 1), P(2, 2), P(2, 3)));
+  EXPECT_THAT(keys(store.metrics(4, 1, 1, 1, 1)), ElementsAre(P(1, 2)));
+  EXPECT_TRUE(store.metrics(4, 0, 2, 3, 100).empty());
+}
+
+TYPED_TEST(StoreContract, ALossThatIsNotANumberIsKept) {
+  auto& store = this->store();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const store::MetricRow row{
+      .job = 1, .attempt = 1, .rank = 0, .step = 1, .loss = nan, .grad_norm = infinity, .validation_loss = nan};
+  store.add_metrics({&row, 1});
+  const auto steps = store.metrics(1, 0, 0, 0, 10);
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_TRUE(std::isnan(steps[0].row.loss));
+  EXPECT_EQ(steps[0].row.grad_norm, infinity);
+  ASSERT_TRUE(steps[0].row.validation_loss);
+  EXPECT_TRUE(std::isnan(*steps[0].row.validation_loss));
+}
+
+TYPED_TEST(StoreContract, WritersAndReadersMayComeFromManyThreads) {
+  auto& store = this->store();
+  constexpr int kThreads = 4;
+  constexpr int kSteps = 50;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&store, t] {
+      Story story(t + 1);
+      story.tell(submitted(1));
+      const auto keep = [&] {
+        const store::Commit commit{story.events.back(), story.last, "", "{}"};
+        store.append({&commit, 1});
+      };
+      keep();
+      story.tell(core::AttemptLaunched{1, "", "", {}});
+      keep();
+      for (int step = 1; step <= kSteps; ++step) {
+        story.tell(core::CheckpointSaved{1, step});
+        keep();
+        const store::MetricRow row{.job = t + 1, .attempt = 1, .rank = 0, .step = step};
+        store.add_metrics({&row, 1});
+        const auto seen = store.load(t + 1);
+        EXPECT_TRUE(seen && seen->version == story.job.version) << "what was written is seen at once";
+        EXPECT_EQ(store.metrics(t + 1, 0, 0, 0, 1000).size(), static_cast<std::size_t>(step));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(store.last_event_id(), kThreads * (kSteps + 2));
+}
+
+}  // namespace
+}  // namespace test
