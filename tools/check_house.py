@@ -46,7 +46,7 @@ ROOTS = ["fsdp/include", "fsdp/src", "proto", "worker", "controller"]
 
 def folder_of(path):
     """The longest folder of ALLOWED that holds this file; grpc_* files of worker/rank are a folder of their own."""
-    if path.startswith("worker/rank/grpc_"):
+    if path.startswith("worker/rank/grpc_") or path == "worker/rank/make_reporter.cpp":
         return "worker/rank/grpc"
     return max((f for f in ALLOWED if path == f or path.startswith(f + "/")), key=len, default=None)
 

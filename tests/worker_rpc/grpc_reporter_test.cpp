@@ -136,7 +136,7 @@ TEST_F(GrpcReporter, AControllerThatForgotTheJobDoesNotStopTheTraining) {
   ASSERT_TRUE(heard());
   controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job 1"});
   reporter->step(step(1));
-  std::this_thread::sleep_for(400ms);
+  ASSERT_TRUE(controller_.wait_until([](const FakeController& c) { return c.refusals > 0; }));
   EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
   controller_.set_rank_refusal(std::nullopt);
   EXPECT_TRUE(arrived(1));
@@ -157,7 +157,7 @@ TEST_F(GrpcReporter, MetricsThatAreRefusedAsInvalidDoNotSilenceTheRank) {
 }
 
 TEST_F(GrpcReporter, PassesOnWhatTheControllerAsksFor) {
-  const auto reporter = this->reporter();
+  const auto reporter = this->reporter({.rendezvous_limit = 10s, .fenced_grace = 60s});
   ASSERT_TRUE(heard());
   EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
   controller_.set_directive(muster::v1::DIRECTIVE_SAVE_AND_LEAVE);
@@ -231,7 +231,7 @@ std::string error_of_meeting(worker::Reporter& reporter) {
 }
 
 TEST_F(GrpcReporter, AMeetingThatNeverHappensEndsWithWhatToDo) {
-  const worker::GrpcReporterOptions options{.rendezvous_limit = 1000ms};
+  const worker::GrpcReporterOptions options{.rendezvous_limit = 1000ms, .fenced_grace = 1s};
   EXPECT_EQ(error_of_meeting(*reporter(options)),
             "rendezvous: rank 0 waited 1 s but rank 0 has not said where it listens; look into rank 0's log");
   server_->shutdown();
@@ -241,10 +241,15 @@ TEST_F(GrpcReporter, AMeetingThatNeverHappensEndsWithWhatToDo) {
 }
 
 TEST_F(GrpcReporter, AFencedRankDoesNotMeet) {
-  const auto reporter = this->reporter();
+  const auto reporter = this->reporter({.rendezvous_limit = 10s, .fenced_grace = 60s});
   ASSERT_TRUE(heard());
   controller_.set_directive(muster::v1::DIRECTIVE_STOP);
   EXPECT_THROW(reporter->rendezvous(std::nullopt), worker::FencedError);
+}
+
+TEST_F(GrpcReporter, ARefusedMeetingPointIsToldAtOnce) {
+  controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kInvalid, "endpoint: want host:port"});
+  EXPECT_EQ(error_of_meeting(*reporter()), "rendezvous: the controller refuses: endpoint: want host:port");
 }
 
 TEST_F(GrpcReporter, AnEnvironmentWithoutAJobIsRefusedByItsVariable) {

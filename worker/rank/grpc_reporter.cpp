@@ -445,6 +445,9 @@ Endpoint GrpcReporter::rendezvous(std::optional<Endpoint> mine) {
     if (stop_ == StopKind::kNow) throw FencedError("this attempt is over: the controller has told it to stop");
     if (stop_ == StopKind::kSave) throw std::runtime_error("asked to leave before the ranks had met: nothing to save");
     if (status.ok() && !response.endpoint().empty()) return parse_endpoint(response.endpoint());
+    if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) {
+      throw std::runtime_error("rendezvous: the controller refuses: " + status.error_message());
+    }
     // The last call is cut short by our own limit, which says nothing of the controller.
     const bool cut = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && limit < kRendezvousCallLimit;
     if (!cut) last_error = status.error_message();

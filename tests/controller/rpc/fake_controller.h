@@ -92,6 +92,7 @@ class FakeController : public runtime::Controller {
   std::set<std::string> rank_tokens;
   int largest_batch = 0;
   int refused_batches = 0;
+  int refusals = 0;
 
   // Controller
 
@@ -220,6 +221,7 @@ class FakeController : public runtime::Controller {
   std::optional<runtime::Refusal> refuse_rank(const std::string& token) {
     rank_tokens.insert(token);
     if (token != kRankToken) return runtime::Refusal{runtime::Refusal::Kind::kUnauthenticated, "not this attempt's"};
+    if (rank_refusal_) ++refusals;
     return rank_refusal_;
   }
 
