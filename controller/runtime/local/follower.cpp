@@ -1,0 +1,163 @@
+#include "runtime/local/follower.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read_until.hpp>
+#include <system_error>
+
+#include "runtime/local/attempt_folder.h"
+#include "runtime/local/process_table.h"
+#include "runtime/local/socket_path.h"
+
+namespace runtime::local {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr std::size_t kMaxLineBytes = 1 << 20;
+
+}  // namespace
+
+Follower::Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
+                   std::set<core::RankNumber> told, Listener listener)
+    : key_(key),
+      path_(std::move(folder)),
+      told_(std::move(told)),
+      listener_(std::move(listener)),
+      socket_(io),
+      timer_(io) {}
+
+void Follower::stop(milliseconds grace) {
+  const auto at = Clock::now() + grace;
+  kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
+  if (socket_.is_open()) send_stop();
+}
+
+void Follower::close() {
+  closed_ = true;
+  timer_.cancel();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void Follower::connect() {
+  try {
+    if (!folder_) folder_ = open_folder(path_);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory)
+      return gone("no trace of it: no folder " + path_.string());
+    return later(&Follower::connect);
+  }
+  auto fd = connect_in(folder_.get());
+  if (!fd) return look();
+  boost::system::error_code failed;
+  socket_.assign(boost::asio::local::stream_protocol(), fd.get(), failed);
+  if (failed) return later(&Follower::connect);
+  fd.release();
+  if (kill_at_) send_stop();
+  input_.clear();
+  read();
+}
+
+void Follower::read() {
+  boost::asio::async_read_until(
+      socket_, boost::asio::dynamic_buffer(input_, kMaxLineBytes), '\n',
+      [self = shared_from_this()](const boost::system::error_code& failed, std::size_t size) {
+        if (self->closed_) return;
+        if (!failed) {
+          try {
+            if (const auto fact = parse_fact(self->input_.substr(0, size))) self->take(*fact);
+            self->input_.erase(0, size);
+            self->pause_ = kShortestPause;
+            return self->read();
+          } catch (const std::runtime_error&) {  // not a supervisor's words: ask again, and look at the file
+          }
+        }
+        boost::system::error_code ignored;
+        self->socket_.close(ignored);
+        self->look();
+      });
+}
+
+void Follower::send_stop() {
+  const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
+  const auto command = "stop " + std::to_string(std::max(left, milliseconds(0)).count()) + "\n";
+  // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
+  // it at the next connection.
+  ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// Nobody to talk to: what does the folder say?
+void Follower::look() {
+  bool supervised = true;
+  try {
+    // Before reading, so that what is read is the last word if the lock was free.
+    const auto lock = try_lock(folder_.get());
+    supervised = !lock;
+    status_ = read_status(folder_.get());
+  } catch (const std::system_error&) {
+    return later(&Follower::connect);
+  } catch (const std::runtime_error& error) {
+    if (supervised) return later(&Follower::connect);
+    return gone(error.what());
+  }
+  if (!status_.failed) {
+    for (const auto& [rank, exited] : status_.exits) take(exited);
+  }
+  if (supervised && !status_.ended) return later(&Follower::connect);
+  if (status_.failed) return gone("it could not be started: " + status_.failed->reason);
+  if (status_.ended) return finish();
+  if (!status_.started) return gone("no trace of it: nothing was started in " + path_.string());
+  pause_ = kShortestPause;
+  bury();
+}
+
+void Follower::bury() {
+  try {
+    const auto left = leftovers(*status_.started);
+    if (left.empty()) {
+      return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
+    }
+    for (const auto& process : left) kill_exactly(process);
+  } catch (const std::system_error&) {  // asked again below
+  }
+  later(&Follower::bury);
+}
+
+std::string Follower::why_gone() const {
+  std::string ranks;
+  for (core::RankNumber rank = 0; rank < status_.started->ranks.size(); ++rank) {
+    if (!status_.exits.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  const bool rebooted = status_.started->boot_id != boot_id();
+  return std::string(rebooted ? "the machine was restarted" : "its supervisor was killed") +
+         "; no process is left, and how these ranks ended is not known: " + ranks;
+}
+
+void Follower::take(const Fact& fact) {
+  fold(status_, fact);
+  const auto* exited = std::get_if<Exited>(&fact);
+  if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
+  listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, ""});
+}
+
+void Follower::gone(const std::string& reason) {
+  listener_.tell(core::AttemptGone{key_.number, core::Cause::kControllerLost, reason});
+  finish();
+}
+
+void Follower::finish() {
+  close();
+  listener_.over();
+}
+
+void Follower::later(void (Follower::*what)()) {
+  timer_.expires_after(pause_);
+  pause_ = std::min(2 * pause_, kLongestPause);
+  timer_.async_wait([self = shared_from_this(), what](const boost::system::error_code& cancelled) {
+    if (!cancelled && !self->closed_) (*self.*what)();
+  });
+}
+
+}  // namespace runtime::local

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/event.h"
+#include "runtime/local/fd.h"
+#include "runtime/local/status_log.h"
+
+namespace runtime::local {
+
+/// Follows one attempt to its end: tells RankExited for each rank not in `told`, once, and AttemptGone if the attempt
+/// is over without that being known of every rank.
+///
+///   connecting <-> connected to the supervisor
+///       |  supervisor gone (its lock is free)
+///       v
+///   burying: kills what is left of the ranks until nothing is --> over
+///
+/// All calls, and all that it calls, in the io_context's one thread. Trouble in asking is retried for ever, with pauses
+/// that grow up to kLongestPause.
+class Follower : public std::enable_shared_from_this<Follower> {
+ public:
+  static constexpr std::chrono::milliseconds kShortestPause{10};
+  static constexpr std::chrono::milliseconds kLongestPause{2000};
+
+  struct Listener {
+    std::function<void(core::EventBody)> tell;
+    std::function<void()> over;  // the last call
+  };
+
+  Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
+           std::set<core::RankNumber> told, Listener listener);
+
+  void begin() { connect(); }
+  /// Passed on at once, or as soon as the supervisor answers.
+  void stop(std::chrono::milliseconds grace);
+  /// Calls nothing any more.
+  void close();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void connect();
+  void read();
+  void send_stop();
+  void look();
+  void bury();
+  void take(const Fact& fact);
+  void gone(const std::string& reason);
+  void finish();
+  void later(void (Follower::*what)());
+  std::string why_gone() const;
+
+  const core::AttemptKey key_;
+  const std::filesystem::path path_;
+  std::set<core::RankNumber> told_;
+  Listener listener_;
+  Fd folder_;
+  boost::asio::local::stream_protocol::socket socket_;
+  boost::asio::steady_timer timer_;
+  std::string input_;
+  Status status_;
+  std::chrono::milliseconds pause_ = kShortestPause;
+  std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
+  bool closed_ = false;
+};
+
+}  // namespace runtime::local

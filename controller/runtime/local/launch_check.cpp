@@ -1,0 +1,127 @@
+#include "runtime/local/launch_check.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/local/rank_environment.h"
+
+namespace runtime::local {
+namespace {
+
+bool has_nul(const std::string& text) {
+  return text.find('\0') != std::string::npos;
+}
+
+void check_ranks(const LaunchRequest& request) {
+  if (request.nodes != 1) {
+    throw Impossible("the local executor has one node; job asks for " + std::to_string(request.nodes) +
+                     " (remedy: nodes = 1, or a Slurm cluster)");
+  }
+  if (request.ranks_per_node < 1 || request.ranks_per_node > kMaxRanks) {
+    throw Impossible("ranks_per_node = " + std::to_string(request.ranks_per_node) + ": want 1 to " +
+                     std::to_string(kMaxRanks));
+  }
+}
+
+void check_texts(const LaunchRequest& request) {
+  for (const auto& argument : request.argv) {
+    if (has_nul(argument)) throw Impossible("the command holds a NUL byte; remedy: remove it");
+  }
+  for (const auto& [name, value] : request.env) {
+    if (name.empty() || name.find('=') != std::string::npos || has_nul(name)) {
+      throw Impossible("env \"" + name + "\": a variable's name is not empty and holds neither '=' nor NUL");
+    }
+    if (has_nul(value)) throw Impossible("env \"" + name + "\": the value holds a NUL byte; remedy: remove it");
+  }
+}
+
+void check_working_folder(const std::string& folder) {
+  struct stat found {};
+  if (!folder.starts_with('/')) throw Impossible("working folder \"" + folder + "\": want an absolute path");
+  if (::stat(folder.c_str(), &found) != 0) {
+    const std::string remedy = errno == ENOENT ? "; remedy: create it, or correct the job file" : "";
+    throw Impossible("working folder " + folder + ": " + std::strerror(errno) + remedy);
+  }
+  if (!S_ISDIR(found.st_mode)) throw Impossible("working folder " + folder + " is not a folder");
+  if (::access(folder.c_str(), X_OK) != 0) {
+    throw Impossible("working folder " + folder + ": " + std::strerror(errno) + "; remedy: let this user enter it");
+  }
+}
+
+void check_devices(const LaunchRequest& request) {
+  if (request.gpus_per_rank == 0 || request.env.contains("CUDA_VISIBLE_DEVICES")) return;
+  const auto own = own_environment();
+  const auto allowed = own.find("CUDA_VISIBLE_DEVICES");
+  if (allowed == own.end()) return;
+  if (!visible_devices(allowed->second, request.gpus_per_rank, request.ranks_per_node - 1)) {
+    throw Impossible("job asks for " + std::to_string(request.ranks_per_node) + " ranks with " +
+                     std::to_string(request.gpus_per_rank) + " GPUs each; CUDA_VISIBLE_DEVICES=" + allowed->second +
+                     " of this machine's muster allows fewer");
+  }
+}
+
+enum class Found { kNothing, kFolder, kNotExecutable, kProgram };
+
+Found look_at(const std::filesystem::path& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return Found::kNothing;
+  if (S_ISDIR(found.st_mode)) return Found::kFolder;
+  return ::access(path.c_str(), X_OK) == 0 ? Found::kProgram : Found::kNotExecutable;
+}
+
+std::string search_path(const LaunchRequest& request) {
+  const auto set = request.env.find("PATH");
+  if (set != request.env.end()) return set->second;
+  const auto own = own_environment();
+  const auto found = own.find("PATH");
+  return found == own.end() ? "/usr/local/bin:/usr/bin:/bin" : found->second;
+}
+
+std::string find_program(const LaunchRequest& request) {
+  if (request.argv.empty() || request.argv[0].empty()) throw Impossible("the command is empty");
+  const auto& name = request.argv[0];
+  const std::filesystem::path working = request.working_folder;
+  if (name.find('/') != std::string::npos) {
+    switch (look_at(working / name)) {
+      case Found::kProgram:
+        return name;
+      case Found::kFolder:
+        throw Impossible("program " + name + " is a folder");
+      case Found::kNotExecutable:
+        throw Impossible("program " + name + " is not executable; remedy: chmod +x " + name);
+      case Found::kNothing:
+        throw Impossible("program " + name + " not found (looked from the working folder " + request.working_folder +
+                         ")");
+    }
+  }
+  const auto path = search_path(request);
+  std::string not_executable;
+  std::istringstream folders(path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto candidate = working / folder / name;
+    const auto found = look_at(candidate);
+    if (found == Found::kProgram) return candidate.string();
+    if (found == Found::kNotExecutable && not_executable.empty()) not_executable = candidate.string();
+  }
+  if (!not_executable.empty()) {
+    throw Impossible("program " + not_executable + " is not executable; remedy: chmod +x " + not_executable);
+  }
+  throw Impossible("program " + name + " not found in PATH (" + path + "); remedy: give its full path");
+}
+
+}  // namespace
+
+std::string check_launch(const LaunchRequest& request) {
+  check_ranks(request);
+  check_texts(request);
+  check_working_folder(request.working_folder);
+  check_devices(request);
+  return find_program(request);
+}
+
+}  // namespace runtime::local

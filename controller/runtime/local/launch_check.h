@@ -1,0 +1,22 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "runtime/executor.h"
+
+namespace runtime::local {
+
+/// A request that can never be started on this machine as it is; what() says which value is wrong and what to do.
+struct Impossible : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline constexpr std::uint32_t kMaxRanks = 1024;
+
+/// Looks at everything that can be known before a process is started. Returns the program to execute: argv[0] if it
+/// holds a slash, else the first executable of that name in the PATH of the job's env, or of this process's own. Throws
+/// Impossible.
+std::string check_launch(const LaunchRequest& request);
+
+}  // namespace runtime::local

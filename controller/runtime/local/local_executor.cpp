@@ -1,0 +1,273 @@
+#include "runtime/local/local_executor.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "runtime/local/attempt_folder.h"
+#include "runtime/local/follower.h"
+#include "runtime/local/launch_check.h"
+#include "runtime/local/launch_file.h"
+#include "runtime/local/port_picker.h"
+#include "runtime/local/process_table.h"
+#include "runtime/local/start_supervisor.h"
+#include "runtime/local/status_log.h"
+
+namespace runtime::local {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLookAgain{5};
+
+/// The ports of attempts that are not over.
+class Ports {
+ public:
+  std::uint16_t take(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    const auto port = picker_.take();
+    if (port == 0) throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
+    remember(key, port);
+    return port;
+  }
+  /// What an earlier controller chose.
+  void keep(const core::AttemptKey& key, std::uint16_t port) {
+    std::lock_guard lock(mutex_);
+    picker_.mark(port);
+    remember(key, port);
+  }
+  void give_back(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    const auto found = of_.find(key);
+    if (found == of_.end()) return;
+    picker_.give_back(found->second);
+    of_.erase(found);
+  }
+
+ private:
+  void remember(const core::AttemptKey& key, std::uint16_t port) {
+    const auto [place, fresh] = of_.emplace(key, port);
+    if (fresh || place->second == port) return;
+    picker_.give_back(place->second);
+    place->second = port;
+  }
+
+  std::mutex mutex_;
+  PortPicker picker_{std::random_device{}()};
+  std::map<core::AttemptKey, std::uint16_t> of_;
+};
+
+}  // namespace
+
+class LocalExecutor::Impl {
+ public:
+  explicit Impl(LocalOptions options) : options_(std::move(options)), work_(io_.get_executor()) {}
+  ~Impl() { shutdown(); }
+
+  void start(FactSink sink) {
+    sink_ = std::move(sink);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+
+  void shutdown() {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+    for (auto& [key, follower] : followers_) follower->close();
+    followers_.clear();
+  }
+
+  core::EventBody launch(const LaunchRequest& request);
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
+  void stop(const core::AttemptKey& key, const StopRequest& how);
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const;
+
+ private:
+  std::filesystem::path folder_of(const core::AttemptKey& key) const { return attempt_folder(options_.root, key); }
+  void step(std::string_view name) const {
+    if (options_.on_step) options_.on_step(name);
+  }
+  core::EventBody find_or_start(const LaunchRequest& request);
+  core::EventBody start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
+  core::EventBody found(const core::AttemptKey& key, int folder, const Started& started);
+  void keep_port(const core::AttemptKey& key, int folder);
+  /// In the executor's thread.
+  Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
+
+  const LocalOptions options_;
+  Ports ports_;
+  FactSink sink_;
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::map<core::AttemptKey, std::shared_ptr<Follower>> followers_;  // the executor's thread alone
+  std::thread thread_;
+};
+
+core::EventBody LocalExecutor::Impl::launch(const LaunchRequest& request) {
+  const auto failed = [&](const std::string& reason, bool retryable) {
+    return core::AttemptLaunchFailed{request.key.number, reason, retryable};
+  };
+  try {
+    return find_or_start(request);
+  } catch (const Impossible& error) {
+    return failed(error.what(), false);
+  } catch (const std::invalid_argument& error) {
+    return failed(error.what(), false);
+  } catch (const std::exception& error) {
+    return failed(error.what(), true);
+  }
+}
+
+core::EventBody LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
+  const auto& key = request.key;
+  const auto path = folder_of(key);
+  std::filesystem::create_directories(path);
+  const auto folder = open_folder(path);
+  for (const auto deadline = Clock::now() + kLaunchLimit;;) {
+    auto lock = try_lock(folder.get());
+    const auto status = read_status(folder.get());
+    if (status.failed && (status.ended || lock)) {
+      return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+    }
+    if (status.running || (status.started && lock)) return found(key, folder.get(), *status.started);
+    if (lock) return start_ranks(request, folder.get(), std::move(*lock), deadline);
+    if (Clock::now() >= deadline) {
+      throw std::runtime_error("another process keeps " + (path / kLockFile).string() + " locked but starts nothing");
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+core::EventBody LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int folder, Fd lock,
+                                                 Clock::time_point deadline) {
+  const auto& key = request.key;
+  const auto path = folder_of(key);
+  const auto program = check_launch(request);
+  std::filesystem::create_directories(request.log_folder);
+  const auto port = ports_.take(key);
+  StartAnswer answer;
+  try {
+    write_launch_file(folder, {key, request.job_name, program, request.argv, request.env, request.working_folder,
+                               request.log_folder, request.ranks_per_node, request.gpus_per_rank, "127.0.0.1", port});
+    step("written");
+    answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
+    step("answered");
+  } catch (...) {
+    ports_.give_back(key);
+    throw;
+  }
+  const auto status = read_status(folder);
+  if (status.started && !status.failed) return found(key, folder, *status.started);
+  ports_.give_back(key);
+  if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+  if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
+  return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
+}
+
+core::EventBody LocalExecutor::Impl::found(const core::AttemptKey& key, int folder, const Started& started) {
+  keep_port(key, folder);
+  core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
+  for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
+  boost::asio::post(io_, [this, key] { follow(key, folder_of(key), {}); });
+  return launched;
+}
+
+void LocalExecutor::Impl::keep_port(const core::AttemptKey& key, int folder) {
+  try {
+    if (const auto launch = read_launch_file(folder)) ports_.keep(key, launch->master_port);
+  } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
+  }
+}
+
+Follower& LocalExecutor::Impl::follow(const core::AttemptKey& key, const std::filesystem::path& folder,
+                                      std::set<core::RankNumber> told) {
+  const auto existing = followers_.find(key);
+  if (existing != followers_.end()) return *existing->second;
+  const auto over = [this, key] {
+    ports_.give_back(key);
+    // Not while it is still calling.
+    boost::asio::post(io_, [this, key] { followers_.erase(key); });
+  };
+  const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
+  const auto follower = std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over});
+  followers_.emplace(key, follower);
+  follower->begin();
+  return *follower;
+}
+
+void LocalExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  std::filesystem::path path = attempt.handle;
+  if (path.empty()) path = folder_of(key);
+  std::set<core::RankNumber> told;
+  for (core::RankNumber rank = 0; rank < attempt.ranks.size(); ++rank) {
+    if (attempt.ranks[rank].state == core::RankState::kExited) told.insert(rank);
+  }
+  boost::asio::post(io_, [this, key, path, told] {
+    try {
+      keep_port(key, open_folder(path).get());
+    } catch (const std::system_error&) {  // the follower finds out what is wrong
+    }
+    follow(key, path, told);
+  });
+}
+
+void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
+  boost::asio::post(io_, [this, key, how] {
+    try {
+      if (!followers_.contains(key)) {
+        const auto status = read_status(open_folder(folder_of(key)).get());
+        if (!status.started || status.ended) return;
+      }
+    } catch (const std::system_error& error) {
+      if (error.code() == std::errc::no_such_file_or_directory) return;
+    } catch (const std::runtime_error&) {  // the follower asks the supervisor instead
+    }
+    follow(key, folder_of(key), {}).stop(how.grace);
+  });
+}
+
+Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) const {
+  try {
+    const auto folder = open_folder(folder_of(key));
+    const auto status = read_status(folder.get());
+    if (!status.started || rank >= status.started->ranks.size()) return Vouch::kGone;
+    if (status.exits.contains(rank) || status.started->boot_id != boot_id()) return Vouch::kGone;
+    const auto& process = status.started->ranks[rank];
+    const auto now = read_stat(process.pid);
+    if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
+    return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
+  } catch (const std::system_error& error) {
+    return error.code() == std::errc::no_such_file_or_directory ? Vouch::kGone : Vouch::kUnknown;
+  } catch (const std::runtime_error&) {
+    return Vouch::kUnknown;
+  }
+}
+
+LocalExecutor::LocalExecutor(LocalOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+LocalExecutor::~LocalExecutor() = default;
+
+void LocalExecutor::start(FactSink sink) {
+  impl_->start(std::move(sink));
+}
+core::EventBody LocalExecutor::launch(const LaunchRequest& request) {
+  return impl_->launch(request);
+}
+void LocalExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  impl_->adopt(key, attempt);
+}
+void LocalExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
+  impl_->stop(key, how);
+}
+Vouch LocalExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  return impl_->vouch(key, rank);
+}
+void LocalExecutor::shutdown() {
+  impl_->shutdown();
+}
+
+}  // namespace runtime::local

@@ -1,0 +1,129 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "world.h"
+
+// Goal: a controller that comes back finds its ranks again.
+// Method: executors made and destroyed over the same folder; ranks are real processes.
+namespace test {
+
+class Adoption : public World {
+ protected:
+  core::Attempt attempt(const core::AttemptLaunched& launched) const {
+    core::Attempt result;
+    result.number = launched.attempt;
+    result.handle = launched.handle;
+    result.ranks.resize(launched.pids.size());
+    return result;
+  }
+};
+
+constexpr const char* kWaitsForItsFile =
+    "echo $RANK >> starts; while [ ! -e end.$RANK ]; do sleep 0.02; done; exit 4$RANK";
+
+TEST_F(Adoption, TellsWhatHappenedMeanwhileAndWhatHappensLater) {
+  const auto launched = must_launch(1, kWaitsForItsFile, 2);
+  executor_.reset();
+  write_file(root_ / "work/end.0", "");
+  ASSERT_TRUE(eventually([&] { return status(1).exits.contains(0); }));
+  EXPECT_TRUE(is_alive(launched.pids.at(1))) << "shutdown leaves attempts running";
+
+  restart_controller();
+  executor_->adopt({1, 1}, attempt(launched));
+  const auto missed = facts_.exit_of(0);
+  ASSERT_TRUE(missed);
+  EXPECT_EQ(missed->exit.code, 40);
+  write_file(root_ / "work/end.1", "");
+  const auto later = facts_.exit_of(1);
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->exit.code, 41);
+  EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
+  EXPECT_EQ(facts_.all().size(), 2u);
+}
+
+TEST_F(Adoption, DoesNotRepeatWhatIsKnown) {
+  const auto launched = must_launch(1, kWaitsForItsFile, 2);
+  write_file(root_ / "work/end.0", "");
+  ASSERT_TRUE(facts_.exit_of(0));
+  restart_controller();
+  auto known = attempt(launched);
+  known.ranks[0].state = core::RankState::kExited;
+  executor_->adopt({1, 1}, known);
+  executor_->adopt({1, 1}, known);
+  write_file(root_ / "work/end.1", "");
+  ASSERT_TRUE(facts_.exit_of(1));
+  EXPECT_EQ(facts_.all().size(), 2u);
+}
+
+TEST_F(Adoption, OfAnAttemptThatEndedMeanwhileTellsItsExits) {
+  const auto launched = must_launch(1, kWaitsForItsFile, 2);
+  executor_.reset();
+  write_file(root_ / "work/end.0", "");
+  write_file(root_ / "work/end.1", "");
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  restart_controller();
+  executor_->adopt({1, 1}, attempt(launched));
+  EXPECT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  EXPECT_EQ(facts_.all().size(), 2u);
+}
+
+TEST_F(Adoption, StopsWhatItAdopted) {
+  const auto launched = must_launch(1, kWaitsForItsFile, 2);
+  restart_controller();
+  executor_->adopt({1, 1}, attempt(launched));
+  executor_->stop({1, 1}, {0ms});
+  EXPECT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+}
+
+TEST_F(Adoption, OfWhatLeftNoTraceIsGone) {
+  executor_->adopt({5, 1}, core::Attempt{});
+  ASSERT_TRUE(facts_.wait_for(1));
+  const auto gone = facts_.of<core::AttemptGone>();
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0].cause, core::Cause::kControllerLost);
+  EXPECT_THAT(gone[0].reason, testing::StartsWith("no trace of it: no folder "));
+}
+
+TEST_F(Adoption, OfAFolderWhereNothingWasStartedIsGone) {
+  std::filesystem::create_directories(folder(1));
+  write_file(folder(1) / "run.json", "{}");
+  write_file(folder(1) / "status.jsonl", "{\"fact\":\"started\",\"boot_id\":\"torn");
+  executor_->adopt({1, 1}, core::Attempt{});
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_THAT(facts_.of<core::AttemptGone>().at(0).reason, testing::StartsWith("no trace of it: nothing was started"));
+}
+
+TEST_F(Adoption, AfterAMachinesRestartIsGone) {
+  std::filesystem::create_directories(folder(1));
+  runtime::local::Started started{"another-boot", "node", 1, {{::getpid(), 1}, {::getpid(), 1}}};
+  write_file(folder(1) / "status.jsonl",
+             runtime::local::to_line(started) + runtime::local::to_line(runtime::local::Exited{0, {3, 0}, false, 0}));
+  executor_->adopt({1, 1}, core::Attempt{});
+  ASSERT_TRUE(facts_.wait_for(2));
+  EXPECT_EQ(facts_.of<core::RankExited>().size(), 1u);
+  EXPECT_EQ(facts_.of<core::AttemptGone>().at(0).reason,
+            "the machine was restarted; no process is left, and how these ranks ended is not known: 1");
+}
+
+TEST_F(Adoption, AnUnreadableFolderIsTroubleAndNotTheEnd) {
+  if (::geteuid() == 0) {
+    // root reads everything: a folder that is a loop of links cannot be opened by anyone.
+    std::filesystem::create_directories(folder(1).parent_path());
+    std::filesystem::create_symlink("attempt-1", folder(1));
+    executor_->adopt({1, 1}, core::Attempt{});
+  } else {
+    std::filesystem::create_directories(folder(1));
+    std::filesystem::permissions(folder(1), std::filesystem::perms::none);
+    executor_->adopt({1, 1}, core::Attempt{});
+  }
+  // Later calls are answered by the same thread: when this attempt's end is told, the other one was looked at.
+  must_launch(2, "exit 0");
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
+  std::filesystem::permissions(folder(1).parent_path(), std::filesystem::perms::owner_all);
+  std::filesystem::remove(folder(1));
+  ASSERT_TRUE(facts_.wait_for(2)) << "it goes on asking";
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+}
+
+}  // namespace test

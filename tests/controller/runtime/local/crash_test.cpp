@@ -1,0 +1,137 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "world.h"
+
+// Goal: whatever is killed at whatever point, one set of ranks runs at most, and its end becomes known.
+// Method: launchers and supervisors that kill themselves at a named step; ranks append a line to a file when they run.
+namespace test {
+
+constexpr const char* kStaysAndCounts = "echo $RANK >> starts; exec sleep 1000";
+
+class LauncherCrash : public World, public testing::WithParamInterface<const char*> {};
+
+TEST_P(LauncherCrash, TheNextLaunchFindsOrStartsOneSetOfRanks) {
+  executor_.reset();
+  const int ended = run_program({CRASHING_LAUNCHER, root_.string(), SUPERVISOR, "1", kStaysAndCounts, "2", GetParam()});
+  ASSERT_TRUE(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);
+  restart_controller();
+  const auto launched = must_launch(1, kStaysAndCounts, 2);
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") >= 2; }));
+  ASSERT_EQ(launched.pids.size(), 2u);
+  for (const auto pid : launched.pids) EXPECT_TRUE(is_alive(pid));
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, LauncherCrash, testing::Values("written", "spawned", "answered", "returned"),
+                         [](const auto& step) { return std::string(step.param); });
+
+class SupervisorCrash : public World {
+ protected:
+  void crash_at(const std::string& step) {
+    write_file(root_ / "crash_at", step);
+    restart_controller(CRASHING_SUPERVISOR);
+  }
+};
+
+TEST_F(SupervisorCrash, BeforeItsRecordNothingHasRunAndTheNextLaunchStarts) {
+  crash_at("forked");
+  const auto answer = launch(1, kStaysAndCounts, 2);
+  const auto* failed = std::get_if<core::AttemptLaunchFailed>(&answer);
+  ASSERT_TRUE(failed);
+  EXPECT_TRUE(failed->retryable);
+  EXPECT_THAT(failed->reason, testing::StartsWith("its supervisor ended without a word; see "));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "work/starts"));
+  restart_controller();
+  must_launch(1, kStaysAndCounts, 2);
+  EXPECT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
+}
+
+TEST_F(SupervisorCrash, AfterItsRecordTheAttemptIsGoneAndNeverStartedAgain) {
+  crash_at("recorded");
+  const auto launched = must_launch(1, kStaysAndCounts, 2);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+  for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
+  restart_controller();
+  EXPECT_EQ(must_launch(1, kStaysAndCounts, 2), launched);
+  ASSERT_TRUE(facts_.wait_for(2));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 2u);
+  EXPECT_FALSE(std::filesystem::exists(root_ / "work/starts"));
+}
+
+TEST_F(SupervisorCrash, WithRanksRunningKillsThemAndTheAttemptIsGone) {
+  crash_at("running");
+  const auto launched = must_launch(1, kStaysAndCounts, 2);
+  ASSERT_TRUE(facts_.wait_for(1));
+  const auto gone = facts_.of<core::AttemptGone>();
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0].cause, core::Cause::kControllerLost);
+  EXPECT_EQ(gone[0].reason,
+            "its supervisor was killed; no process is left, and how these ranks ended is not known: 0, 1");
+  for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
+}
+
+TEST_F(SupervisorCrash, AfterARecordedExitTellsTheExitAndThatTheRestIsGone) {
+  crash_at("exited");
+  must_launch(1, "[ $RANK = 1 ] && exit 5; exec sleep 1000", 2);
+  ASSERT_TRUE(facts_.wait_for(2));
+  EXPECT_EQ(facts_.exit_of(1)->exit.code, 5);
+  EXPECT_THAT(facts_.of<core::AttemptGone>().at(0).reason, testing::EndsWith("not known: 0"));
+}
+
+TEST_F(SupervisorCrash, LeavesNoGrandchildren) {
+  const auto launched =
+      must_launch(1, "sh -c 'trap \"\" TERM HUP; echo $$ > child; while :; do sleep 0.05; done' & wait");
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/child") == 1; }));
+  const auto child = std::stoll(read_file(root_ / "work/child"));
+  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+  EXPECT_FALSE(is_alive(launched.pids.at(0)));
+  EXPECT_FALSE(is_alive(child));
+}
+
+TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
+  const auto launched = must_launch(1, kStaysAndCounts, 2);
+  executor_.reset();
+  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  restart_controller();
+  core::Attempt attempt;
+  attempt.handle = launched.handle;
+  executor_->adopt({1, 1}, attempt);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+  for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
+}
+
+TEST_F(SupervisorCrash, IsNotCausedByTheSignalsOfAShutdown) {
+  must_launch(1, kStaysAndCounts, 2);
+  const auto supervisor = static_cast<pid_t>(supervisor_of(1));
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::kill(supervisor, number);
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
+}
+
+TEST_F(SupervisorCrash, ASecondSupervisorRefuses) {
+  const auto launched = must_launch(1, kStaysAndCounts, 2);
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
+  const auto command =
+      std::string(SUPERVISOR) + " " + folder(1).string() + " 2>&1 | cat > " + (root_ / "said").string();
+  ASSERT_EQ(run_program({"/bin/sh", "-c", command}), 0);  // cat ends when the supervisor in the background has
+  EXPECT_EQ(read_file(root_ / "said"), "muster-supervisor: another supervisor, or musterd, holds the attempt's lock\n");
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  ASSERT_TRUE(eventually([&] { return !is_alive(launched.pids.at(0)); }));
+  ASSERT_EQ(run_program({"/bin/sh", "-c", command}), 0);
+  EXPECT_THAT(read_file(root_ / "said"), testing::HasSubstr("muster-supervisor: "));
+  EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
+}
+
+}  // namespace test

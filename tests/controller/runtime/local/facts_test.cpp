@@ -1,0 +1,89 @@
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "world.h"
+
+// Goal: what ranks do is told as it is, at once.
+// Method: real processes; shell scripts as ranks.
+namespace test {
+
+class RankFacts : public World {};
+
+TEST_F(RankFacts, ExitCodesAndSignalsAreTold) {
+  must_launch(1, "[ $RANK = 0 ] && exit 7; kill -SEGV $$", 2);
+  const auto first = facts_.exit_of(0);
+  const auto second = facts_.exit_of(1);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->exit, (core::ExitStatus{7, 0}));
+  EXPECT_EQ(second->exit, (core::ExitStatus{0, SIGSEGV}));
+  EXPECT_FALSE(second->out_of_memory);
+  EXPECT_EQ(first->attempt, 1u);
+}
+
+TEST_F(RankFacts, AnExitIsKnownWithinHalfASecond) {
+  const auto gate = root_ / "work/gate";
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  must_launch(1, "[ $RANK = 0 ] && read word < gate && exit 3; exec sleep 1000", 2);
+  std::ofstream open(gate);  // waits until the rank reads
+  const auto before = SteadyClock::now();
+  open << "go" << std::endl;
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_LT(SteadyClock::now() - before, 500ms);
+}
+
+TEST_F(RankFacts, AKillFromOutsideIsASignalAndNotOutOfMemory) {
+  const auto launched = must_launch(1, "exec sleep 1000");
+  ::kill(static_cast<pid_t>(launched.pids.at(0)), SIGKILL);
+  const auto exited = facts_.exit_of(0);
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->exit, (core::ExitStatus{0, SIGKILL}));
+  EXPECT_FALSE(exited->out_of_memory);
+}
+
+TEST_F(RankFacts, EachRankIsToldOnce) {
+  must_launch(1, "exit $RANK", 8);
+  ASSERT_TRUE(facts_.wait_for(8));
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  executor_->stop({1, 1}, {0ms});
+  executor_.reset();
+  EXPECT_EQ(facts_.all().size(), 8u);
+}
+
+TEST_F(RankFacts, ARankThatEndsDoesNotLeaveItsChildrenBehind) {
+  must_launch(1, "sleep 1000 & echo $! > same; setsid sleep 1000 & echo $! > other; [ -s same ] && exit 0");
+  ASSERT_TRUE(facts_.exit_of(0));
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  EXPECT_FALSE(is_alive(std::stoll(read_file(root_ / "work/same"))));
+  EXPECT_FALSE(is_alive(std::stoll(read_file(root_ / "work/other"))));
+}
+
+TEST_F(RankFacts, ChildrenOfAnEndedRankDieWhileOtherRanksRun) {
+  must_launch(1, "[ $RANK = 1 ] && exec sleep 1000; sleep 1000 & echo $! > child; exit 0", 2);
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_TRUE(eventually([&] { return !is_alive(std::stoll(read_file(root_ / "work/child"))); }));
+  EXPECT_EQ(executor_->vouch({1, 1}, 1), runtime::Vouch::kAlive);
+}
+
+TEST_F(RankFacts, VouchTellsStoppedFromAliveFromGone) {
+  const auto launched = must_launch(1, "exec sleep 1000", 2);
+  const auto pid = static_cast<pid_t>(launched.pids.at(0));
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  ::kill(pid, SIGSTOP);
+  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == runtime::Vouch::kStopped; }));
+  EXPECT_EQ(executor_->vouch({1, 1}, 1), runtime::Vouch::kAlive);
+  ::kill(pid, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == runtime::Vouch::kGone; }));
+  EXPECT_EQ(executor_->vouch({1, 1}, 2), runtime::Vouch::kGone) << "no such rank";
+  EXPECT_EQ(executor_->vouch({9, 1}, 0), runtime::Vouch::kGone) << "no such attempt";
+}
+
+TEST_F(RankFacts, AVouchThatCannotBeGivenIsUnknown) {
+  must_launch(1, "exec sleep 1000");
+  std::ofstream(folder(1) / "status.jsonl", std::ios::app) << "no json\n";
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kUnknown);
+  std::filesystem::resize_file(folder(1) / "status.jsonl", std::filesystem::file_size(folder(1) / "status.jsonl") - 8);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+}
+
+}  // namespace test

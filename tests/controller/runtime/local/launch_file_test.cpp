@@ -1,0 +1,48 @@
+#include "runtime/local/launch_file.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/local/attempt_folder.h"
+
+namespace runtime::local {
+
+class LaunchFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto name = testing::TempDir() + "/launch-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    path_ = name;
+    folder_ = open_folder(path_);
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+
+  std::filesystem::path path_;
+  Fd folder_;
+};
+
+TEST_F(LaunchFiles, ComeBackAsTheyWere) {
+  EXPECT_EQ(read_launch_file(folder_.get()), std::nullopt);
+  const LaunchFile launch{
+      {3, 2}, "a \"job\"\n%", "/bin/sh", {"sh", "", "\x01 \xc3\xa9"}, {{"A", "b=c\n"}}, "/work", "/logs", 4,
+      2,      "127.0.0.1",    65535};
+  write_launch_file(folder_.get(), launch);
+  EXPECT_EQ(read_launch_file(folder_.get()), launch);
+}
+
+TEST_F(LaunchFiles, BytesThatAreNotUtf8AreRefused) {
+  LaunchFile launch;
+  launch.argv = {"\xff"};
+  EXPECT_THROW(write_launch_file(folder_.get(), launch), std::invalid_argument);
+  EXPECT_EQ(read_launch_file(folder_.get()), std::nullopt);
+}
+
+TEST_F(LaunchFiles, GarbageIsAnError) {
+  std::ofstream(path_ / kLaunchFile) << "{\"job\": 1}";
+  EXPECT_THROW(read_launch_file(folder_.get()), std::runtime_error);
+}
+
+}  // namespace runtime::local

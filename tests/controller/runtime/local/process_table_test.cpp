@@ -1,0 +1,36 @@
+#include "runtime/local/process_table.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace runtime::local {
+
+TEST(ProcessTable, ReadsProgramNamesThatLookLikeFields) {
+  const auto stat = parse_stat("42 (a) R (b c) T 7 8 9 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 123456 999 1\n");
+  EXPECT_EQ(stat.pid, 42);
+  EXPECT_TRUE(stat.is_stopped());
+  EXPECT_EQ(stat.parent, 7);
+  EXPECT_EQ(stat.group, 8);
+  EXPECT_EQ(stat.session, 9);
+  EXPECT_EQ(stat.start_time, 123456u);
+}
+
+TEST(ProcessTable, KnowsThisProcess) {
+  const auto stat = read_stat(::getpid());
+  ASSERT_TRUE(stat);
+  EXPECT_EQ(stat->parent, ::getppid());
+  EXPECT_EQ(stat->session, ::getsid(0));
+  EXPECT_FALSE(stat->is_dead());
+  EXPECT_FALSE(read_stat(1 << 30)) << "no such process";
+  EXPECT_FALSE(boot_id().empty());
+}
+
+TEST(ProcessTable, ALaterProcessWithTheSameIdIsNotKilled) {
+  auto stranger = *read_stat(::getpid());
+  ++stranger.start_time;
+  kill_exactly(stranger);
+  EXPECT_TRUE(leftovers({boot_id(), "", -1, {{stranger.pid, stranger.start_time}}}).empty());
+  EXPECT_TRUE(leftovers({"another boot", "", -1, {{stranger.pid, stranger.start_time - 1}}}).empty());
+}
+
+}  // namespace runtime::local

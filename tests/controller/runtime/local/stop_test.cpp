@@ -1,0 +1,97 @@
+#include "world.h"
+
+// Goal: a stop asks once, waits for the grace, then ends everything.
+// Method: real processes that obey, and such that ignore, SIGTERM.
+namespace test {
+
+class Stop : public World {
+ protected:
+  /// Launches and waits until every rank has written its line into `ready`.
+  core::AttemptLaunched launch_ready(core::JobId job, const std::string& script, std::size_t ranks = 1) {
+    const auto launched = must_launch(job, script, ranks);
+    EXPECT_TRUE(eventually([&] { return count_lines(root_ / "work/ready") == ranks; }));
+    return launched;
+  }
+};
+
+constexpr const char* kIgnoresTerm = "trap '' TERM; echo ready >> ready; while :; do sleep 0.05; done";
+constexpr const char* kCountsTerms =
+    "trap 'echo term >> terms' TERM; echo ready >> ready; while :; do sleep 0.05; done";
+
+TEST_F(Stop, TermFirstThenKillAfterTheGrace) {
+  launch_ready(1,
+               std::string("[ $RANK = 0 ] && trap 'exit 99' TERM && echo ready >> ready && ") +
+                   "while :; do sleep 0.05; done; " + kIgnoresTerm,
+               2);
+  const auto before = SteadyClock::now();
+  executor_->stop({1, 1}, {400ms});
+  EXPECT_LT(SteadyClock::now() - before, 100ms) << "stop() returns at once";
+  const auto obedient = facts_.exit_of(0);
+  EXPECT_LT(SteadyClock::now() - before, 400ms);
+  const auto stubborn = facts_.exit_of(1);
+  ASSERT_TRUE(obedient && stubborn);
+  EXPECT_GE(SteadyClock::now() - before, 400ms);
+  EXPECT_EQ(obedient->exit, (core::ExitStatus{99, 0}));
+  EXPECT_EQ(stubborn->exit, (core::ExitStatus{0, SIGKILL}));
+  EXPECT_FALSE(stubborn->out_of_memory);
+}
+
+TEST_F(Stop, ALaterStopMayShortenTheGraceAndDoesNotAskTwice) {
+  launch_ready(1, kCountsTerms);
+  executor_->stop({1, 1}, {1h});
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/terms") == 1; }));
+  executor_->stop({1, 1}, {300ms});
+  executor_->stop({1, 1}, {2h});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(count_lines(root_ / "work/terms"), 1u) << "a second SIGTERM makes a rank leave without saving";
+}
+
+TEST_F(Stop, AFrozenRankIsKilledToo) {
+  const auto launched = launch_ready(1, kIgnoresTerm);
+  ::kill(static_cast<pid_t>(launched.pids.at(0)), SIGSTOP);
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0));
+}
+
+TEST_F(Stop, ReachesTheWholeProcessGroupOfARank) {
+  launch_ready(1,
+               "trap 'wait; exit 0' TERM; sh -c 'trap \"echo child >> terms; exit\" TERM; echo ready >> ready; "
+               "while :; do sleep 0.05; done' & while :; do sleep 0.05; done");
+  executor_->stop({1, 1}, {5s});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(count_lines(root_ / "work/terms"), 1u);
+}
+
+TEST_F(Stop, OfWhatWasNeverLaunchedOrIsLongOverIsANoOp) {
+  executor_->stop({42, 1}, {0ms});
+  must_launch(1, "exit 0");
+  ASSERT_TRUE(facts_.exit_of(0));
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  restart_controller();
+  executor_->stop({1, 1}, {0ms});
+  executor_->stop({42, 1}, {0ms});
+  // Facts come in order: when those of another attempt are there, anything of these would be too.
+  must_launch(2, "exit 0");
+  ASSERT_TRUE(facts_.wait_for(2));
+  executor_.reset();
+  EXPECT_EQ(facts_.all().size(), 2u);
+}
+
+TEST_F(Stop, ByAControllerThatHasNotAdoptedYet) {
+  launch_ready(1, kIgnoresTerm);
+  restart_controller();
+  executor_->stop({1, 1}, {0ms});
+  const auto exited = facts_.exit_of(0);
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->exit.signal, SIGKILL);
+}
+
+TEST_F(Stop, GoesOnWhenTheControllerIsKilledMeanwhile) {
+  launch_ready(1, kCountsTerms);
+  executor_->stop({1, 1}, {300ms});
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/terms") == 1; }));
+  executor_.reset();
+  EXPECT_TRUE(eventually([&] { return status(1).ended; }));
+}
+
+}  // namespace test
