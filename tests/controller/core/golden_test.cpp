@@ -1,0 +1,187 @@
+// Goal: what follows each event in each state is decided once and reviewed, and never changes by accident.
+// Method: every job and attempt state x every kind of event, written as one table.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "core/golden.h"
+#include "core/story.h"
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Named {
+  std::string name;
+  Story story;
+};
+
+Story fresh(bool is_command = false, std::uint32_t max_failed = 3) {
+  core::RequeuePolicy policy;
+  policy.max_failed = max_failed;
+  auto event = submitted(2, policy);
+  event.is_command = is_command;
+  Story story;
+  story.tell(event).wait(1s);
+  return story;
+}
+
+Story running() {
+  Story story = fresh();
+  story.run(1).wait(1s);
+  return story;
+}
+
+/// Each job state, with each state that its newest attempt can have then, and each cause that it can be draining for.
+std::vector<Named> states() {
+  const auto launched = core::AttemptLaunched{1, "handle-1", "node1", {101, 102}};
+  std::vector<Named> all;
+  const auto add = [&](std::string name, Story story) { all.push_back({std::move(name), std::move(story)}); };
+  add("pending", fresh());
+  add("running, attempt 1 starting", fresh().tell(launched));
+  add("running, attempt 1 starting, rank 0 joined", fresh().tell_all(launched, core::RankJoined{1, 0, "node1", 101}));
+  add("running, attempt 1 running", running());
+  add("running, attempt 1 running a command", fresh(true).tell(launched));
+  add("running, attempt 1 running, rank 0 done", running().tell(exited(1, 0, 0)));
+  add("stopping, attempt 1 draining: failed", running().tell(killed(1, 1, 9)));
+  add("stopping, attempt 1 draining: rank_silent", running().tell(core::RankSilent{1, 1, 3s, "stopped"}));
+  add("stopping, attempt 1 draining: cancelled", running().tell(core::CancelRequested{"anna"}));
+  add("stopping, attempt 1 draining: requeued", running().tell(core::RequeueRequested{"anna"}));
+  add("stopping, attempt 1 draining: timed_out", running().tell(core::TimeLimitReached{1}));
+  add("stopping, attempt 1 draining: preempted", running().tell(exited(1, 1, core::kExitRequeue)));
+  add("stopping, attempt 1 draining: failed, then cancelled",
+      running().tell_all(killed(1, 1, 9), core::CancelRequested{"anna"}));
+  add("stopping, attempt 1 draining: failed, then requeued",
+      running().tell_all(killed(1, 1, 9), core::RequeueRequested{"anna"}));
+  add("waiting, attempt 1 ended: failed", running().tell_all(killed(1, 1, 9), killed(1, 0, 15)));
+  add("succeeded, attempt 1 ended: completed", running().tell_all(exited(1, 0, 0), exited(1, 1, 0)));
+  add("failed, attempt 1 ended: failed", running().tell_all(exited(1, 0, 93), exited(1, 1, 93)));
+  add("cancelled before any attempt", fresh().tell(core::CancelRequested{"anna"}));
+  add("cancelled, attempt 1 ended: cancelled",
+      running().tell_all(core::CancelRequested{"anna"}, exited(1, 0, 99), exited(1, 1, 99)));
+  for (auto& state : all) state.story.wait(1s);
+  return all;
+}
+
+struct NamedEvent {
+  std::string name;
+  core::EventBody body;
+};
+
+/// Each kind of event about attempt 1, its variants that matter, and launches of the attempt after.
+std::vector<NamedEvent> events() {
+  return {
+      {"job_submitted", submitted()},
+      {"attempt_launched 1", core::AttemptLaunched{1, "handle-1", "node1", {}}},
+      {"attempt_launched 2", core::AttemptLaunched{2, "handle-2", "node1", {}}},
+      {"attempt_launch_failed 1, retryable", core::AttemptLaunchFailed{1, "no free port", true}},
+      {"attempt_launch_failed 2, retryable", core::AttemptLaunchFailed{2, "no free port", true}},
+      {"attempt_launch_failed 1, hopeless", core::AttemptLaunchFailed{1, "/no/such/program: not found", false}},
+      {"rank_joined 0", core::RankJoined{1, 0, "node1", 101}},
+      {"rank_joined 1", core::RankJoined{1, 1, "node1", 102}},
+      {"attempt_resumed 30", core::AttemptResumed{1, 30}},
+      {"checkpoint_saved 40", core::CheckpointSaved{1, 40}},
+      {"rank_exited 1 with 0", exited(1, 1, 0)},
+      {"rank_exited 1 with 3", exited(1, 1, 3, "no file data.bin")},
+      {"rank_exited 1 with 93", exited(1, 1, core::kExitNeverRequeue, "bad model size")},
+      {"rank_exited 1 with 94", exited(1, 1, core::kExitFenced)},
+      {"rank_exited 1 with 97", exited(1, 1, core::kExitOutOfMemory)},
+      {"rank_exited 1 with 99", exited(1, 1, core::kExitRequeue)},
+      {"rank_exited 1 by SIGKILL", killed(1, 1, 9)},
+      {"rank_exited 1 by SIGKILL, out of memory", core::RankExited{1, 1, {0, 9}, true, ""}},
+      {"rank_exited 9 with 3 (no such rank)", exited(1, 9, 3)},
+      {"rank_silent 1", core::RankSilent{1, 1, 3100ms, "stopped"}},
+      {"rank_hung 1", core::RankHung{1, 1, "data", 65s}},
+      {"time_limit_reached", core::TimeLimitReached{1}},
+      {"attempt_gone, controller_lost", core::AttemptGone{1, core::Cause::kControllerLost, "no trace of it"}},
+      {"attempt_gone, node_failed", core::AttemptGone{1, core::Cause::kNodeFailed, "node1 is down"}},
+      {"attempt_gone, completed", core::AttemptGone{1, core::Cause::kCompleted, "the scheduler says: completed"}},
+      {"attempt_gone, cancelled", core::AttemptGone{1, core::Cause::kCancelled, "cancelled in the scheduler"}},
+      {"cancel_requested", core::CancelRequested{"ben"}},
+      {"requeue_requested", core::RequeueRequested{"ben"}},
+  };
+}
+
+std::string action_text(const core::Action& action) {
+  if (const auto* start = std::get_if<core::StartAttempt>(&action)) {
+    return "start attempt " + std::to_string(start->attempt) + " at " +
+           std::to_string(start->not_before.time_since_epoch().count()) + " ms";
+  }
+  const auto& stop = std::get<core::StopAttempt>(action);
+  return "stop attempt " + std::to_string(stop.attempt) + (stop.save ? ", save first" : ", no saving") + ": " +
+         stop.reason;
+}
+
+std::string state_text(const core::Job& job) {
+  std::string text(to_string(job.state));
+  if (job.current() == nullptr) return text;
+  const core::Attempt& attempt = *job.current();
+  return text + ", attempt " + std::to_string(attempt.number) + " " + std::string(to_string(attempt.state)) +
+         ", cause " + std::string(to_string(attempt.cause));
+}
+
+/// The job without what every event changes.
+core::Job same(core::Job job) {
+  job.version = 0;
+  return job;
+}
+
+std::string row(const Story& before, const NamedEvent& event) {
+  const core::Applied after = core::apply(before.job, {before.now, event.body});
+  std::ostringstream text;
+  text << "  " << event.name << "\n";
+  text << "    " << (same(after.job) == same(before.job) ? "nothing changes" : state_text(after.job)) << "\n";
+  for (const auto& action : after.actions) text << "    do   " << action_text(action) << "\n";
+  text << "    text " << after.text << "\n";
+  if (after.job.reason != before.job.reason && after.job.reason != after.text) {
+    text << "    why  " << after.job.reason << "\n";
+  }
+  return text.str();
+}
+
+TEST(JobStatesGolden, EveryStateTakesEveryEventAsReviewed) {
+  std::ostringstream table;
+  table
+      << "Every state x every event. Now is 3000 ms or later; attempt 1 has two ranks. do: action; why: the job's own "
+         "reason where it is another than the text.\n";
+  for (const auto& state : states()) {
+    table << "\n" << state.name << "\n";
+    const std::string cancel = core::refuse_cancel(state.story.job);
+    const std::string requeue = core::refuse_requeue(state.story.job);
+    table << "  may cancel: " << (cancel.empty() ? "yes" : cancel) << "\n";
+    table << "  may requeue: " << (requeue.empty() ? "yes" : requeue) << "\n";
+    for (const auto& event : events()) table << row(state.story, event);
+  }
+  expect_golden("job_states.txt", table.str());
+}
+
+TEST(JobStatesGolden, TheTableHasEveryStateAndEveryKindOfEvent) {
+  std::set<core::JobState> job_states;
+  std::set<core::AttemptState> attempt_states;
+  for (const auto& state : states()) {
+    job_states.insert(state.story.job.state);
+    if (state.story.job.current() != nullptr) attempt_states.insert(state.story.job.current()->state);
+  }
+  EXPECT_EQ(job_states.size(), core::kAllJobStates.size());
+  EXPECT_EQ(attempt_states.size(), 4U);
+  std::set<std::size_t> kinds;
+  for (const auto& event : events()) kinds.insert(event.body.index());
+  EXPECT_EQ(kinds.size(), std::variant_size_v<core::EventBody>);
+}
+
+TEST(JobStatesGolden, NamesReadBack) {
+  for (const core::JobState state : core::kAllJobStates) {
+    EXPECT_EQ(core::job_state_from_string(to_string(state)), state);
+  }
+  for (int i = 0; i <= static_cast<int>(core::Cause::kRequeued); ++i) {
+    const auto cause = static_cast<core::Cause>(i);
+    EXPECT_EQ(core::cause_from_string(to_string(cause)), cause);
+  }
+  EXPECT_EQ(core::job_state_from_string("nonsense"), std::nullopt);
+  EXPECT_EQ(core::cause_from_string("nonsense"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace test

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "core/story.h"
+
+namespace test {
+
+/// Events as a hostile world would tell them: about present, past and future attempts, in any order. The same seed
+/// gives the same events.
+class RandomEvents {
+ public:
+  explicit RandomEvents(std::uint32_t seed) : random_(seed) {}
+
+  core::JobSubmitted submission() {
+    core::RequeuePolicy policy;
+    policy.max_failed = below(4);
+    policy.max_rank_silent = below(3);
+    policy.max_preempted = below(5);
+    policy.max_controller_lost = below(3);
+    policy.backoff_max = core::Millis{below(10000)};
+    policy.healthy_after = core::Millis{below(2) * 5000};
+    return {"random", "anna", below(4) == 0, 1 + below(3), core::Millis{below(2) * 1000}, policy};
+  }
+
+  /// Mostly about what could happen to this job now, so that long lives are seen too.
+  core::EventBody next(const core::Job& job) {
+    const core::AttemptNumber attempt = attempt_for(job);
+    const core::RankNumber rank = below(job.world_size + (below(20) == 0 ? 1 : 0));
+    switch (below(16)) {
+      case 0:
+      case 1:
+      case 2:
+        return core::AttemptLaunched{below(4) != 0 ? next_number(job) : attempt, "h", "n", {}};
+      case 3:
+        return core::AttemptLaunchFailed{next_number(job), "no slots", below(8) != 0};
+      case 4:
+      case 5:
+        return core::RankJoined{attempt, rank, "n", 1};
+      case 6:
+        return core::AttemptResumed{attempt, below(50)};
+      case 7:
+        return core::CheckpointSaved{attempt, below(50)};
+      case 8:
+      case 9:
+      case 10:
+        return core::RankExited{attempt, rank, exit_status(), below(20) == 0, below(3) == 0 ? "words \xff" : ""};
+      case 11:
+        return core::RankSilent{attempt, rank, core::Millis{3000}, "stopped"};
+      case 12:
+        return core::RankHung{attempt, rank, "step", core::Millis{60000}};
+      case 13:
+        if (below(2) == 0) return core::TimeLimitReached{attempt};
+        return core::AttemptGone{attempt, static_cast<core::Cause>(below(12)), below(2) == 0 ? "" : "gone"};
+      case 14:
+        if (below(10) == 0) return core::CancelRequested{"ben"};
+        return core::RankJoined{attempt, rank, "", 0};
+      default:
+        if (below(30) == 0) return submission();
+        return core::RequeueRequested{"anna"};
+    }
+  }
+
+  core::Millis pause() { return core::Millis{below(3000)}; }
+  std::uint32_t below(std::uint32_t bound) { return bound == 0 ? 0 : static_cast<std::uint32_t>(random_() % bound); }
+
+ private:
+  static core::AttemptNumber next_number(const core::Job& job) {
+    return static_cast<core::AttemptNumber>(job.attempts.size() + 1);
+  }
+  core::AttemptNumber attempt_for(const core::Job& job) {
+    const auto newest = static_cast<core::AttemptNumber>(job.attempts.size());
+    return below(8) == 0 ? below(newest + 3) : newest;
+  }
+  core::ExitStatus exit_status() {
+    constexpr int kCodes[] = {0, 0, 0, 1, 93, 94, 97, 99};
+    if (below(4) == 0) return {0, static_cast<int>(1 + below(15))};
+    return {kCodes[below(8)], 0};
+  }
+
+  std::mt19937 random_;
+};
+
+}  // namespace test

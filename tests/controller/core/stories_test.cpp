@@ -1,0 +1,405 @@
+// Goal: a job's life follows the rules of core/job.h and core/apply.h.
+// Method: literal event logs, replayed; each test is one story.
+#include <gtest/gtest.h>
+
+#include "core/story.h"
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+using core::AttemptState;
+using core::Cause;
+using core::JobState;
+
+Story running(std::uint32_t ranks = 2, core::RequeuePolicy policy = {}) {
+  Story story;
+  story.tell(submitted(ranks, policy)).run(1);
+  return story;
+}
+
+/// One attempt that starts, runs for `time` and fails at once.
+void fail_once(Story& story, core::Millis time = 0ms) {
+  const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
+  story.run(number).wait(time);
+  for (core::RankNumber rank = 0; rank < story.job.world_size; ++rank) story.tell(exited(number, rank, 1));
+}
+
+TEST(JobStory, AJobRunsAndSucceeds) {
+  Story story;
+  story.tell(submitted());
+  EXPECT_EQ(story.job.state, JobState::kPending);
+  ASSERT_TRUE(story.action<core::StartAttempt>());
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{1, at_ms(0)}));
+  story.wait(1s).tell(core::AttemptLaunched{1, "h", "n1", {11, 12}});
+  EXPECT_EQ(story.job.state, JobState::kRunning);
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kStarting);
+  EXPECT_EQ(story.attempt(1).reason_started, "submitted");
+  EXPECT_EQ(story.attempt(1).ranks[1].pid, 12);
+  story.tell(core::RankJoined{1, 0, "n1", 11}).wait(1s).tell(core::RankJoined{1, 1, "n1", 12});
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kRunning);
+  EXPECT_EQ(story.attempt(1).started_at, at_ms(1000));
+  EXPECT_EQ(story.attempt(1).running_at, at_ms(2000));
+  story.tell(exited(1, 0, 0));
+  EXPECT_EQ(story.job.state, JobState::kRunning) << "the others are waited for";
+  EXPECT_TRUE(story.last.actions.empty());
+  story.tell(exited(1, 1, 0));
+  EXPECT_EQ(story.job.state, JobState::kSucceeded);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kCompleted);
+  EXPECT_EQ(story.job.ended_at, at_ms(2000));
+  EXPECT_EQ(story.job.version, 6);
+}
+
+TEST(JobStory, ACommandRunsFromItsLaunchOn) {
+  Story story;
+  auto command = submitted(1);
+  command.is_command = true;
+  story.tell(command).tell(core::AttemptLaunched{1, "h", "n1", {11}});
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kRunning);
+  EXPECT_EQ(story.attempt(1).running_at, at_ms(0));
+  EXPECT_EQ(story.attempt(1).ranks[0].state, core::RankState::kRunning);
+}
+
+TEST(JobStory, AKilledRankIsNamedAndTheNextAttemptSaysWhy) {
+  Story story = running();
+  story.tell(core::CheckpointSaved{1, 30}).tell(killed(1, 1, 9));
+  EXPECT_EQ(story.job.state, JobState::kStopping);
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kDraining);
+  ASSERT_TRUE(story.action<core::StopAttempt>());
+  EXPECT_EQ(*story.action<core::StopAttempt>(), (core::StopAttempt{1, false, "rank 1 killed by SIGKILL"}));
+  story.tell(exited(1, 0, 1, "connection reset by peer"));
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kFailed);
+  EXPECT_EQ(story.attempt(1).reason, "rank 1 killed by SIGKILL") << "the first cause wins";
+  EXPECT_EQ(story.attempt(1).culprit, 1U);
+  EXPECT_EQ(story.attempt(1).culprit_exit, (core::ExitStatus{0, 9}));
+  EXPECT_EQ(story.attempt(1).ranks[0].last_words, "connection reset by peer");
+  EXPECT_EQ(story.last.text, "rank 1 killed by SIGKILL; attempt 2 starts in 1 s (failure 1 of 3)");
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, at_ms(1000)}));
+  EXPECT_EQ(story.job.next_attempt_at, at_ms(1000));
+  story.wait(1s).run(2);
+  EXPECT_EQ(story.job.next_attempt_at, std::nullopt);
+  EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1");
+  story.tell(core::AttemptResumed{2, 30});
+  EXPECT_EQ(story.attempt(2).resumed_from_step, 30);
+  EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1; resumed from step 30");
+}
+
+TEST(JobStory, FailuresWithoutProgressSpendTheBudget) {
+  Story story;
+  story.tell(submitted(1));
+  std::vector<std::int64_t> waits;
+  for (int i = 0; i < 3; ++i) {
+    fail_once(story);
+    ASSERT_EQ(story.job.state, JobState::kWaiting);
+    waits.push_back((*story.job.next_attempt_at - story.now).count());
+  }
+  EXPECT_EQ(waits, (std::vector<std::int64_t>{1000, 2000, 4000}));
+  fail_once(story);
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason, "rank 0 exited with 1; failed 4 times without progress (limit 3)");
+  EXPECT_TRUE(story.last.actions.empty());
+}
+
+TEST(JobStory, ABudgetOfNoneEndsTheJobAtTheFirstFailure) {
+  core::RequeuePolicy policy;
+  policy.max_failed = 0;
+  Story story;
+  story.tell(submitted(1, policy));
+  fail_once(story);
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason, "rank 0 exited with 1; failed once without progress (limit 0)");
+}
+
+TEST(JobStory, ANewCheckpointRefillsTheBudgetAndResetsTheBackoff) {
+  Story story;
+  story.tell(submitted(1));
+  for (int i = 0; i < 3; ++i) fail_once(story);
+  story.run(4).tell(core::CheckpointSaved{4, 10}).tell(exited(4, 0, 1));
+  ASSERT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
+  EXPECT_EQ(story.job.next_attempt_at, story.now + 1s);
+}
+
+TEST(JobStory, SavingAnOldStepAgainIsNoProgress) {
+  Story story;
+  story.tell(submitted(1));
+  story.run(1).tell(core::CheckpointSaved{1, 10}).tell(exited(1, 0, 1));
+  for (core::AttemptNumber number : {2U, 3U}) {
+    story.run(number).tell(core::CheckpointSaved{number, 10}).tell(exited(number, 0, 1));
+  }
+  EXPECT_EQ(story.job.spent.at(Cause::kFailed), 3U);
+  story.run(4).tell(exited(4, 0, 1));
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+}
+
+TEST(JobStory, RunningLongEnoughIsHealthyAndTheEndAfterwardsCountsAsTheFirst) {
+  Story story;
+  story.tell(submitted(1));
+  for (int i = 0; i < 3; ++i) fail_once(story);
+  fail_once(story, 10min);
+  ASSERT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
+  EXPECT_EQ(story.job.unhealthy_ends, 1U);
+  fail_once(story, 10min - 1ms);
+  EXPECT_EQ(story.job.spent.at(Cause::kFailed), 2U);
+}
+
+TEST(JobStory, EachCauseHasItsOwnBudgetButTheBackoffIsShared) {
+  Story story = running(1);
+  story.tell(exited(1, 0, 1));
+  story.run(2).tell(exited(2, 0, core::kExitOutOfMemory));
+  EXPECT_EQ(story.attempt(2).cause, Cause::kOutOfMemory);
+  EXPECT_EQ(story.job.spent, (std::map<Cause, std::uint32_t>{{Cause::kFailed, 1}, {Cause::kOutOfMemory, 1}}));
+  EXPECT_EQ(story.job.next_attempt_at, story.now + 2s);
+  story.run(3).tell(core::RankExited{3, 0, {0, 9}, true, ""});
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason,
+            "rank 0 ran out of memory (killed by SIGKILL); ran out of memory 2 times without progress (limit 1)");
+}
+
+TEST(JobStory, Code93NeverComesBack) {
+  Story story = running();
+  story.tell(exited(1, 0, 93, "vocabulary does not fit")).tell(exited(1, 1, 1));
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason, "rank 0 exited with 93 (trying again cannot help): vocabulary does not fit");
+  EXPECT_TRUE(story.last.actions.empty());
+}
+
+TEST(JobStory, ARankAskedToLeaveFromOutsideTakesTheOthersAlongAndComesBackAtOnce) {
+  Story story = running();
+  story.tell(exited(1, 1, 99));
+  EXPECT_TRUE(story.action<core::StopAttempt>()->save) << "they leave together";
+  story.tell(exited(1, 0, 99));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kPreempted);
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
+  EXPECT_EQ(story.job.unhealthy_ends, 0U);
+  EXPECT_EQ(story.job.reason,
+            "rank 1 was asked to leave, saved and exited with 99; attempt 2 starts now (preemption 1 of 1000)");
+}
+
+TEST(JobStory, AFencedRankMeansThatTheControllerLostTheAttempt) {
+  Story story = running(1);
+  story.tell(exited(1, 0, 94));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kControllerLost);
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+}
+
+TEST(JobStory, ASilentRankCostsOneAttemptNeverTheJob) {
+  Story story = running();
+  story.tell(core::RankSilent{1, 1, 3s, "stopped"});
+  EXPECT_EQ(story.attempt(1).ranks[1].state, core::RankState::kSilent);
+  EXPECT_EQ(*story.action<core::StopAttempt>(),
+            (core::StopAttempt{1, false, "rank 1 silent for 3 s (its process is stopped)"}));
+  story.tell(core::RankSilent{1, 0, 3s, "alive"});
+  EXPECT_TRUE(story.last.actions.empty());
+  story.tell(killed(1, 0, 15)).tell(killed(1, 1, 9));
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kRankSilent);
+  EXPECT_EQ(story.attempt(1).culprit, 1U);
+}
+
+TEST(JobStory, AHungRankIsToldApartFromASilentOne) {
+  Story story = running();
+  story.tell(core::RankHung{1, 0, "data", 65s}).tell(killed(1, 0, 9)).tell(killed(1, 1, 9));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kRankHung);
+  EXPECT_EQ(story.attempt(1).reason, "rank 0 made no progress for 1 min 5 s in section data");
+}
+
+TEST(JobStory, AtTheTimeLimitRanksSaveAndTheJobComesBack) {
+  Story story;
+  auto limited = submitted();
+  limited.time_limit = 2h;
+  story.tell(limited).run(1).tell(core::TimeLimitReached{1});
+  EXPECT_EQ(*story.action<core::StopAttempt>(), (core::StopAttempt{1, true, "time limit of 2 h reached"}));
+  story.tell(core::CheckpointSaved{1, 50}).tell(exited(1, 0, 99)).tell(exited(1, 1, 99));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kTimedOut);
+  EXPECT_EQ(story.job.last_checkpoint_step, 50) << "a checkpoint saved while leaving counts";
+  EXPECT_EQ(story.job.spent.at(Cause::kTimedOut), 1U);
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+}
+
+TEST(JobStory, APendingJobIsCancelledAtOnceAndALaunchUnderWayIsStopped) {
+  Story story;
+  story.tell(submitted()).tell(core::CancelRequested{"ben"});
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.job.reason, "cancelled by ben");
+  EXPECT_EQ(*story.action<core::StopAttempt>(), (core::StopAttempt{1, false, "cancelled by ben"}));
+  story.tell(core::AttemptLaunched{1, "h", "n1", {}});
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_TRUE(story.job.attempts.empty());
+  ASSERT_TRUE(story.action<core::StopAttempt>()) << "nothing ever runs unwatched";
+}
+
+TEST(JobStory, ARunningJobSavesBeforeItIsCancelledAndNeverComesBack) {
+  Story story = running();
+  story.tell(core::CancelRequested{"ben"});
+  EXPECT_EQ(story.job.state, JobState::kStopping);
+  EXPECT_EQ(*story.action<core::StopAttempt>(), (core::StopAttempt{1, true, "cancelled by ben"}));
+  story.tell(core::CancelRequested{"ben"});
+  EXPECT_TRUE(story.last.actions.empty());
+  story.tell(core::RequeueRequested{"anna"}).tell(exited(1, 0, 99)).tell(exited(1, 1, 0));
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kCancelled);
+  EXPECT_FALSE(core::refuse_requeue(story.job).empty());
+  const core::Job before = story.job;
+  story.tell(core::RequeueRequested{"anna"});
+  EXPECT_EQ(story.job.state, before.state);
+  EXPECT_TRUE(story.last.actions.empty());
+}
+
+TEST(JobStory, CancellingAFailingAttemptKeepsItsCauseButEndsTheJob) {
+  Story story = running();
+  story.tell(killed(1, 1, 9)).tell(core::CancelRequested{"ben"}).tell(killed(1, 0, 15));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kFailed);
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.job.reason, "cancelled by ben");
+}
+
+TEST(JobStory, AWaitingJobIsCancelledAtOnce) {
+  Story story;
+  story.tell(submitted(1));
+  fail_once(story);
+  story.tell(core::CancelRequested{"ben"});
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.job.next_attempt_at, std::nullopt);
+}
+
+TEST(JobStory, RequeueOfARunningJobIsFreeAndAtOnce) {
+  Story story = running();
+  story.tell(core::RequeueRequested{"anna"});
+  EXPECT_TRUE(story.action<core::StopAttempt>()->save);
+  story.tell(core::RequeueRequested{"anna"}).tell(exited(1, 0, 99)).tell(exited(1, 1, 99));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kRequeued);
+  EXPECT_TRUE(story.job.spent.empty());
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
+  EXPECT_EQ(story.job.reason, "requeued by anna; attempt 2 starts now");
+}
+
+TEST(JobStory, RequeueWhileWaitingSkipsTheBackoff) {
+  Story story;
+  story.tell(submitted(1));
+  fail_once(story);
+  story.wait(10ms).tell(core::RequeueRequested{"anna"});
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
+  EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
+}
+
+TEST(JobStory, RequeueOfAFailedJobRefillsTheBudgets) {
+  core::RequeuePolicy policy;
+  policy.max_failed = 1;
+  Story story;
+  story.tell(submitted(1, policy));
+  fail_once(story);
+  fail_once(story);
+  ASSERT_EQ(story.job.state, JobState::kFailed);
+  story.wait(1s).tell(core::RequeueRequested{"anna"});
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.job.ended_at, std::nullopt);
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{3, story.now}));
+  fail_once(story);
+  EXPECT_EQ(story.attempt(3).reason_started, "requeued by anna after: rank 0 exited with 1");
+  EXPECT_EQ(story.job.state, JobState::kWaiting) << "one more failure is allowed again";
+}
+
+TEST(JobStory, RequeueOfAStoppingJobStartsAgainWhateverTheBudget) {
+  core::RequeuePolicy policy;
+  policy.max_failed = 0;
+  Story story = running(2, policy);
+  story.tell(killed(1, 1, 9)).tell(core::RequeueRequested{"anna"}).tell(killed(1, 0, 15));
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kFailed);
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
+  EXPECT_FALSE(story.job.requeue_requested);
+}
+
+TEST(JobStory, RefusalsSayWhatToDoInstead) {
+  Story story;
+  story.tell(submitted(1));
+  EXPECT_EQ(core::refuse_cancel(story.job), "");
+  EXPECT_EQ(core::refuse_requeue(story.job), "job 7 has not started yet: there is nothing to start again");
+  story.run(1);
+  EXPECT_EQ(core::refuse_requeue(story.job), "");
+  story.tell(exited(1, 0, 0));
+  EXPECT_EQ(core::refuse_cancel(story.job), "job 7 has succeeded already: there is nothing to cancel");
+  EXPECT_EQ(core::refuse_requeue(story.job), "job 7 has succeeded: submit it again to run it once more");
+}
+
+TEST(JobStory, ALaunchThatFailsIsTriedAgainUnlessThatCannotHelp) {
+  Story story;
+  story.tell(submitted()).tell(core::AttemptLaunchFailed{1, "no process slots", true});
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kControllerLost);
+  EXPECT_EQ(story.attempt(1).started_at, std::nullopt);
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, at_ms(1000)}));
+  story.tell(core::AttemptLaunchFailed{2, "/no/such: not found", false});
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.attempt(2).cause, Cause::kFailed);
+  EXPECT_EQ(story.job.reason, "could not be started: /no/such: not found (trying again cannot help)");
+}
+
+TEST(JobStory, LaunchesThatKeepFailingAreBounded) {
+  Story story;
+  story.tell(submitted());
+  for (core::AttemptNumber number = 1; number <= 6; ++number) {
+    ASSERT_FALSE(is_ended(story.job.state));
+    story.tell(core::AttemptLaunchFailed{number, "no process slots", true});
+  }
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason,
+            "could not be started: no process slots; was lost or could not be started 6 times without progress "
+            "(limit 5)");
+}
+
+TEST(JobStory, AnAttemptThatIsGoneEndsWhateverItsRanksSay) {
+  Story story = running();
+  story.tell(core::AttemptGone{1, Cause::kNodeFailed, "node1 is down"});
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kNodeFailed);
+  for (const auto& rank : story.attempt(1).ranks) EXPECT_EQ(rank.state, core::RankState::kExited);
+  story.tell(killed(1, 0, 9)).tell(core::AttemptGone{1, Cause::kFailed, "again"});
+  EXPECT_EQ(story.attempt(1).cause, Cause::kNodeFailed) << "late news changes nothing";
+}
+
+TEST(JobStory, AnAttemptThatIsGoneWhileDrainingKeepsItsCause) {
+  Story story = running();
+  story.tell(core::RankSilent{1, 0, 3s, ""}).tell(core::AttemptGone{1, Cause::kControllerLost, "no trace"});
+  EXPECT_EQ(story.attempt(1).cause, Cause::kRankSilent);
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+}
+
+TEST(JobStory, TheSameLaunchToldTwiceChangesNothing) {
+  Story story = running();
+  const auto before = story.job.attempts;
+  story.tell(core::AttemptLaunched{1, "other", "other", {1, 2}});
+  EXPECT_EQ(story.job.attempts, before);
+  EXPECT_TRUE(story.last.actions.empty());
+}
+
+TEST(JobStory, AnOldAttemptThatTurnsUpAgainIsStopped) {
+  Story story;
+  story.tell(submitted(1));
+  fail_once(story);
+  story.run(2).tell(core::AttemptLaunched{1, "h", "n1", {}});
+  EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 1U);
+  EXPECT_EQ(story.job.attempts.size(), 2U);
+  EXPECT_EQ(story.attempt(2).state, AttemptState::kRunning);
+  story.tell(core::AttemptLaunched{9, "h", "n1", {}});
+  EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 9U);
+}
+
+TEST(JobStory, LateNewsOfAnEndedAttemptNeverTouchesTheNext) {
+  Story story;
+  story.tell(submitted(1));
+  fail_once(story);
+  story.run(2);
+  const core::Job before = story.job;
+  story.tell_all(killed(1, 0, 9), core::RankSilent{1, 0, 3s, ""}, core::CheckpointSaved{1, 999},
+                 core::AttemptGone{1, Cause::kFailed, ""}, core::TimeLimitReached{1}, core::RankJoined{1, 0, "x", 1});
+  core::Job after = story.job;
+  after.version = before.version;
+  EXPECT_EQ(after, before);
+}
+
+}  // namespace
+}  // namespace test

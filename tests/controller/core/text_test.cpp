@@ -1,0 +1,59 @@
+// Goal: reasons are plain sentences, whatever ranks say.
+#include "core/text.h"
+
+#include <gtest/gtest.h>
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Text, DurationsReadAsPeopleSayThem) {
+  EXPECT_EQ(core::duration_text(0ms), "0 ms");
+  EXPECT_EQ(core::duration_text(999ms), "999 ms");
+  EXPECT_EQ(core::duration_text(1s), "1 s");
+  EXPECT_EQ(core::duration_text(1550ms), "1.5 s");
+  EXPECT_EQ(core::duration_text(31600ms), "31 s");
+  EXPECT_EQ(core::duration_text(60s), "1 min");
+  EXPECT_EQ(core::duration_text(65s), "1 min 5 s");
+  EXPECT_EQ(core::duration_text(125min), "2 h 5 min");
+}
+
+TEST(Text, SignalsHaveNames) {
+  EXPECT_EQ(core::signal_text(9), "SIGKILL");
+  EXPECT_EQ(core::signal_text(11), "SIGSEGV");
+  EXPECT_EQ(core::signal_text(12345), "signal 12345");
+}
+
+TEST(Text, ExitsSayWhoAndHow) {
+  EXPECT_EQ(core::exit_text({1, 1, {0, 9}, false, ""}), "rank 1 killed by SIGKILL");
+  EXPECT_EQ(core::exit_text({1, 0, {3, 0}, false, "no data\n"}), "rank 0 exited with 3: no data");
+  EXPECT_EQ(core::exit_text({1, 0, {97, 0}, false, "CUDA out of memory"}),
+            "rank 0 ran out of memory (exited with 97): CUDA out of memory");
+}
+
+TEST(Text, ForeignWordsBecomeOneShortLine) {
+  EXPECT_EQ(core::plain_words("  a\n\tb\r\n"), "a b");
+  EXPECT_EQ(core::plain_words(""), "");
+  EXPECT_EQ(core::plain_words(std::string("a\0b", 3)), "a b");
+  EXPECT_EQ(core::plain_words(std::string(10000, 'x')).size(), core::kMaxWordsBytes);
+  std::string umlauts;
+  for (int i = 0; i < 1000; ++i) umlauts += "\xc3\xa4";
+  const std::string cut = core::plain_words(umlauts);
+  EXPECT_LE(cut.size(), core::kMaxWordsBytes);
+  EXPECT_EQ(core::valid_utf8(cut), cut) << "no character is cut in two";
+}
+
+TEST(Text, BytesThatAreNoUtf8AreReplaced) {
+  EXPECT_EQ(core::valid_utf8("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(core::valid_utf8("\xff"), "?");
+  EXPECT_EQ(core::valid_utf8("a\xc3"), "a?") << "cut short";
+  EXPECT_EQ(core::valid_utf8("\xc0\xaf"), std::string(2, '?')) << "overlong";
+  EXPECT_EQ(core::valid_utf8("\xed\xa0\x80"), std::string(3, '?')) << "surrogate";
+  EXPECT_EQ(core::valid_utf8("\xf4\x90\x80\x80"), std::string(4, '?')) << "past the last character";
+  EXPECT_EQ(core::valid_utf8("\xe0\x80\x80"), std::string(3, '?')) << "overlong";
+}
+
+}  // namespace
+}  // namespace test
