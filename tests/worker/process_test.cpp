@@ -162,11 +162,13 @@ TEST(Worker, TheLossHardlyDependsOnHowTheBatchIsSplit) {
     Ranks ranks(folder.path(), run.json(folder), {.world_size = world_size, .label = label});
     ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
     runs.push_back(losses(ranks));
-    runs.back().push_back(std::stod(ranks.lines(0, "step").back().at("validation_loss")));
+    const auto steps = ranks.lines(0, "step");
+    runs.back().push_back(std::stod(steps.back().at("validation_loss")));
+    for (const auto& norm : values(steps, "grad_norm")) runs.back().push_back(std::stod(norm));
   }
   for (std::size_t run = 1; run < runs.size(); ++run) {
-    for (std::size_t step = 0; step < runs[0].size(); ++step) {
-      EXPECT_NEAR(runs[run][step], runs[0][step], 1e-5 * runs[0][step]) << "run " << run << ", step " << step + 1;
+    for (std::size_t i = 0; i < runs[0].size(); ++i) {
+      EXPECT_NEAR(runs[run][i], runs[0][i], 1e-5 * runs[0][i]) << "run " << run << ", value " << i;
     }
   }
 }

@@ -122,6 +122,8 @@ TokenFile TokenFile::open(const std::string& path) {
   for (const auto token : out.tokens_) {
     if (token >= header.vocabulary) fail("the token file", path, "is damaged: a token is beyond the vocabulary");
   }
+  // Training touches few pages at a time; those read for the check need not count as this process's memory.
+  ::madvise(map, bytes, MADV_DONTNEED);
   return out;
 }
 
