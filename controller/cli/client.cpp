@@ -1,0 +1,93 @@
+#include "cli/client.h"
+
+namespace cli {
+namespace {
+
+constexpr int kFirstReconnectMs = 100;
+constexpr int kSlowestReconnectMs = 1000;
+constexpr int kMostAnswerBytes = 64 << 20;
+
+std::shared_ptr<grpc::Channel> open_channel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kSlowestReconnectMs);
+  arguments.SetMaxReceiveMessageSize(kMostAnswerBytes);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+Client::Client(const Config& config)
+    : config_(config),
+      channel_(open_channel(config.address.value)),
+      jobs_(muster::v1::JobService::NewStub(channel_)),
+      admin_(muster::v1::AdminService::NewStub(channel_)) {}
+
+bool Client::connect() {
+  const auto deadline = std::chrono::system_clock::now() + kCallLimit;
+  auto state = channel_->GetState(true);
+  while (state != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (!channel_->WaitForStateChange(state, deadline)) return false;
+    state = channel_->GetState(true);
+  }
+  return true;
+}
+
+void Client::must_connect() {
+  if (!connect()) throw unreachable();
+  token_ = read_token(config_);
+}
+
+void Client::authorize(grpc::ClientContext& context) {
+  if (token_.empty()) token_ = read_token(config_);
+  context.AddMetadata("authorization", "Bearer " + token_);
+}
+
+Failure Client::unreachable() const {
+  const auto from = config_.address.source == "default" ? "" : " (" + config_.address.source + ")";
+  return {kUnreachable, "controller unreachable at " + address() + from + ": start it with musterd, or set --address"};
+}
+
+Failure Client::failure(const grpc::Status& status) const {
+  const auto& text = status.error_message();
+  switch (status.error_code()) {
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return {kUsage, text};
+    case grpc::StatusCode::NOT_FOUND:
+      return {kNotFound, text + "; muster list shows the jobs there are"};
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return {kRefused, text};
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return {kUnreachable, "the controller at " + address() + " refuses the token from " +
+                                (config_.token ? "MUSTER_TOKEN" : config_.token_file.value) +
+                                ": use that of its own data folder (--token-file, MUSTER_TOKEN_FILE or MUSTER_TOKEN)"};
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return {kUnreachable,
+              "the controller at " + address() + " does not know this call: install muster and musterd of one version"};
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return {kUnreachable, "the controller at " + address() +
+                                " has not answered in ten seconds: look at its log, or try again; muster doctor"};
+    default:
+      return {kUnreachable, "the controller at " + address() + " could not answer: " +
+                                (text.empty() ? "no reason given" : text) + "; try again, or run muster doctor"};
+  }
+}
+
+bool is_lost_contact(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::UNKNOWN:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::ABORTED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace cli

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "cli/config.h"
+#include "cli/failure.h"
+#include "muster/v1/admin_service.grpc.pb.h"
+#include "muster/v1/job_service.grpc.pb.h"
+
+namespace cli {
+
+/// The controller as the command line sees it. Proxies from the environment are not used.
+class Client {
+ public:
+  explicit Client(const Config& config);
+
+  /// Returns once there is a connection; false if the controller cannot be reached now. Waits at most ten seconds.
+  bool connect();
+  /// The same, as a Failure with the remedy. Reads the token too.
+  void must_connect();
+
+  const std::string& address() const { return config_.address.value; }
+  muster::v1::JobService::Stub& jobs() { return *jobs_; }
+  muster::v1::AdminService::Stub& admin() { return *admin_; }
+
+  /// Gives a call its token.
+  void authorize(grpc::ClientContext& context);
+
+  /// One call with its deadline of ten seconds: `method` of `stub`. Any failure is thrown as told by failure().
+  template <typename Stub, typename Request, typename Response>
+  Response call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                const Request& request) {
+    Response response;
+    const auto status = try_call(stub, method, request, &response);
+    if (!status.ok()) throw failure(status);
+    return response;
+  }
+  template <typename Stub, typename Request, typename Response>
+  grpc::Status try_call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                        const Request& request, Response* response) {
+    grpc::ClientContext context;
+    authorize(context);
+    context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+    return (stub.*method)(&context, request, response);
+  }
+
+  /// What a failed call means to a person, and the exit code.
+  Failure failure(const grpc::Status& status) const;
+  /// No connection to be had.
+  Failure unreachable() const;
+
+  static constexpr std::chrono::seconds kCallLimit{10};
+
+ private:
+  Config config_;
+  std::string token_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<muster::v1::JobService::Stub> jobs_;
+  std::unique_ptr<muster::v1::AdminService::Stub> admin_;
+};
+
+/// The answer may have been lost on the way: the same call may be made again.
+bool is_lost_contact(const grpc::Status& status);
+
+}  // namespace cli

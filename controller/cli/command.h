@@ -1,0 +1,76 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cli/client.h"
+#include "cli/config.h"
+
+namespace cli {
+
+/// What every command works with. Filled by the parser; the configuration is read when a command first asks for it.
+class Session {
+ public:
+  Flags flags;
+  /// Set by the command that was chosen; returns the exit code.
+  std::function<int()> action;
+
+  const Config& config();
+  /// Connected, or a Failure.
+  Client& client();
+  /// Not connected yet.
+  Client& client_unconnected();
+
+ private:
+  std::optional<Config> config_;
+  std::unique_ptr<Client> client_;
+};
+
+/// One command: the table of them is the only place that lists them; help and completion are made from it.
+struct Command {
+  std::string name;
+  std::string summary;
+  std::string prose;  // of --help, after the options: what follows from using it, and examples
+  void (*define)(CLI::App& app, Session& session);
+};
+std::span<const Command> commands();
+
+// Defined one subject a file.
+void define_submit(CLI::App& app, Session& session);      // submit.cpp
+void define_list(CLI::App& app, Session& session);        // list.cpp
+void define_show(CLI::App& app, Session& session);        // show.cpp
+void define_logs(CLI::App& app, Session& session);        // logs.cpp
+void define_events(CLI::App& app, Session& session);      // events.cpp
+void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
+void define_wait(CLI::App& app, Session& session);        // wait.cpp
+void define_cancel(CLI::App& app, Session& session);      // control.cpp
+void define_requeue(CLI::App& app, Session& session);     // control.cpp
+void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
+void define_completion(CLI::App& app, Session& session);  // completion.cpp
+void define_version(CLI::App& app, Session& session);     // program.cpp
+
+/// The options of a command, kept as long as the parser may write into them.
+template <typename Options>
+std::shared_ptr<Options> add_action(CLI::App& app, Session& session, int (*run)(Session&, const Options&)) {
+  auto options = std::make_shared<Options>();
+  app.callback(
+      [&session, options, run] { session.action = [&session, options, run] { return run(session, *options); }; });
+  return options;
+}
+
+/// The positional JOB.
+CLI::Option* add_job(CLI::App& app, std::int64_t& job);
+
+/// Builds the whole command line, all of commands() included.
+std::unique_ptr<CLI::App> make_app(Session& session);
+
+/// The program: parses, runs, and tells failures on stderr. Returns the exit code.
+int run_program(int argc, char** argv);
+
+/// The name that the controller writes into its records.
+std::string user_name();
+
+}  // namespace cli

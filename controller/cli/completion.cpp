@@ -1,0 +1,264 @@
+#include "cli/completion.h"
+
+#include <iostream>
+#include <vector>
+
+#include "cli/command.h"
+#include "spec/fields.h"
+
+namespace cli {
+namespace {
+
+struct Word {
+  std::vector<std::string> names;  // "--json", "-f"
+  std::string meaning;
+  bool takes_value = false;
+  bool is_file = false;
+  std::string choices;  // separated by spaces
+};
+
+struct Entry {
+  std::string name, meaning;  // of the command; the name is empty for the program itself
+  std::vector<Word> options;
+  bool takes_file = false;  // as its argument
+  std::string choices;      // of its argument
+};
+
+/// "{bash,zsh,fish}" somewhere in a type's name: "bash zsh fish".
+std::string choices_of(const CLI::Option& option) {
+  const auto type = option.get_type_name();
+  const auto begin = type.find('{'), end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  auto list = type.substr(begin + 1, end - begin - 1);
+  for (char& c : list) c = c == ',' ? ' ' : c;
+  return list;
+}
+
+std::string job_file_keys() {
+  std::string keys;
+  for (const auto& field : spec::fields()) keys += (keys.empty() ? "" : " ") + std::string(field.key) + "=";
+  return keys;
+}
+
+Entry entry_of(const CLI::App& app, const std::string& name) {
+  Entry entry{name, app.get_description(), {}, false, {}};
+  for (const auto* option : app.get_options()) {
+    if (option->get_positional()) {
+      entry.takes_file = option->get_name() == "file";
+      entry.choices = choices_of(*option);
+      continue;
+    }
+    Word word;
+    for (const auto& letter : option->get_snames()) word.names.push_back("-" + letter);
+    for (const auto& text : option->get_lnames()) word.names.push_back("--" + text);
+    word.meaning = option->get_description();
+    word.takes_value = option->get_items_expected_max() > 0;
+    word.is_file = option->check_lname("token-file");
+    word.choices = option->check_lname("set") ? job_file_keys() : choices_of(*option);
+    entry.options.push_back(word);
+  }
+  return entry;
+}
+
+std::vector<Entry> entries_of(const CLI::App& app) {
+  std::vector<Entry> entries{entry_of(app, "")};
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    entries.push_back(entry_of(*command, command->get_name()));
+  }
+  return entries;
+}
+
+std::string names_of(const Entry& entry) {
+  std::string names;
+  for (const auto& word : entry.options) {
+    for (const auto& name : word.names) names += (names.empty() ? "" : " ") + name;
+  }
+  return names;
+}
+
+std::string commands_of(const std::vector<Entry>& entries) {
+  std::string names;
+  for (const auto& entry : entries) names += (names.empty() || entry.name.empty() ? "" : " ") + entry.name;
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& between) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+/// What follows an option that takes a value: its choices, files, or nothing to guess.
+std::string bash_values(const std::vector<Entry>& entries) {
+  std::string text;
+  for (const auto& entry : entries) {
+    for (const auto& word : entry.options) {
+      if (!word.takes_value) continue;
+      std::vector<std::string> patterns;
+      // The program's own options may stand before and after the command.
+      for (const auto& name : word.names) patterns.push_back((entry.name.empty() ? "*" : entry.name) + ":" + name);
+      text += "    " + joined(patterns, "|") + ")\n";
+      if (word.is_file) text += "      COMPREPLY=($(compgen -f -- \"$cur\"))\n";
+      if (!word.choices.empty()) text += "      COMPREPLY=($(compgen -W '" + word.choices + "' -- \"$cur\"))\n";
+      if (word.choices.ends_with("=")) text += "      compopt -o nospace 2>/dev/null\n";
+      text += "      return ;;\n";
+    }
+  }
+  return text;
+}
+
+std::string bash_script(const std::vector<Entry>& entries) {
+  const auto& program = entries.front();
+  std::string text =
+      "# bash completion of muster; load it with: source <(muster completion bash)\n"
+      "_muster() {\n"
+      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words= i\n"
+      "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+      "    case ${COMP_WORDS[i]} in\n"
+      "      --address|--token-file) ((i++)) ;;\n"
+      "      -*) ;;\n"
+      "      *) command=${COMP_WORDS[i]}; break ;;\n"
+      "    esac\n"
+      "  done\n"
+      "  case $command:$prev in\n" +
+      bash_values(entries) + "  esac\n  case $command in\n";
+  text += "    '') words='" + commands_of(entries) + " " + names_of(program) + "' ;;\n";
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    const auto& entry = entries[i];
+    text += "    " + entry.name + ")\n      words='" + names_of(entry) +
+            (entry.choices.empty() ? "" : " " + entry.choices) + " --address --token-file'\n";
+    if (entry.takes_file) {
+      text +=
+          "      if [[ $cur != -* ]]; then\n"
+          "        COMPREPLY=($(compgen -f -X '!*.toml' -- \"$cur\") $(compgen -d -- \"$cur\"))\n"
+          "        compopt -o filenames 2>/dev/null\n"
+          "        return\n"
+          "      fi\n";
+    }
+    text += "      ;;\n";
+  }
+  return text + "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _muster muster\n";
+}
+
+/// Inside single quotes and a zsh specification's brackets.
+std::string zsh_quoted(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+      continue;
+    }
+    if (c == '[' || c == ']' || c == ':') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string zsh_options(const Entry& entry) {
+  std::string text;
+  for (const auto& word : entry.options) {
+    for (const auto& name : word.names) {
+      text += " \\\n        '*" + name + "[" + zsh_quoted(word.meaning) + "]";
+      if (word.is_file) {
+        text += ":file:_files";
+      } else if (!word.choices.empty()) {
+        text += ":value:(" + zsh_quoted(word.choices) + ")";
+      } else if (word.takes_value) {
+        text += ":value: ";
+      }
+      text += "'";
+    }
+  }
+  if (entry.takes_file) text += " \\\n        '1:job file:_files -g \"*.toml\"'";
+  if (!entry.choices.empty()) text += " \\\n        '1:value:(" + entry.choices + ")'";
+  return text;
+}
+
+std::string zsh_script(const std::vector<Entry>& entries) {
+  std::string text =
+      "#compdef muster\n"
+      "# zsh completion of muster; load it with: source <(muster completion zsh)\n"
+      "_muster() {\n"
+      "  local context state state_descr line\n"
+      "  typeset -A opt_args\n"
+      "  _arguments -C" +
+      zsh_options(entries.front()) +
+      " \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n"
+      "  case $state in\n"
+      "    command)\n"
+      "      local -a commands=(\n";
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    text += "        '" + entries[i].name + ":" + zsh_quoted(entries[i].meaning) + "'\n";
+  }
+  text += "      )\n      _describe command commands ;;\n    argument)\n      case $words[1] in\n";
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    text += "        " + entries[i].name + ") _arguments" + zsh_options(entries[i]) + " ;;\n";
+  }
+  return text +
+         "      esac ;;\n  esac\n}\n"
+         "if [ \"$funcstack[1]\" = _muster ]; then _muster \"$@\"; else compdef _muster muster; fi\n";
+}
+
+std::string fish_quoted(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += (c == '\'' || c == '\\') ? std::string("\\") + c : std::string(1, c);
+  return "'" + out + "'";
+}
+
+std::string fish_options(const Entry& entry) {
+  std::string text;
+  for (const auto& word : entry.options) {
+    text += "complete -c muster";
+    if (!entry.name.empty()) text += " -n '__fish_seen_subcommand_from " + entry.name + "'";
+    for (const auto& name : word.names) {
+      text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+    }
+    if (word.takes_value) text += word.is_file ? " -r -F" : " -x";
+    if (!word.choices.empty()) text += " -a " + fish_quoted(word.choices);
+    text += " -d " + fish_quoted(word.meaning) + "\n";
+  }
+  return text;
+}
+
+std::string fish_script(const std::vector<Entry>& entries) {
+  std::string text =
+      "# fish completion of muster; load it with: muster completion fish | source\n"
+      "complete -c muster -f\n";
+  for (const auto& entry : entries) {
+    if (!entry.name.empty()) {
+      text +=
+          "complete -c muster -n __fish_use_subcommand -a " + entry.name + " -d " + fish_quoted(entry.meaning) + "\n";
+      const auto condition = " -n '__fish_seen_subcommand_from " + entry.name + "'";
+      if (entry.takes_file) text += "complete -c muster" + condition + " -F\n";
+      if (!entry.choices.empty()) text += "complete -c muster" + condition + " -a " + fish_quoted(entry.choices) + "\n";
+    }
+    text += fish_options(entry);
+  }
+  return text;
+}
+
+struct CompletionOptions {
+  std::string shell;
+  const CLI::App* app = nullptr;
+};
+
+int run_completion(Session&, const CompletionOptions& options) {
+  std::cout << completion_script(options.shell, *options.app);
+  return kSuccess;
+}
+
+}  // namespace
+
+std::string completion_script(const std::string& shell, const CLI::App& app) {
+  const auto entries = entries_of(app);
+  if (shell == "bash") return bash_script(entries);
+  return shell == "zsh" ? zsh_script(entries) : fish_script(entries);
+}
+
+void define_completion(CLI::App& app, Session& session) {
+  auto options = add_action<CompletionOptions>(app, session, run_completion);
+  options->app = app.get_parent();
+  app.add_option("shell", options->shell, "Which shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+}
+
+}  // namespace cli

@@ -1,0 +1,138 @@
+#include "cli/config.h"
+
+#include <toml++/toml.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "cli/failure.h"
+#include "spec/suggest.h"
+#include "spec/toml_value.h"
+
+namespace cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kKeys{"address", "token_file"};
+constexpr std::uintmax_t kMostFileBytes = 64 * 1024;
+constexpr std::size_t kMostTokenBytes = 4096;
+
+std::string place(const fs::path& file, const toml::source_region& source) {
+  return file.native() + ":" + std::to_string(source.begin.line) + ":" + std::to_string(source.begin.column) + ": ";
+}
+
+std::map<std::string, std::string> read_keys(const fs::path& file) {
+  toml::table table;
+  try {
+    table = toml::parse_file(file.native());
+  } catch (const toml::parse_error& error) {
+    throw Failure(kUsage, place(file, error.source()) + "no TOML: " + spec::shown(error.description()));
+  }
+  std::map<std::string, std::string> found;
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    if (std::find(kKeys.begin(), kKeys.end(), name) == kKeys.end()) {
+      const auto near = spec::nearest(name, kKeys);
+      throw Failure(kUsage, place(file, key.source()) + spec::shown(name) + ": unknown key, " +
+                                (near.empty() ? "want address or token_file (a job file is given to muster submit)"
+                                              : "did you mean " + near));
+    }
+    const auto* text = node.as_string();
+    if (text == nullptr || text->get().empty()) {
+      throw Failure(kUsage,
+                    place(file, node.source()) + name + " \"" + spec::shown(node) + "\": want a text in quotes");
+    }
+    found[name] = text->get();
+  }
+  return found;
+}
+
+/// "~/x" is below HOME; other relative paths count from `folder`.
+std::string absolute(const std::string& path, const fs::path& folder, const ConfigPlaces& places) {
+  const auto home = places.variable("HOME");
+  if (path.starts_with("~/") && home) return (fs::path(*home) / path.substr(2)).native();
+  return (folder / path).lexically_normal().native();
+}
+
+Setting default_token_file(const ConfigPlaces& places) {
+  if (const auto folder = places.variable("MUSTER_DATA_FOLDER")) {
+    return {(fs::path(*folder) / "token").native(), "MUSTER_DATA_FOLDER"};
+  }
+  return {absolute("~/.local/share/muster/token", "/", places), "default"};
+}
+
+}  // namespace
+
+ConfigPlaces usual_places() {
+  ConfigPlaces places;
+  places.variable = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr || *value == '\0') return std::nullopt;
+    return value;
+  };
+  places.files.emplace_back("muster.toml");
+  if (const auto home = places.variable("HOME")) places.files.push_back(fs::path(*home) / ".config/muster/config.toml");
+  places.files.emplace_back("/etc/muster/config.toml");
+  return places;
+}
+
+Config load_config(const Flags& flags, const ConfigPlaces& places) {
+  Config config{{"127.0.0.1:7600", "default"}, default_token_file(places), places.variable("MUSTER_TOKEN"), {}};
+  bool have_address = false, have_token_file = false;
+  const auto take = [](Setting& setting, bool& have, std::string value, const std::string& source) {
+    if (!have) setting = {std::move(value), source};
+    have = true;
+  };
+  const auto here = fs::current_path();
+  if (flags.address) take(config.address, have_address, *flags.address, "--address");
+  if (flags.token_file) {
+    take(config.token_file, have_token_file, absolute(*flags.token_file, here, places), "--token-file");
+    config.token.reset();
+  }
+  if (const auto value = places.variable("MUSTER_ADDRESS")) {
+    take(config.address, have_address, *value, "MUSTER_ADDRESS");
+  }
+  if (const auto value = places.variable("MUSTER_TOKEN_FILE")) {
+    take(config.token_file, have_token_file, absolute(*value, here, places), "MUSTER_TOKEN_FILE");
+  }
+  for (const auto& file : places.files) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) continue;
+    if (fs::file_size(file, error) > kMostFileBytes) {
+      throw Failure(kUsage, file.native() + ": larger than 64 KiB; this is no configuration of muster");
+    }
+    config.files.push_back(file);
+    const auto keys = read_keys(file);
+    if (const auto found = keys.find("address"); found != keys.end()) {
+      take(config.address, have_address, found->second, file.native());
+    }
+    if (const auto found = keys.find("token_file"); found != keys.end()) {
+      take(config.token_file, have_token_file, absolute(found->second, fs::absolute(file).parent_path(), places),
+           file.native());
+    }
+  }
+  return config;
+}
+
+std::string read_token(const Config& config) {
+  if (config.token) return *config.token;
+  const auto& [path, source] = config.token_file;
+  std::ifstream in(path);
+  std::string token;
+  if (!in || !std::getline(in, token) || token.empty() || token.size() > kMostTokenBytes) {
+    throw Failure(kUnreachable, "no token to be read from " + path + " (" + source +
+                                    "): musterd writes it at its first start; name its file with --token-file, or put "
+                                    "the token into MUSTER_TOKEN");
+  }
+  while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
+  return token;
+}
+
+bool is_loopback(const std::string& address) {
+  const auto host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host.starts_with("127.") || host == "[::1]" || address.starts_with("unix:");
+}
+
+}  // namespace cli

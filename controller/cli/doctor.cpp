@@ -1,0 +1,183 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/json_view.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kFewestFreeBytes = std::int64_t{1} << 30;
+constexpr int kEnoughManualPages = 50;
+
+struct DoctorOptions {
+  bool json = false;
+};
+
+enum class Verdict { kFine, kNote, kBad };
+
+struct Finding {
+  std::string check;
+  Verdict verdict = Verdict::kFine;
+  std::string text;
+};
+
+Finding check_config(const Config& config) {
+  std::string text = config.address.value + " (" + config.address.source + ")";
+  for (const auto& file : config.files) text += ", " + file.native() + " read";
+  if (config.files.empty()) text += ", no configuration file";
+  return {"configuration", Verdict::kFine, text};
+}
+
+Finding check_token(const Config& config) {
+  if (config.token) return {"token", Verdict::kFine, "from MUSTER_TOKEN"};
+  const auto& [path, source] = config.token_file;
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return {"token", Verdict::kBad,
+            "there is no " + path + " (" + source + "): musterd writes it at its first start; or set --token-file"};
+  }
+  if ((info.st_mode & 077) != 0) {
+    return {"token", Verdict::kBad, path + " can be read by others: chmod 600 " + path};
+  }
+  return {"token", Verdict::kFine, path + ", readable by its owner alone"};
+}
+
+/// The program beside this one or in PATH; empty if there is none.
+fs::path find_program(const std::string& name) {
+  std::error_code error;
+  const auto beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  if (fs::exists(beside, error)) return beside;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (!folder.empty() && fs::exists(fs::path(folder) / name, error)) return fs::path(folder) / name;
+  }
+  return {};
+}
+
+Finding check_worker(const Config& config) {
+  const auto worker = find_program("muster-worker");
+  if (!worker.empty()) return {"worker", Verdict::kFine, worker.native()};
+  if (!is_loopback(config.address.value)) {
+    return {"worker", Verdict::kNote, "no muster-worker here; the machines of the controller need it"};
+  }
+  return {"worker", Verdict::kBad,
+          "no muster-worker beside muster or in PATH: recipes cannot train here (command jobs can); build it with "
+          "./dev build"};
+}
+
+Finding check_data() {
+  int pages = 0;
+  std::error_code error;
+  for (const char section : {'1', '3', '8'}) {
+    const fs::path folder = std::string("/usr/share/man/man") + section;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end && pages < kEnoughManualPages;
+         at.increment(error)) {
+      ++pages;
+    }
+  }
+  if (pages >= kEnoughManualPages) {
+    return {"data", Verdict::kFine, "manual pages in /usr/share/man (data.source \"man\", \"auto\")"};
+  }
+  return {"data", Verdict::kNote,
+          "few or no manual pages here: data.source \"auto\" uses the small built-in text; \"folder\" takes your own"};
+}
+
+Finding check_slurm() {
+  const auto sbatch = find_program("sbatch");
+  return {"slurm", sbatch.empty() ? Verdict::kNote : Verdict::kFine,
+          sbatch.empty() ? "not on this machine; jobs run as local processes" : sbatch.native()};
+}
+
+void check_status(Client& client, const muster::v1::StatusResponse& status, std::vector<Finding>& findings) {
+  const bool same = status.version() == MUSTER_VERSION;
+  findings.push_back({"controller", same ? Verdict::kFine : Verdict::kNote,
+                      "musterd " + status.version() + " at " + client.address() + ", process " +
+                          std::to_string(status.pid()) + ", " + std::to_string(status.jobs_running()) + " of " +
+                          std::to_string(status.jobs_total()) + " jobs running" +
+                          (same ? "" : "; muster is " MUSTER_VERSION ": install one version of both")});
+  findings.push_back({"executor", Verdict::kFine, status.executor()});
+  findings.push_back({"store", status.store_problem().empty() ? Verdict::kFine : Verdict::kBad,
+                      status.store_problem().empty()
+                          ? "takes writes, " + std::to_string(status.events_total()) + " events"
+                          : status.store_problem()});
+  const bool room = status.data_free_bytes() >= kFewestFreeBytes;
+  findings.push_back({"disk", room ? Verdict::kFine : Verdict::kBad,
+                      bytes_text(status.data_free_bytes()) + " free in " + status.data_folder() +
+                          (room ? "" : ": free some, checkpoints and the store need it")});
+  if (!status.dashboard_url().empty()) findings.push_back({"dashboard", Verdict::kFine, status.dashboard_url()});
+}
+
+void check_controller(Client& client, std::vector<Finding>& findings) {
+  try {
+    client.must_connect();
+    const auto status =
+        client.call(client.admin(), &muster::v1::AdminService::Stub::Status, muster::v1::StatusRequest());
+    check_status(client, status, findings);
+  } catch (const Failure& failure) {
+    findings.push_back({"controller", Verdict::kBad, failure.what()});
+  }
+}
+
+const char* name_of(Verdict verdict) {
+  return verdict == Verdict::kFine ? "ok" : verdict == Verdict::kNote ? "note" : "bad";
+}
+
+void print(const Finding& finding) {
+  const auto colour = finding.verdict == Verdict::kFine   ? Colour::kGreen
+                      : finding.verdict == Verdict::kNote ? Colour::kYellow
+                                                          : Colour::kRed;
+  const std::string verdict = name_of(finding.verdict);
+  auto lead = painted(verdict, colour) + std::string(6 - verdict.size(), ' ') + finding.check +
+              std::string(15 - finding.check.size(), ' ');
+  for (const auto& line : wrapped(finding.text, columns() - 21)) {
+    std::cout << lead << line << "\n";
+    lead.assign(21, ' ');
+  }
+}
+
+int run_doctor(Session& session, const DoctorOptions& options) {
+  std::vector<Finding> findings;
+  try {
+    const auto& config = session.config();
+    findings.push_back(check_config(config));
+    findings.push_back(check_token(config));
+    check_controller(session.client_unconnected(), findings);
+    findings.push_back(check_worker(config));
+  } catch (const Failure& failure) {
+    findings.push_back({"configuration", Verdict::kBad, failure.what()});
+  }
+  findings.push_back(check_data());
+  findings.push_back(check_slurm());
+  JsonRows rows(false);
+  for (const auto& finding : findings) {
+    if (options.json) {
+      rows.add(with_version({{"check", finding.check}, {"verdict", name_of(finding.verdict)}, {"text", finding.text}}));
+    } else {
+      print(finding);
+    }
+  }
+  if (options.json) rows.end();
+  const bool bad =
+      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.verdict == Verdict::kBad; });
+  return bad ? kJobFailed : kSuccess;
+}
+
+}  // namespace
+
+void define_doctor(CLI::App& app, Session& session) {
+  auto options = add_action<DoctorOptions>(app, session, run_doctor);
+  app.add_flag("--json", options->json, "An array of {check, verdict, text}; verdict is ok, note or bad");
+}
+
+}  // namespace cli

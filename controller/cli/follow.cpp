@@ -1,0 +1,115 @@
+#include "cli/follow.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+constexpr std::chrono::seconds kLongestWatch{60};
+constexpr std::chrono::milliseconds kConnectPause{250};
+constexpr std::chrono::seconds kProgressEvery{10};
+constexpr int kBarWidth = 24;
+
+std::string name_of(std::int64_t id) {
+  return "job " + std::to_string(id);
+}
+
+}  // namespace
+
+bool is_ended(const muster::v1::Job& job) {
+  return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
+}
+
+void connect_patiently(Client& client, std::chrono::seconds limit) {
+  const auto deadline = Contact::Clock::now() + limit;
+  for (bool told = false; !client.connect();) {
+    if (Contact::Clock::now() >= deadline) throw client.unreachable();
+    if (!told) {
+      std::cerr << "muster: controller unreachable at " << client.address() << ", trying for " << limit.count()
+                << " s; start it with musterd, or set --address\n";
+    }
+    told = true;
+    Interrupts::instance().sleep(kConnectPause);
+  }
+  client.must_connect();
+}
+
+StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::Clock::time_point> deadline,
+                       const std::function<void(const muster::v1::Job&)>& on_change, muster::v1::Job* last) {
+  muster::v1::GetRequest request;
+  request.set_job_id(job);
+  Contact contact(client, deadline);
+  while (true) {
+    const auto end = contact.follow<muster::v1::Job>(
+        [&](grpc::ClientContext* context) { return client.jobs().Watch(context, request); },
+        [&](const muster::v1::Job& now) {
+          *last = now;
+          on_change(now);
+        },
+        kLongestWatch);
+    if (end != StreamEnd::kComplete || is_ended(*last)) return end;
+    if (!contact.pause()) return contact.stopped();
+  }
+}
+
+int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
+  const auto number = std::to_string(id);
+  if (end != StreamEnd::kComplete) {
+    std::cerr << "muster: " << name_of(id) << " goes on; watch it with muster logs " << number
+              << " -f, cancel it with muster cancel " << number << "\n";
+    return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
+  }
+  std::cerr << "muster: " << name_of(id) << " " << job.state() << (job.reason().empty() ? "" : ": " + job.reason())
+            << "\n";
+  if (job.state() == "succeeded") return kSuccess;
+  if (job.state() == "failed")
+    std::cerr << "muster: look at muster show " << number << " and muster logs " << number << "\n";
+  return kJobFailed;
+}
+
+void Progress::line(const muster::v1::Job& job) {
+  std::cerr << name_of(job.id()) << " " << job.state();
+  if (job.attempts_size() > 0) std::cerr << ", attempt " << job.attempts().rbegin()->number();
+  if (job.steps_total() > 0) std::cerr << ", step " << job.step() << "/" << job.steps_total();
+  if (job.has_loss()) std::cerr << ", loss " << number_text(job.loss());
+  if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
+}
+
+void Progress::show(const muster::v1::Job& job) {
+  const auto state = job.state() + std::to_string(job.attempts_size()) + job.reason();
+  const auto now = std::chrono::steady_clock::now();
+  const bool news = state != told_;
+  if (!news && job.step() == told_step_) return;
+  if (news) {
+    close();
+    line(job);
+    std::cerr << (job.reason().empty() ? "" : ": " + job.reason()) << "\n";
+  } else if (stderr_is_terminal() && job.steps_total() > 0) {
+    const auto filled =
+        static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
+    std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, '.') << "] ";
+    line(job);
+    std::cerr << "\x1b[K" << std::flush;
+    bar_open_ = true;
+  } else if (now - told_at_ >= kProgressEvery ||
+             job.step() - told_step_ >= std::max<std::int64_t>(1, job.steps_total() / 10)) {
+    line(job);
+    std::cerr << "\n";
+  } else {
+    return;
+  }
+  told_ = state;
+  told_step_ = job.step();
+  told_at_ = now;
+}
+
+void Progress::close() {
+  if (bar_open_) std::cerr << "\n";
+  bar_open_ = false;
+}
+
+}  // namespace cli

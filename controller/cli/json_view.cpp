@@ -1,0 +1,55 @@
+#include "cli/json_view.h"
+
+#include <iostream>
+
+#include "json/proto_json.h"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr auto kReplace = Json::error_handler_t::replace;
+
+/// The user's own names (of variables) are left alone: `spec` is not entered.
+void empty_times_to_null(Json& json) {
+  for (auto& [key, value] : json.items()) {
+    if (value.is_string() && value.get_ref<const std::string&>().empty() && (key == "at" || key.ends_with("_at"))) {
+      value = nullptr;
+    } else if (value.is_structured() && key != "spec") {
+      empty_times_to_null(value);
+    }
+  }
+}
+
+}  // namespace
+
+Json with_version(const Json& object) {
+  Json out{{"api_version", "v1"}};
+  for (const auto& [key, value] : object.items()) out[key] = value;
+  return out;
+}
+
+Json json_of(const google::protobuf::Message& message) {
+  auto json = proto::to_json(message);
+  empty_times_to_null(json);
+  return with_version(json);
+}
+
+void JsonRows::add(const Json& row) {
+  if (lines_) {
+    std::cout << row.dump(-1, ' ', false, kReplace) << std::endl;
+  } else {
+    std::cout << (any_ ? ",\n  " : "[\n  ") << row.dump(-1, ' ', false, kReplace);
+  }
+  any_ = true;
+}
+
+void JsonRows::end() {
+  if (!lines_) std::cout << (any_ ? "\n]" : "[]") << "\n";
+}
+
+void print_json(const Json& document) {
+  std::cout << document.dump(2, ' ', false, kReplace) << "\n";
+}
+
+}  // namespace cli

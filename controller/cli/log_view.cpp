@@ -1,0 +1,165 @@
+#include "cli/log_view.h"
+
+#include <iostream>
+
+#include "cli/follow.h"
+#include "cli/json_view.h"
+
+namespace cli {
+namespace {
+
+using muster::v1::LogChunk;
+
+constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer one is printed in pieces
+
+/// What has come so far, and lines put together from it.
+class LogPrinter {
+ public:
+  LogPrinter(const LogOptions& options, bool name_ranks, std::ostream& out)
+      : options_(options), name_ranks_(name_ranks), out_(out), rows_(options.follow) {}
+
+  /// The stream starts again from its beginning: what was seen is left out.
+  void restart() {
+    for (auto& [key, log] : logs_) log.to_skip = log.seen;
+  }
+  /// The stream starts again with the last lines: nothing is left out.
+  void restart_at_tail() {
+    for (auto& [key, log] : logs_) flush(key.first, key.second, log);
+  }
+  void take(const LogChunk& chunk);
+  void end();
+  std::uint32_t attempt() const { return attempt_; }
+
+ private:
+  struct Log {
+    std::uint64_t seen = 0;     // bytes of the file so far
+    std::uint64_t to_skip = 0;  // of those that come now
+    std::string held;           // begin of a line
+  };
+  void announce(std::uint32_t attempt);
+  void print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line);
+  void flush(std::uint32_t attempt, std::uint32_t rank, Log& log);
+
+  const LogOptions& options_;
+  bool name_ranks_;
+  std::ostream& out_;
+  JsonRows rows_;
+  std::uint32_t attempt_ = 0;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Log> logs_;
+};
+
+void LogPrinter::announce(std::uint32_t attempt) {
+  if (attempt_ != 0 && attempt != attempt_) {
+    for (auto& [key, log] : logs_) flush(key.first, key.second, log);
+    std::cerr << "--- attempt " << attempt << " ---\n";
+  }
+  attempt_ = attempt;
+}
+
+void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line) {
+  if (options_.json) {
+    rows_.add(with_version({{"attempt", attempt}, {"rank", rank}, {"text", line}}));
+    return;
+  }
+  const auto name = "[rank " + std::to_string(rank) + "]";
+  if (name_ranks_ && !line.starts_with(name)) out_ << name << " ";
+  out_ << line << "\n";
+}
+
+void LogPrinter::take(const LogChunk& chunk) {
+  auto& log = logs_[{chunk.attempt(), chunk.rank()}];
+  std::string_view data = chunk.data();
+  const auto skipped = std::min<std::uint64_t>(log.to_skip, data.size());
+  log.to_skip -= skipped;
+  data.remove_prefix(skipped);
+  if (data.empty()) return;
+  log.seen += data.size();
+  announce(chunk.attempt());
+  for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
+    if (log.held.empty()) {
+      print_line(chunk.attempt(), chunk.rank(), data.substr(0, end));
+    } else {
+      log.held += data.substr(0, end);
+      print_line(chunk.attempt(), chunk.rank(), log.held);
+      log.held.clear();
+    }
+    data.remove_prefix(end + 1);
+  }
+  log.held += data;
+  if (log.held.size() > kLongestHeldLine) flush(chunk.attempt(), chunk.rank(), log);
+  if (options_.follow) out_ << std::flush;
+}
+
+void LogPrinter::flush(std::uint32_t attempt, std::uint32_t rank, Log& log) {
+  if (!log.held.empty()) print_line(attempt, rank, log.held);
+  log.held.clear();
+}
+
+void LogPrinter::end() {
+  for (auto& [key, log] : logs_) flush(key.first, key.second, log);
+  if (options_.json) rows_.end();
+  out_ << std::flush;
+}
+
+muster::v1::LogsRequest request_of(const LogOptions& options) {
+  muster::v1::LogsRequest request;
+  request.set_job_id(options.job);
+  request.set_attempt(options.attempt);
+  if (options.rank) request.set_rank(*options.rank);
+  request.set_tail_lines(options.tail);
+  request.set_follow(options.follow);
+  return request;
+}
+
+/// Follows over lost connections. The attempt that was being read is read to its end before the newest one is asked
+/// for, or an end that came meanwhile would be missed.
+StreamEnd follow_logs(Client& client, const LogOptions& options, LogPrinter& printer) {
+  auto request = request_of(options);
+  bool first = true;
+  const auto open = [&](grpc::ClientContext* context) {
+    if (!first && options.tail == 0) {
+      printer.restart();
+      if (options.attempt == 0) request.set_attempt(printer.attempt());
+    } else if (!first) {
+      std::cerr << "muster: the last " << options.tail << " lines again, and what follows\n";
+      printer.restart_at_tail();
+    }
+    first = false;
+    return client.jobs().Logs(context, request);
+  };
+  Contact contact(client);
+  while (true) {
+    const auto end = contact.follow<LogChunk>(open, [&](const LogChunk& chunk) { printer.take(chunk); });
+    if (end != StreamEnd::kComplete || request.attempt() == options.attempt) return end;
+    request.set_attempt(options.attempt);
+    first = true;
+    printer.restart();
+  }
+}
+
+}  // namespace
+
+StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out) {
+  muster::v1::GetRequest get;
+  get.set_job_id(options.job);
+  const auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, get);
+  const auto& resources = job.spec().resources();
+  const bool name_ranks = !options.rank && std::uint64_t{resources.nodes()} * resources.ranks_per_node() > 1;
+  LogPrinter printer(options, name_ranks, out);
+  auto end = StreamEnd::kComplete;
+  if (options.follow) {
+    if (job.attempts_size() == 0 && !is_ended(job)) {
+      std::cerr << "muster: job " << options.job << " has not started yet; waiting for it\n";
+    }
+    end = follow_logs(client, options, printer);
+  } else {
+    const auto request = request_of(options);
+    Contact::read<LogChunk>(
+        client, [&](grpc::ClientContext* context) { return client.jobs().Logs(context, request); },
+        [&](const LogChunk& chunk) { printer.take(chunk); });
+  }
+  printer.end();
+  return end;
+}
+
+}  // namespace cli

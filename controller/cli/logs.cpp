@@ -1,0 +1,25 @@
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/log_view.h"
+
+namespace cli {
+namespace {
+
+int run_logs(Session& session, const LogOptions& options) {
+  return print_logs(session.client(), options, std::cout) == StreamEnd::kInterrupted ? kInterrupted : kSuccess;
+}
+
+}  // namespace
+
+void define_logs(CLI::App& app, Session& session) {
+  auto options = add_action<LogOptions>(app, session, run_logs);
+  add_job(app, options->job);
+  app.add_flag("-f,--follow", options->follow, "Go on with new lines and later attempts until the job ends");
+  app.add_option("--rank", options->rank, "Only this rank");
+  app.add_option("--attempt", options->attempt, "This attempt rather than the newest")->check(CLI::PositiveNumber);
+  app.add_option("-n,--tail", options->tail, "Only the last lines of each rank")->check(CLI::PositiveNumber);
+  app.add_flag("--json", options->json, "Objects {attempt, rank, text}: an array, or with -f one a line");
+}
+
+}  // namespace cli

@@ -1,0 +1,168 @@
+#include <pwd.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/field_help.h"
+#include "cli/interrupts.h"
+#include "cli/json_view.h"
+#include "cli/terminal.h"
+#include "spec/suggest.h"
+
+namespace cli {
+namespace {
+
+constexpr const char* kProse =
+    "Settings, strongest first: options, MUSTER_ADDRESS, MUSTER_TOKEN_FILE and MUSTER_TOKEN, ./muster.toml,\n"
+    "~/.config/muster/config.toml, /etc/muster/config.toml (keys: address, token_file).\n"
+    "\n"
+    "Exit codes: 0 success; 1 the job failed or was cancelled; 2 wrong usage, job file or configuration, or the job's\n"
+    "state does not allow it; 3 no such job; 4 controller unreachable, or it refuses the token; 5 a limit refused it;\n"
+    "124 wait timed out; 130 interrupted.\n"
+    "\n"
+    "  musterd &                              start a controller on this machine\n"
+    "  muster doctor                          is everything in place?\n"
+    "  muster submit --follow job.toml        train, and watch\n"
+    "  muster submit --help                   every key of a job file";
+
+struct VersionOptions {
+  bool json = false;
+};
+
+int run_version(Session&, const VersionOptions& options) {
+  if (options.json) {
+    print_json(with_version({{"version", MUSTER_VERSION}}));
+  } else {
+    std::cout << "muster " MUSTER_VERSION "\n";
+  }
+  return kSuccess;
+}
+
+void add_command(CLI::App& app, Session& session, const Command& command) {
+  auto* sub = app.add_subcommand(command.name, command.summary);
+  sub->set_help_flag("-h,--help", "Print this help");
+  if (command.name == "submit") {
+    sub->footer([prose = command.prose] {
+      return prose + "\n\nKeys of a job file, with their defaults. Relative paths count from the file's folder.\n\n" +
+             field_help(columns());
+    });
+  } else {
+    sub->footer(command.prose);
+  }
+  command.define(*sub, session);
+}
+
+/// What was wrong with the command line, and the next thing to try.
+void tell_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty()) {
+    std::cerr << "muster " << chosen.front()->get_name() << ": " << error.what() << "; see muster "
+              << chosen.front()->get_name() << " --help\n";
+    return;
+  }
+  std::string word;
+  for (int i = 1; i < argc && word.empty(); ++i) {
+    const std::string_view text = argv[i];
+    if (text == "--address" || text == "--token-file") {
+      ++i;
+    } else if (!text.starts_with("-")) {
+      word = text;
+    }
+  }
+  if (word.empty()) {
+    std::cerr << "muster: " << error.what() << "; see muster --help\n";
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& command : commands()) names.push_back(command.name);
+  const auto near = spec::nearest(word, names);
+  std::cerr << "muster: there is no command \"" << word << "\""
+            << (near.empty() ? "" : "; did you mean muster " + near + "?") << " See muster --help\n";
+}
+
+int run_action(Session& session) {
+  try {
+    const int code = session.action();
+    std::cout << std::flush;
+    if (!std::cout) throw Failure(kUsage, "standard output takes no more; is the disk full?");
+    return code;
+  } catch (const Failure& failure) {
+    std::cout << std::flush;
+    std::cerr << "muster: " << failure.what() << "\n";
+    return failure.exit();
+  } catch (const std::exception& error) {
+    std::cerr << "muster: " << error.what() << "; this is a fault of muster itself, please report it\n";
+    return kUsage;
+  }
+}
+
+}  // namespace
+
+const Config& Session::config() {
+  if (!config_) config_ = load_config(flags, usual_places());
+  return *config_;
+}
+
+Client& Session::client_unconnected() {
+  if (!client_) client_ = std::make_unique<Client>(config());
+  return *client_;
+}
+
+Client& Session::client() {
+  client_unconnected().must_connect();
+  return *client_;
+}
+
+CLI::Option* add_job(CLI::App& app, std::int64_t& job) {
+  return app.add_option("job", job, "The job's number, as muster list shows it")
+      ->required()
+      ->check(CLI::PositiveNumber)
+      ->type_name("JOB");
+}
+
+std::string user_name() {
+  if (const auto* entry = getpwuid(geteuid()); entry != nullptr) return entry->pw_name;
+  return std::to_string(geteuid());
+}
+
+void define_version(CLI::App& app, Session& session) {
+  auto options = add_action<VersionOptions>(app, session, run_version);
+  app.add_flag("--json", options->json, "As an object");
+}
+
+std::unique_ptr<CLI::App> make_app(Session& session) {
+  auto app = std::make_unique<CLI::App>("muster submits, watches and requeues sharded training.", "muster");
+  app->set_help_flag("-h,--help", "Print this help");
+  app->set_version_flag("--version", "muster " MUSTER_VERSION);
+  app->fallthrough();
+  app->require_subcommand(1);
+  app->footer(kProse);
+  app->add_option("--address", session.flags.address, "The controller's host:port (default 127.0.0.1:7600)");
+  app->add_option("--token-file", session.flags.token_file, "File with the token to show to the controller");
+  for (const auto& command : commands()) add_command(*app, session, command);
+  return app;
+}
+
+int run_program(int argc, char** argv) {
+  signal(SIGPIPE, SIG_DFL);  // a reader that leaves, such as head, ends the program quietly
+  Interrupts::instance();
+  Session session;
+  const auto app = make_app(session);
+  if (argc < 2) {
+    std::cerr << app->help();
+    return kUsage;
+  }
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app->exit(error);
+    tell_usage(*app, error, argc, argv);
+    return kUsage;
+  }
+  return run_action(session);
+}
+
+}  // namespace cli

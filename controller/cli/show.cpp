@@ -1,0 +1,135 @@
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/json_view.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+using muster::v1::Job;
+
+constexpr std::size_t kLabelWidth = 13;
+
+struct ShowOptions {
+  std::int64_t job = 0;
+  bool json = false;
+};
+
+/// "  label        text", the text wrapped below itself.
+void print_entry(const std::string& label, const std::string& text) {
+  if (text.empty()) return;
+  auto lead = "  " + label + std::string(kLabelWidth - label.size(), ' ');
+  for (const auto& line : wrapped(text, columns() - lead.size())) {
+    std::cout << lead << line << "\n";
+    lead.assign(lead.size(), ' ');
+  }
+}
+
+/// Not wrapped, so that it can be copied.
+void print_path(const std::string& label, const std::string& path) {
+  if (!path.empty()) std::cout << "  " << label << std::string(kLabelWidth - label.size(), ' ') << path << "\n";
+}
+
+std::string ranks_text(const Job& job) {
+  const auto& resources = job.spec().resources();
+  const auto ranks = std::uint64_t{resources.nodes()} * resources.ranks_per_node();
+  return job.kind() + (ranks == 0 ? "" : ", " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
+}
+
+std::string progress_text(const Job& job) {
+  if (job.steps_total() == 0 && job.step() == 0) return "";
+  auto text = std::to_string(job.step());
+  if (job.steps_total() > 0) text += "/" + std::to_string(job.steps_total());
+  if (job.last_checkpoint_step() > 0) text += ", last checkpoint at " + std::to_string(job.last_checkpoint_step());
+  if (job.has_loss()) text += ", loss " + number_text(job.loss());
+  if (job.has_tokens_per_s()) text += ", " + number_text(job.tokens_per_s()) + " tokens/s";
+  return text;
+}
+
+void print_summary(const Job& job) {
+  std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(job.state(), colour_of_state(job.state()))
+            << "\n";
+  print_entry("reason", job.reason());
+  print_entry("user", job.user());
+  print_entry("kind", ranks_text(job));
+  print_entry("submitted", time_text(job.submitted_at()) + " UTC, " + span_text(job.submitted_at(), "") + " ago");
+  if (!job.started_at().empty()) {
+    print_entry("started", time_text(job.started_at()) + " UTC, ran " + span_text(job.started_at(), job.ended_at()));
+  }
+  if (!job.ended_at().empty()) print_entry("ended", time_text(job.ended_at()) + " UTC");
+  if (!job.next_attempt_at().empty()) print_entry("next attempt", time_text(job.next_attempt_at()) + " UTC");
+  print_entry("step", progress_text(job));
+  print_path("logs", job.log_folder());
+  print_path("checkpoints", job.checkpoint_folder());
+}
+
+void print_attempts(const Job& job) {
+  if (job.attempts_size() == 0) return;
+  Table table({{"ATTEMPT", true},
+               {"STATE", false, 0, true},
+               {"CAUSE"},
+               {"FROM", true},
+               {"STARTED", false},
+               {"RAN", true},
+               {"REASON", false, 10}});
+  for (const auto& attempt : job.attempts()) {
+    table.add({std::to_string(attempt.number()), attempt.state(), attempt.cause().empty() ? "-" : attempt.cause(),
+               std::to_string(attempt.resumed_from_step()), time_text(attempt.started_at()).substr(0, 19),
+               span_text(attempt.started_at(), attempt.ended_at()), attempt.reason()});
+  }
+  std::cout << "\n" << table.text();
+}
+
+std::string end_text(const muster::v1::Rank& rank) {
+  if (rank.has_signal() && rank.signal() != 0) return "signal " + std::to_string(rank.signal());
+  return rank.has_exit_code() ? "exit " + std::to_string(rank.exit_code()) : "";
+}
+
+void print_ranks(const Job& job) {
+  if (job.ranks_size() == 0) return;
+  Table table({{"RANK", true},
+               {"NODE", false, 8},
+               {"PID", true},
+               {"STATE", false, 0, true},
+               {"SECTION"},
+               {"STEP", true},
+               {"HEARD", true},
+               {"MEMORY", true},
+               {"MS/STEP", true},
+               {"END"}});
+  for (const auto& rank : job.ranks()) {
+    table.add({std::to_string(rank.rank()), rank.node(), rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
+               rank.state(), rank.section().empty() ? "-" : rank.section(), std::to_string(rank.step()),
+               rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
+               rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
+               rank.step_ms() > 0 ? number_text(rank.step_ms(), 3) : "-", end_text(rank)});
+  }
+  std::cout << "\n" << table.text();
+}
+
+int run_show(Session& session, const ShowOptions& options) {
+  muster::v1::GetRequest request;
+  request.set_job_id(options.job);
+  auto& client = session.client();
+  const auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, request);
+  if (options.json) {
+    print_json(json_of(job));
+    return kSuccess;
+  }
+  print_summary(job);
+  print_attempts(job);
+  print_ranks(job);
+  return kSuccess;
+}
+
+}  // namespace
+
+void define_show(CLI::App& app, Session& session) {
+  auto options = add_action<ShowOptions>(app, session, run_show);
+  add_job(app, options->job);
+  app.add_flag("--json", options->json, "The whole job as one object, its spec included");
+}
+
+}  // namespace cli

@@ -1,0 +1,125 @@
+#include "cli/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+constexpr std::size_t kUsualColumns = 80;
+constexpr std::size_t kFewestColumns = 40;
+constexpr std::size_t kMostColumns = 1000;
+constexpr std::size_t kGap = 2;
+
+bool colours_wanted() {
+  static const bool wanted = [] {
+    const char* no_color = std::getenv("NO_COLOR");
+    const char* term = std::getenv("TERM");
+    return stdout_is_terminal() && (no_color == nullptr || *no_color == '\0') &&
+           (term == nullptr || std::string_view(term) != "dumb");
+  }();
+  return wanted;
+}
+
+}  // namespace
+
+bool stdout_is_terminal() {
+  return isatty(STDOUT_FILENO) == 1;
+}
+bool stderr_is_terminal() {
+  return isatty(STDERR_FILENO) == 1;
+}
+
+std::size_t columns() {
+  winsize size{};
+  std::size_t width = 0;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  if (const char* text = std::getenv("COLUMNS"); width == 0 && text != nullptr) width = std::strtoul(text, nullptr, 10);
+  return width == 0 ? kUsualColumns : std::clamp(width, kFewestColumns, kMostColumns);
+}
+
+std::string painted(std::string_view text, Colour colour) {
+  if (colour == Colour::kNone || !colours_wanted()) return std::string(text);
+  const char* code = "";
+  switch (colour) {
+    case Colour::kGreen:
+      code = "32";
+      break;
+    case Colour::kRed:
+      code = "31";
+      break;
+    case Colour::kYellow:
+      code = "33";
+      break;
+    case Colour::kBlue:
+      code = "36";
+      break;
+    case Colour::kDim:
+    case Colour::kNone:
+      code = "2";
+  }
+  return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+}
+
+Colour colour_of_state(std::string_view state) {
+  if (state == "succeeded" || state == "completed") return Colour::kGreen;
+  if (state == "failed" || state == "silent") return Colour::kRed;
+  if (state == "waiting" || state == "stopping" || state == "draining") return Colour::kYellow;
+  if (state == "running" || state == "starting") return Colour::kBlue;
+  return state == "cancelled" ? Colour::kDim : Colour::kNone;
+}
+
+std::vector<std::size_t> Table::widths(std::size_t room) const {
+  std::vector<std::size_t> widths;
+  std::size_t total = kGap * (columns_.size() - 1);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::size_t width = columns_[i].title.size();
+    for (const auto& row : rows_) width = std::max(width, width_of(row[i]));
+    widths.push_back(width);
+    total += width;
+  }
+  while (total > room) {
+    // The widest that may still shrink gives one character.
+    std::size_t widest = columns_.size();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].shrinks == 0 || widths[i] <= std::max(columns_[i].shrinks, columns_[i].title.size())) continue;
+      if (widest == columns_.size() || widths[i] >= widths[widest]) widest = i;
+    }
+    if (widest == columns_.size()) break;
+    --widths[widest];
+    --total;
+  }
+  return widths;
+}
+
+std::string Table::line(const std::vector<std::string>& row, const std::vector<std::size_t>& widths, bool title) const {
+  std::string out;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const auto text = cut(row[i], widths[i]);
+    const std::string padding(widths[i] - width_of(text), ' ');
+    const auto colour = title ? Colour::kDim : columns_[i].state ? colour_of_state(row[i]) : Colour::kNone;
+    if (i > 0) out += std::string(kGap, ' ');
+    if (columns_[i].right) out += padding;
+    out += painted(text, colour);
+    if (!columns_[i].right && i + 1 < row.size()) out += padding;
+  }
+  while (!out.empty() && out.back() == ' ') out.pop_back();
+  return out;
+}
+
+std::string Table::text(std::size_t indent) const {
+  const auto fitting = widths(cli::columns() - indent);
+  std::vector<std::string> titles;
+  for (const auto& column : columns_) titles.push_back(column.title);
+  const std::string margin(indent, ' ');
+  auto out = margin + line(titles, fitting, true) + "\n";
+  for (const auto& row : rows_) out += margin + line(row, fitting, false) + "\n";
+  return out;
+}
+
+}  // namespace cli

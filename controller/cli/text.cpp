@@ -1,0 +1,114 @@
+#include "cli/text.h"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "spec/units.h"
+
+namespace cli {
+namespace {
+
+bool starts_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+/// Bytes of the first `count` characters.
+std::size_t bytes_of(std::string_view text, std::size_t count) {
+  std::size_t at = 0;
+  for (; at < text.size(); ++at) {
+    if (starts_character(text[at]) && count-- == 0) break;
+  }
+  return at;
+}
+
+}  // namespace
+
+std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (const char c : text) width += starts_character(c) ? 1 : 0;
+  return width;
+}
+
+std::string cut(std::string_view text, std::size_t width) {
+  std::string out(text.substr(0, bytes_of(text, width)));
+  if (out.size() < text.size() && width > 3) out = std::string(text.substr(0, bytes_of(text, width - 3))) + "...";
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return out;
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (width_of(text) > width) {
+    auto end = bytes_of(text, width);
+    const auto space = text.rfind(' ', end);
+    if (space != std::string_view::npos && space > 0) end = space;
+    lines.push_back(cut(text.substr(0, end), width));
+    text.remove_prefix(end);
+    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  }
+  if (!text.empty() || lines.empty()) lines.push_back(cut(text, width));
+  return lines;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::array<const char*, 6> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::string duration_text(std::int64_t milliseconds) {
+  constexpr std::array<std::int64_t, 4> kUnits{86'400'000, 3'600'000, 60'000, 1000};
+  if (milliseconds < 1000) return std::to_string(std::max<std::int64_t>(0, milliseconds)) + "ms";
+  for (std::size_t i = 0; i + 1 < kUnits.size(); ++i) {
+    if (milliseconds >= kUnits[i]) return spec::print_duration_ms(milliseconds / kUnits[i + 1] * kUnits[i + 1]);
+  }
+  return spec::print_duration_ms(milliseconds / 1000 * 1000);
+}
+
+std::int64_t time_ms(const std::string& rfc3339) {
+  std::tm parts{};
+  int milliseconds = 0;
+  const int read = std::sscanf(rfc3339.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3d", &parts.tm_year, &parts.tm_mon,
+                               &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &milliseconds);
+  if (read < 6) return -1;
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  return static_cast<std::int64_t>(timegm(&parts)) * 1000 + milliseconds;
+}
+
+std::string time_text(const std::string& rfc3339) {
+  if (rfc3339.size() < 19) return rfc3339.empty() ? "-" : rfc3339;
+  return rfc3339.substr(0, 10) + " " + rfc3339.substr(11, 8);
+}
+
+std::string span_text(const std::string& from, const std::string& to) {
+  const auto begin = time_ms(from);
+  if (begin < 0) return "-";
+  using namespace std::chrono;
+  const auto end =
+      to.empty() ? duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count() : time_ms(to);
+  return duration_text(end - begin);
+}
+
+std::string number_text(double value, int digits) {
+  char text[32];
+  if (value >= 1000 && value < 1e7) {
+    std::snprintf(text, sizeof text, "%.0f", value);
+  } else {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+  }
+  return text;
+}
+
+}  // namespace cli

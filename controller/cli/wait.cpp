@@ -1,0 +1,38 @@
+#include "cli/command.h"
+#include "cli/follow.h"
+#include "cli/json_view.h"
+#include "spec/units.h"
+
+namespace cli {
+namespace {
+
+struct WaitOptions {
+  std::int64_t job = 0;
+  std::string timeout;
+  bool json = false;
+};
+
+int run_wait(Session& session, const WaitOptions& options) {
+  std::optional<Contact::Clock::time_point> deadline;
+  if (!options.timeout.empty()) {
+    const auto limit = spec::parse_duration_ms(options.timeout);
+    if (!limit) throw Failure(kUsage, "--timeout \"" + options.timeout + "\": want a duration such as 90s or 12h");
+    deadline = Contact::Clock::now() + std::chrono::milliseconds(*limit);
+  }
+  muster::v1::Job job;
+  const auto end = wait_for_end(
+      session.client(), options.job, deadline, [](const auto&) {}, &job);
+  if (options.json && job.id() != 0) print_json(json_of(job));
+  return tell_end(end, options.job, job);
+}
+
+}  // namespace
+
+void define_wait(CLI::App& app, Session& session) {
+  auto options = add_action<WaitOptions>(app, session, run_wait);
+  add_job(app, options->job);
+  app.add_option("--timeout", options->timeout, "Give up after so long, such as 90s or 12h, with exit code 124");
+  app.add_flag("--json", options->json, "The job as it is in the end");
+}
+
+}  // namespace cli
