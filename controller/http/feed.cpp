@@ -132,7 +132,8 @@ void Feed::tell_progress() {
   request.add_states("stopping");
   request.set_limit(kProgressJobs);
   std::map<core::JobId, Seen> now;
-  for (const auto& job : controller_.list(request).jobs()) {
+  const auto list = controller_.list(request);
+  for (const auto& job : list.jobs()) {
     Seen seen{job.attempts_size() ? job.attempts().rbegin()->number() : 0, job.step(), job.state()};
     const auto before = seen_.find(job.id());
     if (before == seen_.end() || before->second != seen) tell_all(format_progress(job));

@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <charconv>
 #include <future>
 #include <mutex>
 #include <stdexcept>
@@ -32,7 +33,12 @@ HostPort split(const std::string& address) {
     throw std::runtime_error("the dashboard's address '" + address + "' is not host:port; try 127.0.0.1:8080");
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return {host, address.substr(colon + 1)};
+  const std::string port = address.substr(colon + 1);
+  int number = -1;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535)
+    throw std::runtime_error("the dashboard's port '" + port + "' is not a number from 0 to 65535");
+  return {host, port};
 }
 
 std::runtime_error not_bound(const std::string& address, const error_code& error) {
