@@ -65,7 +65,9 @@ class JsonWriter {
 /// Throws nlohmann::json::exception if a field has another type than it must.
 class JsonReader {
  public:
-  explicit JsonReader(const nlohmann::json& json) : json_(json) {}
+  explicit JsonReader(const nlohmann::json& json) : json_(json) {
+    static_cast<void>(json.get_ref<const nlohmann::json::object_t&>());  // throws for anything but an object
+  }
   template <typename T>
   void operator()(const char* name, T& value) {
     const auto found = json_.find(name);

@@ -2,6 +2,9 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <array>
+#include <fstream>
+
 #include "store/sqlite_errors.h"
 
 namespace store {
@@ -10,6 +13,15 @@ namespace {
 /// "mstr": tells muster's databases from those of other programs.
 constexpr std::int64_t kApplicationId = 0x6d737472;
 }  // namespace
+
+void check_header(const std::string& file) {
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  std::array<char, kMagic.size()> begin{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(begin.data(), begin.size());
+  const auto length = static_cast<std::size_t>(stream.gcount());
+  if (length != 0 && std::string_view(begin.data(), length) != kMagic) throw corrupt(file, "it is no SQLite database");
+}
 
 std::int64_t stored_version(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt64();

@@ -8,6 +8,10 @@
 
 namespace store {
 
+/// Looks at the first bytes only: SQLite itself takes a very short file of garbage for an empty database. Throws Error
+/// kCorrupt; a file that is empty or not there is fine.
+void check_header(const std::string& file);
+
 /// Looks whether this is a sound database of muster, or a new one, that this version can work with. Changes nothing.
 /// Throws Error: kCorrupt or kNewer; SQLite::Exception if the file cannot be read.
 void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version);

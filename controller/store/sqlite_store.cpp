@@ -108,6 +108,7 @@ class SqliteStore final : public Store {
  private:
   Connection make_connection(const fs::path& file) {
     create_private(file);
+    check_header(file_);
     try {
       return Connection(file_);
     } catch (const SQLite::Exception& error) {
@@ -138,6 +139,11 @@ class SqliteStore final : public Store {
       return work();
     } catch (const SQLite::Exception& error) {
       throw translate(error, connection.system_error(), file_);
+    } catch (const Error& error) {
+      const bool names_file = std::string_view(error.what()).find(file_) != std::string_view::npos;
+      const bool about_file = error.kind() == Error::Kind::kCorrupt || error.kind() == Error::Kind::kNewer;
+      if (names_file || !about_file) throw;
+      throw Error(error.kind(), file_ + ": " + error.what());
     }
   }
 

@@ -1,0 +1,107 @@
+// Goal: what is stored can be read for ever.
+// Method: every type of event and action there and back; the stored shapes are golden; older and newer shapes by hand.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "core/golden.h"
+#include "core/story.h"
+#include "store/action_codec.h"
+#include "store/event_codec.h"
+#include "store/store.h"
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// One of each type, with no field at its default.
+std::vector<core::EventBody> every_event() {
+  const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 12ms, 13ms, 14ms};
+  return {
+      core::JobSubmitted{"chess \"4\"\n", "anna", true, 3, 90s, policy},
+      core::AttemptLaunched{2, "handle", "node1", {101, 102}},
+      core::AttemptLaunchFailed{2, "no such program", false},
+      core::RankJoined{2, 1, "node1", 102},
+      core::AttemptResumed{2, 30},
+      core::CheckpointSaved{2, 40},
+      core::RankExited{2, 1, {3, 9}, true, "last w\xc3\xb6rds"},
+      core::RankSilent{2, 1, 3100ms, "stopped"},
+      core::RankHung{2, 1, "data", 65s},
+      core::TimeLimitReached{2},
+      core::AttemptGone{2, core::Cause::kNodeFailed, "node1 is down"},
+      core::CancelRequested{"ben"},
+      core::RequeueRequested{"ben"},
+  };
+}
+
+store::Error::Kind failure(std::string_view type, std::string_view payload) {
+  try {
+    store::decode_event(type, payload);
+  } catch (const store::Error& error) {
+    return error.kind();
+  }
+  ADD_FAILURE() << type << " " << payload << " was read";
+  return store::Error::Kind::kOther;
+}
+
+TEST(EventCodecGolden, StoredShapesNeverChange) {
+  std::ostringstream lines;
+  std::set<std::size_t> kinds;
+  for (const auto& event : every_event()) {
+    kinds.insert(event.index());
+    lines << R"({"type":")" << type_name(event) << R"(","payload":)" << store::encode_event(event) << "}\n";
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<core::EventBody>);
+  expect_golden("events.jsonl", lines.str());
+}
+
+TEST(EventCodec, EveryEventReadsBackAsItWas) {
+  for (const auto& event : every_event()) {
+    EXPECT_EQ(store::decode_event(type_name(event), store::encode_event(event)), event) << type_name(event);
+  }
+}
+
+TEST(EventCodec, EveryCauseReadsBack) {
+  for (int i = 0; i <= static_cast<int>(core::Cause::kRequeued); ++i) {
+    const core::EventBody event = core::AttemptGone{1, static_cast<core::Cause>(i), ""};
+    EXPECT_EQ(store::decode_event("attempt_gone", store::encode_event(event)), event);
+  }
+}
+
+TEST(EventCodec, UnknownFieldsAreIgnoredAndMissingOnesKeepTheirDefault) {
+  EXPECT_EQ(store::decode_event("rank_joined", R"({"v":1,"attempt":3,"colour":"red","deep":{"er":[1]}})"),
+            core::EventBody(core::RankJoined{3, 0, "", 0}));
+  EXPECT_EQ(store::decode_event("job_submitted", R"({"v":1,"policy":{"max_failed":9}})"),
+            core::EventBody(core::JobSubmitted{"", "", false, 1, 0ms, {.max_failed = 9}}));
+}
+
+TEST(EventCodec, NewerAndBrokenShapesAreToldApart) {
+  EXPECT_EQ(failure("rank_teleported", R"({"v":1})"), store::Error::Kind::kNewer);
+  EXPECT_EQ(failure("rank_joined", R"({"v":2,"attempt":1})"), store::Error::Kind::kNewer);
+  EXPECT_EQ(failure("rank_joined", R"({"attempt":1})"), store::Error::Kind::kCorrupt);
+  EXPECT_EQ(failure("rank_joined", R"({"v":1,"attempt":"one"})"), store::Error::Kind::kCorrupt);
+  EXPECT_EQ(failure("rank_joined", R"({"v":1,"att)"), store::Error::Kind::kCorrupt);
+  EXPECT_EQ(failure("rank_joined", "[]"), store::Error::Kind::kCorrupt);
+  EXPECT_EQ(failure("rank_exited", R"({"v":1,"exit":7})"), store::Error::Kind::kCorrupt);
+}
+
+TEST(EventCodec, BytesThatAreNoTextAreMended) {
+  const auto payload = store::encode_event(core::CancelRequested{"\xff\xfe"});
+  EXPECT_EQ(store::decode_event("cancel_requested", payload), core::EventBody(core::CancelRequested{"??"}));
+}
+
+TEST(ActionCodec, EveryActionReadsBackAsItWas) {
+  for (const core::Action& action :
+       {core::Action(core::StartAttempt{3, at_ms(12345)}), core::Action(core::StopAttempt{2, true, "cancelled"})}) {
+    EXPECT_EQ(store::decode_action(store::action_kind(action), store::encode_action(action)), action);
+  }
+  EXPECT_EQ(store::encode_action(core::StartAttempt{3, at_ms(12345)}), R"({"attempt":3,"not_before_ms":12345})");
+  EXPECT_EQ(store::encode_action(core::StopAttempt{2, true, "why"}), R"({"attempt":2,"save":true,"reason":"why"})");
+  EXPECT_THROW(store::decode_action("dance", "{}"), store::Error);
+  EXPECT_THROW(store::decode_action("stop_attempt", "{"), store::Error);
+}
+
+}  // namespace
+}  // namespace test

@@ -1,0 +1,197 @@
+// Goal: a database is opened as it should be or refused with a message that helps, and never harmed.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "store/error_of.h"
+#include "store/saga.h"
+#include "store/schema.h"
+#include "store/sqlite_migrate.h"
+#include "store/sqlite_store.h"
+#include "store/temp_folder.h"
+
+namespace test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+using Kind = store::Error::Kind;
+
+std::string read_file(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
+}
+void write_file(const fs::path& file, const std::string& text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+class SqliteOpen : public testing::Test {
+ protected:
+  TempFolder folder_;
+  const fs::path file_ = folder_.path() / "muster.db";
+
+  /// A database with some content, closed cleanly.
+  void fill(int jobs = 40) {
+    const auto store = store::open_sqlite_store(file_);
+    for (int i = 0; i < jobs; ++i) {
+      Saga saga(*store, "request-" + std::to_string(i));
+      saga.tell(submitted());
+      saga.run(1);
+    }
+  }
+  /// Opening must fail in this way, say where, and leave the file as it is.
+  std::string refused(Kind kind) {
+    const std::string before = read_file(file_);
+    const auto error = error_of([&] { store::open_sqlite_store(file_); });
+    EXPECT_TRUE(error) << "it opened";
+    if (!error) return "";
+    EXPECT_EQ(error->kind(), kind) << error->what();
+    EXPECT_THAT(error->what(), HasSubstr(file_.string()));
+    EXPECT_TRUE(read_file(file_) == before) << "the file was changed";
+    return error->what();
+  }
+  void exec(const std::string& sql) { SQLite::Database(file_.string(), SQLite::OPEN_READWRITE).exec(sql); }
+};
+
+TEST_F(SqliteOpen, WhatWasWrittenIsThereAfterARestart) {
+  std::string secret;
+  core::Job job;
+  {
+    const auto store = store::open_sqlite_store(file_);
+    Saga saga(*store, "r");
+    saga.tell(submitted());
+    saga.run(1);
+    job = saga.job();
+    secret = store->secret();
+    const store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = 1, .loss = 2.5};
+    store->add_metrics({&row, 1});
+  }
+  EXPECT_FALSE(fs::exists(file_.string() + "-wal")) << "a clean close folds the log file into the database";
+  const auto store = store::open_sqlite_store(file_);
+  EXPECT_EQ(store->load(1), job);
+  EXPECT_EQ(store->find_request("r"), 1);
+  EXPECT_EQ(store->secret(), secret);
+  EXPECT_EQ(store->metrics(1, 0, 0, 0, 10).size(), 1U);
+  EXPECT_EQ(store->pending_actions().size(), 1U);
+  EXPECT_EQ(store->schema_version(), static_cast<std::int64_t>(store::migrations().size()));
+}
+
+TEST_F(SqliteOpen, OnlyTheOwnerMayReadIt) {
+  const auto store = store::open_sqlite_store(file_);
+  struct stat status {};
+  for (const char* suffix : {"", "-wal", "-shm", ".lock"}) {
+    ASSERT_EQ(stat((file_.string() + suffix).c_str(), &status), 0) << suffix;
+    EXPECT_EQ(status.st_mode & 0777, 0600U) << suffix;
+  }
+}
+
+TEST_F(SqliteOpen, ASecondOpenNamesTheProcessThatHoldsIt) {
+  const auto store = store::open_sqlite_store(file_);
+  const auto error = error_of([&] { store::open_sqlite_store(file_); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), Kind::kInUse);
+  EXPECT_THAT(error->what(), HasSubstr("process " + std::to_string(getpid())));
+  EXPECT_EQ(store->next_job_id(), 1) << "the first one goes on";
+}
+
+TEST_F(SqliteOpen, TheLockEndsWithTheStore) {
+  store::open_sqlite_store(file_).reset();
+  EXPECT_NE(store::open_sqlite_store(file_), nullptr);
+}
+
+TEST_F(SqliteOpen, ARefusedOpenReleasesTheLock) {
+  write_file(file_, std::string(5000, 'g'));
+  refused(Kind::kCorrupt);
+  fs::remove(file_);
+  EXPECT_NE(store::open_sqlite_store(file_), nullptr);
+}
+
+TEST_F(SqliteOpen, AFolderThatIsNotThereIsNamed) {
+  const auto error = error_of([&] { store::open_sqlite_store(folder_.path() / "none" / "muster.db"); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr((folder_.path() / "none").string()));
+}
+
+TEST_F(SqliteOpen, GarbageIsRefusedAndLeftAlone) {
+  for (const std::size_t size : {1U, 99U, 100U, 511U, 5000U, 100000U}) {
+    write_file(file_, std::string(size, 'g'));
+    EXPECT_THAT(refused(Kind::kCorrupt), HasSubstr("restore a backup"));
+  }
+}
+
+TEST_F(SqliteOpen, ATruncatedDatabaseIsRefusedAndLeftAlone) {
+  fill();
+  fs::resize_file(file_, fs::file_size(file_) / 2);
+  refused(Kind::kCorrupt);
+}
+
+TEST_F(SqliteOpen, AnOverwrittenPageIsRefusedAndLeftAlone) {
+  fill();
+  const std::string sound = read_file(file_);
+  constexpr std::size_t kPage = 4096;
+  int damaged = 0;
+  for (std::size_t at = 0; at + kPage <= sound.size(); at += kPage) {
+    std::string broken = sound;
+    for (std::size_t i = at; i < at + kPage; ++i) broken[i] = static_cast<char>(~broken[i]);
+    write_file(file_, broken);
+    refused(Kind::kCorrupt);
+    ++damaged;
+  }
+  EXPECT_GT(damaged, 5);
+}
+
+TEST_F(SqliteOpen, AnotherProgramsDatabaseIsRefusedAndLeftAlone) {
+  SQLite::Database(file_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE recipes (name)");
+  EXPECT_THAT(refused(Kind::kCorrupt), HasSubstr("another program"));
+}
+
+TEST_F(SqliteOpen, ANewerSchemaIsRefusedAndLeftAlone) {
+  fill(1);
+  exec("PRAGMA user_version = 99");
+  EXPECT_THAT(refused(Kind::kNewer), HasSubstr("schema version 99"));
+}
+
+TEST_F(SqliteOpen, AnEmptyFileIsANewDatabase) {
+  write_file(file_, "");
+  EXPECT_EQ(store::open_sqlite_store(file_)->next_job_id(), 1);
+}
+
+TEST_F(SqliteOpen, AMigrationHappensWholeOrNotAtAll) {
+  SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  const std::string_view broken[] = {"CREATE TABLE one (a)", "CREATE TABLE two (a); INSERT INTO none VALUES (1)"};
+  EXPECT_THROW(store::migrate(database, broken), SQLite::Exception);
+  EXPECT_EQ(store::stored_version(database), 1);
+  EXPECT_TRUE(database.tableExists("one"));
+  EXPECT_FALSE(database.tableExists("two"));
+  const std::string_view mended[] = {"never run again", "CREATE TABLE two (a)", "CREATE TABLE three (a)"};
+  store::migrate(database, mended);
+  EXPECT_EQ(store::stored_version(database), 3);
+  EXPECT_TRUE(database.tableExists("three"));
+}
+
+TEST_F(SqliteOpen, EventsCanNeitherBeChangedNorDeleted) {
+  fill(1);
+  EXPECT_THROW(exec("UPDATE events SET text = 'other'"), SQLite::Exception);
+  EXPECT_THROW(exec("DELETE FROM events WHERE id = 1"), SQLite::Exception);
+  EXPECT_THROW(exec("INSERT OR REPLACE INTO events SELECT * FROM events; DELETE FROM events"), SQLite::Exception);
+}
+
+TEST_F(SqliteOpen, ADamagedEventIsNamedWhenItIsRead) {
+  fill(1);
+  exec("DROP TRIGGER events_are_never_changed; UPDATE events SET payload = '[1]' WHERE id = 2");
+  const auto store = store::open_sqlite_store(file_);
+  const auto error = error_of([&] { store->load(1); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), Kind::kCorrupt);
+  EXPECT_THAT(error->what(), HasSubstr("attempt_launched"));
+  EXPECT_THAT(error->what(), HasSubstr(file_.string()));
+}
+
+}  // namespace
+}  // namespace test
