@@ -12,10 +12,10 @@
 namespace runtime {
 
 struct ControllerOptions {
-  std::filesystem::path data_folder;  // absolute, exists
+  std::filesystem::path data_folder = {};  // absolute, exists
   std::filesystem::path worker_program = "muster-worker";
-  std::string people_token;
-  std::string version;
+  std::string people_token = {};
+  std::string version = {};
   /// Jobs run on this machine, so a job file's folders must exist here.
   bool check_folders = false;
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in

@@ -34,6 +34,18 @@ std::string refusal_of(const core::Job& job, const core::EventBody& body) {
   return {};
 }
 
+// Executors tell again what they told an earlier controller; the history needs it once.
+bool known_already(const core::Job& job, const core::EventBody& body) {
+  const auto number = core::attempt_of(body);
+  if (number == 0 || number > job.attempts.size()) return false;
+  const auto& attempt = job.attempts[number - 1];
+  if (const auto* exited = std::get_if<core::RankExited>(&body)) {
+    return exited->rank < attempt.ranks.size() && attempt.ranks[exited->rank].state == core::RankState::kExited;
+  }
+  if (std::holds_alternative<core::AttemptGone>(body)) return attempt.state == core::AttemptState::kEnded;
+  return std::holds_alternative<core::AttemptLaunched>(body) && attempt.started_at.has_value();
+}
+
 }  // namespace
 
 // Commits that go into one transaction, and what to answer once they are durable.
@@ -300,6 +312,10 @@ void Dispatcher::prepare(Entry& entry, Group& group) {
   }
   if (const auto why = refusal_of(*now, entry.body); !why.empty()) {
     group.results.push_back({&entry, {now, {}, Refusal{Refusal::Kind::kWrongState, why}}});
+    return;
+  }
+  if (entry.kind == Kind::kFact && known_already(*now, entry.body)) {
+    group.results.push_back({&entry, {now, {}, std::nullopt}});
     return;
   }
   if (too_early(entry, *now)) {

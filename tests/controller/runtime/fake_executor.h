@@ -61,47 +61,27 @@ class FakeExecutor : public Executor {
     sink_ = nullptr;
   }
 
+  /// An attempt found again tells first what ended meanwhile, as a rank that ends at once does.
   core::EventBody launch(const LaunchRequest& request) override {
-    std::lock_guard lock(machine_->mutex);
-    if (!machine_->launch_failure.empty()) {
-      return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
-                                       machine_->launch_failure_retryable};
+    const auto answer = launch_once(request);
+    if (std::holds_alternative<core::AttemptLaunched>(answer)) {
+      for (auto& fact : ended_ranks(request.key)) tell(request.key.job, std::move(fact));
     }
-    auto [place, fresh] = machine_->attempts.try_emplace(request.key);
-    if (fresh) {
-      place->second.request = request;
-      place->second.ranks.resize(request.nodes * request.ranks_per_node);
-      ++machine_->starts[request.key];
-    }
-    core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
-    for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {
-      launched.pids.push_back(static_cast<std::int64_t>(1000 * request.key.job + 100 * request.key.number + r));
-    }
-    return launched;
+    return answer;
   }
 
   /// Tells again what ended while nobody followed; AttemptGone when there is no trace.
-  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
-    std::vector<core::EventBody> missed;
-    {
-      std::lock_guard lock(machine_->mutex);
-      const auto found = machine_->attempts.find(key);
-      if (found == machine_->attempts.end()) {
-        missed.push_back(core::AttemptGone{key.number, core::Cause::kControllerLost, "no trace of it"});
-      } else {
-        for (std::size_t r = 0; r < found->second.ranks.size(); ++r) {
-          const auto& process = found->second.ranks[r];
-          const bool told = r < attempt.ranks.size() && attempt.ranks[r].state == core::RankState::kExited;
-          if (!process.alive && !told) missed.push_back(exited(key, static_cast<core::RankNumber>(r), process.exit));
-        }
-      }
+  void adopt(const core::AttemptKey& key, const core::Attempt&) override {
+    if (!machine_->has(key)) {
+      tell(key.job, core::AttemptGone{key.number, core::Cause::kControllerLost, "no trace of it"});
     }
-    for (auto& fact : missed) tell(key.job, std::move(fact));
+    for (auto& fact : ended_ranks(key)) tell(key.job, std::move(fact));
   }
 
   void stop(const core::AttemptKey& key, const StopRequest& how) override {
     std::lock_guard lock(machine_->mutex);
-    machine_->attempts[key].stops.push_back(how);
+    const auto found = machine_->attempts.find(key);
+    if (found != machine_->attempts.end()) found->second.stops.push_back(how);
   }
 
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
@@ -157,6 +137,34 @@ class FakeExecutor : public Executor {
   std::atomic<bool> vouches_unknown = false;
 
  private:
+  core::EventBody launch_once(const LaunchRequest& request) {
+    std::lock_guard lock(machine_->mutex);
+    if (!machine_->launch_failure.empty()) {
+      return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
+                                       machine_->launch_failure_retryable};
+    }
+    auto [place, fresh] = machine_->attempts.try_emplace(request.key);
+    if (fresh) {
+      place->second.request = request;
+      place->second.ranks.resize(request.nodes * request.ranks_per_node);
+      ++machine_->starts[request.key];
+    }
+    core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
+    for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {
+      launched.pids.push_back(static_cast<std::int64_t>(1000 * request.key.job + 100 * request.key.number + r));
+    }
+    return launched;
+  }
+
+  std::vector<core::EventBody> ended_ranks(const core::AttemptKey& key) {
+    std::vector<core::EventBody> ended;
+    const auto attempt = machine_->get(key);
+    for (std::size_t r = 0; r < attempt.ranks.size(); ++r) {
+      const auto& process = attempt.ranks[r];
+      if (!process.alive) ended.push_back(exited(key, static_cast<core::RankNumber>(r), process.exit));
+    }
+    return ended;
+  }
   static core::EventBody exited(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
     return core::RankExited{key.number, rank, status, false, ""};
   }

@@ -1,0 +1,141 @@
+// Goal: silence, hanging and blindness are told apart, and nobody is blamed for what the controller could not hear.
+// Method: the rules are pure; each case is a line of a table.
+#include "runtime/liveness.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/rank_board.h"
+
+namespace runtime {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr core::Millis kStart{100000};
+
+struct Silence {
+  const char* name;
+  bool joined;
+  Vouch vouch;
+  core::Millis not_before, by;  // when the rank is found silent
+};
+
+class SilenceRules : public ::testing::TestWithParam<Silence> {};
+
+// Rounds of 100 ms, as the ticker makes them; the time until the finding, or nullopt within ten minutes.
+std::optional<core::Millis> time_to_finding(AttemptWatch& watch, Vouch vouch, core::EventBody* finding) {
+  for (core::Millis gone{0}; gone < 10min; gone += 100ms) {
+    for (auto rank : watch.overdue(kStart + gone)) {
+      if (auto fact = watch.judge(rank, vouch, kStart + gone)) {
+        *finding = *fact;
+        return gone;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+TEST_P(SilenceRules, Hold) {
+  const auto& rule = GetParam();
+  AttemptWatch watch({}, 2, 3, kStart);
+  if (rule.joined) watch.heard(1, 5, 2, kStart);
+  // Rank 0 stays well out of it.
+  core::Attempt attempt;
+  attempt.ranks.resize(2);
+  attempt.ranks[0].state = core::RankState::kExited;
+  watch.follow(attempt, kStart);
+  core::EventBody finding;
+  const auto time = time_to_finding(watch, rule.vouch, &finding);
+  ASSERT_TRUE(time);
+  EXPECT_GE(*time, rule.not_before);
+  EXPECT_LE(*time, rule.by);
+  const auto& silent = std::get<core::RankSilent>(finding);
+  EXPECT_EQ(silent.attempt, 3U);
+  EXPECT_EQ(silent.rank, 1U);
+  EXPECT_EQ(silent.silent_for, *time);
+  EXPECT_TRUE(watch.overdue(kStart + 1h).empty()) << "said once";
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, SilenceRules,
+                         ::testing::Values(Silence{"Stopped", true, Vouch::kStopped, 2500ms, 2500ms},
+                                           Silence{"Unknown", true, Vouch::kUnknown, 2500ms, 2500ms},
+                                           Silence{"Alive", true, Vouch::kAlive, 15s, 15s},
+                                           Silence{"GoneWithoutAnEnd", true, Vouch::kGone, 4500ms, 4500ms},
+                                           Silence{"NeverJoinedAlive", false, Vouch::kAlive, 120s, 120s},
+                                           Silence{"NeverJoinedUnknown", false, Vouch::kUnknown, 120s, 120s},
+                                           Silence{"NeverJoinedGone", false, Vouch::kGone, 122s, 122s}),
+                         [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
+
+TEST(Liveness, AHeartbeatBetweenQuestionAndAnswerCounts) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  watch.heard(0, 1, 2, kStart);
+  ASSERT_EQ(watch.overdue(kStart + 3s).size(), 1U);
+  watch.heard(0, 1, 2, kStart + 3s);
+  EXPECT_FALSE(watch.judge(0, Vouch::kStopped, kStart + 3s));
+}
+
+TEST(Liveness, ARankThatReportsButDoesNotMoveHangs) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  core::Millis now = kStart;
+  for (; now < kStart + 30min; now += 500ms) {
+    watch.heard(0, 7, 2, now);
+    ASSERT_TRUE(watch.findings(now).empty()) << (now - kStart).count();
+  }
+  watch.heard(0, 7, 2, now);
+  const auto found = watch.findings(now);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(std::get<core::RankHung>(found[0]).section, "step");
+  EXPECT_TRUE(watch.findings(now + 1s).empty()) << "said once";
+}
+
+TEST(Liveness, AnotherSectionIsProgress) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  watch.heard(0, 7, 2, kStart);
+  watch.heard(0, 7, 3, kStart + 29min);
+  watch.heard(0, 7, 3, kStart + 31min);
+  EXPECT_TRUE(watch.findings(kStart + 31min).empty());
+}
+
+TEST(Liveness, ACommandIsNotExpectedToSpeak) {
+  AttemptWatch watch({.heartbeats = false}, 1, 1, kStart);
+  EXPECT_TRUE(watch.overdue(kStart + 24h).empty());
+  EXPECT_TRUE(watch.findings(kStart + 24h).empty());
+}
+
+TEST(Liveness, ADrainingAttemptIsNotBlamedButStoppedAgain) {
+  AttemptWatch watch({.stop_grace = 30s}, 1, 1, kStart);
+  watch.heard(0, 1, 2, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kDraining;
+  attempt.ranks.resize(1);
+  watch.follow(attempt, kStart);
+  EXPECT_TRUE(watch.overdue(kStart + 1min).empty());
+  EXPECT_FALSE(watch.must_stop_again(kStart + 39s));
+  EXPECT_TRUE(watch.must_stop_again(kStart + 40s));
+  EXPECT_FALSE(watch.must_stop_again(kStart + 41s));
+  EXPECT_TRUE(watch.must_stop_again(kStart + 80s));
+}
+
+TEST(Liveness, ABlindControllerGivesEveryoneFreshTime) {
+  RankBoard board;
+  const core::AttemptKey key{1, 1};
+  board.track(key, {}, 2, kStart, kStart);
+  for (core::RankNumber r : {0U, 1U}) board.registered(key, r, kStart);
+  const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kStopped; };
+  EXPECT_TRUE(board.watch(kStart + 2s, stopped).facts.empty());
+  // The controller was not running for a minute: its machine slept, its disk hung.
+  EXPECT_TRUE(board.watch(kStart + 62s, stopped).facts.empty());
+  core::Millis now = kStart + 62s;
+  for (; now < kStart + 64400ms; now += 100ms) ASSERT_TRUE(board.watch(now, stopped).facts.empty());
+  now += 100ms;
+  EXPECT_EQ(board.watch(now, stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
+}
+
+TEST(Liveness, TheTimeLimitIsToldOnce) {
+  AttemptWatch watch({.time_limit = 10s, .heartbeats = false}, 1, 1, kStart);
+  EXPECT_TRUE(watch.findings(kStart + 9900ms).empty());
+  ASSERT_EQ(watch.findings(kStart + 10s).size(), 1U);
+  EXPECT_TRUE(watch.findings(kStart + 11s).empty());
+}
+
+}  // namespace
+}  // namespace runtime

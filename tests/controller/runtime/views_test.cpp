@@ -1,0 +1,212 @@
+// Goal: what people see is what is, named and dated; what ranks get to read is exact.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench.h"
+#include "json/proto_json.h"
+#include "runtime/durable_file.h"
+#include "runtime/launch_plan.h"
+#include "runtime/views.h"
+#include "spec/spec.h"
+
+namespace runtime::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+TEST(Times, AreRfc3339WithMilliseconds) {
+  EXPECT_EQ(time_text(core::Time(core::Millis(1'700'000'000'123))), "2023-11-14T22:13:20.123Z");
+  EXPECT_EQ(time_text(core::Time(core::Millis(0))), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(time_text(std::optional<core::Time>{}), "");
+}
+
+TEST(RunFile, HoldsExactlyWhatMusterWorkerReads) {
+  auto spec = recipe_request("a").spec();
+  spec::fill_defaults(spec);
+  const auto json = run_file(spec, 7, DataFolder("/data"));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  EXPECT_EQ(keys,
+            (std::vector<std::string>{"format", "name", "recipe", "model", "data", "train", "checkpoint", "fsdp"}));
+  EXPECT_EQ(json["format"], 1);
+  EXPECT_EQ(json["recipe"], "causal_lm");
+  EXPECT_FALSE(json["model"].contains("vocab_size")) << "absent, so the data decide";
+  EXPECT_EQ(json["data"]["cache_folder"], "/data/cache");
+  EXPECT_EQ(json["checkpoint"]["folder"], "/data/jobs/7/checkpoints");
+  EXPECT_EQ(json["train"]["steps"], 100);
+  EXPECT_EQ(json["fsdp"]["prefetch"], true);
+}
+
+TEST(RunFile, KeepsTheFoldersThatTheJobNames) {
+  auto spec = recipe_request("a").spec();
+  spec.mutable_checkpoint()->set_folder("/elsewhere/ckpt");
+  spec.mutable_recipe()->mutable_data()->set_cache_folder("/elsewhere/cache");
+  const auto json = run_file(spec, 7, DataFolder("/data"));
+  EXPECT_EQ(json["data"]["cache_folder"], "/elsewhere/cache");
+  EXPECT_EQ(json["checkpoint"]["folder"], "/elsewhere/ckpt");
+}
+
+TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
+  auto spec = command_request("a", 3).spec();
+  (*spec.mutable_env())["MASTER_PORT"] = "1234";
+  (*spec.mutable_env())["MUSTER_RANK_TOKEN"] = "forged";
+  spec::fill_defaults(spec);
+  const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const auto request = launch_request(spec, {5, 2}, settings);
+  EXPECT_EQ(request.argv, (std::vector<std::string>{"python3", "train.py"}));
+  EXPECT_EQ(request.ranks_per_node, 3U);
+  EXPECT_EQ(request.log_folder, "/data/jobs/5/attempt-2/logs");
+  EXPECT_THAT(request.env, Contains(Pair("MASTER_PORT", "1234")));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_RANK_TOKEN", rank_token("secret", 5, 2))));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_CONTROLLER", "127.0.0.1:7600")));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_JOB_ID", "5")));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_ATTEMPT", "2")));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_CHECKPOINT_FOLDER", "/data/jobs/5/checkpoints")));
+  EXPECT_FALSE(request.env.contains("MUSTER_RUN_FILE"));
+}
+
+TEST(LaunchRequests, OfARecipeRunTheWorkerOnItsRunFile) {
+  Bench bench;
+  const auto id = bench.submit(recipe_request("a"));
+  const auto request = bench.machine->get({id, 1}).request;
+  ASSERT_EQ(request.argv.size(), 3U);
+  EXPECT_EQ(request.argv[1], "--run-file");
+  EXPECT_EQ(request.env.at("MUSTER_RUN_FILE"), request.argv[2]);
+  const auto json = nlohmann::json::parse(read_small_file(request.argv[2]));
+  EXPECT_EQ(json["checkpoint"]["folder"], (bench.folder() / "jobs" / std::to_string(id) / "checkpoints").string());
+}
+
+TEST(LaunchRequests, ThatFindNoWritableCheckpointFolderEndWithItsName) {
+  Bench bench;
+  auto request = recipe_request("a");
+  request.mutable_spec()->mutable_checkpoint()->set_folder("/proc/checkpoints");
+  const auto id = bench.submit(request);
+  EXPECT_EQ(bench.machine->starts.size(), 0U);
+  EXPECT_THAT(bench.attempt(id, 1).reason(), HasSubstr("/proc/checkpoints"));
+}
+
+TEST(LaunchRequests, OfACommandLeaveItsOwnCheckpointFolderAlone) {
+  Bench bench;
+  auto request = command_request("a");
+  const auto mine = bench.folder() / "mine";
+  request.mutable_spec()->mutable_checkpoint()->set_folder(mine.string());
+  const auto id = bench.submit(request);
+  EXPECT_EQ(bench.state(id), "running");
+  EXPECT_FALSE(std::filesystem::exists(mine));
+  EXPECT_EQ(bench.machine->get({id, 1}).request.env.at("MUSTER_CHECKPOINT_FOLDER"), mine.string());
+}
+
+TEST(Views, AJobShowsItsHistoryRanksAndSpec) {
+  Bench bench;
+  const auto id = bench.submit(recipe_request("a"));
+  auto beat = Bench::beat({id, 1}, 0, 3);
+  auto& m = *beat.add_metrics();
+  m.set_step(3);
+  m.set_loss(2.5);
+  m.set_tokens_per_s(1000);
+  bench.send(beat);
+  const auto job = bench.job(id);
+  EXPECT_EQ(job.name(), "llama");
+  EXPECT_EQ(job.kind(), "recipe");
+  EXPECT_EQ(job.user(), "ada");
+  EXPECT_EQ(job.step(), 3);
+  EXPECT_EQ(job.steps_total(), 100);
+  EXPECT_EQ(job.loss(), 2.5);
+  EXPECT_EQ(job.tokens_per_s(), 1000);
+  EXPECT_FALSE(job.started_at().empty());
+  EXPECT_TRUE(job.ended_at().empty());
+  EXPECT_EQ(job.ranks_size(), 2);
+  EXPECT_EQ(job.spec().recipe().train().steps(), 100U);
+  EXPECT_EQ(job.attempts(0).reason_started(), "submitted");
+  EXPECT_EQ(bench.controller().log_path(id, 1, 1),
+            (bench.folder() / "jobs" / std::to_string(id) / "attempt-1" / "logs" / "rank-1.log").string());
+  EXPECT_EQ(bench.controller().log_path(id, 2, 0), "");
+  EXPECT_EQ(bench.controller().log_path(id, 1, 2), "");
+  EXPECT_EQ(bench.controller().log_path(99, 1, 0), "");
+}
+
+TEST(Views, AListIsNewestFirstFilteredAndPaged) {
+  Bench bench;
+  for (int i = 0; i < 5; ++i) bench.submit(command_request(std::to_string(i)));
+  bench.executor().end({2, 1}, 0, {0, 0});
+  bench.tick();
+  muster::v1::ListRequest request;
+  request.set_limit(2);
+  auto page = bench.controller().list(request);
+  EXPECT_EQ(page.total(), 5);
+  ASSERT_EQ(page.jobs_size(), 2);
+  EXPECT_EQ(page.jobs(0).id(), 5);
+  EXPECT_EQ(page.jobs(0).attempts_size(), 1);
+  EXPECT_FALSE(page.jobs(0).has_spec());
+  request.set_before_id(4);
+  EXPECT_EQ(bench.controller().list(request).jobs(0).id(), 3);
+  muster::v1::ListRequest done;
+  done.add_states("succeeded");
+  page = bench.controller().list(done);
+  EXPECT_EQ(page.total(), 1);
+  EXPECT_EQ(page.jobs(0).id(), 2);
+  muster::v1::ListRequest nonsense;
+  nonsense.add_states("sleeping");
+  EXPECT_EQ(bench.controller().list(nonsense).jobs_size(), 0);
+}
+
+TEST(Views, EventsTellTheStoryInOrder) {
+  Bench bench;
+  const auto id = bench.submit(command_request("a"));
+  bench.executor().end({id, 1}, 0, {0, 0});
+  bench.tick();
+  const auto events = bench.controller().events(id, 0, 100);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[0].type(), "job_submitted");
+  EXPECT_EQ(events[1].type(), "attempt_launched");
+  EXPECT_EQ(events[2].type(), "rank_exited");
+  EXPECT_EQ(events[2].job_state(), "succeeded");
+  EXPECT_EQ(events[2].version(), 3);
+  EXPECT_FALSE(events[2].payload().empty());
+  EXPECT_EQ(bench.controller().events(id, events[1].id(), 100).size(), 1U);
+  EXPECT_EQ(bench.controller().last_event_id(), events[2].id());
+}
+
+TEST(Submissions, ThatAreWrongAreRefusedByFieldAndStoreNothing) {
+  Bench bench;
+  auto request = recipe_request("a");
+  request.mutable_spec()->mutable_recipe()->mutable_train()->set_batch_size(7);
+  request.mutable_spec()->mutable_recipe()->mutable_train()->set_micro_batch_size(2);
+  auto refused = bench.controller().submit(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kInvalid);
+  EXPECT_THAT(refused.refusal().text, HasSubstr("train.batch_size"));
+  request = recipe_request(std::string(65, 'x'));
+  EXPECT_FALSE(bench.controller().submit(request).ok());
+  EXPECT_EQ(bench.controller().list({}).total(), 0);
+  EXPECT_EQ(bench.controller().get(1).refusal().kind, Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().cancel(1, "ada").refusal().kind, Refusal::Kind::kNotFound);
+}
+
+TEST(Submissions, WithoutARequestIdAreEachTheirOwn) {
+  Bench bench;
+  EXPECT_NE(bench.submit(command_request("")), bench.submit(command_request("")));
+}
+
+TEST(Status, TellsWhatItIs) {
+  Bench bench;
+  bench.submit(command_request("a"));
+  const auto status = bench.controller().status();
+  EXPECT_EQ(status.version(), "test");
+  EXPECT_EQ(status.executor(), "fake");
+  EXPECT_EQ(status.jobs_total(), 1);
+  EXPECT_EQ(status.jobs_running(), 1);
+  EXPECT_EQ(status.events_total(), 2);
+  EXPECT_EQ(status.dashboard_url(), "http://127.0.0.1:7601/");
+  EXPECT_GT(status.data_free_bytes(), 0);
+  EXPECT_EQ(status.store_problem(), "");
+  EXPECT_TRUE(bench.controller().is_people_token("people"));
+  EXPECT_FALSE(bench.controller().is_people_token("peoplf"));
+  EXPECT_FALSE(bench.controller().is_people_token(""));
+}
+
+}  // namespace
+}  // namespace runtime::testing
