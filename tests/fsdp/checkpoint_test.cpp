@@ -59,7 +59,7 @@ void flip_byte(const fs::path& path, std::int64_t at) {
   file.put(byte);
 }
 
-class Checkpoints : public ::testing::TestWithParam<int> {
+class Checkpoint : public ::testing::Test {
  protected:
   CheckpointOptions options(std::int64_t attempt = 1) const {
     CheckpointOptions options;
@@ -98,73 +98,73 @@ class Checkpoints : public ::testing::TestWithParam<int> {
   TemporaryFolder folder_;
 };
 
-class CheckpointsOf : public Checkpoints {};
-INSTANTIATE_TEST_SUITE_P(Of, CheckpointsOf, ::testing::Values(1, 2, 3, 4), [](const auto& world) {
-  return std::to_string(world.param) + (world.param == 1 ? "Rank" : "Ranks");
-});
+TEST_F(Checkpoint, ResumeBitForBit) {
+  for (const int world_size : kWorldSizes) {
+    fs::remove_all(options().folder);
 
-class Checkpoint : public Checkpoints {};
-INSTANTIATE_TEST_SUITE_P(, Checkpoint, ::testing::Values(2), [](const auto&) { return std::string("Ranks2"); });
-
-TEST_P(CheckpointsOf, ResumeBitForBit) {
-  std::vector<double> losses;
-  std::map<std::string, at::Tensor> uninterrupted;
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
-    for (int step = 1; step <= 10; ++step) {
-      const double loss = trainer.step(step);
-      if (mesh.rank() == 0) losses.push_back(loss);
-      CheckpointState state = state_of(step);
-      state.rank_tensors["random_state"] = at::full({3}, mesh.rank(), at::kByte);
-      if (step == 5) checkpointer.save(state);
-    }
-    auto full = trainer.sharded.gather_full_state(/*rank_zero_only=*/true);
-    if (mesh.rank() == 0) uninterrupted = std::move(full);
-  });
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh, {}, /*seed=*/99);
-    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options(2));
-    const auto loaded = checkpointer.load_latest();
-    ASSERT_TRUE(loaded);
-    EXPECT_EQ(loaded->state.step, 5);
-    EXPECT_EQ(loaded->state.extra, state_of(5).extra);
-    EXPECT_TRUE(at::equal(loaded->state.rank_tensors.at("random_state"), at::full({3}, mesh.rank(), at::kByte)));
-    EXPECT_EQ(trainer.optimizer->steps(), 5);
-    for (int step = 6; step <= 10; ++step) EXPECT_EQ(trainer.step(step), losses[step - 1]) << "step " << step;
-    for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
-      EXPECT_TRUE(at::equal(tensor, uninterrupted.at(name))) << name;
-  });
-}
-
-TEST_P(CheckpointsOf, LoadAtEveryOtherWorldSize) {
-  std::vector<double> losses;
-  std::map<std::string, at::Tensor> saved;
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    for (int step = 1; step <= 5; ++step) trainer.step(step);
-    Checkpointer(trainer.sharded, *trainer.optimizer, options()).save(state_of(5));
-    auto full = trainer.sharded.gather_full_state(true);
-    for (int step = 6; step <= 8; ++step) {
-      const double loss = trainer.step(step);
-      if (mesh.rank() == 0) losses.push_back(loss);
-    }
-    if (mesh.rank() == 0) saved = std::move(full);
-  });
-  for (const int world_size : {1, 2, 3, 4}) {
+    std::vector<double> losses;
+    std::map<std::string, at::Tensor> uninterrupted;
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+      for (int step = 1; step <= 10; ++step) {
+        const double loss = trainer.step(step);
+        if (mesh.rank() == 0) losses.push_back(loss);
+        CheckpointState state = state_of(step);
+        state.rank_tensors["random_state"] = at::full({3}, mesh.rank(), at::kByte);
+        if (step == 5) checkpointer.save(state);
+      }
+      auto full = trainer.sharded.gather_full_state(/*rank_zero_only=*/true);
+      if (mesh.rank() == 0) uninterrupted = std::move(full);
+    });
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       Trainer trainer(mesh, {}, /*seed=*/99);
-      const auto loaded = Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest();
+      Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options(2));
+      const auto loaded = checkpointer.load_latest();
       ASSERT_TRUE(loaded);
-      EXPECT_EQ(loaded->world_size, GetParam());
+      EXPECT_EQ(loaded->state.step, 5);
+      EXPECT_EQ(loaded->state.extra, state_of(5).extra);
+      EXPECT_TRUE(at::equal(loaded->state.rank_tensors.at("random_state"), at::full({3}, mesh.rank(), at::kByte)));
+      EXPECT_EQ(trainer.optimizer->steps(), 5);
+      for (int step = 6; step <= 10; ++step) EXPECT_EQ(trainer.step(step), losses[step - 1]) << "step " << step;
       for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
-        EXPECT_TRUE(at::equal(tensor, saved.at(name))) << name;
-      for (int step = 6; step <= 8; ++step) EXPECT_THAT(relative(trainer.step(step), losses[step - 6]), Le(1e-5));
+        EXPECT_TRUE(at::equal(tensor, uninterrupted.at(name))) << name;
     });
   }
 }
 
-TEST_P(Checkpoint, AmountsToItsFilesAndAManifest) {
+TEST_F(Checkpoint, LoadAtEveryOtherWorldSize) {
+  for (const int world_size : kWorldSizes) {
+    fs::remove_all(options().folder);
+
+    std::vector<double> losses;
+    std::map<std::string, at::Tensor> saved;
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      for (int step = 1; step <= 5; ++step) trainer.step(step);
+      Checkpointer(trainer.sharded, *trainer.optimizer, options()).save(state_of(5));
+      auto full = trainer.sharded.gather_full_state(true);
+      for (int step = 6; step <= 8; ++step) {
+        const double loss = trainer.step(step);
+        if (mesh.rank() == 0) losses.push_back(loss);
+      }
+      if (mesh.rank() == 0) saved = std::move(full);
+    });
+    for (const int other : kWorldSizes) {
+      run_ranks(other, [&](fsdp::DeviceMesh& mesh) {
+        Trainer trainer(mesh, {}, /*seed=*/99);
+        const auto loaded = Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest();
+        ASSERT_TRUE(loaded);
+        EXPECT_EQ(loaded->world_size, world_size);
+        for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
+          EXPECT_TRUE(at::equal(tensor, saved.at(name))) << name;
+        for (int step = 6; step <= 8; ++step) EXPECT_THAT(relative(trainer.step(step), losses[step - 6]), Le(1e-5));
+      });
+    }
+  }
+}
+
+TEST_F(Checkpoint, AmountsToItsFilesAndAManifest) {
   save_steps(2, {3});
   EXPECT_THAT(names_in(step_path(3)),
               ElementsAre("manifest.json", "rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"));
@@ -180,7 +180,7 @@ TEST_P(Checkpoint, AmountsToItsFilesAndAManifest) {
   EXPECT_EQ(up.at("shape").dump(), "[29,13]");
 }
 
-TEST_P(Checkpoint, IsIgnoredWhenTornAndTheOneBeforeIsUsed) {
+TEST_F(Checkpoint, IsIgnoredWhenTornAndTheOneBeforeIsUsed) {
   save_steps(2, {1, 2, 3});
   fs::remove(step_path(3) / "manifest.json");
   EXPECT_EQ(load(2).first, 2);
@@ -197,7 +197,7 @@ TEST_P(Checkpoint, IsIgnoredWhenTornAndTheOneBeforeIsUsed) {
   EXPECT_THAT(load(2).second[2], HasSubstr("step-00000001: JSON, byte"));
 }
 
-TEST_P(Checkpoint, WithOneFlippedBitIsPassedOverByAllRanks) {
+TEST_F(Checkpoint, WithOneFlippedBitIsPassedOverByAllRanks) {
   save_steps(2, {1, 2});
   const fs::path file = step_path(2) / "rank-00001-of-00002.safetensors";
   flip_byte(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
@@ -207,7 +207,7 @@ TEST_P(Checkpoint, WithOneFlippedBitIsPassedOverByAllRanks) {
                                    "not the manifest's"));
 }
 
-TEST_P(Checkpoint, OfNobodyIsNone) {
+TEST_F(Checkpoint, OfNobodyIsNone) {
   EXPECT_EQ(load(2).first, -1);
   EXPECT_FALSE(fsdp::latest_valid(options().folder));
   fs::create_directories(options().folder / "step-0000x");
@@ -215,7 +215,7 @@ TEST_P(Checkpoint, OfNobodyIsNone) {
   EXPECT_EQ(load(2).first, -1);
 }
 
-TEST_P(Checkpoint, OfAnotherModelIsAnErrorNotAReasonToStartOver) {
+TEST_F(Checkpoint, OfAnotherModelIsAnErrorNotAReasonToStartOver) {
   save_steps(2, {1});
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     const auto model = make_model(7, /*layers=*/4);
@@ -233,7 +233,7 @@ TEST_P(Checkpoint, OfAnotherModelIsAnErrorNotAReasonToStartOver) {
   });
 }
 
-TEST_P(Checkpoint, MayBeOfTheSameModelInOtherUnits) {
+TEST_F(Checkpoint, MayBeOfTheSameModelInOtherUnits) {
   save_steps(2, {2});
   run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
     const auto model = make_model(99);
@@ -249,7 +249,7 @@ TEST_P(Checkpoint, MayBeOfTheSameModelInOtherUnits) {
   });
 }
 
-TEST_P(Checkpoint, KeepsTheNewestAndTheJustSaved) {
+TEST_F(Checkpoint, KeepsTheNewestAndTheJustSaved) {
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
     CheckpointOptions two = options();
@@ -267,7 +267,7 @@ TEST_P(Checkpoint, KeepsTheNewestAndTheJustSaved) {
   });
 }
 
-TEST_P(Checkpoint, OfTheSameStepIsReplaced) {
+TEST_F(Checkpoint, OfTheSameStepIsReplaced) {
   save_steps(2, {2});
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
@@ -280,7 +280,7 @@ TEST_P(Checkpoint, OfTheSameStepIsReplaced) {
   EXPECT_EQ(fsdp::latest_valid(options().folder)->attempt, 2);
 }
 
-TEST_P(Checkpoint, OfAFencedAttemptIsNotPublished) {
+TEST_F(Checkpoint, OfAFencedAttemptIsNotPublished) {
   save_steps(2, {1});
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
@@ -301,7 +301,7 @@ TEST_P(Checkpoint, OfAFencedAttemptIsNotPublished) {
   EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
 }
 
-TEST_P(Checkpoint, ThatOneRankCannotWriteIsTheSameErrorOnAll) {
+TEST_F(Checkpoint, ThatOneRankCannotWriteIsTheSameErrorOnAll) {
   save_steps(2, {1});
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
@@ -316,7 +316,7 @@ TEST_P(Checkpoint, ThatOneRankCannotWriteIsTheSameErrorOnAll) {
   EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001", "step-00000002"));
 }
 
-TEST_P(Checkpoint, ThatOutgrowsItsFileLimitLeavesTheEarlierOnes) {
+TEST_F(Checkpoint, ThatOutgrowsItsFileLimitLeavesTheEarlierOnes) {
   save_steps(2, {1});
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -339,7 +339,7 @@ TEST_P(Checkpoint, ThatOutgrowsItsFileLimitLeavesTheEarlierOnes) {
   EXPECT_EQ(load(2).first, 1);
 }
 
-TEST_P(Checkpoint, OnAFullOrReadOnlyDiskFailsCleanly) {
+TEST_F(Checkpoint, OnAFullOrReadOnlyDiskFailsCleanly) {
   fs::create_directories(options().folder);
   const std::string folder = options().folder.string();
   if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k") != 0)
@@ -359,7 +359,7 @@ TEST_P(Checkpoint, OnAFullOrReadOnlyDiskFailsCleanly) {
   ::umount2(folder.c_str(), MNT_DETACH);
 }
 
-TEST_P(Checkpoint, LeftoversOfThisAndEarlierAttemptsAreRemoved) {
+TEST_F(Checkpoint, LeftoversOfThisAndEarlierAttemptsAreRemoved) {
   save_steps(2, {1});
   for (const char* name : {".tmp-step-00000002-attempt-1", ".tmp-step-00000002-attempt-2",
                            ".tmp-step-00000002-attempt-3", ".tmp-unrelated", "notes"})

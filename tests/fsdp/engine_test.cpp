@@ -14,11 +14,6 @@ using ::testing::Le;
 
 constexpr int kSteps = 20;
 
-class Worlds : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Of, Worlds, ::testing::Values(1, 2, 3, 4), [](const auto& world) {
-  return std::to_string(world.param) + (world.param == 1 ? "Rank" : "Ranks");
-});
-
 template <typename Work>
 std::string error_of(const Work& work) {
   try {
@@ -46,15 +41,19 @@ void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& 
   });
 }
 
-TEST_P(Worlds, TrainLikeTheUnshardedModel) {
-  expect_training_equals_reference(GetParam(), {});
+TEST(EveryWorldSize, TrainLikeTheUnshardedModel) {
+  for (const int world_size : kWorldSizes) {
+    expect_training_equals_reference(world_size, {});
+  }
 }
 
-TEST_P(Worlds, TrainAlikeWithParametersKeptUntilBackwardAndWithoutPrefetch) {
-  fsdp::ShardOptions options;
-  options.reshard_after_forward = false;
-  options.prefetch_depth = 0;
-  expect_training_equals_reference(GetParam(), options);
+TEST(EveryWorldSize, TrainAlikeWithParametersKeptUntilBackwardAndWithoutPrefetch) {
+  for (const int world_size : kWorldSizes) {
+    fsdp::ShardOptions options;
+    options.reshard_after_forward = false;
+    options.prefetch_depth = 0;
+    expect_training_equals_reference(world_size, options);
+  }
 }
 
 TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
@@ -72,63 +71,69 @@ TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
   });
 }
 
-TEST_P(Worlds, AccumulatingWithoutSynchronisationEqualsTheBigBatch) {
-  Reference reference;
-  for (int step = 0; step < 3; ++step) reference.step(step);
-  run_ranks(GetParam() == 3 ? 2 : GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    std::int64_t reduced = 0;
-    for (int step = 0; step < 3; ++step) {
-      for (int micro = 0; micro < 3; ++micro) {
-        trainer.sharded.set_requires_gradient_sync(micro == 2);
-        trainer.accumulate(part_of(tokens_of(step), micro, 3), 1.0 / 3);
-        for (const auto& unit : trainer.sharded.units()) reduced += unit->gradient_shard().defined();
+TEST(EveryWorldSize, AccumulatingWithoutSynchronisationEqualsTheBigBatch) {
+  for (const int world_size : {1, 2, 4}) {  // they divide a micro-batch of 4
+    Reference reference;
+    for (int step = 0; step < 3; ++step) reference.step(step);
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      std::int64_t reduced = 0;
+      for (int step = 0; step < 3; ++step) {
+        for (int micro = 0; micro < 3; ++micro) {
+          trainer.sharded.set_requires_gradient_sync(micro == 2);
+          trainer.accumulate(part_of(tokens_of(step), micro, 3), 1.0 / 3);
+          for (const auto& unit : trainer.sharded.units()) reduced += unit->gradient_shard().defined();
+        }
+        trainer.optimizer->step(1e-2);
+        trainer.sharded.zero_grad();
       }
-      trainer.optimizer->step(1e-2);
-      trainer.sharded.zero_grad();
-    }
-    EXPECT_EQ(reduced, 3 * 4) << "each unit reduces once a step";
-    const auto state = trainer.sharded.gather_full_state();
-    for (const auto& item : reference.model->named_parameters())
-      EXPECT_THAT(distance(state.at(item.key()), item.value()), Le(1e-5)) << item.key();
-  });
+      EXPECT_EQ(reduced, 3 * 4) << "each unit reduces once a step";
+      const auto state = trainer.sharded.gather_full_state();
+      for (const auto& item : reference.model->named_parameters())
+        EXPECT_THAT(distance(state.at(item.key()), item.value()), Le(1e-5)) << item.key();
+    });
+  }
 }
 
-TEST_P(Worlds, AccumulatingWithSynchronisationAddsUp) {
-  Reference reference;
-  for (int micro = 0; micro < 2; ++micro) reference.accumulate(tokens_of(micro));
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    for (int micro = 0; micro < 2; ++micro) trainer.accumulate(tokens_of(micro));
-    const auto gradients = trainer.sharded.gather_full_gradients();
-    for (const auto& item : reference.model->named_parameters())
-      if (item.value().grad().defined()) {
-        EXPECT_THAT(distance(gradients.at(item.key()), item.value().grad()), Le(2e-6)) << item.key();
-      }
-  });
+TEST(EveryWorldSize, AccumulatingWithSynchronisationAddsUp) {
+  for (const int world_size : kWorldSizes) {
+    Reference reference;
+    for (int micro = 0; micro < 2; ++micro) reference.accumulate(tokens_of(micro));
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      for (int micro = 0; micro < 2; ++micro) trainer.accumulate(tokens_of(micro));
+      const auto gradients = trainer.sharded.gather_full_gradients();
+      for (const auto& item : reference.model->named_parameters())
+        if (item.value().grad().defined()) {
+          EXPECT_THAT(distance(gradients.at(item.key()), item.value().grad()), Le(2e-6)) << item.key();
+        }
+    });
+  }
 }
 
-TEST_P(Worlds, ClipLikeTorch) {
-  Reference reference;
-  reference.accumulate(tokens_of(0));
-  double squares = 0;
-  for (const at::Tensor& p : reference.parameters)
-    if (p.grad().defined()) squares += p.grad().to(at::kDouble).pow(2).sum().item<double>();
-  const double norm = std::sqrt(squares), max_norm = norm / 3;
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    trainer.accumulate(tokens_of(0));
-    const std::int64_t before = mesh.shard().collectives();
-    EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(2 * norm), norm), Le(1e-6));
-    EXPECT_EQ(mesh.shard().collectives() - before, mesh.world_size() == 1 ? 0 : 1) << "one reduction";
-    EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(max_norm), norm), Le(1e-6)) << "2 x norm clips nothing";
-    EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(0), max_norm), Le(2e-6));
-    const auto gradients = trainer.sharded.gather_full_gradients();
-    for (const auto& item : reference.model->named_parameters())
-      if (item.value().grad().defined()) {
-        EXPECT_THAT(distance(gradients.at(item.key()), item.value().grad() * (max_norm / (norm + 1e-6))), Le(2e-6));
-      }
-  });
+TEST(EveryWorldSize, ClipLikeTorch) {
+  for (const int world_size : kWorldSizes) {
+    Reference reference;
+    reference.accumulate(tokens_of(0));
+    double squares = 0;
+    for (const at::Tensor& p : reference.parameters)
+      if (p.grad().defined()) squares += p.grad().to(at::kDouble).pow(2).sum().item<double>();
+    const double norm = std::sqrt(squares), max_norm = norm / 3;
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      trainer.accumulate(tokens_of(0));
+      const std::int64_t before = mesh.shard().collectives();
+      EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(2 * norm), norm), Le(1e-6));
+      EXPECT_EQ(mesh.shard().collectives() - before, mesh.world_size() == 1 ? 0 : 1) << "one reduction";
+      EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(max_norm), norm), Le(1e-6)) << "2 x norm clips nothing";
+      EXPECT_THAT(relative(trainer.sharded.clip_grad_norm(0), max_norm), Le(2e-6));
+      const auto gradients = trainer.sharded.gather_full_gradients();
+      for (const auto& item : reference.model->named_parameters())
+        if (item.value().grad().defined()) {
+          EXPECT_THAT(distance(gradients.at(item.key()), item.value().grad() * (max_norm / (norm + 1e-6))), Le(2e-6));
+        }
+    });
+  }
 }
 
 TEST(OneRank, ANormThatIsNotFiniteIsReportedAndNothingScaled) {
@@ -162,26 +167,28 @@ struct MixedReference {
   Reference masters, copies;
 };
 
-TEST_P(Worlds, TrainInBf16WithFp32MastersAndReduction) {
-  const double tolerance = GetParam() == 1 ? 0 : 3e-2;  // one rank computes the very same; more sum in other orders
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    MixedReference reference;
-    fsdp::ShardOptions options;
-    options.param_dtype = at::kBFloat16;
-    Trainer trainer(mesh, options);
-    EXPECT_EQ(trainer.model->blocks[0]->up.scalar_type(), at::kBFloat16);
-    for (int step = 0; step < kSteps; ++step)
-      EXPECT_THAT(relative(trainer.step(step), reference.step(step)), Le(tolerance)) << "step " << step;
-    for (const auto& unit : trainer.sharded.units()) {
-      EXPECT_EQ(unit->shard().scalar_type(), at::kFloat);
-      EXPECT_EQ(unit->unsharded_bytes(), unit->layout().padded_numel() * 2);
-    }
-    const at::Tensor up = trainer.sharded.gather_full_state().at("block0.up");
-    EXPECT_FALSE(at::equal(up, up.to(at::kBFloat16).to(at::kFloat))) << "the master keeps what bf16 would lose";
-    if (mesh.world_size() == 1) {
-      EXPECT_TRUE(at::equal(up, reference.masters.model->named_parameters()["block0.up"]));
-    }
-  });
+TEST(EveryWorldSize, TrainInBf16WithFp32MastersAndReduction) {
+  for (const int world_size : kWorldSizes) {
+    const double tolerance = world_size == 1 ? 0 : 3e-2;  // one rank computes the very same; more sum in other orders
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      MixedReference reference;
+      fsdp::ShardOptions options;
+      options.param_dtype = at::kBFloat16;
+      Trainer trainer(mesh, options);
+      EXPECT_EQ(trainer.model->blocks[0]->up.scalar_type(), at::kBFloat16);
+      for (int step = 0; step < kSteps; ++step)
+        EXPECT_THAT(relative(trainer.step(step), reference.step(step)), Le(tolerance)) << "step " << step;
+      for (const auto& unit : trainer.sharded.units()) {
+        EXPECT_EQ(unit->shard().scalar_type(), at::kFloat);
+        EXPECT_EQ(unit->unsharded_bytes(), unit->layout().padded_numel() * 2);
+      }
+      const at::Tensor up = trainer.sharded.gather_full_state().at("block0.up");
+      EXPECT_FALSE(at::equal(up, up.to(at::kBFloat16).to(at::kFloat))) << "the master keeps what bf16 would lose";
+      if (mesh.world_size() == 1) {
+        EXPECT_TRUE(at::equal(up, reference.masters.model->named_parameters()["block0.up"]));
+      }
+    });
+  }
 }
 
 TEST(Reduction, MayTravelInBf16) {
@@ -199,30 +206,31 @@ TEST(Reduction, MayTravelInBf16) {
     });
 }
 
-// One rank keeps its parameters, see OneRank.IsBitwiseEqualToTheUnshardedModel; its turn runs two.
-TEST_P(Worlds, FreeParametersAfterForwardAndGatherThemInBackward) {
-  run_ranks(GetParam() == 1 ? 2 : GetParam(), [](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    const auto& units = trainer.sharded.units();
-    const auto storage_of = [&](int block) { return trainer.model->blocks[block]->up.storage().nbytes(); };
-    const std::int64_t root = units.back()->unsharded_bytes(), block = units[0]->unsharded_bytes();
-    EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
-
-    for (int iteration = 0; iteration < 2; ++iteration) {
-      const at::Tensor loss = trainer.model->forward(tokens_of(0));
-      for (int i = 0; i < 3; ++i) EXPECT_EQ(storage_of(i), 0u) << "block " << i;
-      EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, root);
-      loss.backward();
+TEST(SeveralRanks, FreeParametersAfterForwardAndGatherThemInBackward) {
+  for (const int world_size : {2, 3, 4}) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      const auto& units = trainer.sharded.units();
+      const auto storage_of = [&](int block) { return trainer.model->blocks[block]->up.storage().nbytes(); };
+      const std::int64_t root = units.back()->unsharded_bytes(), block = units[0]->unsharded_bytes();
       EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
-      EXPECT_EQ(trainer.sharded.memory().unreduced_bytes_now, 0);
-      EXPECT_THAT(trainer.sharded.memory().gathered_bytes_peak, Le(root + 2 * block)) << "one unit and one ahead";
-      EXPECT_EQ(units[0]->gathers(), 2 * (iteration + 1));
-      EXPECT_EQ(units.back()->gathers(), iteration + 1) << "the root stays gathered until backward";
-    }
-    EXPECT_EQ(units[0]->state(), fsdp::Unit::State::kSharded);
-    EXPECT_EQ(trainer.sharded.memory().shard_bytes,
-              (units.back()->layout().chunk() + 3 * units[0]->layout().chunk()) * 4);
-  });
+
+      for (int iteration = 0; iteration < 2; ++iteration) {
+        const at::Tensor loss = trainer.model->forward(tokens_of(0));
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(storage_of(i), 0u) << "block " << i;
+        EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, root);
+        loss.backward();
+        EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
+        EXPECT_EQ(trainer.sharded.memory().unreduced_bytes_now, 0);
+        EXPECT_THAT(trainer.sharded.memory().gathered_bytes_peak, Le(root + 2 * block)) << "one unit and one ahead";
+        EXPECT_EQ(units[0]->gathers(), 2 * (iteration + 1));
+        EXPECT_EQ(units.back()->gathers(), iteration + 1) << "the root stays gathered until backward";
+      }
+      EXPECT_EQ(units[0]->state(), fsdp::Unit::State::kSharded);
+      EXPECT_EQ(trainer.sharded.memory().shard_bytes,
+                (units.back()->layout().chunk() + 3 * units[0]->layout().chunk()) * 4);
+    });
+  }
 }
 
 TEST(Prefetch, FollowsTheRecordedOrderForwardAndTheReverseOrderBackward) {
@@ -274,67 +282,78 @@ TEST(Prefetch, SurvivesAChangedOrderOfUnits) {
   });
 }
 
-TEST_P(Worlds, CountTheBytesThatTravel) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    const auto& units = trainer.sharded.units();
-    const std::int64_t before = mesh.wire_bytes();
-    trainer.model->forward(tokens_of(0)).backward();
-    const std::int64_t others = mesh.world_size() - 1;
-    std::int64_t want = 0;
-    for (std::size_t i = 0; i < units.size(); ++i)
-      want += units[i]->layout().chunk() * 4 * others * (i + 1 == units.size() ? 2 : 3);  // gathers plus one reduction
-    EXPECT_EQ(mesh.wire_bytes() - before, want);
-  });
+TEST(EveryWorldSize, CountTheBytesThatTravel) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      const auto& units = trainer.sharded.units();
+      const std::int64_t before = mesh.wire_bytes();
+      trainer.model->forward(tokens_of(0)).backward();
+      const std::int64_t others = mesh.world_size() - 1;
+      std::int64_t want = 0;
+      for (std::size_t i = 0; i < units.size(); ++i)
+        want +=
+            units[i]->layout().chunk() * 4 * others * (i + 1 == units.size() ? 2 : 3);  // gathers plus one reduction
+      EXPECT_EQ(mesh.wire_bytes() - before, want);
+    });
+  }
 }
 
-TEST_P(Worlds, LeaveFrozenAndUnusedParametersAlone) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    for (int step = 0; step < 3; ++step) trainer.step(step);
-    const auto state = trainer.sharded.gather_full_state();
-    const auto fresh = make_model();
-    EXPECT_TRUE(at::equal(state.at("block1.frozen"), fresh->blocks[1]->frozen));
-    EXPECT_TRUE(at::equal(state.at("block1.unused"), fresh->blocks[1]->unused));
-    EXPECT_FALSE(at::equal(state.at("block1.tiny"), fresh->blocks[1]->tiny));
-  });
+TEST(EveryWorldSize, LeaveFrozenAndUnusedParametersAlone) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      for (int step = 0; step < 3; ++step) trainer.step(step);
+      const auto state = trainer.sharded.gather_full_state();
+      const auto fresh = make_model();
+      EXPECT_TRUE(at::equal(state.at("block1.frozen"), fresh->blocks[1]->frozen));
+      EXPECT_TRUE(at::equal(state.at("block1.unused"), fresh->blocks[1]->unused));
+      EXPECT_FALSE(at::equal(state.at("block1.tiny"), fresh->blocks[1]->tiny));
+    });
+  }
 }
 
-TEST_P(Worlds, GiveAliasesOfTiedParameters) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    trainer.step(0);
-    const auto state = trainer.sharded.gather_full_state();
-    EXPECT_TRUE(state.at("head").is_same(state.at("embedding")));
-    EXPECT_TRUE(trainer.model->head.is_same(trainer.model->embedding)) << "still one tensor in the module";
-    EXPECT_EQ(trainer.sharded.parameter_count(),
-              kVocabulary * kWidth + kWidth + 3 * (kWidth + 2 * kHidden * kWidth + kHidden + 3 + 5 + 7));
-  });
+TEST(EveryWorldSize, GiveAliasesOfTiedParameters) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      trainer.step(0);
+      const auto state = trainer.sharded.gather_full_state();
+      EXPECT_TRUE(state.at("head").is_same(state.at("embedding")));
+      EXPECT_TRUE(trainer.model->head.is_same(trainer.model->embedding)) << "still one tensor in the module";
+      EXPECT_EQ(trainer.sharded.parameter_count(),
+                kVocabulary * kWidth + kWidth + 3 * (kWidth + 2 * kHidden * kWidth + kHidden + 3 + 5 + 7));
+    });
+  }
 }
 
-TEST_P(Worlds, EvaluateWithoutGradAndKeepNothingGathered) {
-  Reference reference;
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    trainer.step(0);
-    const at::NoGradGuard no_grad;
-    const double first = trainer.model->forward(tokens_of(5)).item<double>();
-    EXPECT_EQ(trainer.model->forward(tokens_of(5)).item<double>(), first);
-    EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
-    EXPECT_NE(first, reference.model->forward(tokens_of(5)).item<double>()) << "it has learnt one step";
-  });
+TEST(EveryWorldSize, EvaluateWithoutGradAndKeepNothingGathered) {
+  for (const int world_size : kWorldSizes) {
+    Reference reference;
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      trainer.step(0);
+      const at::NoGradGuard no_grad;
+      const double first = trainer.model->forward(tokens_of(5)).item<double>();
+      EXPECT_EQ(trainer.model->forward(tokens_of(5)).item<double>(), first);
+      EXPECT_EQ(trainer.sharded.memory().gathered_bytes_now, 0);
+      EXPECT_NE(first, reference.model->forward(tokens_of(5)).item<double>()) << "it has learnt one step";
+    });
+  }
 }
 
-TEST_P(Worlds, UpdateParametersThatWereLeftGathered) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    trainer.accumulate(tokens_of(0));
-    for (const auto& unit : trainer.sharded.units()) unit->wait_unsharded();
-    trainer.optimizer->step(1e-2);
-    for (const auto& unit : trainer.sharded.units()) unit->wait_unsharded();
-    const auto state = trainer.sharded.gather_full_state();
-    EXPECT_TRUE(at::equal(trainer.model->blocks[2]->down, state.at("block2.down")));
-  });
+TEST(EveryWorldSize, UpdateParametersThatWereLeftGathered) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      trainer.accumulate(tokens_of(0));
+      for (const auto& unit : trainer.sharded.units()) unit->wait_unsharded();
+      trainer.optimizer->step(1e-2);
+      for (const auto& unit : trainer.sharded.units()) unit->wait_unsharded();
+      const auto state = trainer.sharded.gather_full_state();
+      EXPECT_TRUE(at::equal(trainer.model->blocks[2]->down, state.at("block2.down")));
+    });
+  }
 }
 
 TEST(TwoRanks, TakeRankZerosParametersWhenAsked) {
@@ -348,32 +367,36 @@ TEST(TwoRanks, TakeRankZerosParametersWhenAsked) {
   });
 }
 
-TEST_P(Worlds, RunOneUnitTwiceInAForward) {
-  Reference reference;
-  reference.model->passes = 2;
-  std::vector<double> truth;
-  for (int step = 0; step < 5; ++step) truth.push_back(reference.step(step));
-  run_ranks(GetParam(), [&](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    trainer.model->passes = 2;
-    for (int step = 0; step < 5; ++step) EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(1e-5)) << step;
-  });
+TEST(EveryWorldSize, RunOneUnitTwiceInAForward) {
+  for (const int world_size : kWorldSizes) {
+    Reference reference;
+    reference.model->passes = 2;
+    std::vector<double> truth;
+    for (int step = 0; step < 5; ++step) truth.push_back(reference.step(step));
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      trainer.model->passes = 2;
+      for (int step = 0; step < 5; ++step) EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(1e-5)) << step;
+    });
+  }
 }
 
-TEST_P(Worlds, LoadFullTensors) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    Trainer trainer(mesh);
-    std::map<std::string, at::Tensor> other;
-    for (const auto& item : make_model(11)->named_parameters()) other[item.key()] = item.value().detach();
-    trainer.sharded.load_full_state(other);
-    const auto state = trainer.sharded.gather_full_state(/*rank_zero_only=*/true);
-    EXPECT_EQ(state.size(), mesh.rank() == 0 ? other.size() : 0);
-    for (const auto& [name, tensor] : state) EXPECT_TRUE(at::equal(tensor, other.at(name))) << name;
-    other["norm"] = at::ones({2});
-    EXPECT_THAT(error_of([&] { trainer.sharded.load_full_state(other); }), HasSubstr("norm has shape [2]"));
-    other.erase("norm");
-    EXPECT_THAT(error_of([&] { trainer.sharded.load_full_state(other); }), HasSubstr("no tensor for norm"));
-  });
+TEST(EveryWorldSize, LoadFullTensors) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      std::map<std::string, at::Tensor> other;
+      for (const auto& item : make_model(11)->named_parameters()) other[item.key()] = item.value().detach();
+      trainer.sharded.load_full_state(other);
+      const auto state = trainer.sharded.gather_full_state(/*rank_zero_only=*/true);
+      EXPECT_EQ(state.size(), mesh.rank() == 0 ? other.size() : 0);
+      for (const auto& [name, tensor] : state) EXPECT_TRUE(at::equal(tensor, other.at(name))) << name;
+      other["norm"] = at::ones({2});
+      EXPECT_THAT(error_of([&] { trainer.sharded.load_full_state(other); }), HasSubstr("norm has shape [2]"));
+      other.erase("norm");
+      EXPECT_THAT(error_of([&] { trainer.sharded.load_full_state(other); }), HasSubstr("no tensor for norm"));
+    });
+  }
 }
 
 struct TwoInputs : torch::nn::Module {

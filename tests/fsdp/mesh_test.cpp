@@ -18,54 +18,55 @@ std::string error_of(const Work& work) {
   return "no error";
 }
 
-class Collectives : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Of, Collectives, ::testing::Values(1, 2, 3, 4), [](const auto& world) {
-  return std::to_string(world.param) + (world.param == 1 ? "Rank" : "Ranks");
-});
-
-TEST_P(Collectives, GatherInPlace) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    const int n = mesh.world_size();
-    const at::Tensor buffer = at::zeros({n * 5});
-    buffer.narrow(0, mesh.rank() * 5, 5).fill_(mesh.rank() + 1);
-    mesh.shard().all_gather_into(buffer)->wait();
-    EXPECT_TRUE(at::equal(buffer, at::arange(1, n + 1).repeat_interleave(5).to(at::kFloat)));
-    EXPECT_EQ(mesh.wire_bytes(), (n - 1) * 5 * 4);
-  });
+TEST(EveryWorldSize, GatherInPlace) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const int n = mesh.world_size();
+      const at::Tensor buffer = at::zeros({n * 5});
+      buffer.narrow(0, mesh.rank() * 5, 5).fill_(mesh.rank() + 1);
+      mesh.shard().all_gather_into(buffer)->wait();
+      EXPECT_TRUE(at::equal(buffer, at::arange(1, n + 1).repeat_interleave(5).to(at::kFloat)));
+      EXPECT_EQ(mesh.wire_bytes(), (n - 1) * 5 * 4);
+    });
+  }
 }
 
-TEST_P(Collectives, ReduceAndScatterWithSeveralUnderWay) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    const int n = mesh.world_size();
-    std::vector<at::Tensor> inputs, outputs;
-    std::vector<std::unique_ptr<fsdp::Pending>> pending;
-    for (int i = 0; i < 4; ++i) {
-      inputs.push_back(at::arange(n * 3).to(at::kFloat) * (mesh.rank() + 1) + i);
-      outputs.push_back(at::empty({3}));
-      pending.push_back(mesh.shard().reduce_scatter(inputs[i], outputs[i]));
-    }
-    for (int i = 3; i >= 0; --i) {
-      pending[i]->wait();
-      const at::Tensor want = (at::arange(n * 3) * (n * (n + 1) / 2) + n * i).narrow(0, mesh.rank() * 3, 3);
-      EXPECT_TRUE(at::equal(outputs[i], want.to(at::kFloat)));
-    }
-  });
+TEST(EveryWorldSize, ReduceAndScatterWithSeveralUnderWay) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const int n = mesh.world_size();
+      std::vector<at::Tensor> inputs, outputs;
+      std::vector<std::unique_ptr<fsdp::Pending>> pending;
+      for (int i = 0; i < 4; ++i) {
+        inputs.push_back(at::arange(n * 3).to(at::kFloat) * (mesh.rank() + 1) + i);
+        outputs.push_back(at::empty({3}));
+        pending.push_back(mesh.shard().reduce_scatter(inputs[i], outputs[i]));
+      }
+      for (int i = 3; i >= 0; --i) {
+        pending[i]->wait();
+        const at::Tensor want = (at::arange(n * 3) * (n * (n + 1) / 2) + n * i).narrow(0, mesh.rank() * 3, 3);
+        EXPECT_TRUE(at::equal(outputs[i], want.to(at::kFloat)));
+      }
+    });
+  }
 }
 
-TEST_P(Collectives, ShareNumbersTextAndOutcomes) {
-  run_ranks(GetParam(), [](fsdp::DeviceMesh& mesh) {
-    const int n = mesh.world_size();
-    fsdp::Communicator& ranks = mesh.shard();
-    EXPECT_EQ(ranks.all_reduce(mesh.rank() + 0.5), n * (n - 1) / 2 + n * 0.5);
-    EXPECT_EQ(ranks.all_reduce(mesh.rank() * 1.0, fsdp::Reduction::kMax), n - 1);
-    EXPECT_EQ(ranks.broadcast(mesh.rank() == n - 1 ? std::string("from the last") : std::string(), n - 1),
-              "from the last");
-    EXPECT_EQ(ranks.broadcast(std::string()), "");
-    ranks.barrier();
-    EXPECT_EQ(ranks.agree(""), "");
-    EXPECT_EQ(ranks.agree(mesh.rank() == n - 1 ? "disk full" : ""), "rank " + std::to_string(n - 1) + ": disk full");
-    EXPECT_EQ(ranks.agree("rank's own"), "rank 0: rank's own");
-  });
+TEST(EveryWorldSize, ShareNumbersTextAndOutcomes) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const int n = mesh.world_size();
+      fsdp::Communicator& ranks = mesh.shard();
+      EXPECT_EQ(ranks.all_reduce(mesh.rank() + 0.5), n * (n - 1) / 2 + n * 0.5);
+      EXPECT_EQ(ranks.all_reduce(mesh.rank() * 1.0, fsdp::Reduction::kMax), n - 1);
+      EXPECT_EQ(ranks.broadcast(mesh.rank() == n - 1 ? std::string("from the last") : std::string(), n - 1),
+                "from the last");
+      EXPECT_EQ(ranks.broadcast(std::string()), "");
+      ranks.barrier();
+      EXPECT_EQ(ranks.agree(""), "");
+      EXPECT_EQ(ranks.agree(mesh.rank() == n - 1 ? "disk full" : ""), "rank " + std::to_string(n - 1) + ": disk full");
+      EXPECT_EQ(ranks.agree("rank's own"), "rank 0: rank's own");
+    });
+  }
 }
 
 TEST(Mesh, NamesItsAxes) {

@@ -1,14 +1,18 @@
 #pragma once
 #include <ATen/Parallel.h>
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
 #include "fsdp/device_mesh.h"
+
+constexpr int kWorldSizes[] = {1, 2, 3, 4};
 
 /// Runs `body` as each rank of a world, one thread and one Gloo group a rank, and rethrows the first rank's failure.
 inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
@@ -21,6 +25,7 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
+        SCOPED_TRACE("rank " + std::to_string(rank) + " of " + std::to_string(world_size));
         at::set_num_threads(1);
         fsdp::MeshOptions options;
         options.timeout = timeout;

@@ -1,5 +1,6 @@
 #pragma once
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 
 #include <functional>
@@ -135,6 +136,7 @@ struct Trainer {
 /// The unsharded truth: plain autograd and PyTorch's fused AdamW, one tensor a parameter.
 struct Reference {
   explicit Reference(std::uint64_t seed = 7) : model(make_model(seed)) {
+    at::set_num_threads(1);  // as the ranks: threads change the order of sums
     for (const auto& item : model->named_parameters()) {
       if (!item.value().requires_grad() || item.key() == "head") continue;  // head is the embedding again
       parameters.push_back(item.value());
