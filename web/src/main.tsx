@@ -1,2 +1,6 @@
+import "uplot/dist/uPlot.min.css";
 import "./style.css";
-console.log(1)
+import { render } from "preact";
+import { App } from "./app";
+
+render(<App />, document.getElementById("app")!);

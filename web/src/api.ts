@@ -1,0 +1,111 @@
+// Requests to musterd, and staying logged in: after a restart of musterd its sessions are gone, so a refused request
+// logs in again with the token this tab has kept (or asks a tab that has one) and is tried once more.
+const TOKEN = "muster-token";
+const ASK_TABS_MS = 1200;
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly remedy: string,
+  ) {
+    super(message);
+  }
+}
+
+let whenSignedOut: () => void = () => {};
+export function onSignedOut(tell: () => void): void {
+  whenSignedOut = tell;
+}
+
+async function request(method: string, path: string, body?: unknown): Promise<Response> {
+  try {
+    return await fetch("/api/v1/" + path, {
+      method,
+      credentials: "same-origin",
+      cache: "no-store",
+      headers: method === "GET" ? {} : { "X-Muster": "1", "Content-Type": "application/json" },
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+  } catch {
+    throw new ApiError(0, "musterd does not answer", "This page goes on by itself as soon as it does.");
+  }
+}
+
+async function fail(response: Response): Promise<never> {
+  const body = (await response.json().catch(() => ({}))) as { error?: string; remedy?: string };
+  throw new ApiError(response.status, body.error ?? `musterd answered ${response.status}`, body.remedy ?? "");
+}
+
+export async function logIn(token: string): Promise<void> {
+  const response = await request("POST", "login", { token });
+  if (!response.ok) await fail(response);
+  sessionStorage.setItem(TOKEN, token);
+}
+
+export async function logOut(): Promise<void> {
+  sessionStorage.removeItem(TOKEN);
+  await request("POST", "logout");
+  whenSignedOut();
+}
+
+const tabs = new BroadcastChannel("muster-session");
+tabs.addEventListener("message", (message: MessageEvent<string>) => {
+  const token = sessionStorage.getItem(TOKEN);
+  if (message.data !== "wanted" || !token) return;
+  logIn(token).then(
+    () => tabs.postMessage("opened"),
+    () => {},
+  );
+});
+
+// The token itself never leaves its tab: the cookie of the new session is common to all.
+function askOtherTabs(): Promise<boolean> {
+  return new Promise((resolve) => {
+    const listen = (message: MessageEvent<string>) => {
+      if (message.data === "opened") done(true);
+    };
+    const done = (opened: boolean) => {
+      tabs.removeEventListener("message", listen);
+      clearTimeout(timer);
+      resolve(opened);
+    };
+    const timer = setTimeout(() => done(false), ASK_TABS_MS);
+    tabs.addEventListener("message", listen);
+    tabs.postMessage("wanted");
+  });
+}
+
+async function openSession(): Promise<boolean> {
+  const token = sessionStorage.getItem(TOKEN);
+  if (!token) return askOtherTabs();
+  try {
+    await logIn(token);
+    return true;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) {
+      sessionStorage.removeItem(TOKEN);
+      return false;
+    }
+    throw error;
+  }
+}
+
+let opening: Promise<boolean> | null = null;
+function openSessionOnce(): Promise<boolean> {
+  opening ??= openSession().finally(() => {
+    opening = null;
+  });
+  return opening;
+}
+
+async function ask<T>(method: string, path: string, body?: unknown): Promise<T> {
+  let response = await request(method, path, body);
+  if (response.status === 401 && (await openSessionOnce())) response = await request(method, path, body);
+  if (response.status === 401) whenSignedOut();
+  if (!response.ok) await fail(response);
+  return (await response.json()) as T;
+}
+
+export const get = <T>(path: string): Promise<T> => ask<T>("GET", path);
+export const post = <T>(path: string): Promise<T> => ask<T>("POST", path, {});

@@ -1,0 +1,107 @@
+import { useEffect, useState } from "preact/hooks";
+import { get, logIn, logOut, onSignedOut } from "./api";
+import { useLive } from "./hooks";
+import { JobPage } from "./job";
+import { Jobs } from "./jobs";
+import { Link } from "./link";
+import { currentConnection, startLive } from "./live";
+import { Login } from "./login";
+import { Empty } from "./notice";
+import { theme, toggleTheme } from "./theme";
+import type { Status } from "./types";
+
+type Session = "asking" | "in" | "out" | "unreachable";
+
+// "#token=..." logs in and is gone from the address bar before anything else happens.
+async function takeTokenFromAddress(): Promise<void> {
+  const match = /^#token=(.+)$/.exec(location.hash);
+  if (!match) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  await logIn(decodeURIComponent(match[1]!)).catch(() => {});
+}
+
+function Banner() {
+  const [connection, setConnection] = useState(currentConnection());
+  const [problem, setProblem] = useState("");
+  const look = () => void get<Status>("status").then((status) => setProblem(status.store_problem), () => {});
+  useEffect(look, []);
+  useLive((message) => {
+    if (message.kind === "connection") setConnection(message.connection);
+    if (message.kind === "refresh") look();
+  });
+  return (
+    <div role="status" class="banners">
+      {connection === "lost" && (
+        <p class="banner">Reconnecting: musterd does not answer. Jobs run on without it; what you see is the last known state.</p>
+      )}
+      {problem && <p class="banner bad">The store takes no writes: {problem}</p>}
+    </div>
+  );
+}
+
+function Header() {
+  const [now, setNow] = useState(theme());
+  useEffect(() => {
+    const look = () => setNow(theme());
+    addEventListener("themechange", look);
+    return () => removeEventListener("themechange", look);
+  }, []);
+  return (
+    <header class="top">
+      <nav aria-label="Main">
+        <Link to="/"><span class="brand"><img src="/icon.svg" alt="" width="20" height="20" /> muster</span></Link>
+      </nav>
+      <span class="spacer" />
+      <button class="quiet" onClick={toggleTheme}>{now === "dark" ? "Light" : "Dark"}</button>
+      <button class="quiet" onClick={() => void logOut().catch(() => {})}>Log out</button>
+    </header>
+  );
+}
+
+function Page({ path }: { path: string }) {
+  const job = /^\/jobs\/(\d+)$/.exec(path);
+  if (job) return <JobPage key={job[1]!} id={Number(job[1])} />;
+  if (path === "/" || path === "/login") return <Jobs />;
+  return <main class="page"><h1>Not found</h1><Empty title="There is no such page."><Link to="/">All jobs</Link></Empty></main>;
+}
+
+export function App() {
+  const [session, setSession] = useState<Session>("asking");
+  const [path, setPath] = useState(location.pathname);
+  useEffect(() => {
+    const follow = () => setPath(location.pathname);
+    addEventListener("popstate", follow);
+    onSignedOut(() => setSession("out"));
+    const enter = async () => {
+      await takeTokenFromAddress();
+      await get("status").then(() => setSession("in"), (error) => setSession(error.status === 401 ? "out" : "unreachable"));
+    };
+    void enter();
+    // A link with a token, opened where the dashboard is open already, only changes the hash.
+    const again = () => void enter();
+    addEventListener("hashchange", again);
+    return () => {
+      removeEventListener("popstate", follow);
+      removeEventListener("hashchange", again);
+    };
+  }, []);
+  useEffect(() => {
+    if (session === "in") startLive();
+    if (session === "out") document.title = "Log in · muster";
+    if (session !== "unreachable") return;
+    const retry = setInterval(() => void get("status").then(() => setSession("in"), () => {}), 2000);
+    return () => clearInterval(retry);
+  }, [session]);
+  // The stream ended with the session; a fresh page starts both.
+  if (session === "out") return <Login onDone={() => location.reload()} />;
+  if (session === "unreachable")
+    return <main class="page"><h1>muster</h1><Empty title="musterd does not answer."><p>This page goes on by itself as soon as it does.</p></Empty></main>;
+  if (session === "asking") return <main class="page"><h1 class="hidden">muster</h1><p class="muted">Loading…</p></main>;
+  return (
+    <>
+      <Header />
+      <Banner />
+      <Page path={path} />
+    </>
+  );
+}

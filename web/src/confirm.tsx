@@ -1,0 +1,26 @@
+import { useEffect, useRef } from "preact/hooks";
+
+interface Props {
+  title: string;
+  text: string;
+  yes: string;
+  no: string;
+  onYes: () => void;
+  onNo: () => void;
+}
+
+/// Asks before something that cannot be taken back. Escape and the first button mean no.
+export function Confirm({ title, text, yes, no, onYes, onNo }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current!.showModal(), []);
+  return (
+    <dialog ref={dialog} aria-labelledby="confirm-title" onCancel={onNo}>
+      <h2 id="confirm-title">{title}</h2>
+      <p>{text}</p>
+      <div class="buttons">
+        <button autofocus onClick={onNo}>{no}</button>
+        <button class="danger" onClick={onYes}>{yes}</button>
+      </div>
+    </dialog>
+  );
+}

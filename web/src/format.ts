@@ -1,0 +1,46 @@
+// Numbers and times as people read them.
+export function formatNumber(value: number | null | undefined, digits = 4): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e7)) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumSignificantDigits: Math.max(digits, 1), useGrouping: true });
+}
+
+export function formatCount(value: number | null | undefined): string {
+  return value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
+}
+
+export function formatBytes(bytes: number): string {
+  if (!bytes) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(Math.floor(Math.log2(bytes) / 10), units.length - 1);
+  const value = bytes / 1024 ** power;
+  return `${value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 })} ${units[power]}`;
+}
+
+export function formatDuration(ms: number | null): string {
+  if (ms === null || Number.isNaN(ms)) return "–";
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+export function formatAge(ms: number): string {
+  return ms < 10000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : formatDuration(ms);
+}
+
+export function formatTime(rfc3339: string): string {
+  if (!rfc3339) return "–";
+  const at = new Date(rfc3339);
+  const day = at.toLocaleDateString("en-CA");
+  const time = at.toLocaleTimeString("en-GB");
+  return new Date().toLocaleDateString("en-CA") === day ? time : `${day} ${time}`;
+}
+
+/// Milliseconds from one time to another (or to `now` while it is not there); null before the first.
+export function between(from: string, to: string, now: number): number | null {
+  return from ? (to ? Date.parse(to) : now) - Date.parse(from) : null;
+}
+
+export const plain = (word: string): string => word.replaceAll("_", " ");

@@ -1,0 +1,37 @@
+import { useState } from "preact/hooks";
+import { logIn, type ApiError } from "./api";
+import { asApiError } from "./hooks";
+import { ErrorNotice } from "./notice";
+
+export function Login({ onDone }: { onDone: () => void }) {
+  const [error, setError] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const token = String(new FormData(event.target as HTMLFormElement).get("token")).trim();
+    setBusy(true);
+    try {
+      await logIn(token);
+      onDone();
+    } catch (caught) {
+      setError(asApiError(caught));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <main class="login">
+      <form class="panel" onSubmit={(event) => void submit(event)}>
+        <h1>Log in</h1>
+        <p>
+          The token lies in the file <code>token</code> of musterd's data folder.
+        </p>
+        <label for="token">Token</label>
+        <input id="token" name="token" type="password" autocomplete="current-password" required autofocus
+          spellcheck={false} />
+        <button class="primary" disabled={busy}>Log in</button>
+        {error && <ErrorNotice error={error} />}
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,150 @@
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { get, type ApiError } from "./api";
+import { asApiError } from "./hooks";
+import { Empty, ErrorNotice } from "./notice";
+import type { Job, LogPiece } from "./types";
+
+const FIRST_LINES = 1000;
+const MAX_LINES = 5000;
+const MAX_SHOWN_CHARACTERS = 2000;
+const MAX_MERGED_RANKS = 16;
+const POLL_MS = 1500;
+
+interface Line {
+  key: number;
+  rank: number;
+  text: string;
+}
+
+let nextKey = 0;
+
+function toLines(piece: LogPiece): Line[] {
+  if (piece.text === "") return [];
+  return piece.text.replace(/\n$/, "").split("\n").map((text) => ({ key: ++nextKey, rank: piece.rank, text }));
+}
+
+// Follows the logs of some ranks of one attempt: first their tails, then what is added.
+function useLog(job: number, attempt: number, ranks: number[], ended: boolean, paused: boolean) {
+  const [lines, setLines] = useState<Line[] | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [pending, setPending] = useState(0);
+  const held = useRef<Line[]>([]);
+  const pausedNow = useRef(paused);
+  pausedNow.current = paused;
+  const endedNow = useRef(ended);
+  endedNow.current = ended;
+  const which = ranks.join(",");
+
+  useEffect(() => {
+    setLines(null);
+    held.current = [];
+    let stop = false;
+    let timer = 0;
+    const offsets = new Map<number, number>();
+    const tail = Math.ceil(FIRST_LINES / Math.max(1, ranks.length));
+    const read = async (rank: number): Promise<Line[]> => {
+      const from = offsets.has(rank) ? `offset=${offsets.get(rank)}` : `tail=${tail}`;
+      const piece = await get<LogPiece>(`jobs/${job}/logs?attempt=${attempt}&rank=${rank}&${from}`);
+      if (piece.exists) offsets.set(rank, piece.next_offset);
+      return toLines(piece);
+    };
+    const poll = async () => {
+      const wasEnded = endedNow.current;
+      let added: Line[] = [];
+      try {
+        if (!document.hidden || offsets.size === 0) added = (await Promise.all(ranks.map(read))).flat();
+        if (stop) return;
+        setError(null);
+      } catch (caught) {
+        if (stop) return;
+        setError(asApiError(caught));
+      }
+      if (pausedNow.current) held.current = [...held.current, ...added].slice(-MAX_LINES);
+      else setLines((old) => [...(old ?? []), ...added].slice(-MAX_LINES));
+      setPending(held.current.length);
+      // An ended attempt writes no more; but what was cut off by the size of an answer still comes.
+      if (!wasEnded || added.length > 0) timer = window.setTimeout(() => void poll(), added.length > 500 ? 50 : POLL_MS);
+    };
+    if (attempt > 0) void poll();
+    return () => {
+      stop = true;
+      clearTimeout(timer);
+    };
+  }, [job, attempt, which, ended]);
+
+  useEffect(() => {
+    if (paused || held.current.length === 0) return;
+    const added = held.current;
+    held.current = [];
+    setPending(0);
+    setLines((old) => [...(old ?? []), ...added].slice(-MAX_LINES));
+  }, [paused]);
+  return { lines, error, pending };
+}
+
+function Text({ text, search }: { text: string; search: string }) {
+  const shown = text.length > MAX_SHOWN_CHARACTERS
+    ? `${text.slice(0, MAX_SHOWN_CHARACTERS)} … (${text.length - MAX_SHOWN_CHARACTERS} more characters)` : text;
+  const at = search ? shown.toLowerCase().indexOf(search) : -1;
+  if (at < 0) return <>{shown}</>;
+  return <>{shown.slice(0, at)}<mark>{shown.slice(at, at + search.length)}</mark>{shown.slice(at + search.length)}</>;
+}
+
+export function Logs({ job }: { job: Job }) {
+  const newest = job.attempts.at(-1)?.number ?? 0;
+  const [chosen, setChosen] = useState(0); // 0: the newest attempt
+  const [rank, setRank] = useState("merged");
+  const [search, setSearch] = useState("");
+  const [paused, setPaused] = useState(false);
+  const attempt = chosen || newest;
+  const world = Math.max(1, (job.spec?.resources?.nodes || 1) * (job.spec?.resources?.ranks_per_node || 1),
+    ...job.ranks.map((one) => one.rank + 1));
+  const all = Array.from({ length: world }, (_, i) => i);
+  const ranks = rank === "merged" ? all.slice(0, MAX_MERGED_RANKS) : [Number(rank)];
+  const ended = job.attempts.find((one) => one.number === attempt)?.state === "ended";
+  const { lines, error, pending } = useLog(job.id, attempt, ranks, ended, paused);
+  const wanted = search.toLowerCase();
+  const shown = useMemo(
+    () => (wanted ? lines?.filter((line) => line.text.toLowerCase().includes(wanted)) : lines), [lines, wanted]);
+  const view = useRef<HTMLDivElement>(null);
+  const atEnd = useRef(true);
+  useEffect(() => {
+    if (atEnd.current && !paused && view.current) view.current.scrollTop = view.current.scrollHeight;
+  }, [shown, paused]);
+
+  if (newest === 0) return <Empty title="No log yet: no attempt has started." />;
+  return (
+    <>
+      <div class="tools">
+        <label>Attempt <select value={chosen} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
+          <option value={0}>newest ({newest})</option>
+          {job.attempts.slice(0, -1).slice(-50).reverse().map((one) => <option value={one.number}>{one.number}</option>)}
+        </select></label>
+        <label>Rank <select value={rank} onChange={(event) => setRank(event.currentTarget.value)}>
+          <option value="merged">{world > MAX_MERGED_RANKS ? `first ${MAX_MERGED_RANKS} merged` : "merged"}</option>
+          {all.map((one) => <option value={String(one)}>{one}</option>)}
+        </select></label>
+        <label>Search <input type="search" value={search} size={14} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
+        <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>
+        <span class="muted small" role="status">
+          {wanted && shown ? `${shown.length} of ${lines?.length ?? 0} lines` : ""}
+          {paused ? ` paused, ${pending} new` : ""}
+        </span>
+      </div>
+      {error && <ErrorNotice error={error} />}
+      <div class="log" ref={view} tabIndex={0} role="log" aria-live="off" aria-label="Log lines" onScroll={(event) => {
+        const box = event.currentTarget;
+        atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
+      }}>
+        {shown?.map((line) => (
+          <div class="line" key={line.key}>
+            {rank === "merged" && world > 1 && <span class={`who who-${line.rank % 6}`}>r{line.rank}</span>}
+            <Text text={line.text} search={wanted} />
+          </div>
+        ))}
+        {lines?.length === 0 && <p class="log-empty">{ended ? "This attempt wrote nothing." : "Nothing written yet."}</p>}
+        {wanted && shown?.length === 0 && lines !== null && lines.length > 0 && <p class="log-empty">No line holds “{search}”.</p>}
+      </div>
+    </>
+  );
+}

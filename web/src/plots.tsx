@@ -1,0 +1,186 @@
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { formatBytes, formatCount, formatNumber } from "./format";
+import { Empty } from "./notice";
+import { columns, points, type Point, type XAxis } from "./series";
+import type { Metric } from "./types";
+
+interface Kind {
+  id: string;
+  title: string;
+  field: (metric: Metric) => number | null;
+  format: (value: number) => string;
+}
+
+const KINDS: Kind[] = [
+  { id: "loss", title: "Loss", field: (m) => m.loss, format: (v) => formatNumber(v) },
+  { id: "tokens", title: "Tokens/s", field: (m) => m.tokens_per_s, format: (v) => formatCount(v) },
+  { id: "memory", title: "Peak memory of a rank", field: (m) => m.memory_peak_bytes, format: (v) => formatBytes(v) },
+];
+const HEIGHT = 220;
+const TABLE_ROWS = 500;
+
+interface Options {
+  axis: XAxis;
+  log: boolean;
+  smoothing: number;
+}
+
+function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options {
+  const grid = { stroke: colour("--line"), width: 1 };
+  const axis = { stroke: colour("--muted"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
+  const line = colour("--accent");
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, points: { size: 7 } },
+    scales: { x: { time: options.axis === "time" }, y: { distr: options.log ? 3 : 1 } },
+    axes: [
+      { ...axis, ...(options.axis === "step" ? { values: (_: uPlot, at: number[]) => at.map((v) => (Number.isInteger(v) ? formatCount(v) : "")) } : {}) },
+      { ...axis, size: 66, values: (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : kind.format(v))) },
+    ],
+    series: [
+      {},
+      { stroke: line + "66", width: 1, points: { show: false } },
+      { stroke: line, width: 2, points: { show: false } },
+      { stroke: colour("--muted"), width: 1, dash: [3, 4], points: { show: false } },
+    ],
+  };
+}
+
+function sentence(kind: Kind, point: Point): string {
+  const smooth = point.smooth === null ? "" : `, smoothed ${kind.format(point.smooth)}`;
+  return `step ${formatCount(point.step)}, attempt ${point.attempt}: ${kind.format(point.value)}${smooth}`;
+}
+
+function DataTable({ kind, all }: { kind: Kind; all: Point[] }) {
+  const [open, setOpen] = useState(false);
+  const every = Math.ceil(all.length / TABLE_ROWS);
+  const rows = open ? all.filter((_, i) => i % every === 0 || i === all.length - 1) : [];
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{kind.title}: data table</summary>
+      {open && (
+        <div class="scroll" tabIndex={0} role="region" aria-label={`${kind.title}: data`}>
+          {every > 1 && <p class="muted small">Every {every}th of {formatCount(all.length)} steps.</p>}
+          <table data-plot={kind.id}>
+            <thead><tr><th scope="col" class="num">Attempt</th><th scope="col" class="num">Step</th>
+              <th scope="col" class="num">{kind.title}</th><th scope="col" class="num">Smoothed</th><th scope="col">Note</th></tr></thead>
+            <tbody>
+              {rows.map((point) => (
+                <tr key={`${point.attempt}/${point.step}`}>
+                  <td class="num">{point.attempt}</td><td class="num">{formatCount(point.step)}</td>
+                  <td class="num">{kind.format(point.value)}</td>
+                  <td class="num">{point.smooth === null ? "–" : kind.format(point.smooth)}</td>
+                  <td>{point.lost ? "repeated later" : ""}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </details>
+  );
+}
+
+function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; options: Options }) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [picked, setPicked] = useState<Point | null>(null);
+  const all = useMemo(() => points(metrics, kind.field, options.smoothing), [metrics, options.smoothing]);
+  const kept = useMemo(() => all.filter((point) => !point.lost), [all]);
+  const x = (point: Point) => (options.axis === "step" ? point.step : point.at_ms / 1000);
+  const data = useMemo(() => columns(all, options.axis, options.log), [all, options.axis, options.log]);
+  const newest = useRef({ data, kept, x });
+  newest.current = { data, kept, x };
+
+  useEffect(() => {
+    const build = () => {
+      plot.current?.destroy();
+      const made = makeOptions(kind, box.current!.clientWidth, options);
+      made.hooks = {
+        setCursor: [(u) => {
+          // By mouse: the kept point nearest to the cursor. The keyboard moves by itself.
+          if (u.cursor.event == null || u.cursor.idx == null) return;
+          const at = newest.current.data[0][u.cursor.idx]!;
+          const nearest = newest.current.kept.reduce<Point | null>((best, point) =>
+            !best || Math.abs(newest.current.x(point) - at) < Math.abs(newest.current.x(best) - at) ? point : best, null);
+          setPicked(nearest);
+        }],
+      };
+      plot.current = new uPlot(made, newest.current.data as uPlot.AlignedData, box.current!);
+    };
+    build();
+    const resize = new ResizeObserver(() => {
+      const width = box.current?.clientWidth ?? 0;
+      if (width > 0 && plot.current && width !== plot.current.width) plot.current.setSize({ width, height: HEIGHT });
+    });
+    resize.observe(box.current!);
+    addEventListener("themechange", build);
+    return () => {
+      removeEventListener("themechange", build);
+      resize.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [options.axis, options.log]);
+  useEffect(() => plot.current?.setData(data as uPlot.AlignedData), [data]);
+
+  const move = (event: KeyboardEvent) => {
+    const jump = event.shiftKey ? 10 : 1;
+    const at = picked ? kept.findIndex((point) => point.step === picked.step && point.attempt === picked.attempt) : kept.length;
+    const to = { ArrowLeft: at - jump, ArrowRight: at + jump, Home: 0, End: kept.length - 1 }[event.key];
+    if (to === undefined || kept.length === 0) return;
+    event.preventDefault();
+    const point = kept[Math.max(0, Math.min(kept.length - 1, to))]!;
+    setPicked(point);
+    const u = plot.current;
+    u?.setCursor({ left: u.valToPos(x(point), "x"), top: u.valToPos(point.value, "y") }, false);
+  };
+  const now = picked ?? kept.at(-1);
+  return (
+    <section class="plot" aria-labelledby={`plot-${kind.id}`}>
+      <div class="plot-head">
+        <h3 id={`plot-${kind.id}`}>{kind.title}</h3>
+        <output class="num" aria-live="polite">{picked ? sentence(kind, picked) : ""}</output>
+        {!picked && now && <span class="num muted">{kind.format(now.value)}</span>}
+      </div>
+      <div class="plot-box" ref={box} tabIndex={0} role="img" onKeyDown={move}
+        aria-label={`${kind.title} by ${options.axis}. Arrow keys read single steps; the table below holds all of them.`} />
+      <DataTable kind={kind} all={all} />
+    </section>
+  );
+}
+
+export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: boolean }) {
+  const [axis, setAxis] = useState<XAxis>("step");
+  const [log, setLog] = useState(false);
+  const [smoothing, setSmoothing] = useState(0.9);
+  if (metrics.length === 0)
+    return <Empty title="No steps yet.">{isCommand && <p>A program of one's own reports no steps; its log is below.</p>}</Empty>;
+  const attempts = new Set(metrics.map((metric) => metric.attempt)).size;
+  return (
+    <>
+      <div class="tools">
+        <label>By <select value={axis} onChange={(event) => setAxis(event.currentTarget.value as XAxis)}>
+          <option value="step">step</option><option value="time">time</option>
+        </select></label>
+        <label><input type="checkbox" checked={log} onChange={(event) => setLog(event.currentTarget.checked)} /> log scale</label>
+        <label class="smoothing">Smoothing <input type="range" min={0} max={0.999} step={0.001} value={smoothing}
+          onInput={(event) => setSmoothing(Number(event.currentTarget.value))} />
+          <span class="num">{smoothing.toFixed(3)}</span></label>
+      </div>
+      <div class="plots">
+        {KINDS.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, log, smoothing }} />)}
+      </div>
+      <p class="muted small">
+        Thick: smoothed. Thin: as reported.{attempts > 1 && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,26 @@
+import { plain } from "./format";
+
+// A sign and a word beside every colour.
+const SIGNS: Record<string, string> = {
+  pending: "○", running: "▶", stopping: "◼", waiting: "↻", succeeded: "✓", failed: "✕", cancelled: "⊘",
+  starting: "○", draining: "◼", ended: "●", silent: "✕", exited: "●", missing: "?",
+  completed: "✓", preempted: "⇤", node_failed: "⚡", timed_out: "⏱", rank_silent: "⚠", rank_hung: "✕",
+  out_of_memory: "✕", controller_lost: "⚠", requeued: "↻",
+};
+
+// What someone has to look into stands out; what the cluster does of itself stays calm.
+const TONES: Record<string, string> = {
+  running: "busy", starting: "busy", succeeded: "good", completed: "good", failed: "bad", rank_hung: "bad",
+  out_of_memory: "bad", silent: "bad", missing: "bad", waiting: "mild", preempted: "mild", node_failed: "mild",
+  timed_out: "mild", rank_silent: "mild", controller_lost: "mild", requeued: "mild", stopping: "mild", draining: "mild",
+};
+
+export const tone = (word: string): string => TONES[word] ?? "calm";
+
+export function Badge({ word }: { word: string }) {
+  return (
+    <span class={`badge ${tone(word)}`}>
+      <span aria-hidden="true">{SIGNS[word] ?? "●"}</span> {plain(word)}
+    </span>
+  );
+}

@@ -1,0 +1,51 @@
+import { between, formatCount, formatDuration, formatTime } from "./format";
+import { useNow } from "./hooks";
+import { Empty } from "./notice";
+import { Badge, tone } from "./state";
+import type { Attempt, Job } from "./types";
+
+const SHOWN = 50;
+
+function culprit(attempt: Attempt): string {
+  const parts = [];
+  if (attempt.rank !== null) parts.push(`rank ${attempt.rank}`);
+  if (attempt.signal) parts.push(`signal ${attempt.signal}`);
+  else if (attempt.exit_code !== null) parts.push(`exit code ${attempt.exit_code}`);
+  return parts.join(", ");
+}
+
+function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
+  const word = attempt.cause || attempt.state;
+  return (
+    <li class={tone(word)}>
+      <div class="entry-head">
+        <strong>Attempt {attempt.number}</strong> <Badge word={word} />
+        {culprit(attempt) && <span class="muted">{culprit(attempt)}</span>}
+        <span class="muted num">
+          {formatTime(attempt.started_at)} · {formatDuration(between(attempt.started_at, attempt.ended_at, now))}
+        </span>
+      </div>
+      <p>
+        {attempt.resumed_from_step > 0
+          ? `Resumed from step ${formatCount(attempt.resumed_from_step)}.` : "From the beginning."}
+        {attempt.reason_started && <span class="muted"> Started because: {attempt.reason_started}.</span>}
+      </p>
+      {attempt.reason && <p>{attempt.reason}</p>}
+    </li>
+  );
+}
+
+/// Newest first. What needs a person's look has a bar of its own.
+export function Timeline({ job }: { job: Job }) {
+  const now = useNow();
+  if (job.attempts.length === 0) return <Empty title="No attempt yet." />;
+  const newest = job.attempts.slice(-SHOWN).reverse();
+  return (
+    <>
+      <ol class="timeline" reversed start={newest[0]!.number}>
+        {newest.map((attempt) => <Entry key={attempt.number} attempt={attempt} now={now} />)}
+      </ol>
+      {job.attempts.length > SHOWN && <p class="muted">The newest {SHOWN} of {job.attempts.length} attempts.</p>}
+    </>
+  );
+}

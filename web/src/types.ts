@@ -1,0 +1,108 @@
+// The shapes of proto/muster/v1/job.proto, as the API's JSON gives them.
+export interface Attempt {
+  number: number;
+  state: string;
+  cause: string;
+  reason: string;
+  started_at: string;
+  ended_at: string;
+  resumed_from_step: number;
+  reason_started: string;
+  exit_code: number | null;
+  signal: number | null;
+  rank: number | null;
+}
+
+export interface Rank {
+  rank: number;
+  node: string;
+  pid: number;
+  state: string;
+  section: string;
+  step: number;
+  last_heartbeat_ms: number | null;
+  memory_bytes: number;
+  memory_peak_bytes: number;
+  step_ms: number;
+  attempt: number;
+  exit_code: number | null;
+  signal: number | null;
+}
+
+export interface Job {
+  id: number;
+  name: string;
+  state: string;
+  reason: string;
+  user: string;
+  kind: string;
+  submitted_at: string;
+  started_at: string;
+  ended_at: string;
+  next_attempt_at: string;
+  attempts: Attempt[];
+  ranks: Rank[];
+  step: number;
+  steps_total: number;
+  last_checkpoint_step: number;
+  loss: number | null;
+  tokens_per_s: number | null;
+  version: number;
+  log_folder: string;
+  checkpoint_folder: string;
+  spec: { resources: { nodes: number; ranks_per_node: number } | null } | null;
+}
+
+export interface Metric {
+  attempt: number;
+  step: number;
+  loss: number;
+  tokens_per_s: number;
+  step_ms: number;
+  memory_peak_bytes: number;
+  memory_bytes: number;
+  validation_loss: number | null;
+  at_ms: number;
+}
+
+export interface JobEvent {
+  id: number;
+  job_id: number;
+  version: number;
+  at: string;
+  type: string;
+  attempt: number;
+  job_state: string;
+  text: string;
+}
+
+export interface Progress {
+  job_id: number;
+  attempt: number;
+  state: string;
+  step: number;
+  steps_total: number;
+  loss: number | null;
+  tokens_per_s: number | null;
+  last_checkpoint_step: number;
+  version: number;
+}
+
+export interface LogPiece {
+  attempt: number;
+  rank: number;
+  text: string;
+  next_offset: number;
+  exists: boolean;
+  cut: boolean;
+}
+
+export interface Status {
+  version: string;
+  started_at: string;
+  executor: string;
+  store_problem: string;
+}
+
+export const ENDED = ["succeeded", "failed", "cancelled"];
+export const STATES = ["pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"];

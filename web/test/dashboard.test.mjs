@@ -1,0 +1,320 @@
+// The dashboard as a person meets it: real server, real browser.
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { after, before, test } from "node:test";
+import { attempt, fill, job, metric, range } from "./fixtures.mjs";
+import { axeViolations, eventually, openBrowser, openPage, overflow, Server, watch } from "./support.mjs";
+
+let browser;
+let server;
+
+before(async () => {
+  browser = await openBrowser();
+  server = await Server.start();
+  await fill(server);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/// Opens a page, runs the test, and looks at what the browser complained about.
+async function on(path, run, options) {
+  const page = await openPage(browser, server, path, options);
+  try {
+    await run(page);
+    assert.deepEqual(page.problems, []);
+    assert.deepEqual(page.foreign, [], "something was loaded from elsewhere");
+  } finally {
+    await page.context().close();
+  }
+}
+
+const row = (page, name) => page.locator("tbody tr", { has: page.getByRole("link", { name, exact: true }) });
+
+test("the jobs table shows every job with state, attempt, step, loss, times and reason", () =>
+  on("/", async (page) => {
+    await page.getByRole("heading", { name: "Jobs" }).waitFor();
+    assert.equal(await page.locator("tbody tr").count(), 7);
+    const text = await row(page, "llama-70m-manpages").innerText();
+    for (const part of ["running", "2", "64 / 120", "attempt 2 runs since step 40", "5 s"]) assert.ok(text.includes(part), `${part} in ${text}`);
+    assert.match(await row(page, "classify-packages").innerText(), /succeeded[^]*0\.0213[^]*22,410/);
+  }));
+
+test("a real failure stands out, a preemption does not", () =>
+  on("/", async (page) => {
+    await row(page, "chess-policy").waitFor();
+    assert.match(await row(page, "chess-policy").getAttribute("class"), /bad/);
+    assert.doesNotMatch(await row(page, "summaries-long-context").getAttribute("class"), /bad/);
+  }));
+
+test("jobs can be filtered by state, and an empty filter says so and leads back", () =>
+  on("/", async (page) => {
+    await page.getByLabel("State").selectOption("failed");
+    await eventually(async () => (await page.locator("tbody tr").count()) === 1, "one failed job");
+    assert.ok(page.url().endsWith("?state=failed"));
+    await page.getByLabel("State").selectOption("stopping");
+    await page.getByText("No job is stopping.").waitFor();
+    await page.getByRole("button", { name: "Show all jobs" }).click();
+    await eventually(async () => (await page.locator("tbody tr").count()) === 7, "all jobs");
+  }));
+
+test("by keyboard alone one gets from the jobs table to a job and back", () =>
+  on("/", async (page) => {
+    await row(page, "llama-70m-manpages").waitFor();
+    for (let i = 0; i < 30; ++i) {
+      await page.keyboard.press("Tab");
+      if (await page.evaluate(() => document.activeElement.textContent === "llama-70m-manpages")) break;
+    }
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: /llama-70m-manpages/ }).waitFor();
+    assert.ok(page.url().endsWith("/jobs/1"));
+    await page.goBack();
+    await page.getByRole("heading", { name: "Jobs" }).waitFor();
+  }));
+
+test("the job page tells state, reason and advice, and shows ranks, attempts, events and checkpoint", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByText("attempt 2 runs since step 40.").waitFor();
+    assert.match(await page.locator(".headline").innerText(), /Nothing to do\./);
+    assert.match(await page.locator(".facts").innerText(), /Checkpoint\s+step 60/);
+    const ranks = page.locator("table.ranks tbody tr");
+    assert.equal(await ranks.count(), 4);
+    assert.match(await ranks.nth(2).innerText(), /2\.5× the median/);
+    assert.match(await ranks.nth(3).innerText(), /missing/);
+    const timeline = page.locator(".timeline li");
+    assert.match(await timeline.nth(0).innerText(), /Attempt 2[^]*running[^]*Resumed from step 40/);
+    assert.match(await timeline.nth(1).innerText(), /Attempt 1[^]*failed[^]*rank 1, signal 9/);
+    assert.match(await page.locator("table.events tbody tr").first().innerText(), /attempt 2 resumed from step 40/);
+  }));
+
+test("heartbeat ages tick between two answers of the server", () =>
+  on("/jobs/1", async (page) => {
+    const age = async () => parseFloat(await page.locator("table.ranks tbody tr").first().locator("td").nth(1).innerText());
+    const first = await age();
+    await eventually(async () => (await age()) > first, "an older heartbeat");
+  }));
+
+test("plots rewind at a resume: each step once, the overtaken ones marked", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByText("Loss: data table").click();
+    const rows = await page.locator("table[data-plot=loss] tbody tr").evaluateAll((all) =>
+      all.map((tr) => [...tr.cells].map((cell) => cell.innerText)));
+    const kept = rows.filter((cells) => cells[4] === "");
+    assert.deepEqual(kept.map((cells) => Number(cells[1])), range(1, 64));
+    assert.deepEqual(kept.map((cells) => Number(cells[0])), range(1, 64).map((step) => (step <= 40 ? 1 : 2)));
+    assert.deepEqual(rows.filter((cells) => cells[4] === "repeated later").map((cells) => Number(cells[1])), range(41, 55));
+  }));
+
+test("the keyboard reads single steps of a plot aloud", () =>
+  on("/jobs/1", async (page) => {
+    const plot = page.locator(".plot", { has: page.getByRole("heading", { name: "Loss" }) });
+    await plot.locator(".plot-box").focus();
+    await page.keyboard.press("Home");
+    assert.match(await plot.locator("output").innerText(), /^step 1, attempt 1: /);
+    assert.equal(await plot.locator("output").getAttribute("aria-live"), "polite");
+    await page.keyboard.press("End");
+    await page.keyboard.press("ArrowLeft");
+    assert.match(await plot.locator("output").innerText(), /^step 63, attempt 2: .*smoothed/);
+    await page.keyboard.press("Shift+ArrowLeft");
+    assert.match(await plot.locator("output").innerText(), /^step 53,/);
+  }));
+
+test("smoothing goes to 0.999, log scale and the time axis redraw without complaint", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByText("Loss: data table").click();
+    const smoothed = () => page.locator("table[data-plot=loss] tbody tr").last().locator("td").nth(3).innerText();
+    const before = await smoothed();
+    await page.getByLabel("Smoothing").fill("0.999");
+    await page.getByText("0.999").waitFor();
+    assert.notEqual(await smoothed(), before);
+    await page.getByLabel("log scale").check();
+    await page.getByLabel("By").selectOption("time");
+    assert.equal(await page.locator(".uplot").count(), 3);
+  }));
+
+test("new steps and events appear by themselves", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByText("64 / 120").waitFor();
+    await server.tell({ do: "metrics", job_id: 1, metrics: [metric(2, 65)] });
+    await page.getByText("65 / 120").waitFor();
+    await server.tell({ do: "event", job_id: 1, type: "checkpoint_saved", text: "checkpoint at step 65" });
+    await page.getByText("checkpoint at step 65").waitFor();
+    await page.getByText("Loss: data table").click();
+    await eventually(async () => (await page.locator("table[data-plot=loss] tbody tr").last().locator("td").nth(1).innerText()) === "65",
+      "step 65 in the plot");
+  }));
+
+test("the log follows, filters, and holds still while paused", () =>
+  on("/jobs/1", async (page) => {
+    const log = page.getByRole("log");
+    await log.getByText("step 64 loss").first().waitFor();
+    assert.equal(await log.locator(".line").count(), 96);
+    await page.getByLabel("Rank").selectOption("3");
+    await eventually(async () => (await log.locator(".line").count()) === 24, "the log of rank 3 alone");
+    await server.tell({ do: "log", job_id: 1, attempt: 2, rank: 3, text: "needle one\n" });
+    await log.getByText("needle one").waitFor();
+    await page.getByLabel("Search").fill("NEEDLE");
+    await eventually(async () => (await log.locator(".line").count()) === 1, "only what was searched");
+    assert.equal(await log.locator("mark").innerText(), "needle");
+    await page.getByRole("button", { name: "Pause" }).click();
+    await server.tell({ do: "log", job_id: 1, attempt: 2, rank: 3, text: "needle two\n" });
+    await page.getByText("paused, 1 new").waitFor();
+    assert.equal(await log.locator(".line").count(), 1);
+    await page.getByRole("button", { name: "Resume" }).click();
+    await log.getByText("needle two").or(log.locator(".line").nth(1)).first().waitFor();
+    await eventually(async () => (await log.locator(".line").count()) === 2, "what came meanwhile");
+    await page.getByLabel("Search").fill("nowhere");
+    await page.getByText("No line holds").waitFor();
+  }));
+
+test("what a log says is text, never markup", () =>
+  on("/jobs/7", async (page) => {
+    const hostile = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>";
+    await server.tell({ do: "log", job_id: 7, attempt: 1, rank: 0, text: hostile + "\n" + "y".repeat(200000) + "\n" });
+    await page.getByText(hostile).waitFor();
+    await page.getByText(/more characters/).first().waitFor();
+    assert.notEqual(await page.title(), "owned");
+  }));
+
+test("cancel asks first; Escape keeps the job, yes cancels it and the page follows", () =>
+  on("/jobs/8", async (page) => {
+    await page.getByText("there is no job 8").waitFor();
+    await server.tell({ do: "job", job: job(8, "running", { name: "to-cancel", attempts: [attempt(1, { state: "running" })] }) });
+    await server.tell({ do: "event", job_id: 8, type: "job_submitted", text: "submitted" });
+    const button = page.getByRole("button", { name: "Cancel job…" });
+    await button.click();
+    const dialog = page.getByRole("dialog");
+    assert.match(await dialog.innerText(), /Cancel job 8, to-cancel\?[^]*never comes back/);
+    assert.deepEqual(await axeViolations(page), []);
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await page.locator("h1 .badge").innerText(), "▶ running");
+    await button.click();
+    await dialog.getByRole("button", { name: "Cancel the job" }).click();
+    await page.getByText("cancelled by dashboard; its ranks are stopping.").waitFor();
+    await page.locator("h1 .badge", { hasText: "stopping" }).waitFor();
+  }));
+
+test("requeue of a failed job works, and impossible actions say why", async () => {
+  await on("/jobs/2", async (page) => {
+    await page.getByText("Nothing to cancel: the job has ended (failed).").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Cancel job…" }).getAttribute("aria-disabled"), "true");
+    await page.getByRole("button", { name: "Cancel job…" }).click({ force: true });
+    assert.equal(await page.getByRole("dialog").count(), 0);
+    await page.getByText("Read the log of rank 0, correct the cause, then requeue it.").waitFor();
+    await page.getByRole("button", { name: "Requeue…" }).click();
+    await page.getByRole("button", { name: "Requeue the job" }).click();
+    await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
+  });
+  await on("/jobs/3", (page) => page.getByText("Nothing to requeue: the job has succeeded.").waitFor());
+});
+
+test("after a restart of the server the page reconnects, logs in again and is right by itself", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByText(/5 \/ 120/).waitFor();
+    await server.tell({ do: "down" });
+    await page.getByText("Reconnecting: musterd does not answer.").waitFor();
+    await server.tell({ do: "metrics", job_id: 1, metrics: [metric(2, 66)] });
+    await server.tell({ do: "event", job_id: 1, type: "rank_joined", text: "while nobody could see" });
+    await server.tell({ do: "up" });
+    await page.getByText("while nobody could see").waitFor();
+    await page.getByText("66 / 120").waitFor();
+    await eventually(async () => (await page.getByText("Reconnecting").count()) === 0, "the banner goes");
+    await server.tell({ do: "event", job_id: 1, type: "rank_joined", text: "live again" });
+    await page.getByText("live again").waitFor();
+  }));
+
+test("eight tabs share one event stream, and when the tab that reads it closes another goes on", () =>
+  on("/", async (page) => {
+    await row(page, "llama-70m-manpages").waitFor();
+    const pages = [page];
+    for (const _ of range(1, 7)) {
+      const more = await page.context().newPage();
+      watch(more, server);
+      await more.goto(`${server.url}/jobs/1`);
+      await more.getByRole("heading", { name: /llama/ }).waitFor();
+      pages.push(more);
+    }
+    const streams = async () => {
+      const answer = await fetch(`${server.url}/metrics`, { headers: { Authorization: `Bearer ${server.token}` } });
+      return Number(/muster_http_streams (\d+)/.exec(await answer.text())[1]);
+    };
+    await eventually(async () => (await streams()) === 1, "one stream for all");
+    await server.tell({ do: "event", job_id: 1, type: "note", text: "told to all tabs" });
+    for (const one of pages.slice(1)) await one.getByText("told to all tabs").waitFor();
+    await page.close();
+    await server.tell({ do: "event", job_id: 1, type: "note", text: "after the first tab closed" });
+    for (const one of pages.slice(1)) await one.getByText("after the first tab closed").waitFor();
+    await eventually(async () => (await streams()) === 1, "one stream still");
+  }));
+
+test("without a token there is the log-in page; a wrong token is refused, the right one enters, log out leaves", () =>
+  on("/", async (page) => {
+    await page.getByLabel("Token").fill("wrong");
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByText("the token is wrong").waitFor();
+    await page.getByLabel("Token").fill(server.token);
+    await page.keyboard.press("Enter");
+    await row(page, "llama-70m-manpages").waitFor();
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByLabel("Token").waitFor();
+    await page.reload();
+    await page.getByLabel("Token").waitFor();
+  }, { loggedOut: true }));
+
+test("the token of a link is gone from the address bar and is in no cookie", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByRole("heading", { name: /llama/ }).waitFor();
+    assert.equal(page.url(), `${server.url}/jobs/1`);
+    const [cookie] = await page.context().cookies();
+    assert.equal(cookie.httpOnly, true);
+    assert.equal(cookie.sameSite, "Strict");
+    assert.ok(!cookie.value.includes(server.token));
+  }));
+
+test("the theme follows the system, and the toggle overrides it for good", () =>
+  on("/", async (page) => {
+    const dark = () => page.evaluate(() => document.documentElement.dataset.theme === "dark");
+    await page.getByRole("button", { name: "Light" }).waitFor();
+    assert.equal(await dark(), true);
+    await page.getByRole("button", { name: "Light" }).click();
+    assert.equal(await dark(), false);
+    await page.reload();
+    await page.getByRole("button", { name: "Dark" }).waitFor();
+    assert.equal(await dark(), false);
+  }, { colorScheme: "dark" }));
+
+const PAGES = [
+  { name: "jobs", path: "/", ready: (page) => row(page, "typo").waitFor() },
+  { name: "job", path: "/jobs/1", ready: (page) => page.getByRole("log").getByText("step 64 loss").first().waitFor() },
+  { name: "failed", path: "/jobs/2", ready: (page) => page.getByText("This attempt wrote nothing.").waitFor() },
+  { name: "pending", path: "/jobs/6", ready: (page) => page.getByText("No log yet").waitFor() },
+  { name: "absent", path: "/jobs/99", ready: (page) => page.getByText("there is no job 99").waitFor() },
+  { name: "empty", path: "/?state=stopping&", ready: (page) => page.getByRole("heading", { name: "Jobs" }).waitFor() },
+  { name: "login", path: "/", ready: (page) => page.getByLabel("Token").waitFor(), loggedOut: true },
+];
+const shots = process.env.MUSTER_SCREENSHOTS;
+if (shots) await mkdir(shots, { recursive: true });
+
+for (const { name, path, ready, loggedOut } of PAGES)
+  for (const colorScheme of ["light", "dark"])
+    for (const width of [1280, 375])
+      test(`page ${name}, ${colorScheme}, ${width} px: axe finds nothing and nothing sticks out`, () =>
+        on(path, async (page) => {
+          await ready(page);
+          if (shots) await page.screenshot({ path: `${shots}/${name}-${colorScheme}-${width}.png`, fullPage: true });
+          assert.deepEqual(await axeViolations(page), []);
+          assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
+        }, { colorScheme, viewport: { width, height: 900 }, loggedOut }));
+
+test("an idle job page asks for less than 50 KB a second", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByRole("log").getByText("step 64 loss").first().waitFor();
+    const session = await page.context().newCDPSession(page);
+    await session.send("Network.enable");
+    let bytes = 0;
+    session.on("Network.loadingFinished", (event) => (bytes += event.encodedDataLength));
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    assert.ok(bytes / 4 < 50000, `${bytes / 4} bytes a second`);
+  }));

@@ -1,0 +1,79 @@
+// One job of each kind, as a controller would tell them.
+const GIB = 2 ** 30;
+
+export function attempt(number, more = {}) {
+  return {
+    number, state: "ended", cause: "", reason: "", started_at: "2026-03-01T09:00:05.000Z", ended_at: "",
+    resumed_from_step: 0, reason_started: "", ...more,
+  };
+}
+
+export function rank(number, more = {}) {
+  return {
+    rank: number, node: "tower", pid: 4100 + number, state: "running", section: "step", step: 64, last_heartbeat_ms: 420,
+    memory_bytes: 1.2 * GIB, memory_peak_bytes: 1.6 * GIB, step_ms: 210 + number, attempt: 2, ...more,
+  };
+}
+
+export function job(id, state, more = {}) {
+  return {
+    id, name: `job-${id}`, state, reason: "", user: "ana", kind: "recipe", submitted_at: "2026-03-01T09:00:00.000Z",
+    started_at: "2026-03-01T09:00:05.000Z", ended_at: "", attempts: [attempt(1)], ranks: [], step: 0, steps_total: 120,
+    last_checkpoint_step: 0, version: 1, checkpoint_folder: `/var/lib/muster/jobs/${id}/checkpoints`,
+    spec: { name: `job-${id}`, resources: { nodes: 1, ranks_per_node: 4 } }, ...more,
+  };
+}
+
+export function metric(number, step, more = {}) {
+  const noise = Math.sin(step * 12.9898 + number) * 0.15;
+  return {
+    attempt: number, step, loss: 1.6 + 4 * Math.exp(-step / 30) + noise, tokens_per_s: 18200 + 900 * noise,
+    step_ms: 211, memory_peak_bytes: Math.round(1.6 * GIB), memory_bytes: Math.round(1.2 * GIB),
+    at_ms: Date.UTC(2026, 2, 1, 9, number * 2) + step * 211, ...more,
+  };
+}
+
+export const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+/// Jobs 1 to 7: 1 runs in its second attempt, resumed from step 40 after reaching 55; the others have ended or wait.
+export async function fill(server) {
+  const ended_at = "2026-03-01T09:42:10.000Z";
+  await server.tell({ do: "job", job: job(1, "running", {
+    name: "llama-70m-manpages", reason: "attempt 2 runs since step 40",
+    attempts: [
+      attempt(1, { cause: "failed", reason: "rank 1 was killed by SIGKILL; the job goes on with attempt 2", rank: 1, signal: 9,
+        ended_at: "2026-03-01T09:02:00.000Z", reason_started: "submitted" }),
+      attempt(2, { state: "running", resumed_from_step: 40, reason_started: "rank 1 of attempt 1 was killed by SIGKILL",
+        started_at: "2026-03-01T09:02:03.000Z" }),
+    ],
+    ranks: [rank(0), rank(1, { section: "data" }), rank(2, { step_ms: 520 })],
+    last_checkpoint_step: 60,
+  }) });
+  await server.tell({ do: "job", job: job(2, "failed", {
+    name: "chess-policy", ended_at, step: 31, loss: 4.12, tokens_per_s: 9100,
+    reason: "rank 0 exited with 1 three times without progress: no such file: /data/games.bin",
+    attempts: [attempt(3, { cause: "failed", rank: 0, exit_code: 1, reason: "rank 0 exited with 1", ended_at })] }) });
+  await server.tell({ do: "job", job: job(3, "succeeded", {
+    name: "classify-packages", ended_at, step: 120, loss: 0.0213, tokens_per_s: 22410, reason: "every rank is done",
+    attempts: [attempt(1, { cause: "completed", ended_at })] }) });
+  await server.tell({ do: "job", job: job(4, "waiting", {
+    name: "summaries-long-context", step: 77, loss: 2.8, reason: "preempted at step 77; attempt 5 starts after a pause",
+    next_attempt_at: "2099-01-01T00:00:00.000Z", attempts: [attempt(4, { cause: "preempted", ended_at })] }) });
+  await server.tell({ do: "job", job: job(5, "cancelled", { name: "typo", ended_at, reason: "cancelled by ana", attempts: [] }) });
+  await server.tell({ do: "job", job: job(6, "pending", { name: "next-one", started_at: "", reason: "waits for its first attempt", attempts: [] }) });
+  await server.tell({ do: "job", job: job(7, "running", {
+    name: "own-trainer", kind: "command", steps_total: 0, reason: "python3 train.py runs", attempts: [attempt(1, { state: "running" })],
+    ranks: [rank(0, { last_heartbeat_ms: null, section: "", step: 0, memory_bytes: 0, memory_peak_bytes: 0, step_ms: 0, attempt: 1 })],
+    spec: { name: "own-trainer", resources: { nodes: 1, ranks_per_node: 1 } } }) });
+  await server.tell({ do: "metrics", job_id: 1, metrics: range(1, 55).map((step) => metric(1, step)) });
+  await server.tell({ do: "metrics", job_id: 1, metrics: range(41, 64).map((step) => metric(2, step)) });
+  const say = (type, text) => server.tell({ do: "event", job_id: 1, type, text });
+  await say("job_submitted", "submitted by ana");
+  await say("attempt_launched", "attempt 1 started on tower");
+  await say("rank_exited", "rank 1 was killed by SIGKILL; attempt 2 follows");
+  await say("attempt_resumed", "attempt 2 resumed from step 40");
+  for (const number of range(0, 3)) {
+    const text = range(41, 64).map((step) => `step ${step} loss ${metric(2, step).loss.toFixed(4)} rank ${number}\n`).join("");
+    await server.tell({ do: "log", job_id: 1, attempt: 2, rank: number, text });
+  }
+}
