@@ -119,7 +119,7 @@ TEST(Worker, ARunThatWasStoppedAndResumedEqualsOneThatWasNot) {
 
   Ranks second(folder.path(), broken.json(folder), {.label = "broken"});
   ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
-  EXPECT_EQ(values(second.lines(1, "resumed"), "step"), saved);
+  EXPECT_THAT(values(second.lines(1, "resumed"), "step"), ElementsAre("0", saved[0]));
   EXPECT_EQ(losses(second), losses(reference));
   EXPECT_EQ(values(second.lines(0, "step"), "grad_norm"), values(reference.lines(0, "step"), "grad_norm"));
   const auto expected = tensors_of(folder / "whole" / step_folder(whole.steps));

@@ -51,7 +51,7 @@ class Reporter {
   /// One finished step, every rank reports its own. A report that can't be delivered now is kept and sent later.
   virtual void step(const StepReport& report) = 0;
 
-  /// Training goes on from a checkpoint taken after `step` steps; the next report has number step + 1.
+  /// Training goes on from a checkpoint taken after `step` steps, or begins (0); the next report has number step + 1.
   virtual void resumed_from(std::int64_t step) = 0;
 
   /// The checkpoint of `step` is complete and valid on disk; `bytes` is what this rank wrote.

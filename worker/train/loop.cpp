@@ -213,6 +213,7 @@ class Trainer::Run {
     const auto loaded = checkpointer_->load_latest(&ignored);
     for (const auto& why : loaded ? loaded->ignored : ignored) say("passed over a checkpoint: %s", why.c_str());
     if (loaded) restore(*loaded);
+    reporter_.resumed_from(step_);
   }
 
   /// A rank of an old attempt must not even tidy up.
@@ -235,7 +236,6 @@ class Trainer::Run {
       fsdp::set_cpu_random_state(random->second);
     }
     saved_step_ = step_;
-    reporter_.resumed_from(step_);
     say("resumed from step %lld (%s)", static_cast<long long>(step_), loaded.path.c_str());
   }
 
