@@ -36,3 +36,26 @@ target_link_libraries(libtorch_cpu_import INTERFACE libtorch_headers "${_torch}/
 target_link_options(libtorch_cpu_import INTERFACE "LINKER:-rpath,${_torch}/lib")
 # The wheel finds cupti and cudart beside itself through its own RPATH, which the linker does not follow.
 target_link_options(libtorch_cpu_import INTERFACE "LINKER:--allow-shlib-undefined")
+
+if(MUSTER_WITH_CUDA)
+  # No CUDA toolkit: the headers of four PyPI wheels are enough, and LibTorch brings the rest at run time.
+  get_filename_component(_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+  set(MUSTER_CUDA_HEADERS "${_root}/.deps/cuda" CACHE PATH "Folder of the unpacked wheels, the one that holds nvidia/")
+  find_path(MUSTER_CUDA_INCLUDE cuda_runtime_api.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/cu13/include" /usr/local/cuda/include
+            NO_DEFAULT_PATH)
+  find_path(MUSTER_NCCL_INCLUDE nccl.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/nccl/include" /usr/include NO_DEFAULT_PATH)
+  if(NOT MUSTER_CUDA_INCLUDE OR NOT MUSTER_NCCL_INCLUDE)
+    message(FATAL_ERROR "MUSTER_WITH_CUDA: no cuda_runtime_api.h or nccl.h in ${MUSTER_CUDA_HEADERS}: unpack the wheels "
+                        "nvidia-cuda-runtime==13.0.96, nvidia-cuda-crt==13.0.88, nvidia-cuda-cccl==13.0.85 and "
+                        "nvidia-nccl-cu13==2.28.9 there, or set MUSTER_CUDA_HEADERS")
+  endif()
+  add_library(libtorch_cuda_import INTERFACE)
+  add_library(libtorch::cuda ALIAS libtorch_cuda_import)
+  target_link_libraries(libtorch_cuda_import INTERFACE libtorch_cpu_import)
+  target_include_directories(libtorch_cuda_import SYSTEM INTERFACE "${MUSTER_CUDA_INCLUDE}"
+                             "${MUSTER_NCCL_INCLUDE}")
+  target_compile_definitions(libtorch_cuda_import INTERFACE USE_C10D_NCCL)
+  # LibTorch registers its CUDA side when libtorch_cuda is loaded, so the linker must not drop it as unused.
+  target_link_options(libtorch_cuda_import INTERFACE "LINKER:--push-state,--no-as-needed"
+                      "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so" "LINKER:--pop-state")
+endif()

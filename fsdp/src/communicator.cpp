@@ -92,6 +92,7 @@ std::string Communicator::broadcast(std::string bytes, int root) {
   at::Tensor size = at::empty({1}, at::kLong).fill_(static_cast<std::int64_t>(bytes.size()));
   broadcast(size, root);
   at::Tensor carried = at::empty({size.item<std::int64_t>()}, at::kByte);
+  if (carried.numel() == 0) return {};
   if (rank_ == root) std::memcpy(carried.mutable_data_ptr(), bytes.data(), bytes.size());
   broadcast(carried, root);
   return std::string(static_cast<const char*>(carried.const_data_ptr()), static_cast<std::size_t>(carried.numel()));

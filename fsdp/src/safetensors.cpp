@@ -217,7 +217,7 @@ at::Tensor SafetensorsReader::tensor(std::string_view name) const {
   if (reinterpret_cast<std::uintptr_t>(bytes) % c10::elementSize(entry.dtype) == 0)
     return at::from_blob(const_cast<char*>(bytes), entry.shape, at::TensorOptions().dtype(entry.dtype));
   at::Tensor copy = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
-  std::memcpy(copy.mutable_data_ptr(), bytes, static_cast<std::size_t>(entry.end - entry.begin));
+  if (copy.numel() > 0) std::memcpy(copy.mutable_data_ptr(), bytes, static_cast<std::size_t>(entry.end - entry.begin));
   return copy;
 }
 
