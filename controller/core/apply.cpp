@@ -284,9 +284,8 @@ void on(Applied& out, const RequeueRequested& e, Time at) {
     job.reason = reason + "; " + job.reason;
     out.text += "; attempt " + std::to_string(next_number(job)) + " starts when this one has stopped";
   } else {
-    const bool was_over = job.state == JobState::kFailed;
     const std::string after = job.attempts.empty() ? "" : job.attempts.back().reason;
-    if (was_over) refill_budgets(job);
+    if (job.state == JobState::kFailed) refill_budgets(job);
     wait_for_next(out, at, reason + (after.empty() ? "" : " after: " + after));
     job.reason = reason + "; attempt " + std::to_string(next_number(job)) + " starts now";
     out.text = job.reason;
