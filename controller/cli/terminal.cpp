@@ -76,37 +76,41 @@ Colour colour_of_state(std::string_view state) {
 
 std::vector<std::size_t> Table::widths(std::size_t room) const {
   std::vector<std::size_t> widths;
-  std::size_t total = kGap * (columns_.size() - 1);
+  std::size_t total = 0;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = columns_[i].title.size();
     for (const auto& row : rows_) width = std::max(width, width_of(row[i]));
     widths.push_back(width);
-    total += width;
+    total += width + (i > 0 ? kGap : 0);
   }
-  while (total > room) {
-    // The widest that may still shrink gives one character.
-    std::size_t widest = columns_.size();
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
+  while (total > room && widths.size() > 1) {
+    // The widest that may still shrink gives one character; when none can, the last column goes.
+    std::size_t widest = widths.size();
+    for (std::size_t i = 0; i < widths.size(); ++i) {
       if (columns_[i].shrinks == 0 || widths[i] <= std::max(columns_[i].shrinks, columns_[i].title.size())) continue;
-      if (widest == columns_.size() || widths[i] >= widths[widest]) widest = i;
+      if (widest == widths.size() || widths[i] >= widths[widest]) widest = i;
     }
-    if (widest == columns_.size()) break;
-    --widths[widest];
-    --total;
+    if (widest < widths.size()) {
+      --widths[widest];
+      --total;
+    } else {
+      total -= widths.back() + kGap;
+      widths.pop_back();
+    }
   }
   return widths;
 }
 
 std::string Table::line(const std::vector<std::string>& row, const std::vector<std::size_t>& widths, bool title) const {
   std::string out;
-  for (std::size_t i = 0; i < row.size(); ++i) {
+  for (std::size_t i = 0; i < widths.size(); ++i) {
     const auto text = cut(row[i], widths[i]);
     const std::string padding(widths[i] - width_of(text), ' ');
     const auto colour = title ? Colour::kDim : columns_[i].state ? colour_of_state(row[i]) : Colour::kNone;
     if (i > 0) out += std::string(kGap, ' ');
     if (columns_[i].right) out += padding;
     out += painted(text, colour);
-    if (!columns_[i].right && i + 1 < row.size()) out += padding;
+    if (!columns_[i].right && i + 1 < widths.size()) out += padding;
   }
   while (!out.empty() && out.back() == ' ') out.pop_back();
   return out;

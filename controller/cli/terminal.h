@@ -17,7 +17,8 @@ std::string painted(std::string_view text, Colour colour);
 /// Of a job's, attempt's or rank's state.
 Colour colour_of_state(std::string_view state);
 
-/// Rows under titles, aligned, never wider than columns(). Where it does not fit, the columns that may shrink are cut.
+/// Rows under titles, aligned, never wider than columns(). Where it does not fit, the columns that may shrink are cut;
+/// where that is not enough, the last ones are left out.
 class Table {
  public:
   struct Column {
@@ -33,6 +34,7 @@ class Table {
   std::string text(std::size_t indent = 0) const;
 
  private:
+  /// Of the columns that are shown.
   std::vector<std::size_t> widths(std::size_t room) const;
   std::string line(const std::vector<std::string>& row, const std::vector<std::size_t>& widths, bool title) const;
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "spec/fields.h"
 #include "spec/spec.h"
@@ -11,6 +13,13 @@ constexpr std::uint32_t kPositions = 2048;
 constexpr std::uint32_t kWarmupSteps = 100;
 constexpr std::int64_t kBackoffMaxMs = 300'000;
 constexpr std::int64_t kVouchedMs = 15'000;
+
+/// A tenth, as people would write it: of 3e-4 it is 3e-5, not 2.9999999999999997e-05.
+double tenth_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value / 10);
+  return std::strtod(text, nullptr);
+}
 
 void fill_batch(muster::v1::Train& train, std::uint64_t ranks) {
   if (train.micro_batch_size() == 0) {
@@ -35,7 +44,7 @@ void fill_recipe(muster::v1::Recipe& recipe, std::uint64_t ranks) {
   }
   auto& train = *recipe.mutable_train();
   fill_batch(train, ranks);
-  if (!train.has_min_learning_rate()) train.set_min_learning_rate(train.learning_rate() / 10);
+  if (!train.has_min_learning_rate()) train.set_min_learning_rate(tenth_of(train.learning_rate()));
   if (!train.has_warmup_steps()) train.set_warmup_steps(std::min(kWarmupSteps, train.steps() / 10));
 }
 

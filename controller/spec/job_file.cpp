@@ -82,7 +82,8 @@ class Reader {
   void judge(FileChecks checks);
 
   Place place_of(const std::string& path, const toml::source_region& source) const;
-  void refuse(const std::string& path, const Place& place, const std::string& value, const std::string& message);
+  void refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
+              const std::string& message);
   void refuse_unknown(const std::string& path, const Place& place);
   fs::path absolute(const std::string& path) const;
 
@@ -95,12 +96,13 @@ class Reader {
   std::vector<Located> found_;
 };
 
-void Reader::refuse(const std::string& path, const Place& place, const std::string& value, const std::string& message) {
+void Reader::refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
+                    const std::string& message) {
   broken_.insert(path);
   std::string what;
   if (!place.option || place.key != path) {
     what = path;
-    if (!value.empty()) what += (path.empty() ? "\"" : " \"") + value + "\"";
+    if (value) what += (path.empty() ? "\"" : " \"") + *value + "\"";
     if (!what.empty()) what += ": ";
   }
   found_.push_back({place, what + message});
@@ -108,7 +110,7 @@ void Reader::refuse(const std::string& path, const Place& place, const std::stri
 
 void Reader::refuse_unknown(const std::string& path, const Place& place) {
   const auto near = did_you_mean(path);
-  refuse(shown(path), place, "",
+  refuse(shown(path), place, std::nullopt,
          near.empty() ? "unknown key; muster submit --help lists all" : "unknown key, did you mean " + near);
 }
 
@@ -136,9 +138,8 @@ void Reader::apply(toml::table& root, const Override& override) {
   if (shape_fine && !parent.empty()) {
     table = root.insert(parent, toml::table()).first->second.as_table();
   }
-  overridden_[override.key] = &override;
-  const auto place = place_of(override.key, {});
-  if (!override.value) return refuse(override.key, place, "", "want key=value");
+  const Place place{true, {1, 1}, override.option, override.key};
+  if (!override.value) return refuse(override.key, place, std::nullopt, "want key=value");
   if (table == nullptr) return;  // the file has something else in its place, which is refused there
   const auto* field = find_field(override.key);
   if (!shape_fine || (field == nullptr && parent != "env" && !is_table_name(override.key))) {
@@ -146,6 +147,7 @@ void Reader::apply(toml::table& root, const Override& override) {
     return;
   }
   static constexpr Field kVariable{.key = "env", .path = "env", .kind = Kind::kText};
+  overridden_[override.key] = &override;
   insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
 }
 
@@ -159,7 +161,7 @@ void Reader::choose_program(const toml::table& root) {
     if (!of_recipe) continue;
     spec_.mutable_recipe();
     if (root.contains("command") && !broken_.contains("command")) {
-      refuse("command", place_of(table, key.source()), "",
+      refuse("command", place_of(table, key.source()), std::nullopt,
              "want either command or [" + table + "], not both; remove one of them");
       broken_.insert("");
     }

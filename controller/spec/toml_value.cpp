@@ -52,6 +52,8 @@ std::string shown(std::string_view text) {
 
 std::string shown(const toml::node& node) {
   if (const auto* text = node.as_string()) return shown(std::string_view(text->get()));
+  static constexpr Field kNumber{.key = "", .path = "", .kind = Kind::kReal};
+  if (const auto* real = node.as_floating_point()) return print(kNumber, real->get());
   std::ostringstream out;
   node.visit([&](const auto& value) {
     if constexpr (toml::is_table<decltype(value)>) {

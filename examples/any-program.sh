@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# A trainer in a few lines: counts to $STEPS, keeps its step in the job's checkpoint folder, and resumes there.
+set -euo pipefail
+mkdir -p "$MUSTER_CHECKPOINT_FOLDER"
+saved="$MUSTER_CHECKPOINT_FOLDER/rank-$RANK.step"
+step=0
+if [ -f "$saved" ]; then step=$(cat "$saved"); fi
+
+save() { # whole or not at all, whenever the machine stops
+  echo "$step" > "$saved.new"
+  mv "$saved.new" "$saved"
+}
+leave() {
+  save
+  echo "asked to leave: saved step $step"
+  exit 99 # start me again
+}
+trap leave TERM
+
+echo "attempt $MUSTER_ATTEMPT: rank $RANK of $WORLD_SIZE begins after step $step"
+while [ "$step" -lt "$STEPS" ]; do
+  sleep 0.2 & wait $! # a signal ends the wait at once
+  step=$((step + 1))
+  save
+  echo "step $step of $STEPS"
+done

@@ -1,0 +1,97 @@
+#include "cli/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/failure.h"
+#include "system/process.h"
+
+namespace cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The three files and the environment of one test.
+struct Places {
+  test::TempFolder folder;
+  std::map<std::string, std::string> variables{{"HOME", "/home/ada"}};
+
+  void write(const std::string& name, const std::string& text) { test::write_file(folder.path() / name, text); }
+  Config load(const Flags& flags = {}) const {
+    ConfigPlaces places;
+    for (const char* name : {"here.toml", "user.toml", "system.toml"}) places.files.push_back(folder.path() / name);
+    places.variable = [this](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      if (found == variables.end() || found->second.empty()) return std::nullopt;
+      return found->second;
+    };
+    return load_config(flags, places);
+  }
+  std::string refusal() const {
+    try {
+      load();
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.exit(), kUsage);
+      return failure.what();
+    }
+    return "";
+  }
+};
+
+TEST(Configuration, WithoutAnyTheDefaultsHold) {
+  Places places;
+  const auto config = places.load();
+  EXPECT_EQ(config.address.value, "127.0.0.1:7600");
+  EXPECT_EQ(config.token_file.value, "/home/ada/.local/share/muster/token");
+  EXPECT_FALSE(config.token);
+  places.variables["MUSTER_DATA_FOLDER"] = "/srv/muster";
+  EXPECT_EQ(places.load().token_file.value, "/srv/muster/token");
+}
+
+TEST(Configuration, EachPlaceIsStrongerThanTheNext) {
+  Places places;
+  places.write("system.toml", "address = \"system:1\"\ntoken_file = \"/system/token\"");
+  EXPECT_EQ(places.load().address.value, "system:1");
+  places.write("user.toml", "address = \"user:1\"");
+  EXPECT_EQ(places.load().address.value, "user:1");
+  EXPECT_EQ(places.load().token_file.value, "/system/token") << "each key for itself";
+  places.write("here.toml", "address = \"here:1\"\ntoken_file = \"secret/token\"");
+  EXPECT_EQ(places.load().address.value, "here:1");
+  EXPECT_EQ(places.load().token_file.value, (places.folder.path() / "secret/token").native());
+  places.variables["MUSTER_ADDRESS"] = "variable:1";
+  places.variables["MUSTER_TOKEN_FILE"] = "/variable/token";
+  EXPECT_EQ(places.load().address.value, "variable:1");
+  EXPECT_EQ(places.load().address.source, "MUSTER_ADDRESS");
+  EXPECT_EQ(places.load().token_file.value, "/variable/token");
+  places.variables["MUSTER_TOKEN"] = "t";
+  EXPECT_EQ(places.load().token, "t");
+  const auto config = places.load({"flag:1", "~/token"});
+  EXPECT_EQ(config.address.value, "flag:1");
+  EXPECT_EQ(config.token_file.value, "/home/ada/token");
+  EXPECT_FALSE(config.token) << "a flag is stronger than a variable";
+  places.variables["MUSTER_ADDRESS"] = "";
+  EXPECT_EQ(places.load().address.value, "here:1") << "an empty variable is none";
+}
+
+TEST(Configuration, AFaultyFileIsRefusedWithItsPlaceEvenWhereAStrongerOneHidesIt) {
+  Places places;
+  places.variables["MUSTER_ADDRESS"] = "variable:1";
+  places.write("user.toml", "adress = \"x:1\"");
+  EXPECT_THAT(places.refusal(), HasSubstr("user.toml:1:1: adress: unknown key, did you mean address"));
+  places.write("user.toml", "\n[train]\nsteps = 5");
+  EXPECT_THAT(places.refusal(), HasSubstr("user.toml:2:2: train: unknown key, want address or token_file"));
+  places.write("user.toml", "address = 7600");
+  EXPECT_THAT(places.refusal(), HasSubstr("user.toml:1:11: address \"7600\": want a text in quotes"));
+  places.write("user.toml", "address = ");
+  EXPECT_THAT(places.refusal(), HasSubstr("user.toml:1:"));
+  places.write("user.toml", std::string(100'000, 'x'));
+  EXPECT_THAT(places.refusal(), HasSubstr("larger than 64 KiB"));
+}
+
+TEST(Configuration, LoopbackIsKnown) {
+  for (const char* own : {"127.0.0.1:7600", "localhost:1", "[::1]:7600", "127.1.2.3:5"}) EXPECT_TRUE(is_loopback(own));
+  for (const char* other : {"10.0.0.1:7600", "login:7600", "localhost.example.org:1"}) EXPECT_FALSE(is_loopback(other));
+}
+
+}  // namespace
+}  // namespace cli

@@ -1,0 +1,309 @@
+#include "fake_controller.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <mutex>
+#include <thread>
+
+#include "muster/v1/admin_service.grpc.pb.h"
+#include "muster/v1/job_service.grpc.pb.h"
+
+namespace test {
+namespace {
+
+using grpc::ServerContext;
+using grpc::ServerWriter;
+using grpc::Status;
+using grpc::StatusCode;
+using namespace muster::v1;
+
+bool ended(const Job& job) {
+  return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
+}
+
+struct Shared {
+  std::mutex mutex;
+  FakeState state;
+};
+
+bool allowed(const ServerContext& context) {
+  const auto found = context.client_metadata().find("authorization");
+  return found != context.client_metadata().end() && found->second == std::string("Bearer ") + FakeController::kToken;
+}
+
+Status refused() {
+  return {StatusCode::UNAUTHENTICATED, "wrong token"};
+}
+
+class Jobs final : public JobService::Service {
+ public:
+  explicit Jobs(Shared& shared) : shared_(shared) {}
+
+  Status Submit(ServerContext* context, const SubmitRequest* request, SubmitResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    auto& state = shared_.state;
+    for (std::size_t i = 0; i < state.submitted.size(); ++i) {
+      if (state.submitted[i].request_id() == request->request_id()) response->set_already_submitted(true);
+    }
+    state.submitted.push_back(*request);
+    if (!response->already_submitted()) {
+      auto job = sample_job(static_cast<std::int64_t>(state.jobs.size()) + 1, "succeeded");
+      *job.mutable_spec() = request->spec();
+      state.jobs.push_back(job);
+    }
+    response->set_job_id(static_cast<std::int64_t>(state.jobs.size()));
+    return state.lose_answers-- > 0 ? Status(StatusCode::UNAVAILABLE, "Socket closed") : Status::OK;
+  }
+
+  Status List(ServerContext* context, const ListRequest* request, ListResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    if (shared_.state.full) return {StatusCode::RESOURCE_EXHAUSTED, "max_streams: 3 are open, the limit"};
+    const auto& jobs = shared_.state.jobs;
+    for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
+      if (request->before_id() != 0 && job->id() >= request->before_id()) continue;
+      if (static_cast<std::uint32_t>(response->jobs_size()) < request->limit()) *response->add_jobs() = *job;
+    }
+    response->set_total(static_cast<std::int64_t>(jobs.size()));
+    return Status::OK;
+  }
+
+  Status Get(ServerContext* context, const GetRequest* request, Job* response) override {
+    return answer(*context, request->job_id(), response);
+  }
+
+  Status Cancel(ServerContext* context, const CancelRequest* request, Job* response) override {
+    const auto status = answer(*context, request->job_id(), response);
+    if (!status.ok() || !ended(*response)) return status;
+    return {StatusCode::FAILED_PRECONDITION, "job " + std::to_string(request->job_id()) + " has ended already"};
+  }
+
+  Status Requeue(ServerContext* context, const RequeueRequest* request, Job* response) override {
+    return answer(*context, request->job_id(), response);
+  }
+
+  Status Watch(ServerContext* context, const GetRequest* request, ServerWriter<Job>* writer) override {
+    with([](FakeState& state) { ++state.watchers; });
+    const auto status = watch(context, request, writer);
+    with([](FakeState& state) { --state.watchers; });
+    return status;
+  }
+
+  Status Events(ServerContext* context, const EventsRequest* request, ServerWriter<Event>* writer) override {
+    auto after = request->after_id();
+    return stream<Event>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
+      std::vector<Event> news;
+      for (const auto& event : state.events) {
+        if (event.id() > after) news.push_back(event);
+      }
+      if (!news.empty()) after = news.back().id();
+      return news;
+    });
+  }
+
+  Status Metrics(ServerContext* context, const MetricsRequest* request, ServerWriter<Metric>* writer) override {
+    std::size_t sent = 0;
+    return stream<Metric>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
+      std::vector<Metric> news(state.metrics.begin() + static_cast<std::ptrdiff_t>(sent), state.metrics.end());
+      sent = state.metrics.size();
+      return news;
+    });
+  }
+
+  Status Logs(ServerContext* context, const LogsRequest* request, ServerWriter<LogChunk>* writer) override {
+    std::size_t sent = 0;
+    with([&](FakeState& state) { state.log_requests.push_back(*request); });
+    return stream<LogChunk>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
+      std::vector<LogChunk> news(state.logs.begin() + static_cast<std::ptrdiff_t>(sent), state.logs.end());
+      sent = state.logs.size();
+      return news;
+    });
+  }
+
+ private:
+  void with(const std::function<void(FakeState&)>& change) {
+    std::lock_guard lock(shared_.mutex);
+    change(shared_.state);
+  }
+
+  Status answer(ServerContext& context, std::int64_t id, Job* response) {
+    if (!allowed(context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    for (const auto& job : shared_.state.jobs) {
+      if (job.id() == id) *response = job;
+    }
+    return response->id() == id ? Status::OK : Status(StatusCode::NOT_FOUND, "no job " + std::to_string(id));
+  }
+
+  Status watch(ServerContext* context, const GetRequest* request, ServerWriter<Job>* writer) {
+    std::string shown;
+    while (!context->IsCancelled()) {
+      Job job;
+      if (const auto status = answer(*context, request->job_id(), &job); !status.ok()) return status;
+      if (job.SerializeAsString() != shown) writer->Write(job);
+      if (ended(job)) return Status::OK;
+      shown = job.SerializeAsString();
+      std::this_thread::sleep_for(5ms);
+    }
+    return {StatusCode::UNAVAILABLE, "shutting down"};
+  }
+
+  template <typename Message>
+  Status stream(ServerContext& context, std::int64_t id, bool follow, ServerWriter<Message>* writer,
+                const std::function<std::vector<Message>(FakeState&)>& news) {
+    Job job;
+    job.set_state("running");
+    int left = 0;
+    with([&](FakeState& state) { left = std::exchange(state.break_streams_after, 0); });
+    while (!context.IsCancelled()) {
+      if (id != 0) {
+        if (const auto status = answer(context, id, &job); !status.ok()) return status;
+      }
+      std::vector<Message> messages;
+      with([&](FakeState& state) { messages = news(state); });
+      for (const auto& message : messages) {
+        writer->Write(message);
+        if (left > 0 && --left == 0) return {StatusCode::UNAVAILABLE, "Socket closed"};
+      }
+      if (!follow || ended(job)) return Status::OK;
+      std::this_thread::sleep_for(5ms);
+    }
+    return {StatusCode::UNAVAILABLE, "shutting down"};
+  }
+
+  Shared& shared_;
+};
+
+class Admin final : public AdminService::Service {
+ public:
+  explicit Admin(Shared& shared) : shared_(shared) {}
+  grpc::Status Status(ServerContext* context, const StatusRequest*, StatusResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    response->set_version("0.1.0");
+    response->set_pid(4711);
+    response->set_data_folder("/var/lib/muster");
+    response->set_data_free_bytes(std::int64_t{50} << 30);
+    response->set_executor("local");
+    response->set_store_problem(shared_.state.store_problem);
+    return grpc::Status::OK;
+  }
+
+ private:
+  Shared& shared_;
+};
+
+}  // namespace
+
+struct FakeController::Services {
+  Shared shared;
+  Jobs jobs{shared};
+  Admin admin{shared};
+  int port = 0;
+  std::unique_ptr<grpc::Server> server;
+};
+
+FakeController::FakeController() : services_(std::make_unique<Services>()) {
+  write_file(folder_.path() / "token", kToken);
+  std::filesystem::permissions(folder_.path() / "token",
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  start();
+}
+
+FakeController::~FakeController() {
+  stop();
+}
+
+std::string FakeController::address() const {
+  return "127.0.0.1:" + std::to_string(services_->port);
+}
+
+void FakeController::start() {
+  const auto wanted = "127.0.0.1:" + std::to_string(services_->port);
+  const bool listens = eventually(
+      [&] {
+        grpc::ServerBuilder builder;
+        builder.AddListeningPort(wanted, grpc::InsecureServerCredentials(), &services_->port);
+        builder.RegisterService(&services_->jobs);
+        builder.RegisterService(&services_->admin);
+        services_->server = builder.BuildAndStart();
+        return services_->server != nullptr;
+      },
+      10s);
+  if (!listens) throw std::runtime_error("cannot listen on " + wanted);
+}
+
+void FakeController::stop() {
+  if (!services_->server) return;
+  services_->server->Shutdown(std::chrono::system_clock::now());
+  services_->server->Wait();
+  services_->server.reset();
+}
+
+void FakeController::with(const std::function<void(FakeState&)>& change) {
+  std::lock_guard lock(services_->shared.mutex);
+  change(services_->shared.state);
+}
+
+std::map<std::string, std::string> FakeController::environment() const {
+  return {{"MUSTER_ADDRESS", address()},
+          {"MUSTER_TOKEN_FILE", folder_.path() / "token"},
+          {"HOME", folder_.path()},
+          {"COLUMNS", "80"},
+          {"http_proxy", "http://127.0.0.1:9"},  // must not be used
+          {"grpc_proxy", "http://127.0.0.1:9"}};
+}
+
+Finished FakeController::muster(std::vector<std::string> arguments, std::map<std::string, std::string> more) {
+  arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+  auto variables = environment();
+  for (const auto& [name, value] : more) variables[name] = value;
+  return run(arguments, variables, 30s);
+}
+
+Job sample_job(std::int64_t id, const std::string& state) {
+  Job job;
+  job.set_id(id);
+  job.set_name("manpages-llama-with-a-rather-long-name");
+  job.set_state(state);
+  job.set_reason("attempt 2 runs since the controller saw rank 1 killed by SIGKILL at step 50");
+  job.set_user("ada");
+  job.set_kind("recipe");
+  job.set_submitted_at("2026-11-20T19:48:55.123Z");
+  job.set_started_at("2026-11-20T19:48:56.000Z");
+  job.set_step(50);
+  job.set_steps_total(150);
+  job.set_last_checkpoint_step(40);
+  job.set_loss(2.8712);
+  job.set_tokens_per_s(21034.5);
+  job.mutable_spec()->set_name(job.name());
+  job.mutable_spec()->mutable_resources()->set_nodes(1);
+  job.mutable_spec()->mutable_resources()->set_ranks_per_node(2);
+  (*job.mutable_spec()->mutable_env())["STARTED_AT"] = "";
+  for (std::uint32_t number : {1U, 2U}) {
+    auto& attempt = *job.add_attempts();
+    attempt.set_number(number);
+    attempt.set_state(number == 1 ? "ended" : "running");
+    attempt.set_cause(number == 1 ? "rank_silent" : "");
+    attempt.set_reason(number == 1 ? "rank 1 said nothing for 2.6 s and its process was stopped" : "");
+    attempt.set_started_at("2026-11-20T19:48:56.000Z");
+    if (number == 1) attempt.set_ended_at("2026-11-20T19:49:56.000Z");
+    attempt.set_resumed_from_step(number == 1 ? 0 : 40);
+  }
+  for (std::uint32_t number : {0U, 1U}) {
+    auto& rank = *job.add_ranks();
+    rank.set_rank(number);
+    rank.set_node("a-node-with-a-long-name.example.org");
+    rank.set_pid(123456);
+    rank.set_state("running");
+    rank.set_section("step");
+    rank.set_step(50);
+    rank.set_last_heartbeat_ms(312);
+    rank.set_memory_bytes(812 << 20);
+    rank.set_step_ms(81.5);
+  }
+  return job;
+}
+
+}  // namespace test

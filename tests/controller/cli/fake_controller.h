@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/v1/job.pb.h"
+#include "muster/v1/job_service.pb.h"
+#include "system/process.h"
+
+namespace test {
+
+/// What the fake controller holds and how it misbehaves. Read and written under the fake's lock: see with().
+struct FakeState {
+  std::vector<muster::v1::Job> jobs;
+  std::vector<muster::v1::Event> events;
+  std::vector<muster::v1::Metric> metrics;
+  std::vector<muster::v1::LogChunk> logs;
+
+  int lose_answers = 0;         // so many submissions are stored but answered with UNAVAILABLE
+  int break_streams_after = 0;  // the next stream breaks after so many messages; 0: none does
+  bool full = false;            // List answers RESOURCE_EXHAUSTED
+  std::string store_problem;
+  int watchers = 0;  // streams of Watch that are open
+
+  std::vector<muster::v1::SubmitRequest> submitted;  // every one that came, repeated ones too
+  std::vector<muster::v1::LogsRequest> log_requests;
+};
+
+/// JobService and AdminService of a controller that does what a test says, on a port of its own. Streams that follow
+/// end when the job they are about has ended.
+class FakeController {
+ public:
+  FakeController();
+  ~FakeController();
+
+  std::string address() const;
+  /// Refuses connections and cuts those there are; start() listens on the same port again.
+  void stop();
+  void start();
+
+  void with(const std::function<void(FakeState&)>& change);
+  template <typename T>
+  T get(const std::function<T(FakeState&)>& read) {
+    T value{};
+    with([&](FakeState& state) { value = read(state); });
+    return value;
+  }
+
+  /// Runs `muster` against it, in `folder` if one is given.
+  Finished muster(std::vector<std::string> arguments, std::map<std::string, std::string> more = {});
+  std::map<std::string, std::string> environment() const;
+  const TempFolder& folder() const { return folder_; }
+
+  static constexpr const char* kToken = "the-token";
+
+ private:
+  struct Services;
+  TempFolder folder_;
+  std::unique_ptr<Services> services_;
+};
+
+/// A running two-rank job with a past.
+muster::v1::Job sample_job(std::int64_t id, const std::string& state);
+
+}  // namespace test

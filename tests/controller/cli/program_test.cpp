@@ -1,0 +1,310 @@
+// Goal: what people and scripts rely on: exit codes, stdout, stderr, JSON shapes, tables that fit.
+// Method: the real program against a real gRPC server that does what the test says.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/text.h"
+#include "fake_controller.h"
+
+namespace test {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string write_job(const FakeController& fake, const std::string& text) {
+  const auto file = fake.folder().path() / "job.toml";
+  write_file(file, text);
+  return file;
+}
+constexpr const char* kJob = "name = \"a\"\ncommand = [\"true\"]\n";
+
+void add_job(FakeController& fake, const std::string& state) {
+  fake.with([&](FakeState& s) { s.jobs.push_back(sample_job(static_cast<std::int64_t>(s.jobs.size()) + 1, state)); });
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, cli::width_of(line));
+  return widest;
+}
+
+TEST(Submit, PrintsTheIdAloneAndTellsTheRestOnStderr) {
+  FakeController fake;
+  const auto done = fake.muster({"submit", write_job(fake, kJob), "--set", "name=b", "--set", "env.A=1"});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "1\n");
+  EXPECT_THAT(done.err, HasSubstr("muster logs 1 -f"));
+  fake.with([&](FakeState& s) {
+    ASSERT_EQ(s.submitted.size(), 1U);
+    EXPECT_EQ(s.submitted[0].spec().name(), "b");
+    EXPECT_EQ(s.submitted[0].spec().env().at("A"), "1");
+    EXPECT_EQ(s.submitted[0].spec().requeue().max_failed(), 3U) << "defaults filled in";
+    EXPECT_EQ(s.submitted[0].spec().working_folder(), fake.folder().path().native());
+    EXPECT_FALSE(s.submitted[0].user().empty());
+  });
+  EXPECT_EQ(fake.muster({"submit", write_job(fake, kJob), "--name", "c", "--json"}).exit, 0);
+  fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted[1].spec().name(), "c"); });
+}
+
+TEST(Submit, ALostAnswerIsAskedForAgainWithTheSameRequestId) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.lose_answers = 2; });
+  const auto done = fake.muster({"submit", "--json", write_job(fake, kJob)});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  const auto answer = Json::parse(done.out);
+  EXPECT_EQ(answer, (Json{{"api_version", "v1"}, {"job_id", 1}, {"already_submitted", true}}));
+  fake.with([&](FakeState& s) {
+    ASSERT_EQ(s.submitted.size(), 3U);
+    EXPECT_EQ(s.submitted[0].request_id().size(), 32U);
+    EXPECT_EQ(s.submitted[1].request_id(), s.submitted[0].request_id());
+    EXPECT_EQ(s.submitted[2].request_id(), s.submitted[0].request_id());
+  });
+  fake.muster({"submit", write_job(fake, kJob)});
+  fake.with([&](FakeState& s) { EXPECT_NE(s.submitted[3].request_id(), s.submitted[0].request_id()); });
+}
+
+TEST(Submit, ABadJobFileIsRefusedBeforeAnythingIsSent) {
+  FakeController fake;
+  const auto file = write_job(fake, "name = \"a b\"\n[train]\nsteps = 0\n");
+  const auto refused = fake.muster({"submit", file, "--set", "train.learing_rate=1"});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr(file + ":1:8: name \"a b\": want 1 to 64"));
+  EXPECT_THAT(refused.err, HasSubstr(file + ":3:9: train.steps \"0\": want a whole number"));
+  EXPECT_THAT(refused.err, HasSubstr("--set train.learing_rate=1: unknown key, did you mean train.learning_rate"));
+  EXPECT_THAT(refused.err, HasSubstr("nothing was submitted"));
+  EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
+}
+
+TEST(Submit, WaitGivesTheJobsResult) {
+  FakeController fake;
+  const auto done = fake.muster({"submit", "--wait", write_job(fake, kJob)});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "1\n");
+  EXPECT_THAT(done.err, HasSubstr("job 1 succeeded"));
+  EXPECT_EQ(fake.muster({"submit", "--wait", "--follow", write_job(fake, kJob)}).exit, 2);
+}
+
+TEST(Read, JsonIsAnEmptyArrayWhenThereIsNothing) {
+  FakeController fake;
+  EXPECT_EQ(fake.muster({"list", "--json"}).out, "[]\n");
+  EXPECT_EQ(fake.muster({"events", "--json"}).out, "[]\n");
+  add_job(fake, "pending");
+  EXPECT_EQ(fake.muster({"metrics", "1", "--json"}).out, "[]\n");
+  EXPECT_EQ(fake.muster({"logs", "1", "--json"}).out, "[]\n");
+}
+
+TEST(Read, ShowJsonHoldsTheJobWithItsAttemptsAndRanks) {
+  FakeController fake;
+  add_job(fake, "running");
+  const auto job = Json::parse(fake.muster({"show", "1", "--json"}).out);
+  EXPECT_EQ(job.begin().key(), "api_version");
+  EXPECT_EQ(job.at("api_version"), "v1");
+  for (const char* key : {"id", "name", "state", "attempts", "ranks", "step", "reason"})
+    EXPECT_TRUE(job.contains(key)) << key;
+  const auto& attempts = job.at("attempts");
+  for (const char* key : {"number", "state", "cause", "reason", "started_at", "ended_at", "resumed_from_step"}) {
+    EXPECT_TRUE(attempts[0].contains(key)) << key;
+  }
+  EXPECT_EQ(attempts[0].at("ended_at"), "2026-11-20T19:49:56.000Z");
+  EXPECT_TRUE(attempts[1].at("ended_at").is_null());
+  EXPECT_TRUE(job.at("ended_at").is_null());
+  EXPECT_EQ(job.at("spec").at("env").at("STARTED_AT"), "") << "a user's variable is no time";
+  for (const char* key : {"rank", "node", "pid", "state", "step", "last_heartbeat_ms", "memory_bytes"}) {
+    EXPECT_TRUE(job.at("ranks")[0].contains(key)) << key;
+  }
+}
+
+TEST(Read, MetricsComeAsJsonCsvAndTable) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  fake.with([](FakeState& s) {
+    for (int step = 1; step <= 3; ++step) {
+      auto& metric = s.metrics.emplace_back();
+      metric.set_attempt(1);
+      metric.set_step(step);
+      metric.set_loss(5.5 / step);
+      metric.set_tokens_per_s(20000.25);
+      metric.set_step_ms(81.5);
+      metric.set_memory_peak_bytes(812 << 20);
+    }
+  });
+  const auto rows = Json::parse(fake.muster({"metrics", "1", "--json"}).out);
+  ASSERT_EQ(rows.size(), 3U);
+  for (const char* key : {"api_version", "attempt", "step", "loss", "tokens_per_s", "step_ms", "memory_peak_bytes"}) {
+    EXPECT_TRUE(rows[0].contains(key)) << key;
+  }
+  EXPECT_TRUE(rows[0].at("validation_loss").is_null());
+  std::istringstream lines(fake.muster({"metrics", "1", "-f", "--json"}).out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_EQ(Json::parse(line).at("step"), count + 1);
+  EXPECT_EQ(count, 3) << "following, one object a line";
+  EXPECT_THAT(fake.muster({"metrics", "1", "--csv"}).out,
+              AllOf(StartsWith("attempt,step,loss,tokens_per_s,"), HasSubstr("\n1,2,2.75,20000.25,")));
+  const auto table = fake.muster({"metrics", "1"}).out;
+  EXPECT_THAT(table, HasSubstr("812 MiB"));
+  EXPECT_LE(widest_line(table), 80U);
+  EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--json"}).exit, 2);
+}
+
+TEST(Read, TablesFit80ColumnsAndArePlainOffATerminal) {
+  FakeController fake;
+  for (const char* state : {"running", "failed", "succeeded"}) add_job(fake, state);
+  fake.with([](FakeState& s) {
+    auto& event = s.events.emplace_back();
+    event.set_id(1);
+    event.set_job_id(1);
+    event.set_attempt(1);
+    event.set_at("2026-11-20T19:48:55.123Z");
+    event.set_text(
+        "rank 1 said nothing for 2.6 s and its process was stopped; attempt 2 starts in 1 s (silence 1 of 5)");
+  });
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"list"}, {"show", "1"}, {"events", "1"}, {"events"}, {"doctor"}}) {
+    const auto done = fake.muster(arguments);
+    EXPECT_LE(widest_line(done.out), 80U) << done.out;
+    EXPECT_THAT(done.out, AllOf(Not(HasSubstr("\r")), Not(HasSubstr("\x1b")))) << done.out;
+  }
+  EXPECT_THAT(fake.muster({"list"}).out, AllOf(HasSubstr("50/150"), HasSubstr("manpages-l")));
+  EXPECT_THAT(fake.muster({"show", "1"}).out,
+              AllOf(HasSubstr("rank_silent"), HasSubstr("812 MiB"), HasSubstr("312ms")));
+  const auto limited = fake.muster({"list", "--limit", "2"});
+  EXPECT_THAT(limited.err, HasSubstr("the newest 2 of 3 jobs"));
+}
+
+/// Runs muster with a terminal of so many columns as its stdout; what it wrote there.
+std::string on_terminal(FakeController& fake, std::vector<std::string> arguments, unsigned short columns,
+                        bool no_color) {
+  arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+  std::vector<std::string> variables{"TERM=xterm", "PATH=/usr/bin:/bin"};
+  for (const auto& [name, value] : fake.environment()) variables.push_back(name + "=" + value);
+  if (no_color) variables.emplace_back("NO_COLOR=1");
+  std::vector<char*> argv, envp;
+  for (auto& text : arguments) argv.push_back(text.data());
+  for (auto& text : variables) envp.push_back(text.data());
+  argv.push_back(nullptr);
+  envp.push_back(nullptr);
+  winsize size{24, columns, 0, 0};
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    execve(argv[0], argv.data(), envp.data());
+    _exit(127);
+  }
+  std::string out;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(terminal, buffer, sizeof buffer)) > 0;)
+    out.append(buffer, static_cast<std::size_t>(got));
+  close(terminal);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return out;
+}
+
+TEST(Read, ATerminalGetsColourAndItsOwnWidth) {
+  FakeController fake;
+  add_job(fake, "failed");
+  EXPECT_THAT(on_terminal(fake, {"list"}, 100, false), HasSubstr("\x1b[31mfailed\x1b[0m"));
+  const auto plain = on_terminal(fake, {"list"}, 60, true);
+  EXPECT_THAT(plain, AllOf(HasSubstr("failed"), Not(HasSubstr("\x1b"))));
+  EXPECT_LE(widest_line(plain), 61U) << "with the terminal's own carriage return";
+}
+
+TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  struct Case {
+    std::vector<std::string> arguments;
+    int exit;
+    const char* says;
+  };
+  const Case cases[] = {{{"lst"}, 2, "did you mean muster list"},
+                        {{}, 2, "Usage"},
+                        {{"show"}, 2, "muster show --help"},
+                        {{"show", "seven"}, 2, "muster show --help"},
+                        {{"show", "-1"}, 2, "muster show --help"},
+                        {{"list", "--state", "happy"}, 2, "muster list --help"},
+                        {{"wait", "1", "--timeout", "soon"}, 2, "want a duration such as 90s"},
+                        {{"show", "77"}, 3, "muster list"},
+                        {{"cancel", "77"}, 3, "no job 77"},
+                        {{"cancel", "1"}, 2, "has ended already"},
+                        {{"logs", "77"}, 3, "no job 77"},
+                        {{"wait", "77"}, 3, "no job 77"},
+                        {{"--address", "127.0.0.1:1", "list"},
+                         4,
+                         "controller unreachable at 127.0.0.1:1 (--address): start it with musterd, or set --address"},
+                        {{"list", "--token-file", "/no/such/token"}, 4, "--token-file"}};
+  for (const auto& [arguments, exit, says] : cases) {
+    const auto done = fake.muster(arguments);
+    EXPECT_EQ(done.exit, exit) << says << done.err;
+    EXPECT_THAT(done.err, HasSubstr(says));
+    EXPECT_EQ(done.out, "");
+  }
+  const auto wrong = fake.muster({"list"}, {{"MUSTER_TOKEN", "wrong"}});
+  EXPECT_EQ(wrong.exit, 4);
+  EXPECT_THAT(wrong.err, HasSubstr("refuses the token from MUSTER_TOKEN"));
+  EXPECT_EQ(fake.muster({"list"}, {{"MUSTER_TOKEN", FakeController::kToken}, {"MUSTER_TOKEN_FILE", "/none"}}).exit, 0);
+  fake.with([](FakeState& s) { s.full = true; });
+  EXPECT_EQ(fake.muster({"list"}).exit, 5);
+}
+
+TEST(Help, IsProseWithConsequencesAndEveryKey) {
+  FakeController fake;
+  const auto help = fake.muster({"submit", "--help"});
+  EXPECT_EQ(help.exit, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("a lost answer never makes a second job"), HasSubstr("learning_rate = 3e-4")));
+  EXPECT_THAT(fake.muster({"--help"}).out, HasSubstr("Exit codes:"));
+  EXPECT_EQ(fake.muster({"version"}).out, "muster 0.1.0\n");
+  EXPECT_EQ(fake.muster({"--version"}).out, "muster 0.1.0\n");
+}
+
+TEST(Doctor, NamesWhatIsWrongAndExitsWith1) {
+  FakeController fake;
+  const auto verdicts = [&] {
+    std::map<std::string, std::string> found;
+    for (const auto& row : Json::parse(fake.muster({"doctor", "--json"}).out))
+      found[row.at("check")] = row.at("verdict");
+    return found;
+  };
+  auto found = verdicts();
+  for (const char* check : {"configuration", "token", "controller", "store", "disk"})
+    EXPECT_EQ(found.at(check), "ok") << check;
+  for (const char* check : {"worker", "data", "slurm"}) EXPECT_TRUE(found.contains(check)) << check;
+  fake.with([](FakeState& s) { s.store_problem = "the disk is full: free some"; });
+  EXPECT_EQ(verdicts().at("store"), "bad");
+  EXPECT_EQ(fake.muster({"doctor"}).exit, 1);
+  EXPECT_THAT(fake.muster({"doctor"}).out, HasSubstr("the disk is full"));
+  std::filesystem::permissions(fake.folder().path() / "token", std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  EXPECT_EQ(verdicts().at("token"), "bad");
+  fake.stop();
+  EXPECT_EQ(verdicts().at("controller"), "bad");
+}
+
+TEST(Pipes, AReaderThatLeavesEndsTheProgramQuietly) {
+  FakeController fake;
+  for (int i = 0; i < 300; ++i) add_job(fake, "running");
+  const auto done = run({"/bin/bash", "-c", std::string(MUSTER_PROGRAM) + " list --limit 300 --json | head -c 10"},
+                        fake.environment(), 30s);
+  EXPECT_EQ(done.exit, 0);
+  EXPECT_EQ(done.err, "");
+  const auto full =
+      run({"/bin/bash", "-c", std::string(MUSTER_PROGRAM) + " list > /dev/full"}, fake.environment(), 30s);
+  EXPECT_EQ(full.exit, 2);
+  EXPECT_THAT(full.err, HasSubstr("standard output"));
+}
+
+}  // namespace
+}  // namespace test

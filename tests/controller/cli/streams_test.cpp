@@ -1,0 +1,197 @@
+// Goal: losing contact is no result, and nothing is lost or doubled by it; Ctrl-C leaves the job alone.
+// Method: the real program against a real gRPC server that breaks streams or goes away.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fake_controller.h"
+
+namespace test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// muster in the background.
+class Running {
+ public:
+  Running(FakeController& fake, std::vector<std::string> arguments)
+      : out_(fake.folder().path() / "out"), err_(fake.folder().path() / "err") {
+    arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+    process_ = std::make_unique<Process>(arguments, fake.environment(), out_, err_);
+  }
+  Process& process() { return *process_; }
+  std::string out() const { return read_file(out_); }
+  std::string err() const { return read_file(err_); }
+  bool says(const std::string& text) {
+    return eventually([&] { return (out() + err()).find(text) != std::string::npos; }, 20s);
+  }
+
+ private:
+  std::filesystem::path out_, err_;
+  std::unique_ptr<Process> process_;
+};
+
+void add_job(FakeController& fake, const std::string& state) {
+  fake.with([&](FakeState& s) { s.jobs.push_back(sample_job(1, state)); });
+}
+void set_state(FakeController& fake, const std::string& state) {
+  fake.with([&](FakeState& s) { s.jobs[0].set_state(state); });
+}
+int occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Wait, ReturnsTheJobsResult) {
+  const std::pair<const char*, int> results[] = {{"succeeded", 0}, {"failed", 1}, {"cancelled", 1}};
+  for (const auto& [state, exit] : results) {
+    FakeController fake;
+    add_job(fake, "running");
+    Running wait(fake, {"wait", "1"});
+    ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
+    set_state(fake, state);
+    EXPECT_EQ(wait.process().wait(20s), exit);
+    EXPECT_THAT(wait.err(), HasSubstr(std::string("job 1 ") + state));
+    EXPECT_EQ(wait.out(), "");
+  }
+}
+
+TEST(Wait, OutlivesAControllerThatGoesAndComesBack) {
+  FakeController fake;
+  add_job(fake, "running");
+  Running wait(fake, {"wait", "1", "--json"});
+  ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
+  fake.stop();
+  ASSERT_TRUE(wait.says("lost contact with the controller"));
+  EXPECT_FALSE(wait.process().wait(700ms)) << "it tries for ever";
+  set_state(fake, "succeeded");
+  fake.start();
+  EXPECT_EQ(wait.process().wait(20s), 0) << wait.err();
+  EXPECT_EQ(occurrences(wait.err(), "lost contact"), 1);
+  EXPECT_THAT(wait.err(), HasSubstr("the controller is back"));
+  EXPECT_EQ(nlohmann::json::parse(wait.out()).at("state"), "succeeded");
+}
+
+TEST(Wait, TheTimeoutHoldsWithAndWithoutAController) {
+  FakeController fake;
+  add_job(fake, "running");
+  EXPECT_EQ(fake.muster({"wait", "1", "--timeout", "200ms"}).exit, 124);
+  Running wait(fake, {"wait", "1", "--timeout", "2s"});
+  ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
+  fake.stop();
+  EXPECT_EQ(wait.process().wait(20s), 124);
+  EXPECT_THAT(wait.err(), HasSubstr("job 1 goes on"));
+}
+
+TEST(Submit, WaitsForAControllerThatIsAboutToStart) {
+  FakeController fake;
+  fake.stop();
+  write_file(fake.folder().path() / "job.toml", "name = \"a\"\ncommand = [\"true\"]\n");
+  Running submit(fake, {"submit", fake.folder().path() / "job.toml"});
+  ASSERT_TRUE(submit.says("trying for 20 s"));
+  fake.start();
+  EXPECT_EQ(submit.process().wait(20s), 0) << submit.err();
+  EXPECT_EQ(submit.out(), "1\n");
+}
+
+TEST(Follow, ControlCLeavesTheJobAloneAndSaysHowToGoOn) {
+  FakeController fake;
+  add_job(fake, "running");
+  Running wait(fake, {"wait", "1"});
+  ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
+  wait.process().signal(SIGINT);
+  EXPECT_EQ(wait.process().wait(20s), 130);
+  EXPECT_THAT(wait.err(), AllOf(HasSubstr("job 1 goes on"), HasSubstr("muster cancel 1")));
+}
+
+TEST(Follow, ShowsPlainProgressLinesOffATerminal) {
+  FakeController fake;
+  add_job(fake, "running");
+  write_file(fake.folder().path() / "job.toml", "name = \"a\"\n[train]\nsteps = 150\n");
+  const auto followed = fake.muster({"submit", "--follow", fake.folder().path() / "job.toml"});
+  EXPECT_EQ(followed.exit, 0) << followed.err;
+  EXPECT_EQ(followed.out, "2\n");
+  Running list(fake, {"list", "-w"});
+  ASSERT_TRUE(list.says("running"));
+  set_state(fake, "stopping");
+  ASSERT_TRUE(list.says("stopping"));
+  list.process().signal(SIGINT);
+  EXPECT_EQ(list.process().wait(20s), 130);
+  EXPECT_THAT(list.out() + followed.err, AllOf(Not(HasSubstr("\r")), Not(HasSubstr("\x1b"))));
+}
+
+void add_logs(FakeController& fake, const std::vector<std::tuple<int, int, std::string>>& chunks) {
+  fake.with([&](FakeState& s) {
+    for (const auto& [attempt, rank, data] : chunks) {
+      auto& chunk = s.logs.emplace_back();
+      chunk.set_attempt(static_cast<std::uint32_t>(attempt));
+      chunk.set_rank(static_cast<std::uint32_t>(rank));
+      chunk.set_data(data);
+    }
+  });
+}
+
+TEST(Logs, NameTheRankOnceAndJoinLinesThatCameInPieces) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  add_logs(fake, {{1, 0, "one\ntw"}, {1, 1, "[rank 1] own\n"}, {1, 0, "o\n"}, {1, 0, "no end"}});
+  EXPECT_EQ(fake.muster({"logs", "1"}).out, "[rank 0] one\n[rank 1] own\n[rank 0] two\n[rank 0] no end\n");
+  const auto rows = nlohmann::json::parse(fake.muster({"logs", "1", "--json"}).out);
+  EXPECT_EQ(rows.at(0), (nlohmann::json{{"api_version", "v1"}, {"attempt", 1}, {"rank", 0}, {"text", "one"}}));
+  const auto quiet = fake.muster({"logs", "1", "--rank", "0", "--tail", "5", "--attempt", "1"});
+  fake.with([](FakeState& s) {
+    EXPECT_EQ(s.log_requests.back().rank(), 0U);
+    EXPECT_TRUE(s.log_requests.back().has_rank());
+    EXPECT_EQ(s.log_requests.back().tail_lines(), 5U);
+    EXPECT_EQ(s.log_requests.back().attempt(), 1U);
+  });
+}
+
+TEST(Logs, ABrokenStreamGoesOnWhereItWasWithoutDoubledLines) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  add_logs(fake, {{1, 0, "one\n"}, {1, 1, "uno\n"}, {1, 0, "two\nthr"}, {1, 0, "ee\n"}, {2, 0, "again\n"}});
+  fake.with([](FakeState& s) { s.break_streams_after = 3; });
+  const auto done = fake.muster({"logs", "1", "-f"});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "[rank 0] one\n[rank 1] uno\n[rank 0] two\n[rank 0] three\n[rank 0] again\n");
+  EXPECT_THAT(done.err, AllOf(HasSubstr("lost contact"), HasSubstr("--- attempt 2 ---")));
+  fake.with([](FakeState& s) {
+    ASSERT_GE(s.log_requests.size(), 3U);
+    EXPECT_EQ(s.log_requests[1].attempt(), 1U) << "the attempt that was read is read to its end";
+    EXPECT_EQ(s.log_requests.back().attempt(), 0U);
+  });
+}
+
+TEST(Events, AndMetricsGoOnAfterABrokenStream) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  fake.with([](FakeState& s) {
+    for (int i = 1; i <= 5; ++i) {
+      s.events.emplace_back().set_id(i);
+      s.events.back().set_text("event " + std::to_string(i));
+      s.metrics.emplace_back().set_attempt(i <= 3 ? 1 : 2);
+      s.metrics.back().set_step(i <= 3 ? i : i - 2);  // rewinds
+    }
+    s.break_streams_after = 3;
+  });
+  const auto steps_of = [](const std::string& text, const char* key) {
+    std::vector<int> values;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) values.push_back(nlohmann::json::parse(line).at(key).get<int>());
+    return values;
+  };
+  EXPECT_THAT(steps_of(fake.muster({"events", "1", "-f", "--json"}).out, "id"), testing::ElementsAre(1, 2, 3, 4, 5));
+  fake.with([](FakeState& s) { s.break_streams_after = 4; });
+  EXPECT_THAT(steps_of(fake.muster({"metrics", "1", "-f", "--json"}).out, "step"), testing::ElementsAre(1, 2, 3, 2, 3));
+  fake.with([](FakeState& s) { s.break_streams_after = 2; });
+  EXPECT_EQ(fake.muster({"events", "1"}).exit, 4) << "without -f an incomplete answer is an error";
+}
+
+}  // namespace
+}  // namespace test

@@ -1,0 +1,331 @@
+#include "spec/job_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace spec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+JobFile parsed(const std::string& text, const std::vector<std::string>& set = {}) {
+  std::vector<Override> overrides;
+  for (const auto& assignment : set) overrides.push_back(override_of_set(assignment));
+  return parse_job_file(text, "job.toml", "/tmp", overrides, FileChecks::kLook);
+}
+
+constexpr const char* kRecipe = "name = \"a\"\n[train]\n";
+constexpr const char* kCommand = "name = \"a\"\ncommand = [\"true\"]\n";
+
+struct Refusal {
+  std::string text;
+  std::vector<std::string> problems;
+};
+
+class Refusals : public testing::TestWithParam<Refusal> {};
+
+TEST_P(Refusals, NamePlaceValueAndRemedy) {
+  EXPECT_THAT(parsed(GetParam().text).problems, ElementsAreArray(GetParam().problems)) << GetParam().text;
+}
+
+const std::string recipe(const std::string& rest) {
+  return kRecipe + rest;
+}
+const std::string command(const std::string& rest) {
+  return kCommand + rest;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, Refusals,
+    testing::Values(
+        Refusal{recipe("learing_rate = 1"),
+                {"job.toml:3:1: train.learing_rate: unknown key, did you mean train.learning_rate"}},
+        Refusal{recipe("hidden_size = 1"),
+                {"job.toml:3:1: train.hidden_size: unknown key, did you mean model.hidden_size"}},
+        Refusal{recipe("frobnicate = 1"),
+                {"job.toml:3:1: train.frobnicate: unknown key; muster submit --help lists all"}},
+        Refusal{command("[resource]\nnodes = 1"), {"job.toml:3:2: resource: unknown key, did you mean resources"}},
+        Refusal{command("steps = 5"), {"job.toml:3:1: steps: unknown key, did you mean train.steps"}},
+        Refusal{command("\"resources.nodes\" = 5"),
+                {"job.toml:3:1: resources.nodes: unknown key, did you mean resources.nodes"}},
+        Refusal{command("resources = 5"),
+                {"job.toml:3:13: resources \"5\": want a table: [resources] and its keys below"}},
+        Refusal{"name = \"a\"\ntrain = 5", {"job.toml:2:9: train \"5\": want a table: [train] and its keys below"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, Refusals,
+    testing::Values(
+        Refusal{
+            recipe("steps = \"10\""),
+            {"job.toml:3:9: train.steps \"10\": want a whole number from 1 to 4294967295; write it without quotes"}},
+        Refusal{recipe("steps = 1.5"), {"job.toml:3:9: train.steps \"1.5\": want a whole number from 1 to 4294967295"}},
+        Refusal{recipe("steps = [1]"),
+                {"job.toml:3:9: train.steps \"[ 1 ]\": want a whole number from 1 to 4294967295"}},
+        Refusal{recipe("learning_rate = true"),
+                {"job.toml:3:17: train.learning_rate \"true\": want a number above 0, at most 1000"}},
+        Refusal{recipe("schedule = 3"),
+                {"job.toml:3:12: train.schedule \"3\": want one of \"cosine\", \"linear\", \"constant\""}},
+        Refusal{recipe("[fsdp]\nprefetch = 1"), {"job.toml:4:12: fsdp.prefetch \"1\": want true or false"}},
+        Refusal{command("working_folder = 3"), {"job.toml:3:18: working_folder \"3\": want a path"}},
+        Refusal{command("env = 3"), {"job.toml:3:7: env \"3\": want a table of NAME = \"value\""}},
+        Refusal{command("[env]\nA = 1"), {"job.toml:4:5: env.A \"1\": want a text in quotes"}},
+        Refusal{"name = \"a\"\ncommand = \"python3 train.py\"",
+                {"job.toml:2:11: command \"python3 train.py\": want an array of texts such as [\"python3\", "
+                 "\"train.py\"]"}},
+        Refusal{"name = \"a\"\ncommand = [\"sleep\", 5]",
+                {"job.toml:2:21: command \"5\": want a text in quotes, as every argument"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, Refusals,
+    testing::Values(
+        Refusal{"name = \"a b\"\ncommand = [\"true\"]",
+                {"job.toml:1:8: name \"a b\": want 1 to 64 letters, digits, \".\", \"_\" or \"-\""}},
+        Refusal{recipe("steps = 0"), {"job.toml:3:9: train.steps \"0\": want a whole number from 1 to 4294967295"}},
+        Refusal{recipe("steps = -3"), {"job.toml:3:9: train.steps \"-3\": want a whole number from 1 to 4294967295"}},
+        Refusal{recipe("steps = 4294967296"),
+                {"job.toml:3:9: train.steps \"4294967296\": want a whole number from 1 to 4294967295"}},
+        Refusal{recipe("learning_rate = 0"),
+                {"job.toml:3:17: train.learning_rate \"0\": want a number above 0, at most 1000"}},
+        Refusal{recipe("learning_rate = nan"),
+                {"job.toml:3:17: train.learning_rate \"nan\": want a number above 0, at most 1000"}},
+        Refusal{recipe("recipe = \"gan\""), {"job.toml:3:10: train.recipe \"gan\": want \"causal_lm\""}},
+        Refusal{
+            command("[resources]\ntime_limit = \"12 hours\""),
+            {"job.toml:4:14: resources.time_limit \"12 hours\": want a duration such as 12h, 30m, 90s, 500ms or 1h30m, "
+             "from 1s to 10000d"}},
+        Refusal{command("[resources]\ntime_limit = 3600"),
+                {"job.toml:4:14: resources.time_limit \"3600\": want a duration such as 12h, 30m, 90s, 500ms or 1h30m, "
+                 "from 1s to 10000d"}},
+        Refusal{recipe("[data]\nmax_bytes = \"16MB\""),
+                {"job.toml:4:13: data.max_bytes \"16MB\": want a size such as 16MiB, from 1KiB to 1TiB"}},
+        Refusal{recipe("[data]\nvalidation_fraction = 0.95"),
+                {"job.toml:4:23: data.validation_fraction \"0.95\": want a number from 0 to 0.9"}},
+        Refusal{command("[env]\n\"1A\" = \"x\""),
+                {"job.toml:4:8: env.1A \"1A\": want a variable's name: letters, digits and \"_\", no digit first; "
+                 "rename it"}},
+        Refusal{command("working_folder = \"\""), {"job.toml:3:18: working_folder \"\": want a path"}},
+        Refusal{
+            command("[resources]\nnodes = 100\nranks_per_node = 100"),
+            {"job.toml:4:9: resources.nodes \"100\": want at most 4096 ranks, not 100 x 100 = 10000; lower nodes or "
+             "ranks_per_node"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Together, Refusals,
+    testing::Values(
+        Refusal{
+            recipe("batch_size = 7\n[resources]\nranks_per_node = 2"),
+            {"job.toml:3:14: train.batch_size \"7\": want a multiple of 2 (micro_batch_size 1 x 2 ranks); try 6 or 8"}},
+        Refusal{recipe("batch_size = 12\nmicro_batch_size = 8"),
+                {"job.toml:3:14: train.batch_size \"12\": want a multiple of 8 (micro_batch_size 8 x 1 rank); try 8 or "
+                 "16"}},
+        Refusal{recipe("learning_rate = 1e-4\nmin_learning_rate = 1e-3"),
+                {"job.toml:4:21: train.min_learning_rate \"0.001\": want at most learning_rate = 1e-04; lower it, or "
+                 "leave "
+                 "it out for a tenth of learning_rate"}},
+        Refusal{recipe("steps = 5\nwarmup_steps = 6"),
+                {"job.toml:4:16: train.warmup_steps \"6\": want at most steps = 5; lower it, or leave it out for a "
+                 "tenth of "
+                 "steps"}},
+        Refusal{
+            recipe("[model]\nhidden_size = 130"),
+            {"job.toml:4:15: model.hidden_size \"130\": want a multiple of num_attention_heads = 4; try 128 or 132"}},
+        Refusal{
+            recipe("[model]\nnum_attention_heads = 3"),
+            {"job.toml:4:23: model.hidden_size \"256\": want a multiple of num_attention_heads = 3; try 255 or 258"}},
+        Refusal{recipe("[model]\nhidden_size = 12"),
+                {"job.toml:4:15: model.hidden_size \"12\": want an even number a head for the rotary embedding, not "
+                 "hidden_size / heads = 3; try 8 or 16"}},
+        Refusal{recipe("[model]\nnum_key_value_heads = 3"),
+                {"job.toml:4:23: model.num_key_value_heads \"3\": want a divisor of num_attention_heads = 4; leave it "
+                 "out for "
+                 "one a query head"}},
+        Refusal{recipe("[data]\nsequence_length = 64\n[model]\nmax_position_embeddings = 32"),
+                {"job.toml:4:19: data.sequence_length \"64\": want at most model.max_position_embeddings = 32; shorten "
+                 "it, or "
+                 "leave max_position_embeddings out"}},
+        Refusal{recipe("[data]\nsource = \"folder\""),
+                {"job.toml:4:10: data.path: want the folder of text files that source = \"folder\" reads; add path = "
+                 "\"...\""}},
+        Refusal{recipe("[data]\nsource = \"folder\"\npath = \"no-such\""),
+                {"job.toml:5:8: data.path \"/tmp/no-such\": want a folder; there is none of this name; create it, or "
+                 "correct "
+                 "the path"}},
+        Refusal{
+            recipe("[data]\npath = \"/tmp\""),
+            {"job.toml:4:8: data.path \"/tmp\": want no path with source = \"auto\"; set data.source = \"folder\", or "
+             "leave the path out"}},
+        Refusal{command("[liveness]\nheartbeat_interval = \"2s\""),
+                {"job.toml:4:22: liveness.silent_after \"2s500ms\": want at least twice heartbeat_interval = 2s; or "
+                 "one late "
+                 "heartbeat would end the attempt"}},
+        Refusal{command("[liveness]\nsilent_after_vouched = \"1s\""),
+                {"job.toml:4:24: liveness.silent_after_vouched \"1s\": want at least silent_after = 2s500ms; lengthen "
+                 "it, or "
+                 "leave it out"}},
+        Refusal{command("[requeue]\nbackoff_max = \"500ms\""),
+                {"job.toml:4:15: requeue.backoff_max \"500ms\": want at least backoff_initial = 1s; lengthen it, or "
+                 "leave it "
+                 "out"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Program, Refusals,
+    testing::Values(
+        Refusal{"name = \"a\"",
+                {"job.toml:1:1: want something to run; add command = [\"python3\", \"train.py\"], or a [train] table "
+                 "for the "
+                 "built-in recipe"}},
+        Refusal{"command = [\"true\"]",
+                {"job.toml:1:1: name: want 1 to 64 letters, digits, \".\", \"_\" or \"-\"; add name = \"my-job\""}},
+        Refusal{command("[train]\nsteps = 5"),
+                {"job.toml:3:2: command: want either command or [train], not both; remove one of them"}},
+        Refusal{"name = \"a\"\ncommand = []",
+                {"job.toml:2:11: command \"[]\": want a program and its arguments; such as command = [\"python3\", "
+                 "\"train.py\"]"}}));
+
+TEST(JobFiles, AllProblemsAreToldAtOnceInTheOrderOfTheFile) {
+  const auto file = parsed("name = \"a b\"\nnope = 1\n[train]\nsteps = 0\nlearning_rate = -1\n");
+  ASSERT_THAT(file.problems, SizeIs(4));
+  EXPECT_THAT(file.problems,
+              ElementsAre(StartsWith("job.toml:1:8: name"), StartsWith("job.toml:2:1: nope"),
+                          StartsWith("job.toml:4:9: train.steps"), StartsWith("job.toml:5:17: train.learning_rate")));
+}
+
+TEST(JobFiles, AProblemThatFollowsFromAnotherIsNotToldAsWell) {
+  EXPECT_THAT(parsed(recipe("batch_size = 7\nmicro_batch_size = \"x\"\n[resources]\nranks_per_node = 2")).problems,
+              ElementsAre(StartsWith("job.toml:4:20: train.micro_batch_size")));
+}
+
+TEST(JobFiles, ProblemsAreBounded) {
+  std::string text = kCommand;
+  for (int i = 0; i < 50; ++i) text += "key" + std::to_string(i) + " = 1\n";
+  const auto file = parsed(text);
+  ASSERT_THAT(file.problems, SizeIs(kMostProblems + 1));
+  EXPECT_EQ(file.problems.back(), "job.toml: and 30 more problems; mend these first");
+}
+
+TEST(JobFiles, GarbageGivesOneClearLine) {
+  for (const auto& text : {std::string("\x00\xff\xfe garbage \x01", 14), std::string("name = "), std::string("[[[["),
+                           std::string(200'000, '['), std::string("a = 1\na = 2"),
+                           std::string("\x7f"
+                                       "ELF\x02\x01")}) {
+    const auto file = parsed(text);
+    ASSERT_THAT(file.problems, SizeIs(1));
+    EXPECT_THAT(file.problems[0], StartsWith("job.toml:"));
+    EXPECT_LT(file.problems[0].size(), 300U);
+    EXPECT_EQ(file.problems[0].find_first_of(std::string("\0\n\x1b", 3)), std::string::npos);
+  }
+  EXPECT_THAT(parsed(std::string(2'000'000, 'x')).problems,
+              ElementsAre("job.toml:1:1: larger than 1 MiB; this is no job file"));
+}
+
+TEST(JobFiles, MissingFilesAndFoldersAreNamed) {
+  EXPECT_THAT(read_job_file("/no/such.toml", {}, FileChecks::kLook).problems,
+              ElementsAre(StartsWith("/no/such.toml: there is no such job file")));
+  EXPECT_THAT(read_job_file("/tmp", {}, FileChecks::kLook).problems,
+              ElementsAre("/tmp: this is a folder; want a job file"));
+}
+
+TEST(JobFiles, RelativePathsCountFromTheFilesFolder) {
+  const auto file = parse_job_file(
+      "name = \"a\"\n[data]\nsource = \"folder\"\npath = \"text/../words\"\ncache_folder = \"/var/cache\"\n"
+      "[checkpoint]\nfolder = \"out\"",
+      "job.toml", "/home/someone/jobs", {}, FileChecks::kSkip);
+  ASSERT_THAT(file.problems, IsEmpty());
+  EXPECT_EQ(file.spec.recipe().data().path(), "/home/someone/jobs/words");
+  EXPECT_EQ(file.spec.recipe().data().cache_folder(), "/var/cache");
+  EXPECT_EQ(file.spec.checkpoint().folder(), "/home/someone/jobs/out");
+  EXPECT_EQ(file.spec.working_folder(), "/home/someone/jobs");
+}
+
+TEST(JobFiles, EveryKindOfValueArrives) {
+  const auto file = parsed(R"(
+name = "all-kinds.v1_2"
+[resources]
+ranks_per_node = 2
+time_limit = "1h30m"
+[data]
+max_bytes = "2MiB"
+[train]
+learning_rate = 1
+warmup_steps = 0
+schedule = "linear"
+[fsdp]
+prefetch = false
+[requeue]
+max_failed = 0
+[env]
+OMP_NUM_THREADS = "1"
+EMPTY = ""
+)");
+  ASSERT_THAT(file.problems, IsEmpty());
+  EXPECT_EQ(file.spec.name(), "all-kinds.v1_2");
+  EXPECT_EQ(file.spec.resources().time_limit_ms(), 5'400'000);
+  EXPECT_EQ(file.spec.recipe().data().max_bytes(), 2 << 20);
+  EXPECT_EQ(file.spec.recipe().train().learning_rate(), 1);
+  EXPECT_TRUE(file.spec.recipe().train().has_warmup_steps());
+  EXPECT_EQ(file.spec.recipe().train().warmup_steps(), 0U);
+  EXPECT_EQ(file.spec.recipe().train().schedule(), "linear");
+  EXPECT_EQ(file.spec.recipe().kind(), "causal_lm");
+  EXPECT_FALSE(file.spec.recipe().fsdp().prefetch());
+  EXPECT_EQ(file.spec.requeue().max_failed(), 0U);
+  EXPECT_EQ(file.spec.env().at("OMP_NUM_THREADS"), "1");
+  EXPECT_EQ(file.spec.env().at("EMPTY"), "");
+}
+
+TEST(Set, ReplacesAndAddsValuesOfEveryKind) {
+  const auto file =
+      parsed(recipe("steps = 10"), {"train.steps=20", "train.learning_rate = 1e-2", "name=123",
+                                    "resources.time_limit=12h", "data.source=fixture", "data.max_bytes=1MiB", "env.A=1",
+                                    "fsdp.prefetch=false", "train.schedule=\"linear\""});
+  ASSERT_THAT(file.problems, ElementsAre(StartsWith("--set train.learning_rate = 1e-2: unknown key")));
+  const auto fine =
+      parsed(recipe("steps = 10"), {"train.steps=20", "train.learning_rate=1e-2", "name=123",
+                                    "resources.time_limit=12h", "data.source=fixture", "env.A=1", "data.max_bytes=1MiB",
+                                    "fsdp.prefetch=false", "train.schedule=\"linear\""});
+  ASSERT_THAT(fine.problems, IsEmpty());
+  EXPECT_EQ(fine.spec.recipe().train().steps(), 20U);
+  EXPECT_EQ(fine.spec.recipe().train().learning_rate(), 1e-2);
+  EXPECT_EQ(fine.spec.name(), "123");
+  EXPECT_EQ(fine.spec.resources().time_limit_ms(), 43'200'000);
+  EXPECT_EQ(fine.spec.recipe().data().source(), "fixture");
+  EXPECT_EQ(fine.spec.env().at("A"), "1");
+  EXPECT_FALSE(fine.spec.recipe().fsdp().prefetch());
+  EXPECT_EQ(fine.spec.recipe().train().schedule(), "linear");
+  EXPECT_THAT(parsed(kCommand, {"command=[\"echo\", \"a b\"]"}).spec.command().argv(), ElementsAre("echo", "a b"));
+}
+
+TEST(Set, ErrorsNameTheOption) {
+  const auto set = [](const std::string& assignment) {
+    return parsed(recipe("batch_size = 8"), {assignment}).problems;
+  };
+  EXPECT_THAT(set("train.learing_rate=1"),
+              ElementsAre("--set train.learing_rate=1: unknown key, did you mean train.learning_rate"));
+  EXPECT_THAT(set("train.steps=0"), ElementsAre("--set train.steps=0: want a whole number from 1 to 4294967295"));
+  EXPECT_THAT(set("train.steps=many"), ElementsAre("--set train.steps=many: want a whole number from 1 to 4294967295; "
+                                                   "write it without quotes"));
+  EXPECT_THAT(set("train.steps"), ElementsAre("--set train.steps: want key=value"));
+  EXPECT_THAT(set("=5"), ElementsAre("--set =5: unknown key; muster submit --help lists all"));
+  EXPECT_THAT(set("train.steps=1\nseed = 2"),
+              ElementsAre(StartsWith("--set train.steps=1 seed = 2: want a whole number")));
+  EXPECT_THAT(set("train.batch_size=7"), IsEmpty());
+  EXPECT_THAT(
+      set("resources.ranks_per_node=3"),
+      ElementsAre("job.toml:3:14: train.batch_size \"8\": want a multiple of 3 (micro_batch_size 1 x 3 ranks); try 6 "
+                  "or 9"));
+}
+
+TEST(Examples, AreValid) {
+  for (const char* name : {"manpages-llama.toml", "any-program.toml"}) {
+    EXPECT_THAT(read_job_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/" + name, {}, FileChecks::kLook).problems,
+                IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace spec
