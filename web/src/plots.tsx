@@ -10,15 +10,17 @@ interface Kind {
   title: string;
   field: (metric: Metric) => number | null;
   format: (value: number) => string;
+  binary?: boolean; // of bytes: the axis steps in powers of two
 }
 
 const KINDS: Kind[] = [
   { id: "loss", title: "Loss", field: (m) => m.loss, format: (v) => formatNumber(v) },
   { id: "tokens", title: "Tokens/s", field: (m) => m.tokens_per_s, format: (v) => formatCount(v) },
-  { id: "memory", title: "Peak memory of a rank", field: (m) => m.memory_peak_bytes, format: (v) => formatBytes(v) },
+  { id: "memory", title: "Peak memory of a rank", field: (m) => m.memory_peak_bytes, format: (v) => formatBytes(v), binary: true },
 ];
 const HEIGHT = 220;
 const TABLE_ROWS = 500;
+const BINARY_STEPS = Array.from({ length: 45 }, (_, power) => 2 ** power);
 
 interface Options {
   axis: XAxis;
@@ -42,7 +44,7 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
     scales: { x: { time: options.axis === "time" }, y: { distr: options.log ? 3 : 1 } },
     axes: [
       { ...axis, ...(options.axis === "step" ? { values: (_: uPlot, at: number[]) => at.map((v) => (Number.isInteger(v) ? formatCount(v) : "")) } : {}) },
-      { ...axis, size: 66, values: (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : kind.format(v))) },
+      { ...axis, size: 66, ...(kind.binary ? { incrs: BINARY_STEPS } : {}), values: (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : kind.format(v))) },
     ],
     series: [
       {},
@@ -160,7 +162,7 @@ function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; optio
 export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: boolean }) {
   const [axis, setAxis] = useState<XAxis>("step");
   const [log, setLog] = useState(false);
-  const [smoothing, setSmoothing] = useState(0.9);
+  const [smoothing, setSmoothing] = useState(0.6);
   if (metrics.length === 0)
     return <Empty title="No steps yet.">{isCommand && <p>A program of one's own reports no steps; its log is below.</p>}</Empty>;
   const attempts = new Set(metrics.map((metric) => metric.attempt)).size;

@@ -129,7 +129,7 @@ test("smoothing goes to 0.999, log scale and the time axis redraw without compla
     await page.getByText("0.999").waitFor();
     assert.notEqual(await smoothed(), before);
     await page.getByLabel("log scale").check();
-    await page.getByLabel("By").selectOption("time");
+    await page.getByRole("combobox", { name: "By" }).selectOption("time");
     assert.equal(await page.locator(".uplot").count(), 3);
   }));
 
@@ -150,7 +150,7 @@ test("the log follows, filters, and holds still while paused", () =>
     const log = page.getByRole("log");
     await log.getByText("step 64 loss").first().waitFor();
     assert.equal(await log.locator(".line").count(), 96);
-    await page.getByLabel("Rank").selectOption("3");
+    await page.getByRole("combobox", { name: "Rank" }).selectOption("3");
     await eventually(async () => (await log.locator(".line").count()) === 24, "the log of rank 3 alone");
     await server.tell({ do: "log", job_id: 1, attempt: 2, rank: 3, text: "needle one\n" });
     await log.getByText("needle one").waitFor();

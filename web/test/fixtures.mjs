@@ -1,5 +1,5 @@
 // One job of each kind, as a controller would tell them.
-const GIB = 2 ** 30;
+const MIB = 2 ** 20;
 
 export function attempt(number, more = {}) {
   return {
@@ -11,7 +11,7 @@ export function attempt(number, more = {}) {
 export function rank(number, more = {}) {
   return {
     rank: number, node: "tower", pid: 4100 + number, state: "running", section: "step", step: 64, last_heartbeat_ms: 420,
-    memory_bytes: 1.2 * GIB, memory_peak_bytes: 1.6 * GIB, step_ms: 210 + number, attempt: 2, ...more,
+    memory_bytes: 1228 * MIB, memory_peak_bytes: 1638 * MIB, step_ms: 210 + number, attempt: 2, ...more,
   };
 }
 
@@ -28,7 +28,7 @@ export function metric(number, step, more = {}) {
   const noise = Math.sin(step * 12.9898 + number) * 0.15;
   return {
     attempt: number, step, loss: 1.6 + 4 * Math.exp(-step / 30) + noise, tokens_per_s: 18200 + 900 * noise,
-    step_ms: 211, memory_peak_bytes: Math.round(1.6 * GIB), memory_bytes: Math.round(1.2 * GIB),
+    step_ms: 211, memory_peak_bytes: 1638 * MIB, memory_bytes: 1228 * MIB,
     at_ms: Date.UTC(2026, 2, 1, 9, number * 2) + step * 211, ...more,
   };
 }
