@@ -10,7 +10,7 @@
 namespace test {
 namespace {
 
-constexpr std::uint32_t kSeeds = 3000;
+constexpr std::uint32_t kSeeds = 1000;
 constexpr int kEventsPerLife = 120;
 
 bool is_manual_requeue(const core::Event& event) {
