@@ -86,6 +86,24 @@ TEST_F(Stop, ByAControllerThatHasNotAdoptedYet) {
   EXPECT_EQ(exited->exit.signal, SIGKILL);
 }
 
+TEST_F(Stop, IsPassedOnWhenTheSupervisorCanBeReachedAgain) {
+  const auto launched = launch_ready(1, kIgnoresTerm);
+  executor_.reset();
+  std::filesystem::rename(folder(1) / "supervisor.sock", folder(1) / "hidden");
+  restart_controller();
+  core::Attempt attempt;
+  attempt.handle = launched.handle;
+  executor_->adopt({1, 1}, attempt);
+  executor_->stop({1, 1}, {0ms});
+  // The same thread tells this, so the stop was looked at, in vain.
+  must_launch(2, "exit 0");
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_TRUE(is_alive(launched.pids.at(0)));
+  std::filesystem::rename(folder(1) / "hidden", folder(1) / "supervisor.sock");
+  ASSERT_TRUE(facts_.wait_for(2));
+  EXPECT_FALSE(is_alive(launched.pids.at(0)));
+}
+
 TEST_F(Stop, GoesOnWhenTheControllerIsKilledMeanwhile) {
   launch_ready(1, kCountsTerms);
   executor_->stop({1, 1}, {300ms});
