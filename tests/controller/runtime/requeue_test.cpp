@@ -102,6 +102,18 @@ TEST_P(Requeue, AWaitingJobRequeuedByHandStartsAtOnceAndOnlyOnce) {
   EXPECT_TRUE(bench.store().pending_actions().empty());
 }
 
+TEST_P(Requeue, AJobCancelledWhileItWaitsIsNeverLaunchedAgain) {
+  const auto id = bench.submit(recipe_request("a", 1));
+  bench.executor().end({id, 1}, 0, {1, 0});
+  bench.tick();
+  ASSERT_EQ(bench.state(id), "waiting");
+  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "cancelled");
+  EXPECT_FALSE(bench.machine->has({id, 2})) << "not even to be stopped again";
+  EXPECT_TRUE(bench.store().pending_actions().empty());
+}
+
 TEST_P(Requeue, ExitCode93NeverComesBack) {
   const auto id = bench.submit(recipe_request("a", 1));
   bench.executor().end({id, 1}, 0, {93, 0});
