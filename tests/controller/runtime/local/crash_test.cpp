@@ -100,13 +100,15 @@ TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   executor_.reset();
   ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  for (const auto pid : launched.pids) {
+    EXPECT_TRUE(eventually([&] { return !is_alive(pid); })) << "the kernel sees to it";
+  }
   restart_controller();
   core::Attempt attempt;
   attempt.handle = launched.handle;
   executor_->adopt({1, 1}, attempt);
   ASSERT_TRUE(facts_.wait_for(1));
   EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
-  for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
 }
 
 TEST_F(SupervisorCrash, IsNotCausedByTheSignalsOfAShutdown) {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -121,6 +122,19 @@ TEST_F(Launch, RanksInheritNeitherDescriptorsNorSignalSettings) {
     const auto bits = std::stoull(read_file(root_ / "work" / set).substr(7), nullptr, 16);
     EXPECT_EQ(bits & 0x7fffffff, 0u) << set << ": " << std::hex << bits;  // 32 and 33 are glibc's own
   }
+}
+
+TEST_F(Launch, ASupervisorKeepsNothingOfTheControllerOpen) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);  // as a library's socket may be: no O_CLOEXEC
+  const int inherited = ::fcntl(ends[1], F_DUPFD, 20);  // a number that a supervisor does not use itself
+  ::close(ends[1]);
+  must_launch(1, "exec sleep 1000");
+  ::close(inherited);
+  pollfd end{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 0), 1);
+  EXPECT_EQ(end.revents, POLLHUP) << "another process still holds the other end";
+  ::close(ends[0]);
 }
 
 TEST_F(Launch, EachRankLeadsAProcessGroupAndKnowsItsPid) {
