@@ -107,7 +107,7 @@ Response events(runtime::Controller& controller, core::JobId job, const Request&
 }
 
 Response logs(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
-  const auto newest = static_cast<std::uint64_t>(job.attempts_size());
+  const std::uint64_t newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
   const auto attempt = static_cast<core::AttemptNumber>(number(request, "attempt", newest, kAnyNumber));
   const auto rank = static_cast<core::RankNumber>(number(request, "rank", 0, kAnyNumber));
   const std::string path = attempt == 0 ? std::string() : controller.log_path(job.id(), attempt, rank);
@@ -181,7 +181,7 @@ Response Api::answer_api(const Request& request) {
   if (auto stranger = access_.refuse_stranger(request)) return *stranger;
   if (what.starts_with("jobs/")) return one_job(controller_, what.substr(5), request);
   if (what != "jobs" && what != "status")
-    return refuse(404, "the API has no " + request.path.substr(0, 200), "see ARCHITECTURE.md for what it has");
+    return refuse(404, "the API has no " + request.path.substr(0, 200), "use jobs, jobs/NUMBER, status or stream");
   if (!reads(request)) return wrong_method("GET");
   return what == "jobs" ? jobs(controller_, request) : as_json(proto::to_json(controller_.status()));
 }

@@ -15,7 +15,6 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr core::Millis kSlice{100};
 constexpr std::uint32_t kPage = 256;
 constexpr std::uint32_t kProgressJobs = 200;
-constexpr std::int64_t kUnknown = -1;
 
 std::string format(const char* type, const ordered_json& data, std::optional<std::int64_t> id = std::nullopt) {
   std::string out;

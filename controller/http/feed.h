@@ -76,7 +76,8 @@ class Feed {
   std::uint64_t next_subscription_ = 1;
   std::map<std::uint64_t, Subscriber> subscribers_;
   // The thread's own.
-  std::int64_t last_event_ = 0;
+  static constexpr std::int64_t kUnknown = -1;  // nobody listened: to be asked when somebody does
+  std::int64_t last_event_ = kUnknown;
   std::map<core::JobId, Seen> seen_;
   std::thread thread_;
 };

@@ -41,7 +41,7 @@ function Facts({ job, now }: { job: Job; now: number }) {
     ["Step", <ProgressBar job={job} />],
     ["Loss", formatNumber(job.loss)],
     ["Tokens/s", formatCount(job.tokens_per_s)],
-    ["Attempt", job.attempts.length || "–"],
+    ["Attempt", job.attempts.at(-1)?.number ?? "–"],
     ["Checkpoint", job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"],
     ["Waited", formatDuration(between(job.submitted_at, job.started_at || job.ended_at, now))],
     ["Ran", formatDuration(between(job.started_at, job.ended_at, now))],

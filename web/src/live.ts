@@ -71,7 +71,8 @@ class Leader {
     if (type === "hello") {
       this.retryMs = FIRST_RETRY_MS;
       tell({ kind: "connection", connection: "open" });
-      if (this.wasLost) tell({ kind: "refresh" });
+      // Pages may have loaded before the stream began to listen.
+      if (this.wasLost || lastId < 0) tell({ kind: "refresh" });
       this.wasLost = false;
     }
     if (type === "reset") {

@@ -10,11 +10,12 @@ interface Kind {
   title: string;
   field: (metric: Metric) => number | null;
   format: (value: number) => string;
+  mark?: (metric: Metric) => number | null;
   binary?: boolean; // of bytes: the axis steps in powers of two
 }
 
 const KINDS: Kind[] = [
-  { id: "loss", title: "Loss", field: (m) => m.loss, format: (v) => formatNumber(v) },
+  { id: "loss", title: "Loss", field: (m) => m.loss, format: (v) => formatNumber(v), mark: (m) => m.validation_loss },
   { id: "tokens", title: "Tokens/s", field: (m) => m.tokens_per_s, format: (v) => formatCount(v) },
   { id: "memory", title: "Peak memory of a rank", field: (m) => m.memory_peak_bytes, format: (v) => formatBytes(v), binary: true },
 ];
@@ -24,7 +25,8 @@ const BINARY_STEPS = Array.from({ length: 45 }, (_, power) => 2 ** power);
 
 interface Options {
   axis: XAxis;
-  log: boolean;
+  logX: boolean;
+  logY: boolean;
   smoothing: number;
 }
 
@@ -41,9 +43,9 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, points: { size: 7 } },
-    scales: { x: { time: options.axis === "time" }, y: { distr: options.log ? 3 : 1 } },
+    scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1 }, y: { distr: options.logY ? 3 : 1 } },
     axes: [
-      { ...axis, ...(options.axis === "step" ? { values: (_: uPlot, at: number[]) => at.map((v) => (Number.isInteger(v) ? formatCount(v) : "")) } : {}) },
+      { ...axis, ...(options.axis === "step" ? { values: (_: uPlot, at: number[]) => at.map((v) => (v !== null && Number.isInteger(v) ? formatCount(v) : "")) } : {}) },
       { ...axis, size: 66, ...(kind.binary ? { incrs: BINARY_STEPS } : {}), values: (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : kind.format(v))) },
     ],
     series: [
@@ -51,13 +53,18 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
       { stroke: line + "66", width: 1, points: { show: false } },
       { stroke: line, width: 2, points: { show: false } },
       { stroke: colour("--muted"), width: 1, dash: [3, 4], points: { show: false } },
+      { stroke: colour("--mild"), width: 0, points: { show: true, size: 6, fill: colour("--mild") } },
     ],
   };
 }
 
+function validation(kind: Kind, point: Point): string {
+  return point.mark === null ? "" : `, validation ${kind.format(point.mark)}`;
+}
+
 function sentence(kind: Kind, point: Point): string {
   const smooth = point.smooth === null ? "" : `, smoothed ${kind.format(point.smooth)}`;
-  return `step ${formatCount(point.step)}, attempt ${point.attempt}: ${kind.format(point.value)}${smooth}`;
+  return `step ${formatCount(point.step)}, attempt ${point.attempt}: ${kind.format(point.value)}${smooth}${validation(kind, point)}`;
 }
 
 function DataTable({ kind, all }: { kind: Kind; all: Point[] }) {
@@ -79,7 +86,7 @@ function DataTable({ kind, all }: { kind: Kind; all: Point[] }) {
                   <td class="num">{point.attempt}</td><td class="num">{formatCount(point.step)}</td>
                   <td class="num">{kind.format(point.value)}</td>
                   <td class="num">{point.smooth === null ? "–" : kind.format(point.smooth)}</td>
-                  <td>{point.lost ? "repeated later" : ""}</td>
+                  <td>{point.lost ? "repeated later" : validation(kind, point).slice(2)}</td>
                 </tr>
               ))}
             </tbody>
@@ -94,10 +101,10 @@ function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; optio
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [picked, setPicked] = useState<Point | null>(null);
-  const all = useMemo(() => points(metrics, kind.field, options.smoothing), [metrics, options.smoothing]);
+  const all = useMemo(() => points(metrics, kind.field, options.smoothing, kind.mark), [metrics, options.smoothing]);
   const kept = useMemo(() => all.filter((point) => !point.lost), [all]);
   const x = (point: Point) => (options.axis === "step" ? point.step : point.at_ms / 1000);
-  const data = useMemo(() => columns(all, options.axis, options.log), [all, options.axis, options.log]);
+  const data = useMemo(() => columns(all, options.axis, options.logX, options.logY), [all, options.axis, options.logX, options.logY]);
   const newest = useRef({ data, kept, x });
   newest.current = { data, kept, x };
 
@@ -130,7 +137,7 @@ function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; optio
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [options.axis, options.log]);
+  }, [options.axis, options.logX, options.logY]);
   useEffect(() => plot.current?.setData(data as uPlot.AlignedData), [data]);
 
   const move = (event: KeyboardEvent) => {
@@ -161,27 +168,30 @@ function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; optio
 
 export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: boolean }) {
   const [axis, setAxis] = useState<XAxis>("step");
-  const [log, setLog] = useState(false);
+  const [logX, setLogX] = useState(false);
+  const [logY, setLogY] = useState(false);
   const [smoothing, setSmoothing] = useState(0.6);
   if (metrics.length === 0)
     return <Empty title="No steps yet.">{isCommand && <p>A program of one's own reports no steps; its log is below.</p>}</Empty>;
-  const attempts = new Set(metrics.map((metric) => metric.attempt)).size;
+  const resumed = metrics[0]!.attempt !== metrics.at(-1)!.attempt;
+  const validated = metrics.some((metric) => metric.validation_loss !== null);
   return (
     <>
       <div class="tools">
         <label>By <select value={axis} onChange={(event) => setAxis(event.currentTarget.value as XAxis)}>
           <option value="step">step</option><option value="time">time</option>
         </select></label>
-        <label><input type="checkbox" checked={log} onChange={(event) => setLog(event.currentTarget.checked)} /> log scale</label>
+        <label><input type="checkbox" checked={logY} onChange={(event) => setLogY(event.currentTarget.checked)} />log values</label>
+        {axis === "step" && <label><input type="checkbox" checked={logX} onChange={(event) => setLogX(event.currentTarget.checked)} />log steps</label>}
         <label class="smoothing">Smoothing <input type="range" min={0} max={0.999} step={0.001} value={smoothing}
           onInput={(event) => setSmoothing(Number(event.currentTarget.value))} />
           <span class="num">{smoothing.toFixed(3)}</span></label>
       </div>
       <div class="plots">
-        {KINDS.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, log, smoothing }} />)}
+        {KINDS.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, logX: logX && axis === "step", logY, smoothing }} />)}
       </div>
       <p class="muted small">
-        Thick: smoothed. Thin: as reported.{attempts > 1 && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}
+        Thick: smoothed. Thin: as reported.{validated && " Dots: validation loss."}{resumed && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}
       </p>
     </>
   );

@@ -28,7 +28,7 @@ test("an attempt that starts over overtakes all before it, and one between two r
 });
 
 test("the lines break between attempts and the x axis never goes back", () => {
-  const [xs, raw, , lost] = columns(points([...steps(1, 1, 5), ...steps(2, 4, 6)], loss, 0), "step", false);
+  const [xs, raw, , lost] = columns(points([...steps(1, 1, 5), ...steps(2, 4, 6)], loss, 0), "step", false, false);
   assert.deepEqual(xs, [1, 2, 3, 3.5, 4, 5, 6]);
   assert.deepEqual(raw, [101, 102, 103, null, 204, 205, 206]);
   assert.deepEqual(lost, [null, null, null, null, 104, 105, null]);
@@ -44,7 +44,14 @@ test("smoothing starts anew with each attempt, does not lean to zero, and 0 chan
 
 test("a log scale leaves out what has no logarithm", () => {
   const all = points([metric(1, 1, { loss: 0 }), metric(1, 2, { loss: 3 }), metric(1, 3, { loss: -1 })], loss, 0);
-  assert.deepEqual(columns(all, "step", true)[0], [2]);
+  assert.deepEqual(columns(all, "step", false, true)[0], [2]);
+  assert.deepEqual(columns(points([metric(1, 0), metric(1, 1)], loss, 0), "step", true, false)[0], [1]);
+});
+
+test("validation marks the steps that have it, of kept steps alone", () => {
+  const metrics = [metric(1, 1, { validation_loss: 9 }), metric(1, 2, { validation_loss: 8 }), metric(2, 2), metric(2, 3, { validation_loss: 7 })];
+  const all = points(metrics, loss, 0, (m) => m.validation_loss ?? null);
+  assert.deepEqual(columns(all, "step", false, false)[4], [9, null, null, 7]);
 });
 
 test("a value that is no number is left out", () => {

@@ -1,8 +1,11 @@
 // The event stream: replay, order, coalescing, limits, slow readers.
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "fixture.h"
+#include "http/feed.h"
 
 using Stream = HttpTest;
 
@@ -24,6 +27,21 @@ TEST_F(Stream, BeginsWithHelloAndTheIdWhereAReconnectGoesOn) {
   EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream");
   EXPECT_EQ(answer.headers.at("cache-control"), "no-store");
   EXPECT_NE(stream->read_until("\n\n").find("id: 1\nevent: hello\n"), std::string::npos);
+}
+
+TEST_F(Stream, AReaderThatIsThereBeforeTheFeedsThreadBeginsAtTheNewestEventToo) {
+  controller_.add_event(1, "note", "before anyone listened");
+  for (int i = 0; i < 10; ++i) {
+    std::promise<std::string> first;
+    std::atomic<bool> told = false;
+    http::Feed feed(controller_);
+    feed.subscribe(std::nullopt, [&](const http::Feed::Text& text) {
+      if (!told.exchange(true)) first.set_value(*text);
+    });
+    auto text = first.get_future();
+    ASSERT_EQ(text.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    EXPECT_TRUE(text.get().starts_with("id: 1\nevent: hello\n"));
+  }
 }
 
 TEST_F(Stream, TellsAnEventToEveryReaderWithItsRowId) {
