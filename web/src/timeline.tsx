@@ -42,7 +42,7 @@ export function Timeline({ job }: { job: Job }) {
   const newest = job.attempts.slice(-SHOWN).reverse();
   return (
     <>
-      <ol class="timeline" reversed start={newest[0]!.number}>
+      <ol class="timeline" tabIndex={0} aria-label="Attempts, newest first" reversed start={newest[0]!.number}>
         {newest.map((attempt) => <Entry key={attempt.number} attempt={attempt} now={now} />)}
       </ol>
       {job.attempts.length > SHOWN && <p class="muted">The newest {SHOWN} of {job.attempts.length} attempts.</p>}
