@@ -35,9 +35,11 @@ class LogPrinter {
     std::uint64_t seen = 0;     // bytes of the file so far
     std::uint64_t to_skip = 0;  // of those that come now
     std::string held;           // begin of a line
+    bool continues = false;     // a piece of this line has been printed already
   };
   void announce(std::uint32_t attempt);
-  void print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line);
+  void print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log);
+  void print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log);
   void flush(std::uint32_t attempt, std::uint32_t rank, Log& log);
 
   const LogOptions& options_;
@@ -56,14 +58,26 @@ void LogPrinter::announce(std::uint32_t attempt) {
   attempt_ = attempt;
 }
 
-void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line) {
+void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log) {
   if (options_.json) {
     rows_.add(with_version({{"attempt", attempt}, {"rank", rank}, {"text", line}}));
     return;
   }
   const auto name = "[rank " + std::to_string(rank) + "]";
-  if (name_ranks_ && !line.starts_with(name)) out_ << name << " ";
+  if (name_ranks_ && !log.continues && !line.starts_with(name)) out_ << name << " ";
   out_ << line << "\n";
+  log.continues = false;
+}
+
+/// What is held of a long line. With one rank's log alone it stays one line; among several, others may come between.
+void LogPrinter::print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log) {
+  if (options_.json || name_ranks_) {
+    print_line(attempt, rank, log.held, log);
+  } else {
+    out_ << log.held;
+    log.continues = true;
+  }
+  log.held.clear();
 }
 
 void LogPrinter::take(const LogChunk& chunk) {
@@ -77,21 +91,21 @@ void LogPrinter::take(const LogChunk& chunk) {
   announce(chunk.attempt());
   for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
     if (log.held.empty()) {
-      print_line(chunk.attempt(), chunk.rank(), data.substr(0, end));
+      print_line(chunk.attempt(), chunk.rank(), data.substr(0, end), log);
     } else {
       log.held += data.substr(0, end);
-      print_line(chunk.attempt(), chunk.rank(), log.held);
+      print_line(chunk.attempt(), chunk.rank(), log.held, log);
       log.held.clear();
     }
     data.remove_prefix(end + 1);
   }
   log.held += data;
-  if (log.held.size() > kLongestHeldLine) flush(chunk.attempt(), chunk.rank(), log);
+  if (log.held.size() > kLongestHeldLine) print_piece(chunk.attempt(), chunk.rank(), log);
   if (options_.follow) out_ << std::flush;
 }
 
 void LogPrinter::flush(std::uint32_t attempt, std::uint32_t rank, Log& log) {
-  if (!log.held.empty()) print_line(attempt, rank, log.held);
+  if (!log.held.empty() || log.continues) print_line(attempt, rank, log.held, log);
   log.held.clear();
 }
 

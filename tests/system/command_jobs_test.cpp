@@ -93,7 +93,7 @@ TEST(CommandJobs, AProgramThatIsNotThereFailsOnceAndSaysSo) {
 TEST(CommandJobs, ALineOfTenMegabytesIsKeptWhole) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(shell_job("head -c 10000000 /dev/zero | tr '\\\\0' x; echo; echo end"));
+  const auto job = world.submit(shell_job("head -c 10000000 /dev/zero | tr '\\0' x; echo; echo end"));
   world.until_state(job, "succeeded");
   const auto logs = world.cli({"logs", job});
   EXPECT_EQ(logs.out.size(), 10000000U + 1 + 4);

@@ -28,10 +28,11 @@ TEST(ControllerRestart, RanksGoOnTrainingAndMetricsHaveNoGap) {
   World world;
   world.start_daemon();
   const auto job = world.submit(training_job({.steps = 300, .every_steps = 50, .step_delay_ms = 50}));
-  const auto before = pids_and_starts(world.until_step(job, 20));
+  const auto running = world.until_step(job, 20);
+  const auto before = pids_and_starts(running);
   world.kill_daemon();
   // Ten seconds without a controller: long enough for every silence limit to pass.
-  const auto log = world.data() / "jobs" / job / "attempt-1" / "rank-0.log";
+  const auto log = std::filesystem::path(running.at("log_folder").get<std::string>()) / "rank-0.log";
   const auto size = std::filesystem::file_size(log);
   ASSERT_FALSE(eventually([&] { return ::kill(before[0].first, 0) != 0 || ::kill(before[1].first, 0) != 0; }, 10s))
       << "a rank ended while the controller was away";

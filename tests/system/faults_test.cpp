@@ -66,8 +66,7 @@ TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {
   World world;
   world.start_daemon();
   auto text = training_job({.steps = 400, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 0\n"});
-  const auto at = text.find("every_steps");
-  text.insert(at, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
+  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
   const auto job = world.submit(text);
   world.until_step(job, 15);
   ASSERT_TRUE(disk.read_only(true));
@@ -85,7 +84,7 @@ TEST(Faults, ADiskThatFillsDuringACheckpointKeepsTheOneBefore) {
   World world;
   world.start_daemon();
   auto text = training_job({.steps = 60, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 5\n"});
-  text.insert(text.find("every_steps"), "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
+  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
   const auto job = world.submit(text);
   world.until_step(job, 13);
   disk.fill();
@@ -93,7 +92,7 @@ TEST(Faults, ADiskThatFillsDuringACheckpointKeepsTheOneBefore) {
   EXPECT_NE(world.show(job).at("attempts")[0].at("reason").get<std::string>().find("No space left"), std::string::npos);
   disk.make_room();
   const auto after = world.until_state(job, "succeeded");
-  EXPECT_GE(after.at("attempts")[1].at("resumed_from_step").get<int>(), 10);
+  EXPECT_GE(last(after.at("attempts")).at("resumed_from_step").get<int>(), 10);
 }
 
 TEST(Faults, ACorruptDatabaseIsNamedAndLeftAlone) {
