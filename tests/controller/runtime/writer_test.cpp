@@ -29,7 +29,7 @@ class Threaded : public ::testing::TestWithParam<StoreKind> {
 
   // Waits for a condition with a bound; woken by the controller's own changes.
   bool until(const std::function<bool()>& done) {
-    const auto end = std::chrono::steady_clock::now() + 20s;
+    const auto end = std::chrono::steady_clock::now() + 60s;
     std::uint64_t seen = 0;
     while (!done()) {
       if (std::chrono::steady_clock::now() > end) return false;
@@ -123,7 +123,7 @@ TEST_P(Threaded, AWatcherWakesForItsJobAndGoesHomeAtTheEnd) {
   ASSERT_TRUE(until([&] { return state(id) == "running"; }));
   std::thread watcher([&] {
     std::uint64_t seen = 0;
-    const auto end = std::chrono::steady_clock::now() + 20s;
+    const auto end = std::chrono::steady_clock::now() + 60s;
     while (state(id) != "succeeded" && std::chrono::steady_clock::now() < end) {
       seen = controller_->wait_change(id, seen, 10s);
     }
