@@ -53,6 +53,9 @@ void Schedule::admit_reduction(Unit& unit) {
 
 void Schedule::end_backward() {
   for (Unit* unit : entered_) unit->leave_backward();
+  // Also what earlier backwards without synchronisation left in units that this one did not reach.
+  if (gradient_sync_)
+    for (Unit* unit : units_) unit->reduce_left_over();
   if (reducing_ != nullptr) reducing_->finish_reduce();
   reducing_ = nullptr;
   for (Unit* unit : units_) unit->end_backward();

@@ -140,6 +140,9 @@ void Unit::gather_with(const std::vector<Unit*>& next) {
 }
 
 std::vector<at::Tensor> Unit::link_inputs(std::vector<at::Tensor> inputs) {
+  // A run without an input to link counts too: its backward is still to come when those of later runs are over, so the
+  // unit stays until the end of backward.
+  if (at::GradMode::is_enabled()) ++open_runs_;
   std::vector<at::Tensor> linked;
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -153,7 +156,6 @@ std::vector<at::Tensor> Unit::link_inputs(std::vector<at::Tensor> inputs) {
   if (linked.empty()) return inputs;
   linked = LeaveBackward::apply(at::TensorList(linked), c10::make_intrusive<UnitLink>(weak_from_this()));
   for (std::size_t i = 0; i < places.size(); ++i) inputs[places[i]] = std::move(linked[i]);
-  ++open_runs_;
   return inputs;
 }
 
@@ -182,6 +184,10 @@ void Unit::leave_backward() {
   in_backward_ = false;
   reshard();
   if (layout_.trainable() && schedule_.gradient_sync()) start_reduce();
+}
+
+void Unit::reduce_left_over() {
+  if (gradients_.defined() && !reducing_) start_reduce();
 }
 
 void Unit::end_backward() {
@@ -227,6 +233,7 @@ void Unit::shard_changed() {
 /// Puts zeroed views of the reduction's input under the parameters as their gradients; autograd adds to them in place.
 /// With one rank in fp32 the buffer is the gradient shard itself.
 void Unit::lay_gradients() {
+  finish_reduce();  // when the unit is entered again in the same backward: nobody may add to what is being sent
   if (!gradients_.defined()) {
     const auto on_device = at::TensorOptions().device(shard_.device());
     gradients_ = at::zeros({layout_.padded_numel()}, on_device.dtype(options_.reduce_dtype));
@@ -276,6 +283,8 @@ void Unit::free_gradients() {
 }
 
 void Unit::zero_grad() {
+  finish_reduce();
+  in_backward_ = false;  // it would still be set after a backward that threw
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   gradient_shard_ = at::Tensor();
   if (gradients_.defined()) free_gradients();

@@ -72,16 +72,17 @@ TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
 }
 
 TEST(EveryWorldSize, AccumulatingWithoutSynchronisationEqualsTheBigBatch) {
-  for (const int world_size : {1, 2, 4}) {  // they divide a micro-batch of 4
+  for (const int world_size : kWorldSizes) {
+    const int parts = world_size == 3 ? 2 : 3;  // micro-batches of 6 and 4 rows, which the ranks divide
     Reference reference;
     for (int step = 0; step < 3; ++step) reference.step(step);
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       Trainer trainer(mesh);
       std::int64_t reduced = 0;
       for (int step = 0; step < 3; ++step) {
-        for (int micro = 0; micro < 3; ++micro) {
-          trainer.sharded.set_requires_gradient_sync(micro == 2);
-          trainer.accumulate(part_of(tokens_of(step), micro, 3), 1.0 / 3);
+        for (int micro = 0; micro < parts; ++micro) {
+          trainer.sharded.set_requires_gradient_sync(micro + 1 == parts);
+          trainer.accumulate(part_of(tokens_of(step), micro, parts), 1.0 / parts);
           for (const auto& unit : trainer.sharded.units()) reduced += unit->gradient_shard().defined();
         }
         trainer.optimizer->step(1e-2);
@@ -432,6 +433,101 @@ TEST(Unit, ReducesTheGradientsThatNoInputLeadsTo) {
     out.sum().backward();
     EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), at::full({4}, 1.5)));
   });
+}
+
+TEST(EveryWorldSize, RunAUnitTwiceThoughItsFirstInputNeedsNoGradient) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const auto module = std::make_shared<TwoInputs>();
+      fsdp::ShardedModel sharded(module, mesh);
+      const auto unit = sharded.fully_shard(module);
+      const auto twice = [&](const at::Tensor& x) {
+        const auto times_weight = [&](at::Tensor in) { return in * module->weight; };
+        return unit->run(unit->run(x, times_weight), times_weight).sum();
+      };
+      const at::Tensor x = at::full({4}, 1.0 + mesh.rank());
+      twice(x).backward();
+      // The derivative of x w^2 by w is 2 x w, its mean over ranks 4 x.
+      const at::Tensor once = at::full({4}, 2.0 * (1 + mesh.world_size()));
+      EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), once));
+      if (mesh.world_size() > 1) {
+        EXPECT_EQ(unit->gathers(), 3) << "one a run, one for backward";
+      }
+    });
+  }
+}
+
+TEST(EveryWorldSize, RunTwoGraphsForwardBeforeEitherGoesBackward) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const auto module = std::make_shared<TwoInputs>();
+      fsdp::ShardedModel sharded(module, mesh);
+      const auto unit = sharded.fully_shard(module);
+      const auto twice = [&](const at::Tensor& x) {
+        const auto times_weight = [&](at::Tensor in) { return in * module->weight; };
+        return unit->run(unit->run(x, times_weight), times_weight).sum();
+      };
+      const at::Tensor first = twice(at::ones({4}).requires_grad_()), second = twice(at::ones({4}).requires_grad_());
+      first.backward();
+      second.backward();
+      EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), at::full({4}, 8.0)));
+      EXPECT_EQ(sharded.memory().unreduced_bytes_now, 0);
+    });
+  }
+}
+
+struct TwoBranches : torch::nn::Module {
+  TwoBranches() {
+    left = register_module("left", std::make_shared<TwoInputs>());
+    right = register_module("right", std::make_shared<TwoInputs>());
+  }
+  std::shared_ptr<TwoInputs> left, right;
+};
+
+TEST(EveryWorldSize, ReduceWhatOnlyAnEarlierMicroBatchReached) {
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const auto module = std::make_shared<TwoBranches>();
+      fsdp::ShardedModel sharded(module, mesh);
+      const auto left = sharded.fully_shard(module->left), right = sharded.fully_shard(module->right);
+      const at::Tensor x = at::full({4}, 1.0 + mesh.rank());
+      sharded.set_requires_gradient_sync(false);
+      left->run(x, [&](at::Tensor in) { return in * module->left->weight; }).sum().backward();
+      sharded.set_requires_gradient_sync(true);
+      right->run(x, [&](at::Tensor in) { return in * module->right->weight; }).sum().backward();
+      const auto gradients = sharded.gather_full_gradients();
+      ASSERT_EQ(gradients.count("left.weight"), 1u);
+      EXPECT_TRUE(at::equal(gradients.at("left.weight"), at::full({4}, (1 + mesh.world_size()) / 2.0)));
+      EXPECT_TRUE(at::equal(gradients.at("right.weight"), gradients.at("left.weight")));
+      EXPECT_EQ(sharded.memory().unreduced_bytes_now, 0);
+    });
+  }
+}
+
+TEST(EveryWorldSize, TrainOnAfterABackwardThatThrew) {
+  for (const int world_size : kWorldSizes) {
+    Reference reference;
+    const double truth = (reference.step(0), reference.step(1));
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      trainer.step(0);
+      const auto inner = trainer.model->blocks[0]->wrap;
+      trainer.model->blocks[0]->wrap = [&](at::Tensor x, const std::function<at::Tensor(at::Tensor)>& forward) {
+        return inner(x, [&](at::Tensor in) {
+          const at::Tensor out = forward(in);
+          out.register_hook([](const at::Tensor&) { throw std::runtime_error("no memory for this batch"); });
+          return out;
+        });
+      };
+      EXPECT_THAT(error_of([&] { trainer.accumulate(tokens_of(2)); }), HasSubstr("no memory for this batch"));
+      trainer.model->blocks[0]->wrap = inner;
+      trainer.sharded.zero_grad();
+      EXPECT_THAT(relative(trainer.step(1), truth), Le(1e-5));
+      const auto state = trainer.sharded.gather_full_state();
+      for (const auto& item : reference.model->named_parameters())
+        EXPECT_THAT(distance(state.at(item.key()), item.value()), Le(1e-4)) << item.key();
+    });
+  }
 }
 
 TEST(Unit, RefusesAGradientThatComesFromOutsideOfRun) {

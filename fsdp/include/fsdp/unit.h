@@ -50,7 +50,7 @@ class Schedule;
 /// gradient is the *mean* over ranks; further backwards add to it until zero_grad().
 ///
 /// Gradients of several backwards without synchronisation stay unsharded in reduce_dtype and are reduced once, by the
-/// first backward with synchronisation.
+/// first backward with synchronisation, whether that reaches the unit or not.
 ///
 /// Not thread-safe. All ranks must make the same calls in the same order, or the collectives hang.
 class Unit : public std::enable_shared_from_this<Unit> {
@@ -92,7 +92,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void shard_changed();
   /// This rank's mean gradient in fp32, [layout().chunk()]; undefined when no backward has come here since zero_grad().
   const at::Tensor& gradient_shard() const { return gradient_shard_; }
-  /// Drops all gradients, sharded and not yet reduced ones.
+  /// Drops all gradients, sharded and not yet reduced ones. Needed before the next backward when one threw.
   void zero_grad();
 
   /// Bytes this rank keeps between steps for parameters, padding included.
@@ -120,6 +120,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void leave_forward(const std::vector<at::Tensor>& outputs);
   void enter_backward();
   void leave_backward();
+  void reduce_left_over();
   void end_backward();
   void lay_gradients();
   void start_reduce();
@@ -140,7 +141,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   at::Tensor reduced_;    // [chunk] in reduce_dtype, while a reduce-scatter is under way
   std::unique_ptr<Pending> reducing_;
   at::Tensor gradient_shard_;
-  int open_runs_ = 0;         // runs whose LeaveBackward has not fired yet
+  int open_runs_ = 0;         // runs whose LeaveBackward has not fired yet, or that have none
   bool in_backward_ = false;  // gathered and laid out for the backward in progress
   std::int64_t gathers_ = 0;
   std::int64_t prefetches_ = 0;
