@@ -21,11 +21,43 @@ JOB_FILE = ROOT / "examples" / "manpages-llama.toml"
 KILL_AT_STEP = 50  # between two checkpoints, so that the resume visibly rewinds
 VICTIM = 1
 START_LIMIT_S = 30
+CALL_LIMIT_S = 60
 STORY_LIMIT_S = 600
 
 
 class DemoFailed(Exception):
     """One sentence for the person who watches."""
+
+
+class Stopped(BaseException):
+    """A signal asked the demo to end."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+class Signals:
+    """Ctrl-C, kill and a closed terminal all end the demo by way of the clean-up, which they cannot break off."""
+
+    def __init__(self):
+        self.held = False
+        self.pending = None
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.take)
+
+    def take(self, number, _frame):
+        self.pending = number
+        if not self.held:
+            raise Stopped(number)
+
+    def hold(self):
+        self.held = True
+
+    def release(self):
+        self.held = False
+        if self.pending is not None:
+            raise Stopped(self.pending)
 
 
 def say(text=""):
@@ -42,14 +74,17 @@ class Progress:
 
     def show(self, job):
         step, total, loss = job["step"], job["steps_total"], job["loss"]
-        if not total:
+        if not total or not job["attempts"]:
             return
         text = f"attempt {len(job['attempts'])}  step {step}/{total}"
         if loss is not None:
             text += f"  loss {loss:.3f}"
         if self.terminal:
-            filled = 30 * step // total
-            print(f"\r  [{'#' * filled}{'.' * (30 - filled)}] {text}   ", end="", flush=True)
+            room = shutil.get_terminal_size().columns - len(text) - 6
+            width = max(0, min(30, room))
+            filled = width * step // total
+            bar = f"[{'#' * filled}{'.' * (width - filled)}] " if width >= 5 else ""
+            print(f"\r  {bar}{text}\x1b[K", end="", flush=True)
             self.open = True
         elif step // 25 != self.last_line:
             self.last_line = step // 25
@@ -62,20 +97,30 @@ class Progress:
 
 
 class Demo:
-    def __init__(self, bin_folder, keep):
+    def __init__(self, bin_folder, keep, signals):
+        self.signals = signals
         self.bin = pathlib.Path(bin_folder).resolve()
         self.keep = keep
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-demo-"))
         self.daemon = None
+        self.cleaning = False
         self.job = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
 
     def start_daemon(self):
-        log = open(self.folder / "musterd.log", "w")
-        self.daemon = subprocess.Popen(
-            [self.bin / "musterd", "--data-folder", self.folder / "data", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
-            stdout=log, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
         ready = self.folder / "data" / "musterd.json"
+        ready.unlink(missing_ok=True)
+        with open(self.folder / "musterd.log", "a") as log:
+            self.signals.hold()  # or a daemon could run that nobody knows of
+            try:
+                self.daemon = subprocess.Popen(
+                    [self.bin / "musterd", "--data-folder", self.folder / "data", "--listen", "127.0.0.1:0",
+                     "--http", "127.0.0.1:0"],
+                    stdout=log, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
+            except OSError as error:
+                raise DemoFailed(f"{self.bin / 'musterd'} does not start ({error.strerror}); build it with ./dev build") from error
+        if not self.cleaning:
+            self.signals.release()
         deadline = time.monotonic() + START_LIMIT_S
         while not ready.exists():
             if self.daemon.poll() is not None or time.monotonic() > deadline:
@@ -87,10 +132,14 @@ class Demo:
         self.environment.update(MUSTER_ADDRESS=addresses["grpc"], MUSTER_TOKEN_FILE=str(token_file))
         self.dashboard = f"http://{addresses['http']}/#token={token_file.read_text().strip()}"
 
-    def muster(self, *arguments):
-        done = subprocess.run([self.bin / "muster", *arguments], capture_output=True, text=True, env=self.environment,
-                              timeout=60)
-        if done.returncode not in (0, 1):
+    def muster(self, *arguments, fine=(0, 1)):
+        try:
+            # In a session of its own: Ctrl-C is for the demo, which then cleans up with this very program.
+            done = subprocess.run([self.bin / "muster", *arguments], capture_output=True, text=True, env=self.environment,
+                                  timeout=CALL_LIMIT_S, start_new_session=True)
+        except subprocess.TimeoutExpired:
+            raise DemoFailed(f"muster {' '.join(arguments)}: no answer in {CALL_LIMIT_S} s") from None
+        if done.returncode not in fine:
             raise DemoFailed(f"muster {' '.join(arguments)}: {done.stderr.strip() or 'exit ' + str(done.returncode)}")
         return done.stdout
 
@@ -118,8 +167,8 @@ class Demo:
     def lose_a_rank(self, progress):
         job = self.until(f"step {KILL_AT_STEP}",
                          lambda j: j if j["step"] >= KILL_AT_STEP and j["last_checkpoint_step"] > 0 else None, progress)
-        victim = next(r for r in job["ranks"] if r["rank"] == VICTIM)
-        if victim["pid"] <= 1:
+        victim = next((r for r in job["ranks"] if r["rank"] == VICTIM), None)
+        if victim is None or victim["pid"] <= 1:
             raise DemoFailed(f"rank {VICTIM} has no process to kill: {victim}")
         progress.close()
         killed_at = time.time()
@@ -148,13 +197,14 @@ class Demo:
         losses = [m["loss"] for m in metrics]
         speeds = sorted(m["tokens_per_s"] for m in metrics)
         job = self.show()
+        rows = [(f"job {self.job}", job["state"])]
+        rows += [(f"attempt {a['number']}", f"{a['cause']}: {a['reason']}") for a in job["attempts"]]
+        rows += [("loss", f"{losses[0]:.3f} first, {losses[-1]:.3f} last"),
+                 ("throughput", f"{speeds[len(speeds) // 2]:.0f} tokens/s (median step)"),
+                 ("kill to next step", f"{seconds:.1f} s")]
         say()
-        say(f"  job {self.job}            {job['state']}")
-        for a in job["attempts"]:
-            say(f"  attempt {a['number']}        {a['cause']}: {a['reason']}")
-        say(f"  loss             {losses[0]:.3f} first, {losses[-1]:.3f} last")
-        say(f"  throughput       {speeds[len(speeds) // 2]:.0f} tokens/s (median step)")
-        say(f"  kill to next step  {seconds:.1f} s")
+        for label, text in rows:
+            say(f"  {label:<19}{text}")
         if job["state"] != "succeeded" or attempt["resumed_from_step"] <= 0 or not losses[-1] < 0.8 * losses[0]:
             raise DemoFailed("the story did not end as it should: see the lines above")
 
@@ -170,28 +220,46 @@ class Demo:
         progress.close()
         self.summary(seconds, attempt)
         if self.keep:
-            say(f"\nmusterd keeps running. Look around with:\n  export MUSTER_ADDRESS={self.environment['MUSTER_ADDRESS']} "
-                f"MUSTER_TOKEN_FILE={self.environment['MUSTER_TOKEN_FILE']}\n  {self.bin / 'muster'} show {self.job}\n"
-                f"stop it with: kill {self.daemon.pid}")
+            say(f"\nmusterd keeps running. Look around with:\n"
+                f"  export MUSTER_ADDRESS={self.environment['MUSTER_ADDRESS']}\n"
+                f"  export MUSTER_TOKEN_FILE={self.environment['MUSTER_TOKEN_FILE']}\n"
+                f"  {self.bin / 'muster'} show {self.job}\n"
+                f"Stop it and remove what it wrote with:\n"
+                f"  kill {self.daemon.pid} && rm -r {self.folder}")
 
-    def clean_up(self, succeeded):
-        if self.daemon is None or (self.keep and succeeded):
-            return
-        if self.daemon.poll() is None:
-            if self.job and not succeeded:
-                subprocess.run([self.bin / "muster", "cancel", self.job], capture_output=True, env=self.environment, timeout=20)
-                subprocess.run([self.bin / "muster", "wait", self.job, "--timeout", "30s"], capture_output=True,
-                               env=self.environment, timeout=40)
-            self.daemon.terminate()
-            try:
-                self.daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                self.daemon.kill()
-                self.daemon.wait()
-        if succeeded:
-            shutil.rmtree(self.folder, ignore_errors=True)
+    def end_jobs(self):
+        """Cancels whatever is not over: ranks outlive their daemon, and a submission may have been cut short."""
+        for job in json.loads(self.muster("list", "--json")):
+            if job["state"] not in ("succeeded", "failed", "cancelled"):
+                self.muster("cancel", str(job["id"]), fine=(0, 2))  # 2: it ended meanwhile
+                self.muster("wait", str(job["id"]), "--timeout", "45s")
+
+    def stop_daemon(self):
+        self.daemon.terminate()
+        try:
+            self.daemon.wait(10)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+
+    def clean_up(self, keep_logs):
+        """Leaves no process behind, and no files unless they tell why the demo failed."""
+        self.cleaning = True
+        try:
+            if "MUSTER_ADDRESS" in self.environment:
+                if self.daemon.poll() is not None:  # it died; the ranks did not
+                    self.start_daemon()
+                self.end_jobs()
+        except DemoFailed as failure:
+            keep_logs = True
+            print(f"demo: cleaning up: {failure}", file=sys.stderr)
+        finally:
+            if self.daemon is not None:
+                self.stop_daemon()
+        if keep_logs:
+            print(f"logs are in {self.folder}", file=sys.stderr)
         else:
-            say(f"logs are in {self.folder}")
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def main():
@@ -199,21 +267,27 @@ def main():
     parser.add_argument("--bin", required=True, help="folder with musterd, muster, muster-worker, muster-supervisor")
     parser.add_argument("--keep", action="store_true", help="leave musterd running at the end")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    demo = Demo(options.bin, options.keep)
-    succeeded = False
+    signals = Signals()
+    demo = Demo(options.bin, options.keep, signals)
+    keep_running = keep_logs = False
     try:
         demo.run()
-        succeeded = True
+        keep_running = options.keep
         return 0
     except DemoFailed as failure:
-        say(f"\ndemo: {failure}")
+        print(f"\ndemo: {failure}", file=sys.stderr)
+        keep_logs = True
         return 1
-    except KeyboardInterrupt:
-        say("\ndemo: interrupted; cleaning up")
-        return 130
+    except BrokenPipeError:  # whoever read our lines has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Stopped as stop:
+        print("\ndemo: interrupted; stopping the ranks and musterd", file=sys.stderr)
+        return 128 + stop.number
     finally:
-        demo.clean_up(succeeded)
+        signals.hold()
+        if not keep_running:
+            demo.clean_up(keep_logs)
 
 
 if __name__ == "__main__":
