@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read_until.hpp>
+#include <stdexcept>
 #include <system_error>
 
 #include "runtime/local/attempt_folder.h"
@@ -26,7 +27,14 @@ Follower::Follower(boost::asio::io_context& io, const core::AttemptKey& key, std
       told_(std::move(told)),
       listener_(std::move(listener)),
       socket_(io),
-      timer_(io) {}
+      timer_(io),
+      rounds_(io) {}
+
+void Follower::begin(milliseconds look_every) {
+  look_every_ = look_every;
+  connect();
+  look_after_supervisor();
+}
 
 void Follower::stop(milliseconds grace) {
   const auto at = Clock::now() + grace;
@@ -37,6 +45,7 @@ void Follower::stop(milliseconds grace) {
 void Follower::close() {
   closed_ = true;
   timer_.cancel();
+  rounds_.cancel();
   boost::system::error_code ignored;
   socket_.close(ignored);
 }
@@ -110,6 +119,7 @@ void Follower::look() {
   if (status_.ended) return finish();
   if (!status_.started) return gone("no trace of it: nothing was started in " + path_.string());
   pause_ = kShortestPause;
+  rounds_.cancel();
   bury();
 }
 
@@ -120,9 +130,38 @@ void Follower::bury() {
       return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
     }
     for (const auto& process : left) kill_exactly(process);
-  } catch (const std::system_error&) {  // asked again below
+  } catch (const std::runtime_error&) {  // asked again below
   }
   later(&Follower::bury);
+}
+
+void Follower::look_after_supervisor() {
+  if (closed_) return;
+  rounds_.expires_after(look_every_);
+  rounds_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
+    if (cancelled || self->closed_) return;
+    try {
+      if (self->is_stuck()) self->kill_all();
+    } catch (const std::runtime_error&) {  // asked again in the next round
+    }
+    self->look_after_supervisor();
+  });
+}
+
+/// Rounds are counted, not time: if this process itself stood still, it first hears what it was told meanwhile.
+bool Follower::is_stuck() {
+  if (!status_.started) status_ = read_status(folder_.get());
+  const bool all_known = status_.started && status_.exits.size() >= status_.started->ranks.size();
+  if (!status_.started || status_.failed || all_known) return false;
+  rounds_after_grace_ = kill_at_ && Clock::now() >= *kill_at_ ? rounds_after_grace_ + 1 : 0;
+  rounds_without_ranks_ = any_alive(*status_.started) ? 0 : rounds_without_ranks_ + 1;
+  return rounds_after_grace_ >= kRoundsAfterGrace || rounds_without_ranks_ >= kRoundsWithoutRanks;
+}
+
+void Follower::kill_all() {
+  was_stuck_ = true;
+  for (const auto& process : leftovers(*status_.started)) kill_exactly(process);
+  if (const auto supervisor = supervisor_of(*status_.started)) kill_exactly(*supervisor);
 }
 
 std::string Follower::why_gone() const {
@@ -131,7 +170,8 @@ std::string Follower::why_gone() const {
     if (!status_.exits.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
   const bool rebooted = status_.started->boot_id != boot_id();
-  return std::string(rebooted ? "the machine was restarted" : "its supervisor was killed") +
+  const auto* killed = was_stuck_ ? "its supervisor did nothing any more and was killed" : "its supervisor was killed";
+  return std::string(rebooted ? "the machine was restarted" : killed) +
          "; no process is left, and how these ranks ended is not known: " + ranks;
 }
 

@@ -21,7 +21,8 @@ namespace runtime::local {
 /// is over without that being known of every rank.
 ///
 ///   connecting <-> connected to the supervisor
-///       |  supervisor gone (its lock is free)
+///       |  supervisor gone (its lock is free); one that is there but does nothing (stopped, or stuck in the kernel) is
+///       |  killed when ranks outlive a stop, or when all of them are gone and it does not say so
 ///       v
 ///   burying: kills what is left of the ranks until nothing is --> over
 ///
@@ -31,6 +32,10 @@ class Follower : public std::enable_shared_from_this<Follower> {
  public:
   static constexpr std::chrono::milliseconds kShortestPause{10};
   static constexpr std::chrono::milliseconds kLongestPause{2000};
+  static constexpr std::chrono::milliseconds kLookEvery{5000};
+  /// Rounds in a row, in which a supervisor could have said something, before it counts as stuck.
+  static constexpr int kRoundsAfterGrace = 2;
+  static constexpr int kRoundsWithoutRanks = 6;
 
   struct Listener {
     std::function<void(core::EventBody)> tell;
@@ -40,7 +45,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
            std::set<core::RankNumber> told, Listener listener);
 
-  void begin() { connect(); }
+  /// `look_every`: how often it is looked whether the supervisor still does its work.
+  void begin(std::chrono::milliseconds look_every = kLookEvery);
   /// Passed on at once, or as soon as the supervisor answers.
   void stop(std::chrono::milliseconds grace);
   /// Calls nothing any more.
@@ -54,6 +60,9 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void send_stop();
   void look();
   void bury();
+  void look_after_supervisor();
+  bool is_stuck();
+  void kill_all();
   void take(const Fact& fact);
   void gone(const std::string& reason);
   void finish();
@@ -67,6 +76,11 @@ class Follower : public std::enable_shared_from_this<Follower> {
   Fd folder_;
   boost::asio::local::stream_protocol::socket socket_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer rounds_;
+  std::chrono::milliseconds look_every_ = kLookEvery;
+  int rounds_after_grace_ = 0;
+  int rounds_without_ranks_ = 0;
+  bool was_stuck_ = false;
   std::string input_;
   Status status_;
   std::chrono::milliseconds pause_ = kShortestPause;

@@ -196,7 +196,7 @@ Follower& LocalExecutor::Impl::follow(const core::AttemptKey& key, const std::fi
   const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
   const auto follower = std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over});
   followers_.emplace(key, follower);
-  follower->begin();
+  follower->begin(options_.look_every);
   return *follower;
 }
 
@@ -220,8 +220,10 @@ void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& h
   boost::asio::post(io_, [this, key, how] {
     try {
       if (!followers_.contains(key)) {
-        const auto status = read_status(open_folder(folder_of(key)).get());
-        if (!status.started || status.ended) return;
+        const auto folder = open_folder(folder_of(key));
+        const auto status = read_status(folder.get());
+        // A lock that is held says that it is being started this very moment, by us or for a controller before us.
+        if (status.ended || (!status.started && try_lock(folder.get()))) return;
       }
     } catch (const std::system_error& error) {
       if (error.code() == std::errc::no_such_file_or_directory) return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -16,6 +17,9 @@ struct LocalOptions {
   std::filesystem::path supervisor_program;
   /// For tests of crashes: launch() calls it at "written" (launch.json), "spawned" and "answered".
   std::function<void(std::string_view)> on_step;
+  /// How often it is looked whether a supervisor still does its work; two such rounds after a stop's grace, one that
+  /// does not is killed, and its ranks with it.
+  std::chrono::milliseconds look_every{5000};
 };
 
 /// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,

@@ -105,4 +105,21 @@ std::vector<ProcessStat> leftovers(const Started& started) {
   return left;
 }
 
+bool any_alive(const Started& started) {
+  if (started.boot_id != boot_id()) return false;
+  return std::any_of(started.ranks.begin(), started.ranks.end(), [](const auto& rank) {
+    const auto now = read_stat(rank.pid);
+    return now && now->start_time == rank.start_time && !now->is_dead();
+  });
+}
+
+std::optional<ProcessStat> supervisor_of(const Started& started) {
+  if (started.boot_id != boot_id()) return std::nullopt;
+  const auto leader = read_stat(started.session);
+  if (!leader || leader->session != leader->pid || leader->is_dead()) return std::nullopt;
+  const bool older = std::all_of(started.ranks.begin(), started.ranks.end(),
+                                 [&](const auto& rank) { return leader->start_time <= rank.start_time; });
+  return older ? leader : std::nullopt;
+}
+
 }  // namespace runtime::local

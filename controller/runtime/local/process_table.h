@@ -42,4 +42,10 @@ void kill_exactly(const ProcessStat& process);
 /// counted. Empty after a reboot.
 std::vector<ProcessStat> leftovers(const Started& started);
 
+/// Whether any rank itself (not what it started) still runs.
+bool any_alive(const Started& started);
+
+/// The attempt's supervisor, if it is still there: the leader of the ranks' session, older than every rank.
+std::optional<ProcessStat> supervisor_of(const Started& started);
+
 }  // namespace runtime::local

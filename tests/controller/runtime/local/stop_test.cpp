@@ -1,3 +1,4 @@
+#include "runtime/local/follower.h"
 #include "world.h"
 
 // Goal: a stop asks once, waits for the grace, then ends everything.
@@ -102,6 +103,47 @@ TEST_F(Stop, IsPassedOnWhenTheSupervisorCanBeReachedAgain) {
   std::filesystem::rename(folder(1) / "hidden", folder(1) / "supervisor.sock");
   ASSERT_TRUE(facts_.wait_for(2));
   EXPECT_FALSE(is_alive(launched.pids.at(0)));
+}
+
+TEST_F(Stop, DoesNotDependOnASupervisorThatStandsStill) {
+  look_every_ = 100ms;
+  restart_controller();
+  const auto launched = launch_ready(1, kIgnoresTerm, 2);
+  const auto supervisor = supervisor_of(1);
+  ::kill(static_cast<pid_t>(supervisor), SIGSTOP);
+  executor_->stop({1, 1}, {300ms});
+  ASSERT_TRUE(facts_.wait_for(1));
+  const auto gone = facts_.of<core::AttemptGone>();
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_THAT(gone[0].reason, testing::StartsWith("its supervisor did nothing any more and was killed"));
+  for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
+  EXPECT_FALSE(is_alive(supervisor));
+}
+
+TEST_F(Stop, OfRanksThatAreGoneIsNotNeededForTheirEndToBeKnown) {
+  look_every_ = 100ms;
+  restart_controller();
+  const auto launched = launch_ready(1, kIgnoresTerm, 2);
+  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGSTOP);
+  for (const auto pid : launched.pids) ::kill(static_cast<pid_t>(pid), SIGKILL);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+}
+
+TEST_F(Stop, ASupervisorThatStandsStillIsLeftAloneWhileItsRanksRun) {
+  look_every_ = 20ms;
+  restart_controller();
+  const auto launched = launch_ready(1, kIgnoresTerm);
+  const auto supervisor = static_cast<pid_t>(supervisor_of(1));
+  ::kill(supervisor, SIGSTOP);
+  // The thread that looks after it does much else meanwhile, so it has looked often enough.
+  const auto rounds = 3 * runtime::local::Follower::kRoundsWithoutRanks;
+  const auto until = SteadyClock::now() + rounds * look_every_;
+  ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
+  EXPECT_TRUE(is_alive(launched.pids.at(0)));
+  ::kill(supervisor, SIGCONT);
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0));
 }
 
 TEST_F(Stop, GoesOnWhenTheControllerIsKilledMeanwhile) {

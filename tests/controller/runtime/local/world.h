@@ -80,6 +80,7 @@ class World : public ::testing::Test {
 
   std::filesystem::path top_;
   std::filesystem::path root_;
+  std::chrono::milliseconds look_every_{5000};
   Facts facts_;
   std::unique_ptr<runtime::local::LocalExecutor> executor_;
 };
