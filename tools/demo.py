@@ -225,7 +225,7 @@ class Demo:
                 f"  export MUSTER_TOKEN_FILE={self.environment['MUSTER_TOKEN_FILE']}\n"
                 f"  {self.bin / 'muster'} show {self.job}\n"
                 f"Stop it and remove what it wrote with:\n"
-                f"  kill {self.daemon.pid} && rm -r {self.folder}")
+                f"  kill {self.daemon.pid} && tail --pid={self.daemon.pid} -f /dev/null && rm -r {self.folder}")
 
     def end_jobs(self):
         """Cancels whatever is not over: ranks outlive their daemon, and a submission may have been cut short."""
