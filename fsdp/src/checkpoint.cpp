@@ -29,6 +29,7 @@ constexpr const char* kStepPrefix = "step-";
 constexpr const char* kTemporaryPrefix = ".tmp-";
 constexpr const char* kAttemptMark = "-attempt-";
 constexpr std::int64_t kMaxManifestBytes = 256 << 20;
+constexpr std::int64_t kMostRanks = 1 << 20;
 // What a failed commit's text starts with, to tell all ranks its kind.
 constexpr char kFenced = 'F';
 constexpr char kFailed = 'E';
@@ -124,7 +125,8 @@ void publish_folder(const fs::path& from, const fs::path& to) {
   }
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
     // A file system without exchange: for a moment neither is there, and the one before counts.
-    const fs::path aside = from.string() + "-replaced";
+    // Named as remove_stale() looks for it, should the process end before it is removed.
+    const fs::path aside = from.parent_path() / (kTemporaryPrefix + std::string("replaced") + from.filename().string());
     fs::rename(to, aside);
     fs::rename(from, to);
     fs::remove_all(aside);
@@ -145,10 +147,12 @@ CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
   if (manifest.at("version").as_int() != kVersion)
     fail("format version " + manifest.at("version").dump() + ", this program reads " + std::to_string(kVersion));
   if (manifest.at("step").as_int() != step) fail("manifest is of step " + manifest.at("step").dump());
-  info.world_size = static_cast<int>(manifest.at("world_size").as_int());
+  const std::int64_t ranks = manifest.at("world_size").as_int();
+  if (ranks < 1 || ranks > kMostRanks) fail("manifest is of " + std::to_string(ranks) + " ranks");
+  info.world_size = static_cast<int>(ranks);
   info.attempt = manifest.at("attempt").as_int();
   const Json::Array& files = manifest.at("files").as_array();
-  if (info.world_size < 1 || files.size() != static_cast<std::size_t>(info.world_size))
+  if (files.size() != static_cast<std::size_t>(info.world_size))
     fail("manifest lists " + std::to_string(files.size()) + " files for " + std::to_string(info.world_size) + " ranks");
   for (int rank = 0; rank < info.world_size; ++rank) {
     const std::string name = file_name(rank, info.world_size);
@@ -194,8 +198,10 @@ SavedTensor parse_tensor(const Json& json, int world_size) {
   for (const Json& slice : json.at("slices").as_array()) {
     const Json::Array& numbers = slice.as_array();
     if (numbers.size() != 3) fail("manifest: a slice wants rank, begin and length");
-    const SavedSlice saved{static_cast<int>(numbers[0].as_int()), numbers[1].as_int(), numbers[2].as_int()};
-    if (saved.rank < 0 || saved.rank >= world_size || saved.begin != covered || saved.length <= 0)
+    const std::int64_t rank = numbers[0].as_int();
+    if (rank < 0 || rank >= world_size) fail("manifest: a slice of rank " + std::to_string(rank));
+    const SavedSlice saved{static_cast<int>(rank), numbers[1].as_int(), numbers[2].as_int()};
+    if (saved.begin != covered || saved.length <= 0 || saved.length > numel - covered)
       fail("manifest: slices of a tensor have holes or overlap");
     covered += saved.length;
     tensor.slices.push_back(saved);
@@ -252,6 +258,10 @@ class Source {
   std::map<int, std::unique_ptr<SafetensorsReader>> files_;
 };
 
+[[noreturn]] void of_another_model(const CheckpointInfo& info, const std::string& how) {
+  throw CheckpointMismatch(info.path.string() + " is of another model: " + how);
+}
+
 /// The same on every rank, because it depends on manifest and model alone.
 void check_same_model(const CheckpointInfo& info, const std::map<std::string, SavedTensor>& tensors,
                       ShardedModel& model) {
@@ -260,14 +270,12 @@ void check_same_model(const CheckpointInfo& info, const std::map<std::string, Sa
     for (const ParameterInfo& parameter : unit->layout().parameters()) {
       names.insert(parameter.name);
       const auto found = tensors.find(parameter.name);
-      if (found == tensors.end())
-        fail(info.path.string() + " is of another model: it has no parameter " + parameter.name);
-      if (found->second.shape != parameter.shape)
-        fail(info.path.string() + " is of another model: " + parameter.name + " has another shape there");
+      if (found == tensors.end()) of_another_model(info, "it has no parameter " + parameter.name);
+      if (found->second.shape != parameter.shape) of_another_model(info, parameter.name + " has another shape there");
     }
   }
   for (const auto& [name, tensor] : tensors)
-    if (names.count(name) == 0) fail(info.path.string() + " is of another model: this one has no parameter " + name);
+    if (names.count(name) == 0) of_another_model(info, "this one has no parameter " + name);
 }
 
 /// Goes over everything this rank must read: (key, saved tensor, wanted slice, the flat tensor it lands in).
@@ -295,9 +303,11 @@ CheckpointList list_checkpoints(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (name.rfind(kStepPrefix, 0) != 0) continue;
-    if (const auto step = number_after(name, kStepPrefix)) found.emplace_back(*step, entry->path());
+    const auto step = number_after(name, kStepPrefix);
+    if (step && name == step_name(*step)) found.emplace_back(*step, entry->path());
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail("cannot list the checkpoints in " + folder.string() + ": " + error.message());
   std::sort(found.rbegin(), found.rend());
   for (const auto& [step, path] : found) {
     const std::string problem = failure_of([&] { list.valid.push_back(inspect(path, step)); });
@@ -454,7 +464,10 @@ std::string Checkpointer::commit(const fs::path& from, const fs::path& to, const
 std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step) {
   std::vector<std::string> warnings;
   int kept = 1;
-  for (const CheckpointInfo& old : list_checkpoints(options_.folder).valid) {
+  CheckpointList list;
+  const std::string unlisted = failure_of([&] { list = list_checkpoints(options_.folder); });
+  if (!unlisted.empty()) warnings.push_back("old checkpoints not removed: " + unlisted);
+  for (const CheckpointInfo& old : list.valid) {
     if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
     // Renamed first: a crash halfway must not leave a torn checkpoint.
     const fs::path aside = temporary(old.step);
@@ -471,7 +484,10 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
   Communicator& ranks = model_.mesh().shard();
   // Rank 0 looks, so that all ranks try the same ones even if a network file system shows them different things.
   CheckpointList list;
-  if (ranks.rank() == 0) list = list_checkpoints(options_.folder);
+  const std::string unlisted = ranks.agree(failure_of([&] {
+    if (ranks.rank() == 0) list = list_checkpoints(options_.folder);
+  }));
+  if (!unlisted.empty()) fail(unlisted);
   Json found;
   found["ignored"] = Json::Array(list.ignored.begin(), list.ignored.end());
   found["steps"] = Json::Array();

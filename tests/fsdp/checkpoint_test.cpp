@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <fstream>
+#include <limits>
 #include <optional>
 
 #include "fsdp/checkpoint.h"
@@ -210,9 +211,48 @@ TEST_F(Checkpoint, WithOneFlippedBitIsPassedOverByAllRanks) {
 TEST_F(Checkpoint, OfNobodyIsNone) {
   EXPECT_EQ(load(2).first, -1);
   EXPECT_FALSE(fsdp::latest_valid(options().folder));
-  fs::create_directories(options().folder / "step-0000x");
+  for (const char* other : {"step-0000x", "step-5", "step-\xff-step-00000006"})
+    fs::create_directories(options().folder / other);
+  EXPECT_EQ(load(2).first, -1);
+  EXPECT_THAT(load(2).second, ElementsAre()) << "these are no checkpoints of ours";
   fs::create_directories(options().folder / "step-00000004");
   EXPECT_EQ(load(2).first, -1);
+  EXPECT_THAT(load(2).second, ElementsAre("step-00000004: no manifest.json"));
+}
+
+TEST_F(Checkpoint, InAFolderThatCannotBeListedAreAnErrorOnAllRanksNotNone) {
+  std::ofstream(options().folder) << "a file where the folder was";
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    EXPECT_THAT(error_of([&] { Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest(); }),
+                HasSubstr("rank 0: cannot list the checkpoints in"));
+  });
+}
+
+// Goal: no number in a manifest leads to a bad access; the checkpoint is passed over, or rightly loaded.
+TEST_F(Checkpoint, WithAHostileManifestIsPassedOver) {
+  save_steps(2, {1});
+  const auto manifest = fsdp::latest_valid(options().folder)->manifest;
+  const auto big = std::numeric_limits<std::int64_t>::max();
+  const auto attack = [&](const auto& change) {
+    fsdp::Json hostile = manifest;
+    change(hostile);
+    std::ofstream(step_path(1) / "manifest.json") << hostile.dump();
+    const auto [step, ignored] = load(2);
+    EXPECT_EQ(step, -1) << hostile.dump();
+    EXPECT_EQ(ignored.size(), 1u);
+  };
+  const auto slices = [](fsdp::Json& m) -> fsdp::Json& { return m["tensors"]["block0.up"]["slices"]; };
+  using Numbers = fsdp::Json::Array;
+  attack([&](fsdp::Json& m) { m["world_size"] = (std::int64_t{1} << 32) + 2; });
+  attack([&](fsdp::Json& m) { m["world_size"] = 0; });
+  attack([&](fsdp::Json& m) { slices(m) = Numbers{Numbers{0, 0, big}, Numbers{1, big, big}}; });
+  attack([&](fsdp::Json& m) { slices(m) = Numbers{Numbers{std::int64_t{1} << 32, 0, 377}}; });
+  attack([&](fsdp::Json& m) { slices(m) = Numbers{Numbers{0, 0, -377}}; });
+  attack([&](fsdp::Json& m) { slices(m) = Numbers{}; });
+  attack([&](fsdp::Json& m) { m["tensors"]["block0.up"]["shape"] = Numbers{big, big}; });
+  attack([&](fsdp::Json& m) { m["files"].as_array()[0]["name"] = "../../etc/passwd"; });
+  attack([&](fsdp::Json& m) { m["files"].as_array()[1]["crc32c"] = -1; });
 }
 
 TEST_F(Checkpoint, OfAnotherModelIsAnErrorNotAReasonToStartOver) {

@@ -220,6 +220,13 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
   EXPECT_THAT(values(second.lines(0, "resumed"), "step"), ElementsAre("4"));
   EXPECT_THAT(second.log(0), HasSubstr("passed over a checkpoint: "));
+
+  // With all of them damaged, beginning again would throw the job's work away unasked.
+  for (const int step : {4, 8}) std::filesystem::remove(folder / "checkpoints" / step_folder(step) / "manifest.json");
+  Ranks third(folder.path(), run.json(folder), {.label = "third"});
+  EXPECT_THAT(third.wait(), Each(93)) << third.log(0);
+  EXPECT_TRUE(third.lines(0, "step").empty());
+  EXPECT_THAT(third.log(0), HasSubstr("can be read (step-00000008: no manifest.json); restore one, or move them away"));
 }
 
 // Goal: a rank of an old attempt publishes nothing.
@@ -253,6 +260,7 @@ TEST(Worker, MistakesThatARetryCannotMendAreNeverRequeued) {
       {{.checkpoints = "file"}, "checkpoint.folder"},
       {{.checkpoints = "y", .source = R"("source":"folder","path":"/no/such")"}, "data.path = \"/no/such\""},
       {{.source = text}, "the text is another"},
+      {{.model = R"("hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2)"}, "is of another model"},
   };
   for (const auto& [run, says] : cases) {
     Ranks ranks(folder.path(), run.json(folder), {.label = "bad"});

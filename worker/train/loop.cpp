@@ -209,11 +209,26 @@ class Trainer::Run {
     check_not_fenced();
     checkpointer_->remove_stale();
 
-    std::vector<std::string> ignored;
-    const auto loaded = checkpointer_->load_latest(&ignored);
-    for (const auto& why : loaded ? loaded->ignored : ignored) say("passed over a checkpoint: %s", why.c_str());
-    if (loaded) restore(*loaded);
+    if (const auto loaded = load_newest()) restore(*loaded);
     reporter_.resumed_from(step_);
+  }
+
+  /// Nothing when there are no checkpoints at all: with damaged ones alone, to begin at step 0 would silently throw the
+  /// job's work away.
+  std::optional<fsdp::LoadedCheckpoint> load_newest() {
+    std::vector<std::string> ignored;
+    std::optional<fsdp::LoadedCheckpoint> loaded;
+    try {
+      loaded = checkpointer_->load_latest(&ignored);
+    } catch (const fsdp::CheckpointMismatch& error) {
+      throw UsageError(std::string(error.what()) + "; restore the run file, or use a new checkpoint.folder");
+    }
+    for (const auto& why : ignored) say("passed over a checkpoint: %s", why.c_str());
+    if (!loaded && !ignored.empty()) {
+      throw UsageError("no checkpoint in " + config_.checkpoint.folder + " can be read (" + ignored.front() +
+                       "); restore one, or move them away to begin at step 0");
+    }
+    return loaded;
   }
 
   /// A rank of an old attempt must not even tidy up.

@@ -36,6 +36,12 @@ class CheckpointFenced : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
+/// The newest whole checkpoint is of another model: loading it again cannot help.
+class CheckpointMismatch : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
 struct CheckpointOptions {
   std::filesystem::path folder;
   /// The attempt that writes; keeps temporary names apart.
@@ -74,7 +80,8 @@ struct CheckpointList {
   std::vector<std::string> ignored;
 };
 
-/// Looks into a folder: manifests are parsed, file sizes compared, checksums not. A folder that is not there has none.
+/// Looks into a folder: manifests are parsed, file sizes compared, checksums not. A folder that is not there has none;
+/// throws CheckpointError for one that cannot be read, which may well have some.
 CheckpointList list_checkpoints(const std::filesystem::path& folder);
 /// The newest of them.
 std::optional<CheckpointInfo> latest_valid(const std::filesystem::path& folder);
@@ -108,8 +115,8 @@ class Checkpointer {
 
   /// Loads the newest checkpoint that is whole on every rank; a torn or corrupt one is passed over. Another world size
   /// or other units than those that wrote it are fine: each rank reads the slices that overlap its own. Returns nullopt
-  /// (with `ignored` filled in, when given) if there is none; the model is unchanged then. Throws CheckpointError when
-  /// a checkpoint is whole but of another model (names, shapes).
+  /// (with `ignored` filled in, when given) if there is none; the model is unchanged then. Throws CheckpointMismatch
+  /// when a checkpoint is whole but of another model (names, shapes), CheckpointError when the folder cannot be read.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
 
   /// Removes temporary folders left by this or earlier attempts. Call it once before training.
