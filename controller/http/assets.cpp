@@ -11,12 +11,16 @@ bool is_page(std::string_view path) {
 
 Response serve_asset(const Request& request) {
   const Asset* asset = find_asset(is_page(request.path) ? "/index.html" : request.path);
+  const bool lost = asset == nullptr;
+  // A person who mistyped an address gets a page that says so.
+  if (lost && request.header("accept").find("text/html") != std::string::npos) asset = find_asset("/index.html");
   if (asset == nullptr) return refuse(404, "there is nothing at " + request.path, "the dashboard is at /");
   Response response;
+  if (lost) response.status = 404;
   response.type = asset->type;
   response.headers.emplace_back("ETag", asset->etag);
   response.headers.emplace_back("Cache-Control", asset->immutable ? "public, max-age=31536000, immutable" : "no-cache");
-  if (request.header("if-none-match") == asset->etag)
+  if (!lost && request.header("if-none-match") == asset->etag)
     response.status = 304;
   else
     response.body = asset->body;

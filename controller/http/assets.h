@@ -18,7 +18,8 @@ struct Asset {
 /// Null: no such file. Defined by the generated file; see cmake/EmbedAssets.cmake.
 const Asset* find_asset(std::string_view path);
 
-/// The file a path asks for; pages ("/", "/jobs/7", "/login") are all index.html. 404 for anything else.
+/// The file a path asks for; pages ("/", "/jobs/7", "/login") are all index.html. 404 for anything else;
+/// a browser that asks for a page then gets index.html, which says so.
 Response serve_asset(const Request& request);
 
 }  // namespace http

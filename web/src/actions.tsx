@@ -20,6 +20,11 @@ function obstacle(action: Action, job: Job): string {
   return "";
 }
 
+function start(job: Job): string {
+  if (job.kind === "command") return "starts";
+  return job.last_checkpoint_step > 0 ? `starts from the checkpoint of step ${job.last_checkpoint_step}` : "starts from the beginning";
+}
+
 const QUESTIONS: Record<Action, { title: (job: Job) => string; text: (job: Job) => string; yes: string; no: string }> = {
   cancel: {
     title: (job) => `Cancel job ${job.id}, ${job.name}?`,
@@ -31,8 +36,8 @@ const QUESTIONS: Record<Action, { title: (job: Job) => string; text: (job: Job) 
     title: (job) => `Requeue job ${job.id}, ${job.name}?`,
     text: (job) =>
       job.state === "running"
-        ? `The running attempt is stopped and a new one starts from the last checkpoint (step ${job.last_checkpoint_step}).`
-        : `A new attempt starts from the last checkpoint (step ${job.last_checkpoint_step}) and every budget is refilled.`,
+        ? `The running attempt is stopped and a new one ${start(job)}.`
+        : `A new attempt ${start(job)} and every budget is refilled.`,
     yes: "Requeue the job",
     no: "Leave it",
   },

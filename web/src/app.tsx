@@ -1,10 +1,10 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, logIn, logOut, onSignedOut } from "./api";
-import { useLive } from "./hooks";
+import { useConnection, useLive } from "./hooks";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
 import { Link } from "./link";
-import { currentConnection, startLive } from "./live";
+import { startLive } from "./live";
 import { Login } from "./login";
 import { Empty } from "./notice";
 import { theme, toggleTheme } from "./theme";
@@ -21,12 +21,11 @@ async function takeTokenFromAddress(): Promise<void> {
 }
 
 function Banner() {
-  const [connection, setConnection] = useState(currentConnection());
+  const connection = useConnection();
   const [problem, setProblem] = useState("");
   const look = () => void get<Status>("status").then((status) => setProblem(status.store_problem), () => {});
   useEffect(look, []);
   useLive((message) => {
-    if (message.kind === "connection") setConnection(message.connection);
     if (message.kind === "refresh") look();
   });
   return (

@@ -15,7 +15,7 @@ export function Events({ events }: { events: JobEvent[] }) {
           {events.slice(-SHOWN).reverse().map((event) => (
             <tr key={event.id}>
               <td class="num">{formatTime(event.at)}</td>
-              <td><span class="muted">{plain(event.type)}</span> {event.text}</td>
+              <td>{event.text || plain(event.type)}</td>
             </tr>
           ))}
         </tbody>

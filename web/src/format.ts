@@ -9,12 +9,14 @@ export function formatCount(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
 }
 
-export function formatBytes(bytes: number): string {
+/// `step`: what must still make a difference, as between two ticks of an axis.
+export function formatBytes(bytes: number, step = 0): string {
   if (!bytes) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(Math.floor(Math.log2(bytes) / 10), units.length - 1);
   const value = bytes / 1024 ** power;
-  return `${value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 })} ${units[power]}`;
+  const digits = step > 0 ? Math.max(0, Math.ceil(-Math.log10(step / 1024 ** power))) : value < 10 ? 1 : 0;
+  return `${value.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 6) })} ${units[power]}`;
 }
 
 export function formatDuration(ms: number | null): string {
@@ -36,6 +38,15 @@ export function formatTime(rfc3339: string): string {
   const day = at.toLocaleDateString("en-CA");
   const time = at.toLocaleTimeString("en-GB");
   return new Date().toLocaleDateString("en-CA") === day ? time : `${day} ${time}`;
+}
+
+/// Ticks of a time axis, in seconds; the date where it changes.
+export function formatTicks(at: number[]): string[] {
+  const days = at.map((seconds) => new Date(seconds * 1000).toLocaleDateString("en-CA"));
+  return at.map((seconds, i) => {
+    const time = new Date(seconds * 1000).toLocaleTimeString("en-GB");
+    return i > 0 && days[i] !== days[i - 1] ? `${time}\n${days[i]}` : time;
+  });
 }
 
 /// Milliseconds from one time to another (or to `now` while it is not there); null before the first.

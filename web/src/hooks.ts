@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
-import { listen, type LiveMessage } from "./live";
+import { currentConnection, listen, type Connection, type LiveMessage } from "./live";
 
 /// The time, every second: for ages that tick.
 export function useNow(everyMs = 1000): number {
@@ -12,10 +12,16 @@ export function useNow(everyMs = 1000): number {
   return now;
 }
 
-export function useLive(hear: (message: LiveMessage) => void): void {
+export function useLive(hear: (message: LiveMessage) => unknown): void {
   const newest = useRef(hear);
   newest.current = hear;
   useEffect(() => listen((message) => newest.current(message)), []);
+}
+
+export function useConnection(): Connection {
+  const [connection, setConnection] = useState(currentConnection());
+  useLive((message) => message.kind === "connection" && setConnection(message.connection));
+  return connection;
 }
 
 /// Runs `work` when asked, one at a time and at most every `everyMs`; what is asked meanwhile runs once afterwards.

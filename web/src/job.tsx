@@ -7,7 +7,7 @@ import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { ProgressBar, withProgress } from "./jobs";
 import { Link } from "./link";
 import { Logs } from "./logs";
-import { ErrorNotice } from "./notice";
+import { ErrorNotice, LaterError } from "./notice";
 import { Plots } from "./plots";
 import { Ranks } from "./ranks";
 import { Badge, tone } from "./state";
@@ -31,23 +31,33 @@ function advice(job: Job, now: number): string {
       : "The next attempt starts by itself; nothing to do.";
     case "failed": return `Read the log of rank ${culprit}, correct the cause, then requeue it.`;
     case "cancelled": return "Submit it again if it is still wanted.";
-    case "succeeded": return job.checkpoint_folder ? `The result lies in ${job.checkpoint_folder}.` : "Nothing to do.";
+    case "succeeded": return job.last_checkpoint_step > 0 ? `The result lies in ${job.checkpoint_folder}.` : "Nothing to do.";
     default: return "";
   }
 }
 
 function Facts({ job, now }: { job: Job; now: number }) {
-  const facts: [string, preact.ComponentChildren][] = [
+  // Of a program of one's own nothing of this is measured.
+  const training: [string, preact.ComponentChildren][] = job.kind === "command" ? [] : [
     ["Step", <ProgressBar job={job} />],
     ["Loss", formatNumber(job.loss)],
     ["Tokens/s", formatCount(job.tokens_per_s)],
-    ["Attempt", job.attempts.at(-1)?.number ?? "–"],
     ["Checkpoint", job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"],
+  ];
+  const facts: [string, preact.ComponentChildren][] = [
+    ...training,
+    ["Attempt", job.attempts.at(-1)?.number ?? "–"],
     ["Waited", formatDuration(between(job.submitted_at, job.started_at || job.ended_at, now))],
-    ["Ran", formatDuration(between(job.started_at, job.ended_at, now))],
+    ["Ran", formatDuration(ran(job, now))],
     ["Submitted", `${formatTime(job.submitted_at)}${job.user ? ` by ${job.user}` : ""}`],
   ];
   return <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd class="num">{value}</dd></div>)}</dl>;
+}
+
+// Time in attempts alone: the pauses between them are no running.
+function ran(job: Job, now: number): number | null {
+  const times = job.attempts.map((attempt) => between(attempt.started_at, attempt.ended_at, now));
+  return times.every((time) => time === null) ? null : times.reduce<number>((sum, time) => sum + (time ?? 0), 0);
 }
 
 // The job, its steps and its events, kept up to date.
@@ -134,7 +144,7 @@ export function JobPage({ id }: { id: number }) {
         </div>
         <Actions job={job} onChanged={setJob} />
       </div>
-      {error && <ErrorNotice error={error} />}
+      <LaterError error={error} />
       <Facts job={job} now={now} />
       <section><h2>Training</h2><Plots metrics={metrics} isCommand={job.kind === "command"} /></section>
       <section><h2>Ranks</h2><Ranks job={job} fetchedAt={fetchedAt} /></section>

@@ -3,7 +3,7 @@ import { get, type ApiError } from "./api";
 import { between, formatCount, formatDuration, formatNumber } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { Link } from "./link";
-import { Empty, ErrorNotice } from "./notice";
+import { Empty, ErrorNotice, LaterError } from "./notice";
 import { Badge, tone } from "./state";
 import { STATES, type Job, type Progress } from "./types";
 
@@ -32,7 +32,7 @@ export function ProgressBar({ job }: { job: Job }) {
 function Row({ job, now }: { job: Job; now: number }) {
   const attempt = job.attempts.at(-1);
   const wait = between(job.submitted_at, job.started_at || job.ended_at, now);
-  const run = between(job.started_at, job.ended_at, now);
+  const elapsed = between(job.started_at, job.ended_at, now);
   return (
     <tr class={`job-row ${tone(job.state)}`}>
       <td class="num id">{job.id}</td>
@@ -41,11 +41,11 @@ function Row({ job, now }: { job: Job; now: number }) {
       </th>
       <td class="state"><Badge word={job.state} /></td>
       <td class="num" data-label="attempt">{attempt?.number ?? "–"}</td>
-      <td data-label="step"><ProgressBar job={job} /></td>
-      <td class="num" data-label="loss">{formatNumber(job.loss)}</td>
-      <td class="num" data-label="tokens/s">{formatCount(job.tokens_per_s)}</td>
+      <td class={job.step || job.steps_total ? "" : "unknown"} data-label="step"><ProgressBar job={job} /></td>
+      <td class={`num ${job.loss == null ? "unknown" : ""}`} data-label="loss">{formatNumber(job.loss)}</td>
+      <td class={`num ${job.tokens_per_s == null ? "unknown" : ""}`} data-label="tokens/s">{formatCount(job.tokens_per_s)}</td>
       <td class="num" data-label="waited">{formatDuration(wait)}</td>
-      <td class="num" data-label="ran">{formatDuration(run)}</td>
+      <td class="num" data-label="elapsed">{formatDuration(elapsed)}</td>
       <td class="reason" data-label="why">{job.reason}</td>
     </tr>
   );
@@ -98,7 +98,7 @@ export function Jobs() {
           </select>
         </label>
       </div>
-      {error && <ErrorNotice error={error} />}
+      {jobs ? <LaterError error={error} /> : error && <ErrorNotice error={error} />}
       {!jobs && !error && <p class="muted">Loading…</p>}
       {jobs && jobs.length === 0 && (
         <Empty title={state ? `No job is ${state}.` : "No jobs yet."}>
@@ -114,7 +114,7 @@ export function Jobs() {
               <th scope="col" class="num">#</th><th scope="col">Name</th><th scope="col">State</th>
               <th scope="col" class="num">Attempt</th><th scope="col">Step</th><th scope="col" class="num">Loss</th>
               <th scope="col" class="num">Tokens/s</th><th scope="col" class="num">Waited</th>
-              <th scope="col" class="num">Ran</th><th scope="col">Why</th>
+              <th scope="col" class="num">Elapsed</th><th scope="col">Why</th>
             </tr>
           </thead>
           <tbody>{jobs.map((job) => <Row key={job.id} job={job} now={now} />)}</tbody>

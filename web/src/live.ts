@@ -11,7 +11,7 @@ export type LiveMessage =
 
 const TYPES = ["hello", "job-changed", "progress", "reset", "beat"];
 const FIRST_RETRY_MS = 400;
-const LAST_RETRY_MS = 5000;
+const LAST_RETRY_MS = 2000;
 // The server sends something every 10 s.
 const SILENT_AFTER_MS = 25000;
 

@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, type ApiError } from "./api";
+import { formatCount } from "./format";
 import { asApiError } from "./hooks";
-import { Empty, ErrorNotice } from "./notice";
+import { Empty, LaterError } from "./notice";
 import type { Job, LogPiece } from "./types";
 
 const FIRST_LINES = 1000;
@@ -20,7 +21,8 @@ let nextKey = 0;
 
 function toLines(piece: LogPiece): Line[] {
   if (piece.text === "") return [];
-  return piece.text.replace(/\n$/, "").split("\n").map((text) => ({ key: ++nextKey, rank: piece.rank, text }));
+  const beheaded = piece.cut ? "(the beginning of this line is left out) … " : "";
+  return piece.text.replace(/\n$/, "").split("\n").map((text, i) => ({ key: ++nextKey, rank: piece.rank, text: i ? text : beheaded + text }));
 }
 
 // Follows the logs of some ranks of one attempt: first their tails, then what is added.
@@ -84,7 +86,7 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
 
 function Text({ text, search }: { text: string; search: string }) {
   const shown = text.length > MAX_SHOWN_CHARACTERS
-    ? `${text.slice(0, MAX_SHOWN_CHARACTERS)} … (${text.length - MAX_SHOWN_CHARACTERS} more characters)` : text;
+    ? `${text.slice(0, MAX_SHOWN_CHARACTERS)} … (at least ${formatCount(text.length - MAX_SHOWN_CHARACTERS)} more characters)` : text;
   const at = search ? shown.toLowerCase().indexOf(search) : -1;
   if (at < 0) return <>{shown}</>;
   return <>{shown.slice(0, at)}<mark>{shown.slice(at, at + search.length)}</mark>{shown.slice(at + search.length)}</>;
@@ -106,6 +108,7 @@ export function Logs({ job }: { job: Job }) {
   const wanted = search.toLowerCase();
   const shown = useMemo(
     () => (wanted ? lines?.filter((line) => line.text.toLowerCase().includes(wanted)) : lines), [lines, wanted]);
+  const isTail = lines !== null && (lines.length >= FIRST_LINES || lines.some((line) => line.text.length > MAX_SHOWN_CHARACTERS));
   const view = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   useEffect(() => {
@@ -120,10 +123,10 @@ export function Logs({ job }: { job: Job }) {
           <option value={0}>newest ({newest})</option>
           {job.attempts.slice(0, -1).slice(-50).reverse().map((one) => <option value={one.number}>{one.number}</option>)}
         </select></label>
-        <label>Rank <select value={rank} onChange={(event) => setRank(event.currentTarget.value)}>
+        {world > 1 && <label>Rank <select value={rank} onChange={(event) => setRank(event.currentTarget.value)}>
           <option value="merged">{world > MAX_MERGED_RANKS ? `first ${MAX_MERGED_RANKS} merged` : "merged"}</option>
           {all.map((one) => <option value={String(one)}>{one}</option>)}
-        </select></label>
+        </select></label>}
         <label>Search <input type="search" value={search} size={14} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
         <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>
         <span class="muted small" role="status">
@@ -131,7 +134,7 @@ export function Logs({ job }: { job: Job }) {
           {paused ? ` paused, ${pending} new` : ""}
         </span>
       </div>
-      {error && <ErrorNotice error={error} />}
+      <LaterError error={error} />
       <div class="log" ref={view} tabIndex={0} role="log" aria-live="off" aria-label="Log lines" onScroll={(event) => {
         const box = event.currentTarget;
         atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
@@ -145,6 +148,7 @@ export function Logs({ job }: { job: Job }) {
         {lines?.length === 0 && <p class="log-empty">{ended ? "This attempt wrote nothing." : "Nothing written yet."}</p>}
         {wanted && shown?.length === 0 && lines !== null && lines.length > 0 && <p class="log-empty">No line holds “{search}”.</p>}
       </div>
+      {isTail && <p class="muted small log-note">The newest part. The whole log: <code>muster logs {job.id} --attempt {attempt}</code></p>}
     </>
   );
 }

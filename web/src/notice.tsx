@@ -1,12 +1,19 @@
 import type { ApiError } from "./api";
 
+const sentence = (text: string): string => text.replace(/\.?$/, ".");
+
 export function ErrorNotice({ error }: { error: ApiError }) {
   return (
     <div class="notice bad" role="alert">
-      <strong>{error.message}</strong>
-      {error.remedy && <span> {error.remedy}</span>}
+      <strong>{sentence(error.message)}</strong>
+      {error.remedy && <span> {sentence(error.remedy[0]!.toUpperCase() + error.remedy.slice(1))}</span>}
     </div>
   );
+}
+
+/// Beside contents that are there already: that musterd does not answer is said by the banner.
+export function LaterError({ error }: { error: ApiError | null }) {
+  return error && error.status !== 0 ? <ErrorNotice error={error} /> : null;
 }
 
 export function Empty({ title, children }: { title: string; children?: preact.ComponentChildren }) {

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { formatBytes, formatCount, formatNumber } from "./format";
+import { formatBytes, formatCount, formatNumber, formatTicks } from "./format";
 import { Empty } from "./notice";
 import { columns, points, type Point, type XAxis } from "./series";
 import type { Metric } from "./types";
@@ -38,6 +38,10 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
   const grid = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
   const line = colour("--accent");
+  const steps = (_: uPlot, at: number[]) => at.map((v) => (v !== null && Number.isInteger(v) ? formatCount(v) : ""));
+  const times = (_: uPlot, at: number[]) => formatTicks(at);
+  const bytes = (_: uPlot, at: number[], __: number, ___: number, step: number) => at.map((v) => (v === null ? "" : v === 0 ? "0" : formatBytes(v, step)));
+  const values = (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : kind.format(v)));
   return {
     width,
     height: HEIGHT,
@@ -45,15 +49,15 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
     cursor: { y: false, points: { size: 7 } },
     scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1 }, y: { distr: options.logY ? 3 : 1 } },
     axes: [
-      { ...axis, ...(options.axis === "step" ? { values: (_: uPlot, at: number[]) => at.map((v) => (v !== null && Number.isInteger(v) ? formatCount(v) : "")) } : {}) },
-      { ...axis, size: 66, ...(kind.binary ? { incrs: BINARY_STEPS } : {}), values: (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : kind.format(v))) },
+      { ...axis, ...(options.axis === "step" ? { values: steps } : { values: times, space: 80 }) },
+      { ...axis, size: kind.binary ? 82 : 66, ...(kind.binary ? { incrs: BINARY_STEPS, values: bytes } : { values }) },
     ],
     series: [
       {},
       { stroke: line + "66", width: 1, points: { show: false } },
       { stroke: line, width: 2, points: { show: false } },
       { stroke: colour("--muted"), width: 1, dash: [3, 4], points: { show: false } },
-      { stroke: colour("--mild"), width: 0, points: { show: true, size: 6, fill: colour("--mild") } },
+      { stroke: colour("--mild"), width: 0, points: { show: true, size: 4, fill: colour("--mild") } },
     ],
   };
 }
@@ -76,7 +80,7 @@ function DataTable({ kind, all }: { kind: Kind; all: Point[] }) {
       <summary>{kind.title}: data table</summary>
       {open && (
         <div class="scroll" tabIndex={0} role="region" aria-label={`${kind.title}: data`}>
-          {every > 1 && <p class="muted small">Every {every}th of {formatCount(all.length)} steps.</p>}
+          {every > 1 && <p class="muted small">One step in {every} of {formatCount(all.length)}.</p>}
           <table data-plot={kind.id}>
             <thead><tr><th scope="col" class="num">Attempt</th><th scope="col" class="num">Step</th>
               <th scope="col" class="num">{kind.title}</th><th scope="col" class="num">Smoothed</th><th scope="col">Note</th></tr></thead>
@@ -172,7 +176,8 @@ export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: bo
   const [logY, setLogY] = useState(false);
   const [smoothing, setSmoothing] = useState(0.6);
   if (metrics.length === 0)
-    return <Empty title="No steps yet.">{isCommand && <p>A program of one's own reports no steps; its log is below.</p>}</Empty>;
+    return isCommand ? <Empty title="This job runs a program of its own, which reports no steps."><p>What it writes is in the log below.</p></Empty>
+      : <Empty title="No steps yet." />;
   const resumed = metrics[0]!.attempt !== metrics.at(-1)!.attempt;
   const validated = metrics.some((metric) => metric.validation_loss !== null);
   return (
@@ -188,7 +193,7 @@ export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: bo
           <span class="num">{smoothing.toFixed(3)}</span></label>
       </div>
       <div class="plots">
-        {KINDS.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, logX: logX && axis === "step", logY, smoothing }} />)}
+        {KINDS.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, logX: logX && axis === "step", logY: logY && !kind.binary, smoothing }} />)}
       </div>
       <p class="muted small">
         Thick: smoothed. Thin: as reported.{validated && " Dots: validation loss."}{resumed && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}

@@ -1,5 +1,5 @@
 import { formatAge, formatBytes, formatCount, formatNumber } from "./format";
-import { useNow } from "./hooks";
+import { useConnection, useNow } from "./hooks";
 import { Empty } from "./notice";
 import { Badge, tone } from "./state";
 import type { Job, Rank } from "./types";
@@ -42,11 +42,12 @@ function StepTime({ rank, middle }: { rank: Rank; middle: number }) {
 
 export function Ranks({ job, fetchedAt }: { job: Job; fetchedAt: number }) {
   const now = useNow(500);
+  const lost = useConnection() === "lost";
   if (job.ranks.length === 0) return <Empty title="No rank has joined yet." />;
   const ranks = withMissing(job);
   const middle = median(ranks.map((rank) => rank.step_ms));
   const age = (rank: Rank) =>
-    rank.last_heartbeat_ms === null || rank.state === "exited" ? "–" : formatAge(rank.last_heartbeat_ms + now - fetchedAt);
+    rank.last_heartbeat_ms === null || rank.state === "exited" ? "–" : lost ? "unknown" : formatAge(rank.last_heartbeat_ms + now - fetchedAt);
   return (
     <table class="cards ranks">
       <caption class="hidden">Ranks of the newest attempt</caption>
@@ -64,7 +65,7 @@ export function Ranks({ job, fetchedAt }: { job: Job; fetchedAt: number }) {
             <td class="state"><Badge word={rank.state} /> {rank.state === "exited" && <span class="muted">{ended(rank)}</span>}</td>
             <td class="num" data-label="heartbeat">{age(rank)}</td>
             <td data-label="section">{rank.section || "–"}</td>
-            <td class="num" data-label="step">{formatCount(rank.step)}</td>
+            <td class="num" data-label="step">{rank.section ? formatCount(rank.step) : "–"}</td>
             <td class="num" data-label="step time"><StepTime rank={rank} middle={middle} /></td>
             <td class="num" data-label="memory">{formatBytes(rank.memory_bytes)}</td>
             <td class="num" data-label="peak">{formatBytes(rank.memory_peak_bytes)}</td>

@@ -30,7 +30,7 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
           ? `Resumed from step ${formatCount(attempt.resumed_from_step)}.` : "From the beginning."}
         {attempt.reason_started && <span class="muted"> Started because: {attempt.reason_started}.</span>}
       </p>
-      {attempt.reason && <p>{attempt.reason}</p>}
+      {attempt.reason && attempt.reason !== attempt.state && <p>{attempt.reason}</p>}
     </li>
   );
 }

@@ -324,3 +324,10 @@ test("an idle job page asks for less than 50 KB a second", () =>
     await new Promise((resolve) => setTimeout(resolve, 4000));
     assert.ok(bytes / 4 < 50000, `${bytes / 4} bytes a second`);
   }));
+
+test("an address that is nothing gets a page that says so", () =>
+  on("/nope", async (page) => {
+    await page.getByText("There is no such page.").waitFor();
+    await page.getByRole("link", { name: "All jobs" }).click();
+    await page.getByRole("heading", { name: "Jobs" }).waitFor();
+  }));
