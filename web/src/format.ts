@@ -15,7 +15,7 @@ export function formatBytes(bytes: number, step = 0): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(Math.floor(Math.log2(bytes) / 10), units.length - 1);
   const value = bytes / 1024 ** power;
-  const digits = step > 0 ? Math.max(0, Math.ceil(-Math.log10(step / 1024 ** power))) : value < 10 ? 1 : 0;
+  const digits = step > 0 ? Math.max(0, Math.ceil(-Math.log10(step / 1024 ** power) + 0.7)) : value < 10 ? 1 : 0;
   return `${value.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 6) })} ${units[power]}`;
 }
 

@@ -49,7 +49,7 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
     cursor: { y: false, points: { size: 7 } },
     scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1 }, y: { distr: options.logY ? 3 : 1 } },
     axes: [
-      { ...axis, ...(options.axis === "step" ? { values: steps } : { values: times, space: 80 }) },
+      { ...axis, ...(options.axis === "step" ? { values: steps } : { values: times, space: 62 }) },
       { ...axis, size: kind.binary ? 82 : 66, ...(kind.binary ? { incrs: BINARY_STEPS, values: bytes } : { values }) },
     ],
     series: [
