@@ -109,6 +109,10 @@ void Reader::refuse(const std::string& path, const Place& place, const std::opti
 }
 
 void Reader::refuse_unknown(const std::string& path, const Place& place) {
+  if (find_field(path) != nullptr) {  // "resources.nodes" = 1: TOML takes what is in quotes for one name
+    return refuse("\"" + shown(path) + "\"", place, std::nullopt,
+                  "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
+  }
   const auto near = did_you_mean(path);
   refuse(shown(path), place, std::nullopt,
          near.empty() ? "unknown key; muster submit --help lists all" : "unknown key, did you mean " + near);
@@ -197,8 +201,10 @@ void Reader::read_field(const Field& field, const toml::node& node) {
   auto value = value_of(field, node);
   if (!value || !allowed(field, *value)) {
     std::string remedy;
-    if (node.is_string() && (field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag)) {
-      remedy = "; write it without quotes";
+    const bool unquoted = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
+    if (const auto* text = node.as_string(); text != nullptr && unquoted) {
+      const auto bare = parse(field, text->get());
+      if (bare && allowed(field, *bare)) remedy = "; write it without quotes";
     }
     return refuse(path, given_[path], shown(node), "want " + wanted(field) + remedy);
   }
@@ -286,6 +292,28 @@ JobFile Reader::finish() {
   return result;
 }
 
+/// What the parser says, and what to do about the slips that people make most.
+std::string syntax_problem(std::string_view description) {
+  struct Remedy {
+    std::string_view says, remedy;
+  };
+  static constexpr Remedy kRemedies[]{
+      {"cannot redefine existing", "it is given twice: remove one of them"},
+      {"could not determine value type", "a text needs quotes"},
+      {"expected 'true'", "write true or false in small letters, and texts in quotes"},
+      {"expected 'false'", "write true or false in small letters, and texts in quotes"},
+      {"is not representable", "write a smaller number"},
+      {"could not be interpreted", "write a smaller number"},
+      {"invalid utf-8", "save the file as UTF-8"},
+      {"Error while parsing string", "close the quotes on the same line"},
+  };
+  auto text = "not TOML: " + shown(description);
+  for (const auto& [says, remedy] : kRemedies) {
+    if (description.find(says) != std::string_view::npos) return text + "; " + std::string(remedy);
+  }
+  return text;
+}
+
 JobFile refused(std::string problem) {
   return {{}, {std::move(problem)}};
 }
@@ -307,8 +335,8 @@ JobFile parse_job_file(std::string_view text, const std::string& name, const fs:
     table = toml::parse(text);
   } catch (const toml::parse_error& error) {
     const auto at = error.source().begin;
-    return refused(name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
-                   ": no TOML: " + shown(error.description()));
+    return refused(name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " +
+                   syntax_problem(error.description()));
   }
   Reader reader(name, folder);
   reader.read(std::move(table), overrides, checks);

@@ -5,7 +5,7 @@
 namespace spec {
 namespace {
 
-constexpr std::size_t kLongestShown = 80;
+constexpr std::size_t kLongestShown = 120;
 
 bool takes_text(const Field* field) {
   return field != nullptr && (field->kind == Kind::kText || field->kind == Kind::kName || field->kind == Kind::kPath ||

@@ -88,8 +88,9 @@ void check_model(const JobSpec& spec, Findings& findings) {
   const auto& model = spec.recipe().model();
   const std::uint64_t hidden = model.hidden_size(), heads = model.num_attention_heads();
   if (heads != 0 && hidden % heads != 0) {
+    // An odd width a head would be refused next: advise what passes.
     findings.add("model.hidden_size", "want a multiple of num_attention_heads = " + number(heads),
-                 multiples_near(hidden, heads), {"model.num_attention_heads"});
+                 multiples_near(hidden, 2 * heads), {"model.num_attention_heads"});
   } else if (heads != 0 && hidden / heads % 2 != 0) {
     findings.add(
         "model.hidden_size",
