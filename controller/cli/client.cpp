@@ -57,7 +57,7 @@ Failure Client::failure(const grpc::Status& status) const {
     case grpc::StatusCode::FAILED_PRECONDITION:
       return {kUsage, text};
     case grpc::StatusCode::NOT_FOUND:
-      return {kNotFound, text + "; muster list shows the jobs there are"};
+      return {kNotFound, text + (text.find("; ") == std::string::npos ? "; muster list shows the jobs there are" : "")};
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return {kRefused, text};
     case grpc::StatusCode::UNAUTHENTICATED:

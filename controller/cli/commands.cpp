@@ -51,7 +51,7 @@ std::span<const Command> commands() {
        define_wait},
       {"cancel", "Cancel a job: its ranks save, leave, and it never comes back",
        "Ranks get resources.stop_grace (30s) to save and leave, then they are killed. The last checkpoint stays.\n"
-       "Cancelling twice is fine; an ended job cannot be cancelled (exit code 2).\n\n"
+       "Cancelling again while they leave is fine; an ended job cannot be cancelled (exit code 2).\n\n"
        "  muster cancel 7",
        define_cancel},
       {"requeue", "End the running attempt after a save and start the next one",

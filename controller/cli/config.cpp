@@ -1,8 +1,13 @@
 #include "cli/config.h"
 
+#include <fcntl.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -28,7 +33,7 @@ std::map<std::string, std::string> read_keys(const fs::path& file) {
   try {
     table = toml::parse_file(file.native());
   } catch (const toml::parse_error& error) {
-    throw Failure(kUsage, place(file, error.source()) + "no TOML: " + spec::shown(error.description()));
+    throw Failure(kUsage, place(file, error.source()) + "not TOML: " + spec::shown(error.description()));
   }
   std::map<std::string, std::string> found;
   for (const auto& [key, node] : table) {
@@ -60,7 +65,34 @@ Setting default_token_file(const ConfigPlaces& places) {
   if (const auto folder = places.variable("MUSTER_DATA_FOLDER")) {
     return {(fs::path(*folder) / "token").native(), "MUSTER_DATA_FOLDER"};
   }
+  if (const auto folder = places.variable("XDG_DATA_HOME")) {
+    return {(fs::path(*folder) / "muster/token").native(), "XDG_DATA_HOME"};
+  }
   return {absolute("~/.local/share/muster/token", "/", places), "default"};
+}
+
+/// Anything else would only be "unreachable" later.
+void check_address(const Setting& address) {
+  const auto& text = address.value;
+  if (text.starts_with("unix:")) return;
+  const auto colon = text.rfind(':');
+  const auto port = colon == std::string::npos ? std::string() : text.substr(colon + 1);
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  const bool fine = error == std::errc() && end == port.data() + port.size() && number >= 1 && number <= 65535;
+  if (!fine || colon == 0) {
+    throw Failure(kUsage, address.source + " \"" + spec::shown(text) + "\": want host:port such as 127.0.0.1:7600");
+  }
+}
+
+/// Why a token could not be read, in a few words.
+std::string token_problem(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return "it is a folder";
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return std::strerror(errno);
+  close(descriptor);
+  return "its first line is empty or too long";
 }
 
 }  // namespace
@@ -113,6 +145,7 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
            file.native());
     }
   }
+  check_address(config.address);
   return config;
 }
 
@@ -122,8 +155,8 @@ std::string read_token(const Config& config) {
   std::ifstream in(path);
   std::string token;
   if (!in || !std::getline(in, token) || token.empty() || token.size() > kMostTokenBytes) {
-    throw Failure(kUnreachable, "no token to be read from " + path + " (" + source +
-                                    "): musterd writes it at its first start; name its file with --token-file, or put "
+    throw Failure(kUnreachable, "no token to be read from " + path + " (" + source + "): " + token_problem(path) +
+                                    "; musterd writes it at its first start; name its file with --token-file, or put "
                                     "the token into MUSTER_TOKEN");
   }
   while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();

@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/follow.h"
 #include "cli/json_view.h"
 
 namespace cli {
@@ -17,7 +18,7 @@ int tell(const muster::v1::Job& job, bool json) {
   if (json) {
     print_json(json_of(job));
   } else {
-    std::cout << "job " << job.id() << " " << job.state() << (job.reason().empty() ? "" : ": " + job.reason()) << "\n";
+    std::cout << "job " << job.id() << " " << outcome_text(job) << "\n";
   }
   return kSuccess;
 }

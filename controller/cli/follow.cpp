@@ -18,6 +18,16 @@ std::string name_of(std::int64_t id) {
   return "job " + std::to_string(id);
 }
 
+/// The reason without what the line before it has said already: "attempt 2: running" of a running job is nothing new.
+std::string news_of(const muster::v1::Job& job) {
+  auto reason = job.reason();
+  if (job.attempts_size() > 0) {
+    const auto lead = "attempt " + std::to_string(job.attempts().rbegin()->number()) + ": ";
+    if (reason.starts_with(lead)) reason.erase(0, lead.size());
+  }
+  return reason.empty() || reason == job.state() ? "" : ": " + reason;
+}
+
 }  // namespace
 
 bool is_ended(const muster::v1::Job& job) {
@@ -56,6 +66,13 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
   }
 }
 
+std::string outcome_text(const muster::v1::Job& job) {
+  if (job.reason().empty() || job.reason().starts_with(job.state())) {
+    return job.reason().empty() ? job.state() : job.reason();
+  }
+  return job.state() + ": " + job.reason();
+}
+
 int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
   const auto number = std::to_string(id);
   if (end != StreamEnd::kComplete) {
@@ -63,8 +80,7 @@ int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
               << " -f, cancel it with muster cancel " << number << "\n";
     return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
   }
-  std::cerr << "muster: " << name_of(id) << " " << job.state() << (job.reason().empty() ? "" : ": " + job.reason())
-            << "\n";
+  std::cerr << "muster: " << name_of(id) << " " << outcome_text(job) << "\n";
   if (job.state() == "succeeded") return kSuccess;
   if (job.state() == "failed")
     std::cerr << "muster: look at muster show " << number << " and muster logs " << number << "\n";
@@ -87,7 +103,7 @@ void Progress::show(const muster::v1::Job& job) {
   if (news) {
     close();
     line(job);
-    std::cerr << (job.reason().empty() ? "" : ": " + job.reason()) << "\n";
+    std::cerr << news_of(job) << "\n";
   } else if (stderr_is_terminal() && job.steps_total() > 0) {
     const auto filled =
         static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());

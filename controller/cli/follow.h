@@ -18,6 +18,9 @@ void connect_patiently(Client& client, std::chrono::seconds limit);
 StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::Clock::time_point> deadline,
                        const std::function<void(const muster::v1::Job&)>& on_change, muster::v1::Job* last);
 
+/// The state and why, each said once: "failed: rank 1 exited with 2", "cancelled by ada".
+std::string outcome_text(const muster::v1::Job& job);
+
 /// Tells on stderr how the job ended and where to look, and gives the exit code. `end` other than kComplete: that the
 /// job goes on.
 int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job);

@@ -6,6 +6,7 @@
 #include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -138,7 +139,8 @@ void define_list(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
   app.add_option("--limit", options->limit, "At most so many, the newest")
-      ->check(CLI::Range(1, 100'000))
+      ->check(whole_number(1, 100'000))
+      ->type_name("N")
       ->capture_default_str();
   app.add_flag("--json", options->json, "An array of jobs; with -w one such array a line");
 }

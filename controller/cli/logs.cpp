@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/log_view.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -16,9 +17,13 @@ void define_logs(CLI::App& app, Session& session) {
   auto options = add_action<LogOptions>(app, session, run_logs);
   add_job(app, options->job);
   app.add_flag("-f,--follow", options->follow, "Go on with new lines and later attempts until the job ends");
-  app.add_option("--rank", options->rank, "Only this rank");
-  app.add_option("--attempt", options->attempt, "This attempt rather than the newest")->check(CLI::PositiveNumber);
-  app.add_option("-n,--tail", options->tail, "Only the last lines of each rank")->check(CLI::PositiveNumber);
+  app.add_option("--rank", options->rank, "Only this rank")->check(whole_number(0, UINT32_MAX))->type_name("N");
+  app.add_option("--attempt", options->attempt, "This attempt rather than the newest")
+      ->check(whole_number(1, UINT32_MAX))
+      ->type_name("N");
+  app.add_option("-n,--tail", options->tail, "Only the last N lines of each rank")
+      ->check(whole_number(1, UINT32_MAX))
+      ->type_name("N");
   app.add_flag("--json", options->json, "Objects {attempt, rank, text}: an array, or with -f one a line");
 }
 

@@ -7,6 +7,7 @@
 #include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -27,6 +28,7 @@ std::string row_text(const std::array<std::string, 8>& cells) {
   std::string text;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto width = kWidths[i] + (i == 0 ? 0 : 1);
+    if (text.size() + width > columns()) break;  // a narrow terminal: the last columns go
     text += std::string(width - std::min(width, cells[i].size()), ' ') + cells[i];
   }
   return text;
@@ -81,7 +83,9 @@ class Printer {
   }
   void end() {
     if (options_.json) return rows_.end();
-    if (!any_) std::cerr << "muster: job " << options_.job << " has no metrics yet; -f waits for them\n";
+    if (!any_)
+      std::cerr << "muster: job " << options_.job
+                << " has no metrics yet: recipes report them from their first step on, commands have none\n";
   }
 
  private:
@@ -115,7 +119,9 @@ int run_metrics(Session& session, const MetricsOptions& options) {
 void define_metrics(CLI::App& app, Session& session) {
   auto options = add_action<MetricsOptions>(app, session, run_metrics);
   add_job(app, options->job);
-  app.add_option("--attempt", options->attempt, "Only this attempt")->check(CLI::PositiveNumber);
+  app.add_option("--attempt", options->attempt, "Only this attempt")
+      ->check(whole_number(1, UINT32_MAX))
+      ->type_name("N");
   app.add_flag("-f,--follow", options->follow, "Go on with new steps until the job ends");
   auto* json = app.add_flag("--json", options->json, "An array; with -f one object a line");
   app.add_flag("--csv", options->csv, "Comma-separated, the names in the first line")->excludes(json);

@@ -10,7 +10,7 @@
 #include "cli/interrupts.h"
 #include "cli/json_view.h"
 #include "cli/terminal.h"
-#include "spec/suggest.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -20,8 +20,9 @@ constexpr const char* kProse =
     "~/.config/muster/config.toml, /etc/muster/config.toml (keys: address, token_file).\n"
     "\n"
     "Exit codes: 0 success; 1 the job failed or was cancelled; 2 wrong usage, job file or configuration, or the job's\n"
-    "state does not allow it; 3 no such job; 4 controller unreachable, or it refuses the token; 5 a limit refused it;\n"
-    "124 wait timed out; 130 interrupted.\n"
+    "state does not allow it; 3 no such job; 4 controller unreachable, or it refuses the token; 5 a limit of the\n"
+    "controller or the scheduler refused it; 124 wait timed out; 130 interrupted. --address and --token-file may also\n"
+    "follow the command.\n"
     "\n"
     "  musterd &                              start a controller on this machine\n"
     "  muster doctor                          is everything in place?\n"
@@ -44,6 +45,7 @@ int run_version(Session&, const VersionOptions& options) {
 void add_command(CLI::App& app, Session& session, const Command& command) {
   auto* sub = app.add_subcommand(command.name, command.summary);
   sub->set_help_flag("-h,--help", "Print this help");
+  sub->group("Commands");
   if (command.name == "submit") {
     sub->footer([prose = command.prose] {
       return prose + "\n\nKeys of a job file, with their defaults. Relative paths count from the file's folder.\n\n" +
@@ -53,34 +55,6 @@ void add_command(CLI::App& app, Session& session, const Command& command) {
     sub->footer(command.prose);
   }
   command.define(*sub, session);
-}
-
-/// What was wrong with the command line, and the next thing to try.
-void tell_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const auto chosen = app.get_subcommands();
-  if (!chosen.empty()) {
-    std::cerr << "muster " << chosen.front()->get_name() << ": " << error.what() << "; see muster "
-              << chosen.front()->get_name() << " --help\n";
-    return;
-  }
-  std::string word;
-  for (int i = 1; i < argc && word.empty(); ++i) {
-    const std::string_view text = argv[i];
-    if (text == "--address" || text == "--token-file") {
-      ++i;
-    } else if (!text.starts_with("-")) {
-      word = text;
-    }
-  }
-  if (word.empty()) {
-    std::cerr << "muster: " << error.what() << "; see muster --help\n";
-    return;
-  }
-  std::vector<std::string> names;
-  for (const auto& command : commands()) names.push_back(command.name);
-  const auto near = spec::nearest(word, names);
-  std::cerr << "muster: there is no command \"" << word << "\""
-            << (near.empty() ? "" : "; did you mean muster " + near + "?") << " See muster --help\n";
 }
 
 int run_action(Session& session) {
@@ -119,7 +93,7 @@ Client& Session::client() {
 CLI::Option* add_job(CLI::App& app, std::int64_t& job) {
   return app.add_option("job", job, "The job's number, as muster list shows it")
       ->required()
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
 }
 
@@ -135,13 +109,16 @@ void define_version(CLI::App& app, Session& session) {
 
 std::unique_ptr<CLI::App> make_app(Session& session) {
   auto app = std::make_unique<CLI::App>("muster submits, watches and requeues sharded training.", "muster");
+  app->formatter(std::make_shared<HelpFormatter>());
   app->set_help_flag("-h,--help", "Print this help");
-  app->set_version_flag("--version", "muster " MUSTER_VERSION);
+  app->set_version_flag("--version", "muster " MUSTER_VERSION, "Print the version");
   app->fallthrough();
   app->require_subcommand(1);
   app->footer(kProse);
-  app->add_option("--address", session.flags.address, "The controller's host:port (default 127.0.0.1:7600)");
-  app->add_option("--token-file", session.flags.token_file, "File with the token to show to the controller");
+  app->add_option("--address", session.flags.address, "The controller's (default 127.0.0.1:7600)")
+      ->type_name("HOST:PORT");
+  app->add_option("--token-file", session.flags.token_file, "File with the token to show to the controller")
+      ->type_name("FILE");
   for (const auto& command : commands()) add_command(*app, session, command);
   return app;
 }
@@ -159,7 +136,7 @@ int run_program(int argc, char** argv) {
     app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app->exit(error);
-    tell_usage(*app, error, argc, argv);
+    std::cerr << usage_problem(*app, error, argc, argv) << "\n";
     return kUsage;
   }
   return run_action(session);

@@ -126,7 +126,7 @@ void define_submit(CLI::App& app, Session& session) {
   app.add_option("--set", options->set, "Use this value rather than the job file's; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--name", options->name, "Name of the job, rather than the job file's");
+  app.add_option("--name", options->name, "Name of the job, rather than the job file's")->type_name("NAME");
   auto* wait = app.add_flag("--wait", options->wait, "Return when the job has ended, with its result");
   app.add_flag("--follow", options->follow, "The same, showing progress or output on stderr")->excludes(wait);
   app.add_flag("--json", options->json, "Print {api_version, job_id, already_submitted} rather than the id alone");

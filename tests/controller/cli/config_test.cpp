@@ -44,8 +44,22 @@ TEST(Configuration, WithoutAnyTheDefaultsHold) {
   EXPECT_EQ(config.address.value, "127.0.0.1:7600");
   EXPECT_EQ(config.token_file.value, "/home/ada/.local/share/muster/token");
   EXPECT_FALSE(config.token);
+  places.variables["XDG_DATA_HOME"] = "/data/ada";
+  EXPECT_EQ(places.load().token_file.value, "/data/ada/muster/token") << "where musterd keeps it then";
   places.variables["MUSTER_DATA_FOLDER"] = "/srv/muster";
   EXPECT_EQ(places.load().token_file.value, "/srv/muster/token");
+}
+
+TEST(Configuration, AnAddressIsAHostAndAPort) {
+  Places places;
+  for (const char* fine : {"127.0.0.1:7600", "[::1]:7600", "node7.cluster:1", "unix:/run/muster.sock"}) {
+    places.variables["MUSTER_ADDRESS"] = fine;
+    EXPECT_EQ(places.refusal(), "") << fine;
+  }
+  for (const char* wrong : {"localhost", "localhost:", "localhost:http", "localhost:70000", ":7600", "host:7600/"}) {
+    places.variables["MUSTER_ADDRESS"] = wrong;
+    EXPECT_EQ(places.refusal(), std::string("MUSTER_ADDRESS \"") + wrong + "\": want host:port such as 127.0.0.1:7600");
+  }
 }
 
 TEST(Configuration, EachPlaceIsStrongerThanTheNext) {

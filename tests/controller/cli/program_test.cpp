@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/follow.h"
 #include "cli/text.h"
 #include "fake_controller.h"
 
@@ -220,6 +221,13 @@ TEST(Read, ATerminalGetsColourAndItsOwnWidth) {
   const auto plain = on_terminal(fake, {"list"}, 60, true);
   EXPECT_THAT(plain, AllOf(HasSubstr("failed"), Not(HasSubstr("\x1b"))));
   EXPECT_LE(widest_line(plain), 61U) << "with the terminal's own carriage return";
+  fake.with([](FakeState& state) {
+    state.metrics.emplace_back().set_attempt(1);
+    state.metrics.back().set_step(1);
+  });
+  const auto narrow = on_terminal(fake, {"metrics", "1"}, 40, true);
+  EXPECT_THAT(narrow, HasSubstr("LOSS"));
+  EXPECT_LE(widest_line(narrow), 41U) << narrow;
 }
 
 TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
@@ -230,22 +238,34 @@ TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
     int exit;
     const char* says;
   };
-  const Case cases[] = {{{"lst"}, 2, "did you mean muster list"},
-                        {{}, 2, "Usage"},
-                        {{"show"}, 2, "muster show --help"},
-                        {{"show", "seven"}, 2, "muster show --help"},
-                        {{"show", "-1"}, 2, "muster show --help"},
-                        {{"list", "--state", "happy"}, 2, "muster list --help"},
-                        {{"wait", "1", "--timeout", "soon"}, 2, "want a duration such as 90s"},
-                        {{"show", "77"}, 3, "muster list"},
-                        {{"cancel", "77"}, 3, "no job 77"},
-                        {{"cancel", "1"}, 2, "has ended already"},
-                        {{"logs", "77"}, 3, "no job 77"},
-                        {{"wait", "77"}, 3, "no job 77"},
-                        {{"--address", "127.0.0.1:1", "list"},
-                         4,
-                         "controller unreachable at 127.0.0.1:1 (--address): start it with musterd, or set --address"},
-                        {{"list", "--token-file", "/no/such/token"}, 4, "--token-file"}};
+  const Case cases[] = {
+      {{"lst"}, 2, "did you mean muster list"},
+      {{}, 2, "Usage"},
+      {{"show"}, 2, "muster show: want JOB; see muster show --help"},
+      {{"show", "seven"}, 2, "job: want a whole number from 1, not \"seven\"; see muster show --help"},
+      {{"show", "-1"}, 2, "muster show --help"},
+      {{"show", "99999999999999999999"}, 2, "want a whole number from 1"},
+      {{"show", "1", "--jsn"}, 2, "there is no option --jsn, did you mean --json; see"},
+      {{"--jsn"}, 2, "muster: there is no option --jsn"},
+      {{"--address", "127.0.0.1:1"}, 2, "muster: want a command; see muster --help"},
+      {{"show", "1", "2"}, 2, "\"2\" is one argument too many"},
+      {{"logs", "1", "--rank"}, 2, "--rank wants a value"},
+      {{"logs", "1", "--rank", "x"}, 2, "--rank: want a whole number from 0, not \"x\""},
+      {{"logs", "1", "--tail", "0"}, 2, "--tail: want a whole number from 1, not \"0\""},
+      {{"list", "--limit", "100001"}, 2, "--limit: want a whole number from 1 to 100000, not"},
+      {{"--address", "nonsense", "list"}, 2, "--address \"nonsense\": want host:port such as"},
+      {{"list", "--state", "happy"}, 2, "muster list --help"},
+      {{"wait", "1", "--timeout", "soon"}, 2, "want a duration such as 90s"},
+      {{"show", "77"}, 3, "muster list"},
+      {{"cancel", "77"}, 3, "no job 77"},
+      {{"cancel", "1"}, 2, "has ended already"},
+      {{"logs", "77"}, 3, "no job 77"},
+      {{"wait", "77"}, 3, "no job 77"},
+      {{"--address", "127.0.0.1:1", "list"},
+       4,
+       "controller unreachable at 127.0.0.1:1 (--address): start it with musterd, or set --address"},
+      {{"list", "--token-file", "/no/such/token"}, 4, "(--token-file): No such file or directory; "},
+      {{"list", "--token-file", "/tmp"}, 4, "no token to be read from /tmp (--token-file): it is a folder; "}};
   for (const auto& [arguments, exit, says] : cases) {
     const auto done = fake.muster(arguments);
     EXPECT_EQ(done.exit, exit) << says << done.err;
@@ -268,6 +288,31 @@ TEST(Help, IsProseWithConsequencesAndEveryKey) {
   EXPECT_THAT(fake.muster({"--help"}).out, HasSubstr("Exit codes:"));
   EXPECT_EQ(fake.muster({"version"}).out, "muster 0.1.0\n");
   EXPECT_EQ(fake.muster({"--version"}).out, "muster 0.1.0\n");
+}
+
+TEST(Help, SaysWhatAnOptionTakesWithoutTheParsersTypeNames) {
+  FakeController fake;
+  EXPECT_THAT(fake.muster({"--help"}).out, HasSubstr("--address HOST:PORT "));
+  EXPECT_THAT(fake.muster({"show", "--help"}).out, HasSubstr("Usage: muster show [OPTIONS] JOB\n"));
+  EXPECT_THAT(fake.muster({"events", "--help"}).out, HasSubstr("Usage: muster events [OPTIONS] [JOB]\n"));
+  EXPECT_THAT(fake.muster({"list", "--help"}).out,
+              AllOf(HasSubstr("--limit N = 100 "), HasSubstr("--state {pending,")));
+  for (const char* command : {"submit", "list", "show", "logs", "events", "metrics", "wait", "completion"}) {
+    const auto help = fake.muster({command, "--help"}).out;
+    for (const char* inner : {"TEXT", "UINT", "POSITIVE", "REQUIRED", "Excludes:", "Positionals"}) {
+      EXPECT_THAT(help, Not(HasSubstr(inner))) << command;
+    }
+  }
+}
+
+TEST(Outcome, TellsStateAndReasonOnceEach) {
+  muster::v1::Job job;
+  job.set_state("cancelled");
+  EXPECT_EQ(cli::outcome_text(job), "cancelled");
+  job.set_reason("cancelled by ada");
+  EXPECT_EQ(cli::outcome_text(job), "cancelled by ada");
+  job.set_state("stopping");
+  EXPECT_EQ(cli::outcome_text(job), "stopping: cancelled by ada");
 }
 
 TEST(Doctor, NamesWhatIsWrongAndExitsWith1) {

@@ -81,8 +81,10 @@ TEST(Wait, TheTimeoutHoldsWithAndWithoutAController) {
   FakeController fake;
   add_job(fake, "running");
   EXPECT_EQ(fake.muster({"wait", "1", "--timeout", "200ms"}).exit, 124);
+  const auto watchers = [&] { return fake.get<int>([](FakeState& s) { return s.watchers; }); };
+  ASSERT_TRUE(eventually([&] { return watchers() == 0; }, 20s)) << "or the first one's is taken for the second's";
   Running wait(fake, {"wait", "1", "--timeout", "2s"});
-  ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
+  ASSERT_TRUE(eventually([&] { return watchers() == 1; }, 20s));
   fake.stop();
   EXPECT_EQ(wait.process().wait(20s), 124);
   EXPECT_THAT(wait.err(), HasSubstr("job 1 goes on"));

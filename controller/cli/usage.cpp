@@ -1,0 +1,115 @@
+#include "cli/usage.h"
+
+#include <charconv>
+#include <vector>
+
+#include "cli/command.h"
+#include "spec/suggest.h"
+#include "spec/toml_value.h"
+
+namespace cli {
+namespace {
+
+/// "JOB.toml" of a file, "{bash,zsh,fish}" of choices, "N" of a number.
+std::string label_of(const CLI::Option& option) {
+  const auto type = option.get_type_name();
+  const auto choices = type.find('{');
+  return choices == std::string::npos ? type : type.substr(choices);
+}
+
+/// A command's own options and those of the program, which may follow it.
+std::vector<std::string> long_names(const CLI::App& app, const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto* from : {&command, &app}) {
+    for (const auto* option : from->get_options()) {
+      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::string unexpected(const CLI::App& app, const CLI::App& command) {
+  const auto rest = app.remaining(true);
+  const auto word = rest.empty() ? std::string() : rest.front();
+  if (!word.starts_with("-")) return "\"" + spec::shown(word) + "\" is one argument too many";
+  const auto near = spec::nearest(word, long_names(app, command));
+  return "there is no option " + spec::shown(word) + (near.empty() ? "" : ", did you mean " + near);
+}
+
+std::string missing(const CLI::App& command, const CLI::ParseError& error) {
+  for (const auto* option : command.get_options()) {
+    if (option->get_positional() && option->get_required() && option->count() == 0) return "want " + label_of(*option);
+  }
+  return error.what();
+}
+
+std::string problem_of(const CLI::App& app, const CLI::App& command, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected(app, command);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    if (&command != &app) return missing(command, error);
+    return app.remaining(true).empty() ? "want a command" : unexpected(app, app);
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.find(':') != std::string::npos) {
+    return text.substr(0, text.find(':')) + " wants a value";
+  }
+  return text;
+}
+
+/// The first word that is no option and no option's value.
+std::string command_word(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    if (text == "--address" || text == "--token-file") {
+      ++i;
+    } else if (!text.starts_with("-")) {
+      return std::string(text);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+HelpFormatter::HelpFormatter() {
+  label("SUBCOMMAND", "COMMAND");
+  label("Positionals", "Arguments");
+}
+
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  return is_positional ? label_of(*option) : CLI::Formatter::make_option_name(option, false);
+}
+
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  if (option->get_positional() || option->get_type_size() == 0) return {};
+  return " " + label_of(*option) + (option->get_default_str().empty() ? "" : " = " + option->get_default_str());
+}
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const auto check = [low, high](const std::string& text) -> std::string {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size() && number >= low && number <= high) return {};
+    auto wanted = "want a whole number from " + std::to_string(low);
+    if (high < INT32_MAX) wanted += " to " + std::to_string(high);
+    return wanted + ", not \"" + spec::shown(text) + "\"";
+  };
+  return {check, ""};
+}
+
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty()) {
+    const auto name = "muster " + chosen.front()->get_name();
+    return name + ": " + problem_of(app, *chosen.front(), error) + "; see " + name + " --help";
+  }
+  const auto word = command_word(argc, argv);
+  if (word.empty()) return "muster: " + problem_of(app, app, error) + "; see muster --help";
+  std::vector<std::string> names;
+  for (const auto& command : commands()) names.push_back(command.name);
+  const auto near = spec::nearest(word, names);
+  return "muster: there is no command \"" + spec::shown(word) + "\"" +
+         (near.empty() ? "" : ", did you mean muster " + near) + "; see muster --help";
+}
+
+}  // namespace cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+namespace cli {
+
+/// Help in our own words: what an option takes ("N", "JOB", "{bash,zsh,fish}") without the parser's type names.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter();
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
+  std::string make_option_opts(const CLI::Option* option) const override;
+};
+
+/// Refuses all but whole numbers of that range, in words people understand.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
+
+/// What was wrong with the command line and the next thing to try, in one line.
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv);
+
+}  // namespace cli
