@@ -1,0 +1,120 @@
+// Goal: what README.md and examples/ tell people to type works, word for word.
+// Method: their commands are cut out of the text and run in order against a private controller.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <sstream>
+
+#include "system/world.h"
+
+namespace test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kSource = MUSTER_SOURCE_FOLDER;
+
+/// The first fenced block of a language after a heading; fails the test if there is none.
+std::string block_after(const std::string& heading, const std::string& language) {
+  const auto readme = read_file(kSource / "README.md");
+  const auto fence = "\n```" + language + "\n";
+  const auto section = readme.find("\n" + heading + "\n");
+  const auto begin = section == std::string::npos ? section : readme.find(fence, section);
+  const auto end = begin == std::string::npos ? begin : readme.find("\n```", begin + fence.size());
+  if (end == std::string::npos) throw std::runtime_error("README.md lacks " + heading + " with a block of " + language);
+  return readme.substr(begin + fence.size(), end - begin - fence.size() + 1);
+}
+
+/// The `muster ...` lines of the block. The others must be the ones that set the scene, which a World does itself.
+std::vector<std::string> commands_of_use_it() {
+  std::vector<std::string> commands;
+  std::istringstream lines(block_after("## Use it", "sh"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("muster ")) {
+      commands.push_back(line);
+    } else if (!line.starts_with("./dev build") && !line.starts_with("export PATH=") &&
+               !line.starts_with("musterd &")) {
+      throw std::runtime_error("README.md, Use it: nobody runs this line: " + line);
+    }
+  }
+  return commands;
+}
+
+Finished shell(World& world, const std::string& line) {
+  auto environment = world.client_environment();
+  environment["PATH"] = std::string(MUSTER_BIN_FOLDER) + ":/usr/bin:/bin";
+  return run({"/bin/bash", "-c", "cd '" + kSource.native() + "' && " + line}, environment, 200s);
+}
+
+TEST(Readme, EveryCommandOfUseItWorksInItsOrder) {
+  World world;
+  world.start_daemon();
+  const auto commands = commands_of_use_it();
+  ASSERT_GE(commands.size(), 7U);
+  for (const auto& line : commands) {
+    const auto done = shell(world, line);
+    EXPECT_EQ(done.exit, 0) << line << "\n" << done.out << done.err;
+    EXPECT_FALSE(done.out.empty()) << line;
+  }
+  EXPECT_EQ(world.show("1").at("name"), "manpages-llama");
+  EXPECT_EQ(world.show("1").at("state"), "succeeded") << "examples/manpages-llama.toml, run as it is";
+}
+
+TEST(Readme, ItsJobFileIsAccepted) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(block_after("## Use it", "toml"));
+  EXPECT_EQ(world.show(job).at("name"), "manpages-llama");
+  EXPECT_EQ(world.cli({"cancel", job}).exit, 0);
+}
+
+TEST(Examples, AnyProgramResumesWhereItLeftAndSucceeds) {
+  World world;
+  world.start_daemon();
+  const auto submitted = world.cli({"submit", kSource / "examples/any-program.toml"});
+  ASSERT_EQ(submitted.exit, 0) << submitted.err;
+  ASSERT_TRUE(eventually(
+      [&] {
+        return world.cli({"logs", "1", "--rank", "0"}).out.find("step 3") != std::string::npos;
+      },
+      30s));
+  EXPECT_EQ(world.cli({"requeue", "1"}).exit, 0);
+  const auto job = world.until_state("1", "succeeded");
+  EXPECT_EQ(job.at("attempts").size(), 2U);
+  EXPECT_THAT(world.cli({"logs", "1", "--attempt", "1"}).out, HasSubstr("asked to leave: saved step"));
+  const auto logs = world.cli({"logs", "1", "--rank", "1"}).out;
+  EXPECT_THAT(logs, HasSubstr("attempt 2: rank 1 of 2 begins after step"));
+  EXPECT_EQ(logs.find("\nstep 1 of"), std::string::npos) << "it began anew rather than at its saved step";
+  EXPECT_THAT(logs, HasSubstr("step 20 of 20"));
+}
+
+/// Processes that have this text in their command line.
+int processes_with(const std::string& text) {
+  int count = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    if (read_file(at->path() / "cmdline").find(text) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST(Demo, InterruptedTwiceItLeavesNoProcessAndNoFiles) {
+  TempFolder folder;
+  const auto out = folder.path() / "out", temporary = folder.path() / "tmp";
+  std::filesystem::create_directory(temporary);
+  Process demo({"/usr/bin/env", "python3", "-B", kSource / "tools/demo.py", "--bin", MUSTER_BIN_FOLDER},
+               {{"TMPDIR", temporary}}, out, folder.path() / "err");
+  ASSERT_TRUE(eventually([&] { return read_file(out).find("attempt 1  step") != std::string::npos; }, 60s))
+      << read_file(out) << read_file(folder.path() / "err");
+  ASSERT_GT(processes_with(temporary), 0);
+  demo.signal(SIGINT);
+  ASSERT_TRUE(
+      eventually([&] { return read_file(folder.path() / "err").find("interrupted") != std::string::npos; }, 20s));
+  demo.signal(SIGINT);
+  EXPECT_EQ(demo.wait(60s), 130) << read_file(folder.path() / "err");
+  EXPECT_TRUE(eventually([&] { return processes_with(temporary) == 0; }, 5s));
+  EXPECT_TRUE(std::filesystem::is_empty(temporary));
+}
+
+}  // namespace
+}  // namespace test
