@@ -5,11 +5,12 @@
 include_guard(GLOBAL)
 
 set(MUSTER_LIBTORCH "$ENV{MUSTER_LIBTORCH}" CACHE PATH "LibTorch's folder, the one that holds include/ and lib/")
+set(_deps "$ENV{MUSTER_DEPS_FOLDER}")
+if(NOT _deps)
+  get_filename_component(_deps "${CMAKE_CURRENT_LIST_DIR}/../.deps" ABSOLUTE)
+endif()
+set(MUSTER_DEPS "${_deps}" CACHE INTERNAL "Where ./dev setup puts downloads")
 if(NOT MUSTER_LIBTORCH)
-  set(_deps "$ENV{MUSTER_DEPS_FOLDER}")
-  if(NOT _deps)
-    get_filename_component(_deps "${CMAKE_CURRENT_LIST_DIR}/../.deps" ABSOLUTE)
-  endif()
   set(_torch "${_deps}/libtorch-2.11.0/torch")
 else()
   set(_torch "${MUSTER_LIBTORCH}")
@@ -38,16 +39,14 @@ target_link_options(libtorch_cpu_import INTERFACE "LINKER:-rpath,${_torch}/lib")
 target_link_options(libtorch_cpu_import INTERFACE "LINKER:--allow-shlib-undefined")
 
 if(MUSTER_WITH_CUDA)
-  # No CUDA toolkit: the headers of four PyPI wheels are enough, and LibTorch brings the rest at run time.
-  get_filename_component(_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
-  set(MUSTER_CUDA_HEADERS "${_root}/.deps/cuda" CACHE PATH "Folder of the unpacked wheels, the one that holds nvidia/")
+  # No CUDA toolkit: the wheels of deps/cuda.txt have the headers, and the libraries that LibTorch's CUDA side links.
+  set(MUSTER_CUDA_HEADERS "${_deps}/cuda" CACHE PATH "Folder of the unpacked wheels, the one that holds nvidia/")
   find_path(MUSTER_CUDA_INCLUDE cuda_runtime_api.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/cu13/include" /usr/local/cuda/include
             NO_DEFAULT_PATH)
   find_path(MUSTER_NCCL_INCLUDE nccl.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/nccl/include" /usr/include NO_DEFAULT_PATH)
   if(NOT MUSTER_CUDA_INCLUDE OR NOT MUSTER_NCCL_INCLUDE)
-    message(FATAL_ERROR "MUSTER_WITH_CUDA: no cuda_runtime_api.h or nccl.h in ${MUSTER_CUDA_HEADERS}: unpack the wheels "
-                        "nvidia-cuda-runtime==13.0.96, nvidia-cuda-crt==13.0.88, nvidia-cuda-cccl==13.0.85 and "
-                        "nvidia-nccl-cu13==2.28.9 there, or set MUSTER_CUDA_HEADERS")
+    message(FATAL_ERROR "MUSTER_WITH_CUDA: no cuda_runtime_api.h or nccl.h in ${MUSTER_CUDA_HEADERS}: run "
+                        "./dev build --preset cuda, or set MUSTER_CUDA_HEADERS to where the wheels of deps/cuda.txt are")
   endif()
   add_library(libtorch_cuda_import INTERFACE)
   add_library(libtorch::cuda ALIAS libtorch_cuda_import)
@@ -58,4 +57,10 @@ if(MUSTER_WITH_CUDA)
   # LibTorch registers its CUDA side when libtorch_cuda is loaded, so the linker must not drop it as unused.
   target_link_options(libtorch_cuda_import INTERFACE "LINKER:--push-state,--no-as-needed"
                       "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so" "LINKER:--pop-state")
+  # LibTorch looks for CUDA's libraries beside itself. They lie elsewhere: of a program's search paths only the old kind,
+  # DT_RPATH, holds for the libraries of its libraries.
+  target_link_options(libtorch_cuda_import INTERFACE "LINKER:--disable-new-dtags")
+  foreach(_part cu13 cudnn nccl cusparselt nvshmem)
+    target_link_options(libtorch_cuda_import INTERFACE "LINKER:-rpath,${MUSTER_CUDA_HEADERS}/nvidia/${_part}/lib")
+  endforeach()
 endif()

@@ -4,6 +4,10 @@
 deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
 libtorch_list=${MUSTER_LIBTORCH_LIST:-deps/libtorch.txt}
 libtorch_folder="$deps_folder/libtorch-2.11.0"
+cuda_list=${MUSTER_CUDA_LIST:-deps/cuda.txt}
+cuda_folder="$deps_folder/cuda"
+peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
+peers_folder="$deps_folder/peers"
 
 missing_packages() {
   local package command wanted=()
@@ -62,12 +66,14 @@ download_wheels() {  # list, folder
   local log
   log=$(mktemp)
   if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
-    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_25_x86_64 \
+    --platform manylinux_2_18_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+    --platform manylinux_2_12_x86_64 \
     --python-version 3.11 --implementation cp --abi cp311 --abi none \
     -r "$1" -d "$2" > "$log" 2>&1; then
     local why
     why=$(grep -m1 -iE 'do not match|no space left|no matching distribution|hash' "$log" || tail -n 1 "$log")
-    rm -rf "$2"
+    rm -rf "${2%/*}"
     case $why in
       *[Ss]pace*) die "the disk is full while downloading into $2: make room, or set MUSTER_DEPS_FOLDER" ;;
       *match* | *HASH* | *hash*) die "a wheel of $1 has a wrong hash or is not there: ${why#ERROR: } (log: $log)" ;;
@@ -77,6 +83,36 @@ download_wheels() {  # list, folder
   rm -f "$log"
 }
 
+wheel_stamp() {  # list
+  sha256sum < "$1"
+}
+
+is_complete() {  # list, folder
+  [ "$(cat "$2/.complete" 2> /dev/null)" = "$(wheel_stamp "$1")" ]
+}
+
+# Everything is staged beside the folder and moved there at the end, so that a folder that exists is whole.
+unpack_wheels() {  # list, folder, MiB, what, patterns inside the wheels...
+  local list=$1 folder=$2 mib=$3 what=$4 wheel
+  shift 4
+  mkdir -p "$deps_folder" 2> /dev/null || die "can't create $deps_folder: set MUSTER_DEPS_FOLDER to a folder that takes writes"
+  need_space "$deps_folder" "$mib" "$what"
+  local staging="$deps_folder/staging.$$"
+  rm -rf "$deps_folder"/staging.*
+  mkdir -p "$staging/wheels"
+  download_wheels "$list" "$staging/wheels"
+  for wheel in "$staging"/wheels/*.whl; do
+    unzip -q -o "$wheel" "$@" -d "$staging/tree" 2> /dev/null || [ $? = 11 ] ||
+      { rm -rf "$staging"; die "unpacking ${wheel##*/} into $deps_folder failed: is the disk full?"; }
+    rm -f "$wheel"
+  done
+  # Python's own binding is of no use here.
+  rm -rf "$staging/tree/torch/lib/libtorch_python.so" "$folder"
+  mv "$staging/tree" "$folder" || die "can't move what was unpacked to $folder"
+  wheel_stamp "$list" > "$folder/.complete"
+  rm -rf "$staging"
+}
+
 # LibTorch lies as in its wheel (torch/ beside nvidia/), so that its own RPATH finds the CUDA runtime libraries.
 setup_libtorch() {
   if [ -n "${MUSTER_LIBTORCH:-}" ]; then
@@ -84,25 +120,40 @@ setup_libtorch() {
       die "MUSTER_LIBTORCH=$MUSTER_LIBTORCH: no lib/libtorch_cpu.so there; want the folder that holds include/ and lib/"
     return 0
   fi
-  local pinned
-  pinned=$(sha256sum < "$libtorch_list")
-  [ "$(cat "$libtorch_folder/.complete" 2> /dev/null)" = "$pinned" ] && return 0
+  is_complete "$libtorch_list" "$libtorch_folder" && return 0
   confirm "setup: will download LibTorch 2.11.0 (530 MB) from PyPI and unpack it into $libtorch_folder"
-  mkdir -p "$deps_folder" 2> /dev/null || die "can't create $deps_folder: set MUSTER_DEPS_FOLDER to a folder that takes writes"
-  need_space "$deps_folder" 2600 "LibTorch"
-  local staging="$deps_folder/staging.$$" wheel
-  rm -rf "$deps_folder"/staging.*
-  mkdir -p "$staging/wheels"
-  download_wheels "$libtorch_list" "$staging/wheels"
-  for wheel in "$staging"/wheels/*.whl; do
-    unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*' -d "$staging/tree" 2> /dev/null || [ $? = 11 ] ||
-      { rm -rf "$staging"; die "unpacking ${wheel##*/} into $deps_folder failed: is the disk full?"; }
-  done
-  # Python's own binding is of no use here.
-  rm -rf "$staging/tree/torch/lib/libtorch_python.so" "$libtorch_folder"
-  mv "$staging/tree" "$libtorch_folder"
-  printf '%s\n' "$pinned" > "$libtorch_folder/.complete"
-  rm -rf "$staging"
+  unpack_wheels "$libtorch_list" "$libtorch_folder" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*'
+}
+
+# Headers to compile with and the libraries that LibTorch's CUDA side links: programs of a CUDA build start everywhere.
+setup_cuda() {
+  is_complete "$cuda_list" "$cuda_folder" && return 0
+  confirm "setup: will download CUDA 13.0 headers and libraries (1.8 GB) from PyPI and unpack them into $cuda_folder"
+  unpack_wheels "$cuda_list" "$cuda_folder" 5000 "CUDA" 'nvidia/*/include/*' 'nvidia/*/lib/*'
+}
+
+# A Python with PyTorch and transformers. It shares the CUDA libraries, which PyTorch looks for beside itself.
+setup_peers() {
+  local site log
+  is_complete "$peers_list" "$peers_folder" && [ -e "$peers_folder/bin/python" ] && return 0
+  python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
+    die "the packages of $peers_list are for Python 3.11, and python3 is $(python3 --version 2>&1)"
+  setup_cuda
+  confirm "setup: will download PyTorch 2.11.0 and transformers (560 MB) from PyPI and install them into $peers_folder"
+  need_space "$deps_folder" 2500 "PyTorch"
+  rm -rf "$peers_folder"
+  log=$(mktemp)
+  python3 -m venv "$peers_folder" > "$log" 2>&1 ||
+    { rm -rf "$peers_folder"; die "python3 -m venv failed (log: $log): $(tail -n 1 "$log")"; }
+  "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+    --only-binary :all: -r "$peers_list" > "$log" 2>&1 ||
+    { rm -rf "$peers_folder"; die "installing $peers_list failed (log: $log): $(grep -m1 -iE 'do not match|space|no matching|hash' "$log" || tail -n 1 "$log")"; }
+  site=$("$peers_folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  ln -s "$cuda_folder/nvidia" "$site/nvidia"
+  "$peers_folder/bin/python" -c 'import torch, transformers, safetensors' > "$log" 2>&1 ||
+    die "what is installed in $peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"
+  wheel_stamp "$peers_list" > "$peers_folder/.complete"
+  rm -f "$log"
 }
 
 setup() {

@@ -1,5 +1,5 @@
 // Our Llama against Hugging Face's, on the same weights. Needs a Python with torch and transformers:
-// MUSTER_PEER_PYTHON, the project's .venv, or python3; without one the tests are skipped.
+// MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3; without one the tests are skipped.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/randint.h>
@@ -29,7 +29,7 @@ int shell(const std::string& command) {
 
 /// The first Python that can import what the peer needs; empty when there is none.
 std::string peer_python() {
-  std::vector<std::string> candidates = {MUSTER_SOURCE_DIR "/.venv/bin/python", "python3"};
+  std::vector<std::string> candidates = {MUSTER_PEERS_FOLDER "/bin/python", "python3"};
   if (const char* chosen = std::getenv("MUSTER_PEER_PYTHON"); chosen != nullptr) candidates = {chosen};
   for (const auto& python : candidates) {
     if (shell("'" + python + "' -c 'import torch, transformers, safetensors' >/dev/null 2>&1") == 0) return python;
@@ -42,8 +42,8 @@ class LlamaPeers : public ::testing::Test {
   static void SetUpTestSuite() { python_ = peer_python(); }
   void SetUp() override {
     if (python_.empty()) {
-      GTEST_SKIP() << "no Python with torch, transformers and safetensors: python3 -m venv .venv && .venv/bin/pip "
-                      "install torch transformers";
+      GTEST_SKIP() << "no Python with torch, transformers and safetensors: ./dev test installs one unless "
+                      "MUSTER_PEERS=0";
     }
   }
 
