@@ -140,7 +140,14 @@ void ActionRunner::read_outbox() {
     stale_ = false;
   }
   auto pending = parts_.store.pending_actions();
+  std::map<std::int64_t, core::Millis> due;
+  const auto now = parts_.clock.monotonic();
+  for (const auto& action : pending) due.emplace(action.id, now + backoff_left(action));
   std::lock_guard lock(mutex_);
+  for (auto& [id, at] : due) {
+    if (const auto known = due_.find(id); known != due_.end()) at = known->second;
+  }
+  due_ = std::move(due);
   waiting_.clear();
   for (auto& action : pending) {
     if (!to_complete_.contains(action.id)) waiting_.emplace(action.id, std::move(action));
@@ -148,17 +155,26 @@ void ActionRunner::read_outbox() {
   std::erase_if(not_again_before_, [&](const auto& entry) { return !waiting_.contains(entry.first); });
 }
 
+// Worked out once, when the action is first seen, and never more than the job's own longest: the machine's clock may be
+// set meanwhile, or may have been wrong when the backoff was stored.
+core::Millis ActionRunner::backoff_left(const store::PendingAction& action) const {
+  const auto* start = std::get_if<core::StartAttempt>(&action.action);
+  const auto left = start == nullptr ? core::Millis(0) : start->not_before - parts_.clock.wall();
+  if (left <= core::Millis(0)) return core::Millis(0);
+  const auto job = parts_.dispatcher.job(action.job);
+  return job == nullptr ? core::Millis(0) : std::min(left, std::max(job->policy.backoff_max, core::Millis(0)));
+}
+
 std::vector<store::PendingAction> ActionRunner::take_due() {
   std::vector<store::PendingAction> due;
-  const auto wall = parts_.clock.wall();
   const auto now = parts_.clock.monotonic();
   std::lock_guard lock(mutex_);
   for (const auto& [id, action] : waiting_) {
-    if (under_way_.contains(id)) continue;
+    if (under_way_.contains(id) || now < due_.at(id)) continue;
     if (const auto again = not_again_before_.find(id); again != not_again_before_.end() && now < again->second)
       continue;
-    if (const auto* start = std::get_if<core::StartAttempt>(&action.action)) {
-      if (start->not_before > wall || jobs_launching_.contains(action.job)) continue;
+    if (std::holds_alternative<core::StartAttempt>(action.action)) {
+      if (jobs_launching_.contains(action.job)) continue;
       jobs_launching_.insert(action.job);
     }
     under_way_.insert(id);

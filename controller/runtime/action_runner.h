@@ -52,6 +52,7 @@ class ActionRunner {
   void run_outbox();
   void run_launcher();
   void read_outbox();
+  core::Millis backoff_left(const store::PendingAction& action) const;
   /// What is due now, marked as under way.
   std::vector<store::PendingAction> take_due();
   void perform(const store::PendingAction& action);
@@ -69,6 +70,7 @@ class ActionRunner {
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
   std::map<std::int64_t, store::PendingAction> waiting_;
+  std::map<std::int64_t, core::Millis> due_;               // of those that wait for a backoff; monotonic
   std::map<std::int64_t, core::Millis> not_again_before_;  // tried in vain
   std::set<std::int64_t> under_way_;
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that

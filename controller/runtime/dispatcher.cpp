@@ -12,6 +12,8 @@ constexpr core::Millis kBackoffFirst{100};
 constexpr core::Millis kBackoffMost{5000};
 // A failure that nobody repeated is told for this long; afterwards the store may well be fine again.
 constexpr core::Millis kProblemTold{30000};
+// Events are not dated before the one before them, unless the machine's clock was far wrong and has been set back.
+constexpr core::Millis kSmoothed{1000};
 constexpr std::chrono::seconds kPeoplePatience{30};
 constexpr std::chrono::seconds kRankPatience{5};
 
@@ -470,7 +472,8 @@ void Dispatcher::release_early(const JobPtr& job) {
 }
 
 core::Time Dispatcher::stamp() {
-  last_time_ = std::max(last_time_, clock_.wall());
+  const auto wall = clock_.wall();
+  if (wall > last_time_ || last_time_ - wall > kSmoothed) last_time_ = wall;
   return last_time_;
 }
 

@@ -114,6 +114,36 @@ TEST_P(Requeue, AJobCancelledWhileItWaitsIsNeverLaunchedAgain) {
   EXPECT_TRUE(bench.store().pending_actions().empty());
 }
 
+TEST_P(Requeue, AMachinesClockThatIsSetDelaysNothing) {
+  const auto first = bench.submit(command_request("a"));
+  bench.clock.set_wall(-24h);
+  const auto second = bench.submit(command_request("b"));
+  EXPECT_EQ(bench.state(second), "running") << "set back before it was submitted";
+  bench.executor().end({first, 1}, 0, {1, 0});
+  bench.tick();
+  EXPECT_EQ(bench.state(first), "waiting");
+  bench.clock.set_wall(-24h);
+  bench.pass(1100ms);
+  EXPECT_EQ(bench.state(first), "running") << "set back during its backoff of one second";
+  bench.executor().end({second, 1}, 0, {1, 0});
+  bench.tick();
+  bench.clock.set_wall(48h);
+  bench.pass(900ms);
+  EXPECT_EQ(bench.state(second), "waiting") << "set forward: the backoff is kept all the same";
+}
+
+TEST_P(Requeue, AClockSetBackWhileTheControllerWasAwayCostsTheLongestBackoffAtMost) {
+  auto request = command_request("a");
+  request.mutable_spec()->mutable_requeue()->set_backoff_max_ms(5000);
+  const auto id = bench.submit(request);
+  bench.executor().end({id, 1}, 0, {1, 0});
+  bench.tick();
+  bench.clock.set_wall(-24h);
+  bench.restart();
+  bench.pass(5100ms);
+  EXPECT_EQ(bench.state(id), "running");
+}
+
 TEST_P(Requeue, ExitCode93NeverComesBack) {
   const auto id = bench.submit(recipe_request("a", 1));
   bench.executor().end({id, 1}, 0, {93, 0});
