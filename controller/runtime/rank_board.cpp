@@ -10,7 +10,8 @@ void RankBoard::track(const core::AttemptKey& key, const LivenessRules& rules, s
   const auto [place, fresh] = attempts_.try_emplace(
       key,
       Live{AttemptWatch(rules, world_size, key.number, now), std::vector<RankView>(world_size), {}, {}, false, false});
-  if (fresh) place->second.watch.fresh_start(fresh_until);
+  // A rank may have spoken before its attempt was taken over; the others need their time all the same.
+  if (fresh || fresh_until > now) place->second.watch.fresh_start(fresh_until);
 }
 
 void RankBoard::follow(const core::Job& job, core::Millis now) {

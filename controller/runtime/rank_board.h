@@ -42,7 +42,8 @@ class RankBoard {
  public:
   static constexpr std::size_t kEndedKept = 256;
 
-  /// Starts watching, unless it is watched already. `fresh_until`: silence is counted from then on.
+  /// Starts watching, unless it is watched already. `fresh_until`: silence is counted from then on; one later than now
+  /// is granted to those watched already, too.
   void track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size, core::Millis now,
              core::Millis fresh_until);
   /// What the job's history says; ends the watch of attempts that have ended.

@@ -130,6 +130,18 @@ TEST(Liveness, ABlindControllerGivesEveryoneFreshTime) {
   EXPECT_EQ(board.watch(now, stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
 }
 
+TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
+  RankBoard board;
+  const core::AttemptKey key{1, 1};
+  board.track(key, {}, 2, kStart, kStart);
+  for (core::RankNumber r : {0U, 1U}) board.registered(key, r, kStart);
+  board.track(key, {}, 2, kStart, kStart + 10s);
+  const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kUnknown; };
+  core::Millis now = kStart;
+  for (; now < kStart + 12400ms; now += 100ms) ASSERT_TRUE(board.watch(now, unknown).facts.empty());
+  EXPECT_EQ(board.watch(now + 200ms, unknown).facts.size(), 2U);
+}
+
 TEST(Liveness, TheTimeLimitIsToldOnce) {
   AttemptWatch watch({.time_limit = 10s, .heartbeats = false}, 1, 1, kStart);
   EXPECT_TRUE(watch.findings(kStart + 9900ms).empty());
