@@ -294,8 +294,8 @@ void on(Applied& out, const RequeueRequested& e, Time at) {
 
 }  // namespace
 
-Applied apply(const Job& now, const Event& event) {
-  Applied out{now, {}, ""};
+Applied apply(Job now, const Event& event) {
+  Applied out{std::move(now), {}, ""};
   ++out.job.version;
   std::visit([&](const auto& body) { on(out, body, event.at); }, event.body);
   return out;

@@ -37,7 +37,7 @@ struct Applied {
 /// the state. Late news about an ended attempt, and requests that the state does not allow, change nothing but version.
 /// One exception: AttemptLaunched of an attempt that must not run (cancelled meanwhile, or not the one expected) is
 /// answered with StopAttempt, so that nothing ever runs unwatched.
-Applied apply(const Job& now, const Event& event);
+Applied apply(Job now, const Event& event);
 
 /// Why a person's request is refused in this state, with what to do instead; empty if it is fine.
 std::string refuse_cancel(const Job& job);

@@ -3,9 +3,6 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
-#include <algorithm>
-#include <initializer_list>
-#include <set>
 #include <vector>
 
 #include "runtime/controller.h"
@@ -48,53 +45,27 @@ MetricFamily labelled(const char* name, const char* help, const char* label,
   return out;
 }
 
-MetricFamily jobs_by_state(runtime::Controller& controller) {
+MetricFamily jobs_by_state(const std::map<std::string, std::uint64_t>& jobs) {
   MetricFamily out = family("muster_jobs", "Jobs by state.", MetricType::Gauge);
   for (const char* state : {"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}) {
-    muster::v1::ListRequest request;
-    request.add_states(state);
-    request.set_limit(1);
-    add(out, static_cast<double>(controller.list(request).total()), "state", state);
+    const auto found = jobs.find(state);
+    add(out, found == jobs.end() ? 0 : static_cast<double>(found->second), "state", state);
   }
   return out;
 }
 
 }  // namespace
 
-void MetricsPage::count_ends(runtime::Controller& controller, core::JobId job) {
-  const auto found = controller.get(job);
-  if (!found.ok()) return;
-  core::AttemptNumber& counted = counted_[job];
-  for (const auto& attempt : found.value().attempts()) {
-    if (attempt.number() <= counted || attempt.state() != "ended") continue;
-    ++ends_by_cause_[attempt.cause()];
-    counted = attempt.number();
-  }
-}
-
-void MetricsPage::read_events(runtime::Controller& controller) {
-  constexpr std::uint32_t kPage = 1000;
-  std::set<core::JobId> jobs;
-  for (int read = 0; read < kMaxEventsAScrape; read += kPage) {
-    const auto events = controller.events(0, read_up_to_, kPage);
-    for (const auto& event : events) {
-      ++events_by_type_[event.type()];
-      jobs.insert(event.job_id());
-      read_up_to_ = event.id();
-    }
-    if (events.size() < kPage) break;
-  }
-  for (const auto job : jobs) count_ends(controller, job);
-}
-
 std::string MetricsPage::text(runtime::Controller& controller) {
   const std::lock_guard lock(mutex_);
-  read_events(controller);
+  const auto totals = controller.totals(read_up_to_, kMaxEventsAScrape);
+  for (const auto& [type, count] : totals.events) events_by_type_[type] += count;
+  read_up_to_ = totals.last_event;
   const auto status = controller.status();
   const std::vector<MetricFamily> families = {
-      jobs_by_state(controller),
+      jobs_by_state(totals.jobs),
       labelled("muster_events_total", "Events stored, by type.", "type", events_by_type_),
-      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", "cause", ends_by_cause_),
+      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", "cause", totals.attempts_ended),
       single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
              status.store_problem().empty() ? 1 : 0),
       single("muster_data_free_bytes", "Free space where the store lies.", MetricType::Gauge,

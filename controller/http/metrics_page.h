@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "core/types.h"
 
@@ -16,7 +15,7 @@ class Controller;
 namespace http {
 
 /// Events read for one scrape at most; the next scrape goes on where this one stopped.
-inline constexpr int kMaxEventsAScrape = 20000;
+inline constexpr std::uint32_t kMaxEventsAScrape = 20000;
 
 /// What /metrics says, in Prometheus' text form. Counters start at the first event of the store, so they go on over a
 /// restart of musterd. Thread-safe.
@@ -28,14 +27,9 @@ class MetricsPage {
   std::atomic<std::int64_t> streams{0};
 
  private:
-  void read_events(runtime::Controller& controller);
-  void count_ends(runtime::Controller& controller, core::JobId job);
-
   std::mutex mutex_;
   std::int64_t read_up_to_ = 0;
   std::map<std::string, std::uint64_t> events_by_type_;
-  std::map<std::string, std::uint64_t> ends_by_cause_;
-  std::unordered_map<core::JobId, core::AttemptNumber> counted_;  // newest attempt in ends_by_cause_, by job
 };
 
 }  // namespace http

@@ -11,6 +11,7 @@
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/rank_service.pb.h"
+#include "store/store.h"
 
 namespace runtime {
 
@@ -53,6 +54,7 @@ class Controller {
   /// Oldest first; `job` 0: all. At most `limit`.
   virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
   virtual std::int64_t last_event_id() = 0;
+  virtual store::Totals totals(std::int64_t after_event, std::uint32_t most_events) = 0;
   /// Steps after (after_attempt, after_step), in order. `attempt` 0: all.
   virtual std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
                                                   core::AttemptNumber after_attempt, core::Step after_step,

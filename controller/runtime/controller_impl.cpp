@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "core/text.h"
 #include "runtime/action_runner.h"
 #include "runtime/newest_metrics.h"
 #include "runtime/rank_desk.h"
@@ -39,7 +40,8 @@ std::string random_request_id() {
 }
 
 std::string user_or_unknown(const std::string& user) {
-  return user.empty() ? "unknown" : user.substr(0, kMostUser);
+  // Cut in the middle of a character it would be no text that can be sent.
+  return user.empty() ? "unknown" : core::valid_utf8(user.substr(0, kMostUser));
 }
 
 Refusal refuse(Refusal::Kind kind, std::string text) {
@@ -116,6 +118,9 @@ class Impl final : public RunningController {
     return out;
   }
   std::int64_t last_event_id() override { return store_.last_event_id(); }
+  store::Totals totals(std::int64_t after_event, std::uint32_t most) override {
+    return store_.totals(after_event, most);
+  }
   std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
                                           core::AttemptNumber after_attempt, core::Step after_step,
                                           std::uint32_t limit) override {

@@ -125,6 +125,24 @@ std::int64_t MemoryStore::last_event_id() {
   return static_cast<std::int64_t>(events_.size());
 }
 
+Totals MemoryStore::totals(std::int64_t after_event, std::uint32_t most) {
+  std::lock_guard lock(mutex_);
+  Totals totals;
+  for (const auto& [id, entry] : jobs_) {
+    ++totals.jobs[std::string(to_string(entry.job.state))];
+    for (const core::Attempt& attempt : entry.job.attempts) {
+      if (attempt.state == core::AttemptState::kEnded) ++totals.attempts_ended[std::string(to_string(attempt.cause))];
+    }
+  }
+  totals.last_event = after_event;
+  for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(after_event, 0)); i < events_.size(); ++i) {
+    if (most-- == 0) break;
+    ++totals.events[std::string(type_name(events_[i].event.body))];
+    totals.last_event = events_[i].id;
+  }
+  return totals;
+}
+
 std::vector<PendingAction> MemoryStore::pending_actions() {
   std::lock_guard lock(mutex_);
   std::vector<PendingAction> pending;
@@ -161,6 +179,16 @@ std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber a
     }
   }
   return steps;
+}
+
+std::optional<MetricRow> MemoryStore::newest_metric(core::JobId job) {
+  std::lock_guard lock(mutex_);
+  for (auto after = metrics_.lower_bound({job + 1, 0, 0, 0}); after != metrics_.begin();) {
+    const MetricRow& row = (--after)->second;
+    if (row.job != job) break;
+    if (row.rank == 0) return row;
+  }
+  return std::nullopt;
 }
 
 std::string MemoryStore::secret() {

@@ -26,11 +26,13 @@ class MemoryStore final : public Store {
   std::int64_t count(std::span<const core::JobState> states) override;
   std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
+  Totals totals(std::int64_t after_event, std::uint32_t most) override;
   std::vector<PendingAction> pending_actions() override;
   void complete_action(std::int64_t action_id) override;
   void add_metrics(std::span<const MetricRow> rows) override;
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;
+  std::optional<MetricRow> newest_metric(core::JobId job) override;
   std::string secret() override;
   std::int64_t schema_version() override;
 

@@ -1,5 +1,6 @@
 #include "store/sqlite_rows.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "store/action_codec.h"
@@ -8,6 +9,15 @@
 namespace store {
 
 namespace {
+
+// What read_job_row reads, of the ids in `wanted`.
+#define MUSTER_SELECT_ROWS                                                                                \
+  "SELECT j.id, j.name, j.user, j.reason, j.is_command, j.state, j.version, j.last_checkpoint_step, "     \
+  "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "                             \
+  "a.number, a.state, a.cause, a.reason, a.reason_started, a.culprit, a.culprit_code, a.culprit_signal, " \
+  "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle "                       \
+  "FROM wanted JOIN jobs j ON j.id = wanted.id LEFT JOIN attempts a ON a.job_id = j.id AND "              \
+  "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) ORDER BY j.id DESC"
 
 constexpr std::string_view kOpenStates = R"(["pending","running","stopping","waiting"])";
 
@@ -91,7 +101,7 @@ std::optional<core::Job> read_job(Connection& connection, core::JobId id) {
   std::optional<core::Job> job;
   while (row.next()) {
     if (!job) job.emplace().id = id;
-    *job = core::apply(*job, read_event(row, 0, 1, 2)).job;
+    *job = core::apply(std::move(*job), read_event(row, 0, 1, 2)).job;
   }
   return job;
 }
@@ -110,21 +120,19 @@ std::vector<core::Job> read_open_jobs(Connection& connection) {
   std::vector<core::Job> jobs;
   while (row.next()) {
     if (jobs.empty() || jobs.back().id != row.integer(0)) jobs.emplace_back().id = row.integer(0);
-    jobs.back() = core::apply(jobs.back(), read_event(row, 1, 2, 3)).job;
+    jobs.back() = core::apply(std::move(jobs.back()), read_event(row, 1, 2, 3)).job;
   }
   return jobs;
 }
 
 std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) {
+  // The ids first, from an index alone: rows are large. Two statements, so that each has the index it needs.
   Query row = connection.query(
-      "SELECT j.id, j.name, j.user, j.reason, j.is_command, j.state, j.version, j.last_checkpoint_step, "
-      "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "
-      "a.number, a.state, a.cause, a.reason, a.reason_started, a.culprit, a.culprit_code, a.culprit_signal, "
-      "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle "
-      "FROM jobs j LEFT JOIN attempts a ON a.job_id = j.id AND "
-      "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) "
-      "WHERE (?1 = '[]' OR j.state IN (SELECT value FROM json_each(?1))) AND (?2 = 0 OR j.id < ?2) "
-      "ORDER BY j.id DESC LIMIT ?3");
+      filter.states.empty()
+          ? "WITH wanted AS (SELECT id FROM jobs WHERE ?1 = '[]' AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT "
+            "?3) " MUSTER_SELECT_ROWS
+          : "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_state WHERE state IN "
+            "(SELECT value FROM json_each(?1)) AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS);
   const std::string states = states_json(filter.states);
   row.with(states).with(filter.before).with(std::int64_t{filter.limit});
   std::vector<JobRow> rows;
@@ -134,7 +142,8 @@ std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) 
 
 std::int64_t read_count(Connection& connection, std::span<const core::JobState> states) {
   Query row =
-      connection.query("SELECT count(*) FROM jobs WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))");
+      connection.query(states.empty() ? "SELECT count(*) FROM jobs WHERE ?1 = '[]'"
+                                      : "SELECT count(*) FROM jobs WHERE state IN (SELECT value FROM json_each(?1))");
   const std::string wanted = states_json(states);
   row.with(wanted).next();
   return row.integer(0);
@@ -156,6 +165,24 @@ std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, st
                       row.text(7), row.text(5)});
   }
   return events;
+}
+
+Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32_t most) {
+  Totals totals;
+  Query jobs = connection.query("SELECT state, count(*) FROM jobs GROUP BY state");
+  while (jobs.next()) totals.jobs[jobs.text(0)] = static_cast<std::uint64_t>(jobs.integer(1));
+  Query ends = connection.query("SELECT cause, count(*) FROM attempts WHERE state = 'ended' GROUP BY cause");
+  while (ends.next()) totals.attempts_ended[ends.text(0)] = static_cast<std::uint64_t>(ends.integer(1));
+  // Ids have no gaps to speak of, so a range of them bounds the work.
+  Query events =
+      connection.query("SELECT type, count(*), max(id) FROM events WHERE id > ?1 AND id <= ?1 + ?2 GROUP BY type");
+  events.with(after_event).with(std::int64_t{most});
+  totals.last_event = after_event;
+  while (events.next()) {
+    totals.events[events.text(0)] = static_cast<std::uint64_t>(events.integer(1));
+    totals.last_event = std::max(totals.last_event, events.integer(2));
+  }
+  return totals;
 }
 
 std::int64_t read_last_event_id(Connection& connection) {
@@ -206,6 +233,29 @@ std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core:
     step.row.at_ms = row.integer(13);
   }
   return steps;
+}
+
+std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId job) {
+  Query row = connection.query(
+      "SELECT attempt, step, loss, tokens_per_s, step_ms, memory_bytes, memory_peak_bytes, bytes_communicated, "
+      "learning_rate, grad_norm, has_validation, validation_loss, at_ms "
+      "FROM metrics WHERE job_id = ? AND rank = 0 ORDER BY attempt DESC, step DESC LIMIT 1");
+  if (!row.with(job).next()) return std::nullopt;
+  MetricRow metric;
+  metric.job = job;
+  metric.attempt = static_cast<core::AttemptNumber>(row.integer(0));
+  metric.step = row.integer(1);
+  metric.loss = row.real(2);
+  metric.tokens_per_s = row.real(3);
+  metric.step_ms = row.real(4);
+  metric.memory_bytes = row.integer(5);
+  metric.memory_peak_bytes = row.integer(6);
+  metric.bytes_communicated = row.integer(7);
+  metric.learning_rate = row.real(8);
+  metric.grad_norm = row.real(9);
+  if (row.integer(10) != 0) metric.validation_loss = row.real(11);
+  metric.at_ms = row.integer(12);
+  return metric;
 }
 
 std::string read_secret(Connection& connection) {

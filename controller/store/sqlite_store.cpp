@@ -93,12 +93,18 @@ class SqliteStore final : public Store {
   std::int64_t last_event_id() override {
     return reading([](Connection& c) { return read_last_event_id(c); });
   }
+  Totals totals(std::int64_t after_event, std::uint32_t most) override {
+    return reading([&](Connection& c) { return read_totals(c, after_event, most); });
+  }
   std::vector<PendingAction> pending_actions() override {
     return reading([](Connection& c) { return read_pending_actions(c); });
   }
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override {
     return reading([&](Connection& c) { return read_metrics(c, job, attempt, after_attempt, after_step, limit); });
+  }
+  std::optional<MetricRow> newest_metric(core::JobId job) override {
+    return reading([&](Connection& c) { return read_newest_metric(c, job); });
   }
   std::string secret() override { return secret_; }
   std::int64_t schema_version() override {

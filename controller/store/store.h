@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -93,6 +94,14 @@ struct StepRow {
   std::uint32_t ranks = 0;
 };
 
+/// What is counted, by name.
+struct Totals {
+  std::map<std::string, std::uint64_t> jobs;            // by state, now
+  std::map<std::string, std::uint64_t> attempts_ended;  // by cause, ever
+  std::map<std::string, std::uint64_t> events;          // by type, of those asked for
+  std::int64_t last_event = 0;                          // the newest event counted
+};
+
 struct ListFilter {
   std::vector<core::JobState> states;  // empty: all
   std::uint32_t limit = 100;
@@ -127,6 +136,8 @@ class Store {
   /// Oldest first. `job` 0: of every job.
   virtual std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
   virtual std::int64_t last_event_id() = 0;
+  /// Counts `most` events after `after_event`; the next call may go on at `last_event`.
+  virtual Totals totals(std::int64_t after_event, std::uint32_t most) = 0;
 
   virtual std::vector<PendingAction> pending_actions() = 0;
   virtual void complete_action(std::int64_t action_id) = 0;
@@ -135,6 +146,8 @@ class Store {
   /// Steps in order of (attempt, step), those after the position given. `attempt` 0: all attempts.
   virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                        core::Step after_step, std::uint32_t limit) = 0;
+  /// Rank 0's newest step of the newest attempt that made one.
+  virtual std::optional<MetricRow> newest_metric(core::JobId job) = 0;
 
   /// A random secret, made at the first start and kept: rank tokens and the store's name derive from it.
   virtual std::string secret() = 0;

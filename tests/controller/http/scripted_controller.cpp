@@ -156,6 +156,25 @@ std::vector<v1::Event> ScriptedController::events(core::JobId job, std::int64_t 
   return out;
 }
 
+store::Totals ScriptedController::totals(std::int64_t after_event, std::uint32_t most_events) {
+  const auto held = lock();
+  store::Totals totals;
+  for (const auto& [id, job] : jobs_) {
+    ++totals.jobs[job.state()];
+    for (const auto& attempt : job.attempts()) {
+      if (attempt.state() == "ended") ++totals.attempts_ended[attempt.cause()];
+    }
+  }
+  totals.last_event = after_event;
+  for (const auto& event : events_) {
+    if (event.id() <= after_event || most_events == 0) continue;
+    --most_events;
+    ++totals.events[event.type()];
+    totals.last_event = event.id();
+  }
+  return totals;
+}
+
 std::int64_t ScriptedController::last_event_id() {
   const auto held = lock();
   return events_.empty() ? 0 : events_.back().id();

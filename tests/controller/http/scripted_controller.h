@@ -33,6 +33,7 @@ class ScriptedController : public runtime::Controller {
   runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
+  store::Totals totals(std::int64_t after_event, std::uint32_t most_events) override;
   std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
                                           core::AttemptNumber after_attempt, core::Step after_step,
                                           std::uint32_t limit) override;

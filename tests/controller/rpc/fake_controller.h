@@ -128,6 +128,7 @@ class FakeController : public runtime::Controller {
     }
     return page;
   }
+  store::Totals totals(std::int64_t, std::uint32_t) override { return {}; }
   std::int64_t last_event_id() override { return 0; }
   std::vector<muster::v1::Metric> metrics(core::JobId, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                           core::Step after_step, std::uint32_t limit) override {

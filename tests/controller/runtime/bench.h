@@ -77,6 +77,8 @@ class CrashingStore : public store::Store {
     inner_.add_metrics(rows);
     point_.step();
   }
+  store::Totals totals(std::int64_t after, std::uint32_t most) override { return inner_.totals(after, most); }
+  std::optional<store::MetricRow> newest_metric(core::JobId job) override { return inner_.newest_metric(job); }
   std::optional<core::JobId> find_request(const std::string& id) override { return inner_.find_request(id); }
   core::JobId next_job_id() override { return inner_.next_job_id(); }
   std::optional<core::Job> load(core::JobId id) override { return inner_.load(id); }

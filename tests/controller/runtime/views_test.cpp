@@ -191,6 +191,13 @@ TEST(Submissions, WithoutARequestIdAreEachTheirOwn) {
   EXPECT_NE(bench.submit(command_request("")), bench.submit(command_request("")));
 }
 
+TEST(Submissions, OfALongUserNameAreCutToTextThatCanBeSent) {
+  Bench bench;
+  auto request = command_request("a");
+  request.set_user(std::string(63, 'x') + "\xc3\xa9");
+  EXPECT_EQ(bench.job(bench.submit(request)).user(), std::string(63, 'x') + "?");
+}
+
 TEST(Status, TellsWhatItIs) {
   Bench bench;
   bench.submit(command_request("a"));

@@ -325,6 +325,43 @@ TYPED_TEST(StoreContract, MetricsArePagedByAttemptAndStep) {
   EXPECT_TRUE(store.metrics(4, 0, 2, 3, 100).empty());
 }
 
+TYPED_TEST(StoreContract, TheNewestMetricIsRankZerosOfTheNewestAttemptThatHasOne) {
+  auto& store = this->store();
+  EXPECT_EQ(store.newest_metric(4), std::nullopt);
+  const store::MetricRow newest{.job = 4, .attempt = 2, .rank = 0, .step = 7, .loss = 1.5, .at_ms = 3};
+  const std::vector<store::MetricRow> rows{{.job = 4, .attempt = 1, .rank = 0, .step = 9},
+                                           {.job = 4, .attempt = 2, .rank = 0, .step = 6},
+                                           newest,
+                                           {.job = 4, .attempt = 2, .rank = 1, .step = 8},
+                                           {.job = 5, .attempt = 3, .rank = 1, .step = 1}};
+  store.add_metrics(rows);
+  EXPECT_EQ(store.newest_metric(4), newest);
+  EXPECT_EQ(store.newest_metric(3), std::nullopt);
+  EXPECT_EQ(store.newest_metric(5), std::nullopt);
+}
+
+TYPED_TEST(StoreContract, TotalsCountJobsEndsAndEvents) {
+  auto& store = this->store();
+  EXPECT_TRUE(store.totals(0, 10).jobs.empty());
+  Saga first(store), second(store);
+  first.tell(submitted());
+  second.tell(submitted());
+  first.run(1);
+  const auto middle = store.last_event_id();
+  first.tell(killed(1, 1, 9));
+  first.tell(exited(1, 0, 1, "peer gone"));
+  const auto all = store.totals(0, 1000);
+  EXPECT_THAT(all.jobs, ElementsAre(std::pair("pending", 1U), std::pair("waiting", 1U)));
+  EXPECT_THAT(all.attempts_ended, ElementsAre(std::pair("failed", 1U)));
+  EXPECT_EQ(all.events.at("job_submitted"), 2U);
+  EXPECT_EQ(all.last_event, store.last_event_id());
+  EXPECT_THAT(store.totals(middle, 1000).events, ElementsAre(std::pair("rank_exited", 2U)));
+  const auto some = store.totals(0, 1);
+  EXPECT_EQ(some.last_event, 1);
+  EXPECT_THAT(some.events, ElementsAre(std::pair("job_submitted", 1U)));
+  EXPECT_EQ(store.totals(all.last_event, 10).last_event, all.last_event);
+}
+
 TYPED_TEST(StoreContract, ALossThatIsNotANumberIsKept) {
   auto& store = this->store();
   const double nan = std::numeric_limits<double>::quiet_NaN();
