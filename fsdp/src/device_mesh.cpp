@@ -12,6 +12,10 @@
 
 #include "transport.h"
 
+#ifdef MUSTER_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
 namespace fsdp {
 namespace {
 
@@ -122,9 +126,20 @@ c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint
   }
 }
 
+c10::Device device_of_rank([[maybe_unused]] int local_rank) {
+#ifdef MUSTER_WITH_CUDA
+  const int gpus = c10::cuda::device_count();
+  if (gpus > 0) return {c10::kCUDA, static_cast<c10::DeviceIndex>(local_rank % gpus)};
+#endif
+  return c10::kCPU;
+}
+
 DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options)
     : rank_(rank), world_size_(world_size), options_(options) {
   TORCH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "mesh: rank ", rank, " in a world of ", world_size);
+#ifdef MUSTER_WITH_CUDA
+  if (options.device.is_cuda()) c10::cuda::set_device(options.device.index());
+#endif
   std::unique_ptr<Transport> transport;
   if (world_size > 1) {
     TORCH_CHECK(store, "mesh: ", world_size, " ranks need a rendezvous store");

@@ -14,9 +14,11 @@
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4};
 
-/// Runs `body` as each rank of a world, one thread and one Gloo group a rank, and rethrows the first rank's failure.
+/// Runs `body` as each rank of a world, one thread and one group a rank (Gloo, or NCCL on CUDA device `rank`), and
+/// rethrows the first rank's failure.
 inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
-                      std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+                      std::chrono::milliseconds timeout = std::chrono::seconds(30),
+                      c10::DeviceType device = c10::kCPU) {
   // c10d's flight recorder, one a process, is not safe for ranks as threads: it changes a map before it takes its lock.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -29,6 +31,7 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
         at::set_num_threads(1);
         fsdp::MeshOptions options;
         options.timeout = timeout;
+        if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
         fsdp::DeviceMesh mesh(store, rank, world_size, options);
         body(mesh);
       } catch (...) {

@@ -115,7 +115,7 @@ struct Trainer {
 
   /// Forward and backward on this rank's share; returns the loss over all ranks.
   double accumulate(const at::Tensor& batch, double scale = 1) {
-    const at::Tensor loss = model->forward(part_of(batch, mesh.rank(), mesh.world_size()));
+    const at::Tensor loss = model->forward(part_of(batch, mesh.rank(), mesh.world_size()).to(mesh.device()));
     (loss * scale).backward();
     return mesh.shard().all_reduce(loss.item<double>()) / mesh.world_size();
   }
@@ -135,7 +135,8 @@ struct Trainer {
 
 /// The unsharded truth: plain autograd and PyTorch's fused AdamW, one tensor a parameter.
 struct Reference {
-  explicit Reference(std::uint64_t seed = 7) : model(make_model(seed)) {
+  explicit Reference(std::uint64_t seed = 7, c10::Device device = c10::kCPU) : model(make_model(seed)) {
+    for (at::Tensor& parameter : model->parameters()) parameter.set_data(parameter.to(device));
     at::set_num_threads(1);  // as the ranks: threads change the order of sums
     for (const auto& item : model->named_parameters()) {
       if (!item.value().requires_grad() || item.key() == "head") continue;  // head is the embedding again
@@ -146,7 +147,7 @@ struct Reference {
   }
 
   double accumulate(const at::Tensor& batch) {
-    const at::Tensor loss = model->forward(batch);
+    const at::Tensor loss = model->forward(batch.to(parameters.front().device()));
     loss.backward();
     return loss.item<double>();
   }
@@ -157,8 +158,8 @@ struct Reference {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       at::Tensor& p = parameters[i];
       if (!p.grad().defined()) continue;
-      at::_fused_adamw_({p}, {p.grad()}, {exp_avg[i]}, {exp_avg_sq[i]}, {}, {at::scalar_tensor(steps)}, lr, o.beta1,
-                        o.beta2, p.dim() >= 2 ? o.weight_decay : 0.0, o.eps, false, false);
+      at::_fused_adamw_({p}, {p.grad()}, {exp_avg[i]}, {exp_avg_sq[i]}, {}, {at::scalar_tensor(steps, p.options())}, lr,
+                        o.beta1, o.beta2, p.dim() >= 2 ? o.weight_decay : 0.0, o.eps, false, false);
       p.mutable_grad() = at::Tensor();
     }
   }

@@ -52,6 +52,7 @@ class CausalLm : public Recipe {
     // Backward needs the head at once: freeing it in between would only cost a gather.
     root.reshard_after_forward = false;
     model_->wrapper = wrapper_of(sharded.fully_shard(model_, root));
+    device_ = sharded.mesh().device();
   }
 
   at::Tensor loss(const std::vector<std::int64_t>& samples) override {
@@ -63,7 +64,7 @@ class CausalLm : public Recipe {
       dataset_->copy_sample(samples[i], ids.mutable_data_ptr<std::int64_t>() + row,
                             targets.mutable_data_ptr<std::int64_t>() + row);
     }
-    return token_cross_entropy(model_->forward(ids), targets);
+    return token_cross_entropy(model_->forward(ids.to(device_)), targets.to(device_));
   }
 
  private:
@@ -71,6 +72,7 @@ class CausalLm : public Recipe {
   std::optional<TokenFile> tokens_;
   std::optional<TokenDataset> dataset_;
   std::shared_ptr<LlamaForCausalLm> model_;
+  at::Device device_ = at::kCPU;
 };
 
 }  // namespace

@@ -76,14 +76,16 @@ class AgreementUnderWay {
     auto* own = table_.mutable_data_ptr<double>() + ranks.rank() * kColumns;
     own[0] = loss;
     own[1] = static_cast<double>(static_cast<int>(stop));
+    table_ = table_.to(ranks.device());
     pending_ = ranks.all_gather_into(table_);
   }
 
   /// Call once.
   Agreement wait() {
     if (pending_) pending_->wait();
-    const auto* row = table_.const_data_ptr<double>();
-    const std::int64_t ranks = table_.numel() / kColumns;
+    const at::Tensor table = table_.to(at::kCPU);
+    const auto* row = table.const_data_ptr<double>();
+    const std::int64_t ranks = table.numel() / kColumns;
     Agreement out;
     for (std::int64_t r = 0; r < ranks; ++r, row += kColumns) {
       out.loss += row[0] / static_cast<double>(ranks);
@@ -181,11 +183,12 @@ class Trainer::Run {
     adam.eps = config_.train.epsilon;
     adam.weight_decay = config_.train.weight_decay;
     optimizer_ = std::make_unique<fsdp::AdamW>(*sharded_, adam);
-    say("%lld parameters, %d ranks, %lld training samples of %lld tokens, batch %lld = %lld x %d ranks x %lld",
+    say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens, batch %lld = %lld x %d ranks x %lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
-        static_cast<long long>(recipe_->train_samples()), static_cast<long long>(recipe_->tokens_per_sample()),
-        static_cast<long long>(config_.train.batch_size), static_cast<long long>(split_.micro_batch_size),
-        environment_.world_size, static_cast<long long>(split_.accumulation));
+        mesh_->device().is_cuda() ? "GPUs" : "the CPU", static_cast<long long>(recipe_->train_samples()),
+        static_cast<long long>(recipe_->tokens_per_sample()), static_cast<long long>(config_.train.batch_size),
+        static_cast<long long>(split_.micro_batch_size), environment_.world_size,
+        static_cast<long long>(split_.accumulation));
   }
 
   /// Opens the checkpoint folder and goes on from the newest checkpoint in it.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace worker {
 namespace {
@@ -25,11 +26,24 @@ fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& 
   return listening;
 }
 
+/// Ranks on unlike devices would wait for one another until their timeouts.
+void check_same_device(c10d::Store& store, const std::string& prefix, int rank, bool gpu) {
+  const auto text_of = [](bool has) { return std::string(has ? "a GPU" : "no GPU"); };
+  const std::string key = prefix + "/device", mine = text_of(gpu);
+  if (rank == 0) store.set(key, std::vector<std::uint8_t>(mine.begin(), mine.end()));
+  const auto bytes = store.get(key);
+  if (const std::string first(bytes.begin(), bytes.end()); first != mine) {
+    throw std::runtime_error("rank " + std::to_string(rank) + " sees " + mine + ", but rank 0 sees " + first +
+                             "; give every rank GPUs, or hide them all with CUDA_VISIBLE_DEVICES=\"\"");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter) {
-  if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1);
   fsdp::MeshOptions options;
+  options.device = fsdp::device_of_rank(environment.local_rank);
+  if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
   c10::intrusive_ptr<c10d::Store> store;
   Endpoint at;
   if (environment.rank == 0) {
@@ -42,6 +56,7 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
   }
   if (environment.local_world_size != environment.world_size) options.interface_address = own_address_towards(at);
   options.key_prefix = "attempt-" + std::to_string(environment.attempt);
+  check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
   return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);
 }
 

@@ -33,10 +33,15 @@ ListeningStore listen_store(const std::string& host, std::uint16_t port = 0,
 c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint16_t port,
                                               std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
+/// Where the rank with this number on its node computes: in builds with MUSTER_WITH_CUDA on GPU `local_rank` modulo the
+/// GPUs that this process sees; on the CPU where it sees none, and in other builds.
+c10::Device device_of_rank(int local_rank);
+
 struct MeshOptions {
   /// The name of the one axis, along which parameters are sharded.
   std::string axis = "shard";
-  /// CPU communicates over Gloo; CUDA over NCCL, in builds with MUSTER_WITH_CUDA.
+  /// CPU communicates over Gloo; CUDA over NCCL, in builds with MUSTER_WITH_CUDA, and becomes the constructing thread's
+  /// current device.
   c10::Device device = c10::kCPU;
   /// How long a collective may wait for its peers before every rank throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
