@@ -39,7 +39,7 @@ const row = (page, name) => page.locator("tbody tr", { has: page.getByRole("link
 test("the jobs table shows every job with state, attempt, step, loss, times and reason", () =>
   on("/", async (page) => {
     await page.getByRole("heading", { name: "Jobs" }).waitFor();
-    assert.equal(await page.locator("tbody tr").count(), 7);
+    await eventually(async () => (await page.locator("tbody tr").count()) === 7, "seven jobs");
     const text = await row(page, "llama-70m-manpages").innerText();
     for (const part of ["running", "2", "64 / 120", "attempt 2 runs since step 40", "5 s"]) assert.ok(text.includes(part), `${part} in ${text}`);
     assert.match(await row(page, "classify-packages").innerText(), /succeeded[^]*0\.0213[^]*22,410/);
