@@ -83,7 +83,7 @@ test("the job page tells state, reason and advice, and shows ranks, attempts, ev
     assert.match(await page.locator(".headline").innerText(), /Nothing to do\./);
     assert.match(await page.locator(".facts").innerText(), /Checkpoint\s+step 60/);
     const ranks = page.locator("table.ranks tbody tr");
-    assert.equal(await ranks.count(), 4);
+    await eventually(async () => (await ranks.count()) === 4, "four ranks");
     assert.match(await ranks.nth(2).innerText(), /2\.5× the median/);
     assert.match(await ranks.nth(3).innerText(), /missing/);
     const timeline = page.locator(".timeline li");
@@ -155,7 +155,7 @@ test("the log follows, filters, and holds still while paused", () =>
   on("/jobs/1", async (page) => {
     const log = page.getByRole("log");
     await log.getByText("step 64 loss").first().waitFor();
-    assert.equal(await log.locator(".line").count(), 96);
+    await eventually(async () => (await log.locator(".line").count()) === 96, "every rank's lines");
     await page.getByRole("combobox", { name: "Rank" }).selectOption("3");
     await eventually(async () => (await log.locator(".line").count()) === 24, "the log of rank 3 alone");
     await server.tell({ do: "log", job_id: 1, attempt: 2, rank: 3, text: "needle one\n" });
