@@ -15,9 +15,12 @@ def seconds(text):
 
 def one_fault(controller, job, number):
     """Signals rank 1 of the running attempt; (known after, next step after) in seconds."""
+    before = controller.json("show", job)["last_checkpoint_step"]
+
     def settled():
+        """Only after a new checkpoint: otherwise the backoff between attempts doubles and is measured too."""
         view = controller.json("show", job)
-        return view if view["state"] == "running" and view["last_checkpoint_step"] and view["attempts"][-1]["state"] == "running" \
+        return view if view["state"] == "running" and view["last_checkpoint_step"] > before and view["attempts"][-1]["state"] == "running" \
             and len(view["ranks"]) == 2 and view["ranks"][1]["section"] == "step" else None
 
     view = controller.wait(settled, 60, "a running attempt")
@@ -38,7 +41,7 @@ def one_fault(controller, job, number):
 
 
 def measure(binaries, quick):
-    rounds = 3 if quick else 15
+    rounds = 3 if quick else 10
     lines = ["# From a fault to knowing, and to the next step", "",
              f"Two ranks of a small Llama on one machine, default settings; {rounds} faults each, to rank 1. Known: the time of the",
              "controller's event. Next step: the first optimizer step of the next attempt is done (backoff, start of the",
