@@ -13,24 +13,30 @@ import sys
 ALLOWED = {
     "fsdp": {"libtorch"},
     "proto": {"grpc", "json"},
+    "slurm": {"boost"},
     "worker": {"fsdp", "libtorch"},
     "worker/models": {"libtorch"},
     "worker/data": {"fsdp", "worker/rank"},
     "worker/rank": set(),
     "worker/rank/grpc": {"worker/rank", "proto", "grpc"},
+    "worker/task": {"worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
     "worker/train": {"fsdp", "libtorch", "worker/models", "worker/data", "worker/rank"},
     "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": set(),
     "controller/store": {"controller/core", "json", "sqlite"},
     "controller/spec": {"proto", "grpc", "json", "toml"},
     "controller/logs": set(),
-    "controller/runtime": {"controller/core", "controller/store", "controller/spec", "proto", "grpc", "json"},
+    "controller/runtime": {"controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
+                           "proto", "grpc", "json"},
+    "controller/runtime/partitions": {"controller/core", "controller/store", "controller/spec", "controller/runtime",
+                                      "proto", "grpc", "json"},
+    "controller/runtime/slurm": {"controller/core", "controller/runtime", "controller/runtime/partitions", "slurm", "json", "grpc"},
     "controller/runtime/local": {"controller/core", "controller/runtime", "boost", "json"},
     "controller/rpc": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc"},
     "controller/http": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
     "controller/cli": {"controller/spec", "proto", "grpc", "json", "toml"},
     "controller/main.cpp": {"controller/core", "controller/store", "controller/runtime", "controller/runtime/local",
-                            "controller/rpc", "controller/http", "proto", "grpc", "json"},
+                            "controller/runtime/slurm", "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
 }
 LIBRARIES = [
     ("libtorch", re.compile(r"^(torch|ATen|c10|gloo)/")),
@@ -41,7 +47,7 @@ LIBRARIES = [
     ("boost", re.compile(r"^boost/")),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-ROOTS = ["fsdp/include", "fsdp/src", "proto", "worker", "controller"]
+ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller"]
 
 
 def folder_of(path):
@@ -69,7 +75,7 @@ def library_of(name):
 def read_includes(root):
     """file -> (project files, libraries) that it includes directly."""
     graph = {}
-    for top in ["fsdp", "proto", "worker", "controller"]:
+    for top in ["fsdp", "proto", "slurm", "worker", "controller"]:
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in (".h", ".hpp", ".cpp"):
                 continue

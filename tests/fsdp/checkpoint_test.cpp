@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <limits>
@@ -99,14 +101,23 @@ class Checkpoint : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+// In bf16 too: what is saved is the fp32 master, not the rounded copy that computes.
 TEST_F(Checkpoint, ResumeBitForBit) {
-  for (const int world_size : kWorldSizes) {
+  for (const auto& [world_size, dtype] : {std::pair{1, at::kFloat},
+                                          {2, at::kFloat},
+                                          {3, at::kFloat},
+                                          {4, at::kFloat},
+                                          {1, at::kBFloat16},
+                                          {3, at::kBFloat16}}) {
+    SCOPED_TRACE(c10::toString(dtype));
     fs::remove_all(options().folder);
+    fsdp::ShardOptions sharding;
+    sharding.param_dtype = dtype;
 
     std::vector<double> losses;
     std::map<std::string, at::Tensor> uninterrupted;
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
-      Trainer trainer(mesh);
+      Trainer trainer(mesh, sharding);
       Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
       for (int step = 1; step <= 10; ++step) {
         const double loss = trainer.step(step);
@@ -119,7 +130,7 @@ TEST_F(Checkpoint, ResumeBitForBit) {
       if (mesh.rank() == 0) uninterrupted = std::move(full);
     });
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
-      Trainer trainer(mesh, {}, /*seed=*/99);
+      Trainer trainer(mesh, sharding, /*seed=*/99);
       Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options(2));
       const auto loaded = checkpointer.load_latest();
       ASSERT_TRUE(loaded);
@@ -305,6 +316,83 @@ TEST_F(Checkpoint, KeepsTheNewestAndTheJustSaved) {
     mesh.shard().barrier();
     EXPECT_THAT(names_in(two.folder), ElementsAre("step-00000002", "step-00000003", "step-00000004"));
   });
+}
+
+/// What happened to the entries of a folder since this object began to look, such as "moved step-00000001".
+class FolderWatch {
+ public:
+  explicit FolderWatch(const fs::path& folder) : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    if (::inotify_add_watch(inotify_, folder.c_str(), IN_DELETE | IN_MOVED_FROM) < 0) std::abort();
+  }
+  ~FolderWatch() { ::close(inotify_); }
+  FolderWatch(const FolderWatch&) = delete;
+  FolderWatch& operator=(const FolderWatch&) = delete;
+
+  std::vector<std::string> events() const {
+    alignas(inotify_event) char buffer[16384];
+    const ::ssize_t bytes = ::read(inotify_, buffer, sizeof buffer);
+    std::vector<std::string> out;
+    for (::ssize_t at = 0; at < bytes;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
+      out.push_back(((event->mask & IN_DELETE) != 0 ? "removed " : "moved ") + std::string(event->name));
+      at += static_cast<::ssize_t>(sizeof(inotify_event) + event->len);
+    }
+    return out;
+  }
+
+ private:
+  int inotify_;
+};
+
+// Goal: a crash while an old one is removed leaves none that lacks files.
+TEST_F(Checkpoint, TooOldIsRenamedBeforeItIsRemoved) {
+  save_steps(2, {1});
+  const FolderWatch watch(options().folder);
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointOptions one = options();
+    one.keep = 1;
+    EXPECT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, one).save(state_of(2)).warnings.empty());
+  });
+  EXPECT_THAT(watch.events(), ElementsAre("moved .tmp-step-00000002-attempt-1", "moved step-00000001",
+                                          "removed .tmp-step-00000001-attempt-1"));
+}
+
+struct ThreeNumbers : torch::nn::Module {
+  ThreeNumbers() : weight(register_parameter("weight", at::arange(1, 4, at::kFloat))) {}
+  at::Tensor weight;
+};
+
+// Goal: ranks without a single element of the model save, load and train like the others.
+TEST_F(Checkpoint, OfAModelSmallerThanItsRanks) {
+  std::map<std::string, at::Tensor> states;
+  const auto train = [&](int world_size, const std::string& name, int from, int to) {
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      const auto module = std::make_shared<ThreeNumbers>();
+      fsdp::ShardedModel sharded(module, mesh);
+      const auto unit = sharded.fully_shard(module);
+      fsdp::AdamW optimizer(sharded);
+      Checkpointer checkpointer(sharded, optimizer, options());
+      EXPECT_EQ(checkpointer.load_latest().has_value(), from > 0);
+      for (int step = from + 1; step <= to; ++step) {
+        const at::Tensor x = at::full({3}, 1.0 * step);
+        unit->run(x, [&](at::Tensor in) { return in * module->weight * module->weight; }).sum().backward();
+        EXPECT_GT(sharded.clip_grad_norm(1.0), 1.0);
+        optimizer.step(0.1);
+        sharded.zero_grad();
+      }
+      checkpointer.save(state_of(to));
+      const auto full = sharded.gather_full_state();
+      if (mesh.rank() == 0) states[name] = full.at("weight");
+    });
+  };
+  train(1, "one rank", 0, 4);
+  for (const auto& [before, after] : {std::pair{4, 4}, {4, 1}, {1, 4}, {3, 2}}) {
+    fs::remove_all(options().folder);
+    train(before, "first", 0, 2);
+    train(after, "second", 2, 4);
+    EXPECT_TRUE(at::allclose(states["second"], states["one rank"], 1e-6, 0)) << before << " then " << after << " ranks";
+  }
 }
 
 TEST_F(Checkpoint, OfTheSameStepIsReplaced) {

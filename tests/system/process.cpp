@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ Process::Process(const std::vector<std::string>& argv, const std::map<std::strin
   if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ == 0) {
     setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
     const int in = open("/dev/null", O_RDONLY);
     const int out_fd = open(out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     const int err_fd = open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cassert>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "slurm/job_id.h"
+
+namespace slurm {
+
+/// Slurm understood and said no. The text is Slurm's own, without "sbatch: error: ".
+struct Refused {
+  std::string why;
+};
+
+/// Nobody answered, too late, or not in a way we understand. Says nothing about any job; ask again later.
+struct Unreachable {
+  std::string why;
+};
+
+/// The answer to a submission got lost: it may or may not have been accepted. Look for its comment before trying again.
+struct Unsure {
+  std::string why;
+};
+
+/// A command that has nothing to tell but that it was done.
+struct Done {};
+
+/// What Slurm answered: a value, a refusal, or nothing.
+template <class T>
+class Answer {
+ public:
+  Answer(T value) : state_(std::move(value)) {}                // NOLINT: a value is an answer
+  Answer(Refused refused) : state_(std::move(refused)) {}      // NOLINT
+  Answer(Unreachable missing) : state_(std::move(missing)) {}  // NOLINT
+
+  bool has_value() const { return std::holds_alternative<T>(state_); }
+  explicit operator bool() const { return has_value(); }
+  const T& value() const {
+    assert(has_value());
+    return std::get<T>(state_);
+  }
+  const T& operator*() const { return value(); }
+  const T* operator->() const { return &value(); }
+
+  bool refused() const { return std::holds_alternative<Refused>(state_); }
+  bool unreachable() const { return std::holds_alternative<Unreachable>(state_); }
+  /// Why there is no value; empty if there is one.
+  std::string why() const {
+    if (const auto* no = std::get_if<Refused>(&state_)) return no->why;
+    if (const auto* none = std::get_if<Unreachable>(&state_)) return none->why;
+    return {};
+  }
+
+ private:
+  std::variant<T, Refused, Unreachable> state_;
+};
+
+using SubmitAnswer = std::variant<JobId, Refused, Unreachable, Unsure>;
+
+}  // namespace slurm

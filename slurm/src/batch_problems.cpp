@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <set>
+
+#include "batch_text.h"
+#include "slurm/batch_script.h"
+
+namespace slurm {
+namespace {
+
+/// Collects what can't be said.
+class Check {
+ public:
+  void text(const std::string& what, const std::string& value) {
+    if (value.find('\0') != std::string::npos) add(what + " has a zero byte; no program can be given one");
+  }
+
+  /// For values of #SBATCH lines.
+  void line(const std::string& what, const std::string& value) {
+    text(what, value);
+    if (has_control(value)) add(what + " has a line break or another control character; leave it out");
+  }
+
+  void shell(const std::string& what, const std::vector<std::string>& lines) {
+    for (const auto& line : lines) {
+      text(what, line);
+      if (line.find('\r') != std::string::npos) {
+        add(what + " has a carriage return, which Slurm refuses; save it with plain line ends");
+      }
+    }
+  }
+
+  void log(const std::string& what, const LogFile& log) {
+    text(what, log.path);
+    if (!log.literal && has_control(log.path)) {
+      add(what + " is a pattern with a line break; make it a literal path or leave the line break out");
+    }
+  }
+
+  void signal(const std::string& what, const std::string& name) {
+    if (!is_signal_name(name)) {
+      add(what + " '" + name + "' is no signal's name; write it like USR2");
+    }
+  }
+
+  void add(std::string problem) { problems_.push_back(std::move(problem)); }
+  std::vector<std::string> take() { return std::move(problems_); }
+
+ private:
+  std::vector<std::string> problems_;
+};
+
+void check_resources(Check& check, const Resources& r) {
+  check.line("gpus", r.gpus);
+  check.line("gpus per node", r.gpus_per_node);
+  check.line("gpus per task", r.gpus_per_task);
+  check.line("gres", r.gres);
+  check.line("mem", r.mem);
+  check.line("mem per cpu", r.mem_per_cpu);
+  check.line("mem per gpu", r.mem_per_gpu);
+  check.line("exclusive", r.exclusive.value_or(""));
+  check.line("constraint", r.constraint);
+  check.line("licenses", r.licenses);
+  for (const auto* list : {&r.node_list, &r.exclude}) {
+    for (const auto& node : *list) {
+      check.line("node name", node);
+      if (node.empty() || node.find_first_of(", []") != std::string::npos)
+        check.add("'" + node + "' is no node's name");
+    }
+  }
+}
+
+void check_terms(Check& check, const Terms& t) {
+  check.line("partition", t.partition);
+  check.line("account", t.account);
+  check.line("qos", t.qos);
+  check.line("reservation", t.reservation);
+  check.line("wckey", t.wckey);
+  check.line("begin", t.begin);
+  check.line("deadline", t.deadline);
+  check.line("dependency", t.dependency);
+  check.line("mail type", t.mail_type);
+  check.line("mail user", t.mail_user);
+  if (t.time.count() < 0 || t.time_min.count() < 0) check.add("the time limit is negative");
+}
+
+void check_array(Check& check, const BatchScript& s) {
+  if (!s.array) {
+    if (!s.index_mark.empty()) check.add("an index mark without an array; leave one out or add the other");
+    return;
+  }
+  if (s.array->tasks.empty()) check.add("an array without tasks; give at least one task id");
+  const std::set<std::uint32_t> once(s.array->tasks.begin(), s.array->tasks.end());
+  if (once.size() != s.array->tasks.size()) check.add("a task id of the array comes twice");
+}
+
+void check_launch(Check& check, const Launch& launch) {
+  if (launch.command.empty()) check.add("there is no command to run");
+  for (const auto& word : launch.command) check.text("the command", word);
+  for (const auto& word : launch.srun_args) check.text("srun's arguments", word);
+  for (const auto& rule : launch.signals) check.signal("signal", rule.signal);
+  check.log("srun's output", launch.srun_output);
+  check.log("srun's error", launch.srun_error);
+  for (const auto* log : {&launch.srun_output, &launch.srun_error}) {
+    if (log->literal && log->path.find('\\') != std::string::npos) {
+      check.add("srun can't write to a path with a backslash: " + log->path);
+    }
+  }
+}
+
+void check_steps(Check& check, const Steps& steps) {
+  check.shell("setup", steps.setup);
+  check.shell("the health check", steps.health_check);
+  check.shell("teardown", steps.teardown);
+  if (steps.health_check_exit == 0 || steps.health_check_exit > 255) {
+    check.add("the health check's exit code " + std::to_string(steps.health_check_exit) + " is not between 1 and 255");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> problems(const BatchScript& s) {
+  Check check;
+  check.text("the name", s.name);
+  check.text("the comment", s.comment);
+  check.text("the folder", s.chdir);
+  if (!s.chdir.empty() && !s.chdir.starts_with('/')) check.add("the folder '" + s.chdir + "' must be absolute");
+  check.log("output", s.output);
+  check.log("error", s.error);
+  if (!s.open_mode.empty() && s.open_mode != "append" && s.open_mode != "truncate") {
+    check.add("open mode '" + s.open_mode + "' is neither append nor truncate");
+  }
+  check.line("export policy", s.export_policy);
+  for (const auto& [name, value] : s.environment) {
+    if (!is_environment_name(name)) check.add("'" + name + "' can't be an environment variable's name");
+    check.text("environment variable " + name, value);
+  }
+  if (s.warning) check.signal("warning signal", s.warning->signal);
+  check_array(check, s);
+  check_resources(check, s.resources);
+  check_terms(check, s.terms);
+  check_steps(check, s.steps);
+  check_launch(check, s.launch);
+  for (const auto& [name, value] : s.additional) {
+    if (option_name(name).empty()) check.add("'" + name + "' is no option of sbatch");
+    check.line("option " + name, value.value_or(""));
+  }
+  return check.take();
+}
+
+}  // namespace slurm

@@ -1,0 +1,196 @@
+#include "child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "text.h"
+
+extern char** environ;
+
+namespace slurm {
+namespace {
+
+bool dropped(std::string_view name, const Command& command) {
+  for (const auto& [set, value] : command.environment) {
+    if (set == name) return true;
+  }
+  return std::ranges::any_of(command.unset, [&](std::string_view pattern) {
+    if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
+    return name == pattern;
+  });
+}
+
+std::vector<std::string> environment_of(const Command& command) {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!dropped(text.substr(0, text.find('=')), command)) all.emplace_back(text);
+  }
+  for (const auto& [name, value] : command.environment) all.push_back(name + "=" + value);
+  return all;
+}
+
+/// The file to execute, found as a shell would with the child's PATH.
+std::optional<std::string> program_file(const std::string& name, const std::vector<std::string>& environment) {
+  if (name.find('/') != std::string::npos) return name;
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const auto& entry : environment) {
+    if (entry.starts_with("PATH=")) path = entry.substr(5);
+  }
+  for (const auto& folder : split(path, ':')) {
+    auto file = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
+/// A copy that is none of stdin, stdout and stderr, closed by exec.
+Fd above_stdio(Fd fd) {
+  if (!fd.valid() || fd.get() > 2) return fd;
+  return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
+}
+
+struct Pipe {
+  Fd read, write;
+};
+
+Pipe make_pipe() {
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  return {above_stdio(Fd(ends[0])), above_stdio(Fd(ends[1]))};
+}
+
+/// A file in memory holds the input, so that nobody has to feed it and none of it is lost on a child that does not
+/// read.
+Fd input_file(const std::string& input) {
+  if (input.empty()) return above_stdio(Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
+  auto file = above_stdio(Fd(::memfd_create("input", MFD_CLOEXEC)));
+  for (std::size_t at = 0; file.valid() && at < input.size();) {
+    const auto count = ::write(file.get(), input.data() + at, input.size() - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Fd();
+    at += static_cast<std::size_t>(count);
+  }
+  if (file.valid()) ::lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
+void close_between(unsigned first, unsigned last) {
+  if (first > last || ::syscall(SYS_close_range, first, last, 0) == 0) return;
+  for (unsigned fd = first; fd <= std::min(last, 65535U); ++fd) ::close(static_cast<int>(fd));
+}
+
+/// All that the child needs, made before the fork.
+struct Plan {
+  std::string file;
+  std::vector<char*> argv, envp;
+  int in, out, err, problem;
+  std::vector<int> keep;  // ascending, above 2, `problem` among them
+  bool dies_with_us;
+  pid_t parent;
+};
+
+/// The child's side: only system calls from here on.
+[[noreturn]] void become(const Plan& plan) {
+  ::setpgid(0, 0);
+  if (plan.dies_with_us) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != plan.parent) ::_exit(127);
+  }
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(plan.in, 0);
+  ::dup2(plan.out, 1);
+  ::dup2(plan.err, 2);
+  unsigned next = 3;
+  for (const int fd : plan.keep) {
+    close_between(next, static_cast<unsigned>(fd) - 1);
+    next = static_cast<unsigned>(fd) + 1;
+    if (fd != plan.problem) ::fcntl(fd, F_SETFD, 0);
+  }
+  close_between(next, ~0U);
+  ::execve(plan.file.c_str(), plan.argv.data(), plan.envp.data());
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(plan.problem, &error, sizeof error);
+  ::_exit(127);
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+/// What the child wrote before it could not become the program; 0 if it did.
+int exec_problem(const Fd& pipe) {
+  int error = 0;
+  for (;;) {
+    const auto count = ::read(pipe.get(), &error, sizeof error);
+    if (count < 0 && errno == EINTR) continue;
+    return count == sizeof error ? error : 0;
+  }
+}
+
+Child failed(const std::string& name, const std::string& why) {
+  Child child;
+  child.why_not = name + ": " + why;
+  return child;
+}
+
+}  // namespace
+
+Child start_child(const Command& command, bool dies_with_us) {
+  if (command.argv.empty()) return failed("a command without a name", "nothing to run");
+  const auto& name = command.argv.front();
+  const auto environment = environment_of(command);
+  const auto file = program_file(name, environment);
+  if (!file) return failed(name, "not found in PATH");
+
+  auto in = input_file(command.input);
+  auto out = make_pipe();
+  auto err = make_pipe();
+  auto problem = make_pipe();
+  if (!in.valid() || !out.write.valid() || !err.write.valid() || !problem.write.valid()) {
+    return failed(name, std::string("no descriptors or memory left: ") + ::strerror(errno));
+  }
+  Plan plan{*file,           pointers(command.argv), pointers(environment), in.get(),     out.write.get(),
+            err.write.get(), problem.write.get(),    command.keep_fds,      dies_with_us, ::getpid()};
+  plan.keep.push_back(plan.problem);
+  std::erase_if(plan.keep, [](int fd) { return fd <= 2; });
+  std::ranges::sort(plan.keep);
+  plan.keep.erase(std::ranges::unique(plan.keep).begin(), plan.keep.end());
+
+  const auto pid = ::fork();
+  if (pid < 0) return failed(name, std::string("can't fork: ") + ::strerror(errno));
+  if (pid == 0) become(plan);
+  ::setpgid(pid, pid);  // whoever comes first; a kill must never miss the group
+  problem.write.reset();
+  if (const int error = exec_problem(problem.read); error != 0) {
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
+    return failed(name, ::strerror(error));
+  }
+  Child child;
+  child.pid = pid;
+  child.out = std::move(out.read);
+  child.err = std::move(err.read);
+  ::fcntl(child.out.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(child.err.get(), F_SETFL, O_NONBLOCK);
+  child.exited = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  return child;
+}
+
+}  // namespace slurm

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "fd.h"
+#include "slurm/command.h"
+
+namespace slurm {
+
+/// A program that has been started: the leader of its own process group, not yet reaped.
+struct Child {
+  pid_t pid = -1;
+  Fd out, err;          // our ends of its stdout and stderr, not blocking
+  Fd exited;            // readable once it has ended; invalid where the kernel has no such thing
+  std::string why_not;  // nothing was started
+};
+
+/// Starts the program. Touches no lock or memory that another thread may hold between fork and exec.
+Child start_child(const Command& command, bool dies_with_us);
+
+}  // namespace slurm

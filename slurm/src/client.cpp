@@ -1,0 +1,248 @@
+#include "slurm/client.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <string_view>
+
+#include "failure.h"
+#include "parse.h"
+#include "text.h"
+
+namespace slurm {
+namespace {
+
+/// Nobody who names a job can know it.
+std::string fresh_separator() {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  thread_local std::mt19937 generator{std::random_device{}()};
+  std::string text = "~";
+  for (int i = 0; i < 8; ++i) text += kHex[generator() % kHex.size()];
+  return text + "~";
+}
+
+Unreachable not_understood(const std::string& program, const std::string& problem) {
+  return {program + ": answer not understood: " + problem};
+}
+
+template <class T>
+Answer<T> read_answer(const std::string& program, Parsed<T> parsed) {
+  if (auto* problem = std::get_if<std::string>(&parsed)) return not_understood(program, *problem);
+  return std::get<T>(std::move(parsed));
+}
+
+/// What scancel complains about although nothing is left to do.
+bool is_over_already(const std::string& line) {
+  return line.find("Invalid job id specified") != std::string::npos ||
+         line.find("Job/step already completing or completed") != std::string::npos;
+}
+
+/// Whether everything that scancel failed at is over already. Without a word its exit code is Slurm's error number, cut
+/// to a byte: 2017 no such job, 2021 already completing or completed.
+bool only_ended_jobs(const CommandResult& result) {
+  constexpr int kNoSuchJob = 2017 & 0xff;
+  constexpr int kAlreadyDone = 2021 & 0xff;
+  bool any = false;
+  for (const auto& line : split(result.err, '\n')) {
+    if (trimmed(line).empty()) continue;
+    if (!is_over_already(line)) return false;
+    any = true;
+  }
+  return any || result.exit_code == kNoSuchJob || result.exit_code == kAlreadyDone;
+}
+
+}  // namespace
+
+Client::Client(CommandRunner& runner, ClientOptions options) : runner_(runner), options_(std::move(options)) {
+  const char* conf = std::getenv("SLURM_CONF");
+  if (options_.conf.empty() && conf != nullptr) options_.conf = conf;
+  options_.ids_per_command = std::max<std::size_t>(options_.ids_per_command, 1);
+}
+
+Command Client::command(const std::string& program, std::vector<std::string> arguments,
+                        std::chrono::milliseconds limit) const {
+  Command command;
+  command.argv.push_back(options_.programs + program);
+  command.argv.insert(command.argv.end(), std::make_move_iterator(arguments.begin()),
+                      std::make_move_iterator(arguments.end()));
+  command.time_limit = limit;
+  command.unset = {"SLURM_*", "SBATCH_*", "SQUEUE_*", "SACCT_*", "SCANCEL_*", "SCONTROL_*", "SINFO_*", "SRUN_*"};
+  if (!options_.conf.empty()) command.environment.emplace_back("SLURM_CONF", options_.conf);
+  if (program != "sbatch") {  // what sbatch is given, its job gets too
+    command.environment.emplace_back("LC_ALL", "C");
+    command.environment.emplace_back("SLURM_TIME_FORMAT", "%s");
+  }
+  return command;
+}
+
+Answer<std::string> Client::ask(const std::string& program, std::vector<std::string> arguments,
+                                std::chrono::milliseconds limit) {
+  auto result = runner_.run(command(program, std::move(arguments), limit));
+  if (!result.succeeded()) {
+    auto failure = explain_failure(program, result);
+    if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
+    return Unreachable{std::move(failure.why)};
+  }
+  if (result.out_cut) {
+    return not_understood(program, "more than " + std::to_string(result.out.size()) + " bytes");
+  }
+  // Some commands fail and exit with 0 all the same.
+  if (result.out.empty() && !trimmed(result.err).empty()) {
+    auto failure = explain_failure(program, result);
+    if (failure.kind != Failure::kRefused) return Unreachable{std::move(failure.why)};
+  }
+  return std::move(result.out);
+}
+
+Answer<Done> Client::change(const std::string& program, std::vector<std::string> arguments) {
+  const auto said = ask(program, std::move(arguments), options_.change_limit);
+  if (said.refused()) return Refused{said.why()};
+  if (said.unreachable()) return Unreachable{said.why()};
+  return Done{};
+}
+
+SubmitAnswer Client::submit(const std::string& script, const std::vector<std::string>& arguments,
+                            const std::vector<int>& keep_fds) {
+  std::vector<std::string> all = {"--parsable"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  auto sbatch = command("sbatch", std::move(all), options_.submit_limit);
+  sbatch.environment.insert(sbatch.environment.end(), options_.environment.begin(), options_.environment.end());
+  sbatch.input = script;
+  sbatch.keep_fds = keep_fds;
+  const auto result = runner_.run(sbatch);
+  if (!result.succeeded()) {
+    auto failure = explain_failure("sbatch", result);
+    if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
+    if (failure.kind == Failure::kNotSent) return Unreachable{std::move(failure.why)};
+    return Unsure{std::move(failure.why)};
+  }
+  const auto said = trimmed(result.out);
+  const auto id = parse_job_id(said.substr(0, said.find(';')));
+  if (!id) return Unsure{"sbatch: answer not understood: " + std::string(said.substr(0, 200))};
+  return *id;
+}
+
+Answer<StartEstimate> Client::test_only(const std::string& script, const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {"--test-only"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  auto sbatch = command("sbatch", std::move(all), options_.submit_limit);
+  sbatch.environment.insert(sbatch.environment.end(), options_.environment.begin(), options_.environment.end());
+  sbatch.environment.emplace_back("SLURM_TIME_FORMAT", "%s");
+  sbatch.input = script;
+  const auto result = runner_.run(sbatch);
+  if (!result.succeeded()) {
+    auto failure = explain_failure("sbatch", result);
+    if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
+    return Unreachable{std::move(failure.why)};
+  }
+  auto estimate = parse_start(result.err + "\n" + result.out);
+  if (!estimate) return not_understood("sbatch --test-only", complaint("sbatch", result));
+  return *std::move(estimate);
+}
+
+Answer<std::vector<ListedJob>> Client::list(const std::string& user) {
+  const auto separator = options_.separator.empty() ? fresh_separator() : options_.separator;
+  std::vector<std::string> arguments = {"-h", "-a", "-r", "-t", "all", "--noconvert", "-O", squeue_format(separator)};
+  if (!user.empty()) arguments.insert(arguments.end(), {"-u", user});
+  const auto said = ask("squeue", std::move(arguments), options_.list_limit);
+  if (said.refused()) return Refused{said.why()};
+  if (said.unreachable()) return Unreachable{said.why()};
+  return read_answer("squeue", parse_squeue(*said, separator));
+}
+
+Answer<Done> Client::cancel(const std::vector<JobId>& jobs, const Cancel& how) {
+  Answer<Done> answer = Done{};
+  for (std::size_t at = 0; at < jobs.size(); at += options_.ids_per_command) {
+    std::vector<std::string> arguments;
+    if (!how.signal.empty()) arguments.push_back("--signal=" + how.signal);
+    if (how.batch_only) arguments.push_back("--batch");
+    if (how.full) arguments.push_back("--full");
+    const auto end = std::min(at + options_.ids_per_command, jobs.size());
+    for (auto i = at; i < end; ++i) arguments.push_back(to_string(jobs[i]));
+    const auto result = runner_.run(command("scancel", std::move(arguments), options_.change_limit));
+    if (result.exit_code >= 0 && only_ended_jobs(result)) continue;
+    if (result.succeeded() && trimmed(result.err).empty()) continue;
+    auto failure = explain_failure("scancel", result);
+    if (failure.kind != Failure::kRefused) return Unreachable{std::move(failure.why)};
+    if (answer.has_value()) answer = Refused{std::move(failure.why)};
+  }
+  return answer;
+}
+
+Answer<Done> Client::requeue(const JobId& job) {
+  return change("scontrol", {"requeue", to_string(job)});
+}
+Answer<Done> Client::hold(const JobId& job) {
+  return change("scontrol", {"uhold", to_string(job)});
+}
+Answer<Done> Client::release(const JobId& job) {
+  return change("scontrol", {"release", to_string(job)});
+}
+
+Answer<Done> Client::skip_hold(const JobId& job) {
+  return change("scontrol", {"update", "JobId=" + to_string(job), "StartTime=now"});
+}
+
+Answer<Done> Client::update_time_limit(const JobId& job, std::chrono::minutes limit) {
+  return change("scontrol", {"update", "JobId=" + to_string(job), "TimeLimit=" + std::to_string(limit.count())});
+}
+
+Answer<Done> Client::throttle(std::uint64_t array_job, std::uint32_t parallelism) {
+  return change("scontrol",
+                {"update", "JobId=" + std::to_string(array_job), "ArrayTaskThrottle=" + std::to_string(parallelism)});
+}
+
+Answer<std::vector<PastRun>> Client::history(const std::vector<std::uint64_t>& jobs) {
+  std::vector<PastRun> all;
+  for (std::size_t at = 0; at < jobs.size(); at += options_.ids_per_command) {
+    const auto separator = options_.separator.empty() ? fresh_separator() : options_.separator;
+    std::vector<std::string> ids;
+    const auto end = std::min(at + options_.ids_per_command, jobs.size());
+    for (auto i = at; i < end; ++i) ids.push_back(std::to_string(jobs[i]));
+    const auto said = ask("sacct",
+                          {"-n", "-p", "-D", "-X", "--noconvert", "--delimiter=" + separator, "-S",
+                           "1970-01-02T00:00:00", "-o", sacct_format(), "-j", joined(ids, ",")},
+                          options_.history_limit);
+    if (said.refused()) return Refused{said.why()};
+    if (said.unreachable()) return Unreachable{said.why()};
+    auto parsed = read_answer("sacct", parse_sacct(*said, separator));
+    if (!parsed) return parsed;
+    all.insert(all.end(), parsed->begin(), parsed->end());
+  }
+  std::ranges::stable_sort(all, {}, [](const PastRun& run) { return run.started.value_or(Time::max()); });
+  return all;
+}
+
+Answer<std::vector<Partition>> Client::partitions() {
+  const auto said = ask("scontrol", {"-a", "-o", "show", "partition"}, options_.change_limit);
+  if (said.refused()) return Refused{said.why()};
+  if (said.unreachable()) return Unreachable{said.why()};
+  if (said->starts_with("No partitions")) return std::vector<Partition>{};
+  return read_answer("scontrol show partition", parse_partitions(*said));
+}
+
+Answer<std::vector<Node>> Client::nodes() {
+  const auto said = ask("scontrol", {"-a", "-o", "show", "node"}, options_.change_limit);
+  if (said.refused()) return Refused{said.why()};
+  if (said.unreachable()) return Unreachable{said.why()};
+  if (said->starts_with("No nodes")) return std::vector<Node>{};
+  return read_answer("scontrol show node", parse_nodes(*said));
+}
+
+Answer<ClusterConfig> Client::config() {
+  const auto said = ask("scontrol", {"show", "config"}, options_.change_limit);
+  if (said.refused()) return Refused{said.why()};
+  if (said.unreachable()) return Unreachable{said.why()};
+  return read_answer("scontrol show config", parse_config(*said));
+}
+
+Answer<Done> Client::ping() {
+  const auto result = runner_.run(command("scontrol", {"ping"}, options_.change_limit));
+  for (const auto& line : split(result.out, '\n')) {
+    if (line.ends_with(" is UP")) return Done{};
+  }
+  if (!result.succeeded() && result.out.empty()) return Unreachable{explain_failure("scontrol", result).why};
+  return Unreachable{"scontrol ping: " + std::string(trimmed(result.out))};
+}
+
+}  // namespace slurm

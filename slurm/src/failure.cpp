@@ -1,0 +1,98 @@
+#include "failure.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "text.h"
+
+namespace slurm {
+namespace {
+
+// slurmctld can't have heard of it.
+constexpr std::array<std::string_view, 11> kNotSentTexts = {
+    "(connect failure)",
+    "Could not establish a configuration source",
+    "Unable to process configuration file",
+    "unable to status file",
+    "Unable to establish control",
+    "Munge encode failed",
+    "If munged is up",
+    "Failed to access",
+    "Slurm temporarily unable to accept job",
+    "Unable to create job record, try again",
+    "Slurm backup controller in standby mode",
+};
+
+// It may have heard, and what became of it is not known. Stronger than the above: one line may be about a second
+// controller.
+constexpr std::array<std::string_view, 7> kLostTexts = {
+    "Socket timed out",   "Zero Bytes were transmitted", "(send failure)",  "(receive failure)",
+    "(shutdown failure)", "Message receive failure",     "Connection reset"};
+
+// Something between us and slurmctld is wrong; whether it heard is not said.
+constexpr std::array<std::string_view, 10> kUnclearTexts = {"Unable to contact",
+                                                            "Unexpected message received",
+                                                            "Communication connection failure",
+                                                            "Message send failure",
+                                                            "Connection refused",
+                                                            "Connection timed out",
+                                                            "No route to host",
+                                                            "rotocol authentication error",
+                                                            "Incompatible versions of client and server",
+                                                            "Resource temporarily unavailable"};
+
+template <std::size_t N>
+bool has_any(const std::string& text, const std::array<std::string_view, N>& parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return text.find(part) != std::string::npos; });
+}
+
+/// "sbatch: error: Invalid partition" -> "Invalid partition".
+std::string_view without_prefix(std::string_view line, std::string_view program) {
+  line = trimmed(line);
+  for (const auto prefix : {program, std::string_view("error"), std::string_view("fatal")}) {
+    if (line.starts_with(prefix) && line.substr(prefix.size()).starts_with(": ")) {
+      line = trimmed(line.substr(prefix.size() + 2));
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string complaint(const std::string& program, const CommandResult& result) {
+  constexpr std::size_t kMaxText = 2000;
+  std::string all;
+  for (const auto& line : split(trimmed(result.err).empty() ? result.out : result.err, '\n')) {
+    const auto text = without_prefix(line, program);
+    if (text.empty()) continue;
+    if (!all.empty()) all += "; ";
+    all += text;
+    if (all.size() > kMaxText) return all.substr(0, kMaxText) + "...";
+  }
+  return all;
+}
+
+FailureText explain_failure(const std::string& program, const CommandResult& result) {
+  if (!result.could_not_start.empty()) return {Failure::kNotSent, result.could_not_start};
+  const auto text = complaint(program, result);
+  const auto colon = text.empty() ? text : ": " + text;
+  if (result.timed_out) {
+    // Until its file of settings can be read, a command asks nobody.
+    const bool asked = text.find("s_p_parse_file") == std::string::npos;
+    return {asked ? Failure::kLost : Failure::kNotSent,
+            program + " had no answer within " + std::to_string(result.took.count()) + " ms" + colon};
+  }
+  if (result.signal != 0) {
+    return {Failure::kLost, program + " was ended by signal " + std::to_string(result.signal) + colon};
+  }
+  if (has_any(text, kLostTexts)) return {Failure::kLost, program + colon};
+  if (has_any(text, kNotSentTexts)) return {Failure::kNotSent, program + colon};
+  if (has_any(text, kUnclearTexts)) return {Failure::kLost, program + colon};
+  if (text.empty()) {
+    return {Failure::kRefused, program + " failed with exit code " + std::to_string(result.exit_code) + " and no word"};
+  }
+  return {Failure::kRefused, text};
+}
+
+}  // namespace slurm

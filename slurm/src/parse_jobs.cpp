@@ -1,0 +1,191 @@
+#include <array>
+
+#include "parse.h"
+#include "text.h"
+
+namespace slurm {
+namespace {
+
+constexpr std::array<std::string_view, 24> kSqueueFields = {
+    "JobID",      "JobArrayID",   "State",    "Reason",       "NumNodes",    "NodeList",   "BatchHost", "RestartCnt",
+    "SubmitTime", "StartTime",    "EndTime",  "EligibleTime", "PreemptTime", "TimeLimit",  "exit_code", "DerivedEC",
+    "Partition",  "PriorityLong", "UserName", "Account",      "QOS",         "Dependency", "Name",      "Comment"};
+constexpr std::array<std::string_view, 13> kSacctFields = {
+    "JobIDRaw", "JobID",    "State",  "ExitCode", "DerivedExitCode", "Submit", "Start",
+    "End",      "NodeList", "Reason", "User",     "JobName",         "Comment"};
+
+/// Walks over fields that each end with the separator, and rows that each end with a line break besides.
+class Rows {
+ public:
+  Rows(std::string_view text, std::string_view separator) : text_(text), separator_(separator) {}
+
+  bool at_end() const { return text_.empty(); }
+  int row() const { return row_; }
+
+  /// The next row's fields, or what is wrong with it.
+  template <std::size_t N>
+  std::string read(std::array<std::string, N>& fields) {
+    ++row_;
+    for (std::size_t i = 0; i < N; ++i) {
+      const auto end = text_.find(separator_);
+      if (end == std::string_view::npos) return problem("ends after " + std::to_string(i) + " fields");
+      const auto field = text_.substr(0, end);
+      fields[i] = field == "(null)" ? std::string() : std::string(field);
+      text_.remove_prefix(end + separator_.size());
+    }
+    if (!text_.starts_with('\n')) return problem("does not end after " + std::to_string(N) + " fields");
+    text_.remove_prefix(1);
+    return {};
+  }
+
+  std::string problem(const std::string& what) const { return "row " + std::to_string(row_) + " " + what; }
+
+ private:
+  std::string_view text_;
+  std::string_view separator_;
+  int row_ = 0;
+};
+
+/// The exit status as wait() gives it.
+std::optional<ExitStatus> wait_status(const std::string& text) {
+  const auto status = parse_number<std::uint32_t>(text);
+  if (!status) return std::nullopt;
+  return ExitStatus{static_cast<int>((*status >> 8) & 0xff), static_cast<int>(*status & 0x7f)};
+}
+
+/// sacct's "7:0".
+std::optional<ExitStatus> exit_pair(const std::string& text) {
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) return std::nullopt;
+  const auto code = parse_number<int>(std::string_view(text).substr(0, colon));
+  const auto signal = parse_number<int>(std::string_view(text).substr(colon + 1));
+  if (!code || !signal) return std::nullopt;
+  return ExitStatus{*code, *signal};
+}
+
+/// "4", "4-8": the first number.
+std::uint32_t leading_number(const std::string& text) {
+  return parse_number<std::uint32_t>(std::string_view(text).substr(0, text.find_first_not_of("0123456789")))
+      .value_or(0);
+}
+
+ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, const JobId& id, std::uint64_t raw) {
+  ListedJob job;
+  job.id = id;
+  job.raw_id = raw;
+  job.state = parse_job_state(f[2]);
+  job.reason = f[3];
+  job.nodes = leading_number(f[4]);
+  job.node_list = f[5];
+  job.batch_host = f[6] == "n/a" ? "" : f[6];
+  job.restarts = leading_number(f[7]);
+  job.submitted = parse_time(f[8]);
+  job.started = parse_time(f[9]);
+  job.ends = parse_time(f[10]);
+  job.eligible = parse_time(f[11]);
+  job.preempted = parse_time(f[12]);
+  job.time_limit = parse_duration(f[13]);
+  if (classify(job.state.state) == JobPhase::kEnded) {
+    job.exit = wait_status(f[14]);
+    job.worst_step = wait_status(f[15]);
+  }
+  job.partition = f[16];
+  job.priority = parse_number<std::uint64_t>(f[17]).value_or(0);
+  job.user = f[18];
+  job.account = f[19];
+  job.qos = f[20];
+  job.dependency = f[21];
+  job.name = f[22];
+  job.comment = f[23];
+  return job;
+}
+
+}  // namespace
+
+std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
+  std::chrono::seconds days{0};
+  if (const auto dash = text.find('-'); dash != std::string_view::npos) {
+    const auto count = parse_number<std::uint32_t>(text.substr(0, dash));
+    if (!count) return std::nullopt;
+    days = std::chrono::seconds(std::int64_t{*count} * 86400);
+    text = text.substr(dash + 1);
+  }
+  std::int64_t seconds = 0;
+  const auto parts = split(text, ':');
+  if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
+  for (const auto& part : parts) {
+    const auto number = parse_number<std::uint32_t>(part);
+    if (!number) return std::nullopt;
+    seconds = seconds * 60 + *number;
+  }
+  return days + std::chrono::seconds(seconds);
+}
+
+std::optional<Time> parse_time(std::string_view text) {
+  const auto seconds = parse_number<std::int64_t>(trimmed(text));
+  constexpr std::int64_t kYear2100 = 4'102'444'800;  // Slurm's "never" is some time after that
+  if (!seconds || *seconds <= 0 || *seconds > kYear2100) return std::nullopt;
+  return Time(std::chrono::seconds(*seconds));
+}
+
+std::string squeue_format(const std::string& separator) {
+  std::string format;
+  for (const auto field : kSqueueFields) {
+    if (!format.empty()) format += ",";
+    format += std::string(field) + ":" + separator;
+  }
+  return format;
+}
+
+std::string sacct_format() {
+  std::string format;
+  for (const auto field : kSacctFields) format += (format.empty() ? "" : ",") + std::string(field);
+  return format;
+}
+
+Parsed<std::vector<ListedJob>> parse_squeue(std::string_view text, const std::string& separator) {
+  std::vector<ListedJob> jobs;
+  std::array<std::string, kSqueueFields.size()> fields;
+  for (Rows rows(text, separator); !rows.at_end();) {
+    if (auto problem = rows.read(fields); !problem.empty()) return problem;
+    const auto raw = parse_number<std::uint64_t>(fields[0]);
+    if (!raw || fields[2].empty()) return rows.problem("has no job id or no state");
+    if (fields[1].find('+') != std::string::npos) continue;
+    const auto id = parse_listed_id(fields[1]);
+    if (!id) return rows.problem("has the odd job id '" + fields[1] + "'");
+    if (const auto* job = std::get_if<JobId>(&*id)) jobs.push_back(listed_job(fields, *job, *raw));
+  }
+  return jobs;
+}
+
+Parsed<std::vector<PastRun>> parse_sacct(std::string_view text, const std::string& separator) {
+  std::vector<PastRun> runs;
+  std::array<std::string, kSacctFields.size()> f;
+  for (Rows rows(text, separator); !rows.at_end();) {
+    if (auto problem = rows.read(f); !problem.empty()) return problem;
+    if (f[1].find_first_of("+.") != std::string::npos) continue;
+    const auto id = parse_listed_id(f[1]);
+    const auto exit = exit_pair(f[3]);
+    if (!id || !exit || f[2].empty()) return rows.problem("has an odd job id, state or exit code");
+    const auto* job = std::get_if<JobId>(&*id);
+    if (job == nullptr) continue;  // tasks that have not started have no runs
+    PastRun run;
+    run.id = *job;
+    run.raw_id = parse_number<std::uint64_t>(f[0]).value_or(job->job);
+    run.state = parse_job_state(f[2]);
+    run.exit = *exit;
+    run.worst_step = exit_pair(f[4]).value_or(ExitStatus{});
+    run.submitted = parse_time(f[5]);
+    run.started = parse_time(f[6]);
+    run.ended = parse_time(f[7]);
+    run.node_list = f[8] == "None assigned" ? "" : f[8];
+    run.reason = f[9];
+    run.user = f[10];
+    run.name = f[11];
+    run.comment = f[12];
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+}  // namespace slurm

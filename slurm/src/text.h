@@ -1,0 +1,35 @@
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace slurm {
+
+/// The whole text as a number in decimal digits; nothing if there is anything else, or too much of it.
+template <std::integral T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Without white space at both ends.
+std::string_view trimmed(std::string_view text);
+
+/// Parts between single characters; an empty text has none.
+std::vector<std::string> split(std::string_view text, char at);
+
+bool equal_without_case(std::string_view a, std::string_view b);
+
+/// The text with every `from` replaced.
+std::string replaced(std::string text, std::string_view from, std::string_view to);
+
+/// Words joined with something between them.
+std::string joined(const std::vector<std::string>& words, std::string_view between);
+
+}  // namespace slurm

@@ -1,0 +1,425 @@
+// Batch scripts as text, and as bash runs them with an srun of our own.
+#include "slurm/batch_script.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+#include "slurm/command.h"
+#include "temporary_folder.h"
+
+namespace slurm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::read_file;
+using testing::TemporaryFolder;
+using testing::write_file;
+using namespace std::chrono_literals;
+
+BatchScript script_of(std::vector<std::string> command) {
+  BatchScript s;
+  s.launch.command = std::move(command);
+  return s;
+}
+
+std::vector<std::string> option_lines(const BatchScript& s) {
+  std::vector<std::string> lines;
+  std::istringstream text(render(s));
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("#SBATCH ")) lines.push_back(line.substr(8));
+  }
+  return lines;
+}
+
+TEST(BatchScript, AUsualJobReadsLikeOneWrittenByHand) {
+  auto s = script_of({"/opt/muster/muster-task", "--plan", "/data/job 1/plan.json"});
+  s.name = "finetune";
+  s.output = {.path = "logs/%x-%j.out"};
+  s.resources = {.nodes = 2, .tasks_per_node = 4, .cpus_per_task = 8, .gpus_per_task = "1"};
+  s.terms = {.partition = "gpu", .time = 600min, .requeue = false};
+  s.warning = Warning{.signal = "USR2", .before_limit = 90s};
+  s.steps.setup = {"module load cuda"};
+  s.steps.teardown = {"rm -rf /scratch/$SLURM_JOB_ID"};
+  EXPECT_EQ(render(s), R"(#!/bin/bash
+#SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-task=1
+#SBATCH --job-name=finetune
+#SBATCH --no-requeue
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --open-mode=append
+#SBATCH --output=logs/%x-%j.out
+#SBATCH --partition=gpu
+#SBATCH --signal=USR2@90
+#SBATCH --time=600
+
+# setup
+module load cuda
+
+muster_exit=
+muster_pid=
+muster_signalled=
+muster_early=
+trap 'muster_signalled=1' TERM
+
+# command
+if [ -z "$muster_exit" ]; then
+  srun --unbuffered --kill-on-bad-exit=1 --cpus-per-task=8 /opt/muster/muster-task --plan '/data/job 1/plan.json' &
+  muster_pid=$!
+  while :; do
+    muster_signalled=
+    muster_now=0
+    wait "$muster_pid" || muster_now=$?
+    if [ "$muster_now" != 127 ] || [ -z "$muster_exit" ]; then muster_exit=$muster_now; fi
+    if [ -z "$muster_signalled" ] || [ "$muster_now" -le 128 ]; then break; fi
+  done
+fi
+
+# teardown: in a shell of its own, and not even a mistake in it changes how the job ended
+trap 'exit "$muster_exit"' EXIT
+(
+rm -rf /scratch/$SLURM_JOB_ID
+) || :
+exit "$muster_exit"
+)");
+  EXPECT_THAT(problems(s), IsEmpty());
+}
+
+TEST(BatchScript, EveryResourceAndTermHasItsOption) {
+  auto s = script_of({"x"});
+  s.open_mode = "";
+  s.resources = {.nodes = 1,
+                 .tasks = 2,
+                 .tasks_per_node = 3,
+                 .cpus_per_task = 4,
+                 .cpus_per_gpu = 5,
+                 .gpus = "6",
+                 .gpus_per_node = "a100:7",
+                 .gpus_per_task = "8",
+                 .gres = "gpu:9",
+                 .mem = "10G",
+                 .mem_per_cpu = "11G",
+                 .mem_per_gpu = "12G",
+                 .exclusive = "",
+                 .constraint = "a&b",
+                 .node_list = {"n1", "n2"},
+                 .exclude = {"n4", "n5", "x"},
+                 .licenses = "l:1"};
+  s.terms = {.partition = "p",
+             .account = "a",
+             .qos = "q",
+             .reservation = "r",
+             .wckey = "w",
+             .time = 5min,
+             .time_min = 2min,
+             .begin = "now+1hour",
+             .deadline = "d",
+             .dependency = "afterok:1",
+             .requeue = true,
+             .nice = -3,
+             .hold = true,
+             .mail_type = "END",
+             .mail_user = "u"};
+  s.array = ArrayTasks{{4, 0, 1, 2}, 3};
+  s.export_policy = "NIL";
+  EXPECT_THAT(
+      option_lines(s),
+      ElementsAre("--account=a", "--array=0-2,4%3", "--begin=now+1hour", "--constraint=\"a&b\"", "--cpus-per-gpu=5",
+                  "--cpus-per-task=4", "--deadline=d", "--dependency=afterok:1", "--exclude=\"n[4-5],x\"",
+                  "--exclusive", "--export=NIL", "--gpus=6", "--gpus-per-node=a100:7", "--gpus-per-task=8",
+                  "--gres=gpu:9", "--hold", "--kill-on-invalid-dep=yes", "--licenses=l:1", "--mail-type=END",
+                  "--mail-user=u", "--mem=10G", "--mem-per-cpu=11G", "--mem-per-gpu=12G", "--nice=-3",
+                  "--nodelist=\"n[1-2]\"", "--nodes=1", "--ntasks=2", "--ntasks-per-node=3", "--partition=p", "--qos=q",
+                  "--requeue", "--reservation=r", "--time=5", "--time-min=2", "--wckey=w"));
+  EXPECT_THAT(render(s), HasSubstr("srun --unbuffered --export=ALL ")) << "else srun would take over --export=NIL";
+}
+
+TEST(BatchScript, AdditionalOptionsHaveTheLastWord) {
+  auto s = script_of({"x"});
+  s.open_mode = "";
+  s.terms = {.partition = "p", .requeue = true};
+  s.additional = {{"partition", "q"}, {"--mail_user", "u"}, {"no-requeue", std::nullopt}};
+  EXPECT_THAT(option_lines(s), ElementsAre("--mail-user=u", "--no-requeue", "--partition=q"));
+}
+
+TEST(BatchScript, AValueNeverBecomesAnotherLine) {
+  auto s = script_of({"x"});
+  s.name = "a\n#SBATCH --account=thief\nrm -rf /";
+  s.comment = "b\r\n#SBATCH --qos=thief";
+  s.terms.partition = "p\n#SBATCH --hold";
+  s.environment = {{"A=1\nB", "x"}, {"OK", "1\nrm -rf /"}};
+  s.launch.signals = {{"TERM; rm", true}};
+  for (const auto& line : option_lines(s))
+    EXPECT_THAT(line, Not(::testing::AnyOf(::testing::StartsWith("--account"), ::testing::StartsWith("--qos"),
+                                           ::testing::StartsWith("--hold"))))
+        << line;
+  std::istringstream text(render(s));
+  for (std::string line; std::getline(text, line);) EXPECT_FALSE(line.starts_with("rm")) << line;
+  EXPECT_THAT(problems(s), ::testing::SizeIs(3)) << "the partition, the environment's name and the signal";
+}
+
+TEST(BatchScript, WhatCanNotBeSaidIsNamed) {
+  const auto first = [](BatchScript s) {
+    const auto all = problems(s);
+    return all.empty() ? std::string("nothing") : all.front();
+  };
+  auto s = script_of({"x"});
+  EXPECT_EQ(first(s), "nothing");
+  EXPECT_EQ(first({}), "there is no command to run");
+  s.chdir = "relative";
+  EXPECT_THAT(first(s), HasSubstr("must be absolute"));
+  s = script_of({std::string("a\0b", 3)});
+  EXPECT_THAT(first(s), HasSubstr("zero byte"));
+  s = script_of({"x"});
+  s.array = ArrayTasks{};
+  EXPECT_THAT(first(s), HasSubstr("without tasks"));
+  s.array = ArrayTasks{{1, 1}, 0};
+  EXPECT_THAT(first(s), HasSubstr("twice"));
+  s = script_of({"x"});
+  s.index_mark = "{}";
+  EXPECT_THAT(first(s), HasSubstr("without an array"));
+  s = script_of({"x"});
+  s.steps.setup = {"echo a\r"};
+  EXPECT_THAT(first(s), HasSubstr("carriage return"));
+  s = script_of({"x"});
+  s.output = {.path = "a\nb"};
+  EXPECT_THAT(first(s), HasSubstr("literal"));
+  s = script_of({"x"});
+  s.resources.exclude = {"node[1-2]"};
+  EXPECT_THAT(first(s), HasSubstr("no node's name"));
+}
+
+TEST(Quoting, BashReadsBackWhatWasQuoted) {
+  const std::vector<std::string> hostile = {"",
+                                            "plain",
+                                            "a b",
+                                            "it's",
+                                            "\"q\"",
+                                            "$HOME `id` $(id)",
+                                            "a\\b",
+                                            "line\nbreak",
+                                            "\r\n\t\x01\x7f"
+                                            "7",
+                                            "100%",
+                                            "~",
+                                            "*?[a]",
+                                            "größe",
+                                            "-n",
+                                            "a\n'b'\\n",
+                                            "!x"};
+  for (const auto& word : hostile) {
+    Command command;
+    command.argv = {"bash", "-c", "printf %s. " + bash_quote(word)};
+    EXPECT_EQ(ProcessRunner().run(command).out, word + ".");
+    EXPECT_EQ(bash_quote(word).find('\n'), std::string::npos);
+    command.argv = {"sh", "-c", "printf %s. " + shell_quote(word)};
+    EXPECT_EQ(ProcessRunner().run(command).out, word + ".");
+  }
+}
+
+/// Runs scripts with an srun that writes its words down and then runs what $SRUN_DOES says, or the command itself.
+class RunScript : public ::testing::Test {
+ protected:
+  RunScript() {
+    write_file(folder_ / "bin/srun", R"sh(#!/bin/bash
+printf '%s\0' "$@" >> "$WORDS"
+while [ "${1:0:2}" = -- ]; do shift; done
+if [ -n "$SRUN_DOES" ]; then eval "$SRUN_DOES"; exit; fi
+"$@"
+)sh");
+    std::filesystem::permissions(folder_ / "bin/srun", std::filesystem::perms::owner_all);
+  }
+
+  Command command(const BatchScript& s) {
+    EXPECT_THAT(problems(s), IsEmpty());
+    write_file(folder_ / "script", render(s));
+    Command c;
+    c.argv = {"bash", (folder_ / "script").native()};
+    c.time_limit = 30s;
+    c.environment = environment_;
+    c.environment.emplace_back("PATH", (folder_ / "bin").native() + ":/usr/bin:/bin");
+    c.environment.emplace_back("WORDS", (folder_ / "words").native());
+    c.environment.emplace_back("HERE", folder_.path().native());
+    c.unset = {"SLURM_*"};
+    return c;
+  }
+  CommandResult run(const BatchScript& s) {
+    auto result = ProcessRunner().run(command(s));
+    EXPECT_FALSE(result.timed_out) << result.err;
+    return result;
+  }
+
+  /// Runs the script; once the command has made the file `ready`, sends the signal to the script alone.
+  CommandResult run_with_signal(const BatchScript& s, int signal) {
+    auto c = command(s);
+    c.argv = {"bash", "-c", "echo $$ > \"$HERE/pid\"; exec bash \"$HERE/script\""};
+    CommandResult result;
+    std::thread runner([&] { result = ProcessRunner().run(c); });
+    const auto limit = std::chrono::steady_clock::now() + 20s;
+    while (!std::filesystem::exists(folder_ / "ready") && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(5ms);
+    ::kill(std::stoi(read_file(folder_ / "pid")), signal);
+    runner.join();
+    EXPECT_FALSE(result.timed_out) << result.err;
+    return result;
+  }
+
+  std::string srun_words() {
+    auto words = read_file(folder_ / "words");
+    std::ranges::replace(words, '\0', ' ');
+    return words;
+  }
+
+  const TemporaryFolder folder_;
+  std::vector<std::pair<std::string, std::string>> environment_;
+};
+
+TEST_F(RunScript, TheCommandsExitCodeIsTheScripts) {
+  EXPECT_EQ(run(script_of({"bash", "-c", "exit 7"})).exit_code, 7);
+  EXPECT_EQ(run(script_of({"true"})).exit_code, 0);
+  EXPECT_EQ(run(script_of({"bash", "-c", "kill -9 $$"})).exit_code, 137);
+  EXPECT_EQ(run(script_of({"bash", "-c", "exit 127"})).exit_code, 127);
+}
+
+TEST_F(RunScript, NoTeardownMasksIt) {
+  for (const auto* teardown :
+       {"exit 5", "false", "set -e; false; echo never", "if ; then", "trap - EXIT; exit 0", "kill -9 $BASHPID"}) {
+    auto s = script_of({"bash", "-c", "exit 7"});
+    s.steps.teardown = {"touch $HERE/torn", teardown};
+    EXPECT_EQ(run(s).exit_code, 7) << teardown;
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
+}
+
+TEST_F(RunScript, ASetupThatIsStrictChangesNothing) {
+  auto s = script_of({"bash", "-c", "exit 7"});
+  s.steps.setup = {"set -euo pipefail"};
+  s.steps.teardown = {"touch $HERE/torn"};
+  s.launch.signals = {{"TERM", false}, {"USR2", true}};
+  s.steps.leave_when_restarted = true;
+  s.steps.health_check = {"true"};
+  s.steps.health_check_on_each_node = false;
+  EXPECT_EQ(run(s).exit_code, 7);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
+}
+
+TEST_F(RunScript, HostileValuesArriveAsTheyAre) {
+  const std::string hostile = "it's \"50%\" $HOME `id`\\\n\tü;&|#\r";
+  auto s = script_of({"bash", "-c", "printf '%s|%s' \"$1\" \"$HOSTILE\"", "x", hostile});
+  s.environment = {{"HOSTILE", hostile}};
+  EXPECT_EQ(run(s).out, hostile + "|" + hostile);
+}
+
+TEST_F(RunScript, FoldersAndLogsMayHaveAnyName) {
+  const auto odd = folder_ / "a b\n'c' 100% \\ $x";
+  std::filesystem::create_directory(odd);
+  auto s = script_of({"bash", "-c", "pwd; echo err >&2"});
+  s.chdir = odd.native();
+  s.output = {.path = (odd / "out %j\n").native(), .literal = true};
+  const auto result = run(s);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(read_file(odd / "out %j\n"), odd.native() + "\nerr\n");
+  EXPECT_THAT(option_lines(s), ::testing::Contains("--output=/dev/null"));
+  s.output = {.path = "/logs/100%j", .literal = true};
+  EXPECT_THAT(option_lines(s), ::testing::Contains("--output=/logs/100%%j"));
+}
+
+TEST_F(RunScript, ARunThatSlurmRestartedLeavesAtOnce) {
+  auto s = script_of({"touch", (folder_ / "ran").native()});
+  s.steps.leave_when_restarted = true;
+  s.steps.setup = {"touch $HERE/setup"};
+  environment_ = {{"SLURM_RESTART_COUNT", "1"}};
+  EXPECT_EQ(run(s).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "setup"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
+  environment_.clear();
+  EXPECT_EQ(run(s).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "ran"));
+}
+
+TEST_F(RunScript, AnUnfitNodeRunsNoCommand) {
+  auto s = script_of({"touch", (folder_ / "ran").native()});
+  s.steps.health_check = {"echo checked", "false", "echo never"};
+  s.steps.teardown = {"touch $HERE/torn"};
+  environment_ = {{"SLURM_JOB_NUM_NODES", "3"}};
+  const auto result = run(s);
+  EXPECT_EQ(result.exit_code, 96);
+  EXPECT_EQ(result.out, "checked\n");
+  EXPECT_THAT(result.err, HasSubstr("health check failed with exit code 1"));
+  EXPECT_THAT(srun_words(), HasSubstr("--nodes=3 --ntasks=3 --ntasks-per-node=1 "));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
+  s.steps.health_check = {"true", "true"};
+  EXPECT_EQ(run(s).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "ran"));
+}
+
+TEST_F(RunScript, ASignalIsForwardedAndTheEndAwaited) {
+  auto s = script_of({"x"});
+  s.launch.signals = {{"USR2", true}};
+  s.steps.teardown = {"touch $HERE/torn"};
+  environment_ = {
+      {"SRUN_DOES",
+       "trap 'touch $HERE/got' USR2; touch $HERE/ready; until [ -e $HERE/got ]; do sleep 0.01; done; exit 3"}};
+  EXPECT_EQ(run_with_signal(s, SIGUSR2).exit_code, 3);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
+}
+
+TEST_F(RunScript, TermIsSurvivedWithoutReachingTheCommand) {
+  auto s = script_of({"x"});
+  environment_ = {{"SRUN_DOES", "trap 'exit 9' TERM; touch $HERE/ready; sleep 0.5; exit 4"}};
+  EXPECT_EQ(run_with_signal(s, SIGTERM).exit_code, 4);
+}
+
+TEST_F(RunScript, ASignalBeforeTheCommandRunsIsHandedOn) {
+  auto s = script_of({"x"});
+  s.launch.signals = {{"USR2", true}};
+  s.steps.health_check = {"touch $HERE/ready; sleep 0.3"};
+  s.steps.health_check_on_each_node = false;
+  environment_ = {{"SRUN_DOES", "trap 'exit 3' USR2; touch $HERE/trapped; sleep 20 & wait; exit 4"}};
+  EXPECT_EQ(run_with_signal(s, SIGUSR2).exit_code, 3);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "trapped"));
+}
+
+TEST_F(RunScript, ArraysReplaceTheMark) {
+  auto s = script_of({"echo", "plan-{i}.json", "{i}{i}", "x y"});
+  s.index_mark = "{i}";
+  s.array = ArrayTasks{{0, 1, 7}, 2};
+  s.environment = {{"PLAN", "a b/{i}"}};
+  s.output = {.path = "/logs/{i}%", .literal = true};
+  s.launch.srun_output = {.path = "/logs/{i}-%t"};
+  environment_ = {{"SLURM_ARRAY_TASK_ID", "7"}};
+  EXPECT_EQ(run(s).out, "plan-7.json 77 x y\n");
+  EXPECT_THAT(option_lines(s), ::testing::Contains("--output=/logs/%a%%"));
+  EXPECT_THAT(render(s), HasSubstr("export PLAN='a b/'\"$SLURM_ARRAY_TASK_ID\"\n"));
+}
+
+TEST_F(RunScript, WithoutSrunTheCommandRunsOnce) {
+  auto s = script_of({"bash", "-c", "exit 6"});
+  s.launch.use_srun = false;
+  s.launch.srun_args = {"--ignored"};
+  EXPECT_EQ(run(s).exit_code, 6);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "words"));
+}
+
+TEST_F(RunScript, SrunIsToldWhatItNeeds) {
+  auto s = script_of({"true"});
+  s.launch.srun_output = {.path = "log-%t"};
+  s.launch.srun_error = {.path = "err %t"};
+  s.launch.wait = 60s;
+  s.launch.srun_args = {"--gpus-per-task=1", "--label x"};
+  EXPECT_EQ(run(s).exit_code, 0);
+  EXPECT_EQ(srun_words(),
+            "--unbuffered --kill-on-bad-exit=1 --wait=60 --output=log-%t --open-mode=append --error=err %t "
+            "--gpus-per-task=1 --label x true ");
+}
+
+}  // namespace
+}  // namespace slurm

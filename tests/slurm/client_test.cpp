@@ -1,0 +1,241 @@
+// The client against prepared answers, worded as Slurm 22.05 words them.
+#include "slurm/client.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "scripted_runner.h"
+
+namespace slurm {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::SizeIs;
+
+constexpr auto kNoController = "Unable to contact slurm controller (connect failure)\n";
+
+struct ClientTest : ::testing::Test {
+  ScriptedRunner runner;
+  Client client{runner, {.conf = "/lab/slurm.conf", .ids_per_command = 2, .separator = "~"}};
+
+  void answer(const std::string& program, CommandResult result) {
+    runner.on(program, [result](const Command&) { return result; });
+  }
+  std::string arguments(std::size_t i) const {
+    std::string all;
+    for (const auto& word : runner.commands.at(i).argv) all += (all.empty() ? "" : " ") + word;
+    return all;
+  }
+};
+
+TEST_F(ClientTest, ASubmissionGivesItsId) {
+  answer("sbatch", finished(0, "12;lab\n", "sbatch: a word from the site\n"));
+  const auto id = client.submit("#!/bin/bash\n", {"--hold"}, {5});
+  EXPECT_EQ(std::get<JobId>(id), (JobId{12, {}}));
+  EXPECT_EQ(arguments(0), "sbatch --parsable --hold");
+  EXPECT_EQ(runner.commands[0].input, "#!/bin/bash\n");
+  EXPECT_THAT(runner.commands[0].keep_fds, ElementsAre(5));
+}
+
+TEST_F(ClientTest, WhatSbatchIsGivenIsNotOurs) {
+  answer("sbatch", finished(0, "12\n"));
+  answer("squeue", finished(0));
+  static_cast<void>(client.submit("x"));
+  static_cast<void>(client.list());
+  using Variable = std::pair<std::string, std::string>;
+  EXPECT_THAT(runner.commands[0].environment, ElementsAre(Variable("SLURM_CONF", "/lab/slurm.conf")))
+      << "a job gets sbatch's environment";
+  EXPECT_THAT(runner.commands[1].environment, Contains(Variable("SLURM_TIME_FORMAT", "%s")));
+  for (const auto& command : runner.commands) {
+    EXPECT_THAT(command.unset, IsSupersetOf({"SLURM_*", "SBATCH_*", "SQUEUE_*"}));
+  }
+}
+
+TEST_F(ClientTest, ARefusalIsSlurmsOwnWord) {
+  answer("sbatch", finished(1, "",
+                            "sbatch: error: invalid partition specified: nope\n"
+                            "sbatch: error: Batch job submission failed: Invalid partition name specified\n"));
+  const auto refused = client.submit("x");
+  EXPECT_EQ(std::get<Refused>(refused).why,
+            "invalid partition specified: nope; Batch job submission failed: Invalid partition name specified");
+}
+
+TEST_F(ClientTest, WhatCannotHaveReachedSlurmIsUnreachable) {
+  for (const auto* text :
+       {"sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
+        "sbatch: error: ClusterName needs to be specified\nsbatch: fatal: Unable to process configuration file\n",
+        "sbatch: error: If munged is up, restart with --num-threads=10\nsbatch: error: Munge encode failed: "
+        "Failed to access \"/run/munge\": No such file or directory\nsbatch: error: Batch job submission failed: "
+        "Protocol "
+        "authentication error\n",
+        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"}) {
+    answer("sbatch", finished(1, "", text));
+    EXPECT_TRUE(std::holds_alternative<Unreachable>(client.submit("x"))) << text;
+  }
+  ScriptedRunner nothing;
+  EXPECT_THAT(std::get<Unreachable>(Client(nothing, {}).submit("x")).why, HasSubstr("sbatch: not found in PATH"));
+}
+
+TEST_F(ClientTest, ALostAnswerIsUnsure) {
+  for (const auto* text :
+       {"sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n",
+        "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received\n",
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (receive failure)\n",
+        "sbatch: error: Batch job submission failed: Unexpected message received\n"}) {
+    answer("sbatch", finished(1, "", text));
+    EXPECT_TRUE(std::holds_alternative<Unsure>(client.submit("x"))) << text;
+  }
+  runner.on("sbatch", too_slow);
+  EXPECT_THAT(std::get<Unsure>(client.submit("x")).why, HasSubstr("no answer within 30000 ms"));
+  answer("sbatch", killed_by(9));
+  EXPECT_TRUE(std::holds_alternative<Unsure>(client.submit("x")));
+  answer("sbatch", finished(0, "Submitted?\n"));
+  EXPECT_TRUE(std::holds_alternative<Unsure>(client.submit("x"))) << "accepted, but under which id?";
+}
+
+TEST_F(ClientTest, AListIsOneQueryFieldByField) {
+  answer("squeue", finished(0));
+  const auto jobs = client.list("alice");
+  ASSERT_TRUE(jobs) << jobs.why();
+  EXPECT_THAT(*jobs, SizeIs(0));
+  EXPECT_THAT(arguments(0), HasSubstr("squeue -h -a -r -t all --noconvert -O JobID:~,JobArrayID:~,State:~"));
+  EXPECT_THAT(arguments(0), HasSubstr("Comment:~ -u alice"));
+  EXPECT_THAT(runner.commands, SizeIs(1));
+}
+
+TEST_F(ClientTest, NoAnswerIsNeverAnEmptyList) {
+  const std::vector<CommandResult> failures = {finished(1, "", std::string("slurm_load_jobs error: ") + kNoController),
+                                               finished(0, "", kNoController), finished(0, "slurm_load_jobs error\n"),
+                                               killed_by(15)};
+  for (const auto& failure : failures) {
+    answer("squeue", failure);
+    EXPECT_TRUE(client.list().unreachable());
+  }
+  runner.on("squeue", too_slow);
+  EXPECT_TRUE(client.list().unreachable());
+  answer("squeue", finished(1, "", "squeue: error: Invalid user: nobody\n"));
+  EXPECT_EQ(client.list("nobody").why(), "Invalid user: nobody");
+  EXPECT_TRUE(client.list("nobody").refused());
+}
+
+TEST_F(ClientTest, ACutListIsNotUnderstood) {
+  runner.on("squeue",
+            [](const Command& command) { return finished(0, std::string(command.max_output_bytes + 1, 'x')); });
+  const auto jobs = client.list();
+  EXPECT_TRUE(jobs.unreachable());
+  EXPECT_THAT(jobs.why(), HasSubstr("answer not understood"));
+}
+
+TEST_F(ClientTest, TheSeparatorCanNotBeForeseen) {
+  Client fresh(runner, {});
+  answer("squeue", finished(0));
+  static_cast<void>(fresh.list());
+  static_cast<void>(fresh.list());
+  EXPECT_NE(arguments(0), arguments(1));
+}
+
+TEST_F(ClientTest, ManyIdsAreSeveralCommands) {
+  answer("scancel", finished(0));
+  EXPECT_TRUE(client.cancel({{1, {}}, {2, 3}, {4, {}}}, {.signal = "USR2", .batch_only = true}));
+  ASSERT_THAT(runner.commands, SizeIs(2));
+  EXPECT_EQ(arguments(0), "scancel --signal=USR2 --batch 1 2_3");
+  EXPECT_EQ(arguments(1), "scancel --signal=USR2 --batch 4");
+}
+
+TEST_F(ClientTest, CancellingNothingAsksNobody) {
+  EXPECT_TRUE(client.cancel({}));
+  EXPECT_THAT(runner.commands, SizeIs(0));
+}
+
+TEST_F(ClientTest, AJobThatIsOverNeedsNoCancelling) {
+  answer("scancel", finished(1, "", "scancel: error: Kill job error on job id 8: Invalid job id specified\n"));
+  EXPECT_TRUE(client.cancel({{8, {}}}));
+  answer("scancel", finished(229));
+  EXPECT_TRUE(client.cancel({{8, {}}}));
+  answer("scancel", finished(1, "", "scancel: error: Kill job error on job id 8: Access/permission denied\n"));
+  EXPECT_THAT(client.cancel({{8, {}}}).why(), HasSubstr("Access/permission denied"));
+  answer("scancel", finished(1, "", std::string("scancel: error: Kill job error on job id 8: ") + kNoController));
+  EXPECT_TRUE(client.cancel({{8, {}}}).unreachable());
+}
+
+TEST_F(ClientTest, ChangesAreSpelledAsScontrolWantsThem) {
+  answer("scontrol", finished(0));
+  EXPECT_TRUE(client.requeue({5, 1}));
+  EXPECT_TRUE(client.hold({5, {}}));
+  EXPECT_TRUE(client.release({5, {}}));
+  EXPECT_TRUE(client.skip_hold({5, {}}));
+  EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(90)));
+  EXPECT_TRUE(client.throttle(5, 3));
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < runner.commands.size(); ++i) all.push_back(arguments(i));
+  EXPECT_THAT(all, ElementsAre("scontrol requeue 5_1", "scontrol uhold 5", "scontrol release 5",
+                               "scontrol update JobId=5 StartTime=now", "scontrol update JobId=5 TimeLimit=90",
+                               "scontrol update JobId=5 ArrayTaskThrottle=3"));
+}
+
+TEST_F(ClientTest, ScontrolsOddWordForNoControllerIsUnreachable) {
+  answer("scontrol", finished(1, "", "Unexpected message received for job 3\n"));
+  EXPECT_TRUE(client.skip_hold({3, {}}).unreachable());
+  answer("scontrol", finished(1, "", "Invalid job id specified for job 999\n"));
+  EXPECT_TRUE(client.requeue({999, {}}).refused());
+}
+
+TEST_F(ClientTest, HistoryIsRefusedWithoutAccounting) {
+  answer("sacct", finished(1, "", "Slurm accounting storage is disabled\n"));
+  EXPECT_TRUE(client.history({1}).refused());
+}
+
+TEST_F(ClientTest, HistoryIsAskedInPiecesAndSortedByStart) {
+  runner.on("sacct", [](const Command& command) {
+    const auto run = [](const std::string& id, const std::string& start) {
+      return id + "~" + id + "~COMPLETED~0:0~0:0~1795253000~" + start + "~1795254000~node1~None~root~a~~\n";
+    };
+    return finished(
+        0, command.argv.back() == "1,2" ? run("2", "1795253009") + run("1", "1795253002") : run("3", "1795253005"));
+  });
+  const auto runs = client.history({1, 2, 3});
+  ASSERT_TRUE(runs) << runs.why();
+  ASSERT_THAT(*runs, SizeIs(3));
+  EXPECT_EQ((*runs)[0].id.job, 1U);
+  EXPECT_EQ((*runs)[1].id.job, 3U);
+  EXPECT_EQ((*runs)[2].id.job, 2U);
+}
+
+TEST_F(ClientTest, APingSaysWhetherSomeoneIsThere) {
+  answer("scontrol", finished(0, "Slurmctld(primary) at vm is UP\n"));
+  EXPECT_TRUE(client.ping());
+  answer("scontrol", finished(1, "Slurmctld(primary) at vm is DOWN\n"));
+  EXPECT_TRUE(client.ping().unreachable());
+  EXPECT_THAT(client.ping().why(), HasSubstr("is DOWN"));
+}
+
+TEST_F(ClientTest, TheEstimateComesInSecondsAndARefusalInWords) {
+  answer("sbatch",
+         finished(0, "", "sbatch: Job 4 to start at 1795253486 using 1 processors on nodes node1 in partition main\n"));
+  const auto start = client.test_only("x");
+  ASSERT_TRUE(start) << start.why();
+  EXPECT_TRUE(start->start);
+  EXPECT_EQ(arguments(0), "sbatch --test-only");
+  answer("sbatch", finished(1, "", "allocation failure: Requested node configuration is not available\n"));
+  EXPECT_EQ(client.test_only("x").why(), "allocation failure: Requested node configuration is not available");
+}
+
+TEST_F(ClientTest, ItsOwnConfWinsOverTheEnvironments) {
+  ::setenv("SLURM_CONF", "/env.conf", 1);
+  Client plain(runner, {});
+  ::unsetenv("SLURM_CONF");
+  answer("squeue", finished(0));
+  static_cast<void>(plain.list());
+  static_cast<void>(client.list());
+  using Variable = std::pair<std::string, std::string>;
+  EXPECT_THAT(runner.commands[0].environment, Contains(Variable("SLURM_CONF", "/env.conf")));
+  EXPECT_THAT(runner.commands[1].environment, Contains(Variable("SLURM_CONF", "/lab/slurm.conf")));
+}
+
+}  // namespace
+}  // namespace slurm

@@ -1,0 +1,287 @@
+// Goal: what the client says of a cluster is so, on a real one.
+// Method: a private Slurm 22.05 of tools/cluster; each case a cluster of its own, which ends with the case.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "slurm/batch_script.h"
+#include "slurm/client.h"
+#include "slurm/host_list.h"
+#include "temporary_folder.h"
+
+namespace slurm {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::read_file;
+using ::testing::SizeIs;
+using testing::TemporaryFolder;
+using namespace std::chrono_literals;
+
+/// A cluster of two nodes. It ends when our pipe to it closes, so also when this test is killed.
+class SlurmClient : public ::testing::Test {
+ protected:
+  void start(const std::string& options = {}) {
+    const auto command =
+        "exec python3 -B '" MUSTER_SOURCE_DIR "/tools/cluster' start --foreground --die-with-parent --folder '" +
+        cluster_.native() + "' --nodes 2 --json " + options + " >'" + (folder_ / "ready").native() + "' 2>&1";
+    process_ = ::popen(command.c_str(), "w");
+    ASSERT_NE(process_, nullptr);
+    ASSERT_TRUE(eventually([&] { return read_file(folder_ / "ready").find('\n') != std::string::npos; }, 150s))
+        << "no cluster in time";
+    ASSERT_THAT(read_file(folder_ / "ready"), HasSubstr("\"conf\"")) << "the cluster did not start";
+  }
+  void TearDown() override {
+    if (process_ != nullptr) ::pclose(process_);
+  }
+
+  template <class Condition>
+  static bool eventually(Condition holds, std::chrono::seconds within = 20s) {
+    const auto limit = std::chrono::steady_clock::now() + within;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      std::this_thread::sleep_for(50ms);
+    }
+    return true;
+  }
+
+  BatchScript job(std::vector<std::string> command) const {
+    BatchScript s;
+    s.launch.command = std::move(command);
+    s.launch.use_srun = false;
+    s.output = {.path = (folder_ / "log").native(), .literal = true};
+    s.terms.time = 10min;
+    return s;
+  }
+  JobId submit(const BatchScript& s, const std::vector<std::string>& arguments = {}) {
+    EXPECT_THAT(problems(s), IsEmpty());
+    const auto answer = client_.submit(render(s), arguments);
+    if (const auto* id = std::get_if<JobId>(&answer)) return *id;
+    const auto* refused = std::get_if<Refused>(&answer);
+    ADD_FAILURE() << "not submitted: " << (refused != nullptr ? refused->why : "no answer");
+    return {};
+  }
+  std::optional<ListedJob> look(const JobId& id) {
+    const auto jobs = client_.list();
+    if (!jobs) ADD_FAILURE() << jobs.why();
+    if (!jobs) return std::nullopt;
+    for (const auto& each : *jobs) {
+      if (each.id == id) return each;
+    }
+    return std::nullopt;
+  }
+  bool reaches(const JobId& id, JobState state) {
+    return eventually([&] {
+      const auto now = look(id);
+      return now && now->state.state == state;
+    });
+  }
+  void control(const std::string& what) {
+    ASSERT_EQ(std::system(("python3 -B '" MUSTER_SOURCE_DIR "/tools/cluster' " + what + " --folder '" +
+                           cluster_.native() + "' >/dev/null 2>&1")
+                              .c_str()),
+              0);
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path cluster_ = folder_ / "c";
+  ProcessRunner runner_;
+  Client client_{runner_, {.conf = (cluster_ / "slurm.conf").native()}};
+  std::FILE* process_ = nullptr;
+};
+
+TEST_F(SlurmClient, AJobIsFollowedFromSubmissionToItsExitCode) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  EXPECT_THAT(client_.list().value(), IsEmpty());
+  auto s = job({"bash", "-c", "exit 7"});
+  s.name = "it's a \"job\" 100% #1 \\ |~";
+  s.comment = "muster:a~b:1.2 'x' \"y\" \\ #";
+  const auto id = submit(s);
+  ASSERT_TRUE(reaches(id, JobState::kFailed));
+  const auto ended = look(id).value();
+  EXPECT_EQ(ended.name, s.name);
+  EXPECT_EQ(ended.comment, s.comment);
+  EXPECT_EQ(ended.exit, (ExitStatus{7, 0}));
+  EXPECT_EQ(ended.reason, "NonZeroExitCode");
+  EXPECT_EQ(ended.partition, "main");
+  EXPECT_EQ(ended.time_limit, 600s);
+  EXPECT_EQ(ended.restarts, 0U);
+  EXPECT_TRUE(ended.started && ended.ends && ended.submitted);
+  EXPECT_LE(std::chrono::abs(std::chrono::system_clock::now() - *ended.started), 60s) << "seconds since 1970, in UTC";
+  EXPECT_EQ(std::get<std::vector<std::string>>(expand_hosts(ended.node_list)).size(), 1U);
+}
+
+TEST_F(SlurmClient, HostilePathsAndValuesReachTheJob) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const auto odd = folder_ / "it's 100% \"x\" $y `z`\n\\";
+  std::filesystem::create_directory(odd);
+  auto s = job({"bash", "-c", "printf '%s|%s|' \"$PWD\" \"$VALUE\""});
+  s.chdir = odd.native();
+  s.environment = {{"VALUE", "a\nb 'c' \"d\" $e\r%"}};
+  s.export_policy = "NIL";
+  for (const std::string name : {"log 100% %j.txt", "log\n\\%j"}) {
+    s.output = {.path = (odd / name).native(), .literal = true};
+    ASSERT_TRUE(reaches(submit(s), JobState::kCompleted)) << read_file(odd / name);
+    EXPECT_EQ(read_file(odd / name), odd.native() + "|a\nb 'c' \"d\" $e\r%|");
+  }
+}
+
+TEST_F(SlurmClient, ArraysAreListedElementByElementAndThrottled) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  auto s = job({"sleep", "{i}00"});
+  s.array = ArrayTasks{{1, 2, 5}, 1};
+  s.index_mark = "{i}";
+  const auto id = submit(s);
+  ASSERT_TRUE(reaches({id.job, 1}, JobState::kRunning));
+  EXPECT_EQ(look({id.job, 5})->state.state, JobState::kPending);
+  EXPECT_EQ(look({id.job, 5})->reason, "JobArrayTaskLimit");
+  EXPECT_FALSE(look({id.job, 3}));
+  EXPECT_TRUE(client_.throttle(id.job, 0));
+  EXPECT_TRUE(reaches({id.job, 5}, JobState::kRunning));
+  EXPECT_TRUE(client_.cancel({{id.job, 2}}));
+  EXPECT_TRUE(reaches({id.job, 2}, JobState::kCancelled));
+  EXPECT_EQ(look({id.job, 1})->state.state, JobState::kRunning);
+}
+
+TEST_F(SlurmClient, HoldReleaseLimitAndCancel) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  auto s = job({"sleep", "100"});
+  s.terms.hold = true;
+  const auto id = submit(s);
+  EXPECT_EQ(look(id)->priority, 0U);
+  EXPECT_TRUE(client_.release(id));
+  ASSERT_TRUE(reaches(id, JobState::kRunning));
+  EXPECT_TRUE(client_.update_time_limit(id, 33min));
+  EXPECT_EQ(look(id)->time_limit, 1980s);
+  EXPECT_TRUE(client_.cancel({id}));
+  ASSERT_TRUE(reaches(id, JobState::kCancelled));
+  EXPECT_TRUE(client_.cancel({id, {999999, {}}})) << "nothing left to do is done";
+  EXPECT_TRUE(client_.requeue({999999, {}}).refused());
+}
+
+TEST_F(SlurmClient, ARequeuedJobNeedsNotWaitForItsHoldAndLeavesAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(start("--cred-expire 120"));
+  auto s = job({"sleep", "100"});
+  s.steps.leave_when_restarted = true;
+  const auto id = submit(s);
+  ASSERT_TRUE(reaches(id, JobState::kRunning));
+  ASSERT_TRUE(client_.requeue(id));
+  ASSERT_TRUE(reaches(id, JobState::kPending));
+  EXPECT_EQ(look(id)->restarts, 1U);
+  EXPECT_TRUE(client_.skip_hold(id));
+  ASSERT_TRUE(reaches(id, JobState::kCompleted));
+  EXPECT_EQ(look(id)->exit, (ExitStatus{0, 0}));
+  EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("restart 1 by Slurm itself"));
+}
+
+TEST_F(SlurmClient, APreemptedJobSaysWhen) {
+  ASSERT_NO_FATAL_FAILURE(start("--conf PreemptExemptTime=00:00:00"));
+  auto low = job({"sleep", "100"});
+  low.terms.partition = "low";
+  low.resources = {.nodes = 2, .exclusive = ""};
+  low.terms.requeue = true;
+  const auto victim = submit(low);
+  ASSERT_TRUE(reaches(victim, JobState::kRunning));
+  auto high = low;
+  high.terms.partition = "high";
+  const auto winner = submit(high);
+  ASSERT_TRUE(reaches(winner, JobState::kRunning));
+  ASSERT_TRUE(eventually([&] { return look(victim)->restarts == 1; }));
+  EXPECT_EQ(classify(look(victim)->state.state), JobPhase::kQueued);
+}
+
+TEST_F(SlurmClient, SlurmSaysBeforehandWhatItWouldDo) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const auto start_at = client_.test_only(render(job({"true"})));
+  ASSERT_TRUE(start_at) << start_at.why();
+  EXPECT_TRUE(start_at->start);
+  EXPECT_EQ(start_at->partition, "main");
+  auto wide = job({"true"});
+  wide.resources.nodes = 50;
+  EXPECT_TRUE(client_.test_only(render(wide)).refused());
+  wide.terms.partition = "nope";
+  const auto refused = client_.submit(render(wide));
+  ASSERT_TRUE(std::holds_alternative<Refused>(refused));
+  EXPECT_THAT(std::get<Refused>(refused).why, HasSubstr("Invalid partition name"));
+  EXPECT_THAT(client_.list().value(), IsEmpty());
+}
+
+TEST_F(SlurmClient, TheClusterIsDescribed) {
+  ASSERT_NO_FATAL_FAILURE(start("--grace 10"));
+  const auto config = client_.config();
+  ASSERT_TRUE(config) << config.why();
+  EXPECT_EQ(config->cluster, "muster");
+  EXPECT_EQ(config->kill_wait, 2s);
+  EXPECT_EQ(config->cred_expire, 5s);
+  EXPECT_FALSE(config->has_accounting);
+  const auto partitions = client_.partitions();
+  ASSERT_TRUE(partitions) << partitions.why();
+  ASSERT_THAT(*partitions, SizeIs(3));
+  for (const auto& each : *partitions) {
+    EXPECT_EQ(each.total_nodes, 2U);
+    EXPECT_EQ(each.is_default, each.name == "main");
+    if (each.name == "low") {
+      EXPECT_EQ(each.preempt_mode, "REQUEUE");
+      EXPECT_EQ(each.grace, 10s);
+    }
+  }
+  const auto nodes = client_.nodes();
+  ASSERT_TRUE(nodes) << nodes.why();
+  ASSERT_THAT(*nodes, SizeIs(2));
+  EXPECT_TRUE((*nodes)[0].usable());
+  EXPECT_EQ((*nodes)[0].gres, "gpu:fake:2");
+  EXPECT_THAT((*nodes)[0].partitions, Contains("high"));
+  EXPECT_TRUE(client_.ping());
+  EXPECT_TRUE(client_.history({1}).refused()) << "no accounting here";
+}
+
+TEST_F(SlurmClient, WithoutSlurmctldEverythingIsUnreachableAndNothingIsAssumed) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const auto id = submit(job({"sleep", "100"}));
+  ASSERT_TRUE(reaches(id, JobState::kRunning));
+  control("stop-ctld");
+  EXPECT_TRUE(client_.list().unreachable());
+  EXPECT_TRUE(std::holds_alternative<Unreachable>(client_.submit(render(job({"true"})))));
+  EXPECT_TRUE(client_.cancel({id}).unreachable());
+  EXPECT_TRUE(client_.skip_hold(id).unreachable());
+  EXPECT_TRUE(client_.nodes().unreachable());
+  EXPECT_TRUE(client_.ping().unreachable());
+  EXPECT_TRUE(client_.test_only(render(job({"true"}))).unreachable());
+  control("start-ctld");
+  EXPECT_TRUE(eventually([&] { return client_.ping().has_value(); }));
+  EXPECT_EQ(look(id)->state.state, JobState::kRunning);
+}
+
+TEST_F(SlurmClient, AccountingRemembersEachRun) {
+  ASSERT_NO_FATAL_FAILURE(start("--accounting"));
+  auto s = job({"bash", "-c", "[ -n \"$SLURM_RESTART_COUNT\" ] || sleep 100; exit 3"});
+  const auto id = submit(s);
+  ASSERT_TRUE(reaches(id, JobState::kRunning));
+  ASSERT_TRUE(client_.config()->has_accounting);
+  ASSERT_TRUE(client_.requeue(id));
+  ASSERT_TRUE(reaches(id, JobState::kPending));
+  // slurmd refuses a job's credential made in the second in which it revoked the last one (which is what the hold is
+  // for), and the run then ends with 1.
+  const auto requeued = std::chrono::system_clock::now();
+  ASSERT_TRUE(eventually([&] { return std::chrono::system_clock::now() - requeued > std::chrono::seconds(2); }));
+  ASSERT_TRUE(client_.skip_hold(id));
+  ASSERT_TRUE(reaches(id, JobState::kFailed));
+  std::vector<PastRun> runs;
+  ASSERT_TRUE(eventually([&] {
+    const auto answer = client_.history({id.job, 999999});
+    EXPECT_TRUE(answer) << answer.why();
+    if (answer) runs = *answer;
+    return runs.size() == 2 && runs[1].state.state == JobState::kFailed;
+  }));
+  EXPECT_EQ(runs[1].exit, (ExitStatus{3, 0})) << read_file(folder_ / "log") << " squeue: " << look(id)->exit->code;
+  EXPECT_NE(runs[0].state.state, JobState::kFailed);
+}
+
+}  // namespace
+}  // namespace slurm
