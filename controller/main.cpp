@@ -1,5 +1,6 @@
 // musterd: one process that holds the store, follows every rank and serves people.
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -17,7 +18,10 @@
 #include "runtime/durable_file.h"
 #include "runtime/listen_address.h"
 #include "runtime/local/local_executor.h"
+#include "runtime/routing_executor.h"
+#include "runtime/slurm/slurm_executor.h"
 #include "runtime/token_file.h"
+#include "slurm/client.h"
 #include "store/sqlite_store.h"
 
 namespace {
@@ -32,9 +36,11 @@ struct Flags {
   std::string data_folder;
   std::string listen = "127.0.0.1:7600";
   std::string http = "127.0.0.1:7601";
-  std::string worker, supervisor;
+  std::string worker, supervisor, task, advertise, partitions;
+  std::string slurm = "auto";
   std::string log_level = "info";
   bool insecure_listen = false;
+  std::int64_t slurm_poll_ms = 1000;
 };
 
 struct UsageError : std::runtime_error {
@@ -59,6 +65,56 @@ fs::path program(const std::string& given, const char* name) {
   if (!given.empty()) return fs::absolute(given);
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
+
+// Whether jobs can go to Slurm: its commands are there and a cluster is configured.
+bool slurm_is_here() {
+  const auto path = environment("PATH");
+  bool found = false;
+  for (std::size_t at = 0; at <= path.size() && !found;) {
+    const auto colon = std::min(path.find(':', at), path.size());
+    found = ::access((path.substr(at, colon - at) + "/sbatch").c_str(), X_OK) == 0;
+    at = colon + 1;
+  }
+  if (!found) return false;
+  const auto named = environment("SLURM_CONF");
+  if (!named.empty()) return fs::exists(named);
+  return fs::exists("/etc/slurm/slurm.conf") || fs::exists("/etc/slurm-llnl/slurm.conf");
+}
+
+std::string own_user() {
+  const passwd* entry = ::getpwuid(::geteuid());
+  return entry == nullptr ? std::to_string(::geteuid()) : entry->pw_name;
+}
+
+slurm::ClientOptions client_options() {
+  slurm::ClientOptions options;
+  options.conf = environment("SLURM_CONF");
+  return options;
+}
+
+// Local processes alone, or beside Slurm.
+class Executors {
+ public:
+  Executors(const Flags& flags, const fs::path& data, const std::string& secret, runtime::Clock& clock)
+      : local_({data, program(flags.supervisor, "muster-supervisor"), {}}) {
+    if (flags.slurm == "no" || (flags.slurm == "auto" && !slurm_is_here())) return;
+    client_ = std::make_unique<slurm::Client>(runner_, client_options());
+    slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
+        *client_, clock,
+        runtime::on_slurm::SlurmOptions{data, program(flags.task, "muster-task"), runtime::store_name(secret),
+                                        own_user(), core::Millis(flags.slurm_poll_ms)});
+    both_ = std::make_unique<runtime::RoutingExecutor>(local_, *slurm_);
+  }
+  runtime::Executor& get() { return both_ ? static_cast<runtime::Executor&>(*both_) : local_; }
+  bool has_slurm() const { return slurm_ != nullptr; }
+
+ private:
+  runtime::local::LocalExecutor local_;
+  slurm::ProcessRunner runner_;
+  std::unique_ptr<slurm::Client> client_;
+  std::unique_ptr<runtime::on_slurm::SlurmExecutor> slurm_;
+  std::unique_ptr<runtime::RoutingExecutor> both_;
+};
 
 ListenAddress checked_address(const char* flag, const std::string& text, bool insecure) {
   ListenAddress address;
@@ -179,14 +235,15 @@ int serve(const Flags& flags) {
   const auto token = runtime::load_or_create_token(data / "token");
 
   runtime::RealClock clock;
-  runtime::local::LocalExecutor executor({data, program(flags.supervisor, "muster-supervisor"), {}});
+  Executors executors(flags, data, store->secret(), clock);
   runtime::ControllerOptions options;
   options.data_folder = data;
   options.worker_program = program(flags.worker, "muster-worker");
   options.people_token = token;
   options.version = MUSTER_VERSION;
-  options.check_folders = true;
-  const auto controller = runtime::make_controller(*store, executor, clock, options);
+  options.check_folders = !executors.has_slurm();
+  if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
+  const auto controller = runtime::make_controller(*store, executors.get(), clock, options);
 
   RememberedPorts ports(data / "ports.json");
   const auto grpc =
@@ -195,7 +252,7 @@ int serve(const Flags& flags) {
       ports.serve("http", http_address, [&](const std::string& address) { return http::serve(*controller, address); });
   ports.save();
   const auto dashboard = "http://" + http_address.text() + "/";
-  controller->start({grpc_address.text(), dashboard});
+  controller->start({flags.advertise.empty() ? grpc_address.text() : flags.advertise, dashboard});
   int signal = 0;
   {
     const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
@@ -225,6 +282,17 @@ int main(int argc, char** argv) {
   app.add_option("--worker", flags.worker, "the program of recipe ranks (default: muster-worker beside musterd)");
   app.add_option("--supervisor", flags.supervisor,
                  "the program that stays with an attempt (default: muster-supervisor beside musterd)");
+  app.add_option("--task", flags.task, "the program beside each rank on Slurm (default: muster-task beside musterd)");
+  app.add_option("--slurm", flags.slurm,
+                 "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) are there")
+      ->check(CLI::IsMember({"auto", "yes", "no"}))
+      ->capture_default_str();
+  app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
+  app.add_option("--partitions", flags.partitions,
+                 "TOML file that says which Slurm partitions may be used, by whom and how; read again when it changes")
+      ->type_name("FILE");
+  app.add_option("--advertise", flags.advertise,
+                 "host:port under which ranks on other machines reach --listen (default: --listen)");
   app.add_option("--log-level", flags.log_level)
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();

@@ -16,6 +16,8 @@ namespace cli {
 /// The controller as the command line sees it. Proxies from the environment are not used.
 class Client {
  public:
+  static constexpr std::chrono::seconds kCallLimit{10};
+
   explicit Client(const Config& config);
 
   /// Returns once there is a connection; false if the controller cannot be reached now. Waits at most ten seconds.
@@ -41,10 +43,10 @@ class Client {
   }
   template <typename Stub, typename Request, typename Response>
   grpc::Status try_call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                        const Request& request, Response* response) {
+                        const Request& request, Response* response, std::chrono::seconds limit = kCallLimit) {
     grpc::ClientContext context;
     authorize(context);
-    context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+    context.set_deadline(std::chrono::system_clock::now() + limit);
     return (stub.*method)(&context, request, response);
   }
 
@@ -52,8 +54,6 @@ class Client {
   Failure failure(const grpc::Status& status) const;
   /// No connection to be had.
   Failure unreachable() const;
-
-  static constexpr std::chrono::seconds kCallLimit{10};
 
  private:
   Config config_;

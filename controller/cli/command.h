@@ -48,6 +48,14 @@ void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
 void define_wait(CLI::App& app, Session& session);        // wait.cpp
 void define_cancel(CLI::App& app, Session& session);      // control.cpp
 void define_requeue(CLI::App& app, Session& session);     // control.cpp
+void define_hold(CLI::App& app, Session& session);        // control.cpp
+void define_release(CLI::App& app, Session& session);     // control.cpp
+void define_limit(CLI::App& app, Session& session);       // limit.cpp
+void define_why(CLI::App& app, Session& session);         // why.cpp
+void define_results(CLI::App& app, Session& session);     // results.cpp
+void define_partitions(CLI::App& app, Session& session);  // partitions.cpp
+void define_nodes(CLI::App& app, Session& session);       // nodes.cpp
+void define_admin(CLI::App& app, Session& session);       // admin.cpp
 void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
 void define_completion(CLI::App& app, Session& session);  // completion.cpp
 void define_version(CLI::App& app, Session& session);     // program.cpp

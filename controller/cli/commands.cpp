@@ -12,13 +12,34 @@ std::span<const Command> commands() {
        "again for 20 s; a lost answer never makes a second job.\n"
        "--wait and --follow return the job's result: 0 succeeded, 1 failed or cancelled. Ctrl-C leaves the job alone.\n"
        "\n"
+       "--sweep submits a job for each combination of values, all of them or none, and prints the sweep's name. Each "
+       "is a\n"
+       "job of its own: one that fails does not fail the others. Values are 1e-4,3e-4 or 0..3 (0, 1, 2, 3); of a key "
+       "its\n"
+       "last part will do where no other key ends so. Job 7 of \"tune\" is tune-0007. A checkpoint.folder gets a\n"
+       "subfolder for each job, named by its settings. --wait then waits for all: 1 if one did not succeed.\n"
+       "\n"
+       "--print-script and --check submit nothing: the script as sbatch would get it, and Slurm's word whether and "
+       "when\n"
+       "it would start; exit code 5 if Slurm would refuse it.\n"
+       "\n"
+       "executor = \"debug\" runs the program right here, with this terminal, as one rank and without a controller; "
+       "the\n"
+       "exit code is the program's. There is no requeue and no time limit, and its files go to a temporary folder.\n"
+       "\n"
        "  muster submit job.toml\n"
        "  muster submit --follow job.toml --set train.steps=50 --set data.source=fixture\n"
-       "  id=$(muster submit job.toml) && muster wait $id --timeout 12h",
+       "  id=$(muster submit job.toml) && muster wait $id --timeout 12h\n"
+       "  muster submit --after $id --after failed:13 evaluate.toml\n"
+       "  muster submit --sweep train.learning_rate=1e-4,3e-4 --sweep seed=0..3 --parallel 2 job.toml\n"
+       "  muster submit --executor debug job.toml",
        define_submit},
       {"list", "List jobs, newest first",
+       "SLURM is Slurm's own number of the newest attempt. held: a person must release it. A queued job is Slurm's to\n"
+       "start; muster why tells what it waits for.\n\n"
        "  muster list\n"
        "  muster list -w --state running --state waiting\n"
+       "  muster list --sweep s12\n"
        "  muster list --json | jq '.[] | select(.state == \"failed\") | .id'",
        define_list},
       {"show", "Show one job: why it is in its state, its attempts and ranks",
@@ -49,16 +70,69 @@ std::span<const Command> commands() {
        "the controller is no result: muster says so once and waits on.\n\n"
        "  muster wait 7 --timeout 12h",
        define_wait},
-      {"cancel", "Cancel a job: its ranks save, leave, and it never comes back",
+      {"cancel", "Cancel jobs: their ranks save, leave, and they never come back",
        "Ranks get resources.stop_grace (30s) to save and leave, then they are killed. The last checkpoint stays.\n"
-       "Cancelling again while they leave is fine; an ended job cannot be cancelled (exit code 2).\n\n"
-       "  muster cancel 7",
+       "Cancelling again while they leave is fine; an ended job cannot be cancelled (exit code 2). Of several jobs "
+       "each\n"
+       "is asked by itself; of a sweep, those that have not ended.\n\n"
+       "  muster cancel 7\n"
+       "  muster cancel --sweep s12",
        define_cancel},
       {"requeue", "End the running attempt after a save and start the next one",
        "A failed job starts again from its last checkpoint, with all budgets refilled. A succeeded or cancelled one\n"
-       "cannot come back (exit code 2): submit it again.\n\n"
-       "  muster requeue 7",
+       "cannot come back (exit code 2): submit it again. Of a sweep, those are left alone.\n\n"
+       "  muster requeue 7\n"
+       "  muster requeue --sweep s12",
        define_requeue},
+      {"hold", "Start no further attempt of jobs before they are released",
+       "A queued attempt stays in the queue, held. One that runs goes on; if it ends and would come back, the job "
+       "waits.\n\n"
+       "  muster hold 7 8\n"
+       "  muster hold --sweep s12",
+       define_hold},
+      {"release", "Let held jobs start",
+       "A job that is not held refuses (exit code 2).\n\n"
+       "  muster release 7",
+       define_release},
+      {"limit", "Change a job's time limit",
+       "For the running attempt and those to come: from the attempt's start, not from now. A limit that has passed\n"
+       "already ends the attempt after a save, and the job comes back (requeue.max_timed_out). Slurm lets only its\n"
+       "operators lengthen what already runs.\n\n"
+       "  muster limit 7 4h\n"
+       "  muster limit 7 none",
+       define_limit},
+      {"why", "Tell why a job is in its state, and what to do about it",
+       "In one sentence, with Slurm's own word and the start it expects where there are such.\n\n"
+       "  muster why 7\n"
+       "  muster why 7 --json | jq -r .action",
+       define_why},
+      {"results", "Compare the jobs of a sweep by a metric, the best first",
+       "BEST is the best step of the run as it went in the end: steps that a resumed attempt did again count once. "
+       "Jobs\n"
+       "that failed or were cancelled come last, whatever they reached. Small is good, but for tokens_per_s.\n\n"
+       "  muster results\n"
+       "  muster results --sweep s12 --metric validation_loss --top 5\n"
+       "  muster results --sweep s12 --csv > sweep.csv",
+       define_results},
+      {"partitions", "Show the partitions you may use, and their limits",
+       "* marks the one for jobs that name none. NODES are Slurm's; LIMITS are the admins', SLURM'S its own. "
+       "PREEMPTED: "
+       "what\n"
+       "a job there keeps to save when another one takes its place.\n\n"
+       "  muster partitions\n"
+       "  muster partitions --json | jq '.[] | select(.may_use) | .name'",
+       define_partitions},
+      {"nodes", "Show Slurm's nodes, and which of them muster leaves out",
+       "A node that was lost under a job, or whose health check failed, gets no rank for ten minutes.\n\n"
+       "  muster nodes\n"
+       "  muster nodes --json | jq '.[] | select(.excluded_until) | .name'",
+       define_nodes},
+      {"admin", "Rule partitions: who may use them, limits, defaults; who changed them",
+       "Whoever holds the controller's token is an admin.\n\n"
+       "  muster admin partition list\n"
+       "  muster admin partition add main --default true --max-time 12h\n"
+       "  muster admin audit",
+       define_admin},
       {"doctor", "Check that everything needed is in place",
        "One line a check: ok, note (fine, but good to know) or bad with its remedy. Exit code 1 if anything is bad.",
        define_doctor},

@@ -1,10 +1,12 @@
 #include "cli/completion.h"
 
+#include <algorithm>
 #include <iostream>
 #include <vector>
 
 #include "cli/command.h"
 #include "spec/fields.h"
+#include "spec/sweep_axis.h"
 
 namespace cli {
 namespace {
@@ -34,10 +36,37 @@ std::string choices_of(const CLI::Option& option) {
   return list;
 }
 
-std::string job_file_keys() {
-  std::string keys;
-  for (const auto& field : spec::fields()) keys += (keys.empty() ? "" : " ") + std::string(field.key) + "=";
-  return keys;
+std::string followed_by_equals(const std::vector<std::string>& keys) {
+  std::string text;
+  for (const auto& key : keys) text += (text.empty() ? "" : " ") + key + "=";
+  return text;
+}
+
+/// What may be offered for the values of an option that takes keys of a job file.
+std::string keys_for(const CLI::App& app, const CLI::Option& option) {
+  if (option.check_lname("sweep") && app.get_name() == "submit") return followed_by_equals(spec::sweepable_keys());
+  if (!option.check_lname("set")) return choices_of(option);
+  std::vector<std::string> keys;
+  for (const auto& field : spec::fields()) {
+    if (!field.path.empty()) keys.emplace_back(field.key);
+  }
+  return followed_by_equals(keys);
+}
+
+Entry entry_of(const CLI::App& app, const std::string& name);
+
+/// The commands below a command are offered like choices of its argument, and their options like its own.
+void add_nested(const CLI::App& app, Entry& entry) {
+  for (const auto* below : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const auto nested = entry_of(*below, below->get_name());
+    const auto choices = nested.name + (nested.choices.empty() ? "" : " " + nested.choices);
+    entry.choices += (entry.choices.empty() ? "" : " ") + choices;
+    for (const auto& word : nested.options) {
+      const bool known =
+          std::ranges::any_of(entry.options, [&](const Word& other) { return other.names == word.names; });
+      if (!known) entry.options.push_back(word);
+    }
+  }
 }
 
 Entry entry_of(const CLI::App& app, const std::string& name) {
@@ -54,9 +83,10 @@ Entry entry_of(const CLI::App& app, const std::string& name) {
     word.meaning = option->get_description();
     word.takes_value = option->get_items_expected_max() > 0;
     word.is_file = option->check_lname("token-file");
-    word.choices = option->check_lname("set") ? job_file_keys() : choices_of(*option);
+    word.choices = keys_for(app, *option);
     entry.options.push_back(word);
   }
+  if (!name.empty()) add_nested(app, entry);
   return entry;
 }
 
@@ -224,10 +254,11 @@ std::string fish_script(const std::vector<Entry>& entries) {
   std::string text =
       "# fish completion of muster; load it with: muster completion fish | source\n"
       "complete -c muster -f\n";
+  // fish's own __fish_use_subcommand would take the value of an option before the command for one.
+  const auto none = " -n 'not __fish_seen_subcommand_from " + commands_of(entries) + "'";
   for (const auto& entry : entries) {
     if (!entry.name.empty()) {
-      text +=
-          "complete -c muster -n __fish_use_subcommand -a " + entry.name + " -d " + fish_quoted(entry.meaning) + "\n";
+      text += "complete -c muster" + none + " -a " + entry.name + " -d " + fish_quoted(entry.meaning) + "\n";
       const auto condition = " -n '__fish_seen_subcommand_from " + entry.name + "'";
       if (entry.takes_file) text += "complete -c muster" + condition + " -F\n";
       if (!entry.choices.empty()) text += "complete -c muster" + condition + " -a " + fish_quoted(entry.choices) + "\n";

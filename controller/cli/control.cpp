@@ -2,7 +2,9 @@
 
 #include "cli/command.h"
 #include "cli/follow.h"
+#include "cli/job_pages.h"
 #include "cli/json_view.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -10,42 +12,137 @@ namespace {
 using Stub = muster::v1::JobService::Stub;
 
 struct ControlOptions {
-  std::int64_t job = 0;
+  std::vector<std::int64_t> jobs;
+  std::string sweep;
   bool json = false;
 };
 
-int tell(const muster::v1::Job& job, bool json) {
-  if (json) {
-    print_json(json_of(job));
-  } else {
-    std::cout << "job " << job.id() << " " << outcome_text(job) << "\n";
+template <typename Request>
+using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, muster::v1::Job*);
+
+/// Asks of one job after another what a method does.
+template <typename Request>
+class Asking {
+ public:
+  Asking(Client& client, Method<Request> method) : client_(client), method_(method) {}
+
+  /// False: refused because of its state; `why` says so. Other failures are thrown.
+  bool ask(std::int64_t id, muster::v1::Job* job, std::string* why) {
+    Request request;
+    request.set_job_id(id);
+    request.set_user(user_name());
+    const auto status = client_.try_call(client_.jobs(), method_, request, job);
+    if (status.ok()) return true;
+    if (status.error_code() != grpc::StatusCode::FAILED_PRECONDITION) throw client_.failure(status);
+    *why = client_.failure(status).what();
+    return false;
+  }
+
+ private:
+  Client& client_;
+  Method<Request> method_;
+};
+
+void tell(const muster::v1::Job& job) {
+  std::cout << "job " << job.id() << " " << outcome_text(job);
+  if (!job.held_by().empty() && job.state() == "running" && job.reason().find("held") == std::string::npos) {
+    std::cout << "; held by " << job.held_by() << ", no further attempt starts";
+  }
+  std::cout << "\n";
+}
+
+/// Each job by itself: one that refuses does not spare the others. The exit code of the first trouble.
+template <typename Request>
+int ask_jobs(Session& session, const ControlOptions& options, Method<Request> method) {
+  auto& client = session.client();
+  Asking<Request> asking(client, method);
+  JsonRows rows(false);
+  int exit = kSuccess;
+  const auto trouble = [&](int code, const std::string& text) {
+    std::cerr << "muster: " << text << "\n";
+    if (exit == kSuccess) exit = code;
+  };
+  const bool lone = options.jobs.size() == 1;
+  for (const auto id : options.jobs) {
+    muster::v1::Job job;
+    std::string why;
+    try {
+      if (!asking.ask(id, &job, &why)) {
+        trouble(kUsage, why);
+      } else if (!options.json) {
+        tell(job);
+      } else if (lone) {
+        print_json(json_of(job));
+      } else {
+        rows.add(json_of(job));
+      }
+    } catch (const Failure& failure) {
+      if (failure.exit() == kUnreachable) throw;
+      trouble(failure.exit(), failure.what());
+    }
+  }
+  if (options.json && !lone) rows.end();
+  return exit;
+}
+
+/// Those that it can be asked of; the others are counted.
+template <typename Request>
+int ask_sweep(Session& session, const ControlOptions& options, Method<Request> method) {
+  auto& client = session.client();
+  Asking<Request> asking(client, method);
+  JsonRows rows(false);
+  std::size_t done = 0;
+  std::string last;
+  const auto jobs = jobs_of_sweep(client, options.sweep);
+  for (const auto& listed : jobs) {
+    muster::v1::Job job;
+    if (!asking.ask(listed.id(), &job, &last)) continue;
+    ++done;
+    if (options.json) {
+      rows.add(json_of(job));
+    } else {
+      tell(job);
+    }
+  }
+  if (options.json) rows.end();
+  if (done == 0)
+    throw Failure(kUsage, "none of the " + std::to_string(jobs.size()) + " jobs of sweep " + options.sweep +
+                              " allows it; the last said: " + last);
+  if (done < jobs.size()) {
+    std::cerr << "muster: " << done << " of " << jobs.size()
+              << " jobs; the others' states don't allow it, such as: " << last << "\n";
   }
   return kSuccess;
 }
 
 template <typename Request>
-Request request_of(const ControlOptions& options) {
-  Request request;
-  request.set_job_id(options.job);
-  request.set_user(user_name());
-  return request;
+int run(Session& session, const ControlOptions& options, Method<Request> method) {
+  if (options.jobs.empty() == options.sweep.empty()) {
+    throw Failure(kUsage, options.jobs.empty() ? "want JOB..., or --sweep" : "want JOB... or --sweep, not both");
+  }
+  return options.sweep.empty() ? ask_jobs(session, options, method) : ask_sweep(session, options, method);
 }
 
 int run_cancel(Session& session, const ControlOptions& options) {
-  auto& client = session.client();
-  return tell(client.call(client.jobs(), &Stub::Cancel, request_of<muster::v1::CancelRequest>(options)), options.json);
+  return run<muster::v1::CancelRequest>(session, options, &Stub::Cancel);
 }
-
 int run_requeue(Session& session, const ControlOptions& options) {
-  auto& client = session.client();
-  return tell(client.call(client.jobs(), &Stub::Requeue, request_of<muster::v1::RequeueRequest>(options)),
-              options.json);
+  return run<muster::v1::RequeueRequest>(session, options, &Stub::Requeue);
+}
+int run_hold(Session& session, const ControlOptions& options) {
+  return run<muster::v1::HoldRequest>(session, options, &Stub::Hold);
+}
+int run_release(Session& session, const ControlOptions& options) {
+  return run<muster::v1::HoldRequest>(session, options, &Stub::Release);
 }
 
 void define(CLI::App& app, Session& session, int (*run)(Session&, const ControlOptions&)) {
   auto options = add_action<ControlOptions>(app, session, run);
-  add_job(app, options->job);
-  app.add_flag("--json", options->json, "The job afterwards");
+  app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
+      ->check(whole_number(1, INT64_MAX))
+      ->type_name("JOB");
+  app.add_option("--sweep", options->sweep, "Every job of this sweep that allows it")->type_name("SWEEP");
+  app.add_flag("--json", options->json, "The job afterwards; of several or of a sweep, an array");
 }
 
 }  // namespace
@@ -55,6 +152,12 @@ void define_cancel(CLI::App& app, Session& session) {
 }
 void define_requeue(CLI::App& app, Session& session) {
   define(app, session, run_requeue);
+}
+void define_hold(CLI::App& app, Session& session) {
+  define(app, session, run_hold);
+}
+void define_release(CLI::App& app, Session& session) {
+  define(app, session, run_release);
 }
 
 }  // namespace cli

@@ -1,13 +1,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <sstream>
 
 #include "cli/command.h"
 #include "cli/json_view.h"
+#include "cli/programs.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -52,19 +51,6 @@ Finding check_token(const Config& config) {
   return {"token", Verdict::kFine, path + ", readable by its owner alone"};
 }
 
-/// The program beside this one or in PATH; empty if there is none.
-fs::path find_program(const std::string& name) {
-  std::error_code error;
-  const auto beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
-  if (fs::exists(beside, error)) return beside;
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (!folder.empty() && fs::exists(fs::path(folder) / name, error)) return fs::path(folder) / name;
-  }
-  return {};
-}
-
 Finding check_worker(const Config& config) {
   const auto worker = find_program("muster-worker");
   if (!worker.empty()) return {"worker", Verdict::kFine, worker.native()};
@@ -96,7 +82,17 @@ Finding check_data() {
 Finding check_slurm() {
   const auto sbatch = find_program("sbatch");
   return {"slurm", sbatch.empty() ? Verdict::kNote : Verdict::kFine,
-          sbatch.empty() ? "not on this machine; jobs run as local processes" : sbatch.native()};
+          sbatch.empty() ? "no sbatch here; on the controller's machine it is needed for executor \"slurm\""
+                         : sbatch.native()};
+}
+
+/// "slurm for \"auto\"; also local"
+std::string executors_of(const muster::v1::StatusResponse& status) {
+  std::string others;
+  for (const auto& name : status.executors()) {
+    if (name != status.executor()) others += (others.empty() ? "; also " : ", ") + name;
+  }
+  return status.executor() + " for \"auto\"" + others;
 }
 
 void check_status(Client& client, const muster::v1::StatusResponse& status, std::vector<Finding>& findings) {
@@ -106,7 +102,15 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
                           std::to_string(status.pid()) + ", " + std::to_string(status.jobs_running()) + " of " +
                           std::to_string(status.jobs_total()) + " jobs running" +
                           (same ? "" : "; muster is " MUSTER_VERSION ": install one version of both")});
-  findings.push_back({"executor", Verdict::kFine, status.executor()});
+  findings.push_back({"executor", Verdict::kFine, executors_of(status)});
+  if (!status.scheduler_problem().empty()) {
+    findings.push_back(
+        {"scheduler", Verdict::kBad,
+         status.scheduler_problem() + "; jobs go on, new ones wait: on the controller's machine, see scontrol ping"});
+  }
+  for (const auto& problem : status.partition_problems()) {
+    findings.push_back({"partitions", Verdict::kBad, problem});
+  }
   findings.push_back({"store", status.store_problem().empty() ? Verdict::kFine : Verdict::kBad,
                       status.store_problem().empty()
                           ? "takes writes, " + std::to_string(status.events_total()) + " events"

@@ -10,12 +10,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr auto kReplace = Json::error_handler_t::replace;
 
-/// The user's own names (of variables) are left alone: `spec` is not entered.
+/// The user's own names (of variables) are left alone: `spec` and `settings` are not entered.
 void empty_times_to_null(Json& json) {
   for (auto& [key, value] : json.items()) {
-    if (value.is_string() && value.get_ref<const std::string&>().empty() && (key == "at" || key.ends_with("_at"))) {
+    if (value.is_string() && value.get_ref<const std::string&>().empty() &&
+        (key == "at" || key.ends_with("_at") || key == "expected_start")) {
       value = nullptr;
-    } else if (value.is_structured() && key != "spec") {
+    } else if (value.is_structured() && key != "spec" && key != "settings") {
       empty_times_to_null(value);
     }
   }

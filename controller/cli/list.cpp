@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/contact.h"
+#include "cli/job_pages.h"
 #include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -11,62 +12,81 @@
 namespace cli {
 namespace {
 
-constexpr std::uint32_t kPage = 1000;
 constexpr std::chrono::milliseconds kRefresh{1000};
 
 struct ListOptions {
   bool watch = false;
   bool json = false;
-  std::vector<std::string> states;
-  std::uint32_t limit = 100;
+  JobQuery query;
 };
-
-struct Listing {
-  std::vector<muster::v1::Job> jobs;
-  std::int64_t total = 0;
-};
-
-/// Newest first, page by page. A failed page gives its status.
-grpc::Status read_jobs(Client& client, const ListOptions& options, Listing* listing) {
-  muster::v1::ListRequest request;
-  for (const auto& state : options.states) request.add_states(state);
-  while (listing->jobs.size() < options.limit) {
-    request.set_limit(std::min<std::uint32_t>(kPage, options.limit - static_cast<std::uint32_t>(listing->jobs.size())));
-    muster::v1::ListResponse response;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, request, &response);
-    if (!status.ok()) return status;
-    if (request.before_id() == 0) listing->total = response.total();
-    for (auto& job : *response.mutable_jobs()) listing->jobs.push_back(std::move(job));
-    if (static_cast<std::uint32_t>(response.jobs_size()) < request.limit()) break;
-    request.set_before_id(listing->jobs.back().id());
-  }
-  return grpc::Status::OK;
-}
 
 std::string step_text(const muster::v1::Job& job) {
   if (job.steps_total() > 0) return std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
   return job.step() > 0 ? std::to_string(job.step()) : "-";
 }
 
-std::string table_of(const Listing& listing) {
-  if (listing.jobs.empty()) return "";
-  Table table({{"ID", true},
-               {"NAME", false, 10},
-               {"STATE", false, 0, true},
-               {"ATT", true},
-               {"STEP", true},
-               {"LOSS", true},
-               {"TOK/S", true},
-               {"AGE", true},
-               {"REASON", false, 8}});
+/// What a held job's state is called here: that it waits for a person says more than what it would wait for otherwise.
+std::string state_text(const muster::v1::Job& job) {
+  const bool idle = job.state() == "pending" || job.state() == "queued" || job.state() == "waiting";
+  return idle && !job.held_by().empty() ? "held" : job.state();
+}
+
+std::string scheduler_job(const muster::v1::Job& job) {
+  return job.attempts_size() > 0 ? job.attempts().rbegin()->scheduler_job() : "";
+}
+
+std::string or_dash(const std::string& text) {
+  return text.empty() ? "-" : text;
+}
+
+/// Columns that only some clusters and some jobs fill are there when one of them does.
+struct Shown {
+  bool slurm = false, sweep = false, settings = false;
+};
+
+Shown shown_of(const Listing& listing, const JobQuery& query) {
+  Shown shown;
   for (const auto& job : listing.jobs) {
-    table.add({std::to_string(job.id()), job.name(), job.state(),
-               job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-", step_text(job),
-               job.has_loss() ? number_text(job.loss()) : "-",
-               job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-", span_text(job.submitted_at(), ""),
-               job.reason()});
+    shown.slurm = shown.slurm || !scheduler_job(job).empty();
+    shown.sweep = shown.sweep || !job.sweep().sweep().empty();
+  }
+  if (!query.sweep.empty()) shown.settings = std::exchange(shown.sweep, false);
+  return shown;
+}
+
+std::string table_of(const Listing& listing, const JobQuery& query) {
+  if (listing.jobs.empty()) return "";
+  const auto shown = shown_of(listing, query);
+  std::vector<Table::Column> columns{{"ID", true}, {"NAME", false, 10}, {"STATE", false, 0, true}};
+  if (shown.slurm) columns.push_back({"SLURM", true});
+  if (shown.settings) columns.push_back({"SETTINGS", false, 36});
+  for (const char* title : {"ATT", "STEP", "LOSS", "TOK/S", "AGE"}) columns.push_back({title, true});
+  if (shown.sweep) columns.push_back({"SWEEP"});
+  columns.push_back({"REASON", false, 8});
+  Table table(columns);
+  for (const auto& job : listing.jobs) {
+    std::vector<std::string> row{std::to_string(job.id()), job.name(), state_text(job)};
+    if (shown.slurm) row.push_back(or_dash(scheduler_job(job)));
+    if (shown.settings) row.push_back(settings_text(job.sweep()));
+    row.push_back(job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-");
+    row.push_back(step_text(job));
+    row.push_back(job.has_loss() ? number_text(job.loss()) : "-");
+    row.push_back(job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-");
+    row.push_back(span_text(job.submitted_at(), ""));
+    if (shown.sweep) row.push_back(or_dash(job.sweep().sweep()));
+    row.push_back(job.reason());
+    table.add(std::move(row));
   }
   return table.text();
+}
+
+std::string scheduler_note(const Listing& listing) {
+  for (const auto& job : listing.jobs) {
+    if (!job.scheduler_problem().empty()) {
+      return "muster: " + job.scheduler_problem() + "; what is said of queued jobs may be old\n";
+    }
+  }
+  return "";
 }
 
 std::string note_of(const Listing& listing) {
@@ -89,14 +109,14 @@ void print(const Listing& listing, const ListOptions& options) {
     for (const auto& job : listing.jobs) rows.add(json_of(job));
     rows.end();
   } else {
-    std::cout << table_of(listing) << std::flush;
-    std::cerr << note_of(listing);
+    std::cout << table_of(listing, options.query) << std::flush;
+    std::cerr << scheduler_note(listing) << note_of(listing);
   }
 }
 
 /// On a terminal the table stays in its place; elsewhere it is printed again when it has changed.
 void print_again(const Listing& listing, const ListOptions& options, std::string* shown) {
-  const auto now = options.json ? json_rows(listing).dump() + "\n" : table_of(listing);
+  const auto now = options.json ? json_rows(listing).dump() + "\n" : table_of(listing, options.query);
   if (!options.json && stdout_is_terminal()) {
     std::cout << "\x1b[H\x1b[J" << (now.empty() ? "no jobs\n" : now) << std::flush;
   } else if (now != *shown) {
@@ -109,7 +129,7 @@ int watch(Client& client, const ListOptions& options) {
   Contact contact(client);
   for (std::string shown; !Interrupts::instance().requested();) {
     Listing listing;
-    const auto status = read_jobs(client, options, &listing);
+    const auto status = read_jobs(client, options.query, &listing);
     if (!status.ok()) {
       if (!contact.settle(status)) break;
       continue;
@@ -125,7 +145,7 @@ int run_list(Session& session, const ListOptions& options) {
   auto& client = session.client();
   if (options.watch) return watch(client, options);
   Listing listing;
-  if (const auto status = read_jobs(client, options, &listing); !status.ok()) throw client.failure(status);
+  if (const auto status = read_jobs(client, options.query, &listing); !status.ok()) throw client.failure(status);
   print(listing, options);
   return kSuccess;
 }
@@ -135,10 +155,12 @@ int run_list(Session& session, const ListOptions& options) {
 void define_list(CLI::App& app, Session& session) {
   auto options = add_action<ListOptions>(app, session, run_list);
   app.add_flag("-w,--watch", options->watch, "Keep showing it, until Ctrl-C");
-  app.add_option("--state", options->states, "Only jobs in this state; may be repeated")
-      ->check(CLI::IsMember({"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}))
+  app.add_option("--state", options->query.states, "Only jobs in this state; may be repeated")
+      ->check(
+          CLI::IsMember({"pending", "queued", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
-  app.add_option("--limit", options->limit, "At most so many, the newest")
+  app.add_option("--sweep", options->query.sweep, "Only jobs of this sweep, with their settings")->type_name("SWEEP");
+  app.add_option("--limit", options->query.limit, "At most so many, the newest")
       ->check(whole_number(1, 100'000))
       ->type_name("N")
       ->capture_default_str();

@@ -1,6 +1,8 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/entries.h"
+#include "cli/job_pages.h"
 #include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -10,27 +12,10 @@ namespace {
 
 using muster::v1::Job;
 
-constexpr std::size_t kLabelWidth = 13;
-
 struct ShowOptions {
   std::int64_t job = 0;
   bool json = false;
 };
-
-/// "  label        text", the text wrapped below itself.
-void print_entry(const std::string& label, const std::string& text) {
-  if (text.empty()) return;
-  auto lead = "  " + label + std::string(kLabelWidth - label.size(), ' ');
-  for (const auto& line : wrapped(text, columns() - lead.size())) {
-    std::cout << lead << line << "\n";
-    lead.assign(lead.size(), ' ');
-  }
-}
-
-/// Not wrapped, so that it can be copied.
-void print_path(const std::string& label, const std::string& path) {
-  if (!path.empty()) std::cout << "  " << label << std::string(kLabelWidth - label.size(), ' ') << path << "\n";
-}
 
 std::string ranks_text(const Job& job) {
   const auto& resources = job.spec().resources();
@@ -48,6 +33,34 @@ std::string progress_text(const Job& job) {
   return text;
 }
 
+std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  std::string all;
+  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + text;
+  return all;
+}
+
+/// What starts it, where, and how long it waited for that.
+void print_scheduling(const Job& job) {
+  const auto* attempt = job.attempts_size() > 0 ? &*job.attempts().rbegin() : nullptr;
+  const bool listed = attempt != nullptr && !attempt->scheduler_job().empty();
+  print_entry("executor", job.executor() + (listed ? ", Slurm job " + attempt->scheduler_job() : ""));
+  print_entry("scheduler", job.scheduler_problem());
+  if (!job.held_by().empty()) {
+    print_entry("held", "by " + job.held_by() + "; start it with muster release " + std::to_string(job.id()));
+  }
+  print_entry("waits for", joined(job.waits_for()));
+  if (job.time_limit_ms() > 0) print_entry("time limit", duration_text(job.time_limit_ms()) + " an attempt");
+  if (const auto& element = job.sweep(); !element.sweep().empty()) {
+    print_entry("sweep", element.sweep() + ", " + settings_text(element));
+  }
+  if (attempt == nullptr) return;
+  if (!attempt->queued_at().empty()) {
+    const auto& until = attempt->started_at().empty() ? attempt->ended_at() : attempt->started_at();
+    print_entry("queued", time_text(attempt->queued_at()) + " UTC, waited " + span_text(attempt->queued_at(), until));
+  }
+  print_entry("nodes", joined(attempt->nodes()));
+}
+
 void print_summary(const Job& job) {
   std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(job.state(), colour_of_state(job.state()))
             << "\n";
@@ -55,6 +68,7 @@ void print_summary(const Job& job) {
   print_entry("user", job.user());
   print_entry("kind", ranks_text(job));
   print_entry("submitted", time_text(job.submitted_at()) + " UTC, " + span_text(job.submitted_at(), "") + " ago");
+  print_scheduling(job);
   if (!job.started_at().empty()) {
     print_entry("started", time_text(job.started_at()) + " UTC, ran " + span_text(job.started_at(), job.ended_at()));
   }
@@ -67,17 +81,28 @@ void print_summary(const Job& job) {
 
 void print_attempts(const Job& job) {
   if (job.attempts_size() == 0) return;
-  Table table({{"ATTEMPT", true},
-               {"STATE", false, 0, true},
-               {"CAUSE"},
-               {"FROM", true},
-               {"STARTED", false},
-               {"RAN", true},
-               {"REASON", false, 10}});
+  bool slurm = false;
+  for (const auto& attempt : job.attempts()) slurm = slurm || !attempt.scheduler_job().empty();
+  std::vector<Table::Column> columns{{"ATTEMPT", true}, {"STATE", false, 0, true}, {"CAUSE"},
+                                     {"FROM", true},    {"STARTED", false},        {"RAN", true}};
+  if (slurm) columns.insert(columns.end(), {{"SLURM", true}, {"WAITED", true}, {"NODES", false, 6}});
+  columns.push_back({"REASON", false, 10});
+  Table table(columns);
   for (const auto& attempt : job.attempts()) {
-    table.add({std::to_string(attempt.number()), attempt.state(), attempt.cause().empty() ? "-" : attempt.cause(),
-               std::to_string(attempt.resumed_from_step()), time_text(attempt.started_at()).substr(0, 19),
-               span_text(attempt.started_at(), attempt.ended_at()), attempt.reason()});
+    std::vector<std::string> row{std::to_string(attempt.number()),
+                                 attempt.state(),
+                                 attempt.cause().empty() ? "-" : attempt.cause(),
+                                 std::to_string(attempt.resumed_from_step()),
+                                 time_text(attempt.started_at()).substr(0, 19),
+                                 span_text(attempt.started_at(), attempt.ended_at())};
+    if (slurm) {
+      const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
+      row.push_back(attempt.scheduler_job().empty() ? "-" : attempt.scheduler_job());
+      row.push_back(span_text(attempt.queued_at(), until));
+      row.push_back(attempt.nodes_size() == 0 ? "-" : joined(attempt.nodes()));
+    }
+    row.push_back(attempt.reason());
+    table.add(std::move(row));
   }
   std::cout << "\n" << table.text();
 }

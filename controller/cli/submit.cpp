@@ -1,70 +1,14 @@
 #include <iostream>
-#include <random>
 
-#include "cli/command.h"
-#include "cli/follow.h"
+#include "cli/debug_run.h"
 #include "cli/json_view.h"
 #include "cli/log_view.h"
-#include "spec/job_file.h"
+#include "cli/submission.h"
+#include "cli/submit_options.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
-
-// A controller may take this long to restart before a submission gives up.
-constexpr std::chrono::seconds kPatience{20};
-
-struct SubmitOptions {
-  std::string file;
-  std::vector<std::string> set;
-  std::string name;
-  bool wait = false;
-  bool follow = false;
-  bool json = false;
-};
-
-std::string fresh_request_id() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 4; ++i) {
-    char part[9];
-    std::snprintf(part, sizeof part, "%08x", static_cast<unsigned>(random()));
-    id += part;
-  }
-  return id;
-}
-
-/// nullopt: refused, and every problem told, each with its own place first so that editors can jump there.
-std::optional<muster::v1::JobSpec> read_spec(Session& session, const SubmitOptions& options) {
-  std::vector<spec::Override> overrides;
-  for (const auto& assignment : options.set) overrides.push_back(spec::override_of_set(assignment));
-  if (!options.name.empty()) overrides.push_back({"--name " + options.name, "name", options.name});
-  const auto checks = is_loopback(session.config().address.value) ? spec::FileChecks::kLook : spec::FileChecks::kSkip;
-  auto file = spec::read_job_file(options.file, overrides, checks);
-  if (file.problems.empty()) return std::move(file.spec);
-  for (const auto& problem : file.problems) std::cerr << problem << "\n";
-  std::cerr << "muster: nothing was submitted; muster submit --help explains every key\n";
-  return std::nullopt;
-}
-
-/// Asks until there is an answer: the request id makes sure that a lost answer does not become a second job.
-muster::v1::SubmitResponse submit(Client& client, const muster::v1::SubmitRequest& request) {
-  const auto deadline = Contact::Clock::now() + kPatience;
-  connect_patiently(client, kPatience);
-  for (bool told = false;;) {
-    muster::v1::SubmitResponse response;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Submit, request, &response);
-    if (status.ok()) return response;
-    if (!is_lost_contact(status)) throw client.failure(status);
-    if (Contact::Clock::now() >= deadline) {
-      throw Failure(kUnreachable, std::string(client.failure(status).what()) +
-                                      ". Whether the job was accepted is not known: see muster list");
-    }
-    if (!told) std::cerr << "muster: the answer to the submission was lost; asking again\n";
-    told = true;
-    Interrupts::instance().sleep(std::chrono::milliseconds(250));
-    client.connect();
-  }
-}
 
 /// A recipe tells its progress itself; of any other program the output is shown.
 int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
@@ -90,15 +34,13 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   return tell_end(end, id, job);
 }
 
-int run_submit(Session& session, const SubmitOptions& options) {
+int submit_job(Session& session, const SubmitOptions& options, const muster::v1::JobSpec& spec) {
   muster::v1::SubmitRequest request;
-  auto spec = read_spec(session, options);
-  if (!spec) return kUsage;
-  *request.mutable_spec() = std::move(*spec);
+  *request.mutable_spec() = spec;
   request.set_request_id(fresh_request_id());
   request.set_user(user_name());
   auto& client = session.client_unconnected();
-  const auto response = submit(client, request);
+  const auto response = submit_surely(client, &muster::v1::JobService::Stub::Submit, request);
   const auto id = response.job_id();
   if (options.json) {
     print_json(json_of(response));
@@ -106,30 +48,73 @@ int run_submit(Session& session, const SubmitOptions& options) {
     std::cout << id << "\n";
   }
   std::cout << std::flush;
-  if (options.follow) return follow(client, request.spec(), id);
+  if (options.follow) return follow(client, spec, id);
   if (options.wait) {
     muster::v1::Job job;
     const auto end = wait_for_end(
         client, id, std::nullopt, [](const auto&) {}, &job);
     return tell_end(end, id, job);
   }
-  std::cerr << "muster: submitted " << request.spec().name() << " as job " << id << "; follow it with muster logs "
-            << id << " -f\n";
+  std::cerr << "muster: submitted " << spec.name() << " as job " << id
+            << (spec.hold() ? ", held; start it with muster release " : "; follow it with muster logs ") << id
+            << (spec.hold() ? "\n" : " -f\n");
   return kSuccess;
+}
+
+/// Debug is for one job, here and now.
+int debug(const SubmitOptions& options, const Request& request) {
+  const std::string remedy = "; leave it out, or use another executor";
+  if (request.is_sweep) throw Failure(kUsage, "executor \"debug\" runs one job, not a sweep" + remedy);
+  for (const auto& [given, option] :
+       {std::pair(options.print_script, "--print-script"), {options.check, "--check"}, {options.json, "--json"}}) {
+    if (given) throw Failure(kUsage, "executor \"debug\" runs the job here: it has no " + std::string(option) + remedy);
+  }
+  run_in_foreground(request.specs.front());
+}
+
+int run_submit(Session& session, const SubmitOptions& options) {
+  const auto request = read_request(session, options);
+  if (!request) return kUsage;
+  if (request->is_sweep && options.follow) {
+    throw Failure(kUsage, "--follow shows one job, and this is a sweep of " + std::to_string(request->specs.size()) +
+                              "; use --wait, or muster list -w --sweep and the sweep's name");
+  }
+  if (request->specs.front().executor() == "debug") return debug(options, *request);
+  if (options.print_script) return print_script(session, options, *request);
+  if (options.check) return check_script(session, options, *request);
+  if (request->is_sweep) return submit_sweep(session, options, *request);
+  return submit_job(session, options, request->specs.front());
 }
 
 }  // namespace
 
 void define_submit(CLI::App& app, Session& session) {
   auto options = add_action<SubmitOptions>(app, session, run_submit);
+  const auto add_texts = [&](const char* name, std::vector<std::string>& texts, const char* type, const char* meaning) {
+    app.add_option(name, texts, meaning)->type_name(type)->allow_extra_args(false);
+  };
   app.add_option("file", options->file, "The job file, in TOML")->required()->type_name("JOB.toml");
-  app.add_option("--set", options->set, "Use this value rather than the job file's; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_texts("--set", options->set, "KEY=VALUE", "Use this value rather than the job file's; may be repeated");
   app.add_option("--name", options->name, "Name of the job, rather than the job file's")->type_name("NAME");
+  app.add_option("--executor", options->executor, "What starts the ranks, rather than the job file's")
+      ->check(CLI::IsMember({"auto", "slurm", "local", "debug"}));
+  add_texts("--after", options->after, "JOB",
+            "Start after this job succeeded; failed:JOB, ended:JOB: after it failed, ended; may be repeated");
+  app.add_flag("--hold", options->hold, "Start nothing before muster release");
+  add_texts("--sweep", options->sweep, "KEY=VALUES",
+            "Submit a job for each value, such as train.seed=0..3; repeated: for each combination");
+  app.add_option("--parallel", options->parallel, "Of a sweep, let at most so many jobs run at once")
+      ->check(whole_number(1, static_cast<std::int64_t>(spec::kMostSweepJobs)))
+      ->type_name("N");
+  auto* script = app.add_flag("--print-script", options->print_script,
+                              "Submit nothing: print the script that sbatch would be given");
+  auto* check = app.add_flag("--check", options->check, "Submit nothing: ask Slurm whether and when it would start");
   auto* wait = app.add_flag("--wait", options->wait, "Return when the job has ended, with its result");
-  app.add_flag("--follow", options->follow, "The same, showing progress or output on stderr")->excludes(wait);
-  app.add_flag("--json", options->json, "Print {api_version, job_id, already_submitted} rather than the id alone");
+  auto* follow = app.add_flag("--follow", options->follow, "The same, showing progress or output on stderr");
+  check->excludes(script);
+  wait->excludes(script)->excludes(check);
+  follow->excludes(wait)->excludes(script)->excludes(check);
+  app.add_flag("--json", options->json, "Print the controller's whole answer as an object rather than the id alone");
 }
 
 }  // namespace cli

@@ -69,7 +69,7 @@ std::string painted(std::string_view text, Colour colour) {
 Colour colour_of_state(std::string_view state) {
   if (state == "succeeded" || state == "completed") return Colour::kGreen;
   if (state == "failed" || state == "silent") return Colour::kRed;
-  if (state == "waiting" || state == "stopping" || state == "draining") return Colour::kYellow;
+  if (state == "waiting" || state == "held" || state == "stopping" || state == "draining") return Colour::kYellow;
   if (state == "running" || state == "starting") return Colour::kBlue;
   return state == "cancelled" ? Colour::kDim : Colour::kNone;
 }

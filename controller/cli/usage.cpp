@@ -36,7 +36,24 @@ std::string unexpected(const CLI::App& app, const CLI::App& command) {
   return "there is no option " + spec::shown(word) + (near.empty() ? "" : ", did you mean " + near);
 }
 
-std::string missing(const CLI::App& command, const CLI::ParseError& error) {
+/// Of a command that only has commands below it.
+std::string missing_below(const CLI::App& app, const CLI::App& command) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const auto* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(below->get_name());
+    all += (all.empty() ? "" : ", ") + names.back();
+  }
+  if (names.empty()) return {};
+  const auto rest = app.remaining(true);
+  if (rest.empty()) return "want one of " + all;
+  const auto near = spec::nearest(rest.front(), names);
+  return "there is no command \"" + spec::shown(rest.front()) + "\"" +
+         (near.empty() ? ", want one of " + all : ", did you mean " + near);
+}
+
+std::string missing(const CLI::App& app, const CLI::App& command, const CLI::ParseError& error) {
+  if (const auto below = missing_below(app, command); !below.empty()) return below;
   for (const auto* option : command.get_options()) {
     if (option->get_positional() && option->get_required() && option->count() == 0) return "want " + label_of(*option);
   }
@@ -47,7 +64,7 @@ std::string problem_of(const CLI::App& app, const CLI::App& command, const CLI::
   const std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected(app, command);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    if (&command != &app) return missing(command, error);
+    if (&command != &app) return missing(app, command, error);
     return app.remaining(true).empty() ? "want a command" : unexpected(app, app);
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.find(':') != std::string::npos) {
@@ -100,8 +117,13 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
-    const auto name = "muster " + chosen.front()->get_name();
-    return name + ": " + problem_of(app, *chosen.front(), error) + "; see " + name + " --help";
+    const auto* command = chosen.front();
+    auto name = "muster " + command->get_name();
+    while (!command->get_subcommands().empty()) {
+      command = command->get_subcommands().front();
+      name += " " + command->get_name();
+    }
+    return name + ": " + problem_of(app, *command, error) + "; see " + name + " --help";
   }
   const auto word = command_word(argc, argv);
   if (word.empty()) return "muster: " + problem_of(app, app, error) + "; see muster --help";

@@ -24,7 +24,19 @@ struct StopAttempt {
   std::string reason;
   bool operator==(const StopAttempt&) const = default;
 };
-using Action = std::variant<StartAttempt, StopAttempt>;
+/// Keep a queued attempt from starting, or let it start again.
+struct HoldAttempt {
+  AttemptNumber attempt = 0;
+  bool hold = true;
+  bool operator==(const HoldAttempt&) const = default;
+};
+/// The scheduler must know the job's new time limit.
+struct LimitAttempt {
+  AttemptNumber attempt = 0;
+  Millis time_limit{0};
+  bool operator==(const LimitAttempt&) const = default;
+};
+using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt>;
 
 struct Applied {
   Job job;
@@ -42,5 +54,8 @@ Applied apply(Job now, const Event& event);
 /// Why a person's request is refused in this state, with what to do instead; empty if it is fine.
 std::string refuse_cancel(const Job& job);
 std::string refuse_requeue(const Job& job);
+std::string refuse_hold(const Job& job);
+std::string refuse_release(const Job& job);
+std::string refuse_time_limit(const Job& job);
 
 }  // namespace core

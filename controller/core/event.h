@@ -18,6 +18,9 @@ struct JobSubmitted {
   std::uint32_t world_size = 1;
   Millis time_limit{0};
   RequeuePolicy policy;
+  bool held = false;
+  std::vector<Dependency> after = {};
+  SweepElement sweep = {};
   bool operator==(const JobSubmitted&) const = default;
 };
 /// The executor has started (or, after a crash, found) the attempt.
@@ -26,7 +29,22 @@ struct AttemptLaunched {
   std::string handle;
   std::string node;                // of a one-node executor; empty otherwise
   std::vector<std::int64_t> pids;  // by rank; empty if the executor does not know them
+  bool queued = false;             // it waits for a scheduler; AttemptStarted follows
   bool operator==(const AttemptLaunched&) const = default;
+};
+/// The scheduler gave a queued attempt its nodes.
+struct AttemptStarted {
+  AttemptNumber attempt = 0;
+  std::vector<std::string> nodes;  // by rank; empty if not known
+  bool operator==(const AttemptStarted&) const = default;
+};
+/// The attempt is ending by the scheduler's doing: why, and whether its ranks can still save (they have been told).
+struct AttemptStopping {
+  AttemptNumber attempt = 0;
+  Cause cause = Cause::kPreempted;
+  std::string reason;
+  bool save = true;
+  bool operator==(const AttemptStopping&) const = default;
 };
 /// Nothing was started and nothing is left behind. `retryable` is false when trying again cannot help (no such
 /// program).
@@ -71,6 +89,15 @@ struct RankSilent {
   std::string seen;  // what its node says of the process: "stopped", "alive", "unknown"
   bool operator==(const RankSilent&) const = default;
 };
+/// Nothing on a node is heard any more: neither its ranks nor what stands beside them. Or, with `why`, it is not fit to
+/// run any.
+struct NodeLost {
+  AttemptNumber attempt = 0;
+  std::string node;
+  Millis silent_for{0};
+  std::string why = {};  // "its health check failed"; empty: it is silent
+  bool operator==(const NodeLost&) const = default;
+};
 /// It sends heartbeats but its step has not moved.
 struct RankHung {
   AttemptNumber attempt = 0;
@@ -99,9 +126,30 @@ struct RequeueRequested {
   bool operator==(const RequeueRequested&) const = default;
 };
 
-using EventBody =
-    std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed, CheckpointSaved,
-                 RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone, CancelRequested, RequeueRequested>;
+struct HoldRequested {
+  std::string user;
+  bool operator==(const HoldRequested&) const = default;
+};
+struct ReleaseRequested {
+  std::string user;
+  bool operator==(const ReleaseRequested&) const = default;
+};
+struct TimeLimitChanged {
+  std::string user;
+  Millis time_limit{0};  // 0: none
+  bool operator==(const TimeLimitChanged&) const = default;
+};
+/// A job that this one waits for has ended.
+struct DependencyEnded {
+  JobId job = 0;
+  JobState state = JobState::kSucceeded;
+  bool operator==(const DependencyEnded&) const = default;
+};
+
+using EventBody = std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed,
+                               CheckpointSaved, RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone,
+                               CancelRequested, RequeueRequested, AttemptStarted, AttemptStopping, NodeLost,
+                               HoldRequested, ReleaseRequested, TimeLimitChanged, DependencyEnded>;
 
 /// One event of one job.
 struct Event {

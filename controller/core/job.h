@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -15,28 +16,33 @@ namespace core {
 ///              |
 ///              v        attempt 1 starts            all ranks done, cause decides
 ///          kPending ----------------> kRunning ------------------------------------> kSucceeded
-///              |                      ^   |  \                                        kFailed
-///      cancel  |        backoff over  |   |   \  cancel / manual requeue / drain      kCancelled
-///              v                      |   v    v
-///          kCancelled             kWaiting <- kStopping   (kStopping ends in any of the ended states or kWaiting)
+///              |    \                 ^ ^   |  \                                      kFailed
+///      cancel  |     > kQueued ------'  |   |   \  cancel / manual requeue / drain    kCancelled
+///              v       ^  nodes given   |   v    v
+///          kCancelled  '---------- kWaiting <- kStopping   (kStopping ends in any of the ended states or kWaiting)
+///                                   backoff over
 ///
-/// kSucceeded and kCancelled are final. kFailed is left by a manual requeue alone, which refills the budgets.
-enum class JobState { kPending, kRunning, kStopping, kWaiting, kSucceeded, kFailed, kCancelled };
-inline constexpr std::array kAllJobStates{JobState::kPending,  JobState::kRunning,   JobState::kStopping,
-                                          JobState::kWaiting,  JobState::kSucceeded, JobState::kFailed,
-                                          JobState::kCancelled};
+/// kQueued: the attempt waits in a scheduler's queue; executors that start at once leave it out. Its end there
+/// (refused, cancelled) is decided as that of a running one. A held job, and one that waits for others (Job::after),
+/// stays in kPending or kWaiting. kSucceeded and kCancelled are final. kFailed is left by a manual requeue alone, which
+/// refills the budgets.
+enum class JobState { kPending, kQueued, kRunning, kStopping, kWaiting, kSucceeded, kFailed, kCancelled };
+inline constexpr std::array kAllJobStates{JobState::kPending,  JobState::kQueued,   JobState::kRunning,
+                                          JobState::kStopping, JobState::kWaiting,  JobState::kSucceeded,
+                                          JobState::kFailed,   JobState::kCancelled};
 std::string_view to_string(JobState state);  // "pending" ...
 std::optional<JobState> job_state_from_string(std::string_view text);
 bool is_ended(JobState state);  // kSucceeded, kFailed, kCancelled
 
 /// One attempt's life.
 ///
+///   kQueued --the scheduler gave it nodes, or a rank spoke--> kStarting
 ///   kStarting --launched and (command, or every rank joined)--> kRunning
-///   kStarting, kRunning --cause known, ranks still there--> kDraining
+///   kQueued, kStarting, kRunning --cause known, ranks still there--> kDraining
 ///   any of them --no rank left--> kEnded
 ///
 /// The first cause wins: what ranks do while draining (exit codes, signals) does not change it.
-enum class AttemptState { kStarting, kRunning, kDraining, kEnded };
+enum class AttemptState { kQueued, kStarting, kRunning, kDraining, kEnded };
 std::string_view to_string(AttemptState state);
 std::optional<AttemptState> attempt_state_from_string(std::string_view text);
 
@@ -60,7 +66,8 @@ struct Attempt {
   std::string reason_started;  // "submitted", "rank 1 killed by SIGKILL; attempt 2 of ..." in plain words
   std::optional<RankNumber> culprit;
   std::optional<ExitStatus> culprit_exit;
-  std::optional<Time> started_at;  // launched by the executor
+  std::optional<Time> queued_at;   // handed to a scheduler
+  std::optional<Time> started_at;  // its processes began
   std::optional<Time> running_at;
   std::optional<Time> ended_at;
   Step resumed_from_step = 0;
@@ -86,6 +93,25 @@ struct RequeuePolicy {
   bool operator==(const RequeuePolicy&) const = default;
 };
 
+/// Another job whose end this one waits for.
+enum class DependsOn { kSucceeded, kFailed, kEnded };  // kFailed: or cancelled
+std::string_view to_string(DependsOn condition);       // "succeeded"
+std::optional<DependsOn> depends_on_from_string(std::string_view text);
+struct Dependency {
+  JobId job = 0;
+  DependsOn on = DependsOn::kSucceeded;
+  bool met = false;
+  bool operator==(const Dependency&) const = default;
+};
+
+/// What a job submitted as one of many knows of the others.
+struct SweepElement {
+  std::string sweep;           // id of the sweep; empty: the job stands alone
+  std::uint32_t index = 0;     // from 0
+  std::uint32_t parallel = 0;  // at most so many of the sweep's jobs have an attempt at once; 0: no limit
+  bool operator==(const SweepElement&) const = default;
+};
+
 struct Job {
   JobId id = 0;
   std::string name;
@@ -101,10 +127,16 @@ struct Job {
   std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
+  bool saved_anew = false;  // the newest attempt has brought a new checkpoint
   bool cancel_requested = false;
   std::string cancelled_by;
   /// A person asked for a new attempt while this one was stopping already: it follows at once, whatever the budgets.
   bool requeue_requested = false;
+  /// No attempt starts while held; one that runs goes on.
+  bool held = false;
+  std::string held_by;
+  std::vector<Dependency> after;
+  SweepElement sweep;
   Time submitted_at{};
   std::optional<Time> next_attempt_at;  // while kWaiting
   std::string next_attempt_reason;      // while kWaiting: what reason_started will say
@@ -113,6 +145,11 @@ struct Job {
 
   /// The newest attempt; null before the first.
   const Attempt* current() const { return attempts.empty() ? nullptr : &attempts.back(); }
+  /// Neither held nor waiting for another job.
+  bool may_start() const { return !held && dependencies_met(); }
+  bool dependencies_met() const {
+    return std::ranges::all_of(after, [](const Dependency& dependency) { return dependency.met; });
+  }
 };
 
 }  // namespace core

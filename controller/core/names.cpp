@@ -35,6 +35,13 @@ struct TypeName {
   std::string_view operator()(const AttemptGone&) const { return "attempt_gone"; }
   std::string_view operator()(const CancelRequested&) const { return "cancel_requested"; }
   std::string_view operator()(const RequeueRequested&) const { return "requeue_requested"; }
+  std::string_view operator()(const AttemptStarted&) const { return "attempt_started"; }
+  std::string_view operator()(const AttemptStopping&) const { return "attempt_stopping"; }
+  std::string_view operator()(const NodeLost&) const { return "node_lost"; }
+  std::string_view operator()(const HoldRequested&) const { return "hold_requested"; }
+  std::string_view operator()(const ReleaseRequested&) const { return "release_requested"; }
+  std::string_view operator()(const TimeLimitChanged&) const { return "time_limit_changed"; }
+  std::string_view operator()(const DependencyEnded&) const { return "dependency_ended"; }
 };
 
 }  // namespace
@@ -57,6 +64,8 @@ std::string_view to_string(JobState state) {
   switch (state) {
     case JobState::kPending:
       return "pending";
+    case JobState::kQueued:
+      return "queued";
     case JobState::kRunning:
       return "running";
     case JobState::kStopping:
@@ -86,6 +95,8 @@ bool is_ended(JobState state) {
 
 std::string_view to_string(AttemptState state) {
   switch (state) {
+    case AttemptState::kQueued:
+      return "queued";
     case AttemptState::kStarting:
       return "starting";
     case AttemptState::kRunning:
@@ -99,8 +110,8 @@ std::string_view to_string(AttemptState state) {
 }
 
 std::optional<AttemptState> attempt_state_from_string(std::string_view text) {
-  for (const AttemptState state :
-       {AttemptState::kStarting, AttemptState::kRunning, AttemptState::kDraining, AttemptState::kEnded}) {
+  for (const AttemptState state : {AttemptState::kQueued, AttemptState::kStarting, AttemptState::kRunning,
+                                   AttemptState::kDraining, AttemptState::kEnded}) {
     if (to_string(state) == text) return state;
   }
   return std::nullopt;
@@ -118,6 +129,25 @@ std::string_view to_string(RankState state) {
       return "exited";
   }
   return "unknown";
+}
+
+std::string_view to_string(DependsOn condition) {
+  switch (condition) {
+    case DependsOn::kSucceeded:
+      return "succeeded";
+    case DependsOn::kFailed:
+      return "failed";
+    case DependsOn::kEnded:
+      return "ended";
+  }
+  return "unknown";
+}
+
+std::optional<DependsOn> depends_on_from_string(std::string_view text) {
+  for (const auto condition : {DependsOn::kSucceeded, DependsOn::kFailed, DependsOn::kEnded}) {
+    if (to_string(condition) == text) return condition;
+  }
+  return std::nullopt;
 }
 
 std::string_view type_name(const EventBody& body) {

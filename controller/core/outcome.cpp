@@ -24,7 +24,8 @@ void charge(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
   const std::uint32_t limit = budget(job.policy, ended.cause).value_or(0);
   const std::uint32_t count = ++job.spent[ended.cause];
-  if (has_backoff(ended.cause)) ++job.unhealthy_ends;
+  const bool slowed = has_backoff(ended.cause) || is_hasty(ended, job.saved_anew, at);
+  if (slowed) ++job.unhealthy_ends;
   if (count > limit) {
     end_job(job, JobState::kFailed,
             ended.reason + "; " + std::string(cause_verb(ended.cause)) + " " + times_text(count) +
@@ -33,11 +34,11 @@ void charge(Applied& out, const Attempt& ended, Time at) {
     out.text = job.reason;
     return;
   }
-  const Millis wait = has_backoff(ended.cause) ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
+  const Millis wait = slowed ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
   wait_for_next(out, at + wait, reason_of_next(ended));
-  job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " starts " +
-               (wait > Millis{0} ? "in " + duration_text(wait) : "now") + " (" + std::string(cause_noun(ended.cause)) +
-               " " + std::to_string(count) + " of " + std::to_string(limit) + ")";
+  job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " " + starts_text(job, wait) + " (" +
+               std::string(cause_noun(ended.cause)) + " " + std::to_string(count) + " of " + std::to_string(limit) +
+               ")";
   out.text = job.reason;
 }
 
@@ -50,6 +51,7 @@ std::size_t ranks_left(const Attempt& attempt) {
 
 void drain(Applied& out, const Verdict& verdict) {
   Attempt& attempt = out.job.attempts.back();
+  const bool was_queued = attempt.state == AttemptState::kQueued;
   attempt.state = AttemptState::kDraining;
   attempt.cause = verdict.cause;
   attempt.reason = verdict.reason;
@@ -57,8 +59,9 @@ void drain(Applied& out, const Verdict& verdict) {
   attempt.culprit_exit = verdict.culprit_exit;
   const std::string left = count_text(ranks_left(attempt), "rank");
   out.job.state = JobState::kStopping;
-  out.job.reason =
-      verdict.reason + (verdict.save ? "; waiting for " + left + " to save and leave" : "; stopping " + left);
+  out.job.reason = verdict.reason + (was_queued     ? "; leaving the queue"
+                                     : verdict.save ? "; waiting for " + left + " to save and leave"
+                                                    : "; stopping " + left);
   out.actions.push_back(StopAttempt{attempt.number, verdict.save, verdict.reason});
   out.text = out.job.reason;
 }
@@ -78,7 +81,7 @@ void end_attempt(Applied& out, Time at) {
   } else if (job.requeue_requested || attempt.cause == Cause::kRequeued) {
     if (job.requeue_requested) refill_budgets(job);
     wait_for_next(out, at, reason_of_next(attempt));
-    job.reason = attempt.reason + "; attempt " + std::to_string(attempt.number + 1) + " starts now";
+    job.reason = attempt.reason + "; attempt " + std::to_string(attempt.number + 1) + " " + starts_text(job, Millis{0});
   } else if (is_hopeless(attempt)) {
     end_job(job, JobState::kFailed, attempt.reason, at);
   } else {
@@ -95,7 +98,7 @@ void wait_for_next(Applied& out, Time at, std::string reason_started) {
   job.ended_at.reset();
   job.next_attempt_at = at;
   job.next_attempt_reason = std::move(reason_started);
-  out.actions.push_back(StartAttempt{static_cast<AttemptNumber>(job.attempts.size() + 1), at});
+  if (job.may_start()) out.actions.push_back(StartAttempt{static_cast<AttemptNumber>(job.attempts.size() + 1), at});
 }
 
 void refill_budgets(Job& job) {

@@ -21,11 +21,30 @@ std::string refuse_requeue(const Job& job) {
   switch (job.state) {
     case JobState::kPending:
       return name_of(job) + " has not started yet: there is nothing to start again";
+    case JobState::kQueued:
+      return name_of(job) + " waits in the scheduler's queue: there is nothing to start again";
     case JobState::kSucceeded:
       return name_of(job) + " has succeeded: submit it again to run it once more";
     default:
       return "";
   }
+}
+
+std::string refuse_hold(const Job& job) {
+  if (!is_ended(job.state)) return "";
+  return name_of(job) + " has ended (" + std::string(to_string(job.state)) + "): there is nothing to hold";
+}
+
+std::string refuse_release(const Job& job) {
+  if (is_ended(job.state)) {
+    return name_of(job) + " has ended (" + std::string(to_string(job.state)) + "): there is nothing to release";
+  }
+  return job.held ? "" : name_of(job) + " is not held";
+}
+
+std::string refuse_time_limit(const Job& job) {
+  if (!is_ended(job.state)) return "";
+  return name_of(job) + " has ended (" + std::string(to_string(job.state)) + "): its time limit can't be changed";
 }
 
 }  // namespace core

@@ -32,7 +32,13 @@ std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
 }
 
 bool has_backoff(Cause cause) {
-  return cause != Cause::kPreempted && cause != Cause::kRequeued;
+  // A lost node is left out next time, so there is nothing to wait for.
+  return cause != Cause::kPreempted && cause != Cause::kRequeued && cause != Cause::kNodeFailed;
+}
+
+bool is_hasty(const Attempt& attempt, bool saved_anew, Time ended_at) {
+  if (attempt.cause != Cause::kPreempted || !attempt.culprit_exit || saved_anew) return false;
+  return attempt.started_at && ended_at - *attempt.started_at < kHasty;
 }
 
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends) {

@@ -11,8 +11,14 @@ namespace core {
 /// back), kCompleted, kCancelled and kNone (never).
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
 
-/// False for causes that say nothing bad about the job: kPreempted and kRequeued start again at once.
+/// False for causes that say nothing bad about the job: kPreempted, kRequeued and kNodeFailed start again at once.
 bool has_backoff(Cause cause);
+
+/// An attempt that asks to be started again, though it brought nothing new, is no victim when it ends this soon.
+inline constexpr Millis kHasty{10000};
+/// True if a rank asked for it with kExitRequeue within kHasty of the attempt's start, without a new checkpoint: a
+/// program that always does so would be started for ever. What a scheduler says of a preemption is believed.
+bool is_hasty(const Attempt& attempt, bool saved_anew, Time ended_at);
 
 /// min(backoff_max, backoff_initial * 2^(unhealthy_ends - 1)); 0 for no unhealthy end.
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends);

@@ -129,6 +129,30 @@ std::string hung_text(const RankHung& event) {
   return section.empty() ? text : text + " in section " + section;
 }
 
+std::string node_lost_text(const NodeLost& event) {
+  if (!event.why.empty()) return "node " + plain_words(event.node) + " is unfit: " + plain_words(event.why);
+  return "node " + plain_words(event.node) + " lost: nothing on it was heard for " + duration_text(event.silent_for);
+}
+
+std::string starts_text(const Job& job, Millis wait) {
+  if (!job.may_start()) return "starts later: " + what_it_waits_for(job);
+  return wait > Millis{0} ? "starts in " + duration_text(wait) : "starts now";
+}
+
+std::string what_it_waits_for(const Job& job) {
+  std::string text;
+  if (job.held) text = "held by " + job.held_by + " until released";
+  for (const Dependency& dependency : job.after) {
+    if (dependency.met) continue;
+    const std::string_view verb = dependency.on == DependsOn::kSucceeded ? "succeed"
+                                  : dependency.on == DependsOn::kFailed  ? "fail"
+                                                                         : "end";
+    text +=
+        (text.empty() ? "" : "; ") + ("waiting for job " + std::to_string(dependency.job)) + " to " + std::string(verb);
+  }
+  return text;
+}
+
 std::string_view cause_noun(Cause cause) {
   switch (cause) {
     case Cause::kRankSilent:

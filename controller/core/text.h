@@ -27,6 +27,12 @@ Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
 std::string exit_text(const RankExited& event);
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);
+std::string node_lost_text(const NodeLost& event);
+
+/// "starts now", "starts in 5 s", "starts when released (held by anna)": of the job's next attempt.
+std::string starts_text(const Job& job, Millis wait);
+/// Of a job that may not start: "held by anna", "waiting for job 12 to succeed".
+std::string what_it_waits_for(const Job& job);
 
 /// "failure": one end by this cause, to be counted: "failure 1 of 3".
 std::string_view cause_noun(Cause cause);

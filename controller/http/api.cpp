@@ -65,6 +65,7 @@ std::uint64_t number(const Request& request, const std::string& name, std::uint6
   return *value;
 }
 
+constexpr std::size_t kMaxSweepName = 64;
 constexpr std::uint64_t kAnyId = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::uint32_t>::max();
 
@@ -72,16 +73,18 @@ Response jobs(runtime::Controller& controller, const Request& request) {
   muster::v1::ListRequest wanted;
   std::stringstream states(request.parameter("state"));
   for (std::string state; std::getline(states, state, ',');) {
-    constexpr std::array kStates = {"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"};
+    constexpr std::array kStates = {"pending", "queued",    "running", "stopping",
+                                    "waiting", "succeeded", "failed",  "cancelled"};
     if (std::find(kStates.begin(), kStates.end(), state) == kStates.end())
       throw BadParameter{"there is no state '" + state.substr(0, 80) + "'",
-                         "use pending, running, stopping, waiting, succeeded, failed or cancelled"};
+                         "use pending, queued, running, stopping, waiting, succeeded, failed or cancelled"};
     if (wanted.states_size() == static_cast<int>(kStates.size()))
       throw BadParameter{"more states than there are", "name each state once"};
     wanted.add_states(state);
   }
   wanted.set_limit(static_cast<std::uint32_t>(number(request, "limit", 100, kMaxJobRows)));
   wanted.set_before_id(static_cast<std::int64_t>(number(request, "before", 0, kAnyId)));
+  wanted.set_sweep(request.parameter("sweep").substr(0, kMaxSweepName));
   return as_json(proto::to_json(controller.list(wanted)));
 }
 
@@ -146,6 +149,13 @@ Response outcome(const runtime::Outcome<muster::v1::Job>& job) {
   return job.ok() ? as_json(proto::to_json(job.value())) : refusal(job.refusal());
 }
 
+Response change(runtime::Controller& controller, core::JobId job, std::string_view what) {
+  const std::string user = "dashboard";
+  if (what == "cancel") return outcome(controller.cancel(job, user));
+  if (what == "requeue") return outcome(controller.requeue(job, user));
+  return outcome(what == "hold" ? controller.hold(job, user) : controller.release(job, user));
+}
+
 // "jobs/7" or "jobs/7/metrics", given as "7" or "7/metrics".
 Response one_job(runtime::Controller& controller, std::string_view rest, const Request& request) {
   const auto slash = rest.find('/');
@@ -155,16 +165,20 @@ Response one_job(runtime::Controller& controller, std::string_view rest, const R
                   "the list of jobs is at /");
   const auto job_id = static_cast<core::JobId>(*id);
   const std::string_view what = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
-  if (what == "cancel" || what == "requeue") {
+  if (what == "cancel" || what == "requeue" || what == "hold" || what == "release") {
     if (request.method != "POST") return wrong_method("POST");
-    const std::string user = "dashboard";
-    return outcome(what == "cancel" ? controller.cancel(job_id, user) : controller.requeue(job_id, user));
+    return change(controller, job_id, what);
   }
-  if (!what.empty() && what != "metrics" && what != "events" && what != "logs")
-    return refuse(404, "a job has no '" + std::string(what) + "'", "use metrics, events, logs, cancel or requeue");
+  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why")
+    return refuse(404, "a job has no '" + std::string(what) + "'",
+                  "use metrics, events, logs, why, cancel, requeue, hold or release");
   if (!reads(request)) return wrong_method("GET");
   const auto job = controller.get(job_id);
   if (!job.ok() || what.empty()) return outcome(job);
+  if (what == "why") {
+    const auto why = controller.why(job_id);
+    return why.ok() ? as_json(proto::to_json(why.value())) : refusal(why.refusal());
+  }
   if (what == "metrics") return metrics(controller, job_id, request);
   if (what == "events") return events(controller, job_id, request);
   return logs(controller, job.value(), request);

@@ -47,7 +47,8 @@ MetricFamily labelled(const char* name, const char* help, const char* label,
 
 MetricFamily jobs_by_state(const std::map<std::string, std::uint64_t>& jobs) {
   MetricFamily out = family("muster_jobs", "Jobs by state.", MetricType::Gauge);
-  for (const char* state : {"pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}) {
+  for (const char* state :
+       {"pending", "queued", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}) {
     const auto found = jobs.find(state);
     add(out, found == jobs.end() ? 0 : static_cast<double>(found->second), "state", state);
   }

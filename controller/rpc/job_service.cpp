@@ -54,14 +54,31 @@ grpc::Status send_pages(runtime::Controller& controller, core::JobId job, bool f
 
 }  // namespace
 
+grpc::Status JobService::as_user(grpc::ServerContext* context, const std::string& user,
+                                 const std::function<grpc::Status()>& body) {
+  return for_people(controller_, *context, [&] {
+    if (user.size() > kMaxUser) return too_long("user", user.size(), kMaxUser);
+    return body();
+  });
+}
+
 grpc::Status JobService::Submit(grpc::ServerContext* context, const muster::v1::SubmitRequest* request,
                                 muster::v1::SubmitResponse* response) {
-  return for_people(controller_, *context, [&] {
+  return as_user(context, request->user(), [&] {
     if (request->request_id().size() > kMaxRequestId) {
       return too_long("request_id", request->request_id().size(), kMaxRequestId);
     }
-    if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
     return answer(controller_.submit(*request), response);
+  });
+}
+
+grpc::Status JobService::SubmitSweep(grpc::ServerContext* context, const muster::v1::SubmitSweepRequest* request,
+                                     muster::v1::SubmitSweepResponse* response) {
+  return as_user(context, request->user(), [&] {
+    if (request->request_id().size() > kMaxRequestId) {
+      return too_long("request_id", request->request_id().size(), kMaxRequestId);
+    }
+    return answer(controller_.submit_sweep(*request), response);
   });
 }
 
@@ -82,18 +99,49 @@ grpc::Status JobService::Get(grpc::ServerContext* context, const muster::v1::Get
 
 grpc::Status JobService::Cancel(grpc::ServerContext* context, const muster::v1::CancelRequest* request,
                                 muster::v1::Job* response) {
-  return for_people(controller_, *context, [&] {
-    if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
-    return answer(controller_.cancel(request->job_id(), request->user()), response);
-  });
+  return as_user(context, request->user(),
+                 [&] { return answer(controller_.cancel(request->job_id(), request->user()), response); });
 }
 
 grpc::Status JobService::Requeue(grpc::ServerContext* context, const muster::v1::RequeueRequest* request,
                                  muster::v1::Job* response) {
-  return for_people(controller_, *context, [&] {
-    if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
-    return answer(controller_.requeue(request->job_id(), request->user()), response);
+  return as_user(context, request->user(),
+                 [&] { return answer(controller_.requeue(request->job_id(), request->user()), response); });
+}
+
+grpc::Status JobService::Hold(grpc::ServerContext* context, const muster::v1::HoldRequest* request,
+                              muster::v1::Job* response) {
+  return as_user(context, request->user(),
+                 [&] { return answer(controller_.hold(request->job_id(), request->user()), response); });
+}
+
+grpc::Status JobService::Release(grpc::ServerContext* context, const muster::v1::HoldRequest* request,
+                                 muster::v1::Job* response) {
+  return as_user(context, request->user(),
+                 [&] { return answer(controller_.release(request->job_id(), request->user()), response); });
+}
+
+grpc::Status JobService::SetTimeLimit(grpc::ServerContext* context, const muster::v1::SetTimeLimitRequest* request,
+                                      muster::v1::Job* response) {
+  return as_user(context, request->user(), [&] {
+    const core::Millis limit(request->time_limit_ms());
+    return answer(controller_.set_time_limit(request->job_id(), limit, request->user()), response);
   });
+}
+
+grpc::Status JobService::Why(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                             muster::v1::WhyResponse* response) {
+  return for_people(controller_, *context, [&] { return answer(controller_.why(request->job_id()), response); });
+}
+
+grpc::Status JobService::PlanScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,
+                                    muster::v1::PlanScriptResponse* response) {
+  return as_user(context, request->user(), [&] { return answer(controller_.plan_script(*request), response); });
+}
+
+grpc::Status JobService::CheckScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,
+                                     muster::v1::CheckScriptResponse* response) {
+  return as_user(context, request->user(), [&] { return answer(controller_.check_script(*request), response); });
 }
 
 grpc::Status JobService::stream(grpc::ServerContext* context, core::JobId job,
@@ -160,14 +208,6 @@ grpc::Status JobService::Logs(grpc::ServerContext* context, const muster::v1::Lo
   return stream(context, request->job_id(), [&](Follow& life) {
     return stream_logs(controller_, life, *request,
                        [&](const muster::v1::LogChunk& chunk) { return writer->Write(chunk); });
-  });
-}
-
-grpc::Status AdminService::Status(grpc::ServerContext* context, const muster::v1::StatusRequest*,
-                                  muster::v1::StatusResponse* response) {
-  return for_people(controller_, *context, [&] {
-    *response = controller_.status();
-    return grpc::Status::OK;
   });
 }
 

@@ -23,6 +23,20 @@ class JobService final : public muster::v1::JobService::Service {
                       muster::v1::Job* response) override;
   grpc::Status Requeue(grpc::ServerContext* context, const muster::v1::RequeueRequest* request,
                        muster::v1::Job* response) override;
+  grpc::Status Hold(grpc::ServerContext* context, const muster::v1::HoldRequest* request,
+                    muster::v1::Job* response) override;
+  grpc::Status Release(grpc::ServerContext* context, const muster::v1::HoldRequest* request,
+                       muster::v1::Job* response) override;
+  grpc::Status SetTimeLimit(grpc::ServerContext* context, const muster::v1::SetTimeLimitRequest* request,
+                            muster::v1::Job* response) override;
+  grpc::Status SubmitSweep(grpc::ServerContext* context, const muster::v1::SubmitSweepRequest* request,
+                           muster::v1::SubmitSweepResponse* response) override;
+  grpc::Status Why(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                   muster::v1::WhyResponse* response) override;
+  grpc::Status PlanScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,
+                          muster::v1::PlanScriptResponse* response) override;
+  grpc::Status CheckScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,
+                           muster::v1::CheckScriptResponse* response) override;
   grpc::Status Watch(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                      grpc::ServerWriter<muster::v1::Job>* writer) override;
   grpc::Status Events(grpc::ServerContext* context, const muster::v1::EventsRequest* request,
@@ -33,6 +47,9 @@ class JobService final : public muster::v1::JobService::Service {
                     grpc::ServerWriter<muster::v1::LogChunk>* writer) override;
 
  private:
+  /// Checks the token and the length of the user's name.
+  grpc::Status as_user(grpc::ServerContext* context, const std::string& user,
+                       const std::function<grpc::Status()>& body);
   /// Checks the token, takes one of the streams, and runs `body` with what it waits with.
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body);
 
@@ -46,6 +63,16 @@ class AdminService final : public muster::v1::AdminService::Service {
 
   grpc::Status Status(grpc::ServerContext* context, const muster::v1::StatusRequest* request,
                       muster::v1::StatusResponse* response) override;
+  grpc::Status ListPartitions(grpc::ServerContext* context, const muster::v1::ListPartitionsRequest* request,
+                              muster::v1::ListPartitionsResponse* response) override;
+  grpc::Status SetPartition(grpc::ServerContext* context, const muster::v1::SetPartitionRequest* request,
+                            muster::v1::PartitionView* response) override;
+  grpc::Status RemovePartition(grpc::ServerContext* context, const muster::v1::RemovePartitionRequest* request,
+                               muster::v1::RemovePartitionResponse* response) override;
+  grpc::Status ListNodes(grpc::ServerContext* context, const muster::v1::ListNodesRequest* request,
+                         muster::v1::ListNodesResponse* response) override;
+  grpc::Status ListAudit(grpc::ServerContext* context, const muster::v1::ListAuditRequest* request,
+                         muster::v1::ListAuditResponse* response) override;
 
  private:
   runtime::Controller& controller_;

@@ -7,6 +7,7 @@ namespace rpc {
 namespace {
 
 constexpr int kMeetingThreads = 8;
+constexpr int kMaxSignals = 64;
 constexpr std::size_t kMaxText = 4096;  // last words, node names, endpoints
 
 grpc::Status invalid(const std::string& text) {
@@ -92,6 +93,17 @@ grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* c
     ask_later(meeting);
   }
   return reactor;
+}
+
+grpc::ServerUnaryReactor* RankService::Task(grpc::CallbackServerContext* context,
+                                            const muster::v1::TaskRequest* request,
+                                            muster::v1::TaskResponse* response) {
+  return run(context, [=, this] {
+    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
+    if (request->node().size() > kMaxText) return invalid("node: at most 4096 characters");
+    if (request->signals_seen_size() > kMaxSignals) return invalid("signals_seen: at most 64");
+    return answer(controller_.task(*request, bearer_token(*context)), response);
+  });
 }
 
 void RankService::ask_later(const std::shared_ptr<Meeting>& meeting) {

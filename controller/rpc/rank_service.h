@@ -24,6 +24,8 @@ class RankService final : public muster::v1::RankService::CallbackService {
   grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
                                        const muster::v1::RendezvousRequest* request,
                                        muster::v1::RendezvousResponse* response) override;
+  grpc::ServerUnaryReactor* Task(grpc::CallbackServerContext* context, const muster::v1::TaskRequest* request,
+                                 muster::v1::TaskResponse* response) override;
 
   /// Ranks that wait are told "not yet", now and later.
   void stop_waiting() { desk_.close(); }

@@ -19,7 +19,7 @@ inline constexpr int kRankThreads = 32;
 /// Calls of ranks waiting for their turn, and ranks waiting at the rendezvous.
 inline constexpr int kMaxRankCalls = 8192;
 /// Largest request.
-inline constexpr int kMaxRequestBytes = 4 * 1024 * 1024;
+inline constexpr int kMaxRequestBytes = 32 * 1024 * 1024;
 /// Most metrics, and most checkpoints, of one heartbeat.
 inline constexpr int kMaxMetricsAHeartbeat = 512;
 

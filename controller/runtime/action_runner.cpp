@@ -32,10 +32,10 @@ core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save) {
 }
 
 bool expects_launch(const core::Job& job, core::AttemptNumber number) {
-  if (job.cancel_requested || core::is_ended(job.state)) return false;
+  if (job.cancel_requested || core::is_ended(job.state) || !job.may_start()) return false;
   const auto* newest = job.current();
   if (newest != nullptr && newest->number == number) {
-    return newest->state == core::AttemptState::kStarting && !newest->started_at;
+    return newest->state == core::AttemptState::kStarting && !newest->started_at && !newest->queued_at;
   }
   const bool between = newest == nullptr || newest->state == core::AttemptState::kEnded;
   return between && number == (newest == nullptr ? 1 : newest->number + 1);
@@ -91,15 +91,15 @@ void ActionRunner::run_outbox() {
 
 void ActionRunner::run_launcher() {
   while (true) {
-    store::PendingAction action;
+    Batch batch;
     {
       std::unique_lock lock(mutex_);
       launchers_wake_.wait(lock, [&] { return closed_ || !launches_.empty(); });
       if (closed_) return;
-      action = std::move(launches_.front());
+      batch = std::move(launches_.front());
       launches_.pop_front();
     }
-    perform(action);
+    perform(batch);
     wake();  // the job's next action may have waited for this one
   }
 }
@@ -113,14 +113,21 @@ void ActionRunner::poll() {
     stale_ = true;
     if (threads_) return;
   }
-  for (auto& action : take_due()) {
-    if (!threads_ || std::holds_alternative<core::StopAttempt>(action.action)) {
-      perform(action);
+  std::vector<Batch> batches;
+  try {
+    batches = take_due();
+  } catch (const std::exception& e) {
+    spdlog::error("jobs cannot be read: {}", e.what());
+    return;
+  }
+  for (auto& batch : batches) {
+    if (!threads_ || !std::holds_alternative<core::StartAttempt>(batch.front().action)) {
+      perform(batch);
     } else {
       {
         std::lock_guard lock(mutex_);
         if (closed_) return;
-        launches_.push_back(std::move(action));
+        launches_.push_back(std::move(batch));
       }
       launchers_wake_.notify_one();
     }
@@ -140,14 +147,15 @@ void ActionRunner::read_outbox() {
     stale_ = false;
   }
   auto pending = parts_.store.pending_actions();
-  std::map<std::int64_t, core::Millis> due;
+  std::map<std::int64_t, Plan> plans;
   const auto now = parts_.clock.monotonic();
-  for (const auto& action : pending) due.emplace(action.id, now + backoff_left(action));
-  std::lock_guard lock(mutex_);
-  for (auto& [id, at] : due) {
-    if (const auto known = due_.find(id); known != due_.end()) at = known->second;
+  for (const auto& action : pending) {
+    const auto known = plans_.find(action.id);
+    plans.emplace(action.id,
+                  known != plans_.end() ? known->second : Plan{now + backoff_left(action), batch_name(action)});
   }
-  due_ = std::move(due);
+  std::lock_guard lock(mutex_);
+  plans_ = std::move(plans);
   waiting_.clear();
   for (auto& action : pending) {
     if (!to_complete_.contains(action.id)) waiting_.emplace(action.id, std::move(action));
@@ -165,48 +173,138 @@ core::Millis ActionRunner::backoff_left(const store::PendingAction& action) cons
   return job == nullptr ? core::Millis(0) : std::min(left, std::max(job->policy.backoff_max, core::Millis(0)));
 }
 
-std::vector<store::PendingAction> ActionRunner::take_due() {
+std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   std::vector<store::PendingAction> due;
-  const auto now = parts_.clock.monotonic();
-  std::lock_guard lock(mutex_);
-  for (const auto& [id, action] : waiting_) {
-    if (under_way_.contains(id) || now < due_.at(id)) continue;
-    if (const auto again = not_again_before_.find(id); again != not_again_before_.end() && now < again->second)
-      continue;
-    if (std::holds_alternative<core::StartAttempt>(action.action)) {
-      if (jobs_launching_.contains(action.job)) continue;
-      jobs_launching_.insert(action.job);
+  {
+    const auto now = parts_.clock.monotonic();
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, action] : waiting_) {
+      if (under_way_.contains(id) || now < plans_.at(id).due) continue;
+      if (const auto again = not_again_before_.find(id); again != not_again_before_.end() && now < again->second)
+        continue;
+      if (std::holds_alternative<core::StartAttempt>(action.action)) {
+        if (jobs_launching_.contains(action.job) || gate_closed(action)) continue;
+        jobs_launching_.insert(action.job);
+      }
+      under_way_.insert(id);
+      due.push_back(action);
     }
-    under_way_.insert(id);
-    due.push_back(action);
   }
-  return due;
+  std::vector<Batch> batches;
+  std::map<std::string, std::size_t> open;  // sweep -> its batch that has room
+  for (auto& action : due) {
+    const auto& name = plans_.at(action.id).batch;
+    const auto place = open.find(name);
+    if (!name.empty() && place != open.end() && batches[place->second].size() < kLargestBatch) {
+      batches[place->second].push_back(std::move(action));
+      continue;
+    }
+    if (!name.empty()) open[name] = batches.size();
+    batches.push_back({std::move(action)});
+  }
+  return batches;
 }
 
-void ActionRunner::perform(const store::PendingAction& action) {
-  bool done = false;
+std::string ActionRunner::batch_name(const store::PendingAction& action) const {
+  const auto* start = std::get_if<core::StartAttempt>(&action.action);
+  if (start == nullptr || start->attempt != 1) return {};
+  const auto job = parts_.dispatcher.job(action.job);
+  if (job == nullptr || job->sweep.sweep.empty()) return {};
   try {
-    if (const auto* start = std::get_if<core::StartAttempt>(&action.action)) {
-      done = start_attempt(action.job, *start);
+    const auto spec = parts_.specs.get(action.job);
+    return spec != nullptr && parts_.executor.has_queue(spec->executor()) ? job->sweep.sweep : std::string();
+  } catch (const std::exception&) {
+    return {};  // it goes alone, and what is wrong is told there
+  }
+}
+
+// A queue that takes a whole sweep limits its first attempts itself.
+bool ActionRunner::gate_closed(const store::PendingAction& action) const {
+  try {
+    const auto job = parts_.dispatcher.job(action.job);
+    if (job == nullptr) return false;
+    if (!parts_.partitions.enter(*job)) return true;
+    if (!plans_.at(action.id).batch.empty() || parts_.gate.enter(*job)) return false;
+    parts_.partitions.leave(job->id);
+    return true;
+  } catch (const std::exception&) {
+    return false;  // what is wrong is told where it is carried out
+  }
+}
+
+void ActionRunner::perform(const Batch& batch) {
+  std::vector<bool> done(batch.size(), false);
+  const bool start = std::holds_alternative<core::StartAttempt>(batch.front().action);
+  try {
+    if (start) {
+      done = start_attempts(batch);
     } else {
-      done = stop_attempt(action.job, std::get<core::StopAttempt>(action.action));
+      done.front() = perform(batch.front());
     }
   } catch (const std::exception& e) {
-    spdlog::error("job {}: an action failed and is tried again: {}", action.job, e.what());
+    spdlog::error("job {}: an action failed and is tried again: {}", batch.front().job, e.what());
   }
-  finish(action.id, done);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    finish(batch[i].id, done[i]);
+    if (!start) continue;
+    parts_.gate.leave(batch[i].job);
+    parts_.partitions.leave(batch[i].job);
+  }
   std::lock_guard lock(mutex_);
-  under_way_.erase(action.id);
-  if (std::holds_alternative<core::StartAttempt>(action.action)) jobs_launching_.erase(action.job);
+  for (const auto& action : batch) {
+    under_way_.erase(action.id);
+    if (start) jobs_launching_.erase(action.job);
+  }
 }
 
-bool ActionRunner::start_attempt(core::JobId id, const core::StartAttempt& action) {
-  const auto job = parts_.dispatcher.job(id);
-  if (job == nullptr || !expects_launch(*job, action.attempt)) return true;
-  return parts_.dispatcher.keep_and_wait(id, launch(*job, action.attempt));
+bool ActionRunner::perform(const store::PendingAction& action) {
+  if (const auto* stop = std::get_if<core::StopAttempt>(&action.action)) return stop_attempt(action.job, *stop);
+  if (const auto* hold = std::get_if<core::HoldAttempt>(&action.action)) return hold_attempt(action.job, *hold);
+  return limit_attempt(action.job, std::get<core::LimitAttempt>(action.action));
 }
 
-core::EventBody ActionRunner::launch(const core::Job& job, core::AttemptNumber attempt) {
+std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
+  std::vector<bool> done(batch.size(), true);
+  std::vector<LaunchRequest> requests;
+  std::vector<std::size_t> indices;
+  const auto lost_nodes = nodes_lost_lately();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const auto number = std::get<core::StartAttempt>(batch[i].action).attempt;
+    const auto job = parts_.dispatcher.job(batch[i].job);
+    if (job == nullptr || !expects_launch(*job, number)) continue;
+    auto planned = plan(*job, number);
+    if (auto* failed = std::get_if<core::AttemptLaunchFailed>(&planned)) {
+      done[i] = parts_.dispatcher.keep_and_wait(job->id, std::move(*failed));
+      continue;
+    }
+    requests.push_back(std::move(std::get<LaunchRequest>(planned)));
+    requests.back().exclude_nodes = lost_nodes;
+    indices.push_back(i);
+    done[i] = false;
+  }
+  if (requests.empty()) return done;
+  auto answers = requests.size() == 1 ? std::vector<LaunchAnswer>{parts_.executor.launch(requests.front())}
+                                      : parts_.executor.launch_all(requests);
+  std::vector<std::pair<core::JobId, core::EventBody>> facts;
+  std::vector<std::size_t> of_facts;
+  for (std::size_t i = 0; i < answers.size() && i < requests.size(); ++i) {
+    const auto& key = requests[i].key;
+    if (const auto* later = std::get_if<LaunchLater>(&answers[i])) {
+      spdlog::debug("job {} attempt {}: not started yet: {}", key.job, key.number, later->why);
+      continue;
+    }
+    auto* launched = std::get_if<core::AttemptLaunched>(&answers[i]);
+    facts.emplace_back(key.job, launched != nullptr ? core::EventBody(std::move(*launched))
+                                                    : core::EventBody(std::get<core::AttemptLaunchFailed>(answers[i])));
+    of_facts.push_back(indices[i]);
+  }
+  const auto kept = parts_.dispatcher.keep_all_and_wait(std::move(facts));
+  for (std::size_t i = 0; i < kept.size(); ++i) done[of_facts[i]] = kept[i];
+  return done;
+}
+
+std::variant<LaunchRequest, core::AttemptLaunchFailed> ActionRunner::plan(const core::Job& job,
+                                                                          core::AttemptNumber attempt) {
   const core::AttemptKey key{job.id, attempt};
   const auto spec = parts_.specs.get(job.id);
   if (spec == nullptr) return core::AttemptLaunchFailed{attempt, "the job has no stored spec", false};
@@ -215,7 +313,41 @@ core::EventBody ActionRunner::launch(const core::Job& job, core::AttemptNumber a
   } catch (const std::system_error& e) {
     return core::AttemptLaunchFailed{attempt, folder_problem(e), may_heal(e.code().value())};
   }
-  return parts_.executor.launch(launch_request(*spec, key, settings_));
+  auto request = launch_request(*spec, key, settings_);
+  request.time_limit = job.time_limit;  // people may have changed it
+  request.sweep = job.sweep.sweep;
+  parts_.partitions.equip(request);
+  return request;
+}
+
+std::vector<std::string> ActionRunner::nodes_lost_lately() const {
+  std::vector<std::string> nodes;
+  for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - kExcludedFor, kMostExcluded)) {
+    const auto& node = std::get<core::NodeLost>(event.event.body).node;
+    if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+namespace {
+bool is_current(const JobPtr& job, core::AttemptNumber number) {
+  return job != nullptr && job->current() != nullptr && job->current()->number == number &&
+         job->current()->state != core::AttemptState::kEnded;
+}
+}  // namespace
+
+bool ActionRunner::hold_attempt(core::JobId id, const core::HoldAttempt& action) {
+  const auto job = parts_.dispatcher.job(id);
+  // Of several requests the newest counts; one that has left the queue goes on.
+  if (!is_current(job, action.attempt) || job->held != action.hold) return true;
+  if (job->current()->state != core::AttemptState::kQueued) return true;
+  return parts_.executor.hold({id, action.attempt}, action.hold);
+}
+
+bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& action) {
+  const auto job = parts_.dispatcher.job(id);
+  if (!is_current(job, action.attempt) || job->time_limit != action.time_limit) return true;
+  return parts_.executor.limit({id, action.attempt}, action.time_limit);
 }
 
 bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action) {
@@ -228,7 +360,7 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   const auto spec = parts_.specs.get(id);
   if (spec == nullptr) return true;
   spdlog::info("job {} attempt {}: stopping: {}", id, number, action.reason);
-  parts_.executor.stop({id, number}, {stop_grace(*spec, action.save)});
+  parts_.executor.stop({id, number}, {stop_grace(*spec, action.save), action.save});
   return true;
 }
 

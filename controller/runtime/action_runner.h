@@ -12,11 +12,13 @@
 
 #include "runtime/dispatcher.h"
 #include "runtime/launch_plan.h"
+#include "runtime/partitions/partition_desk.h"
 #include "runtime/spec_cache.h"
+#include "runtime/sweep_gate.h"
 
 namespace runtime {
 
-/// Carries out the store's outbox: StartAttempt when it is due, StopAttempt at once. An action is completed only after
+/// Carries out the store's outbox: StartAttempt when it is due, the others at once. An action is completed only after
 /// what came of it is durable, so a crash anywhere means it is carried out again, which does no harm: executors find
 /// what was launched before, and actions that the job has outlived are skipped.
 ///
@@ -25,6 +27,9 @@ namespace runtime {
 class ActionRunner {
  public:
   static constexpr int kLaunchers = 4;
+  /// A node that was lost gets no rank for so long, as far as others can be had.
+  static constexpr core::Millis kExcludedFor{600'000};
+  static constexpr std::uint32_t kMostExcluded = 256;
 
   struct Parts {
     store::Store& store;
@@ -32,6 +37,8 @@ class ActionRunner {
     Clock& clock;
     Dispatcher& dispatcher;
     SpecCache& specs;
+    SweepGate& gate;
+    PartitionDesk& partitions;
   };
   ActionRunner(Parts parts, bool threads);
   ~ActionRunner();
@@ -53,12 +60,24 @@ class ActionRunner {
   void run_launcher();
   void read_outbox();
   core::Millis backoff_left(const store::PendingAction& action) const;
+  /// Actions carried out together: first attempts of one sweep, or one action of any kind.
+  using Batch = std::vector<store::PendingAction>;
+  static constexpr std::size_t kLargestBatch = 1000;
   /// What is due now, marked as under way.
-  std::vector<store::PendingAction> take_due();
-  void perform(const store::PendingAction& action);
-  bool start_attempt(core::JobId id, const core::StartAttempt& action);
+  std::vector<Batch> take_due();
+  /// The sweep whose other first attempts may be launched with this one; empty: it goes alone.
+  std::string batch_name(const store::PendingAction& action) const;
+  /// Otherwise its sweep and its partition have kept a place for it.
+  bool gate_closed(const store::PendingAction& action) const;
+  void perform(const Batch& batch);
+  bool perform(const store::PendingAction& action);
+  std::vector<bool> start_attempts(const Batch& batch);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
-  core::EventBody launch(const core::Job& job, core::AttemptNumber attempt);
+  std::vector<std::string> nodes_lost_lately() const;
+  bool hold_attempt(core::JobId id, const core::HoldAttempt& action);
+  bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
+  /// What to launch, or why that can't be.
+  std::variant<LaunchRequest, core::AttemptLaunchFailed> plan(const core::Job& job, core::AttemptNumber attempt);
   void finish(std::int64_t action_id, bool done);
 
   Parts parts_;
@@ -70,19 +89,24 @@ class ActionRunner {
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
   std::map<std::int64_t, store::PendingAction> waiting_;
-  std::map<std::int64_t, core::Millis> due_;               // of those that wait for a backoff; monotonic
+  /// What is found out of an action once, when it is first seen.
+  struct Plan {
+    core::Millis due{0};  // monotonic
+    std::string batch;    // see batch_name
+  };
+  std::map<std::int64_t, Plan> plans_;                     // written by the one that reads the outbox
   std::map<std::int64_t, core::Millis> not_again_before_;  // tried in vain
   std::set<std::int64_t> under_way_;
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that
   std::set<core::JobId> jobs_launching_;
-  std::deque<store::PendingAction> launches_;
+  std::deque<Batch> launches_;
   std::vector<std::thread> threads_running_;
 };
 
 /// Between the polite signal and SIGKILL: the job's own grace where ranks are to save, a short one where they can't.
 core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save);
 
-/// True when attempt `number` is the one the job waits for.
+/// True when attempt `number` is the one the job waits for, and nothing holds it back.
 bool expects_launch(const core::Job& job, core::AttemptNumber number);
 
 }  // namespace runtime

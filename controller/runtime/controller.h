@@ -51,6 +51,32 @@ class Controller {
   virtual Outcome<muster::v1::Job> get(core::JobId id) = 0;
   virtual Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
   virtual Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) = 0;
+  virtual Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) = 0;
+  virtual Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
+  /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
+  virtual Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest&) {
+    return without_slurm();
+  }
+  virtual Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest&) {
+    return without_slurm();
+  }
+  // Admins
+  virtual Outcome<muster::v1::ListPartitionsResponse> list_partitions(const muster::v1::ListPartitionsRequest&) {
+    return without_slurm();
+  }
+  /// Durable and audited when it returns.
+  virtual Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest&) {
+    return without_slurm();
+  }
+  virtual Outcome<muster::v1::RemovePartitionResponse> remove_partition(const muster::v1::RemovePartitionRequest&) {
+    return without_slurm();
+  }
+  virtual Outcome<muster::v1::ListNodesResponse> list_nodes() { return without_slurm(); }
+  virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest&) { return {}; }
+
   /// Oldest first; `job` 0: all. At most `limit`.
   virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
   virtual std::int64_t last_event_id() = 0;
@@ -77,8 +103,16 @@ class Controller {
   virtual Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                              const std::string& token) = 0;
 
+  /// From muster-task, which stands beside a rank where a scheduler starts the ranks.
+  virtual Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token) = 0;
+
   /// True if `token` is the one people must show.
   virtual bool is_people_token(const std::string& token) const = 0;
+
+ protected:
+  static Refusal without_slurm() {
+    return {Refusal::Kind::kWrongState, "this controller has no Slurm: start musterd where sbatch is to be found"};
+  }
 };
 
 }  // namespace runtime

@@ -8,7 +8,9 @@
 
 #include "core/text.h"
 #include "runtime/action_runner.h"
+#include "runtime/dependency_watch.h"
 #include "runtime/newest_metrics.h"
+#include "runtime/partitions/partition_desk.h"
 #include "runtime/rank_desk.h"
 #include "runtime/reconciler.h"
 #include "runtime/token_file.h"
@@ -23,10 +25,7 @@ constexpr std::size_t kMostUser = 64;
 constexpr std::size_t kMostSpecBytes = 1 << 20;
 constexpr std::uint32_t kListDefault = 100;
 constexpr std::uint32_t kListMost = 1000;
-
-constexpr std::array kStates = {core::JobState::kPending,  core::JobState::kRunning,   core::JobState::kStopping,
-                                core::JobState::kWaiting,  core::JobState::kSucceeded, core::JobState::kFailed,
-                                core::JobState::kCancelled};
+constexpr int kMostSweep = 10000;
 
 std::string random_request_id() {
   std::array<unsigned char, 16> bytes{};
@@ -61,11 +60,18 @@ class Impl final : public RunningController {
         specs_(store),
         newest_(store, board_),
         metrics_(store, options_.threads),
+        partitions_({store, executor, clock, specs_}, options_.partitions_file, options_.threads),
         dispatcher_(
             store, clock, [this](const JobPtr& job, bool actions) { publish(job, actions); }, options_.threads),
-        runner_({store, executor, clock, dispatcher_, specs_}, options_.threads),
-        desk_({clock, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
+        dependencies_(dispatcher_),
+        runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_}, options_.threads),
+        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
     dispatcher_.load_open();
+    for (const auto& job : dispatcher_.open_jobs()) {
+      gate_.follow(*job);
+      partitions_.follow(*job);
+      dependencies_.follow(*job);
+    }
   }
 
   ~Impl() override {
@@ -80,8 +86,10 @@ class Impl final : public RunningController {
       std::lock_guard lock(addresses_mutex_);
       dashboard_ = addresses.dashboard;
     }
+    executor_.set_history([this](const core::AttemptKey& key) { return is_over(key); });
     executor_.start([this](core::JobId job, core::EventBody body) { take_fact(job, std::move(body)); });
     started_ = true;
+    partitions_.start();
     Reconciler({store_, executor_, clock_, dispatcher_, specs_, board_}).take_over();
     runner_.start({data_, options_.worker_program, addresses.grpc, secret_});
     if (options_.threads) ticker_ = std::thread([this] { run_ticker(); });
@@ -100,6 +108,7 @@ class Impl final : public RunningController {
       dispatcher_.pump();
       runner_.poll();
       if (round == 0) watch();
+      if (round == 0) partitions_.poll();
     }
   }
 
@@ -111,6 +120,36 @@ class Impl final : public RunningController {
   }
   Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override {
     return ask(id, core::RequeueRequested{user_or_unknown(user)});
+  }
+  Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
+    return ask(id, core::HoldRequested{user_or_unknown(user)});
+  }
+  Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
+    return ask(id, core::ReleaseRequested{user_or_unknown(user)});
+  }
+  Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
+    if (limit < core::Millis(0)) return refuse(Refusal::Kind::kInvalid, "time_limit: want a duration such as 12h");
+    if (const auto refusal = refuse_time(id, limit)) return *refusal;
+    return ask(id, core::TimeLimitChanged{user_or_unknown(user), limit});
+  }
+  Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override;
+  Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
+  Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) override;
+  Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) override;
+  Outcome<muster::v1::ListPartitionsResponse> list_partitions(
+      const muster::v1::ListPartitionsRequest& request) override {
+    return partitions_.list(request);
+  }
+  Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) override {
+    return partitions_.set(request);
+  }
+  Outcome<muster::v1::RemovePartitionResponse> remove_partition(
+      const muster::v1::RemovePartitionRequest& request) override {
+    return partitions_.remove(request);
+  }
+  Outcome<muster::v1::ListNodesResponse> list_nodes() override { return partitions_.nodes(); }
+  muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) override {
+    return partitions_.audit(request);
   }
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
     std::vector<muster::v1::Event> out;
@@ -148,13 +187,24 @@ class Impl final : public RunningController {
                                                      const std::string& token) override {
     return desk_.rendezvous(request, token);
   }
+  Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token) override {
+    return desk_.task(request, token);
+  }
   bool is_people_token(const std::string& token) const override {
     return !options_.people_token.empty() && same_secret(token, options_.people_token);
   }
 
  private:
   Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
+  /// A partition's refusal, unless the request was answered before: then it gets the same answer again.
+  std::optional<Refusal> unless_known(std::optional<Refusal> refusal, const std::string& request_id);
+  std::optional<Refusal> refuse_time(core::JobId id, core::Millis limit);
+  /// Fills the defaults; empty, or everything that is wrong, a line each.
+  std::string problems_of(muster::v1::JobSpec& spec) const;
   muster::v1::Job view(const JobPtr& job);
+  bool is_over(const core::AttemptKey& key) const;
+  /// As the first attempt of a job with this spec would be launched.
+  Outcome<LaunchRequest> planned(const muster::v1::PlanScriptRequest& request);
   void publish(const JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
@@ -176,7 +226,10 @@ class Impl final : public RunningController {
   SpecCache specs_;
   NewestMetrics newest_;
   MetricsWriter metrics_;
+  PartitionDesk partitions_;
+  SweepGate gate_;
   Dispatcher dispatcher_;
+  DependencyWatch dependencies_;
   ActionRunner runner_;
   RankDesk desk_;
 
@@ -192,17 +245,16 @@ Outcome<muster::v1::SubmitResponse> Impl::submit(const muster::v1::SubmitRequest
     return refuse(Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
   }
   muster::v1::JobSpec spec = request.spec();
-  spec::fill_defaults(spec);
-  std::string problems;
-  for (const auto& problem :
-       spec::validate(spec, options_.check_folders ? spec::FileChecks::kLook : spec::FileChecks::kSkip)) {
-    problems += (problems.empty() ? "" : "\n") + spec::to_string(problem);
-  }
-  if (!problems.empty()) return refuse(Refusal::Kind::kInvalid, problems);
+  spec.clear_sweep();
+  const auto user = user_or_unknown(request.user());
+  if (const auto refusal = unless_known(partitions_.admit(spec, user), request.request_id())) return *refusal;
+  if (const auto problems = problems_of(spec); !problems.empty()) return refuse(Refusal::Kind::kInvalid, problems);
   std::string text = spec_to_text(spec);
   if (text.size() > kMostSpecBytes) return refuse(Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
   const auto id = request.request_id().empty() ? random_request_id() : request.request_id();
-  const auto outcome = dispatcher_.submit({job_submitted(spec, user_or_unknown(request.user())), id, std::move(text)});
+  auto turn = partitions_.take_turn({{partitions_.place_of(spec), 1}}, user);
+  if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
+  const auto outcome = dispatcher_.submit({job_submitted(spec, user), id, std::move(text)});
   if (!outcome.ok()) return outcome.refusal();
   muster::v1::SubmitResponse response;
   response.set_job_id(outcome.value().id);
@@ -210,9 +262,118 @@ Outcome<muster::v1::SubmitResponse> Impl::submit(const muster::v1::SubmitRequest
   return response;
 }
 
+std::optional<Refusal> Impl::unless_known(std::optional<Refusal> refusal, const std::string& request_id) {
+  if (!refusal || request_id.empty()) return refusal;
+  try {
+    return store_.find_request(request_id) ? std::nullopt : refusal;
+  } catch (const std::exception&) {
+    return refusal;
+  }
+}
+
+std::optional<Refusal> Impl::refuse_time(core::JobId id, core::Millis limit) {
+  try {
+    const auto job = dispatcher_.job(id);
+    return job == nullptr ? std::nullopt : partitions_.judge_time(*job, limit);
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
+std::string Impl::problems_of(muster::v1::JobSpec& spec) const {
+  spec::fill_defaults(spec);
+  std::string problems;
+  const auto add = [&](const std::string& problem) { problems += (problems.empty() ? "" : "\n") + problem; };
+  for (const auto& problem :
+       spec::validate(spec, options_.check_folders ? spec::FileChecks::kLook : spec::FileChecks::kSkip)) {
+    add(spec::to_string(problem));
+  }
+  for (auto& unfit : executor_.unfit(launch_request(spec, {}, {data_, {}, {}, {}}))) {
+    add(spec::to_string({unfit.field, unfit.value, unfit.wanted, unfit.remedy, {}}));
+  }
+  if (spec.executor() == "debug") {
+    add("executor \"debug\": it runs where muster submit runs, without a controller; use \"auto\", \"slurm\" or "
+        "\"local\"");
+  }
+  for (const auto& text : spec.after()) {
+    const auto dependency = parse_dependency(text);
+    if (!dependency) {
+      add("after \"" + text + "\": want succeeded:<job>, failed:<job> or ended:<job>");
+    } else if (dispatcher_.job(dependency->job) == nullptr) {
+      add("after \"" + text + "\": there is no job " + std::to_string(dependency->job));
+    }
+  }
+  return problems;
+}
+
+Outcome<muster::v1::SubmitSweepResponse> Impl::submit_sweep(const muster::v1::SubmitSweepRequest& request) {
+  if (request.request_id().size() > kMostRequestId) {
+    return refuse(Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
+  }
+  if (request.specs().empty()) return refuse(Refusal::Kind::kInvalid, "specs: a sweep of no job at all");
+  if (request.specs_size() > kMostSweep) {
+    return refuse(Refusal::Kind::kLimit, "specs: a sweep of " + std::to_string(request.specs_size()) +
+                                             " jobs; at most " + std::to_string(kMostSweep) + ", submit it in parts");
+  }
+  const auto id = request.request_id().empty() ? random_request_id() : request.request_id();
+  const auto user = user_or_unknown(request.user());
+  std::vector<Dispatcher::Submission> submissions;
+  std::map<std::string, std::uint32_t> places;
+  for (int i = 0; i < request.specs_size(); ++i) {
+    muster::v1::JobSpec spec = request.specs(i);
+    spec.mutable_sweep()->clear_sweep();  // named when it is stored
+    spec.mutable_sweep()->set_index(static_cast<std::uint32_t>(i));
+    spec.mutable_sweep()->set_parallel(request.parallel());
+    if (auto refusal = unless_known(partitions_.admit(spec, user), request.request_id())) {
+      return refuse(refusal->kind, "job " + std::to_string(i) + " of the sweep: " + refusal->text);
+    }
+    ++places[partitions_.place_of(spec)];
+    if (const auto problems = problems_of(spec); !problems.empty()) {
+      return refuse(Refusal::Kind::kInvalid, "job " + std::to_string(i) + " of the sweep: " + problems);
+    }
+    std::string text = spec_to_text(spec);
+    if (text.size() > kMostSpecBytes) return refuse(Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
+    submissions.push_back({job_submitted(spec, user), id, std::move(text)});
+  }
+  auto turn = partitions_.take_turn(places, user);
+  if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
+  const auto outcome = dispatcher_.submit_sweep(std::move(submissions));
+  if (!outcome.ok()) return outcome.refusal();
+  muster::v1::SubmitSweepResponse response;
+  const auto first = outcome.value().id;
+  response.set_sweep("s" + std::to_string(first));
+  response.set_already_submitted(outcome.value().already);
+  std::int64_t count = request.specs_size();
+  if (outcome.value().already) {
+    count = store_.count({}, response.sweep());
+    if (count == 0) {
+      return refuse(Refusal::Kind::kInvalid, "request_id: it was used for job " + std::to_string(first) +
+                                                 ", which is no sweep; choose another one");
+    }
+  }
+  for (std::int64_t i = 0; i < count; ++i) response.add_job_ids(first + i);
+  return response;
+}
+
+Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
+  try {
+    const auto job = dispatcher_.job(id);
+    if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    const auto* attempt = job->current();
+    const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
+    const auto number = static_cast<core::AttemptNumber>(job->attempts.size() + (between ? 1 : 0));
+    const auto word = executor_.queue_word({id, number});
+    auto view = why_view(*job, word, executor_.trouble());
+    partitions_.explain(*job, view);
+    return view;
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
 muster::v1::ListResponse Impl::list(const muster::v1::ListRequest& request) {
   store::ListFilter filter;
-  for (const auto state : kStates) {
+  for (const auto state : core::kAllJobStates) {
     for (const auto& wanted : request.states()) {
       if (wanted == core::to_string(state)) filter.states.push_back(state);
     }
@@ -221,13 +382,19 @@ muster::v1::ListResponse Impl::list(const muster::v1::ListRequest& request) {
   if (request.states_size() > 0 && filter.states.empty()) return response;
   filter.limit = std::min(request.limit() == 0 ? kListDefault : request.limit(), kListMost);
   filter.before = request.before_id();
+  filter.sweep = request.sweep();
+  const auto trouble = executor_.trouble();
   for (const auto& row : store_.list(filter)) {
     const auto spec = specs_.get(row.id);
     const auto attempt = row.newest_attempt ? row.newest_attempt->number : 0;
-    *response.add_jobs() = row_view(row, spec == nullptr ? 0 : spec->recipe().train().steps(),
-                                    newest_.get(row.id, row.version, core::is_ended(row.state), attempt));
+    auto& job = *response.add_jobs();
+    job = row_view(row, spec == nullptr ? 0 : spec->recipe().train().steps(),
+                   newest_.get(row.id, row.version, core::is_ended(row.state), attempt));
+    if (spec != nullptr && job.has_sweep()) *job.mutable_sweep()->mutable_settings() = spec->sweep().settings();
+    const auto open = core::is_ended(row.state) ? nullptr : dispatcher_.job(row.id);
+    if (open != nullptr) fill_open(*open, trouble, job);
   }
-  response.set_total(store_.count(filter.states));
+  response.set_total(store_.count(filter.states, filter.sweep));
   return response;
 }
 
@@ -256,7 +423,8 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
   const auto* newest = job->current();
   return job_view({*job, *spec, board_, data_, clock_.monotonic(),
-                   newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0)});
+                   newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0),
+                   executor_.trouble()});
 }
 
 std::string Impl::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
@@ -277,6 +445,10 @@ muster::v1::StatusResponse Impl::status() {
   const auto space = std::filesystem::space(data_.root(), error);
   if (!error) out.set_data_free_bytes(static_cast<std::int64_t>(space.available));
   out.set_executor(executor_.name());
+  for (const auto& name : executor_.names()) out.add_executors(name);
+  if (const auto trouble = executor_.trouble()) {
+    out.set_scheduler_problem(unreachable_text(*trouble));
+  }
   {
     std::lock_guard lock(addresses_mutex_);
     out.set_dashboard_url(dashboard_);
@@ -286,7 +458,48 @@ muster::v1::StatusResponse Impl::status() {
   const auto problem = dispatcher_.problem();
   out.set_store_problem(problem.empty() ? metrics_.problem() : problem);
   out.set_events_total(store_.last_event_id());
+  for (auto& text : partitions_.problems()) out.add_partition_problems(std::move(text));
   return out;
+}
+
+bool Impl::is_over(const core::AttemptKey& key) const {
+  const auto job = dispatcher_.job(key.job);
+  if (job == nullptr) return false;  // another's, or one whose store was taken away: not ours to judge
+  if (key.number == 0 || key.number > job->attempts.size()) return core::is_ended(job->state);
+  return job->attempts[key.number - 1].state == core::AttemptState::kEnded;
+}
+
+Outcome<LaunchRequest> Impl::planned(const muster::v1::PlanScriptRequest& request) {
+  muster::v1::JobSpec spec = request.spec();
+  if (const auto refusal = partitions_.admit(spec, user_or_unknown(request.user()))) return *refusal;
+  if (const auto problems = problems_of(spec); !problems.empty()) return refuse(Refusal::Kind::kInvalid, problems);
+  auto planned = launch_request(spec, {0, 1}, {data_, options_.worker_program, "the controller", secret_});
+  partitions_.equip(planned);
+  return planned;
+}
+
+Outcome<muster::v1::PlanScriptResponse> Impl::plan_script(const muster::v1::PlanScriptRequest& request) {
+  const auto planned_request = planned(request);
+  if (!planned_request.ok()) return planned_request.refusal();
+  const auto script = executor_.script(planned_request.value());
+  if (!script) return without_slurm();
+  muster::v1::PlanScriptResponse response;
+  response.set_script(*script);
+  return response;
+}
+
+Outcome<muster::v1::CheckScriptResponse> Impl::check_script(const muster::v1::PlanScriptRequest& request) {
+  const auto planned_request = planned(request);
+  if (!planned_request.ok()) return planned_request.refusal();
+  const auto check = executor_.check_script(planned_request.value());
+  if (!check) return without_slurm();
+  if (!check->unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check->unreachable);
+  muster::v1::CheckScriptResponse response;
+  response.set_refusal(check->refusal);
+  response.set_expected_start(time_text(check->start));
+  response.set_partition(check->partition);
+  response.set_nodes(check->nodes);
+  return response;
 }
 
 // Writer's thread.
@@ -303,6 +516,9 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
     }
   }
   board_.follow(*job, now);
+  gate_.follow(*job);
+  partitions_.follow(*job);
+  dependencies_.follow(*job);
   changes_.bump(job->id);
   if (has_actions) runner_.wake();
 }
@@ -321,6 +537,7 @@ void Impl::watch() {
     return executor_.vouch(key, rank);
   });
   for (auto& fact : found.facts) dispatcher_.keep(fact.job, std::move(fact.body));
+  dependencies_.tell();
   for (const auto& key : found.stop_again) {
     spdlog::warn("job {} attempt {}: ranks are still there after the grace; stopping them again", key.job, key.number);
     executor_.stop(key, {core::Millis(0)});
@@ -351,6 +568,7 @@ void Impl::quiet() {
   ticker_wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
   runner_.stop_taking();
+  partitions_.close();
   if (started_) executor_.shutdown();
   started_ = false;
   changes_.close();

@@ -18,6 +18,8 @@ struct ControllerOptions {
   std::string version = {};
   /// Jobs run on this machine, so a job file's folders must exist here.
   bool check_folders = false;
+  /// Where the policies of Slurm's partitions come from; empty: admins set them by command.
+  std::filesystem::path partitions_file = {};
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
   /// tick(): for simulations, where any step may be the last one before a crash.
   bool threads = true;
@@ -45,7 +47,8 @@ class RunningController : public Controller {
   virtual void tick() = 0;
 };
 
-/// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read.
+/// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read, and
+/// std::runtime_error if the partitions file is broken and the store has no policies from before.
 std::unique_ptr<RunningController> make_controller(store::Store& store, Executor& executor, Clock& clock,
                                                    ControllerOptions options);
 

@@ -21,11 +21,14 @@ Refusal unavailable(const std::string& why) {
   return {Refusal::Kind::kUnavailable, why};
 }
 
-core::RankNumber rank_of(const core::EventBody& body) {
+// The rank, node or other job that a fact is about: each is a fact of its own.
+std::string subject_of(const core::EventBody& body) {
   return std::visit(
-      [](const auto& e) -> core::RankNumber {
-        if constexpr (requires { e.rank; }) return e.rank;
-        return 0;
+      [](const auto& e) -> std::string {
+        if constexpr (requires { e.rank; }) return std::to_string(e.rank);
+        if constexpr (requires { e.node; }) return e.node;
+        if constexpr (requires { e.job; }) return std::to_string(e.job);
+        return {};
       },
       body);
 }
@@ -33,7 +36,20 @@ core::RankNumber rank_of(const core::EventBody& body) {
 std::string refusal_of(const core::Job& job, const core::EventBody& body) {
   if (std::holds_alternative<core::CancelRequested>(body)) return core::refuse_cancel(job);
   if (std::holds_alternative<core::RequeueRequested>(body)) return core::refuse_requeue(job);
+  if (std::holds_alternative<core::HoldRequested>(body)) return core::refuse_hold(job);
+  if (std::holds_alternative<core::ReleaseRequested>(body)) return core::refuse_release(job);
+  if (std::holds_alternative<core::TimeLimitChanged>(body)) return core::refuse_time_limit(job);
   return {};
+}
+
+// A rank may have said before that the attempt has started, but only of its own node.
+bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& started) {
+  if (attempt.state == core::AttemptState::kQueued) return false;
+  if (attempt.state == core::AttemptState::kEnded) return true;
+  for (std::size_t r = 0; r < attempt.ranks.size() && r < started.nodes.size(); ++r) {
+    if (attempt.ranks[r].node.empty() && !started.nodes[r].empty()) return false;
+  }
+  return true;
 }
 
 // Executors tell again what they told an earlier controller; the history needs it once.
@@ -45,7 +61,16 @@ bool known_already(const core::Job& job, const core::EventBody& body) {
     return exited->rank < attempt.ranks.size() && attempt.ranks[exited->rank].state == core::RankState::kExited;
   }
   if (std::holds_alternative<core::AttemptGone>(body)) return attempt.state == core::AttemptState::kEnded;
-  return std::holds_alternative<core::AttemptLaunched>(body) && attempt.started_at.has_value();
+  if (const auto* started = std::get_if<core::AttemptStarted>(&body)) return tells_nothing(attempt, *started);
+  if (const auto* stopping = std::get_if<core::AttemptStopping>(&body)) {
+    return attempt.state == core::AttemptState::kEnded || attempt.cause == stopping->cause;
+  }
+  const bool handed_over = attempt.started_at.has_value() || attempt.queued_at.has_value();
+  return std::holds_alternative<core::AttemptLaunched>(body) && handed_over;
+}
+
+std::string sweep_name(core::JobId first) {
+  return "s" + std::to_string(first);
 }
 
 }  // namespace
@@ -80,6 +105,14 @@ Outcome<Dispatcher::Submitted> Dispatcher::submit(Submission submission) {
   return result.submitted;
 }
 
+Outcome<Dispatcher::Submitted> Dispatcher::submit_sweep(std::vector<Submission> submissions) {
+  Entry entry{Kind::kSubmit, 0, {}, submissions.front().request_id, {}, nullptr};
+  entry.sweep = std::move(submissions);
+  const Result result = ask(std::move(entry), kPeoplePatience);
+  if (result.refusal) return *result.refusal;
+  return result.submitted;
+}
+
 Outcome<JobPtr> Dispatcher::request(core::JobId job, core::EventBody body) {
   const Result result = ask({Kind::kRequest, job, std::move(body), {}, {}, nullptr}, kPeoplePatience);
   if (result.refusal) return *result.refusal;
@@ -97,16 +130,23 @@ void Dispatcher::keep(core::JobId job, core::EventBody body) {
 }
 
 bool Dispatcher::keep_and_wait(core::JobId job, core::EventBody body) {
-  const auto future = keep_entry(job, std::move(body))->future;
-  if (!threads_) {
-    pump();
-    if (future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
-  }
-  return !future.get().refusal.has_value();
+  return keep_all_and_wait({{job, std::move(body)}}).front();
 }
 
 Dispatcher::FactKey Dispatcher::key_of(const Entry& entry) {
-  return {entry.job, entry.body.index(), core::attempt_of(entry.body), rank_of(entry.body)};
+  return {entry.job, entry.body.index(), core::attempt_of(entry.body), subject_of(entry.body)};
+}
+
+std::vector<bool> Dispatcher::keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts) {
+  std::vector<std::shared_future<Result>> futures;
+  for (auto& [job, body] : facts) futures.push_back(keep_entry(job, std::move(body))->future);
+  if (!threads_) pump();
+  std::vector<bool> kept;
+  for (const auto& future : futures) {
+    const bool known = threads_ || future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    kept.push_back(known && !future.get().refusal.has_value());
+  }
+  return kept;
 }
 
 std::shared_ptr<Dispatcher::Answer> Dispatcher::keep_entry(core::JobId job, core::EventBody body) {
@@ -343,17 +383,30 @@ void Dispatcher::prepare_submit(Entry& entry, Group& group) {
     return;
   }
   if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : store_.next_job_id();
+  const auto first = group.next_id;
+  if (entry.sweep.empty()) {
+    prepare_new(std::get<core::JobSubmitted>(entry.body), entry.request_id, entry.spec_json, group);
+  }
+  for (std::size_t i = 0; i < entry.sweep.size(); ++i) {
+    auto& submission = entry.sweep[i];
+    submission.body.sweep.sweep = sweep_name(first);
+    prepare_new(submission.body, i == 0 ? entry.request_id : std::string(), submission.spec_json, group);
+  }
+  group.requests[entry.request_id] = first;
+  group.results.push_back({&entry, {group.jobs[first], {first, false}, std::nullopt}});
+}
+
+void Dispatcher::prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json,
+                             Group& group) {
   core::Job blank;
   blank.id = group.next_id++;
-  const core::Event event{stamp(), entry.body};
+  const core::Event event{stamp(), std::move(body)};
   auto applied = core::apply(blank, event);
   const auto after = std::make_shared<const core::Job>(applied.job);
   if (!applied.actions.empty()) group.with_actions.insert(blank.id);
-  group.commits.push_back({event, std::move(applied), entry.request_id, entry.spec_json});
+  group.commits.push_back({event, std::move(applied), request_id, spec_json});
   group.jobs[blank.id] = after;
   group.changed.insert(blank.id);
-  group.requests[entry.request_id] = blank.id;
-  group.results.push_back({&entry, {after, {blank.id, false}, std::nullopt}});
 }
 
 JobPtr Dispatcher::current(core::JobId id, Group& group) {

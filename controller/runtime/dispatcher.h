@@ -53,7 +53,10 @@ class Dispatcher {
 
   /// A request_id known already, or waiting in the same group, is answered with the first one's job.
   Outcome<Submitted> submit(Submission submission);
-  /// CancelRequested or RequeueRequested, refused when core says so for the state at that moment.
+  /// All of them or none, with ids that follow one another; the first one's request_id stands for all. Their sweep is
+  /// named "s<first id>". Not empty.
+  Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
+  /// What a person asks, refused when core says so for the state at that moment.
   Outcome<JobPtr> request(core::JobId job, core::EventBody body);
   /// What a rank tells: durable, or refused.
   Outcome<JobPtr> report(core::JobId job, core::EventBody body);
@@ -62,6 +65,8 @@ class Dispatcher {
   /// The same, and waits until it is durable; false if the dispatcher was closed before (or, without threads, if the
   /// store takes no writes now).
   bool keep_and_wait(core::JobId job, core::EventBody body);
+  /// Of several facts at once, with as few transactions as they need.
+  std::vector<bool> keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
 
   /// The newest durable state; null if there is no such job. Throws store::Error.
   JobPtr job(core::JobId id) const;
@@ -101,9 +106,10 @@ class Dispatcher {
     core::EventBody body;
     std::string request_id, spec_json;
     std::shared_ptr<Answer> answer;
+    std::vector<Submission> sweep = {};
   };
-  // (job, type, attempt, rank): what makes two facts equal.
-  using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, core::RankNumber>;
+  // (job, type, attempt, rank or node or other job): what makes two facts equal.
+  using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
   struct Group;
 
   static FactKey key_of(const Entry& entry);
@@ -119,6 +125,7 @@ class Dispatcher {
   void write_one_by_one(std::vector<Entry>& entries);
   void prepare(Entry& entry, Group& group);
   void prepare_submit(Entry& entry, Group& group);
+  void prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json, Group& group);
   JobPtr current(core::JobId id, Group& group);
   void commit(Group& group);
   void publish(Group& group);

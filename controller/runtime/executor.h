@@ -2,12 +2,27 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/apply.h"
+#include "runtime/partitions/cluster_facts.h"
 
 namespace runtime {
+
+/// What only Slurm reads: as in the job file's [slurm].
+struct SlurmWishes {
+  std::string partition, account, qos, constraint, gres, reservation, exclude, nodelist, licenses, mail_user, mail_type;
+  std::int64_t mem_bytes = 0, mem_per_cpu_bytes = 0, mem_per_gpu_bytes = 0;  // 0: not said
+  bool exclusive = false;
+  std::optional<std::int32_t> nice;
+  std::vector<std::string> setup, teardown, srun_args;
+  std::map<std::string, std::string> options;
+  std::string health_check;
+  bool operator==(const SlurmWishes&) const = default;
+};
 
 /// Everything an executor needs to start an attempt; the same on local processes and on Slurm.
 struct LaunchRequest {
@@ -22,11 +37,70 @@ struct LaunchRequest {
   std::string working_folder;              // absolute
   std::string log_folder;                  // absolute; one file a rank: rank-<n>.log
   core::Millis time_limit{0};
+  core::Millis stop_grace{0};
+  std::string executor;        // "auto", "local", "slurm"
+  bool is_command = false;     // any program, rather than muster-worker
+  std::string attempt_folder;  // absolute; exists
+  std::string sweep;           // empty: alone. Attempts of one sweep may be handed to a scheduler together
+  std::uint32_t sweep_parallel = 0;
+  std::vector<std::string> exclude_nodes;  // lost lately
+  SlurmWishes slurm;
+};
+
+/// The executor can't tell whether it can start it, or can't now: nothing is lost, ask again.
+struct LaunchLater {
+  std::string why;
+  bool operator==(const LaunchLater&) const = default;
+};
+using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;
+
+/// What muster-task says of the rank it stands beside.
+struct TaskReport {
+  enum class Process { kStarting, kRunning, kStopped, kExited, kStepLost };
+  Process process = Process::kStarting;
+  std::string node;
+  std::int64_t pid = 0;
+  core::ExitStatus exit;  // of kExited and kStepLost
+  bool out_of_memory = false;
+  std::vector<int> signals_seen;  // from outside, in order
+  std::string trouble;            // why it could not be started; empty otherwise
+};
+
+/// Why an executor's scheduler can't be asked, and since when.
+struct Trouble {
+  core::Time since{};
+  std::string why;
+};
+
+/// What is known of an attempt's place in a scheduler's queue.
+struct QueueWord {
+  std::string scheduler_job;     // "1234"
+  std::string reason;            // the scheduler's own word: "Priority"; empty: none
+  std::string sentence, action;  // for people
+  std::optional<core::Time> expected_start;
+};
+
+/// What a scheduler says of a job before it is submitted.
+struct ScriptCheck {
+  std::string unreachable;  // why it could not be asked; empty: it answered
+  std::string refusal;      // its own words; empty: it would take it
+  std::optional<core::Time> start;
+  std::string partition, nodes;
+  std::uint32_t cpus = 0;
+};
+
+/// One thing that an executor can never do, asked for in a job file.
+struct Unfit {
+  std::string field;   // key of the job file: "resources.nodes"
+  std::string value;   // as people write it
+  std::string wanted;  // "want 1: local processes run on this machine alone"
+  std::string remedy;
 };
 
 /// How a stop is carried out: SIGTERM to every rank's process group, SIGKILL after the grace.
 struct StopRequest {
   core::Millis grace{0};
+  bool save = false;  // ranks are to save first
 };
 
 /// Takes what happens to attempts. Called from an executor's own thread; returns quickly.
@@ -42,18 +116,48 @@ enum class Vouch { kAlive, kStopped, kGone, kUnknown };
 ///   nothing is left of it, AttemptGone arrives.
 /// - RankExited arrives once for each rank that ended, within milliseconds of its end.
 /// - stop() returns at once and may be repeated; the ends arrive as facts.
+/// - An executor with a queue answers launch() with AttemptLaunched{queued}, and tells AttemptStarted later.
 /// - Trouble in asking (a scheduler that does not answer) is never reported as the end of anything.
 class Executor {
  public:
   virtual ~Executor() = default;
-  virtual std::string name() const = 0;  // "local"
+  virtual std::string name() const = 0;  // "local", "slurm"
+  /// Before start(): whether an attempt is over, as the store has it.
+  virtual void set_history(std::function<bool(const core::AttemptKey&)>) {}
+  /// Why such a job can never run here, known before anything is started or kept; empty: it may. Looks at `executor`,
+  /// the resources and the scheduler's wishes alone.
+  virtual std::vector<Unfit> unfit(const LaunchRequest&) const { return {}; }
   /// Before any other call. Facts may arrive from then on.
   virtual void start(FactSink sink) = 0;
-  /// Returns AttemptLaunched or AttemptLaunchFailed.
-  virtual core::EventBody launch(const LaunchRequest& request) = 0;
+  virtual LaunchAnswer launch(const LaunchRequest& request) = 0;
+  /// The same for several attempts of one sweep, whose answers come in order. An executor that can hands them over
+  /// together.
+  virtual std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) {
+    std::vector<LaunchAnswer> answers;
+    for (const auto& request : requests) answers.push_back(launch(request));
+    return answers;
+  }
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
+  /// Keeps a queued attempt from starting, or lets it start. False: not now, ask again.
+  virtual bool hold(const core::AttemptKey&, bool) { return true; }
+  /// The attempt's time limit has changed; 0: none. False: not now, ask again.
+  virtual bool limit(const core::AttemptKey&, core::Millis) { return true; }
+  /// What muster-task said; only of executors that start one.
+  virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
+  /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism
+  /// itself.
+  virtual bool has_queue(const std::string&) const { return false; }
+  /// The script that launch() would submit, and what the scheduler says of it; nullopt: this one needs no script.
+  virtual std::optional<std::string> script(const LaunchRequest&) const { return std::nullopt; }
+  virtual std::optional<ScriptCheck> check_script(const LaunchRequest&) { return std::nullopt; }
+  /// What a job file may name: "local", "slurm"; the first is what "auto" means.
+  virtual std::vector<std::string> names() const { return {name()}; }
+  virtual std::optional<Trouble> trouble() const { return std::nullopt; }
+  virtual std::optional<QueueWord> queue_word(const core::AttemptKey&) const { return std::nullopt; }
+  /// What the scheduler says of its partitions and nodes; nullopt: there is no scheduler. Takes as long as asking does.
+  virtual std::optional<ClusterFacts> cluster() { return std::nullopt; }
   /// Stops following; attempts go on without the controller.
   virtual void shutdown() = 0;
 };

@@ -2,33 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
-#include "json/proto_json.h"
 #include "runtime/durable_file.h"
 #include "runtime/fence.h"
 #include "runtime/token_file.h"
+#include "spec/run_file.h"
 
 namespace runtime {
 namespace {
 
 constexpr core::Millis kFencePatience{5000};
-
-void drop_nulls(nlohmann::ordered_json& json) {
-  if (!json.is_object()) return;
-  for (auto it = json.begin(); it != json.end();) {
-    if (it->is_null()) {
-      it = json.erase(it);
-    } else {
-      drop_nulls(*it);
-      ++it;
-    }
-  }
-}
-
-nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
-  auto json = proto::to_json(message);
-  drop_nulls(json);
-  return json;
-}
 
 }  // namespace
 
@@ -37,19 +19,33 @@ std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::J
 }
 
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
-  const auto& recipe = spec.recipe();
-  nlohmann::ordered_json out;
-  out["format"] = 1;
-  out["name"] = spec.name();
-  out["recipe"] = recipe.kind();
-  out["model"] = without_nulls(recipe.model());
-  out["data"] = without_nulls(recipe.data());
-  if (recipe.data().cache_folder().empty()) out["data"]["cache_folder"] = data.cache().string();
-  out["train"] = without_nulls(recipe.train());
-  out["checkpoint"] = without_nulls(spec.checkpoint());
-  out["checkpoint"]["folder"] = checkpoint_folder(spec, job, data).string();
-  out["fsdp"] = without_nulls(recipe.fsdp());
-  return out;
+  return spec::run_file(spec, checkpoint_folder(spec, job, data).string(), data.cache().string());
+}
+
+SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
+  SlurmWishes to;
+  to.partition = from.partition();
+  to.account = from.account();
+  to.qos = from.qos();
+  to.constraint = from.constraint();
+  to.gres = from.gres();
+  to.reservation = from.reservation();
+  to.exclude = from.exclude();
+  to.nodelist = from.nodelist();
+  to.licenses = from.licenses();
+  to.mail_user = from.mail_user();
+  to.mail_type = from.mail_type();
+  to.mem_bytes = from.mem_bytes();
+  to.mem_per_cpu_bytes = from.mem_per_cpu_bytes();
+  to.mem_per_gpu_bytes = from.mem_per_gpu_bytes();
+  to.exclusive = from.exclusive();
+  if (from.has_nice()) to.nice = from.nice();
+  to.setup.assign(from.setup().begin(), from.setup().end());
+  to.teardown.assign(from.teardown().begin(), from.teardown().end());
+  to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
+  to.options.insert(from.options().begin(), from.options().end());
+  to.health_check = from.health_check();
+  return to;
 }
 
 LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
@@ -63,6 +59,13 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
   request.cpus_per_rank = resources.cpus_per_rank();
   request.gpus_per_rank = resources.gpus_per_rank();
   request.time_limit = core::Millis(resources.time_limit_ms());
+  request.stop_grace = core::Millis(resources.stop_grace_ms());
+  request.executor = spec.executor().empty() ? "auto" : spec.executor();
+  request.is_command = spec.has_command();
+  request.attempt_folder = settings.data.attempt(key).string();
+  request.sweep = spec.sweep().sweep();
+  request.sweep_parallel = spec.sweep().parallel();
+  request.slurm = slurm_wishes(spec.slurm());
   request.working_folder = spec.working_folder().empty() ? settings.data.job(key.job).string() : spec.working_folder();
   request.log_folder = settings.data.logs(key).string();
   const auto run_path = settings.data.run_file(key).string();

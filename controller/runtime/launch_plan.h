@@ -25,6 +25,8 @@ std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::J
 /// out are left out, but for the folders.
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data);
 
+SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
+
 /// Pure: the same for the same attempt, however often it is asked for.
 LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
                              const LaunchSettings& settings);

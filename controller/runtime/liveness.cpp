@@ -1,5 +1,6 @@
 #include "runtime/liveness.h"
 
+#include <algorithm>
 #include <array>
 
 namespace runtime {
@@ -41,7 +42,15 @@ void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
     if (state == core::RankState::kExited) ranks_[i].exited = true;
     // Known from before a restart: its silence counts, not its joining.
     if (state == core::RankState::kRunning) ranks_[i].joined = true;
+    if (!attempt.ranks[i].node.empty()) ranks_[i].node = attempt.ranks[i].node;
   }
+  scheduled_ = attempt.queued_at.has_value();
+  const bool queued = attempt.state == core::AttemptState::kQueued;
+  if (queued_ && !queued) {
+    started_at_ = now;
+    fresh_start(now);
+  }
+  queued_ = queued;
   if (attempt.state == core::AttemptState::kDraining && !draining_) {
     draining_ = true;
     draining_since_ = now;
@@ -63,14 +72,31 @@ std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
     const auto limit = rank.joined ? rules_.silent_after : rules_.join_within;
     if (watched(rank) && passed(limit, rank.heard_at, now)) out.push_back(static_cast<core::RankNumber>(i));
   }
+  if (scheduled_) add_neighbours(out);
   return out;
+}
+
+// Their words tell whether the node is there: one that has just ended is unheard, too, and yet vouched for.
+void AttemptWatch::add_neighbours(std::vector<core::RankNumber>& overdue) const {
+  const auto first = overdue;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto number = static_cast<core::RankNumber>(i);
+    const bool beside = std::ranges::any_of(first, [&](auto other) { return ranks_[other].node == ranks_[i].node; });
+    if (beside && watched(ranks_[i]) && std::ranges::find(first, number) == first.end()) overdue.push_back(number);
+  }
+}
+
+void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  if (vouch != Vouch::kUnknown) r.vouched_at = now;
+  if (vouch != Vouch::kGone) r.gone_since.reset();
 }
 
 std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
   const auto first_limit = r.joined ? rules_.silent_after : rules_.join_within;
   if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
-  if (vouch != Vouch::kGone) r.gone_since.reset();
+  note(rank, vouch, now);
   switch (vouch) {
     case Vouch::kAlive:
       if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
@@ -83,8 +109,27 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
     case Vouch::kUnknown:
       break;
   }
+  if (vouch == Vouch::kUnknown && node_is_silent(rank, now)) return lose_node(rank, now);
   r.reported = true;
   return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+}
+
+bool AttemptWatch::node_is_silent(core::RankNumber rank, core::Millis now) const {
+  const auto& node = ranks_[rank].node;
+  if (!scheduled_ || node.empty()) return false;
+  return std::ranges::all_of(ranks_, [&](const RankWatch& other) {
+    const auto last = std::max(other.heard_at, other.vouched_at.value_or(other.heard_at));
+    // Its ranks spoke last at different moments of one interval, so half the limit says as much of the others.
+    return other.node != node || other.exited || passed(rules_.silent_after / 2, last, now);
+  });
+}
+
+core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) {
+  const auto& lost = ranks_[rank];
+  for (auto& other : ranks_) {
+    if (other.node == lost.node) other.reported = true;
+  }
+  return {number_, lost.node, now - lost.heard_at};
 }
 
 std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
@@ -98,11 +143,16 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
     out.emplace_back(
         core::RankHung{number_, static_cast<core::RankNumber>(i), section_name(rank.section), now - rank.progress_at});
   }
-  if (!draining_ && !time_limit_told_ && passed(rules_.time_limit, started_at_, now)) {
+  if (!draining_ && !queued_ && !time_limit_told_ && passed(save_at(), started_at_, now)) {
     time_limit_told_ = true;
     out.emplace_back(core::TimeLimitReached{number_});
   }
   return out;
+}
+
+core::Millis AttemptWatch::save_at() const {
+  if (!rules_.limit_is_hard || rules_.time_limit.count() <= 0) return rules_.time_limit;
+  return rules_.time_limit - std::min(rules_.stop_grace, rules_.time_limit / 2);
 }
 
 bool AttemptWatch::must_stop_again(core::Millis now) {

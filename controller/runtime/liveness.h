@@ -17,6 +17,9 @@ struct LivenessRules {
   core::Millis join_within{120000};
   core::Millis stop_grace{30000};
   core::Millis time_limit{0};
+  /// The scheduler kills at the limit, so ranks are asked to save stop_grace before it (half the limit, if that is
+  /// less). Otherwise they are asked at the limit.
+  bool limit_is_hard = false;
   bool heartbeats = true;  // false: any program; only its processes tell
 };
 
@@ -27,9 +30,11 @@ struct RankWatch {
   bool reported = false;  // as silent or hung: said once
   core::Millis heard_at{0};
   core::Millis progress_at{0};
+  std::optional<core::Millis> vouched_at;  // its node last knew anything of it
   std::optional<core::Millis> gone_since;  // its node says the process is gone, but its end has not arrived
   int section = 0;
   core::Step step = 0;
+  std::string node;
 };
 
 /// One attempt under watch. Pure: no thread, no clock, no I/O; every time is passed in, so that each rule is a table in
@@ -38,7 +43,9 @@ struct RankWatch {
 /// A rank is silent when unheard for silent_after while its node says "stopped" or knows nothing, for
 /// silent_after_vouched while its node says "alive", or kGonePatience after its node says "gone" without its end having
 /// arrived (executors report ends themselves, with the exit status, and that is the better news). A rank that reports
-/// but neither its step nor its section moves for hung_after hangs. The first finding ends the attempt.
+/// but neither its step nor its section moves for hung_after hangs. Where nobody on a scheduler's node is heard and
+/// nothing there vouches for anyone, the node is lost, once for all its ranks. The first finding ends the attempt.
+/// Nobody is watched while the attempt is queued.
 class AttemptWatch {
  public:
   AttemptWatch(LivenessRules rules, std::uint32_t world_size, core::AttemptNumber number, core::Millis now)
@@ -49,13 +56,22 @@ class AttemptWatch {
   void heard(core::RankNumber rank, core::Step step, int section, core::Millis now);
   /// Running longer than the controller has watched it, after a restart.
   void set_started(core::Millis at) { started_at_ = at; }
+  /// A person changed it; 0: none.
+  void set_time_limit(core::Millis limit, bool hard) {
+    if (limit != rules_.time_limit) time_limit_told_ = false;
+    rules_.time_limit = limit;
+    rules_.limit_is_hard = hard;
+  }
   /// What the job's history knows of the ranks and of the attempt's end.
   void follow(const core::Attempt& attempt, core::Millis now);
   /// The controller was blind until now: nobody is blamed for what it could not hear.
   void fresh_start(core::Millis now);
 
-  /// Ranks whose node should be asked before judging.
+  /// Ranks whose node should be asked before judging: those unheard for too long, and all others on the same node of a
+  /// scheduler's.
   std::vector<core::RankNumber> overdue(core::Millis now) const;
+  /// What its node says of a rank. All overdue ranks' words are noted before any of them is judged.
+  void note(core::RankNumber rank, Vouch vouch, core::Millis now);
   /// What follows from the node's word on an overdue rank, if anything.
   std::optional<core::EventBody> judge(core::RankNumber rank, Vouch vouch, core::Millis now);
   /// Hung ranks and the time limit.
@@ -74,13 +90,22 @@ class AttemptWatch {
 
  private:
   bool watched(const RankWatch& rank) const {
-    return rules_.heartbeats && !draining_ && !rank.exited && !rank.reported;
+    return rules_.heartbeats && !queued_ && !draining_ && !rank.exited && !rank.reported;
   }
 
   LivenessRules rules_;
   core::AttemptNumber number_;
   core::Millis started_at_;
   std::vector<RankWatch> ranks_;
+  /// Nobody on that rank's node was heard or vouched for within silent_after.
+  bool node_is_silent(core::RankNumber rank, core::Millis now) const;
+  void add_neighbours(std::vector<core::RankNumber>& overdue) const;
+  core::NodeLost lose_node(core::RankNumber rank, core::Millis now);
+  /// After this long the ranks are asked to save; 0: never.
+  core::Millis save_at() const;
+
+  bool scheduled_ = false;  // on nodes that a scheduler gave, rather than on this machine
+  bool queued_ = false;     // in a scheduler's queue: nobody can be heard yet
   bool draining_ = false;
   bool time_limit_told_ = false;
   core::Millis draining_since_{0};

@@ -25,6 +25,7 @@ void RankBoard::follow(const core::Job& job, core::Millis now) {
     }
     const auto& attempt = job.attempts[number - 1];
     place->second.watch.follow(attempt, now);
+    place->second.watch.set_time_limit(job.time_limit, attempt.queued_at.has_value());
     if (attempt.state == core::AttemptState::kEnded) end(place->first, place->second);
   }
   while (ended_.size() > kEndedKept) {
@@ -150,13 +151,21 @@ Watched RankBoard::watch(core::Millis now,
     }
   }
   // An executor may be telling us something while we ask it, so no lock is held here.
-  for (const auto& [key, rank] : overdue) {
-    const Vouch word = vouch(key, rank);
-    std::lock_guard lock(mutex_);
-    auto* live = find(key);
-    if (live == nullptr || live->ended) continue;
-    if (auto fact = live->watch.judge(rank, word, now)) out.facts.push_back({key.job, std::move(*fact)});
-  }
+  std::vector<Vouch> words;
+  for (const auto& [key, rank] : overdue) words.push_back(vouch(key, rank));
+  std::lock_guard lock(mutex_);
+  const auto with_each = [&](const auto& use) {
+    for (std::size_t i = 0; i < overdue.size(); ++i) {
+      const auto& [key, rank] = overdue[i];
+      auto* live = find(key);
+      if (live != nullptr && !live->ended) use(key, live->watch, rank, words[i]);
+    }
+  };
+  // All of them first: one word for a neighbour says that their node is there.
+  with_each([&](const auto&, auto& watch, auto rank, Vouch word) { watch.note(rank, word, now); });
+  with_each([&](const auto& key, auto& watch, auto rank, Vouch word) {
+    if (auto fact = watch.judge(rank, word, now)) out.facts.push_back({key.job, std::move(*fact)});
+  });
   return out;
 }
 

@@ -33,6 +33,34 @@ store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, cons
   return row;
 }
 
+TaskReport report_of(const muster::v1::TaskRequest& request) {
+  using Process = TaskReport::Process;
+  TaskReport report;
+  switch (request.state()) {
+    case muster::v1::PROCESS_RUNNING:
+      report.process = Process::kRunning;
+      break;
+    case muster::v1::PROCESS_STOPPED:
+      report.process = Process::kStopped;
+      break;
+    case muster::v1::PROCESS_EXITED:
+      report.process = Process::kExited;
+      break;
+    case muster::v1::PROCESS_STEP_LOST:
+      report.process = Process::kStepLost;
+      break;
+    default:
+      break;
+  }
+  report.node = request.node();
+  report.pid = request.pid();
+  report.exit = {request.exit_code(), request.signal()};
+  report.out_of_memory = request.out_of_memory();
+  report.trouble = request.trouble();
+  report.signals_seen.assign(request.signals_seen().begin(), request.signals_seen().end());
+  return report;
+}
+
 }  // namespace
 
 bool leaves_with_save(core::Cause cause) {
@@ -202,6 +230,18 @@ Outcome<muster::v1::RendezvousResponse> RankDesk::rendezvous(const muster::v1::R
     parts_.board.set_endpoint(caller.key, request.endpoint());
   }
   response.set_endpoint(known_endpoint(caller.key));
+  return response;
+}
+
+// The executor draws the conclusions: it knows what its scheduler says of the same attempt.
+Outcome<muster::v1::TaskResponse> RankDesk::task(const muster::v1::TaskRequest& request, const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  const auto& caller = found.value();
+  if (caller.current || caller.upcoming) parts_.executor.task(caller.key, caller.rank, report_of(request));
+  muster::v1::TaskResponse response;
+  response.set_directive(directive(caller));
+  response.set_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
   return response;
 }
 

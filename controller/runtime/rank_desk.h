@@ -19,6 +19,7 @@ class RankDesk {
  public:
   struct Parts {
     Clock& clock;
+    Executor& executor;
     Dispatcher& dispatcher;
     MetricsWriter& metrics;
     RankBoard& board;
@@ -34,6 +35,7 @@ class RankDesk {
   /// Answers at once, with an empty endpoint while it is not known.
   Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                      const std::string& token);
+  Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
 
  private:
   /// Where an attempt stands when one of its ranks calls.

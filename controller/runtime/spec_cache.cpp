@@ -1,5 +1,7 @@
 #include "runtime/spec_cache.h"
 
+#include <charconv>
+
 #include <stdexcept>
 
 #include "json/proto_json.h"
@@ -62,6 +64,17 @@ core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
   return policy;
 }
 
+std::optional<core::Dependency> parse_dependency(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto on = core::depends_on_from_string(text.substr(0, colon));
+  const auto number = text.substr(colon + 1);
+  core::JobId job = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), job);
+  if (!on || error != std::errc() || end != number.data() + number.size() || job <= 0) return std::nullopt;
+  return core::Dependency{job, *on, false};
+}
+
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {
   core::JobSubmitted event;
   event.name = spec.name();
@@ -70,6 +83,11 @@ core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::str
   event.world_size = spec.resources().nodes() * spec.resources().ranks_per_node();
   event.time_limit = core::Millis(spec.resources().time_limit_ms());
   event.policy = requeue_policy(spec);
+  event.held = spec.hold();
+  for (const auto& text : spec.after()) {
+    if (const auto dependency = parse_dependency(text)) event.after.push_back(*dependency);
+  }
+  event.sweep = {spec.sweep().sweep(), spec.sweep().index(), spec.sweep().parallel()};
   return event;
 }
 

@@ -32,6 +32,8 @@ class SpecCache {
 std::string spec_to_text(const muster::v1::JobSpec& spec);
 LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
 core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec);
+/// "succeeded:12"; nullopt if it is nothing of the kind.
+std::optional<core::Dependency> parse_dependency(std::string_view text);
 /// What the job's history begins with.
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user);
 

@@ -81,4 +81,8 @@ std::string rank_token(std::string_view secret, std::int64_t job, std::uint32_t 
   return out;
 }
 
+std::string store_name(std::string_view secret) {
+  return rank_token(secret, 0, 0).substr(0, 8);
+}
+
 }  // namespace runtime

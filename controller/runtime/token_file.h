@@ -16,4 +16,7 @@ bool same_secret(std::string_view a, std::string_view b);
 /// The token of one attempt's ranks: HMAC-SHA256 of the store's secret over "job.attempt", in hex.
 std::string rank_token(std::string_view secret, std::int64_t job, std::uint32_t attempt);
 
+/// Eight hex digits that tell this store's jobs from those of others; says nothing of the secret.
+std::string store_name(std::string_view secret);
+
 }  // namespace runtime

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "runtime/launch_plan.h"
+#include "runtime/scheduler_handle.h"
 
 namespace runtime {
 namespace {
@@ -31,8 +32,23 @@ void fill_attempt(const core::Attempt& attempt, muster::v1::Attempt& out) {
   out.set_reason_started(attempt.reason_started);
   set_exit(attempt.culprit_exit, out);
   if (attempt.culprit) out.set_rank(*attempt.culprit);
+  out.set_queued_at(time_text(attempt.queued_at));
+  if (const auto number = scheduler_job_of(attempt.handle)) out.set_scheduler_job(*number);
+  for (const auto& rank : attempt.ranks) {
+    const bool known = std::ranges::find(out.nodes(), rank.node) != out.nodes().end();
+    if (!rank.node.empty() && !known) out.add_nodes(rank.node);
+  }
 }
 
+std::string executor_of(const core::Attempt& attempt) {
+  return attempt.queued_at ? "slurm" : attempt.started_at ? "local" : "";
+}
+
+std::string trouble_text(const Trouble& trouble) {
+  return "scheduler " + unreachable_text(trouble);
+}
+
+// What an ended job was held by or waited for is history.
 void fill_rank(const core::Attempt& attempt, std::size_t number, const std::optional<RankView>& live, core::Millis now,
                muster::v1::Rank& out) {
   const auto& rank = attempt.ranks[number];
@@ -78,6 +94,24 @@ std::string time_text(const std::optional<core::Time>& time) {
   return time ? time_text(*time) : std::string();
 }
 
+std::string unreachable_text(const Trouble& trouble) {
+  return "unreachable since " + time_text(trouble.since) + ": " + trouble.why;
+}
+
+void fill_open(const core::Job& job, const std::optional<Trouble>& trouble, muster::v1::Job& out) {
+  if (core::is_ended(job.state)) return;
+  if (job.held) out.set_held_by(job.held_by);
+  for (const auto& dependency : job.after) {
+    if (!dependency.met) {
+      out.add_waits_for(std::string(core::to_string(dependency.on)) + ":" + std::to_string(dependency.job));
+    }
+  }
+  // Local processes have no scheduler to lose.
+  const auto* attempt = job.current();
+  const bool local = attempt != nullptr && attempt->started_at && !attempt->queued_at;
+  if (trouble && !local) out.set_scheduler_problem(trouble_text(*trouble));
+}
+
 muster::v1::Job job_view(const JobFacts& facts) {
   const auto& job = facts.job;
   muster::v1::Job out;
@@ -100,6 +134,13 @@ muster::v1::Job job_view(const JobFacts& facts) {
       fill_rank(*newest, r, facts.board.view(key, static_cast<core::RankNumber>(r)), facts.now, *out.add_ranks());
     }
     out.set_log_folder(facts.data.logs(key).string());
+  }
+  if (const auto* newest = job.current()) out.set_executor(executor_of(*newest));
+  fill_open(job, facts.trouble, out);
+  out.set_time_limit_ms(job.time_limit.count());
+  if (!job.sweep.sweep.empty()) {
+    *out.mutable_sweep() = facts.spec.sweep();
+    out.mutable_sweep()->set_sweep(job.sweep.sweep);
   }
   fill_newest(facts.newest, out);
   out.set_steps_total(facts.spec.recipe().train().steps());
@@ -124,10 +165,49 @@ muster::v1::Job row_view(const store::JobRow& row, std::int64_t steps_total,
   out.set_ended_at(time_text(row.ended_at));
   out.set_next_attempt_at(time_text(row.next_attempt_at));
   if (row.newest_attempt) fill_attempt(*row.newest_attempt, *out.add_attempts());
+  if (row.newest_attempt) out.set_executor(executor_of(*row.newest_attempt));
+  if (!row.sweep.empty()) {
+    out.mutable_sweep()->set_sweep(row.sweep);
+    out.mutable_sweep()->set_index(row.sweep_index);
+  }
   fill_newest(newest, out);
   out.set_steps_total(steps_total);
   out.set_last_checkpoint_step(row.last_checkpoint_step);
   out.set_version(row.version);
+  return out;
+}
+
+muster::v1::WhyResponse why_view(const core::Job& job, const std::optional<QueueWord>& queue,
+                                 const std::optional<Trouble>& trouble) {
+  muster::v1::WhyResponse out;
+  out.set_job_id(job.id);
+  out.set_state(std::string(core::to_string(job.state)));
+  out.set_reason(job.reason);
+  const std::string id = std::to_string(job.id);
+  const bool queued = job.state == core::JobState::kQueued;
+  const bool idle = job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
+  if (queued && queue) {
+    out.set_scheduler_reason(queue->reason);
+    out.set_expected_start(time_text(queue->expected_start));
+  }
+  // What people asked for themselves comes first: the scheduler only repeats it.
+  if (job.held && (queued || idle)) {
+    out.set_action("muster release " + id);
+  } else if (trouble && (queued || (idle && queue))) {
+    out.set_reason(trouble_text(*trouble));
+    out.set_action("Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?");
+  } else if (queue && (queued || idle)) {
+    if (!queue->sentence.empty()) out.set_reason(queue->sentence);
+    out.set_action(queue->action);
+  } else if (idle && !job.dependencies_met()) {
+    const auto other =
+        std::ranges::find_if(job.after, [](const core::Dependency& dependency) { return !dependency.met; });
+    out.set_action("Nothing: it starts by itself. What it waits for: muster why " + std::to_string(other->job));
+  } else if (job.state == core::JobState::kFailed) {
+    out.set_action("Look at the end of its log (muster logs " + id + " --tail 50), then: muster requeue " + id);
+  } else if (job.state == core::JobState::kWaiting) {
+    out.set_action("Nothing: it starts by itself. To start it at once: muster requeue " + id);
+  }
   return out;
 }
 

@@ -64,6 +64,9 @@ void fill_defaults(muster::v1::JobSpec& spec) {
   if (requeue.backoff_max_ms() == 0) {
     requeue.set_backoff_max_ms(std::max(kBackoffMaxMs, requeue.backoff_initial_ms()));
   }
+  for (auto& job : *spec.mutable_after()) {
+    if (!job.empty() && job.find_first_not_of("0123456789") == std::string::npos) job = "succeeded:" + job;
+  }
   auto& liveness = *spec.mutable_liveness();
   if (liveness.silent_after_vouched_ms() == 0) {
     liveness.set_silent_after_vouched_ms(std::max(kVouchedMs, liveness.silent_after_ms()));

@@ -48,6 +48,7 @@ std::string print_real(double value) {
 }  // namespace
 
 std::optional<Value> get(const muster::v1::JobSpec& spec, const Field& field) {
+  if (!is_plain(field)) return std::nullopt;
   const auto [message, writable, descriptor] = find_place(spec, nullptr, field.path);
   if (message == nullptr || !message->GetReflection()->HasField(*message, descriptor)) return std::nullopt;
   const auto* reflection = message->GetReflection();
@@ -56,6 +57,8 @@ std::optional<Value> get(const muster::v1::JobSpec& spec, const Field& field) {
       return reflection->GetBool(*message, descriptor);
     case FieldDescriptor::CPPTYPE_UINT32:
       return std::int64_t{reflection->GetUInt32(*message, descriptor)};
+    case FieldDescriptor::CPPTYPE_INT32:
+      return std::int64_t{reflection->GetInt32(*message, descriptor)};
     case FieldDescriptor::CPPTYPE_INT64:
       return std::int64_t{reflection->GetInt64(*message, descriptor)};
     case FieldDescriptor::CPPTYPE_UINT64: {
@@ -80,6 +83,8 @@ void set(muster::v1::JobSpec& spec, const Field& field, const Value& value) {
       return reflection->SetBool(writable, descriptor, std::get<bool>(value));
     case FieldDescriptor::CPPTYPE_UINT32:
       return reflection->SetUInt32(writable, descriptor, static_cast<std::uint32_t>(std::get<std::int64_t>(value)));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection->SetInt32(writable, descriptor, static_cast<std::int32_t>(std::get<std::int64_t>(value)));
     case FieldDescriptor::CPPTYPE_INT64:
       return reflection->SetInt64(writable, descriptor, std::get<std::int64_t>(value));
     case FieldDescriptor::CPPTYPE_UINT64:
@@ -91,6 +96,11 @@ void set(muster::v1::JobSpec& spec, const Field& field, const Value& value) {
     default:
       std::abort();
   }
+}
+
+void add(muster::v1::JobSpec& spec, const Field& field, const std::string& text) {
+  const auto [message, writable, descriptor] = find_place(spec, &spec, field.path);
+  message->GetReflection()->AddString(writable, descriptor, text);
 }
 
 std::string print(const Field& field, const Value& value) {
@@ -186,18 +196,26 @@ std::string wanted(const Field& field) {
     case Kind::kSize:
       return "a size such as 16MiB," + range(field, print_size_bytes(low), print_size_bytes(high));
     case Kind::kWords:
-      return "an array of texts such as [\"python3\", \"train.py\"]";
+      return field.key == "after" ? "an array of jobs such as [\"12\", \"failed:13\"]"
+                                  : "an array of texts such as [\"python3\", \"train.py\"]";
+    case Kind::kLines:
+      return "an array of texts of one line each";
     case Kind::kVariables:
       return "a table of NAME = \"value\"";
+    case Kind::kOptions:
+      return "a table of option = text, number or true";
+    case Kind::kSweep:
+      return "a table of key = [value, ...]";
     case Kind::kText:
       break;
   }
-  return "a text";
+  return "a text of one line";
 }
 
 bool allowed(const Field& field, const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (text->find('\0') != std::string::npos) return false;
+    if (field.kind == Kind::kText && text->find_first_of("\r\n") != std::string::npos) return false;
     if (field.kind == Kind::kName) return is_name(*text);
     if (field.kind == Kind::kChoice) return is_choice(field.choices, *text);
     return field.kind != Kind::kPath || !text->empty();

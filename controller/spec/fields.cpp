@@ -14,6 +14,9 @@ constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
 constexpr double kLongestDelay = 3'600'000;
 constexpr double kByteVocabulary = 257;  // 256 bytes and the end of a text
 constexpr double kMinute = 60'000;
+constexpr double kNicest = 2'147'483'645;  // as sbatch takes it
+constexpr double kMiB = 1 << 20;
+constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
 
 constexpr auto kFields = std::to_array<Field>({
     {.key = "name",
@@ -29,6 +32,26 @@ constexpr auto kFields = std::to_array<Field>({
      .kind = Kind::kPath,
      .derived = "the job file's folder",
      .meaning = "Where the ranks are started."},
+    {.key = "executor",
+     .path = "executor",
+     .kind = Kind::kChoice,
+     .standard = "auto",
+     .choices = "auto slurm local debug",
+     .meaning = "What starts the ranks. auto: Slurm where the controller has one, else local processes. debug: muster "
+                "submit itself, in the foreground, one rank, without a controller."},
+    {.key = "after",
+     .path = "after",
+     .kind = Kind::kWords,
+     .meaning = "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."},
+    {.key = "hold",
+     .path = "hold",
+     .kind = Kind::kFlag,
+     .derived = "false",
+     .meaning = "Submit it, but start nothing before muster release."},
+    {.key = "extends",
+     .kind = Kind::kPath,
+     .meaning = "Another job file, read first: what this one says replaces its values; tables are merged, arrays "
+                "replaced. Its relative paths count from its own folder. At most 8 files deep."},
 
     {.key = "resources.nodes",
      .path = "resources.nodes",
@@ -72,6 +95,87 @@ constexpr auto kFields = std::to_array<Field>({
      .low = 0,
      .high = kLongestDelay,
      .meaning = "From the request to save and leave until ranks are killed."},
+
+    {.key = "slurm.partition",
+     .path = "slurm.partition",
+     .kind = Kind::kText,
+     .meaning = "Partition, or several with commas: the first to have room."},
+    {.key = "slurm.account", .path = "slurm.account", .kind = Kind::kText, .meaning = "Account to charge."},
+    {.key = "slurm.qos", .path = "slurm.qos", .kind = Kind::kText, .meaning = "Quality of service."},
+    {.key = "slurm.constraint",
+     .path = "slurm.constraint",
+     .kind = Kind::kText,
+     .meaning = "Features nodes must have, such as \"a100&ib\"."},
+    {.key = "slurm.gres",
+     .path = "slurm.gres",
+     .kind = Kind::kText,
+     .meaning =
+         "Generic resources of each node, such as \"gpu:a100:4\"; for GPUs of each rank alone use gpus_per_rank."},
+    {.key = "slurm.reservation", .path = "slurm.reservation", .kind = Kind::kText, .meaning = "Reservation to use."},
+    {.key = "slurm.exclude",
+     .path = "slurm.exclude",
+     .kind = Kind::kText,
+     .meaning = "Nodes not to use, such as \"n[3-5]\"."},
+    {.key = "slurm.nodelist", .path = "slurm.nodelist", .kind = Kind::kText, .meaning = "Nodes to use."},
+    {.key = "slurm.mem",
+     .path = "slurm.mem_bytes",
+     .kind = Kind::kSize,
+     .low = kMiB,
+     .high = kMostMemory,
+     .meaning = "Memory of each node; of mem, mem_per_cpu and mem_per_gpu at most one."},
+    {.key = "slurm.mem_per_cpu",
+     .path = "slurm.mem_per_cpu_bytes",
+     .kind = Kind::kSize,
+     .low = kMiB,
+     .high = kMostMemory,
+     .meaning = "Memory of each CPU."},
+    {.key = "slurm.mem_per_gpu",
+     .path = "slurm.mem_per_gpu_bytes",
+     .kind = Kind::kSize,
+     .low = kMiB,
+     .high = kMostMemory,
+     .meaning = "Memory of each GPU."},
+    {.key = "slurm.exclusive",
+     .path = "slurm.exclusive",
+     .kind = Kind::kFlag,
+     .derived = "false",
+     .meaning = "Share the nodes with no other job."},
+    {.key = "slurm.nice",
+     .path = "slurm.nice",
+     .kind = Kind::kWhole,
+     .derived = "0",
+     .low = -kNicest,
+     .high = kNicest,
+     .meaning = "Lowers the priority; below 0 needs an operator's rights."},
+    {.key = "slurm.licenses",
+     .path = "slurm.licenses",
+     .kind = Kind::kText,
+     .meaning = "Licenses, such as \"matlab:2\"."},
+    {.key = "slurm.mail_user", .path = "slurm.mail_user", .kind = Kind::kText, .meaning = "Whom Slurm writes to."},
+    {.key = "slurm.mail_type",
+     .path = "slurm.mail_type",
+     .kind = Kind::kText,
+     .meaning = "When it does, such as \"END,FAIL\": of each attempt."},
+    {.key = "slurm.setup",
+     .path = "slurm.setup",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines before the ranks, on the first node, such as module load cuda."},
+    {.key = "slurm.teardown",
+     .path = "slurm.teardown",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines after the ranks, whatever happened; their exit code does not count."},
+    {.key = "slurm.srun_args",
+     .path = "slurm.srun_args",
+     .kind = Kind::kLines,
+     .meaning = "More arguments of srun, such as [\"--cpu-bind=cores\"]."},
+    {.key = "slurm.health_check",
+     .path = "slurm.health_check",
+     .kind = Kind::kText,
+     .meaning = "A command run on every node before ranks start; a node where it fails gets none."},
+    {.key = "slurm.options",
+     .path = "slurm.options",
+     .kind = Kind::kOptions,
+     .meaning = "Any other option of sbatch by its long name: hint = \"nomultithread\"; true for one without a value."},
 
     {.key = "model.family",
      .path = "recipe.model.family",
@@ -468,6 +572,11 @@ constexpr auto kFields = std::to_array<Field>({
      .high = kLongest,
      .meaning = "A rank that has not reported this long after its start is silent."},
 
+    {.key = "sweep",
+     .kind = Kind::kSweep,
+     .meaning = "Several jobs at once, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
+                "3e-4]. parallel = N lets so many run at once. As muster submit --sweep."},
+
     {.key = "env",
      .path = "env",
      .kind = Kind::kVariables,
@@ -483,6 +592,19 @@ std::span<const Field> fields() {
 const Field* find_field(std::string_view key) {
   const auto* found = std::find_if(kFields.begin(), kFields.end(), [&](const Field& f) { return f.key == key; });
   return found == kFields.end() ? nullptr : found;
+}
+
+bool is_plain(const Field& field) {
+  switch (field.kind) {
+    case Kind::kWords:
+    case Kind::kLines:
+    case Kind::kVariables:
+    case Kind::kOptions:
+    case Kind::kSweep:
+      return false;
+    default:
+      return !field.path.empty();
+  }
 }
 
 bool is_recipe_field(const Field& field) {

@@ -13,24 +13,27 @@ namespace spec {
 
 /// What a key of a job file takes.
 enum class Kind {
-  kText,
-  kName,      // 1 to 64 letters, digits, ".", "_", "-"
-  kPath,      // relative ones count from the job file's folder
-  kWhole,     // number without a fraction
-  kReal,      // number
-  kFlag,      // true or false
-  kChoice,    // one of a list of words
-  kDuration,  // "12h"; milliseconds in the message
-  kSize,      // "16MiB"; bytes in the message
-  kWords,     // array of texts
-  kVariables  // table of NAME = "value"
+  kText,       // one line
+  kName,       // 1 to 64 letters, digits, ".", "_", "-"
+  kPath,       // relative ones count from the job file's folder
+  kWhole,      // number without a fraction
+  kReal,       // number
+  kFlag,       // true or false
+  kChoice,     // one of a list of words
+  kDuration,   // "12h"; milliseconds in the message
+  kSize,       // "16MiB"; bytes in the message
+  kWords,      // array of texts
+  kLines,      // array of texts of one line each
+  kVariables,  // table of NAME = "value"
+  kOptions,    // table of option = text, number or true
+  kSweep       // table of key = values
 };
 
 /// One key of a job file. The table of these, fields(), is the only place that says which keys there are, what they
 /// take, which defaults they have and what they mean: the parser, the validation, the defaults and the help read it.
 struct Field {
   std::string_view key = {};   // "train.batch_size"; top-level keys have no dot
-  std::string_view path = {};  // in JobSpec: "recipe.train.batch_size"
+  std::string_view path = {};  // in JobSpec: "recipe.train.batch_size"; empty: read by the parser alone
   Kind kind = Kind::kText;
   std::string_view standard = {};  // the default, spelt as in a job file without quotes; empty: none, or derived
   std::string_view derived = {};   // how a default that depends on other keys is found (see defaults.cpp); else empty
@@ -47,13 +50,18 @@ const Field* find_field(std::string_view key);
 /// Of a recipe: model, data, train and fsdp tables. Such keys and `command` exclude each other.
 bool is_recipe_field(const Field& field);
 
-/// The value of one plain field (not kWords, not kVariables). Whole numbers, durations and sizes are integers.
+/// Has one value of its own: no array, no table, and a place in JobSpec.
+bool is_plain(const Field& field);
+
+/// The value of one plain field. Whole numbers, durations and sizes are integers.
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 
 /// Absent: the message does not have it, or has 0 or "" where the field cannot tell.
 std::optional<Value> get(const muster::v1::JobSpec& spec, const Field& field);
 /// The value must be of the field's kind and within its range.
 void set(muster::v1::JobSpec& spec, const Field& field, const Value& value);
+/// Adds a text to an array (kWords, kLines).
+void add(muster::v1::JobSpec& spec, const Field& field, const std::string& text);
 /// The text of a value as people write it: "12h", "16MiB", "0.0003".
 std::string print(const Field& field, const Value& value);
 /// Reads what print() writes; nullopt if it is no value of this kind. The range is not looked at.

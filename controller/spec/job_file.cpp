@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <set>
 
-#include "spec/suggest.h"
+#include "spec/key_names.h"
 #include "spec/toml_value.h"
 
 namespace spec {
@@ -17,8 +16,9 @@ namespace fs = std::filesystem;
 /// Where a value came from. Options sort after the file's lines.
 struct Place {
   bool option = false;
+  std::size_t depth = 0;  // 0: the job file; 1: what it extends; ...
   toml::source_position at{1, 1};
-  std::string text;  // the option as typed
+  std::string text;  // the option as typed, or the file's name
   std::string key;   // that the option sets
 };
 
@@ -27,48 +27,12 @@ struct Located {
   std::string text;
 };
 
-std::string leaf_of(const std::string& path) {
-  return path.substr(path.rfind('.') + 1);
-}
-
-std::string table_of(std::string_view path) {
-  const auto dot = path.rfind('.');
-  return std::string(dot == std::string_view::npos ? std::string_view() : path.substr(0, dot));
-}
-
-/// A key of the same table that is spelt nearly so, or else of another table.
-std::string did_you_mean(const std::string& path) {
-  std::map<std::string, std::vector<std::string>> leaves;
-  std::set<std::string> tables;
-  for (const auto& field : fields()) {
-    leaves[table_of(field.key)].push_back(leaf_of(std::string(field.key)));
-    if (!table_of(field.key).empty()) tables.insert(table_of(field.key));
-  }
-  const auto table = table_of(path), leaf = leaf_of(path);
-  auto candidates = leaves[table];
-  if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
-  if (const auto near = nearest(leaf, candidates); !near.empty()) return table.empty() ? near : table + "." + near;
-  if (const auto near = table.empty() ? "" : nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
-    if (const auto key = nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
-  }
-  for (const auto& [other, names] : leaves) {
-    if (const auto near = nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
-  }
-  return {};
-}
-
-bool is_table_name(const std::string& path) {
-  const auto& all = fields();
-  return path.find('.') == std::string::npos &&
-         std::any_of(all.begin(), all.end(), [&](const Field& f) { return f.key.starts_with(path + "."); });
-}
-
 /// Reads one parsed file into a spec and notes what is wrong, and where each key was given.
 class Reader {
  public:
-  Reader(std::string name, fs::path folder) : name_(std::move(name)), folder_(std::move(folder)) {}
+  explicit Reader(const JobSource& source) : source_(source) {}
 
-  void read(toml::table table, const std::vector<Override>& overrides, FileChecks checks);
+  void read(const std::vector<Override>& overrides, FileChecks checks);
   JobFile finish();
 
  private:
@@ -79,17 +43,21 @@ class Reader {
   void read_field(const Field& field, const toml::node& node);
   void read_words(const Field& field, const toml::node& node);
   void read_variables(const Field& field, const toml::node& node);
+  void read_options(const Field& field, const toml::node& node);
+  void read_sweep(const toml::node& node);
   void judge(FileChecks checks);
 
   Place place_of(const std::string& path, const toml::source_region& source) const;
   void refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
               const std::string& message);
   void refuse_unknown(const std::string& path, const Place& place);
-  fs::path absolute(const std::string& path) const;
+  Place start_of_file() const { return {false, 0, {1, 1}, source_.name(), ""}; }
+  fs::path absolute(const std::string& path, const fs::path& folder) const;
 
-  std::string name_;
-  fs::path folder_;
+  const JobSource& source_;
   muster::v1::JobSpec spec_;
+  std::vector<SweepAxis> axes_;
+  std::uint32_t parallel_ = 0;
   std::map<std::string, const Override*> overridden_;
   std::map<std::string, Place> given_;
   std::set<std::string> broken_;  // keys whose own value is wrong: what follows from it is not told as well
@@ -113,43 +81,47 @@ void Reader::refuse_unknown(const std::string& path, const Place& place) {
     return refuse("\"" + shown(path) + "\"", place, std::nullopt,
                   "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
   }
-  const auto near = did_you_mean(path);
-  refuse(shown(path), place, std::nullopt,
-         near.empty() ? "unknown key; muster submit --help lists all" : "unknown key, did you mean " + near);
+  refuse(shown(path), place, std::nullopt, unknown_key(path));
 }
 
 Place Reader::place_of(const std::string& path, const toml::source_region& source) const {
   for (auto key = path; !key.empty(); key = table_of(key)) {
     if (const auto found = overridden_.find(key); found != overridden_.end()) {
-      return {true, {1, 1}, found->second->option, found->second->key};
+      return {true, 0, {1, 1}, found->second->option, found->second->key};
     }
   }
-  return {false, source.begin, "", ""};
+  return {false, source_.depth_of(source), source.begin, source.path ? *source.path : source_.name(), ""};
 }
 
-fs::path Reader::absolute(const std::string& path) const {
+fs::path Reader::absolute(const std::string& path, const fs::path& folder) const {
   const char* home = std::getenv("HOME");
   if ((path == "~" || path.starts_with("~/")) && home != nullptr) {
     return (fs::path(home) / fs::path(path.substr(std::min<std::size_t>(2, path.size())))).lexically_normal();
   }
-  return (folder_ / path).lexically_normal();
+  return (folder / path).lexically_normal();
 }
 
 void Reader::apply(toml::table& root, const Override& override) {
-  toml::table* table = &root;
   const auto leaf = leaf_of(override.key), parent = table_of(override.key);
-  const bool shape_fine = !leaf.empty() && parent.find('.') == std::string::npos && override.key[0] != '.';
-  if (shape_fine && !parent.empty()) {
-    table = root.insert(parent, toml::table()).first->second.as_table();
-  }
-  const Place place{true, {1, 1}, override.option, override.key};
+  const bool open = is_open_table(parent);
+  const bool shape_fine = !leaf.empty() && override.key[0] != '.' && (open || parent.find('.') == std::string::npos);
+  const Place place{true, 0, {1, 1}, override.option, override.key};
   if (!override.value) return refuse(override.key, place, std::nullopt, "want key=value");
-  if (table == nullptr) return;  // the file has something else in its place, which is refused there
   const auto* field = find_field(override.key);
-  if (!shape_fine || (field == nullptr && parent != "env" && !is_table_name(override.key))) {
-    refuse_unknown(override.key, place);
-    return;
+  if (!shape_fine || (field == nullptr && !open && !is_table_name(override.key))) {
+    return refuse_unknown(override.key, place);
   }
+  if (override.key == "extends" || override.key == "sweep") {
+    return refuse(override.key, place, std::nullopt,
+                  override.key == "sweep" ? "want --sweep key=values" : "it belongs into the job file");
+  }
+  toml::table* table = &root;
+  for (std::size_t at = 0; table != nullptr && at < parent.size();) {
+    const auto end = std::min(parent.find('.', at), parent.size());
+    table = table->insert(parent.substr(at, end - at), toml::table()).first->second.as_table();
+    at = end + 1;
+  }
+  if (table == nullptr) return;  // the file has something else in its place, which is refused there
   static constexpr Field kVariable{.key = "env", .path = "env", .kind = Kind::kText};
   overridden_[override.key] = &override;
   insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
@@ -195,8 +167,19 @@ void Reader::read_node(const std::string& path, const toml::key& key, const toml
 }
 
 void Reader::read_field(const Field& field, const toml::node& node) {
-  if (field.kind == Kind::kWords) return read_words(field, node);
-  if (field.kind == Kind::kVariables) return read_variables(field, node);
+  switch (field.kind) {
+    case Kind::kWords:
+    case Kind::kLines:
+      return read_words(field, node);
+    case Kind::kVariables:
+      return read_variables(field, node);
+    case Kind::kOptions:
+      return read_options(field, node);
+    case Kind::kSweep:
+      return read_sweep(node);
+    default:
+      break;
+  }
   const std::string path(field.key);
   auto value = value_of(field, node);
   if (!value || !allowed(field, *value)) {
@@ -208,7 +191,9 @@ void Reader::read_field(const Field& field, const toml::node& node) {
     }
     return refuse(path, given_[path], shown(node), "want " + wanted(field) + remedy);
   }
-  if (field.kind == Kind::kPath) value = absolute(std::get<std::string>(*value)).native();
+  if (field.kind == Kind::kPath) {
+    value = absolute(std::get<std::string>(*value), source_.folder_of(node.source())).native();
+  }
   set(spec_, field, *value);
 }
 
@@ -216,14 +201,19 @@ void Reader::read_words(const Field& field, const toml::node& node) {
   const std::string path(field.key);
   const auto* words = node.as_array();
   if (broken_.contains(path)) return;
-  auto* command = spec_.mutable_command();
+  if (path == "command") spec_.mutable_command();
   if (words == nullptr) return refuse(path, given_[path], shown(node), "want " + wanted(field));
   for (const auto& word : *words) {
     const auto* text = word.as_string();
+    const auto place = place_of(path, word.source());
     if (text == nullptr) {
-      return refuse(path, place_of(path, word.source()), shown(word), "want a text in quotes, as every argument");
+      return refuse(path, place, shown(word),
+                    "want a text in quotes" + std::string(path == "command" ? ", as every argument" : ""));
     }
-    command->add_argv(text->get());
+    if (field.kind == Kind::kLines && text->get().find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos) {
+      return refuse(path, place, shown(word), "want one line; write each as a text of its own");
+    }
+    add(spec_, field, text->get());
   }
 }
 
@@ -241,13 +231,51 @@ void Reader::read_variables(const Field& field, const toml::node& node) {
   }
 }
 
+void Reader::read_options(const Field& field, const toml::node& node) {
+  const std::string parent(field.key);
+  const auto* table = node.as_table();
+  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
+  for (const auto& [key, value] : *table) {
+    const auto path = parent + "." + std::string(key.str());
+    given_[path] = place_of(path, value.source());
+    auto& text = (*spec_.mutable_slurm()->mutable_options())[std::string(key.str())];
+    if (const auto* flag = value.as_boolean(); flag != nullptr) {
+      if (!flag->get()) refuse(path, given_[path], "false", "want a text, a number or true; or leave it out");
+    } else if (value.is_string() && value.as_string()->get().empty()) {
+      refuse(path, given_[path], "", "want a text, a number or true; true for an option without a value");
+    } else if (value.is_string() || value.is_number()) {
+      text = value.is_string() ? value.as_string()->get() : shown(value);
+    } else {
+      refuse(path, given_[path], shown(value), "want a text, a number or true");
+    }
+  }
+}
+
+void Reader::read_sweep(const toml::node& node) {
+  auto table = read_sweep_table(node, [&](const toml::source_region& place) { return source_.text_of(place); });
+  for (auto& problem : table.problems) {
+    refuse(problem.key, place_of("sweep", *problem.source), problem.value, problem.message);
+  }
+  std::ranges::stable_sort(table.axes, [&](const LocatedAxis& a, const LocatedAxis& b) {
+    // What is extended comes first.
+    return std::tuple(source_.depth_of(*b.source), a.source->begin.line, a.source->begin.column) <
+           std::tuple(source_.depth_of(*a.source), b.source->begin.line, b.source->begin.column);
+  });
+  for (auto& [axis, source] : table.axes) {
+    axis.option = text_of_place(source->path ? *source->path : source_.name(), source->begin) + "sweep.";
+    axes_.push_back(std::move(axis));
+  }
+  parallel_ = table.parallel;
+}
+
 /// The checks over the whole spec, without those that rest on a value already refused.
 void Reader::judge(FileChecks checks) {
+  const auto requeue = spec_.has_requeue() ? std::optional(spec_.requeue()) : std::nullopt;
   fill_defaults(spec_);
   for (const auto& problem : validate(spec_, checks)) {
     const auto broken = [&](const std::string& key) { return broken_.contains(key); };
     if (broken(problem.field) || std::any_of(problem.related.begin(), problem.related.end(), broken)) continue;
-    Place place;
+    auto place = start_of_file();
     auto keys = problem.related;
     keys.insert(keys.begin(), problem.field);
     for (const auto& key : keys) {
@@ -261,61 +289,37 @@ void Reader::judge(FileChecks checks) {
     text.value = shown(text.value);
     found_.push_back({place, to_string(text)});
   }
+  // What the job file leaves out is the controller's to fill: partitions may have budgets of their own.
+  spec_.clear_requeue();
+  if (requeue) *spec_.mutable_requeue() = *requeue;
 }
 
-void Reader::read(toml::table table, const std::vector<Override>& overrides, FileChecks checks) {
+void Reader::read(const std::vector<Override>& overrides, FileChecks checks) {
+  auto table = source_.merged();
   for (const auto& override : overrides) apply(table, override);
   choose_program(table);
   read_table(table, "");
   if (spec_.working_folder().empty() && !broken_.contains("working_folder")) {
-    spec_.set_working_folder(folder_.lexically_normal().native());
+    spec_.set_working_folder(source_.folder().lexically_normal().native());
   }
   judge(checks);
 }
 
 JobFile Reader::finish() {
-  std::stable_sort(found_.begin(), found_.end(), [](const Located& a, const Located& b) {
-    return std::tuple(a.place.option, a.place.at.line, a.place.at.column) <
-           std::tuple(b.place.option, b.place.at.line, b.place.at.column);
+  std::ranges::stable_sort(found_, [](const Located& a, const Located& b) {
+    return std::tuple(a.place.option, a.place.depth, a.place.at.line, a.place.at.column) <
+           std::tuple(b.place.option, b.place.depth, b.place.at.line, b.place.at.column);
   });
-  JobFile result{std::move(spec_), {}};
+  JobFile result{std::move(spec_), {}, std::move(axes_), parallel_};
   for (const auto& [place, text] : found_) {
     if (result.problems.size() == kMostProblems) {
-      result.problems.push_back(name_ + ": and " + std::to_string(found_.size() - kMostProblems) +
+      result.problems.push_back(source_.name() + ": and " + std::to_string(found_.size() - kMostProblems) +
                                 " more problems; mend these first");
       break;
     }
-    const auto where =
-        place.option ? place.text : name_ + ":" + std::to_string(place.at.line) + ":" + std::to_string(place.at.column);
-    result.problems.push_back(where + ": " + text);
+    result.problems.push_back((place.option ? place.text + ": " : text_of_place(place.text, place.at)) + text);
   }
   return result;
-}
-
-/// What the parser says, and what to do about the slips that people make most.
-std::string syntax_problem(std::string_view description) {
-  struct Remedy {
-    std::string_view says, remedy;
-  };
-  static constexpr Remedy kRemedies[]{
-      {"cannot redefine existing", "it is given twice: remove one of them"},
-      {"could not determine value type", "a text needs quotes"},
-      {"expected 'true'", "write true or false in small letters, and texts in quotes"},
-      {"expected 'false'", "write true or false in small letters, and texts in quotes"},
-      {"is not representable", "write a smaller number"},
-      {"could not be interpreted", "write a smaller number"},
-      {"invalid utf-8", "save the file as UTF-8"},
-      {"Error while parsing string", "close the quotes on the same line"},
-  };
-  auto text = "not TOML: " + shown(description);
-  for (const auto& [says, remedy] : kRemedies) {
-    if (description.find(says) != std::string_view::npos) return text + "; " + std::string(remedy);
-  }
-  return text;
-}
-
-JobFile refused(std::string problem) {
-  return {{}, {std::move(problem)}};
 }
 
 }  // namespace
@@ -327,34 +331,20 @@ Override override_of_set(const std::string& assignment) {
   return result;
 }
 
-JobFile parse_job_file(std::string_view text, const std::string& name, const fs::path& folder,
-                       const std::vector<Override>& overrides, FileChecks checks) {
-  if (text.size() > kMostJobFileBytes) return refused(name + ":1:1: larger than 1 MiB; this is no job file");
-  toml::table table;
-  try {
-    table = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    const auto at = error.source().begin;
-    return refused(name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " +
-                   syntax_problem(error.description()));
-  }
-  Reader reader(name, folder);
-  reader.read(std::move(table), overrides, checks);
+JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks) {
+  if (!source.problems().empty()) return {{}, source.problems(), {}, 0};
+  Reader reader(source);
+  reader.read(overrides, checks);
   return reader.finish();
 }
 
+JobFile parse_job_file(std::string_view text, const std::string& name, const fs::path& folder,
+                       const std::vector<Override>& overrides, FileChecks checks) {
+  return compose(JobSource::of_text(text, name, folder), overrides, checks);
+}
+
 JobFile read_job_file(const fs::path& file, const std::vector<Override>& overrides, FileChecks checks) {
-  const auto name = shown(file.native());
-  std::error_code error;
-  const auto kind = fs::status(file, error);
-  if (!fs::exists(kind)) return refused(name + ": there is no such job file; examples/ holds some to start from");
-  if (fs::is_directory(kind)) return refused(name + ": this is a folder; want a job file");
-  std::ifstream in(file, std::ios::binary);
-  std::string text(kMostJobFileBytes + 1, '\0');
-  if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in.is_open() || in.bad()) return refused(name + ": cannot be read; check its permissions");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_job_file(text, name, fs::absolute(file).parent_path(), overrides, checks);
+  return compose(JobSource::of_file(file), overrides, checks);
 }
 
 }  // namespace spec

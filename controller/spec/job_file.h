@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "spec/job_source.h"
 #include "spec/spec.h"
+#include "spec/sweep_axis.h"
 
 namespace spec {
 
@@ -20,15 +22,19 @@ struct Override {
 Override override_of_set(const std::string& assignment);
 
 struct JobFile {
-  muster::v1::JobSpec spec;           // defaults filled in, paths absolute; only to be used without problems
+  /// Defaults filled in but for [requeue], paths absolute; only to be used without problems.
+  muster::v1::JobSpec spec;
   std::vector<std::string> problems;  // lines for people, each with its place: `job.toml:4:14: key "value": want ...`
+  std::vector<SweepAxis> axes;        // of the [sweep] table, in the order of the file
+  std::uint32_t parallel = 0;         // of the [sweep] table; 0: no limit
 };
 
-inline constexpr std::size_t kMostJobFileBytes = 1 << 20;
+/// Checks a job file with these overrides: strict TOML whose keys are those of fields(). All problems are found at once
+/// (the first kMostProblems are told), apart from those that a worse one causes.
+JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks);
 
-/// Reads and checks a job file: strict TOML whose keys are those of fields(). All problems are found at once (the first
-/// kMostProblems are told), apart from those that a worse one causes. `name` stands for the file in problems; relative
-/// paths count from `folder`, which is absolute.
+/// Reads and checks a job file, and those it extends. `name` stands for the file in problems; relative paths count from
+/// `folder`, which is absolute.
 JobFile parse_job_file(std::string_view text, const std::string& name, const std::filesystem::path& folder,
                        const std::vector<Override>& overrides, FileChecks checks);
 

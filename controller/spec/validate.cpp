@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "spec/fields.h"
+#include "spec/findings.h"
 #include "spec/spec.h"
 
 namespace spec {
@@ -10,31 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 using muster::v1::JobSpec;
 
-constexpr std::size_t kLongestValue = 80;
 constexpr int kMostArguments = 4096;
 constexpr std::size_t kMostVariables = 1024;
-constexpr std::size_t kMostTextBytes = 128 * 1024;  // of one argument or variable: Linux takes no more
-
-/// Collects problems; a value is given as people wrote it.
-class Findings {
- public:
-  explicit Findings(const JobSpec& spec) : spec_(spec) {}
-
-  void add(Problem problem) {
-    if (found_.size() < kMostProblems) found_.push_back(std::move(problem));
-  }
-  void add(std::string_view key, std::string message, std::string remedy, std::vector<std::string> related = {}) {
-    const auto* field = find_field(key);
-    const auto value = get(spec_, *field);
-    add({std::string(key), value ? print(*field, *value) : "", std::move(message), std::move(remedy),
-         std::move(related)});
-  }
-  std::vector<Problem> take() { return std::move(found_); }
-
- private:
-  const JobSpec& spec_;
-  std::vector<Problem> found_;
-};
 
 std::string number(std::uint64_t value) {
   return std::to_string(value);
@@ -42,7 +20,7 @@ std::string number(std::uint64_t value) {
 
 void check_ranges(const JobSpec& spec, Findings& findings) {
   for (const auto& field : fields()) {
-    if (field.kind == Kind::kWords || field.kind == Kind::kVariables) continue;
+    if (!is_plain(field)) continue;
     if (is_recipe_field(field) && !spec.has_recipe()) continue;
     const auto value = get(spec, field);
     if (!value) {
@@ -262,6 +240,8 @@ std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
   check_folders(spec, checks, findings);
   check_variables(spec, findings);
   check_times(spec, findings);
+  check_slurm(spec, findings);
+  check_start(spec, findings);
   return findings.take();
 }
 

@@ -20,10 +20,24 @@ void fields(Archive& archive, A& action) {
   archive("save", action.save);
   archive("reason", action.reason);
 }
+template <typename Archive, typename A>
+requires std::is_same_v<std::remove_const_t<A>, core::HoldAttempt>
+void fields(Archive& archive, A& action) {
+  archive("attempt", action.attempt);
+  archive("hold", action.hold);
+}
+template <typename Archive, typename A>
+requires std::is_same_v<std::remove_const_t<A>, core::LimitAttempt>
+void fields(Archive& archive, A& action) {
+  archive("attempt", action.attempt);
+  archive("time_limit_ms", action.time_limit);
+}
 
 struct Kind {
   std::string_view operator()(const core::StartAttempt&) const { return "start_attempt"; }
   std::string_view operator()(const core::StopAttempt&) const { return "stop_attempt"; }
+  std::string_view operator()(const core::HoldAttempt&) const { return "hold_attempt"; }
+  std::string_view operator()(const core::LimitAttempt&) const { return "limit_attempt"; }
 };
 
 template <typename A>
@@ -51,6 +65,8 @@ core::Action decode_action(std::string_view kind, std::string_view payload) {
     const auto json = nlohmann::json::parse(payload);
     if (kind == Kind{}(core::StartAttempt{})) return read<core::StartAttempt>(json);
     if (kind == Kind{}(core::StopAttempt{})) return read<core::StopAttempt>(json);
+    if (kind == Kind{}(core::HoldAttempt{})) return read<core::HoldAttempt>(json);
+    if (kind == Kind{}(core::LimitAttempt{})) return read<core::LimitAttempt>(json);
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::kCorrupt,
                 "a stored action of kind \"" + std::string(kind) + "\" cannot be read: " + error.what());

@@ -23,6 +23,9 @@ void fields(Archive& archive, E& e) {
   archive("world_size", e.world_size);
   archive("time_limit_ms", e.time_limit);
   archive("policy", e.policy);
+  archive("held", e.held);
+  archive("after", e.after);
+  archive("sweep", e.sweep);
 }
 template <typename Archive, Is<core::AttemptLaunched> E>
 void fields(Archive& archive, E& e) {
@@ -30,6 +33,29 @@ void fields(Archive& archive, E& e) {
   archive("handle", e.handle);
   archive("node", e.node);
   archive("pids", e.pids);
+  archive("queued", e.queued);
+}
+template <typename Archive, Is<core::AttemptStarted> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("nodes", e.nodes);
+}
+template <typename Archive, Is<core::NodeLost> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("node", e.node);
+  archive("silent_for_ms", e.silent_for);
+  archive("why", e.why);
+}
+template <typename Archive, Is<core::TimeLimitChanged> E>
+void fields(Archive& archive, E& e) {
+  archive("user", e.user);
+  archive("time_limit_ms", e.time_limit);
+}
+template <typename Archive, Is<core::DependencyEnded> E>
+void fields(Archive& archive, E& e) {
+  archive("job", e.job);
+  archive("state", e.state);
 }
 template <typename Archive, Is<core::AttemptLaunchFailed> E>
 void fields(Archive& archive, E& e) {
@@ -82,8 +108,16 @@ void fields(Archive& archive, E& e) {
   archive("cause", e.cause);
   archive("reason", e.reason);
 }
+template <typename Archive, Is<core::AttemptStopping> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("cause", e.cause);
+  archive("reason", e.reason);
+  archive("save", e.save);
+}
 template <typename Archive, typename E>
-requires Is<E, core::CancelRequested> || Is<E, core::RequeueRequested>
+requires Is<E, core::CancelRequested> || Is<E, core::RequeueRequested> || Is<E, core::HoldRequested> ||
+    Is<E, core::ReleaseRequested>
 void fields(Archive& archive, E& e) {
   archive("user", e.user);
 }

@@ -36,6 +36,26 @@ void fields(Archive& archive, Status& status) {
   archive("signal", status.signal);
 }
 
+template <typename Archive, typename D>
+requires std::is_same_v<std::remove_const_t<D>, core::Dependency>
+void fields(Archive& archive, D& dependency) {
+  archive("job", dependency.job);
+  archive("on", dependency.on);
+}
+
+template <typename Archive, typename S>
+requires std::is_same_v<std::remove_const_t<S>, core::SweepElement>
+void fields(Archive& archive, S& element) {
+  archive("sweep", element.sweep);
+  archive("index", element.index);
+  archive("parallel", element.parallel);
+}
+
+/// Stored as plain JSON arrays.
+template <typename T>
+inline constexpr bool is_plain_list =
+    std::is_same_v<T, std::vector<std::int64_t>> || std::is_same_v<T, std::vector<std::string>>;
+
 class JsonWriter {
  public:
   template <typename T>
@@ -44,12 +64,21 @@ class JsonWriter {
       json_[name] = value.count();
     } else if constexpr (std::is_same_v<T, core::Time>) {
       json_[name] = value.time_since_epoch().count();
-    } else if constexpr (std::is_same_v<T, core::Cause>) {
+    } else if constexpr (std::is_same_v<T, core::Cause> || std::is_same_v<T, core::JobState> ||
+                         std::is_same_v<T, core::DependsOn>) {
       json_[name] = to_string(value);
     } else if constexpr (std::is_same_v<T, std::string>) {
       json_[name] = core::valid_utf8(value);
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::vector<std::int64_t>>) {
+    } else if constexpr (std::is_arithmetic_v<T> || is_plain_list<T>) {
       json_[name] = value;
+    } else if constexpr (requires { typename T::value_type; }) {
+      auto list = nlohmann::ordered_json::array();
+      for (const auto& entry : value) {
+        JsonWriter inner;
+        fields(inner, entry);
+        list.push_back(std::move(inner.json_));
+      }
+      json_[name] = std::move(list);
     } else {
       JsonWriter inner;
       fields(inner, value);
@@ -79,9 +108,17 @@ class JsonReader {
     } else if constexpr (std::is_same_v<T, core::Cause>) {
       // A cause that a newer muster knows: it did end, and why is in its reason.
       value = core::cause_from_string(found->template get<std::string>()).value_or(core::Cause::kFailed);
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> ||
-                         std::is_same_v<T, std::vector<std::int64_t>>) {
+    } else if constexpr (std::is_same_v<T, core::JobState>) {
+      value = core::job_state_from_string(found->template get<std::string>()).value_or(core::JobState::kPending);
+    } else if constexpr (std::is_same_v<T, core::DependsOn>) {
+      value = core::depends_on_from_string(found->template get<std::string>()).value_or(core::DependsOn::kSucceeded);
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || is_plain_list<T>) {
       value = found->template get<T>();
+    } else if constexpr (requires { typename T::value_type; }) {
+      for (const auto& entry : *found) {
+        JsonReader inner(entry);
+        fields(inner, value.emplace_back());
+      }
     } else {
       JsonReader inner(*found);
       fields(inner, value);

@@ -98,14 +98,26 @@ std::vector<JobRow> MemoryStore::list(const ListFilter& filter) {
   for (auto entry = jobs_.rbegin(); entry != jobs_.rend() && rows.size() < filter.limit; ++entry) {
     const core::Job& job = entry->second.job;
     const bool wanted = filter.states.empty() || std::ranges::find(filter.states, job.state) != filter.states.end();
-    if (wanted && (filter.before == 0 || job.id < filter.before)) rows.push_back(row_of(job));
+    const bool of_sweep = filter.sweep.empty() || job.sweep.sweep == filter.sweep;
+    if (wanted && of_sweep && (filter.before == 0 || job.id < filter.before)) rows.push_back(row_of(job));
   }
   return rows;
 }
 
-std::int64_t MemoryStore::count(std::span<const core::JobState> states) {
+std::vector<StoredEvent> MemoryStore::node_losses(core::Time since, std::uint32_t limit) {
+  std::lock_guard lock(mutex_);
+  std::vector<StoredEvent> found;
+  for (const StoredEvent& event : events_) {
+    const bool lost = std::holds_alternative<core::NodeLost>(event.event.body);
+    if (lost && event.event.at >= since && found.size() < limit) found.push_back(event);
+  }
+  return found;
+}
+
+std::int64_t MemoryStore::count(std::span<const core::JobState> states, const std::string& sweep) {
   std::lock_guard lock(mutex_);
   return std::ranges::count_if(jobs_, [&](const auto& entry) {
+    if (!sweep.empty() && entry.second.job.sweep.sweep != sweep) return false;
     return states.empty() || std::ranges::find(states, entry.second.job.state) != states.end();
   });
 }
@@ -189,6 +201,37 @@ std::optional<MetricRow> MemoryStore::newest_metric(core::JobId job) {
     if (row.rank == 0) return row;
   }
   return std::nullopt;
+}
+
+std::vector<PartitionRow> MemoryStore::partitions() {
+  std::lock_guard lock(mutex_);
+  std::vector<PartitionRow> rows;
+  for (const auto& [name, policy] : partitions_) rows.push_back({name, policy});
+  return rows;
+}
+
+void MemoryStore::change_partitions(std::span<const AuditRow> changes) {
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  for (const AuditRow& change : changes) {
+    audit_.push_back(change);
+    audit_.back().id = static_cast<std::int64_t>(audit_.size());
+    if (change.after.empty()) {
+      partitions_.erase(change.partition);
+    } else {
+      partitions_[change.partition] = change.after;
+    }
+  }
+}
+
+std::vector<AuditRow> MemoryStore::audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) {
+  std::lock_guard lock(mutex_);
+  std::vector<AuditRow> rows;
+  for (auto row = audit_.rbegin(); row != audit_.rend() && rows.size() < limit; ++row) {
+    const bool wanted = partition.empty() || row->partition == partition;
+    if (wanted && (before_id == 0 || row->id < before_id)) rows.push_back(*row);
+  }
+  return rows;
 }
 
 std::string MemoryStore::secret() {

@@ -23,7 +23,8 @@ class MemoryStore final : public Store {
   std::optional<std::string> spec_json(core::JobId id) override;
   std::vector<core::Job> load_open() override;
   std::vector<JobRow> list(const ListFilter& filter) override;
-  std::int64_t count(std::span<const core::JobState> states) override;
+  std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override;
+  std::vector<StoredEvent> node_losses(core::Time since, std::uint32_t limit) override;
   std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
   Totals totals(std::int64_t after_event, std::uint32_t most) override;
@@ -33,6 +34,9 @@ class MemoryStore final : public Store {
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
+  std::vector<PartitionRow> partitions() override;
+  void change_partitions(std::span<const AuditRow> changes) override;
+  std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override;
   std::string secret() override;
   std::int64_t schema_version() override;
 
@@ -57,6 +61,8 @@ class MemoryStore final : public Store {
   std::map<std::int64_t, PendingAction> actions_;
   std::int64_t last_action_id_ = 0;
   std::map<MetricKey, MetricRow> metrics_;
+  std::map<std::string, std::string> partitions_;
+  std::vector<AuditRow> audit_;  // id is the index plus one
   std::string secret_;
 };
 

@@ -28,6 +28,8 @@ JobRow row_of(const core::Job& job) {
   row.submitted_at = job.submitted_at;
   row.ended_at = job.ended_at;
   row.next_attempt_at = job.next_attempt_at;
+  row.sweep = job.sweep.sweep;
+  row.sweep_index = job.sweep.index;
   const auto started =
       std::ranges::find_if(job.attempts, [](const core::Attempt& attempt) { return attempt.started_at.has_value(); });
   if (started != job.attempts.end()) row.started_at = started->started_at;

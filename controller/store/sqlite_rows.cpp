@@ -15,11 +15,12 @@ namespace {
   "SELECT j.id, j.name, j.user, j.reason, j.is_command, j.state, j.version, j.last_checkpoint_step, "     \
   "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "                             \
   "a.number, a.state, a.cause, a.reason, a.reason_started, a.culprit, a.culprit_code, a.culprit_signal, " \
-  "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle "                       \
+  "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle, a.queued_at_ms, "      \
+  "j.sweep, j.sweep_index "                                                                               \
   "FROM wanted JOIN jobs j ON j.id = wanted.id LEFT JOIN attempts a ON a.job_id = j.id AND "              \
   "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) ORDER BY j.id DESC"
 
-constexpr std::string_view kOpenStates = R"(["pending","running","stopping","waiting"])";
+constexpr std::string_view kOpenStates = R"(["pending","queued","running","stopping","waiting"])";
 
 /// For `state IN (SELECT value FROM json_each(?))`.
 std::string states_json(std::span<const core::JobState> states) {
@@ -42,6 +43,12 @@ core::Event read_event(const Query& row, int at, int type, int payload) {
   return {row.time(at), decode_event(row.text(type), row.text(payload))};
 }
 
+/// id, job_id, version, at_ms, type, payload, state_after, text.
+StoredEvent read_stored_event(const Query& row) {
+  return {row.integer(0),         row.integer(1), row.integer(2), read_event(row, 3, 4, 5),
+          job_state(row.text(6)), row.text(7),    row.text(5)};
+}
+
 /// The newest attempt of a job, from its own columns on; null columns if there is none.
 std::optional<core::Attempt> read_attempt(const Query& row, int first) {
   if (row.is_null(first)) return std::nullopt;
@@ -60,6 +67,7 @@ std::optional<core::Attempt> read_attempt(const Query& row, int first) {
   attempt.ended_at = row.time_or_none(first + 10);
   attempt.resumed_from_step = row.integer(first + 11);
   attempt.handle = row.text(first + 12);
+  attempt.queued_at = row.time_or_none(first + 13);
   return attempt;
 }
 
@@ -78,6 +86,10 @@ JobRow read_job_row(const Query& row) {
   job.ended_at = row.time_or_none(10);
   job.next_attempt_at = row.time_or_none(11);
   job.newest_attempt = read_attempt(row, 12);
+  if (!row.is_null(26)) {
+    job.sweep = row.text(26);
+    job.sweep_index = static_cast<std::uint32_t>(row.integer(27));
+  }
   return job;
 }
 
@@ -126,27 +138,45 @@ std::vector<core::Job> read_open_jobs(Connection& connection) {
 }
 
 std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) {
-  // The ids first, from an index alone: rows are large. Two statements, so that each has the index it needs.
+  // The ids first, from an index alone: rows are large. A statement each, so that each has the index it needs.
   Query row = connection.query(
-      filter.states.empty()
+      !filter.sweep.empty()
+          ? "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_sweep WHERE sweep = ?4 AND (?1 = '[]' OR state IN "
+            "(SELECT value FROM json_each(?1))) AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS
+      : filter.states.empty()
           ? "WITH wanted AS (SELECT id FROM jobs WHERE ?1 = '[]' AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT "
             "?3) " MUSTER_SELECT_ROWS
           : "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_state WHERE state IN "
             "(SELECT value FROM json_each(?1)) AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS);
   const std::string states = states_json(filter.states);
   row.with(states).with(filter.before).with(std::int64_t{filter.limit});
+  if (!filter.sweep.empty()) row.with(filter.sweep);
   std::vector<JobRow> rows;
   while (row.next()) rows.push_back(read_job_row(row));
   return rows;
 }
 
-std::int64_t read_count(Connection& connection, std::span<const core::JobState> states) {
+std::int64_t read_count(Connection& connection, std::span<const core::JobState> states, const std::string& sweep) {
   Query row =
-      connection.query(states.empty() ? "SELECT count(*) FROM jobs WHERE ?1 = '[]'"
-                                      : "SELECT count(*) FROM jobs WHERE state IN (SELECT value FROM json_each(?1))");
+      connection.query(!sweep.empty()   ? "SELECT count(*) FROM jobs WHERE sweep = ?2 AND (?1 = '[]' OR state IN "
+                                          "(SELECT value FROM json_each(?1)))"
+                       : states.empty() ? "SELECT count(*) FROM jobs WHERE ?1 = '[]'"
+                                        : "SELECT count(*) FROM jobs WHERE state IN (SELECT value FROM json_each(?1))");
   const std::string wanted = states_json(states);
-  row.with(wanted).next();
+  row.with(wanted);
+  if (!sweep.empty()) row.with(sweep);
+  row.next();
   return row.integer(0);
+}
+
+std::vector<StoredEvent> read_node_losses(Connection& connection, core::Time since, std::uint32_t limit) {
+  Query row = connection.query(
+      "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events INDEXED BY node_losses "
+      "WHERE type = 'node_lost' AND at_ms >= ?1 ORDER BY at_ms, id LIMIT ?2");
+  row.with(since).with(std::int64_t{limit});
+  std::vector<StoredEvent> events;
+  while (row.next()) events.push_back(read_stored_event(row));
+  return events;
 }
 
 std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, std::int64_t after_id,
@@ -161,8 +191,7 @@ std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, st
   row.with(job).with(after_id).with(std::int64_t{limit});
   std::vector<StoredEvent> events;
   while (row.next()) {
-    events.push_back({row.integer(0), row.integer(1), row.integer(2), read_event(row, 3, 4, 5), job_state(row.text(6)),
-                      row.text(7), row.text(5)});
+    events.push_back(read_stored_event(row));
   }
   return events;
 }

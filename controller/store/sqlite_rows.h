@@ -17,7 +17,8 @@ std::optional<core::Job> read_job(Connection& connection, core::JobId id);
 std::optional<std::string> read_spec(Connection& connection, core::JobId id);
 std::vector<core::Job> read_open_jobs(Connection& connection);
 std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter);
-std::int64_t read_count(Connection& connection, std::span<const core::JobState> states);
+std::int64_t read_count(Connection& connection, std::span<const core::JobState> states, const std::string& sweep);
+std::vector<StoredEvent> read_node_losses(Connection& connection, core::Time since, std::uint32_t limit);
 std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, std::int64_t after_id,
                                      std::uint32_t limit);
 std::int64_t read_last_event_id(Connection& connection);

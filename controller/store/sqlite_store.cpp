@@ -13,6 +13,7 @@
 #include "store/sqlite_errors.h"
 #include "store/sqlite_lock.h"
 #include "store/sqlite_migrate.h"
+#include "store/sqlite_partitions.h"
 #include "store/sqlite_rows.h"
 #include "store/sqlite_writes.h"
 
@@ -84,8 +85,11 @@ class SqliteStore final : public Store {
   std::vector<JobRow> list(const ListFilter& filter) override {
     return reading([&](Connection& c) { return read_list(c, filter); });
   }
-  std::int64_t count(std::span<const core::JobState> states) override {
-    return reading([&](Connection& c) { return read_count(c, states); });
+  std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override {
+    return reading([&](Connection& c) { return read_count(c, states, sweep); });
+  }
+  std::vector<StoredEvent> node_losses(core::Time since, std::uint32_t limit) override {
+    return reading([&](Connection& c) { return read_node_losses(c, since, limit); });
   }
   std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
     return reading([&](Connection& c) { return read_events(c, job, after_id, limit); });
@@ -105,6 +109,18 @@ class SqliteStore final : public Store {
   }
   std::optional<MetricRow> newest_metric(core::JobId job) override {
     return reading([&](Connection& c) { return read_newest_metric(c, job); });
+  }
+  std::vector<PartitionRow> partitions() override {
+    return reading([](Connection& c) { return read_partitions(c); });
+  }
+  void change_partitions(std::span<const AuditRow> changes) override {
+    if (changes.empty()) return;
+    writing([&] {
+      for (const AuditRow& change : changes) write_partition_change(writer_, change);
+    });
+  }
+  std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override {
+    return reading([&](Connection& c) { return read_audit(c, before_id, partition, limit); });
   }
   std::string secret() override { return secret_; }
   std::int64_t schema_version() override {

@@ -23,12 +23,15 @@ void insert_job(Connection& connection, const Commit& commit, const JobRow& job)
   if (!commit.request_id.empty()) require_new_request(connection, commit.request_id);
   Query row = connection.query(
       "INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, "
-      "last_checkpoint_step, submitted_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      "last_checkpoint_step, submitted_at_ms, sweep, sweep_index) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   row.with(job.id);
   commit.request_id.empty() ? row.with_null() : row.with(commit.request_id);
   row.with(commit.spec_json).with(job.name).with(job.user).with(std::int64_t{job.is_command});
   row.with(to_string(job.state)).with(job.reason).with(job.version);
-  row.with(job.last_checkpoint_step).with(job.submitted_at).run();
+  row.with(job.last_checkpoint_step).with(job.submitted_at);
+  job.sweep.empty() ? row.with_null() : row.with(job.sweep);
+  job.sweep.empty() ? row.with_null() : row.with(std::int64_t{job.sweep_index});
+  row.run();
 }
 
 void update_job(Connection& connection, const JobRow& job) {
@@ -42,15 +45,15 @@ void update_job(Connection& connection, const JobRow& job) {
 void upsert_attempt(Connection& connection, core::JobId job, const core::Attempt& attempt) {
   Query row = connection.query(
       "INSERT OR REPLACE INTO attempts (job_id, number, state, cause, reason, reason_started, culprit, culprit_code, "
-      "culprit_signal, started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle) "
-      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      "culprit_signal, started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, queued_at_ms) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   row.with(job).with(std::int64_t{attempt.number}).with(to_string(attempt.state)).with(to_string(attempt.cause));
   row.with(attempt.reason).with(attempt.reason_started);
   attempt.culprit ? row.with(std::int64_t{*attempt.culprit}) : row.with_null();
   attempt.culprit_exit ? row.with(std::int64_t{attempt.culprit_exit->code}) : row.with_null();
   attempt.culprit_exit ? row.with(std::int64_t{attempt.culprit_exit->signal}) : row.with_null();
   row.with(attempt.started_at).with(attempt.running_at).with(attempt.ended_at);
-  row.with(attempt.resumed_from_step).with(attempt.handle).run();
+  row.with(attempt.resumed_from_step).with(attempt.handle).with(attempt.queued_at).run();
 }
 
 std::int64_t insert_event(Connection& connection, const Commit& commit) {

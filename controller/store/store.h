@@ -66,6 +66,8 @@ struct JobRow {
   core::Time submitted_at{};
   std::optional<core::Time> started_at, ended_at, next_attempt_at;
   std::optional<core::Attempt> newest_attempt;  // without ranks
+  std::string sweep;                            // empty: the job stands alone
+  std::uint32_t sweep_index = 0;
 };
 
 /// One optimizer step of one rank. The key is (job, attempt, rank, step): the same row again is no error and no change.
@@ -94,6 +96,25 @@ struct StepRow {
   std::uint32_t ranks = 0;
 };
 
+/// One partition as admins have it; what the text says is not the store's business.
+struct PartitionRow {
+  std::string name;
+  std::string policy;  // JSON
+  bool operator==(const PartitionRow&) const = default;
+};
+
+/// One change that an admin made: who, when, what, and the policy before and after it.
+struct AuditRow {
+  std::int64_t id = 0;  // grows
+  core::Time at{};
+  std::string user;
+  std::string action;  // "add", "set", "remove"
+  std::string partition;
+  std::string before;  // JSON; empty: there was none
+  std::string after;   // JSON; empty: there is none any more
+  bool operator==(const AuditRow&) const = default;
+};
+
 /// What is counted, by name.
 struct Totals {
   std::map<std::string, std::uint64_t> jobs;            // by state, now
@@ -103,9 +124,10 @@ struct Totals {
 };
 
 struct ListFilter {
-  std::vector<core::JobState> states;  // empty: all
+  std::vector<core::JobState> states = {};  // empty: all
   std::uint32_t limit = 100;
   core::JobId before = 0;  // 0: from the newest
+  std::string sweep = {};  // empty: of all, and of none
 };
 
 /// The controller's memory: append-only events, projections kept in the same transaction, and the outbox of actions.
@@ -131,8 +153,11 @@ class Store {
   virtual std::vector<core::Job> load_open() = 0;
 
   virtual std::vector<JobRow> list(const ListFilter& filter) = 0;
-  virtual std::int64_t count(std::span<const core::JobState> states) = 0;  // empty: all
+  /// How many jobs there are: of these states (empty: all) and of this sweep (empty: of all, and of none).
+  virtual std::int64_t count(std::span<const core::JobState> states, const std::string& sweep = {}) = 0;
 
+  /// Every NodeLost no older than `since`, oldest first, at most `limit`, over all jobs.
+  virtual std::vector<StoredEvent> node_losses(core::Time since, std::uint32_t limit) = 0;
   /// Oldest first. `job` 0: of every job.
   virtual std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
   virtual std::int64_t last_event_id() = 0;
@@ -148,6 +173,14 @@ class Store {
                                        core::Step after_step, std::uint32_t limit) = 0;
   /// Rank 0's newest step of the newest attempt that made one.
   virtual std::optional<MetricRow> newest_metric(core::JobId job) = 0;
+
+  /// By name.
+  virtual std::vector<PartitionRow> partitions() = 0;
+  /// Makes each partition what `after` says and keeps the row for ever, all in one transaction; their ids are the
+  /// store's to choose.
+  virtual void change_partitions(std::span<const AuditRow> changes) = 0;
+  /// Newest first: those with a smaller id than `before_id` (0: all) and of this partition (empty: of any).
+  virtual std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) = 0;
 
   /// A random secret, made at the first start and kept: rank tokens and the store's name derive from it.
   virtual std::string secret() = 0;

@@ -6,7 +6,9 @@ namespace test {
 
 World::World(Options options)
     : data_(options.data.empty() ? folder_.path() / "data" : options.data),
-      daemon_flags_(std::move(options.daemon_flags)) {}
+      daemon_flags_(std::move(options.daemon_flags)),
+      daemon_environment_(std::move(options.daemon_environment)),
+      listen_(std::move(options.listen)) {}
 
 World::~World() {
   if (!std::filesystem::exists(data_ / "muster.db")) return;
@@ -35,8 +37,7 @@ Process& World::launch_daemon() {
   std::filesystem::remove(data_ / "musterd.json", ignored);
   std::vector<std::string> argv{program("musterd"), "--data-folder", data_, "--listen", listen_, "--http", http_};
   argv.insert(argv.end(), daemon_flags_.begin(), daemon_flags_.end());
-  daemon_ = std::make_unique<Process>(argv, std::map<std::string, std::string>{}, folder() / "musterd.out",
-                                      folder() / "musterd.err");
+  daemon_ = std::make_unique<Process>(argv, daemon_environment_, folder() / "musterd.out", folder() / "musterd.err");
   return *daemon_;
 }
 

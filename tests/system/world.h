@@ -18,6 +18,8 @@ class World {
   struct Options {
     std::filesystem::path data;  // empty: a fresh temporary folder
     std::vector<std::string> daemon_flags;
+    std::map<std::string, std::string> daemon_environment = {};
+    std::string listen = "127.0.0.1:0";
   };
   World() : World(Options{}) {}
   explicit World(Options options);
@@ -56,7 +58,8 @@ class World {
   TempFolder folder_;
   std::filesystem::path data_;
   std::vector<std::string> daemon_flags_;
-  std::string listen_ = "127.0.0.1:0";  // the port of the first start is kept, so that ranks find a restarted daemon
+  std::map<std::string, std::string> daemon_environment_;
+  std::string listen_;  // the port of the first start is kept, so that ranks find a restarted daemon
   std::string http_ = "127.0.0.1:0";
   std::unique_ptr<Process> daemon_;
   int job_files_ = 0;

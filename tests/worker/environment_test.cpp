@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "rank/slurm_meeting.h"
 #include "temporary_folder.h"
 
 namespace worker {
@@ -81,6 +82,42 @@ TEST(Environment, SlurmsVariablesServeWhereRankIsMissing) {
   EXPECT_EQ(e.node_rank, 3);
   EXPECT_EQ(e.local_world_size, 1);
   EXPECT_FALSE(e.master);
+}
+
+// Every rank of an srun'd step works out the same place, without a word between them.
+TEST(Environment, WithoutAControllerSlurmsVariablesTellWhereToMeet) {
+  std::map<std::string, std::string> variables = {{"SLURM_PROCID", "3"},
+                                                  {"SLURM_LOCALID", "1"},
+                                                  {"SLURM_NODEID", "1"},
+                                                  {"SLURM_STEP_NUM_TASKS", "4"},
+                                                  {"SLURM_STEP_NUM_NODES", "2"},
+                                                  {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                  {"SLURM_JOB_ID", "1000"},
+                                                  {"SLURM_STEP_ID", "2"},
+                                                  {"SLURM_STEP_NODELIST", "nowhere[07-08]"},
+                                                  {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.7"}};
+  const GetVariable get = [&](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  const auto yes = [](const std::string&) { return true; };
+  const auto no = [](const std::string&) { return false; };
+  EXPECT_EQ(slurm_meeting_point(get, yes), (Endpoint{"nowhere07", 10'000 + (31'000 + 2) % 20'000}));
+  EXPECT_EQ(slurm_meeting_point(get, no)->host, "10.0.0.7") << "srun's own node, by its address";
+  EXPECT_EQ(read_environment(get).master->host, "10.0.0.7");
+  variables["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_EQ(slurm_meeting_point(get, yes)->host, "127.0.0.1");
+  variables.erase("SLURM_PROCID");
+  EXPECT_FALSE(slurm_meeting_point(get, yes));
+}
+
+TEST(Environment, TheFirstHostOfSlurmsLists) {
+  EXPECT_EQ(first_host("node[07-09,12],gpu-a"), "node07");
+  EXPECT_EQ(first_host("gpu-a,node[1-2]"), "gpu-a");
+  EXPECT_EQ(first_host("r[1-2]n[3,5]-ib,x"), "r1n3-ib");
+  EXPECT_EQ(first_host("solo"), "solo");
+  EXPECT_EQ(first_host(""), "");
+  EXPECT_EQ(first_host("broken[1-"), "");
 }
 
 TEST(Environment, RankWinsOverSlurm) {

@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "rank/exit_codes.h"
 
 namespace worker {
@@ -46,9 +49,20 @@ TEST_F(Signals, ASecondTermLeavesAtOnceWithTheRequeueCode) {
   EXPECT_EXIT(
       {
         ::raise(SIGTERM);
+        // What the feature is about: it is another request only when it comes a second later.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
         ::raise(SIGTERM);
+        ::_exit(0);
       },
       ::testing::ExitedWithCode(kExitRequeue), "");
+}
+
+// Slurm sends SIGTERM twice within milliseconds when it preempts without grace.
+TEST_F(Signals, TwoTermsAtOnceAreOneAndStillLetTheSaveFinish) {
+  now_there_is_something_to_save();
+  ::raise(SIGTERM);
+  ::raise(SIGTERM);
+  EXPECT_EQ(signalled_stop(), StopKind::kSave);
 }
 
 TEST_F(Signals, ATermAfterUsr2StillLetsTheSaveFinish) {

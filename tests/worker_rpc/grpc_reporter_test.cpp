@@ -122,6 +122,15 @@ TEST_F(GrpcReporter, AnOutageLeavesNoGapAndNoDuplicate) {
   EXPECT_LE(controller_.largest_batch, 512);
 }
 
+TEST_F(GrpcReporter, WhatTheControllerDidNotTakeIsSentAgain) {
+  controller_.set_most_accepted(2);
+  auto reporter = this->reporter();
+  for (int i = 1; i <= 7; ++i) reporter->step(step(i));
+  ASSERT_TRUE(arrived(7));
+  reporter.reset();
+  EXPECT_EQ(controller_.order[0], (std::vector<core::Step>{1, 2, 3, 4, 5, 6, 7}));
+}
+
 TEST_F(GrpcReporter, StartsBeforeItsControllerAndFindsItLater) {
   server_->shutdown();
   const auto reporter = this->reporter();
@@ -180,6 +189,10 @@ TEST_F(GrpcReporter, KeepsTheIntervalTheControllerHandsOut) {
   const auto begin = Clock::now();
   ASSERT_TRUE(heard(3));
   EXPECT_GE(Clock::now() - begin, 350ms);
+
+  controller_.set_interval(core::Millis(20));
+  ASSERT_TRUE(heard());
+  EXPECT_TRUE(heard(40)) << "at the usual interval it would take 20 s";
 }
 
 TEST_F(GrpcReporter, LeavingDeliversEverythingAndTheLastWords) {

@@ -16,6 +16,7 @@ function obstacle(action: Action, job: Job): string {
   if (job.state === "succeeded") return "Nothing to requeue: the job has succeeded.";
   if (job.state === "cancelled") return "A cancelled job never comes back; submit it again.";
   if (job.state === "pending") return "Nothing to requeue: the job has not started yet.";
+  if (job.state === "queued") return "Nothing to requeue: the job waits in the scheduler's queue.";
   if (job.state === "stopping") return "The job is stopping; requeue it when it has stopped.";
   return "";
 }
@@ -46,7 +47,8 @@ const QUESTIONS: Record<Action, { title: (job: Job) => string; text: (job: Job) 
 export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) => void }) {
   const [asking, setAsking] = useState<Action | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const act = async (action: Action) => {
+  // Holding can be taken back, so nobody is asked.
+  const act = async (action: Action | "hold" | "release") => {
     setAsking(null);
     try {
       onChanged(await post<Job>(`jobs/${job.id}/${action}`));
@@ -66,6 +68,9 @@ export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) =>
             {action === "cancel" ? "Cancel job…" : "Requeue…"}
           </button>
         ))}
+        {!ENDED.includes(job.state) && (
+          <button onClick={() => void act(job.held_by ? "release" : "hold")}>{job.held_by ? "Release" : "Hold"}</button>
+        )}
       </div>
       {notes.map((note, i) => note && <p key={i} id={`why-not-${i ? "requeue" : "cancel"}`} class="muted small">{note}</p>)}
       {error && <ErrorNotice error={error} />}

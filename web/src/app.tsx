@@ -23,16 +23,27 @@ async function takeTokenFromAddress(): Promise<void> {
 function Banner() {
   const connection = useConnection();
   const [problem, setProblem] = useState("");
-  const look = () => void get<Status>("status").then((status) => setProblem(status.store_problem), () => {});
+  const [scheduler, setScheduler] = useState("");
+  const take = (status: Status) => {
+    setProblem(status.store_problem);
+    setScheduler(status.scheduler_problem ?? "");
+  };
+  const look = () => void get<Status>("status").then(take, () => {});
   useEffect(look, []);
   useLive((message) => {
     if (message.kind === "refresh") look();
   });
+  // A scheduler that goes or comes back makes no event of any job.
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && look(), 10_000);
+    return () => clearInterval(timer);
+  }, []);
   return (
     <div role="status" class="banners">
       {connection === "lost" && (
         <p class="banner">Reconnecting: musterd does not answer. Jobs run on without it; what you see is the last known state.</p>
       )}
+      {scheduler && <p class="banner">Slurm is {scheduler}. What runs goes on, and nothing is lost.</p>}
       {problem && <p class="banner bad">The store takes no writes: {problem}</p>}
     </div>
   );

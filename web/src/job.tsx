@@ -12,6 +12,7 @@ import { Plots } from "./plots";
 import { Ranks } from "./ranks";
 import { Badge, tone } from "./state";
 import { Timeline } from "./timeline";
+import { QueueNote } from "./why";
 import { ENDED, type Job, type JobEvent, type Metric, type Progress } from "./types";
 
 const HEARTBEATS_MS = 3000;
@@ -21,7 +22,12 @@ const MAX_EVENTS = 2000;
 function advice(job: Job, now: number): string {
   const attempt = job.attempts.at(-1);
   const culprit = attempt?.rank ?? 0;
+  if (job.held_by && (job.state === "pending" || job.state === "waiting" || job.state === "queued")) {
+    return "Release it when it may start.";
+  }
+  if (job.waits_for?.length) return "It starts by itself when the others have ended so.";
   switch (job.state) {
+    case "queued": return "";
     case "pending": return "It starts as soon as there is room for its ranks; nothing to do.";
     case "running": return job.ranks.some((rank) => rank.state === "silent")
       ? "A rank is silent; muster restarts the job by itself." : "Nothing to do.";
@@ -49,9 +55,21 @@ function Facts({ job, now }: { job: Job; now: number }) {
     ["Attempt", job.attempts.at(-1)?.number ?? "–"],
     ["Waited", formatDuration(between(job.submitted_at, job.started_at || job.ended_at, now))],
     ["Ran", formatDuration(ran(job, now))],
+    ...scheduler(job),
     ["Submitted", `${formatTime(job.submitted_at)}${job.user ? ` by ${job.user}` : ""}`],
   ];
   return <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd class="num">{value}</dd></div>)}</dl>;
+}
+
+// Where a scheduler has put it.
+function scheduler(job: Job): [string, preact.ComponentChildren][] {
+  const attempt = job.attempts.at(-1);
+  const facts: [string, preact.ComponentChildren][] = [];
+  if (attempt?.scheduler_job) facts.push(["Slurm job", attempt.scheduler_job]);
+  if (attempt?.scheduler_job && attempt.nodes?.length) facts.push(["Nodes", attempt.nodes.join(", ")]);
+  if (job.time_limit_ms) facts.push(["Time limit", formatDuration(job.time_limit_ms)]);
+  if (job.sweep?.sweep) facts.push(["Sweep", <Link to={`/?sweep=${job.sweep.sweep}`}>{job.sweep.sweep}</Link>]);
+  return facts;
 }
 
 // Time in attempts alone: the pauses between them are no running.
@@ -144,6 +162,10 @@ export function JobPage({ id }: { id: number }) {
         </div>
         <Actions job={job} onChanged={setJob} />
       </div>
+      {job.state === "queued" && <QueueNote job={job} />}
+      {job.scheduler_problem && (
+        <div class="notice" role="status"><strong>{job.scheduler_problem}</strong> What runs goes on; this page may be late.</div>
+      )}
       <LaterError error={error} />
       <Facts job={job} now={now} />
       <section><h2>Training</h2><Plots metrics={metrics} isCommand={job.kind === "command"} /></section>

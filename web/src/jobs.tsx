@@ -53,6 +53,7 @@ function Row({ job, now }: { job: Job; now: number }) {
 
 export function Jobs() {
   const [state, setState] = useState(new URLSearchParams(location.search).get("state") ?? "");
+  const [sweep, setSweep] = useState(new URLSearchParams(location.search).get("sweep") ?? "");
   const [jobs, setJobs] = useState<Job[] | null>(null);
   const [total, setTotal] = useState(0);
   const [shown, setShown] = useState(PAGE);
@@ -61,7 +62,8 @@ export function Jobs() {
 
   const load = useThrottled(async () => {
     try {
-      const list = await get<{ jobs: Job[]; total: number }>(`jobs?limit=${shown}${state && `&state=${state}`}`);
+      const list = await get<{ jobs: Job[]; total: number }>(
+        `jobs?limit=${shown}${state && `&state=${state}`}${sweep && `&sweep=${encodeURIComponent(sweep)}`}`);
       setJobs(list.jobs);
       setTotal(list.total);
       setError(null);
@@ -69,12 +71,12 @@ export function Jobs() {
       setError(asApiError(caught));
     }
   }, 400);
-  useEffect(load, [state, shown]);
+  useEffect(load, [state, sweep, shown]);
   useEffect(() => {
     document.title = "Jobs · muster";
-    const query = state ? `/?state=${state}` : "/";
-    history.replaceState(history.state, "", query);
-  }, [state]);
+    const query = new URLSearchParams({ ...(state && { state }), ...(sweep && { sweep }) }).toString();
+    history.replaceState(history.state, "", query ? `/?${query}` : "/");
+  }, [state, sweep]);
   useLive((message) => {
     if (message.kind === "refresh") load();
     if (message.kind !== "event") return;
@@ -90,6 +92,7 @@ export function Jobs() {
       <div class="page-head">
         <h1>Jobs</h1>
         <span class="muted num">{jobs && `${formatCount(total)}${state ? ` ${state}` : ""}`}</span>
+        {sweep && <button onClick={() => setSweep("")}>Sweep {sweep} ✕<span class="hidden"> show jobs of every sweep</span></button>}
         <label class="filter">
           State
           <select value={state} onChange={(event) => setState(event.currentTarget.value)}>

@@ -22,7 +22,7 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
         <strong>Attempt {attempt.number}</strong> <Badge word={word} />
         {culprit(attempt) && <span class="muted">{culprit(attempt)}</span>}
         <span class="muted num">
-          {formatTime(attempt.started_at)} · {formatDuration(between(attempt.started_at, attempt.ended_at, now))}
+          {formatTime(attempt.started_at || attempt.queued_at || "")} · {formatDuration(between(attempt.started_at, attempt.ended_at, now))}
         </span>
       </div>
       <p>
@@ -30,6 +30,9 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
           ? `Resumed from step ${formatCount(attempt.resumed_from_step)}.` : "From the beginning."}
         {attempt.reason_started && <span class="muted"> Started because: {attempt.reason_started}.</span>}
       </p>
+      {attempt.scheduler_job && (
+        <p class="muted">Slurm job {attempt.scheduler_job}{attempt.nodes?.length ? ` on ${attempt.nodes.join(", ")}` : ""}.</p>
+      )}
       {attempt.reason && attempt.reason !== attempt.state && <p>{attempt.reason}</p>}
     </li>
   );

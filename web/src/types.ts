@@ -11,6 +11,17 @@ export interface Attempt {
   exit_code: number | null;
   signal: number | null;
   rank: number | null;
+  queued_at?: string;
+  scheduler_job?: string;
+  nodes?: string[];
+}
+
+/// Why a job is in its state, and what a person can do.
+export interface Why {
+  reason: string;
+  action: string;
+  scheduler_reason: string;
+  expected_start: string;
 }
 
 export interface Rank {
@@ -50,6 +61,11 @@ export interface Job {
   version: number;
   log_folder: string;
   checkpoint_folder: string;
+  held_by?: string;
+  waits_for?: string[];
+  time_limit_ms?: number;
+  scheduler_problem?: string;
+  sweep?: { sweep: string; index: number; settings?: Record<string, string> } | null;
   spec: { resources: { nodes: number; ranks_per_node: number } | null } | null;
 }
 
@@ -102,7 +118,8 @@ export interface Status {
   started_at: string;
   executor: string;
   store_problem: string;
+  scheduler_problem?: string;
 }
 
 export const ENDED = ["succeeded", "failed", "cancelled"];
-export const STATES = ["pending", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"];
+export const STATES = ["pending", "queued", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"];

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { after, before, test } from "node:test";
-import { attempt, fill, job, metric, range } from "./fixtures.mjs";
+import { attempt, fill, job, metric, range, rank } from "./fixtures.mjs";
 import { axeViolations, eventually, openBrowser, openPage, overflow, Server, watch } from "./support.mjs";
 
 let browser;
@@ -87,10 +87,24 @@ test("the job page tells state, reason and advice, and shows ranks, attempts, ev
     assert.match(await ranks.nth(2).innerText(), /2\.5× the median/);
     assert.match(await ranks.nth(3).innerText(), /missing/);
     const timeline = page.locator(".timeline li");
-    assert.match(await timeline.nth(0).innerText(), /Attempt 2[^]*running[^]*Resumed from step 40/);
-    assert.match(await timeline.nth(1).innerText(), /Attempt 1[^]*failed[^]*rank 1, signal 9/);
+    assert.match(await timeline.nth(0).innerText(),
+      /Attempt 2[^]*running[^]*Resumed from step 40\. Started because: rank 1 of attempt 1 was killed by SIGKILL\./);
+    assert.match(await timeline.nth(1).innerText(),
+      /Attempt 1[^]*failed[^]*rank 1, signal 9[^]*rank 1 was killed by SIGKILL; the job goes on with attempt 2/);
     assert.match(await page.locator("table.events tbody tr").first().innerText(), /attempt 2 resumed from step 40/);
   }));
+
+test("ranks that have exited say how, and have no heartbeat any more", async () => {
+  await server.tell({ do: "job", job: job(9, "failed", { name: "ended-ranks", ranks: [
+    rank(0, { state: "exited", exit_code: 1 }), rank(1, { state: "exited", signal: 9 }), rank(2, { state: "exited", exit_code: 0 })] }) });
+  await on("/jobs/9", async (page) => {
+    await page.locator("table.ranks tbody tr").nth(3).waitFor();
+    const cells = await page.locator("table.ranks tbody tr").evaluateAll((all) => all.map((tr) => [tr.cells[1].innerText, tr.cells[2].innerText]));
+    assert.deepEqual(cells.slice(0, 3).map(([state, age]) => [state.replace(/^\S+ exited\s*/, ""), age]),
+      [["exit code 1", "–"], ["signal 9", "–"], ["exit code 0", "–"]]);
+  });
+  await on("/jobs/2", (page) => page.locator(".timeline li").getByText("rank 0, exit code 1", { exact: true }).waitFor());
+});
 
 test("heartbeat ages tick between two answers of the server", () =>
   on("/jobs/1", async (page) => {
@@ -174,6 +188,26 @@ test("the log follows, filters, and holds still while paused", () =>
     await page.getByText("No line holds").waitFor();
   }));
 
+test("the log stays at its end, unless someone reads further up; and shows the attempt that was chosen", () =>
+  on("/jobs/1", async (page) => {
+    const log = page.getByRole("log");
+    const belowView = () => log.evaluate((box) => Math.round(box.scrollHeight - box.scrollTop - box.clientHeight));
+    await eventually(async () => (await log.locator(".line").count()) >= 96, "every rank's lines");
+    await eventually(async () => (await belowView()) < 24, "the end in view");
+    await server.tell({ do: "log", job_id: 1, attempt: 2, rank: 0, text: range(1, 30).map((i) => `more ${i}\n`).join("") });
+    await log.getByText("more 30").waitFor();
+    await eventually(async () => (await belowView()) < 24, "the end in view again");
+    await log.evaluate((box) => (box.scrollTop = 100));
+    await eventually(async () => (await belowView()) > 24, "somewhere further up");
+    await server.tell({ do: "log", job_id: 1, attempt: 2, rank: 0, text: "while someone reads\n" });
+    await log.getByText("while someone reads").waitFor();
+    assert.equal(await log.evaluate((box) => box.scrollTop), 100);
+    await server.tell({ do: "log", job_id: 1, attempt: 1, rank: 0, text: "from the first attempt\n" });
+    await page.getByRole("combobox", { name: "Attempt" }).selectOption("1");
+    await log.getByText("from the first attempt").waitFor();
+    assert.equal(await log.locator(".line").count(), 1);
+  }));
+
 test("what a log says is text, never markup", () =>
   on("/jobs/7", async (page) => {
     const hostile = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>";
@@ -182,6 +216,41 @@ test("what a log says is text, never markup", () =>
     await page.getByText(/more characters/).first().waitFor();
     assert.notEqual(await page.title(), "owned");
   }));
+
+test("a job in Slurm's queue says why it waits, where it is, and can be held and released", async () => {
+  await server.tell({ do: "job", job: job(20, "queued", {
+    name: "in-the-queue", started_at: "", reason: "attempt 1: queued as Slurm job 4711", time_limit_ms: 7200000,
+    sweep: { sweep: "s20", index: 0, settings: {} }, scheduler_problem: "",
+    attempts: [attempt(1, { state: "queued", started_at: "", queued_at: "2026-03-01T09:00:01.000Z", scheduler_job: "4711" })],
+  }) });
+  await on("/jobs/20", async (page) => {
+    await page.getByText("Other jobs are before it in the queue. Wait, or ask for fewer nodes. Slurm says: Priority.").waitFor();
+    const facts = await page.locator("dl.facts").innerText();
+    for (const part of ["4711", "2 h 0 min", "s20"]) assert.ok(facts.includes(part), `${part} in ${facts}`);
+    await page.getByText("Nothing to requeue: the job waits in the scheduler's queue.").waitFor();
+    await page.getByRole("button", { name: "Hold" }).click();
+    await page.getByText("Release it when it may start.").waitFor();
+    await page.getByRole("button", { name: "Release" }).click();
+    await page.getByRole("button", { name: "Hold" }).waitFor();
+    assert.deepEqual(await axeViolations(page), []);
+    assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
+  });
+  await on("/", async (page) => {
+    await page.getByLabel("State").selectOption("queued");
+    await eventually(async () => (await page.locator("tbody tr").count()) === 1, "one queued job");
+  });
+});
+
+test("while Slurm can't be reached the job says so, since when, and that nothing is lost", async () => {
+  await server.tell({ do: "job", job: job(21, "running", {
+    name: "blind", attempts: [attempt(1, { state: "running", scheduler_job: "12", nodes: ["node1", "node2"] })],
+    scheduler_problem: "scheduler unreachable since 2026-03-01T09:10:00.000Z: squeue gave no answer",
+  }) });
+  await on("/jobs/21", async (page) => {
+    await page.getByText(/scheduler unreachable since 2026-03-01T09:10.*What runs goes on/).waitFor();
+    await page.getByText("Slurm job 12 on node1, node2.").waitFor();
+  });
+});
 
 test("cancel asks first; Escape keeps the job, yes cancels it and the page follows", () =>
   on("/jobs/8", async (page) => {
@@ -214,13 +283,33 @@ test("requeue of a failed job works, and impossible actions say why", async () =
     await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
   });
   await on("/jobs/3", (page) => page.getByText("Nothing to requeue: the job has succeeded.").waitFor());
+  await on("/jobs/5", (page) => page.getByText("A cancelled job never comes back; submit it again.", { exact: true }).waitFor());
 });
+
+test("a requeue says what it costs and where it goes on; one that is refused says why", () =>
+  on("/jobs/1", async (page) => {
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: "Requeue…" }).click();
+    await dialog.getByText("The running attempt is stopped and a new one starts from the checkpoint of step 60.").waitFor();
+    await page.route("**/api/v1/jobs/1/requeue", (route) =>
+      route.fulfill({ status: 409, json: { error: "job 1 has ended meanwhile", remedy: "Submit it again." } }));
+    await dialog.getByRole("button", { name: "Requeue the job" }).click();
+    await page.locator(".actions").getByText("job 1 has ended meanwhile").waitFor();
+    assert.equal(await page.locator("h1 .badge").innerText(), "▶ running");
+    await page.goto(`${server.url}/jobs/4`);
+    await page.getByRole("button", { name: "Requeue…" }).click();
+    await dialog.getByText("A new attempt starts from the beginning and every budget is refilled.").waitFor();
+    await dialog.getByRole("button", { name: "Leave it" }).click();
+    await dialog.waitFor({ state: "detached" });
+    assert.match(await page.locator("h1 .badge").innerText(), /waiting/);
+  }));
 
 test("after a restart of the server the page reconnects, logs in again and is right by itself", () =>
   on("/jobs/1", async (page) => {
-    await page.getByText(/5 \/ 120/).waitFor();
+    await page.getByText(/6\d \/ 120/).waitFor();
     await server.tell({ do: "down" });
     await page.getByText("Reconnecting: musterd does not answer.").waitFor();
+    await page.locator("table.ranks").getByText("unknown").first().waitFor();
     await server.tell({ do: "metrics", job_id: 1, metrics: [metric(2, 66)] });
     await server.tell({ do: "event", job_id: 1, type: "rank_joined", text: "while nobody could see" });
     await server.tell({ do: "up" });
@@ -279,11 +368,36 @@ test("the token of a link is gone from the address bar and is in no cookie", () 
     assert.ok(!cookie.value.includes(server.token));
   }));
 
+test("a link with a token, opened where the log-in page is open already, logs in", () =>
+  on("/", async (page) => {
+    await page.getByLabel("Token").waitFor();
+    await page.evaluate((token) => (location.hash = `#token=${token}`), server.token);
+    await row(page, "llama-70m-manpages").waitFor();
+    assert.equal(page.url(), `${server.url}/`);
+  }, { loggedOut: true }));
+
+test("a page opened while musterd does not answer goes on by itself, and a store that takes no writes is told", () =>
+  on("/jobs/1", async (page) => {
+    await page.getByRole("heading", { name: /llama/ }).waitFor();
+    await page.route("**/api/v1/**", (route) => route.abort());
+    await page.reload();
+    await page.getByText("musterd does not answer.").waitFor();
+    await page.unroute("**/api/v1/**");
+    await page.route("**/api/v1/status", async (route) =>
+      route.fulfill({ json: { ...(await (await route.fetch()).json()), store_problem: "the disk is full" } }));
+    await page.getByText("The store takes no writes: the disk is full").waitFor();
+    await page.getByRole("heading", { name: /llama/ }).waitFor();
+  }));
+
 test("the theme follows the system, and the toggle overrides it for good", () =>
   on("/", async (page) => {
     const dark = () => page.evaluate(() => document.documentElement.dataset.theme === "dark");
     await page.getByRole("button", { name: "Light" }).waitFor();
     assert.equal(await dark(), true);
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.getByRole("button", { name: "Dark" }).waitFor();
+    assert.equal(await dark(), false);
+    await page.emulateMedia({ colorScheme: "dark" });
     await page.getByRole("button", { name: "Light" }).click();
     assert.equal(await dark(), false);
     await page.reload();

@@ -1,5 +1,7 @@
 #include "rank/environment.h"
 
+#include "rank/slurm_meeting.h"
+
 #include <charconv>
 #include <cstdlib>
 #include <stdexcept>
@@ -105,6 +107,9 @@ void read_master(const GetVariable& get, RankEnvironment& out) {
   if (address && !address->empty() && port && !port->empty()) {
     out.master = Endpoint{*address, to_number<std::uint16_t>("MASTER_PORT", *port, 1, 65535)};
   } else if (out.world_size > 1 && !out.controller) {
+    // RANK and its like were set by somebody else, who has to say where to meet, too.
+    if (!number(get, "RANK", 0)) out.master = slurm_meeting_point(get);
+    if (out.master) return;
     refuse("MASTER_ADDR and MASTER_PORT must both be set for " + std::to_string(out.world_size) +
            " ranks without a controller; set them to rank 0's address and a free port");
   }

@@ -30,7 +30,8 @@ struct RankEnvironment {
 using GetVariable = std::function<std::optional<std::string>(const char* name)>;
 
 /// Reads RANK, LOCAL_RANK, NODE_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; where RANK is not set,
-/// Slurm's variables of a step with more than one task or of an srun'd task; else a single process. Throws
+/// Slurm's variables of a step with more than one task or of an srun'd task (without a controller they also tell where
+/// to meet, see slurm_meeting.h); else a single process. Throws
 /// std::invalid_argument that names variable, value and remedy when they are malformed or contradict one another.
 RankEnvironment read_environment(const GetVariable& get);
 

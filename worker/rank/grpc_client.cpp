@@ -64,6 +64,11 @@ grpc::Status GrpcClient::call(const muster::v1::RendezvousRequest& request, must
   return run(limit, [&](grpc::ClientContext* context) { return stub_->Rendezvous(context, request, &response); });
 }
 
+grpc::Status GrpcClient::call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response,
+                              Millis limit) {
+  return run(limit, [&](grpc::ClientContext* context) { return stub_->Task(context, request, &response); });
+}
+
 void GrpcClient::cancel() {
   std::lock_guard lock(mutex_);
   cancelled_ = true;

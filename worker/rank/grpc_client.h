@@ -24,6 +24,7 @@ class GrpcClient {
   grpc::Status call(const muster::v1::HeartbeatRequest& request, muster::v1::HeartbeatResponse& response, Millis limit);
   grpc::Status call(const muster::v1::RendezvousRequest& request, muster::v1::RendezvousResponse& response,
                     Millis limit);
+  grpc::Status call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response, Millis limit);
 
   /// Calls under way, and all later ones, end at once with CANCELLED.
   void cancel();

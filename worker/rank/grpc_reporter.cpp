@@ -10,6 +10,7 @@
 #include <charconv>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -83,7 +84,9 @@ std::int64_t memory_peak() {
   return usage.ru_maxrss * 1024L;
 }
 
+/// As Slurm calls this node, where it is one.
 std::string host_name() {
+  if (const char* node = std::getenv("SLURMD_NODENAME"); node != nullptr && *node != 0) return node;
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }

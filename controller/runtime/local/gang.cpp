@@ -49,7 +49,7 @@ bool wait_for_byte(int fd) {
 std::string explain_exec(const LaunchFile& launch, int error) {
   const auto what = "cannot execute " + launch.program;
   if (error == ENOENT) return what + ": the interpreter named in its first line is missing";
-  if (error == ENOEXEC) return what + ": not a program; remedy: give a script a first line such as #!/bin/sh";
+  if (error == ENOEXEC) return what + ": not a program; give a script a first line such as #!/bin/sh";
   return what + ": " + std::strerror(error);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "runtime/executor.h"
 
@@ -13,6 +15,10 @@ struct Impossible : std::runtime_error {
 };
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
+
+/// What local processes can never be, whatever the machine does: on several nodes, on Slurm, with GPUs where `devices`
+/// (/dev) has none.
+std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::filesystem::path& devices);
 
 /// Looks at everything that can be known before a process is started. Returns the program to execute: argv[0] if it
 /// holds a slash, else the first executable of that name in the PATH of the job's env, or of this process's own. Throws

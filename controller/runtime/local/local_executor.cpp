@@ -82,7 +82,8 @@ class LocalExecutor::Impl {
     followers_.clear();
   }
 
-  core::EventBody launch(const LaunchRequest& request);
+  std::vector<Unfit> unfit(const LaunchRequest& request) const { return unfit_for_local(request, options_.devices); }
+  LaunchAnswer launch(const LaunchRequest& request);
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
   void stop(const core::AttemptKey& key, const StopRequest& how);
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const;
@@ -92,9 +93,9 @@ class LocalExecutor::Impl {
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
-  core::EventBody find_or_start(const LaunchRequest& request);
-  core::EventBody start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
-  core::EventBody found(const core::AttemptKey& key, int folder, const Started& started);
+  LaunchAnswer find_or_start(const LaunchRequest& request);
+  LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
+  LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
   void keep_port(const core::AttemptKey& key, int folder);
   /// In the executor's thread.
   Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
@@ -108,7 +109,7 @@ class LocalExecutor::Impl {
   std::thread thread_;
 };
 
-core::EventBody LocalExecutor::Impl::launch(const LaunchRequest& request) {
+LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
   const auto failed = [&](const std::string& reason, bool retryable) {
     return core::AttemptLaunchFailed{request.key.number, reason, retryable};
   };
@@ -123,7 +124,7 @@ core::EventBody LocalExecutor::Impl::launch(const LaunchRequest& request) {
   }
 }
 
-core::EventBody LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
+LaunchAnswer LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
   const auto& key = request.key;
   const auto path = folder_of(key);
   std::filesystem::create_directories(path);
@@ -143,8 +144,8 @@ core::EventBody LocalExecutor::Impl::find_or_start(const LaunchRequest& request)
   }
 }
 
-core::EventBody LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int folder, Fd lock,
-                                                 Clock::time_point deadline) {
+LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int folder, Fd lock,
+                                              Clock::time_point deadline) {
   const auto& key = request.key;
   const auto path = folder_of(key);
   const auto program = check_launch(request);
@@ -169,7 +170,7 @@ core::EventBody LocalExecutor::Impl::start_ranks(const LaunchRequest& request, i
   return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
 }
 
-core::EventBody LocalExecutor::Impl::found(const core::AttemptKey& key, int folder, const Started& started) {
+LaunchAnswer LocalExecutor::Impl::found(const core::AttemptKey& key, int folder, const Started& started) {
   keep_port(key, folder);
   core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
   for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
@@ -256,7 +257,11 @@ LocalExecutor::~LocalExecutor() = default;
 void LocalExecutor::start(FactSink sink) {
   impl_->start(std::move(sink));
 }
-core::EventBody LocalExecutor::launch(const LaunchRequest& request) {
+std::vector<Unfit> LocalExecutor::unfit(const LaunchRequest& request) const {
+  return impl_->unfit(request);
+}
+
+LaunchAnswer LocalExecutor::launch(const LaunchRequest& request) {
   return impl_->launch(request);
 }
 void LocalExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {

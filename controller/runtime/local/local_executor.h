@@ -20,6 +20,8 @@ struct LocalOptions {
   /// How often it is looked whether a supervisor still does its work; two such rounds after a stop's grace, one that
   /// does not is killed, and its ranks with it.
   std::chrono::milliseconds look_every{5000};
+  /// Where GPUs show.
+  std::filesystem::path devices = "/dev";
 };
 
 /// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,
@@ -37,8 +39,9 @@ class LocalExecutor : public Executor {
   ~LocalExecutor() override;
 
   std::string name() const override { return "local"; }
+  std::vector<Unfit> unfit(const LaunchRequest& request) const override;
   void start(FactSink sink) override;
-  core::EventBody launch(const LaunchRequest& request) override;
+  LaunchAnswer launch(const LaunchRequest& request) override;
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
   void stop(const core::AttemptKey& key, const StopRequest& how) override;
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;

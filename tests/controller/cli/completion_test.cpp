@@ -30,11 +30,15 @@ TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
   write_file(folder.path() / "check.bash", script_of("bash"));
   EXPECT_EQ(run({"/bin/bash", "-n", folder.path() / "check.bash"}, {}, 10s).exit, 0);
   EXPECT_EQ(offered(folder, "muster su", 1), "submit\n");
-  EXPECT_EQ(offered(folder, "muster --address x:1 re", 3), "requeue\n");
+  EXPECT_EQ(offered(folder, "muster --address x:1 req", 3), "requeue\n");
   EXPECT_EQ(offered(folder, "muster list --st", 2), "--state\n");
   EXPECT_EQ(offered(folder, "muster list --state ca", 3), "cancelled\n");
   EXPECT_EQ(offered(folder, "muster completion z", 2), "zsh\n");
   EXPECT_EQ(offered(folder, "muster submit --set train.learn", 3), "train.learning_rate=\n");
+  EXPECT_EQ(offered(folder, "muster submit --sweep train.learn", 3), "train.learning_rate=\n");
+  EXPECT_EQ(offered(folder, "muster submit --executor de", 3), "debug\n");
+  EXPECT_EQ(offered(folder, "muster results --metric val", 3), "validation_loss\n");
+  EXPECT_THAT(offered(folder, "muster submit --set ''", 3), AllOf(Not(HasSubstr("extends=")), HasSubstr("slurm.mem=")));
   write_file(folder.path() / "job.toml", "");
   write_file(folder.path() / "notes.txt", "");
   EXPECT_THAT(offered(folder, "muster submit ''", 2), AllOf(HasSubstr("job.toml"), Not(HasSubstr("notes.txt"))));
@@ -44,11 +48,56 @@ TEST(Completion, EveryShellKnowsEveryCommand) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const auto script = script_of(shell);
     for (const char* command : {"submit", "list", "show", "logs", "events", "metrics", "wait", "cancel", "requeue",
-                                "doctor", "completion", "version"}) {
+                                "hold", "release", "limit", "why", "results", "doctor", "completion", "version"}) {
       EXPECT_THAT(script, HasSubstr(command)) << shell;
     }
     EXPECT_THAT(script, HasSubstr("follow")) << shell;
   }
+}
+
+TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
+  const auto script = script_of("zsh");
+  for (const char* line :
+       {"'*-w[Keep showing it, until Ctrl-C]' \\\n        '*--watch[Keep showing it, until Ctrl-C]'",
+        "'*--state[Only jobs in this state; may be repeated]:value:(pending queued running stopping ",
+        "'*--limit[At most so many, the newest]:value: '",
+        "'*--address[The controller'\\''s (default 127.0.0.1\\:7600)]:value: '",
+        "'*--token-file[File with the token to show to the controller]:file:_files'",
+        "'*--set[Use this value rather than the job file'\\''s; may be repeated]:value:(name= ",
+        "'1:job file:_files -g \"*.toml\"'", "'1:value:(bash zsh fish)'", "'show:Show one job\\: why"}) {
+    EXPECT_THAT(script, HasSubstr(line));
+  }
+}
+
+TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
+  const auto script = script_of("fish");
+  for (const char* line :
+       {"complete -c muster -n 'not __fish_seen_subcommand_from submit list show ",
+        " version' -a list -d 'List jobs, newest first'\n",
+        "complete -c muster -n '__fish_seen_subcommand_from list' -s w -l watch -d 'Keep showing it, until Ctrl-C'\n",
+        "complete -c muster -n '__fish_seen_subcommand_from list' -l state -x -a 'pending queued running stopping ",
+        "complete -c muster -n '__fish_seen_subcommand_from list' -l limit -x -d ",
+        "complete -c muster -n '__fish_seen_subcommand_from submit' -F\n",
+        "complete -c muster -n '__fish_seen_subcommand_from submit' -l set -x -a 'name= ",
+        "complete -c muster -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n",
+        "complete -c muster -l address -x -d 'The controller\\'s (default",
+        "complete -c muster -l token-file -r -F -d "}) {
+    EXPECT_THAT(script, HasSubstr(line));
+  }
+}
+
+TEST(Completion, FishOffersCommandsAfterAnOptionsValueToo) {
+  if (!std::filesystem::exists("/usr/bin/fish")) GTEST_SKIP() << "there is no fish here";
+  TempFolder folder;
+  write_file(folder.path() / "muster.fish", script_of("fish"));
+  const auto fish_offers = [&](const std::string& words) {
+    const auto program = "source " + (folder.path() / "muster.fish").native() + "; complete -C '" + words + "'";
+    return run({"/usr/bin/fish", "--no-config", "-c", program}, {{"HOME", folder.path()}}, 20s).out;
+  };
+  EXPECT_EQ(fish_offers("muster su"), "submit\tSubmit a job file\n");
+  EXPECT_THAT(fish_offers("muster --address x:1 re"), HasSubstr("requeue\t"));
+  EXPECT_THAT(fish_offers("muster list --state ca"), HasSubstr("cancelled\t"));
+  EXPECT_THAT(fish_offers("muster list su"), Not(HasSubstr("submit")));
 }
 
 TEST(Completion, AnotherShellIsRefused) {

@@ -87,6 +87,18 @@ TEST(Configuration, EachPlaceIsStrongerThanTheNext) {
   EXPECT_EQ(places.load().address.value, "here:1") << "an empty variable is none";
 }
 
+TEST(Configuration, TheUsualPlacesAreTheFolderThePersonAndTheMachine) {
+  ::setenv("HOME", "/home/ada", 1);
+  ::setenv("MUSTER_ADDRESS", "variable:1", 1);
+  ::setenv("MUSTER_TOKEN", "", 1);
+  const auto places = usual_places();
+  ::unsetenv("MUSTER_ADDRESS");
+  ::unsetenv("MUSTER_TOKEN");
+  EXPECT_EQ(places.files, (std::vector<std::filesystem::path>{"muster.toml", "/home/ada/.config/muster/config.toml",
+                                                              "/etc/muster/config.toml"}));
+  EXPECT_EQ(places.variable("HOME"), "/home/ada");
+}
+
 TEST(Configuration, AFaultyFileIsRefusedWithItsPlaceEvenWhereAStrongerOneHidesIt) {
   Places places;
   places.variables["MUSTER_ADDRESS"] = "variable:1";

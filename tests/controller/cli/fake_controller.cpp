@@ -48,7 +48,7 @@ class Jobs final : public JobService::Service {
     }
     state.submitted.push_back(*request);
     if (!response->already_submitted()) {
-      auto job = sample_job(static_cast<std::int64_t>(state.jobs.size()) + 1, "succeeded");
+      auto job = sample_job(static_cast<std::int64_t>(state.jobs.size()) + 1, state.submitted_state);
       *job.mutable_spec() = request->spec();
       state.jobs.push_back(job);
     }
@@ -56,13 +56,82 @@ class Jobs final : public JobService::Service {
     return state.lose_answers-- > 0 ? Status(StatusCode::UNAVAILABLE, "Socket closed") : Status::OK;
   }
 
+  Status SubmitSweep(ServerContext* context, const SubmitSweepRequest* request,
+                     SubmitSweepResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    auto& state = shared_.state;
+    const bool known = !state.swept.empty() && state.swept.back().request_id() == request->request_id();
+    state.swept.push_back(*request);
+    response->set_already_submitted(known);
+    if (!known) {
+      const auto sweep = "s" + std::to_string(state.jobs.size() + 1);
+      for (const auto& spec : request->specs()) {
+        auto job = sample_job(static_cast<std::int64_t>(state.jobs.size()) + 1, state.submit_state);
+        *job.mutable_sweep() = spec.sweep();
+        job.mutable_sweep()->set_sweep(sweep);
+        job.set_name(spec.name());
+        state.jobs.push_back(job);
+      }
+    }
+    response->set_sweep(state.jobs.back().sweep().sweep());
+    for (const auto& job : state.jobs) {
+      if (job.sweep().sweep() == response->sweep()) response->add_job_ids(job.id());
+    }
+    return state.lose_answers-- > 0 ? Status(StatusCode::UNAVAILABLE, "Socket closed") : Status::OK;
+  }
+
+  Status Hold(ServerContext* context, const HoldRequest* request, Job* response) override {
+    return change(*context, "hold", request->job_id(), request->user(), response,
+                  [&](Job& job) { job.set_held_by(request->user()); });
+  }
+
+  Status Release(ServerContext* context, const HoldRequest* request, Job* response) override {
+    return change(*context, "release", request->job_id(), request->user(), response,
+                  [](Job& job) { job.clear_held_by(); });
+  }
+
+  Status SetTimeLimit(ServerContext* context, const SetTimeLimitRequest* request, Job* response) override {
+    return change(*context, "limit", request->job_id(), request->user(), response,
+                  [&](Job& job) { job.set_time_limit_ms(request->time_limit_ms()); });
+  }
+
+  Status Why(ServerContext* context, const GetRequest* request, WhyResponse* response) override {
+    Job job;
+    if (const auto status = answer(*context, request->job_id(), &job); !status.ok()) return status;
+    with([&](FakeState& state) { *response = state.why; });
+    response->set_job_id(job.id());
+    response->set_state(job.state());
+    return Status::OK;
+  }
+
+  Status PlanScript(ServerContext* context, const PlanScriptRequest* request, PlanScriptResponse* response) override {
+    if (!allowed(*context)) return refused();
+    with([&](FakeState& state) {
+      state.asked.push_back("plan " + request->spec().name());
+      *response = state.plan;
+    });
+    return Status::OK;
+  }
+
+  Status CheckScript(ServerContext* context, const PlanScriptRequest* request, CheckScriptResponse* response) override {
+    if (!allowed(*context)) return refused();
+    with([&](FakeState& state) {
+      state.asked.push_back("check " + request->spec().name());
+      *response = state.check;
+    });
+    return Status::OK;
+  }
+
   Status List(ServerContext* context, const ListRequest* request, ListResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
     if (shared_.state.full) return {StatusCode::RESOURCE_EXHAUSTED, "max_streams: 3 are open, the limit"};
+    shared_.state.list_requests.push_back(*request);
     const auto& jobs = shared_.state.jobs;
     for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
       if (request->before_id() != 0 && job->id() >= request->before_id()) continue;
+      if (!request->sweep().empty() && job->sweep().sweep() != request->sweep()) continue;
       if (static_cast<std::uint32_t>(response->jobs_size()) < request->limit()) *response->add_jobs() = *job;
     }
     response->set_total(static_cast<std::int64_t>(jobs.size()));
@@ -91,6 +160,7 @@ class Jobs final : public JobService::Service {
   }
 
   Status Events(ServerContext* context, const EventsRequest* request, ServerWriter<Event>* writer) override {
+    with([&](FakeState& state) { state.event_requests.push_back(*request); });
     auto after = request->after_id();
     return stream<Event>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
       std::vector<Event> news;
@@ -103,10 +173,13 @@ class Jobs final : public JobService::Service {
   }
 
   Status Metrics(ServerContext* context, const MetricsRequest* request, ServerWriter<Metric>* writer) override {
+    with([&](FakeState& state) { state.metrics_requests.push_back(*request); });
     std::size_t sent = 0;
     return stream<Metric>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
-      std::vector<Metric> news(state.metrics.begin() + static_cast<std::ptrdiff_t>(sent), state.metrics.end());
-      sent = state.metrics.size();
+      const auto own = state.metrics_of.find(request->job_id());
+      const auto& all = own == state.metrics_of.end() ? state.metrics : own->second;
+      std::vector<Metric> news(all.begin() + static_cast<std::ptrdiff_t>(sent), all.end());
+      sent = all.size();
       return news;
     });
   }
@@ -136,12 +209,32 @@ class Jobs final : public JobService::Service {
     return response->id() == id ? Status::OK : Status(StatusCode::NOT_FOUND, "no job " + std::to_string(id));
   }
 
+  Status change(ServerContext& context, const std::string& what, std::int64_t id, const std::string& user,
+                Job* response, const std::function<void(Job&)>& make) {
+    if (const auto status = answer(context, id, response); !status.ok()) return status;
+    if (ended(*response)) {
+      return {StatusCode::FAILED_PRECONDITION, "job " + std::to_string(id) + " has ended (" + response->state() + ")"};
+    }
+    with([&](FakeState& state) {
+      state.asked.push_back(what + " " + std::to_string(id) + (user.empty() ? "" : " by someone"));
+      for (auto& job : state.jobs) {
+        if (job.id() != id) continue;
+        make(job);
+        *response = job;
+      }
+    });
+    return Status::OK;
+  }
+
   Status watch(ServerContext* context, const GetRequest* request, ServerWriter<Job>* writer) {
     std::string shown;
     while (!context->IsCancelled()) {
       Job job;
       if (const auto status = answer(*context, request->job_id(), &job); !status.ok()) return status;
-      if (job.SerializeAsString() != shown) writer->Write(job);
+      if (job.SerializeAsString() != shown) {
+        writer->Write(job);
+        with([](FakeState& state) { ++state.watched; });
+      }
       if (ended(job)) return Status::OK;
       shown = job.SerializeAsString();
       std::this_thread::sleep_for(5ms);
@@ -181,11 +274,15 @@ class Admin final : public AdminService::Service {
   grpc::Status Status(ServerContext* context, const StatusRequest*, StatusResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
-    response->set_version("0.1.0");
+    response->set_version(shared_.state.version);
     response->set_pid(4711);
     response->set_data_folder("/var/lib/muster");
-    response->set_data_free_bytes(std::int64_t{50} << 30);
-    response->set_executor("local");
+    response->set_data_free_bytes(shared_.state.free_bytes);
+    response->set_dashboard_url(shared_.state.dashboard_url);
+    response->set_executor("slurm");
+    response->add_executors("local");
+    response->add_executors("slurm");
+    response->set_scheduler_problem(shared_.state.scheduler_problem);
     response->set_store_problem(shared_.state.store_problem);
     return grpc::Status::OK;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,16 +16,31 @@ struct FakeState {
   std::vector<muster::v1::Job> jobs;
   std::vector<muster::v1::Event> events;
   std::vector<muster::v1::Metric> metrics;
+  std::map<std::int64_t, std::vector<muster::v1::Metric>> metrics_of;  // of these jobs rather than `metrics`
   std::vector<muster::v1::LogChunk> logs;
 
-  int lose_answers = 0;         // so many submissions are stored but answered with UNAVAILABLE
-  int break_streams_after = 0;  // the next stream breaks after so many messages; 0: none does
-  bool full = false;            // List answers RESOURCE_EXHAUSTED
+  std::string submit_state = "succeeded";  // of the jobs of a new sweep
+  int lose_answers = 0;                    // so many submissions are stored but answered with UNAVAILABLE
+  int break_streams_after = 0;             // the next stream breaks after so many messages; 0: none does
+  bool full = false;                       // List answers RESOURCE_EXHAUSTED
   std::string store_problem;
-  int watchers = 0;  // streams of Watch that are open
+  std::string scheduler_problem;
+  muster::v1::WhyResponse why;
+  muster::v1::PlanScriptResponse plan;
+  muster::v1::CheckScriptResponse check;
+  std::string version = "0.1.0", dashboard_url;
+  std::int64_t free_bytes = std::int64_t{50} << 30;
+  std::string submitted_state = "succeeded";  // of the jobs that come
+  int watchers = 0;                           // streams of Watch that are open
+  int watched = 0;                            // jobs that those have sent
 
-  std::vector<muster::v1::SubmitRequest> submitted;  // every one that came, repeated ones too
+  std::vector<muster::v1::SubmitRequest> submitted;   // every one that came, repeated ones too
+  std::vector<muster::v1::SubmitSweepRequest> swept;  // the same of sweeps
+  std::vector<std::string> asked;                     // "hold 7 by ada", in order
   std::vector<muster::v1::LogsRequest> log_requests;
+  std::vector<muster::v1::EventsRequest> event_requests;
+  std::vector<muster::v1::MetricsRequest> metrics_requests;
+  std::vector<muster::v1::ListRequest> list_requests;
 };
 
 /// JobService and AdminService of a controller that does what a test says, on a port of its own. Streams that follow

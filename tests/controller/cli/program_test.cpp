@@ -51,12 +51,13 @@ TEST(Submit, PrintsTheIdAloneAndTellsTheRestOnStderr) {
     ASSERT_EQ(s.submitted.size(), 1U);
     EXPECT_EQ(s.submitted[0].spec().name(), "b");
     EXPECT_EQ(s.submitted[0].spec().env().at("A"), "1");
-    EXPECT_EQ(s.submitted[0].spec().requeue().max_failed(), 3U) << "defaults filled in";
+    EXPECT_EQ(s.submitted[0].spec().resources().stop_grace_ms(), 30'000) << "defaults filled in";
+    EXPECT_FALSE(s.submitted[0].spec().requeue().has_max_failed()) << "a partition may have a budget of its own";
     EXPECT_EQ(s.submitted[0].spec().working_folder(), fake.folder().path().native());
     EXPECT_FALSE(s.submitted[0].user().empty());
   });
-  EXPECT_EQ(fake.muster({"submit", write_job(fake, kJob), "--name", "c", "--json"}).exit, 0);
-  fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted[1].spec().name(), "c"); });
+  EXPECT_EQ(fake.muster({"submit", write_job(fake, kJob), "--name", "c", "--set", "name=d", "--json"}).exit, 0);
+  fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted[1].spec().name(), "c") << "--name is stronger than --set"; });
 }
 
 TEST(Submit, ALostAnswerIsAskedForAgainWithTheSameRequestId) {
@@ -89,12 +90,18 @@ TEST(Submit, ABadJobFileIsRefusedBeforeAnythingIsSent) {
   EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
 }
 
-TEST(Submit, WaitGivesTheJobsResult) {
+TEST(Submit, WaitAndFollowGiveTheJobsResult) {
   FakeController fake;
-  const auto done = fake.muster({"submit", "--wait", write_job(fake, kJob)});
-  EXPECT_EQ(done.exit, 0) << done.err;
-  EXPECT_EQ(done.out, "1\n");
-  EXPECT_THAT(done.err, HasSubstr("job 1 succeeded"));
+  int jobs = 0;
+  for (const auto& [state, exit] : {std::pair{"succeeded", 0}, {"failed", 1}, {"cancelled", 1}}) {
+    fake.with([state = state](FakeState& s) { s.submitted_state = state; });
+    for (const char* option : {"--wait", "--follow"}) {
+      const auto done = fake.muster({"submit", option, write_job(fake, kJob)});
+      EXPECT_EQ(done.exit, exit) << option << done.err;
+      EXPECT_EQ(done.out, std::to_string(++jobs) + "\n") << option;
+      EXPECT_THAT(done.err, HasSubstr("job " + std::to_string(jobs) + " " + state));
+    }
+  }
   EXPECT_EQ(fake.muster({"submit", "--wait", "--follow", write_job(fake, kJob)}).exit, 2);
 }
 
@@ -105,6 +112,44 @@ TEST(Read, JsonIsAnEmptyArrayWhenThereIsNothing) {
   add_job(fake, "pending");
   EXPECT_EQ(fake.muster({"metrics", "1", "--json"}).out, "[]\n");
   EXPECT_EQ(fake.muster({"logs", "1", "--json"}).out, "[]\n");
+}
+
+TEST(Submit, FollowShowsAProgramsOutputOnStderrAndTheIdAloneOnStdout) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.logs.emplace_back().set_attempt(1);
+    s.logs.back().set_data("it says so\n");
+  });
+  const auto followed = fake.muster({"submit", "--follow", write_job(fake, kJob)});
+  EXPECT_EQ(followed.out, "1\n");
+  EXPECT_THAT(followed.err, HasSubstr("it says so\n"));
+}
+
+std::vector<std::int64_t> ids_of(const std::string& json) {
+  std::vector<std::int64_t> ids;
+  for (const auto& job : Json::parse(json)) ids.push_back(job.at("id"));
+  return ids;
+}
+
+TEST(Read, ListGoesOverPagesAndHandsTheStatesOn) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (int id = 1; id <= 1205; ++id) {
+      s.jobs.emplace_back().set_id(id);
+      s.jobs.back().set_state("failed");
+    }
+  });
+  const auto done = fake.muster({"list", "--limit", "1203", "--state", "failed", "--state", "waiting", "--json"});
+  std::vector<std::int64_t> wanted;
+  for (int id = 1205; id > 2; --id) wanted.push_back(id);
+  EXPECT_EQ(ids_of(done.out), wanted) << "each once, the newest first";
+  fake.with([](FakeState& s) {
+    ASSERT_EQ(s.list_requests.size(), 2U);
+    for (const auto& request : s.list_requests) {
+      EXPECT_THAT(request.states(), testing::ElementsAre("failed", "waiting"));
+    }
+    EXPECT_EQ(s.list_requests[1].limit(), 203U);
+  });
 }
 
 TEST(Read, ShowJsonHoldsTheJobWithItsAttemptsAndRanks) {
@@ -154,10 +199,48 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
   EXPECT_EQ(count, 3) << "following, one object a line";
   EXPECT_THAT(fake.muster({"metrics", "1", "--csv"}).out,
               AllOf(StartsWith("attempt,step,loss,tokens_per_s,"), HasSubstr("\n1,2,2.75,20000.25,")));
+  EXPECT_THAT(fake.muster({"metrics", "1", "--csv"}).out, Not(HasSubstr("\nattempt,"))) << "the names once";
+  EXPECT_EQ(fake.muster({"metrics", "1", "--attempt", "2"}).exit, 0);
+  EXPECT_EQ(fake.get<unsigned>([](FakeState& s) { return s.metrics_requests.back().attempt(); }), 2U);
   const auto table = fake.muster({"metrics", "1"}).out;
   EXPECT_THAT(table, HasSubstr("812 MiB"));
   EXPECT_LE(widest_line(table), 80U);
   EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--json"}).exit, 2);
+}
+
+TEST(Read, EventsNameTheirJobWhereThereMayBeOthers) {
+  FakeController fake;
+  add_job(fake, "running");
+  fake.with([](FakeState& s) {
+    for (const char* text : {"rank 1 was killed", ""}) {
+      auto& event = s.events.emplace_back();
+      event.set_id(static_cast<std::int64_t>(s.events.size()));
+      event.set_job_id(1);
+      event.set_attempt(2);
+      event.set_at("2026-11-20T19:48:55.123Z");
+      event.set_type("rank_exited");
+      event.set_text(text);
+    }
+  });
+  EXPECT_EQ(fake.muster({"events"}).out,
+            "2026-11-20 19:48:55  job 1 attempt 2     rank 1 was killed\n"
+            "2026-11-20 19:48:55  job 1 attempt 2     rank_exited\n");
+  EXPECT_EQ(fake.muster({"events", "1"}).out,
+            "2026-11-20 19:48:55  attempt 2   rank 1 was killed\n"
+            "2026-11-20 19:48:55  attempt 2   rank_exited\n");
+  fake.with([](FakeState& s) {
+    EXPECT_EQ(s.event_requests[0].job_id(), 0);
+    EXPECT_EQ(s.event_requests[1].job_id(), 1);
+  });
+}
+
+TEST(Read, AJobWithoutMetricsOrJobsIsSaidOnStderr) {
+  FakeController fake;
+  EXPECT_THAT(fake.muster({"list"}).err, HasSubstr("no jobs; submit one"));
+  add_job(fake, "running");
+  const auto none = fake.muster({"metrics", "1"});
+  EXPECT_EQ(none.out, "");
+  EXPECT_THAT(none.err, HasSubstr("job 1 has no metrics yet"));
 }
 
 TEST(Read, TablesFit80ColumnsAndArePlainOffATerminal) {
@@ -186,10 +269,10 @@ TEST(Read, TablesFit80ColumnsAndArePlainOffATerminal) {
 }
 
 /// Runs muster with a terminal of so many columns as its stdout; what it wrote there.
-std::string on_terminal(FakeController& fake, std::vector<std::string> arguments, unsigned short columns,
-                        bool no_color) {
+std::string on_terminal(FakeController& fake, std::vector<std::string> arguments, unsigned short columns, bool no_color,
+                        const char* kind = "xterm") {
   arguments.insert(arguments.begin(), MUSTER_PROGRAM);
-  std::vector<std::string> variables{"TERM=xterm", "PATH=/usr/bin:/bin"};
+  std::vector<std::string> variables{std::string("TERM=") + kind, "PATH=/usr/bin:/bin"};
   for (const auto& [name, value] : fake.environment()) variables.push_back(name + "=" + value);
   if (no_color) variables.emplace_back("NO_COLOR=1");
   std::vector<char*> argv, envp;
@@ -218,6 +301,7 @@ TEST(Read, ATerminalGetsColourAndItsOwnWidth) {
   FakeController fake;
   add_job(fake, "failed");
   EXPECT_THAT(on_terminal(fake, {"list"}, 100, false), HasSubstr("\x1b[31mfailed\x1b[0m"));
+  EXPECT_THAT(on_terminal(fake, {"list"}, 100, false, "dumb"), AllOf(HasSubstr("failed"), Not(HasSubstr("\x1b"))));
   const auto plain = on_terminal(fake, {"list"}, 60, true);
   EXPECT_THAT(plain, AllOf(HasSubstr("failed"), Not(HasSubstr("\x1b"))));
   EXPECT_LE(widest_line(plain), 61U) << "with the terminal's own carriage return";
@@ -331,11 +415,67 @@ TEST(Doctor, NamesWhatIsWrongAndExitsWith1) {
   EXPECT_EQ(verdicts().at("store"), "bad");
   EXPECT_EQ(fake.muster({"doctor"}).exit, 1);
   EXPECT_THAT(fake.muster({"doctor"}).out, HasSubstr("the disk is full"));
-  std::filesystem::permissions(fake.folder().path() / "token", std::filesystem::perms::others_read,
-                               std::filesystem::perm_options::add);
+  const auto token = fake.folder().path() / "token";
+  for (const auto others : {std::filesystem::perms::others_read, std::filesystem::perms::group_read}) {
+    std::filesystem::permissions(token, others, std::filesystem::perm_options::add);
+    EXPECT_EQ(verdicts().at("token"), "bad");
+    std::filesystem::permissions(token, others, std::filesystem::perm_options::remove);
+    EXPECT_EQ(verdicts().at("token"), "ok");
+  }
+  std::filesystem::remove(token);
   EXPECT_EQ(verdicts().at("token"), "bad");
   fake.stop();
   EXPECT_EQ(verdicts().at("controller"), "bad");
+}
+
+TEST(Doctor, LooksAtTheDiskTheVersionAndTheDashboardOfTheController) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.free_bytes = (std::int64_t{1} << 30) - 1;
+    s.version = "0.0.9";
+    s.dashboard_url = "http://127.0.0.1:7601";
+  });
+  const auto rows = Json::parse(fake.muster({"doctor", "--json"}).out);
+  std::map<std::string, std::pair<std::string, std::string>> found;
+  for (const auto& row : rows) found[row.at("check")] = {row.at("verdict"), row.at("text")};
+  EXPECT_EQ(found.at("disk").first, "bad");
+  EXPECT_THAT(found.at("disk").second, HasSubstr("free in /var/lib/muster: free some"));
+  EXPECT_EQ(found.at("controller").first, "note");
+  EXPECT_THAT(found.at("controller").second, HasSubstr("musterd 0.0.9"));
+  EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601");
+}
+
+/// What doctor says of the worker when muster lies in a folder alone: {verdict, text}.
+std::pair<std::string, std::string> worker_finding(FakeController& fake, const std::string& path,
+                                                   const std::string& address) {
+  const auto alone = fake.folder().path() / "alone";
+  std::filesystem::create_directories(alone);
+  if (!std::filesystem::exists(alone / "muster")) std::filesystem::copy_file(MUSTER_PROGRAM, alone / "muster");
+  auto variables = fake.environment();
+  variables["PATH"] = path;
+  variables["MUSTER_ADDRESS"] = address;
+  for (const auto& row : Json::parse(run({alone / "muster", "doctor", "--json"}, variables, 30s).out)) {
+    if (row.at("check") == "worker") return {row.at("verdict"), row.at("text")};
+  }
+  return {};
+}
+
+TEST(Doctor, WantsAWorkerWhereRanksRun) {
+  FakeController fake;
+  const auto other = fake.folder().path() / "other";
+  std::filesystem::create_directories(other);
+  write_file(other / "muster-worker", "");
+  EXPECT_EQ(worker_finding(fake, "/nowhere:" + other.native(), fake.address()),
+            std::pair(std::string("ok"), (other / "muster-worker").native()));
+  EXPECT_EQ(worker_finding(fake, "/nowhere", fake.address()).first, "bad");
+  EXPECT_EQ(worker_finding(fake, "/nowhere", "192.0.2.1:7600").first, "note") << "they run elsewhere";
+}
+
+TEST(Doctor, AFaultyConfigurationIsAFindingToo) {
+  FakeController fake;
+  const auto done = fake.muster({"doctor"}, {{"MUSTER_ADDRESS", "nonsense"}});
+  EXPECT_EQ(done.exit, 1);
+  EXPECT_THAT(done.out, AllOf(HasSubstr("MUSTER_ADDRESS \"nonsense\": want host:port"), HasSubstr("slurm")));
 }
 
 TEST(Pipes, AReaderThatLeavesEndsTheProgramQuietly) {

@@ -111,6 +111,62 @@ TEST(Follow, ControlCLeavesTheJobAloneAndSaysHowToGoOn) {
   EXPECT_THAT(wait.err(), AllOf(HasSubstr("job 1 goes on"), HasSubstr("muster cancel 1")));
 }
 
+TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
+  FakeController fake;
+  add_job(fake, "running");
+  fake.with([](FakeState& s) {
+    s.logs.emplace_back().set_data("a first line\n");
+    s.events.emplace_back().set_id(1);
+    s.events.back().set_text("a first line");
+    s.metrics.emplace_back().set_attempt(1);
+    s.metrics.back().set_step(77);
+  });
+  for (const auto& [command, shows] :
+       {std::pair{"logs", "a first line"}, {"events", "a first line"}, {"metrics", "77"}}) {
+    Running following(fake, {command, "1", "-f"});
+    ASSERT_TRUE(following.says(shows)) << command;
+    following.process().signal(SIGINT);
+    EXPECT_EQ(following.process().wait(20s), 130) << command;
+    std::filesystem::remove(fake.folder().path() / "out");
+  }
+}
+
+TEST(Follow, ATrainingsProgressIsTold) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.submitted_state = "running"; });
+  write_file(fake.folder().path() / "job.toml", "name = \"a\"\n[train]\nsteps = 150\n");
+  Running submit(fake, {"submit", "--follow", fake.folder().path() / "job.toml"});
+  ASSERT_TRUE(submit.says("job 1 running, attempt 2, step 50/150, loss 2.871"));
+  const auto watched = [&] { return fake.get<int>([](FakeState& s) { return s.watched; }); };
+  const int before = watched();
+  fake.with([](FakeState& s) { s.jobs[0].set_step(51); });
+  ASSERT_TRUE(eventually([&] { return watched() > before; }, 20s));
+  fake.with([](FakeState& s) { s.jobs[0].set_step(80); });
+  ASSERT_TRUE(submit.says("step 80/150"));
+  set_state(fake, "failed");
+  EXPECT_EQ(submit.process().wait(20s), 1);
+  EXPECT_EQ(submit.out(), "1\n");
+  EXPECT_THAT(submit.err(), AllOf(HasSubstr("job 1 failed"), Not(HasSubstr("step 51/")))) << "every tenth is enough";
+}
+
+TEST(Follow, AWatchedListIsPrintedAgainWhenItHasChangedAndOutlivesTheController) {
+  FakeController fake;
+  add_job(fake, "running");
+  Running list(fake, {"list", "-w", "--json"});
+  const auto looks = [&] { return fake.get<std::size_t>([](FakeState& s) { return s.list_requests.size(); }); };
+  ASSERT_TRUE(eventually([&] { return looks() >= 3; }, 20s));
+  EXPECT_EQ(occurrences(list.out(), "\n"), 1) << "nothing has changed";
+  fake.stop();
+  ASSERT_TRUE(list.says("lost contact"));
+  set_state(fake, "stopping");
+  fake.start();
+  ASSERT_TRUE(list.says("stopping"));
+  EXPECT_EQ(occurrences(list.out(), "\n"), 2);
+  EXPECT_THAT(list.err(), HasSubstr("the controller is back"));
+  list.process().signal(SIGINT);
+  EXPECT_EQ(list.process().wait(20s), 130);
+}
+
 TEST(Follow, ShowsPlainProgressLinesOffATerminal) {
   FakeController fake;
   add_job(fake, "running");
@@ -168,6 +224,17 @@ TEST(Logs, ABrokenStreamGoesOnWhereItWasWithoutDoubledLines) {
     EXPECT_EQ(s.log_requests[1].attempt(), 1U) << "the attempt that was read is read to its end";
     EXPECT_EQ(s.log_requests.back().attempt(), 0U);
   });
+}
+
+TEST(Logs, ATailThatBreaksIsShownAgainAndSaysSo) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  add_logs(fake, {{1, 0, "one\n"}, {1, 0, "two\n"}, {1, 0, "three\n"}});
+  fake.with([](FakeState& s) { s.break_streams_after = 2; });
+  const auto done = fake.muster({"logs", "1", "-f", "--tail", "3", "--rank", "0"});
+  EXPECT_EQ(done.out, "one\ntwo\none\ntwo\nthree\n")
+      << "of a tail nobody knows what was seen; and one rank is not named";
+  EXPECT_THAT(done.err, HasSubstr("the last 3 lines again"));
 }
 
 TEST(Events, AndMetricsGoOnAfterABrokenStream) {

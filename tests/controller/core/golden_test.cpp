@@ -34,12 +34,50 @@ Story running() {
   return story;
 }
 
+Story held() {
+  auto event = submitted();
+  event.held = true;
+  Story story;
+  story.tell(event).wait(1s);
+  return story;
+}
+
+Story waits_for(std::vector<core::Dependency> others) {
+  auto event = submitted();
+  event.after = std::move(others);
+  Story story;
+  story.tell(event).wait(1s);
+  return story;
+}
+
+/// In a scheduler's queue.
+Story queued() {
+  Story story = fresh();
+  story.tell(core::AttemptLaunched{1, "Slurm job 12", "", {}, true}).wait(1s);
+  return story;
+}
+
+/// A rank on each of the scheduler's nodes.
+Story on_nodes() {
+  Story story = queued();
+  story.tell_all(core::AttemptStarted{1, {"n1", "n2"}}, core::RankJoined{1, 0, "n1", 101},
+                 core::RankJoined{1, 1, "n2", 102});
+  return story;
+}
+
 /// Each job state, with each state that its newest attempt can have then, and each cause that it can be draining for.
 std::vector<Named> states() {
   const auto launched = core::AttemptLaunched{1, "handle-1", "node1", {101, 102}};
   std::vector<Named> all;
   const auto add = [&](std::string name, Story story) { all.push_back({std::move(name), std::move(story)}); };
   add("pending", fresh());
+  add("pending, held", held());
+  add("pending, waits for job 5 to succeed", waits_for({{5, core::DependsOn::kSucceeded}}));
+  add("pending, waits for job 5 to fail and job 6 to end",
+      waits_for({{5, core::DependsOn::kFailed}, {6, core::DependsOn::kEnded}}));
+  add("queued, attempt 1 queued", queued());
+  add("queued, attempt 1 queued, held", queued().tell(core::HoldRequested{"anna"}));
+  add("running, attempt 1 starting on the scheduler's nodes", queued().tell(core::AttemptStarted{1, {"n1", "n2"}}));
   add("running, attempt 1 starting", fresh().tell(launched));
   add("running, attempt 1 starting, rank 0 joined", fresh().tell_all(launched, core::RankJoined{1, 0, "node1", 101}));
   add("running, attempt 1 running", running());
@@ -51,11 +89,17 @@ std::vector<Named> states() {
   add("stopping, attempt 1 draining: requeued", running().tell(core::RequeueRequested{"anna"}));
   add("stopping, attempt 1 draining: timed_out", running().tell(core::TimeLimitReached{1}));
   add("stopping, attempt 1 draining: preempted", running().tell(exited(1, 1, core::kExitRequeue)));
+  add("stopping, attempt 1 draining: preempted, the scheduler says",
+      on_nodes().tell(core::AttemptStopping{1, core::Cause::kPreempted, "preempted by a job of partition high"}));
+  add("stopping, attempt 1 draining: node_failed", on_nodes().tell(core::NodeLost{1, "n2", 3s}));
+  add("stopping, attempt 1 draining: cancelled in the queue", queued().tell(core::CancelRequested{"anna"}));
   add("stopping, attempt 1 draining: failed, then cancelled",
       running().tell_all(killed(1, 1, 9), core::CancelRequested{"anna"}));
   add("stopping, attempt 1 draining: failed, then requeued",
       running().tell_all(killed(1, 1, 9), core::RequeueRequested{"anna"}));
   add("waiting, attempt 1 ended: failed", running().tell_all(killed(1, 1, 9), killed(1, 0, 15)));
+  add("waiting, attempt 1 ended: failed, held",
+      running().tell_all(core::HoldRequested{"anna"}, killed(1, 1, 9), killed(1, 0, 15)));
   add("succeeded, attempt 1 ended: completed", running().tell_all(exited(1, 0, 0), exited(1, 1, 0)));
   add("failed, attempt 1 ended: failed", running().tell_all(exited(1, 0, 93), exited(1, 1, 93)));
   add("cancelled before any attempt", fresh().tell(core::CancelRequested{"anna"}));
@@ -76,6 +120,13 @@ std::vector<NamedEvent> events() {
       {"job_submitted", submitted()},
       {"attempt_launched 1", core::AttemptLaunched{1, "handle-1", "node1", {}}},
       {"attempt_launched 2", core::AttemptLaunched{2, "handle-2", "node1", {}}},
+      {"attempt_launched 1, queued", core::AttemptLaunched{1, "Slurm job 12", "", {}, true}},
+      {"attempt_started 1", core::AttemptStarted{1, {"n1", "n2"}}},
+      {"attempt_stopping 1, preempted", core::AttemptStopping{1, core::Cause::kPreempted, "preempted by job 90"}},
+      {"attempt_stopping 1, preempted without grace",
+       core::AttemptStopping{1, core::Cause::kPreempted, "preempted by job 90", false}},
+      {"attempt_stopping 1, requeued", core::AttemptStopping{1, core::Cause::kRequeued, "requeued by scontrol"}},
+      {"attempt_stopping 1, timed_out", core::AttemptStopping{1, core::Cause::kTimedOut, ""}},
       {"attempt_launch_failed 1, retryable", core::AttemptLaunchFailed{1, "no free port", true}},
       {"attempt_launch_failed 2, retryable", core::AttemptLaunchFailed{2, "no free port", true}},
       {"attempt_launch_failed 1, hopeless", core::AttemptLaunchFailed{1, "/no/such/program: not found", false}},
@@ -93,6 +144,7 @@ std::vector<NamedEvent> events() {
       {"rank_exited 1 by SIGKILL, out of memory", core::RankExited{1, 1, {0, 9}, true, ""}},
       {"rank_exited 9 with 3 (no such rank)", exited(1, 9, 3)},
       {"rank_silent 1", core::RankSilent{1, 1, 3100ms, "stopped"}},
+      {"node_lost n2", core::NodeLost{1, "n2", 3200ms}},
       {"rank_hung 1", core::RankHung{1, 1, "data", 65s}},
       {"time_limit_reached", core::TimeLimitReached{1}},
       {"attempt_gone, controller_lost", core::AttemptGone{1, core::Cause::kControllerLost, "no trace of it"}},
@@ -101,6 +153,13 @@ std::vector<NamedEvent> events() {
       {"attempt_gone, cancelled", core::AttemptGone{1, core::Cause::kCancelled, "cancelled in the scheduler"}},
       {"cancel_requested", core::CancelRequested{"ben"}},
       {"requeue_requested", core::RequeueRequested{"ben"}},
+      {"hold_requested", core::HoldRequested{"ben"}},
+      {"release_requested", core::ReleaseRequested{"ben"}},
+      {"time_limit_changed to 2 h", core::TimeLimitChanged{"ben", 2h}},
+      {"time_limit_changed to none", core::TimeLimitChanged{"ben", 0s}},
+      {"dependency_ended, job 5 succeeded", core::DependencyEnded{5, core::JobState::kSucceeded}},
+      {"dependency_ended, job 5 failed", core::DependencyEnded{5, core::JobState::kFailed}},
+      {"dependency_ended, job 6 cancelled", core::DependencyEnded{6, core::JobState::kCancelled}},
   };
 }
 
@@ -108,6 +167,13 @@ std::string action_text(const core::Action& action) {
   if (const auto* start = std::get_if<core::StartAttempt>(&action)) {
     return "start attempt " + std::to_string(start->attempt) + " at " +
            std::to_string(start->not_before.time_since_epoch().count()) + " ms";
+  }
+  if (const auto* hold = std::get_if<core::HoldAttempt>(&action)) {
+    return (hold->hold ? "hold attempt " : "release attempt ") + std::to_string(hold->attempt);
+  }
+  if (const auto* limit = std::get_if<core::LimitAttempt>(&action)) {
+    return "limit attempt " + std::to_string(limit->attempt) + " to " + std::to_string(limit->time_limit.count()) +
+           " ms";
   }
   const auto& stop = std::get<core::StopAttempt>(action);
   return "stop attempt " + std::to_string(stop.attempt) + (stop.save ? ", save first" : ", no saving") + ": " +
@@ -152,6 +218,11 @@ TEST(JobStatesGolden, EveryStateTakesEveryEventAsReviewed) {
     const std::string requeue = core::refuse_requeue(state.story.job);
     table << "  may cancel: " << (cancel.empty() ? "yes" : cancel) << "\n";
     table << "  may requeue: " << (requeue.empty() ? "yes" : requeue) << "\n";
+    const std::string hold = core::refuse_hold(state.story.job), release = core::refuse_release(state.story.job);
+    const std::string limit = core::refuse_time_limit(state.story.job);
+    table << "  may hold: " << (hold.empty() ? "yes" : hold) << "\n";
+    table << "  may release: " << (release.empty() ? "yes" : release) << "\n";
+    table << "  may change the time limit: " << (limit.empty() ? "yes" : limit) << "\n";
     for (const auto& event : events()) table << row(state.story, event);
   }
   expect_golden("job_states.txt", table.str());
@@ -165,7 +236,7 @@ TEST(JobStatesGolden, TheTableHasEveryStateAndEveryKindOfEvent) {
     if (state.story.job.current() != nullptr) attempt_states.insert(state.story.job.current()->state);
   }
   EXPECT_EQ(job_states.size(), core::kAllJobStates.size());
-  EXPECT_EQ(attempt_states.size(), 4U);
+  EXPECT_EQ(attempt_states.size(), 5U);
   std::set<std::size_t> kinds;
   for (const auto& event : events()) kinds.insert(event.body.index());
   EXPECT_EQ(kinds.size(), std::variant_size_v<core::EventBody>);
@@ -179,6 +250,11 @@ TEST(JobStatesGolden, NamesReadBack) {
     const auto cause = static_cast<core::Cause>(i);
     EXPECT_EQ(core::cause_from_string(to_string(cause)), cause);
   }
+  for (const auto on : {core::DependsOn::kSucceeded, core::DependsOn::kFailed, core::DependsOn::kEnded}) {
+    EXPECT_EQ(core::depends_on_from_string(to_string(on)), on);
+  }
+  EXPECT_EQ(core::depends_on_from_string("nonsense"), std::nullopt);
+  EXPECT_EQ(core::attempt_state_from_string("queued"), core::AttemptState::kQueued);
   EXPECT_EQ(core::job_state_from_string("nonsense"), std::nullopt);
   EXPECT_EQ(core::cause_from_string("nonsense"), std::nullopt);
 }

@@ -20,12 +20,17 @@ bool is_manual_requeue(const core::Event& event) {
 void check_shape(const core::Job& job) {
   const auto open = std::ranges::count_if(
       job.attempts, [](const core::Attempt& attempt) { return attempt.state != core::AttemptState::kEnded; });
-  const bool active = job.state == core::JobState::kRunning || job.state == core::JobState::kStopping;
+  const bool active = job.state == core::JobState::kQueued || job.state == core::JobState::kRunning ||
+                      job.state == core::JobState::kStopping;
   EXPECT_EQ(open, active ? 1 : 0);
   if (active) {
     const bool draining = job.current()->state == core::AttemptState::kDraining;
     EXPECT_EQ(draining, job.state == core::JobState::kStopping);
     EXPECT_EQ(draining, job.current()->cause != core::Cause::kNone);
+    const bool queued = job.current()->state == core::AttemptState::kQueued;
+    EXPECT_EQ(queued, job.state == core::JobState::kQueued);
+    EXPECT_TRUE(!queued || (job.current()->queued_at && !job.current()->started_at));
+    EXPECT_TRUE(job.dependencies_met());
   }
   for (std::size_t i = 0; i < job.attempts.size(); ++i) {
     const core::Attempt& attempt = job.attempts[i];
@@ -87,14 +92,25 @@ void check_actions(const core::Job& before, const core::Event& event, const core
       EXPECT_EQ(start->attempt, after.attempts.size() + 1);
       EXPECT_GE(start->not_before, event.at);
       EXPECT_LE(start->not_before - event.at, std::max(after.policy.backoff_max, core::Millis{0}));
+      EXPECT_TRUE(after.may_start()) << "nothing starts while it is held or waits for others";
+    } else if (const auto* stop = std::get_if<core::StopAttempt>(&action)) {
+      EXPECT_FALSE(stop->reason.empty());
+    } else if (const auto* hold = std::get_if<core::HoldAttempt>(&action)) {
+      EXPECT_EQ(hold->attempt, after.attempts.size());
+      EXPECT_EQ(hold->hold, after.held);
+      EXPECT_EQ(after.state, core::JobState::kQueued);
     } else {
-      EXPECT_FALSE(std::get<core::StopAttempt>(action).reason.empty());
+      EXPECT_EQ(std::get<core::LimitAttempt>(action).time_limit, after.time_limit);
+      EXPECT_EQ(std::get<core::LimitAttempt>(action).attempt, after.attempts.size());
     }
   }
   const auto asks_start = std::ranges::any_of(
       applied.actions, [](const core::Action& action) { return std::holds_alternative<core::StartAttempt>(action); });
-  if (after.state == core::JobState::kWaiting && before.state != core::JobState::kWaiting) {
-    EXPECT_TRUE(asks_start) << "a job that waits is never forgotten";
+  const auto may_start = [](const core::Job& job) {
+    return job.may_start() && (job.state == core::JobState::kWaiting || job.state == core::JobState::kPending);
+  };
+  if (may_start(after) && !may_start(before)) {
+    EXPECT_TRUE(asks_start) << "a job that may start is never forgotten";
   }
   if (asks_start) {
     EXPECT_TRUE(after.state == core::JobState::kWaiting || after.state == core::JobState::kPending);

@@ -21,17 +21,24 @@ class RandomEvents {
     policy.max_controller_lost = below(3);
     policy.backoff_max = core::Millis{below(10000)};
     policy.healthy_after = core::Millis{below(2) * 5000};
-    return {"random", "anna", below(4) == 0, 1 + below(3), core::Millis{below(2) * 1000}, policy};
+    core::JobSubmitted job{"random", "anna", below(4) == 0, 1 + below(3), core::Millis{below(2) * 1000}, policy};
+    job.held = below(6) == 0;
+    for (auto left = below(3) == 0 ? 1 + below(2) : 0; left > 0; --left) {
+      job.after.push_back({other_job(), static_cast<core::DependsOn>(below(3)), false});
+    }
+    if (below(4) == 0) job.sweep = {"s1", below(9), below(3)};
+    return job;
   }
 
   /// Mostly about what could happen to this job now, so that long lives are seen too.
   core::EventBody next(const core::Job& job) {
     const core::AttemptNumber attempt = attempt_for(job);
     const core::RankNumber rank = below(job.world_size + (below(20) == 0 ? 1 : 0));
-    switch (below(16)) {
+    switch (below(19)) {
       case 0:
       case 1:
       case 2:
+        if (below(3) == 0) return core::AttemptLaunched{next_number(job), "Slurm job 12", "", {}, true};
         return core::AttemptLaunched{below(4) != 0 ? next_number(job) : attempt, "h", "n", {}};
       case 3:
         return core::AttemptLaunchFailed{next_number(job), "no slots", below(8) != 0};
@@ -56,6 +63,17 @@ class RandomEvents {
       case 14:
         if (below(10) == 0) return core::CancelRequested{"ben"};
         return core::RankJoined{attempt, rank, "", 0};
+      case 15:
+        if (below(3) == 0)
+          return core::AttemptStopping{attempt, static_cast<core::Cause>(below(12)), "told", below(2) == 0};
+        return core::AttemptStarted{attempt, {"n", "m"}};
+      case 16:
+        if (below(4) == 0) return core::NodeLost{attempt, below(2) == 0 ? "n" : "m", core::Millis{3000}};
+        return core::DependencyEnded{other_job(), static_cast<core::JobState>(below(8))};
+      case 17:
+        if (below(3) == 0) return core::TimeLimitChanged{"ben", core::Millis{below(3) * 1000}};
+        if (below(2) == 0) return core::HoldRequested{"ben"};
+        return core::ReleaseRequested{"ben"};
       default:
         if (below(30) == 0) return submission();
         return core::RequeueRequested{"anna"};
@@ -66,6 +84,7 @@ class RandomEvents {
   std::uint32_t below(std::uint32_t bound) { return bound == 0 ? 0 : static_cast<std::uint32_t>(random_() % bound); }
 
  private:
+  core::JobId other_job() { return 100 + below(2); }
   static core::AttemptNumber next_number(const core::Job& job) {
     return static_cast<core::AttemptNumber>(job.attempts.size() + 1);
   }

@@ -168,7 +168,7 @@ TEST(JobStory, Code93NeverComesBack) {
 
 TEST(JobStory, ARankAskedToLeaveFromOutsideTakesTheOthersAlongAndComesBackAtOnce) {
   Story story = running();
-  story.tell(exited(1, 1, 99));
+  story.wait(10s).tell(exited(1, 1, 99));
   EXPECT_TRUE(story.action<core::StopAttempt>()->save) << "they leave together";
   story.tell(exited(1, 0, 99));
   EXPECT_EQ(story.attempt(1).cause, Cause::kPreempted);
@@ -335,7 +335,7 @@ TEST(JobStory, ALaunchThatFailsIsTriedAgainUnlessThatCannotHelp) {
   story.tell(core::AttemptLaunchFailed{2, "/no/such: not found", false});
   EXPECT_EQ(story.job.state, JobState::kFailed);
   EXPECT_EQ(story.attempt(2).cause, Cause::kFailed);
-  EXPECT_EQ(story.job.reason, "could not be started: /no/such: not found (trying again cannot help)");
+  EXPECT_EQ(story.job.reason, "could not be started, and trying again cannot help: /no/such: not found");
 }
 
 TEST(JobStory, LaunchesThatKeepFailingAreBounded) {

@@ -13,6 +13,35 @@ TEST_F(Api, JobsAreListedAsTheCommandLineShowsThem) {
   EXPECT_TRUE(list["jobs"][1]["loss"].is_null());
 }
 
+TEST_F(Api, WhatAJobWaitsForIsShown) {
+  muster::v1::Job job;
+  job.set_id(5);
+  job.set_state("queued");
+  job.set_held_by("ben");
+  job.add_waits_for("succeeded:3");
+  job.set_scheduler_problem("scheduler unreachable since noon: squeue took longer than 5 s");
+  job.mutable_sweep()->set_sweep("s4");
+  job.mutable_sweep()->set_index(1);
+  (*job.mutable_sweep()->mutable_settings())["train.seed"] = "7";
+  auto& attempt = *job.add_attempts();
+  attempt.set_number(1);
+  attempt.set_queued_at("2026-03-01T10:00:00.000Z");
+  attempt.set_scheduler_job("1234_5");
+  controller_.put(job);
+  const auto shown = get("/api/v1/jobs/5").json();
+  EXPECT_EQ(shown["held_by"], "ben");
+  EXPECT_EQ(shown["waits_for"], nlohmann::json::array({"succeeded:3"}));
+  EXPECT_EQ(shown["scheduler_problem"], job.scheduler_problem());
+  EXPECT_EQ(shown["sweep"]["sweep"], "s4");
+  EXPECT_EQ(shown["sweep"]["settings"]["train.seed"], "7");
+  EXPECT_EQ(shown["attempts"][0]["queued_at"], "2026-03-01T10:00:00.000Z");
+  EXPECT_EQ(shown["attempts"][0]["scheduler_job"], "1234_5");
+  const auto queued = get("/api/v1/jobs?state=queued").json();
+  EXPECT_EQ(queued["total"], 1);
+  EXPECT_EQ(queued["jobs"][0]["id"], 5);
+  EXPECT_NE(get("/metrics").body.find("muster_jobs{state=\"queued\"} 1\n"), std::string::npos);
+}
+
 TEST_F(Api, JobsCanBeFilteredLimitedAndPaged) {
   EXPECT_EQ(get("/api/v1/jobs?state=running").json()["jobs"][0]["id"], 1);
   EXPECT_EQ(get("/api/v1/jobs?state=running,failed").json()["total"], 2);
@@ -76,6 +105,16 @@ TEST_F(Api, CancelAndRequeueReachTheControllerAndTheirRefusalsAre409) {
   EXPECT_EQ(refused.status, 409);
   EXPECT_NE(refused.error().find("has ended already"), std::string::npos);
   EXPECT_EQ(ask("POST", "/api/v1/jobs/9/cancel", {"X-Muster: 1"}).status, 404);
+}
+
+TEST_F(Api, AJobIsHeldAndReleasedAndSaysWhyItWaits) {
+  EXPECT_EQ(ask("GET", "/api/v1/jobs/1/hold").status, 405);
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/hold", {"X-Muster: 1"}).json()["held_by"], "dashboard");
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/release", {"X-Muster: 1"}).json()["held_by"], "");
+  const auto why = ask("GET", "/api/v1/jobs/1/why");
+  EXPECT_EQ(why.status, 200);
+  EXPECT_EQ(why.json()["scheduler_reason"], "Priority");
+  EXPECT_EQ(ask("GET", "/api/v1/jobs/9/why").status, 404);
 }
 
 TEST_F(Api, LogsGiveTheTailAndGoOnAtTheOffset) {

@@ -32,7 +32,7 @@ void ScriptedController::changed() {
   change_.notify_all();
 }
 
-void ScriptedController::hold() {
+void ScriptedController::hang() {
   const std::lock_guard held(mutex_);
   held_ = true;
 }
@@ -135,6 +135,35 @@ Outcome<v1::Job> ScriptedController::cancel(core::JobId id, const std::string& u
   return job;
 }
 
+Outcome<v1::Job> ScriptedController::hold(core::JobId id, const std::string& user) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
+  found->second.set_held_by(user);
+  store_event("hold_requested", "held by " + user, found->second);
+  return found->second;
+}
+
+Outcome<v1::Job> ScriptedController::release(core::JobId id, const std::string& user) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
+  found->second.clear_held_by();
+  store_event("release_requested", "released by " + user, found->second);
+  return found->second;
+}
+
+Outcome<v1::WhyResponse> ScriptedController::why(core::JobId id) {
+  const auto held = lock();
+  if (!jobs_.contains(id)) return no_such_job(id);
+  v1::WhyResponse response;
+  response.set_job_id(id);
+  response.set_reason("Other jobs are before it in the queue.");
+  response.set_action("Wait, or ask for fewer nodes.");
+  response.set_scheduler_reason("Priority");
+  return response;
+}
+
 Outcome<v1::Job> ScriptedController::requeue(core::JobId id, const std::string& user) {
   const auto held = lock();
   const auto found = jobs_.find(id);
@@ -221,14 +250,4 @@ std::uint64_t ScriptedController::wait_change(core::JobId, std::uint64_t seen, c
   auto held = lock();
   change_.wait_for(held, timeout, [&] { return changes_ > seen; });
   return changes_;
-}
-
-Outcome<v1::RegisterResponse> ScriptedController::register_rank(const v1::RegisterRequest&, const std::string&) {
-  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
-}
-Outcome<v1::HeartbeatResponse> ScriptedController::heartbeat(const v1::HeartbeatRequest&, const std::string&) {
-  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
-}
-Outcome<v1::RendezvousResponse> ScriptedController::rendezvous(const v1::RendezvousRequest&, const std::string&) {
-  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
 }

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/controller.h"
+#include "controller/unscripted_controller.h"
 
 /// A controller that says what a test tells it to: jobs, events and metrics in memory, logs in a folder. What it
 /// refuses and how it changes under cancel and requeue follows the real one's contract. Thread-safe.
-class ScriptedController : public runtime::Controller {
+class ScriptedController : public test::UnscriptedController {
  public:
   static constexpr const char* kToken = "the-people-token";
 
@@ -23,7 +23,7 @@ class ScriptedController : public runtime::Controller {
   void add_metric(core::JobId job, const muster::v1::Metric& metric);
   void append_log(core::JobId job, core::AttemptNumber attempt, core::RankNumber rank, const std::string& text);
   /// Every call waits until let go: a disk that hangs.
-  void hold();
+  void hang();
   void let_go();
 
   runtime::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override;
@@ -31,6 +31,9 @@ class ScriptedController : public runtime::Controller {
   runtime::Outcome<muster::v1::Job> get(core::JobId id) override;
   runtime::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
   runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
+  runtime::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override;
+  runtime::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override;
+  runtime::Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
   store::Totals totals(std::int64_t after_event, std::uint32_t most_events) override;
@@ -41,12 +44,6 @@ class ScriptedController : public runtime::Controller {
   muster::v1::StatusResponse status() override;
   std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override;
 
-  runtime::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
-                                                               const std::string&) override;
-  runtime::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest&,
-                                                            const std::string&) override;
-  runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest&,
-                                                              const std::string&) override;
   bool is_people_token(const std::string& token) const override { return token == kToken; }
 
  private:

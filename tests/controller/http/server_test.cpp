@@ -60,7 +60,7 @@ TEST_F(Server, ShutsDownWithinABoundWhileClientsHangAround) {
 
 TEST_F(Server, AnswersARunningRequestBeforeItShutsDown) {
   Client client(server_->port());
-  controller_.hold();
+  controller_.hang();
   client.send("GET /api/v1/jobs/1 HTTP/1.1\r\nHost: localhost\r\n" + bearer_ + "\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return server_->open_connections() == 1; }));
   // Let the request reach the controller: another one, behind it in the same pool, is answered without it.
@@ -123,7 +123,7 @@ TEST_F(Server, OneConnectionTooManyIsTurnedAwayAndAFreedPlaceIsUsedAgain) {
 }
 
 TEST_F(Server, AControllerThatHangsDoesNotStopOtherConnectionsFromBeingAccepted) {
-  controller_.hold();
+  controller_.hang();
   std::vector<std::unique_ptr<Client>> waiting;
   for (int i = 0; i < 20; ++i) {
     waiting.push_back(std::make_unique<Client>(server_->port()));

@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/controller.h"
+#include "controller/unscripted_controller.h"
 
 namespace rpc::testing {
 
 /// A controller that is a few maps: what the gRPC edges on both sides are tested against. Thread-safe.
-class FakeController : public runtime::Controller {
+class FakeController : public test::UnscriptedController {
  public:
   static constexpr const char* kPeopleToken = "people-token";
   static constexpr const char* kRankToken = "rank-token";
@@ -72,6 +72,8 @@ class FakeController : public runtime::Controller {
   }
   /// Heartbeats with this step are invalid.
   void refuse_step(core::Step step) { refused_step_ = step; }
+  /// Of each heartbeat's metrics, so many of the first are taken.
+  void set_most_accepted(int most) { most_accepted_ = most; }
   void set_interval(core::Millis interval) { interval_ = interval; }
   std::atomic<bool> store_broken{false};
 
@@ -93,6 +95,9 @@ class FakeController : public runtime::Controller {
   int largest_batch = 0;
   int refused_batches = 0;
   int refusals = 0;
+  /// What people asked for, in order: "hold 7 by ben".
+  std::vector<std::string> asked;
+  std::vector<muster::v1::TaskRequest> tasks;
 
   // Controller
 
@@ -120,6 +125,44 @@ class FakeController : public runtime::Controller {
   }
   runtime::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string&) override { return get(id); }
   runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string&) override { return get(id); }
+  runtime::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
+    return note("hold " + std::to_string(id) + " by " + user, id);
+  }
+  runtime::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
+    return note("release " + std::to_string(id) + " by " + user, id);
+  }
+  runtime::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
+                                                   const std::string& user) override {
+    return note("limit " + std::to_string(id) + " to " + std::to_string(limit.count()) + " by " + user, id);
+  }
+  runtime::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
+      const muster::v1::SubmitSweepRequest& request) override {
+    std::lock_guard lock(mutex_);
+    if (store_broken) throw std::runtime_error("the disk is full: free some space");
+    if (people_refusal_) return *people_refusal_;
+    muster::v1::SubmitSweepResponse response;
+    response.set_sweep("s41");
+    for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(41 + i);
+    return response;
+  }
+  runtime::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
+    const auto job = get(id);
+    if (!job.ok()) return job.refusal();
+    muster::v1::WhyResponse response;
+    response.set_job_id(id);
+    response.set_reason("because");
+    return response;
+  }
+  runtime::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                                  const std::string& token) override {
+    std::lock_guard lock(mutex_);
+    if (auto refusal = refuse_rank(token)) return *refusal;
+    tasks.push_back(request);
+    muster::v1::TaskResponse response;
+    response.set_directive(directive_);
+    response.set_interval_ms(interval_.load().count());
+    return response;
+  }
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
     std::lock_guard lock(mutex_);
     std::vector<muster::v1::Event> page;
@@ -181,15 +224,16 @@ class FakeController : public runtime::Controller {
       ++heartbeats[rank];
       last_heartbeat[rank] = request;
       largest_batch = std::max(largest_batch, request.metrics_size());
-      for (const auto& m : request.metrics()) {
-        ++steps[rank][m.step()];
-        order[rank].push_back(m.step());
+      const int taken = std::min(request.metrics_size(), most_accepted_.load());
+      for (int i = 0; i < taken; ++i) {
+        ++steps[rank][request.metrics(i).step()];
+        order[rank].push_back(request.metrics(i).step());
       }
       for (const auto& c : request.checkpoints()) checkpoints.insert(c.step());
       if (request.leaving()) left[rank] = {request.exit_code(), request.leaving_reason()};
       response.set_directive(directive_);
       response.set_heartbeat_interval_ms(interval_.load().count());
-      response.set_metrics_accepted(static_cast<std::uint32_t>(request.metrics_size()));
+      response.set_metrics_accepted(static_cast<std::uint32_t>(taken));
       response.set_checkpoints_accepted(static_cast<std::uint32_t>(request.checkpoints_size()));
     });
     if (refusal) return *refusal;
@@ -219,6 +263,10 @@ class FakeController : public runtime::Controller {
     }
     changed_.notify_all();
   }
+  runtime::Outcome<muster::v1::Job> note(const std::string& what, core::JobId id) {
+    change([&] { asked.push_back(what); });
+    return get(id);
+  }
   std::optional<runtime::Refusal> refuse_rank(const std::string& token) {
     rank_tokens.insert(token);
     if (token != kRankToken) return runtime::Refusal{runtime::Refusal::Kind::kUnauthenticated, "not this attempt's"};
@@ -237,6 +285,7 @@ class FakeController : public runtime::Controller {
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
   std::optional<runtime::Refusal> rank_refusal_, people_refusal_;
   std::atomic<core::Step> refused_step_{-1};
+  std::atomic<int> most_accepted_{1'000'000};
   std::atomic<core::Millis> interval_{core::Millis(20)};
 };
 

@@ -51,6 +51,37 @@ TEST_F(Rpc, HeartbeatsHaveLimits) {
   EXPECT_EQ(ranks_->Heartbeat(&nobody, {}, &response).error_code(), StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(Rpc, WhatStandsBesideARankReportsWithTheSameTokenAndLimits) {
+  muster::v1::TaskRequest request;
+  *request.mutable_key() = key(3);
+  request.set_state(muster::v1::PROCESS_EXITED);
+  request.set_signal(9);
+  for (int i = 0; i < 64; ++i) request.add_signals_seen(15);
+  muster::v1::TaskResponse response;
+  Call people;
+  EXPECT_EQ(ranks_->Task(&people, request, &response).error_code(), StatusCode::UNAUTHENTICATED);
+  controller_.set_directive(muster::v1::DIRECTIVE_STOP);
+  Call rank(FakeController::kRankToken);
+  ASSERT_TRUE(ranks_->Task(&rank, request, &response).ok());
+  EXPECT_EQ(response.directive(), muster::v1::DIRECTIVE_STOP);
+  EXPECT_EQ(response.interval_ms(), 20);
+  ASSERT_EQ(controller_.tasks.size(), 1U);
+  EXPECT_EQ(controller_.tasks[0].SerializeAsString(), request.SerializeAsString());
+
+  const auto code = [&](const muster::v1::TaskRequest& bad) {
+    Call call(FakeController::kRankToken);
+    return ranks_->Task(&call, bad, &response).error_code();
+  };
+  auto many = request;
+  many.add_signals_seen(15);
+  EXPECT_EQ(code(many), StatusCode::INVALID_ARGUMENT);
+  auto wordy = request;
+  wordy.set_node(std::string(4097, 'n'));
+  EXPECT_EQ(code(wordy), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(code({}), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(controller_.tasks.size(), 1U);
+}
+
 TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
   std::vector<std::thread> waiters;
   std::vector<std::string> answers(100);

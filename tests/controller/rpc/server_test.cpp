@@ -80,6 +80,77 @@ TEST_F(Rpc, PeopleNeedTheToken) {
   EXPECT_EQ(jobs_->Submit(&submit_without, {}, &submitted).error_code(), StatusCode::UNAUTHENTICATED);
 }
 
+TEST_F(Rpc, HoldReleaseLimitAndWhyReachTheControllerWithTheirUser) {
+  controller_.put_running(7);
+  muster::v1::HoldRequest hold;
+  hold.set_job_id(7);
+  hold.set_user("ben");
+  muster::v1::SetTimeLimitRequest limit;
+  limit.set_job_id(7);
+  limit.set_user("carl");
+  limit.set_time_limit_ms(60'000);
+  muster::v1::Job job;
+  Call first, second, third, fourth;
+  ASSERT_TRUE(jobs_->Hold(&first, hold, &job).ok());
+  EXPECT_EQ(job.id(), 7);
+  ASSERT_TRUE(jobs_->Release(&second, hold, &job).ok());
+  ASSERT_TRUE(jobs_->SetTimeLimit(&third, limit, &job).ok());
+  EXPECT_EQ(controller_.asked,
+            (std::vector<std::string>{"hold 7 by ben", "release 7 by ben", "limit 7 to 60000 by carl"}));
+  muster::v1::WhyResponse why;
+  ASSERT_TRUE(jobs_->Why(&fourth, job_request(7), &why).ok());
+  EXPECT_EQ(why.reason(), "because");
+  Call nobody;
+  EXPECT_EQ(jobs_->Why(&nobody, job_request(8), &why).error_code(), StatusCode::NOT_FOUND);
+}
+
+TEST_F(Rpc, ASweepIsAnsweredWithItsNameAndJobs) {
+  muster::v1::SubmitSweepRequest request;
+  request.add_specs();
+  request.add_specs();
+  muster::v1::SubmitSweepResponse response;
+  Call call;
+  ASSERT_TRUE(jobs_->SubmitSweep(&call, request, &response).ok());
+  EXPECT_EQ(response.sweep(), "s41");
+  EXPECT_EQ(response.job_ids_size(), 2);
+  controller_.store_broken = true;
+  Call broken;
+  EXPECT_EQ(jobs_->SubmitSweep(&broken, request, &response).error_code(), StatusCode::UNAVAILABLE);
+}
+
+TEST_F(Rpc, WhatChangesJobsNeedsThePeoplesTokenAndAUserNameOfBoundedLength) {
+  controller_.put_running(7);
+  const std::string long_name(257, 'u');
+  const auto each = [&](const std::string& token, const std::string& user) {
+    std::vector<StatusCode> codes;
+    muster::v1::HoldRequest hold;
+    hold.set_job_id(7);
+    hold.set_user(user);
+    muster::v1::SetTimeLimitRequest limit;
+    limit.set_job_id(7);
+    limit.set_user(user);
+    muster::v1::SubmitSweepRequest sweep;
+    sweep.set_user(user);
+    muster::v1::SubmitSweepResponse swept;
+    muster::v1::Job job;
+    Call first(token), second(token), third(token), fourth(token);
+    codes.push_back(jobs_->Hold(&first, hold, &job).error_code());
+    codes.push_back(jobs_->Release(&second, hold, &job).error_code());
+    codes.push_back(jobs_->SetTimeLimit(&third, limit, &job).error_code());
+    codes.push_back(jobs_->SubmitSweep(&fourth, sweep, &swept).error_code());
+    return codes;
+  };
+  const auto all = [](StatusCode code) { return std::vector<StatusCode>(4, code); };
+  EXPECT_EQ(each("", "ben"), all(StatusCode::UNAUTHENTICATED));
+  EXPECT_EQ(each(FakeController::kRankToken, "ben"), all(StatusCode::UNAUTHENTICATED));
+  EXPECT_EQ(each(FakeController::kPeopleToken, long_name), all(StatusCode::INVALID_ARGUMENT));
+  EXPECT_TRUE(controller_.asked.empty());
+  EXPECT_EQ(each(FakeController::kPeopleToken, "ben"), all(StatusCode::OK));
+  muster::v1::WhyResponse why;
+  Call stranger("");
+  EXPECT_EQ(jobs_->Why(&stranger, job_request(7), &why).error_code(), StatusCode::UNAUTHENTICATED);
+}
+
 TEST_F(Rpc, EveryKindOfRefusalHasItsOwnCode) {
   const std::pair<Refusal::Kind, StatusCode> table[] = {
       {Refusal::Kind::kInvalid, StatusCode::INVALID_ARGUMENT},
@@ -129,7 +200,13 @@ TEST_F(Rpc, RequestsHaveLimits) {
   Call fitting;
   EXPECT_TRUE(jobs_->Submit(&fitting, request, &response).ok());
 
-  (*request.mutable_spec()->mutable_env())["BIG"] = std::string(5 * 1024 * 1024, 'x');
+  muster::v1::SubmitSweepRequest sweep;
+  muster::v1::SubmitSweepResponse swept;
+  sweep.set_request_id(std::string(65, 'r'));
+  Call long_sweep;
+  EXPECT_EQ(jobs_->SubmitSweep(&long_sweep, sweep, &swept).error_code(), StatusCode::INVALID_ARGUMENT);
+
+  (*request.mutable_spec()->mutable_env())["BIG"] = std::string(rpc::kMaxRequestBytes + 1, 'x');
   Call large;
   EXPECT_EQ(jobs_->Submit(&large, request, &response).error_code(), StatusCode::RESOURCE_EXHAUSTED);
 

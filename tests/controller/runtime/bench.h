@@ -85,7 +85,12 @@ class CrashingStore : public store::Store {
   std::optional<std::string> spec_json(core::JobId id) override { return inner_.spec_json(id); }
   std::vector<core::Job> load_open() override { return inner_.load_open(); }
   std::vector<store::JobRow> list(const store::ListFilter& filter) override { return inner_.list(filter); }
-  std::int64_t count(std::span<const core::JobState> states) override { return inner_.count(states); }
+  std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override {
+    return inner_.count(states, sweep);
+  }
+  std::vector<store::StoredEvent> node_losses(core::Time since, std::uint32_t limit) override {
+    return inner_.node_losses(since, limit);
+  }
   std::vector<store::StoredEvent> events(core::JobId job, std::int64_t after, std::uint32_t limit) override {
     return inner_.events(job, after, limit);
   }
@@ -95,6 +100,15 @@ class CrashingStore : public store::Store {
                                       core::Step after_step, std::uint32_t limit) override {
     return inner_.metrics(job, attempt, after_attempt, after_step, limit);
   }
+  std::vector<store::PartitionRow> partitions() override { return inner_.partitions(); }
+  void change_partitions(std::span<const store::AuditRow> changes) override {
+    point_.step();
+    inner_.change_partitions(changes);
+    point_.step();
+  }
+  std::vector<store::AuditRow> audit(std::int64_t before, const std::string& partition, std::uint32_t limit) override {
+    return inner_.audit(before, partition, limit);
+  }
   std::string secret() override { return inner_.secret(); }
   std::int64_t schema_version() override { return inner_.schema_version(); }
 
@@ -103,12 +117,12 @@ class CrashingStore : public store::Store {
   CrashPoint& point_;
 };
 
-/// Dies before or after a launch or a stop.
+/// Dies before or after each launch (of several at once, too) or stop.
 class CrashingExecutor : public FakeExecutor {
  public:
   CrashingExecutor(std::shared_ptr<Machine> machine, CrashPoint& point)
       : FakeExecutor(std::move(machine)), point_(point) {}
-  core::EventBody launch(const LaunchRequest& request) override {
+  LaunchAnswer launch(const LaunchRequest& request) override {
     point_.step();
     auto answer = FakeExecutor::launch(request);
     point_.step();
@@ -148,6 +162,19 @@ inline muster::v1::SubmitRequest command_request(const std::string& request_id, 
   spec.mutable_command()->add_argv("python3");
   spec.mutable_command()->add_argv("train.py");
   spec.set_working_folder("/tmp");
+  return request;
+}
+
+inline muster::v1::SubmitSweepRequest sweep_request(const std::string& request_id, int count, std::uint32_t parallel) {
+  muster::v1::SubmitSweepRequest request;
+  request.set_request_id(request_id);
+  request.set_user("ada");
+  request.set_parallel(parallel);
+  for (int i = 0; i < count; ++i) {
+    auto& spec = *request.add_specs();
+    spec = command_request("").spec();
+    (*spec.mutable_sweep()->mutable_settings())["train.seed"] = std::to_string(i);
+  }
   return request;
 }
 
@@ -248,6 +275,19 @@ class Bench {
     std::vector<std::string> out;
     for (const auto& event : controller_->events(id, 0, 10000)) out.push_back(event.type());
     return out;
+  }
+  /// A sweep of `count` jobs, at most `parallel` at once; their ids.
+  std::vector<core::JobId> submit_sweep(const std::string& request_id, int count, std::uint32_t parallel) {
+    const auto outcome = controller_->submit_sweep(sweep_request(request_id, count, parallel));
+    EXPECT_TRUE(outcome.ok()) << outcome.refusal().text;
+    tick();
+    if (!outcome.ok()) return {};
+    return {outcome.value().job_ids().begin(), outcome.value().job_ids().end()};
+  }
+  muster::v1::WhyResponse why(core::JobId id) {
+    auto outcome = controller_->why(id);
+    EXPECT_TRUE(outcome.ok()) << outcome.refusal().text;
+    return outcome.ok() ? outcome.value() : muster::v1::WhyResponse{};
   }
   std::int64_t count_events(core::JobId id, const std::string& type) {
     const auto types = event_types(id);

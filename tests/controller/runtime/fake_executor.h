@@ -33,6 +33,19 @@ struct Machine {
   /// When set, launch() answers with this instead.
   std::string launch_failure;
   bool launch_failure_retryable = true;
+  /// When set, launch() answers LaunchLater.
+  std::string launch_later;
+  /// Attempts wait in a queue, in which nothing moves unless a test gives nodes with begin().
+  bool queue = false;
+  std::vector<std::size_t> batches;  // sizes, of launches together
+  std::vector<std::pair<core::AttemptKey, bool>> holds;
+  std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
+  std::vector<std::pair<core::AttemptKey, TaskReport>> tasks;
+  bool answers = true;  // false: hold() and limit() can't be carried out now
+  std::optional<Trouble> trouble;
+  std::optional<QueueWord> word;
+  std::vector<Unfit> unfit;
+  std::optional<ClusterFacts> cluster;
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
@@ -62,12 +75,44 @@ class FakeExecutor : public Executor {
   }
 
   /// An attempt found again tells first what ended meanwhile, as a rank that ends at once does.
-  core::EventBody launch(const LaunchRequest& request) override {
+  LaunchAnswer launch(const LaunchRequest& request) override {
     const auto answer = launch_once(request);
     if (std::holds_alternative<core::AttemptLaunched>(answer)) {
       for (auto& fact : ended_ranks(request.key)) tell(request.key.job, std::move(fact));
     }
     return answer;
+  }
+
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
+    {
+      std::lock_guard lock(machine_->mutex);
+      machine_->batches.push_back(requests.size());
+    }
+    return Executor::launch_all(requests);
+  }
+  bool hold(const core::AttemptKey& key, bool held) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->holds.emplace_back(key, held);
+    return machine_->answers;
+  }
+  bool limit(const core::AttemptKey& key, core::Millis limit) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->limits.emplace_back(key, limit);
+    return machine_->answers;
+  }
+  void task(const core::AttemptKey& key, core::RankNumber, const TaskReport& report) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->tasks.emplace_back(key, report);
+  }
+  bool has_queue(const std::string& executor) const override { return machine_->queue && executor != "local"; }
+  std::optional<Trouble> trouble() const override { return machine_->trouble; }
+  std::optional<QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }
+  std::vector<Unfit> unfit(const LaunchRequest&) const override { return machine_->unfit; }
+  std::optional<ClusterFacts> cluster() override { return machine_->cluster; }
+
+  /// The scheduler gives a queued attempt its nodes, one a rank.
+  void begin(const core::AttemptKey& key, std::vector<std::string> nodes) {
+    tell(key.job, core::AttemptStarted{key.number, std::move(nodes)});
   }
 
   /// Tells again what ended while nobody followed; AttemptGone when there is no trace.
@@ -137,17 +182,22 @@ class FakeExecutor : public Executor {
   std::atomic<bool> vouches_unknown = false;
 
  private:
-  core::EventBody launch_once(const LaunchRequest& request) {
+  LaunchAnswer launch_once(const LaunchRequest& request) {
     std::lock_guard lock(machine_->mutex);
     if (!machine_->launch_failure.empty()) {
       return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
                                        machine_->launch_failure_retryable};
     }
+    if (!machine_->launch_later.empty()) return LaunchLater{machine_->launch_later};
     auto [place, fresh] = machine_->attempts.try_emplace(request.key);
     if (fresh) {
       place->second.request = request;
       place->second.ranks.resize(request.nodes * request.ranks_per_node);
       ++machine_->starts[request.key];
+    }
+    if (machine_->queue && request.executor != "local") {
+      const auto number = 100 * request.key.job + request.key.number;
+      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number), "", {}, true};
     }
     core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
     for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {

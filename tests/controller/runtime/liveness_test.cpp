@@ -142,6 +142,159 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
   EXPECT_EQ(board.watch(now + 200ms, unknown).facts.size(), 2U);
 }
 
+/// Four ranks on two nodes of a scheduler, all heard at kStart.
+AttemptWatch on_nodes(bool scheduled = true) {
+  AttemptWatch watch({}, 4, 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kRunning;
+  if (scheduled) attempt.queued_at = core::Time{};
+  attempt.ranks.resize(4);
+  for (std::size_t r = 0; r < 4; ++r) attempt.ranks[r].node = r < 2 ? "n1" : "n2";
+  watch.follow(attempt, kStart);
+  for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, 1, 2, kStart);
+  return watch;
+}
+
+TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardOrVouchedFor) {
+  auto watch = on_nodes();
+  for (core::RankNumber r : {0U, 1U}) watch.heard(r, 2, 2, kStart + 2s);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 2600ms}));
+  EXPECT_FALSE(watch.judge(3, Vouch::kUnknown, kStart + 2600ms)) << "said once for the whole node";
+  const auto other = watch.judge(0, Vouch::kUnknown, kStart + 5s);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(std::get<core::NodeLost>(*other).node, "n1") << "but for each node";
+}
+
+TEST(LostNodes, OneRankHeardMakesItASilentRank) {
+  auto watch = on_nodes();
+  watch.heard(3, 2, 2, kStart + 2s);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(std::get<core::RankSilent>(*finding).rank, 2U);
+}
+
+// A power cut ends all heartbeats at once, but each rank's last one was some hundred milliseconds before it.
+TEST(LostNodes, RanksNeedNotHaveSpokenLastAtTheSameMoment) {
+  auto watch = on_nodes();
+  watch.heard(3, 2, 2, kStart + 500ms);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
+}
+
+// Rank 3 ended a moment ago, and its end is not told yet: without its node's word on it the node would look lost.
+TEST(LostNodes, NeighboursAreAskedForThoughTheyAreNotOverdue) {
+  auto watch = on_nodes();
+  for (core::RankNumber r : {0U, 1U, 3U}) watch.heard(r, 2, 2, kStart + 500ms);
+  EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{2, 3}));
+  EXPECT_FALSE(watch.judge(3, Vouch::kGone, kStart + 2600ms)) << "asked, not judged";
+  watch = on_nodes(false);
+  watch.heard(3, 2, 2, kStart + 500ms);
+  EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{0, 1, 2})) << "of a scheduler's nodes alone";
+}
+
+TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
+  for (const auto word : {Vouch::kAlive, Vouch::kStopped, Vouch::kGone}) {
+    auto watch = on_nodes();
+    watch.note(3, word, kStart + 2600ms);
+    const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+    ASSERT_TRUE(finding);
+    EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
+  }
+}
+
+TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
+  auto watch = on_nodes();
+  core::Attempt attempt;
+  attempt.queued_at = core::Time{};
+  attempt.state = core::AttemptState::kRunning;
+  attempt.ranks.resize(4);
+  attempt.ranks[3].state = core::RankState::kExited;
+  watch.follow(attempt, kStart);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
+}
+
+TEST(LostNodes, ThisMachineIsNever) {
+  auto watch = on_nodes(false);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
+}
+
+TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
+  RankBoard board;
+  const core::AttemptKey key{1, 1};
+  core::Job job;
+  job.id = 1;
+  auto& attempt = job.attempts.emplace_back();
+  attempt.number = 1;
+  attempt.queued_at = core::Time{};
+  attempt.ranks.resize(2);
+  for (auto& rank : attempt.ranks) rank.node = "n1";
+  board.track(key, {}, 2, kStart, kStart);
+  board.follow(job, kStart);
+  for (core::RankNumber r : {0U, 1U}) board.registered(key, r, kStart);
+  core::Millis now = kStart;
+  const auto second_alive = [](const core::AttemptKey&, core::RankNumber rank) {
+    return rank == 1 ? Vouch::kAlive : Vouch::kUnknown;
+  };
+  std::vector<Watched::Fact> facts;
+  for (; now <= kStart + 3s && facts.empty(); now += 100ms) facts = board.watch(now, second_alive).facts;
+  ASSERT_EQ(facts.size(), 1U);
+  EXPECT_EQ(std::get<core::RankSilent>(facts[0].body).rank, 0U);
+}
+
+TEST(Liveness, InTheQueueNobodyIsWatchedAndAllBeginsWithTheStart) {
+  AttemptWatch watch({.join_within = 20s, .time_limit = 60s}, 1, 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kQueued;
+  attempt.queued_at = core::Time{};
+  attempt.ranks.resize(1);
+  watch.follow(attempt, kStart);
+  EXPECT_TRUE(watch.overdue(kStart + 24h).empty());
+  EXPECT_TRUE(watch.findings(kStart + 24h).empty());
+  attempt.state = core::AttemptState::kStarting;
+  const auto start = kStart + 24h;
+  watch.follow(attempt, start);
+  EXPECT_TRUE(watch.overdue(start + 19900ms).empty());
+  EXPECT_EQ(watch.overdue(start + 20s).size(), 1U);
+  EXPECT_TRUE(watch.findings(start + 59900ms).empty());
+  EXPECT_EQ(watch.findings(start + 60s).size(), 1U);
+}
+
+struct Limit {
+  core::Millis limit, grace;
+  bool hard;
+  core::Millis asked_at;
+};
+
+TEST(Liveness, AHardLimitLeavesTheTimeToSave) {
+  for (const auto& row : {Limit{100s, 30s, true, 70s}, Limit{100s, 30s, false, 100s}, Limit{40s, 30s, true, 20s},
+                          Limit{60s, 30s, true, 30s}, Limit{100s, 0s, true, 100s}}) {
+    SCOPED_TRACE(row.asked_at.count());
+    AttemptWatch watch({.stop_grace = row.grace, .heartbeats = false}, 1, 1, kStart);
+    watch.set_time_limit(row.limit, row.hard);
+    EXPECT_TRUE(watch.findings(kStart + row.asked_at - 1ms).empty());
+    EXPECT_EQ(watch.findings(kStart + row.asked_at).size(), 1U);
+  }
+}
+
+TEST(Liveness, AChangedTimeLimitIsToldAnewUnlessItIsTheSame) {
+  AttemptWatch watch({.time_limit = 10s, .heartbeats = false}, 1, 1, kStart);
+  ASSERT_EQ(watch.findings(kStart + 10s).size(), 1U);
+  watch.set_time_limit(10s, false);
+  EXPECT_TRUE(watch.findings(kStart + 11s).empty());
+  watch.set_time_limit(20s, false);
+  EXPECT_TRUE(watch.findings(kStart + 19s).empty());
+  EXPECT_EQ(watch.findings(kStart + 20s).size(), 1U);
+  watch.set_time_limit(0s, false);
+  EXPECT_TRUE(watch.findings(kStart + 1000h).empty()) << "0: none";
+}
+
 TEST(Liveness, TheTimeLimitIsToldOnce) {
   AttemptWatch watch({.time_limit = 10s, .heartbeats = false}, 1, 1, kStart);
   EXPECT_TRUE(watch.findings(kStart + 9900ms).empty());

@@ -201,7 +201,7 @@ TEST_P(Ranks, AreShownWithAgeMemoryAndStep) {
 TEST_P(Ranks, ARankThatEndsBeforeItsLaunchIsRecordedIsNotForgotten) {
   struct Hasty : FakeExecutor {
     using FakeExecutor::FakeExecutor;
-    core::EventBody launch(const LaunchRequest& request) override {
+    LaunchAnswer launch(const LaunchRequest& request) override {
       auto answer = FakeExecutor::launch(request);
       end_all(request.key, {0, 0});
       return answer;

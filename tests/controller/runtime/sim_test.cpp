@@ -1,6 +1,7 @@
 // Goal: whatever happens, in whatever order, jobs end, budgets bound them, and nothing runs twice or unwatched.
 // Method: many jobs under seeded random faults (ranks that die, freeze or leave; a controller that crashes anywhere; a
-// disk that fills; people who cancel and requeue), with rules checked at every tick. A failing seed is printed.
+// disk that fills; people who cancel, requeue, hold and release; a scheduler with a queue that is down at times), with
+// rules checked at every tick. A failing seed is printed.
 #include <random>
 #include <set>
 
@@ -11,7 +12,9 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(std::uint64_t seed, StoreKind kind) : random_(seed), bench_(kind), memory_(kind == StoreKind::kMemory) {}
+  Simulation(std::uint64_t seed, StoreKind kind) : random_(seed), bench_(kind), memory_(kind == StoreKind::kMemory) {
+    bench_.machine->queue = seed % 2 == 0;
+  }
 
   void run(int jobs) {
     for (int round = 0; round < 600; ++round) {
@@ -51,7 +54,9 @@ class Simulation {
 
   void submit() {
     const auto name = "job-" + std::to_string(ids_.size());
-    const auto request = chance(0.5) ? recipe_request(name, 2) : command_request(name, 2);
+    auto request = chance(0.5) ? recipe_request(name, 2) : command_request(name, 2);
+    if (chance(0.2)) request.mutable_spec()->set_hold(true);
+    if (!ids_.empty() && chance(0.2)) request.mutable_spec()->add_after("ended:" + std::to_string(*ids_.begin()));
     // As a client does: the same request until it is acknowledged.
     for (int attempt = 0; attempt < 10; ++attempt) {
       bool accepted = false;
@@ -74,6 +79,13 @@ class Simulation {
     const auto id = *std::next(ids_.begin(), pick(static_cast<int>(ids_.size())));
     if (chance(0.01)) bench_.controller().cancel(id, "ada");
     if (chance(0.01)) bench_.controller().requeue(id, "ada");
+    if (chance(0.02)) bench_.controller().hold(id, "ada");
+    if (chance(0.05)) bench_.controller().release(id, "ada");
+    if (chance(0.02)) bench_.controller().set_time_limit(id, core::Millis(pick(20) * 1000), "ada");
+    if (chance(0.02)) bench_.machine->launch_later = "the scheduler is down";
+    if (chance(0.2)) bench_.machine->launch_later.clear();
+    bench_.machine->answers = !chance(0.1);
+    begin_some(0.05);
     for (auto& [key, attempt] : snapshot()) {
       for (core::RankNumber r = 0; r < attempt.ranks.size(); ++r) {
         if (!attempt.ranks[r].alive) continue;
@@ -89,6 +101,18 @@ class Simulation {
       }
     }
   }
+  // The scheduler gives nodes, and says so again now and then; an attempt that was asked to leave the queue is gone.
+  void begin_some(double chance_each) {
+    if (!bench_.machine->queue) return;
+    for (auto& [key, attempt] : snapshot()) {
+      const auto job = bench_.controller().get(key.job);
+      if (!job.ok() || job.value().attempts_size() != static_cast<int>(key.number)) continue;
+      const auto state = job.value().attempts(job.value().attempts_size() - 1).state();
+      if (state == "queued" && attempt.stops.empty() && job.value().held_by().empty() && chance(chance_each)) {
+        bench_.executor().begin(key, {"n1", "n2"});
+      }
+    }
+  }
   std::map<core::AttemptKey, Machine::Attempt> snapshot() {
     std::lock_guard lock(bench_.machine->mutex);
     return bench_.machine->attempts;
@@ -101,6 +125,7 @@ class Simulation {
       if (!attempt.request.env.contains("MUSTER_RUN_FILE")) continue;
       for (core::RankNumber r = 0; r < attempt.ranks.size(); ++r) {
         if (!attempt.ranks[r].alive || attempt.ranks[r].stopped) continue;
+        if (bench_.machine->queue && !has_started(key)) continue;
         auto beat = Bench::beat(key, r, beats_);
         beat.add_metrics()->set_step(beats_);
         if (r == 0 && chance(0.05)) beat.add_checkpoints()->set_step(beats_);
@@ -111,6 +136,14 @@ class Simulation {
     }
   }
 
+  bool has_started(const core::AttemptKey& key) {
+    const auto job = bench_.controller().get(key.job);
+    if (!job.ok()) return false;
+    for (const auto& attempt : job.value().attempts()) {
+      if (attempt.number() == key.number) return !attempt.started_at().empty();
+    }
+    return false;
+  }
   void set_full(bool full) {
     full_ = full;
     bench_.memory().fail_writes(full ? std::optional(store::Error(store::Error::Kind::kFull, "full")) : std::nullopt);
@@ -141,9 +174,13 @@ class Simulation {
   void settle(int jobs) {
     set_full(false);
     bench_.point.at = -1;
+    bench_.machine->launch_later.clear();
+    bench_.machine->answers = true;
     while (static_cast<int>(ids_.size()) < jobs) submit();
     bench_.point.at = -1;
+    for (const auto id : ids_) bench_.controller().release(id, "ada");
     for (int round = 0; round < 8000 && open_jobs() > 0; ++round) {
+      begin_some(1);
       for (auto& [key, attempt] : snapshot()) {
         const bool wanted = attempt.stops.empty();
         if (!wanted || round % 20 == 19) bench_.executor().end_all(key, {0, 0});
@@ -164,7 +201,7 @@ class Simulation {
   }
   std::int64_t open_jobs() {
     muster::v1::ListRequest open;
-    for (const char* state : {"pending", "running", "stopping", "waiting"}) open.add_states(state);
+    for (const char* state : {"pending", "queued", "running", "stopping", "waiting"}) open.add_states(state);
     return bench_.controller().list(open).total();
   }
 

@@ -93,6 +93,31 @@ TEST_P(Threaded, ManyJobsFromManyThreadsAllRunOnce) {
   EXPECT_TRUE(until([&] { return store().pending_actions().empty(); }));
 }
 
+TEST_P(Threaded, ASweepOfManyIsHandedToAQueueTogether) {
+  executor_.machine().queue = true;
+  const auto sweep = controller_->submit_sweep(sweep_request("a", 500, 2));
+  ASSERT_TRUE(sweep.ok());
+  const core::JobState queued[] = {core::JobState::kQueued};
+  EXPECT_TRUE(until([&] { return store().count(queued) == 500; }));
+  std::lock_guard lock(executor_.machine().mutex);
+  EXPECT_EQ(executor_.machine().starts.size(), 500U);
+  EXPECT_LE(executor_.machine().batches.size(), 2U) << "one, or two if the outbox was read in between";
+}
+
+TEST_P(Threaded, ASweepWithoutAQueueKeepsItsLimitAndEnds) {
+  const auto ids = controller_->submit_sweep(sweep_request("a", 12, 2)).value().job_ids();
+  const core::JobState done[] = {core::JobState::kSucceeded};
+  const core::JobState active[] = {core::JobState::kRunning, core::JobState::kStopping};
+  EXPECT_TRUE(until([&] {
+    EXPECT_LE(store().count(active), 2);
+    for (const auto id : ids) {
+      if (state(id) == "running") executor_.end({id, 1}, 0, {0, 0});
+    }
+    return store().count(done) == 12;
+  }));
+  for (const auto& [key, starts] : executor_.machine().starts) EXPECT_EQ(starts, 1);
+}
+
 TEST_P(Threaded, HeartbeatsOfManyRanksAreAllDurable) {
   constexpr std::uint32_t kRanks = 16;
   constexpr int kSteps = 50;

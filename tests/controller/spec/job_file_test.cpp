@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+
+#include "spec/sweep.h"
 
 namespace spec {
 namespace {
@@ -340,10 +343,41 @@ TEST(Set, ErrorsNameTheOption) {
 }
 
 TEST(Examples, AreValid) {
-  for (const char* name : {"manpages-llama.toml", "any-program.toml"}) {
-    EXPECT_THAT(read_job_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/" + name, {}, FileChecks::kLook).problems,
-                IsEmpty());
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_EXAMPLES_FOLDER)) {
+    if (entry.path().extension() != ".toml") continue;
+    ++count;
+    EXPECT_THAT(read_job_file(entry.path(), {}, FileChecks::kLook).problems, IsEmpty()) << entry.path();
   }
+  EXPECT_GE(count, 4);
+}
+
+TEST(Examples, TheMultiNodeFineTuneAccumulatesItsTotalBatch) {
+  const auto file =
+      read_job_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml", {}, FileChecks::kLook);
+  const auto& train = file.spec.recipe().train();
+  EXPECT_EQ(world_size(file.spec), 8U);
+  EXPECT_EQ(train.batch_size() / (train.micro_batch_size() * world_size(file.spec)), 4U);
+  EXPECT_EQ(file.spec.resources().gpus_per_rank(), 1U);
+}
+
+// As its first lines say.
+TEST(Examples, TheMultiNodeFineTuneIsTriedSmallByAFewSettings) {
+  std::vector<Override> overrides;
+  for (const char* set : {"executor=local", "resources.nodes=1", "resources.gpus_per_rank=0", "train.batch_size=32",
+                          "train.precision=fp32"}) {
+    overrides.push_back(override_of_set(set));
+  }
+  const auto path = std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml";
+  EXPECT_THAT(read_job_file(path, overrides, FileChecks::kLook).problems, IsEmpty());
+}
+
+TEST(Examples, TheSweepIsSixJobs) {
+  const auto source = JobSource::of_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/sweep.toml");
+  const auto sweep = compose_sweep(source, {}, {}, FileChecks::kLook);
+  EXPECT_THAT(sweep.problems, IsEmpty());
+  EXPECT_THAT(sweep.specs, SizeIs(6));
+  EXPECT_EQ(sweep.parallel, 2U);
 }
 
 }  // namespace

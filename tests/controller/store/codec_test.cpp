@@ -20,8 +20,16 @@ using namespace std::chrono_literals;
 std::vector<core::EventBody> every_event() {
   const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 12ms, 13ms, 14ms};
   return {
-      core::JobSubmitted{"chess \"4\"\n", "anna", true, 3, 90s, policy},
-      core::AttemptLaunched{2, "handle", "node1", {101, 102}},
+      core::JobSubmitted{"chess \"4\"\n",
+                         "anna",
+                         true,
+                         3,
+                         90s,
+                         policy,
+                         true,
+                         {{12, core::DependsOn::kFailed, false}, {13, core::DependsOn::kEnded, false}},
+                         {"s7", 4, 2}},
+      core::AttemptLaunched{2, "handle", "node1", {101, 102}, true},
       core::AttemptLaunchFailed{2, "no such program", false},
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},
@@ -33,6 +41,13 @@ std::vector<core::EventBody> every_event() {
       core::AttemptGone{2, core::Cause::kNodeFailed, "node1 is down"},
       core::CancelRequested{"ben"},
       core::RequeueRequested{"ben"},
+      core::AttemptStarted{2, {"node1", "node2"}},
+      core::AttemptStopping{2, core::Cause::kTimedOut, "time limit", false},
+      core::NodeLost{2, "node2", 3200ms},
+      core::HoldRequested{"ben"},
+      core::ReleaseRequested{"ben"},
+      core::TimeLimitChanged{"ben", 2h},
+      core::DependencyEnded{12, core::JobState::kCancelled},
   };
 }
 
@@ -55,6 +70,37 @@ TEST(EventCodecGolden, StoredShapesNeverChange) {
   }
   EXPECT_EQ(kinds.size(), std::variant_size_v<core::EventBody>);
   expect_golden("events.jsonl", lines.str());
+}
+
+/// As written before jobs could wait in a queue, be held, depend on others or come as a sweep.
+TEST(EventCodec, WhatAnEarlierMusterStoredStillReads) {
+  const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 12ms, 13ms, 14ms};
+  const std::pair<const char*, core::EventBody> stored[] = {
+      {R"({"v":1,"name":"chess \"4\"\n","user":"anna","is_command":true,"world_size":3,"time_limit_ms":90000,)"
+       R"("policy":{"max_failed":1,"max_rank_silent":2,"max_rank_hung":4,"max_preempted":6,"max_timed_out":7,)"
+       R"("max_node_failed":8,"max_out_of_memory":9,"max_controller_lost":11,"backoff_initial_ms":12,)"
+       R"("backoff_max_ms":13,"healthy_after_ms":14}})",
+       core::JobSubmitted{"chess \"4\"\n", "anna", true, 3, 90s, policy}},
+      {R"({"v":1,"attempt":2,"handle":"handle","node":"node1","pids":[101,102]})",
+       core::AttemptLaunched{2, "handle", "node1", {101, 102}, false}},
+      {R"({"v":1,"attempt":2,"cause":"node_failed","reason":"node1 is down"})",
+       core::AttemptGone{2, core::Cause::kNodeFailed, "node1 is down"}},
+  };
+  for (const auto& [payload, event] : stored) {
+    EXPECT_EQ(store::decode_event(type_name(event), payload), event) << payload;
+  }
+}
+
+TEST(EventCodec, WordsThatANewerMusterKnowsAreTakenForTheSafeOnes) {
+  EXPECT_EQ(store::decode_event("dependency_ended", R"({"v":1,"job":3,"state":"archived"})"),
+            core::EventBody(core::DependencyEnded{3, core::JobState::kPending}))
+      << "no end that is known: nothing follows from it";
+  const auto submitted = std::get<core::JobSubmitted>(
+      store::decode_event("job_submitted", R"({"v":1,"after":[{"job":3,"on":"archived"}]})"));
+  ASSERT_EQ(submitted.after.size(), 1U);
+  EXPECT_EQ(submitted.after[0], (core::Dependency{3, core::DependsOn::kSucceeded, false}));
+  EXPECT_EQ(failure("attempt_started", R"({"v":1,"attempt":1,"nodes":"n1"})"), store::Error::Kind::kCorrupt);
+  EXPECT_EQ(failure("job_submitted", R"({"v":1,"after":[7]})"), store::Error::Kind::kCorrupt);
 }
 
 TEST(EventCodec, EveryEventReadsBackAsItWas) {
@@ -94,11 +140,15 @@ TEST(EventCodec, BytesThatAreNoTextAreMended) {
 
 TEST(ActionCodec, EveryActionReadsBackAsItWas) {
   for (const core::Action& action :
-       {core::Action(core::StartAttempt{3, at_ms(12345)}), core::Action(core::StopAttempt{2, true, "cancelled"})}) {
+       {core::Action(core::StartAttempt{3, at_ms(12345)}), core::Action(core::StopAttempt{2, true, "cancelled"}),
+        core::Action(core::HoldAttempt{2, true}), core::Action(core::HoldAttempt{2, false}),
+        core::Action(core::LimitAttempt{2, 90s})}) {
     EXPECT_EQ(store::decode_action(store::action_kind(action), store::encode_action(action)), action);
   }
   EXPECT_EQ(store::encode_action(core::StartAttempt{3, at_ms(12345)}), R"({"attempt":3,"not_before_ms":12345})");
   EXPECT_EQ(store::encode_action(core::StopAttempt{2, true, "why"}), R"({"attempt":2,"save":true,"reason":"why"})");
+  EXPECT_EQ(store::encode_action(core::HoldAttempt{2, true}), R"({"attempt":2,"hold":true})");
+  EXPECT_EQ(store::encode_action(core::LimitAttempt{2, 90s}), R"({"attempt":2,"time_limit_ms":90000})");
   EXPECT_THROW(store::decode_action("dance", "{}"), store::Error);
   EXPECT_THROW(store::decode_action("stop_attempt", "{"), store::Error);
 }

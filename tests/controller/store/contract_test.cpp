@@ -199,6 +199,16 @@ TYPED_TEST(StoreContract, ActionsStayUntilTheyAreDone) {
   pending = store.pending_actions();
   ASSERT_EQ(pending.size(), 2U);
   EXPECT_EQ(pending[1].action, core::Action(core::StopAttempt{1, true, "cancelled by anna"}));
+  Saga queued(store);
+  queued.tell(submitted());
+  queued.tell(core::AttemptLaunched{1, "Slurm job 12", "", {}, true});
+  queued.tell(core::HoldRequested{"anna"});
+  queued.tell(core::TimeLimitChanged{"anna", core::Millis{5000}});
+  const auto more = store.pending_actions();
+  ASSERT_EQ(more.size(), 5U);
+  EXPECT_EQ(more[3].action, core::Action(core::HoldAttempt{1, true}));
+  EXPECT_EQ(more[4].action, core::Action(core::LimitAttempt{1, core::Millis{5000}}));
+  for (std::size_t i = 2; i < more.size(); ++i) store.complete_action(more[i].id);
   store.complete_action(pending[0].id);
   store.complete_action(pending[0].id);
   store.complete_action(999);
@@ -227,6 +237,82 @@ TYPED_TEST(StoreContract, ListsGoFromTheNewestAndFilterByState) {
   EXPECT_EQ(store.count(pending), 3);
   EXPECT_EQ(store.count({}), 5);
   EXPECT_EQ(store.load_open().size(), 4U);
+}
+
+TYPED_TEST(StoreContract, JobsOfASweepAreListedAndCountedApart) {
+  auto& store = this->store();
+  Saga alone(store);
+  alone.tell(submitted());
+  std::vector<Saga> elements;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    auto job = submitted();
+    job.sweep = {i < 3 ? "s2" : "s5", i, 2};
+    elements.emplace_back(store).tell(job);
+  }
+  elements[1].tell(core::CancelRequested{"anna"});
+  const auto found = [&](const store::ListFilter& filter) {
+    std::vector<std::pair<core::JobId, std::uint32_t>> result;
+    for (const auto& row : store.list(filter)) {
+      EXPECT_EQ(row.sweep, filter.sweep);
+      result.emplace_back(row.id, row.sweep_index);
+    }
+    return result;
+  };
+  using P = std::pair<core::JobId, std::uint32_t>;
+  EXPECT_THAT(found({.sweep = "s2"}), ElementsAre(P(4, 2), P(3, 1), P(2, 0)));
+  EXPECT_THAT(found({.limit = 1, .before = 4, .sweep = "s2"}), ElementsAre(P(3, 1)));
+  EXPECT_THAT(found({.states = {core::JobState::kPending}, .sweep = "s2"}), ElementsAre(P(4, 2), P(2, 0)));
+  EXPECT_THAT(found({.sweep = "s"}), IsEmpty());
+  EXPECT_EQ(store.list({}).size(), 5U) << "without a sweep: all";
+  EXPECT_EQ(store.list({}).back().sweep, "");
+  const core::JobState pending[] = {core::JobState::kPending};
+  EXPECT_EQ(store.count({}, "s2"), 3);
+  EXPECT_EQ(store.count(pending, "s2"), 2);
+  EXPECT_EQ(store.count({}, "none"), 0);
+  EXPECT_EQ(store.count(pending, ""), 4);
+}
+
+TYPED_TEST(StoreContract, AQueuedJobIsOpenAndItsRowTellsSinceWhen) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted());
+  saga.at(3000).tell(core::AttemptLaunched{1, "Slurm job 12", "", {}, true});
+  auto row = store.list({})[0];
+  EXPECT_EQ(row.state, core::JobState::kQueued);
+  EXPECT_EQ(row.newest_attempt->state, core::AttemptState::kQueued);
+  EXPECT_EQ(row.newest_attempt->queued_at, at_ms(3000));
+  EXPECT_EQ(row.started_at, std::nullopt);
+  EXPECT_THAT(store.load_open(), ElementsAre(saga.job()));
+  EXPECT_EQ(store.list({.states = {core::JobState::kQueued}}).size(), 1U);
+  saga.at(5000).tell(core::AttemptStarted{1, {"n1", "n2"}});
+  row = store.list({})[0];
+  EXPECT_EQ(row.newest_attempt->queued_at, at_ms(3000));
+  EXPECT_EQ(row.started_at, at_ms(5000));
+}
+
+TYPED_TEST(StoreContract, LostNodesOfAllJobsAreFoundByTheirTime) {
+  auto& store = this->store();
+  Saga first(store), second(store);
+  first.tell(submitted());
+  second.tell(submitted());
+  EXPECT_TRUE(store.node_losses(at_ms(0), 10).empty());
+  first.run(1);
+  second.run(1);
+  first.at(1000).tell(core::NodeLost{1, "n1", core::Millis{3000}});
+  second.at(2000).tell(core::NodeLost{1, "n2", core::Millis{3000}});
+  first.at(3000).tell(core::NodeLost{1, "n3", core::Millis{3000}});  // it is leaving already: the news is kept
+  const auto nodes = [&](std::int64_t since, std::uint32_t limit) {
+    std::vector<std::string> result;
+    for (const auto& event : store.node_losses(at_ms(since), limit)) {
+      result.push_back(std::get<core::NodeLost>(event.event.body).node);
+    }
+    return result;
+  };
+  EXPECT_THAT(nodes(0, 10), ElementsAre("n1", "n2", "n3"));
+  EXPECT_THAT(nodes(2000, 10), ElementsAre("n2", "n3"));
+  EXPECT_THAT(nodes(0, 2), ElementsAre("n1", "n2"));
+  EXPECT_THAT(nodes(3001, 10), IsEmpty());
+  EXPECT_EQ(store.node_losses(at_ms(2000), 1)[0].job, second.job().id);
 }
 
 TYPED_TEST(StoreContract, ARowTellsTheNewestAttempt) {

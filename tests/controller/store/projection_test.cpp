@@ -43,7 +43,8 @@ std::string job_text(const core::Job& job) {
   return std::to_string(job.id) + "|" + job.name + "|" + job.user + "|" + std::to_string(job.is_command) + "|" +
          std::string(to_string(job.state)) + "|" + job.reason + "|" + std::to_string(job.version) + "|" +
          std::to_string(job.last_checkpoint_step) + "|" + optional_text(job.submitted_at) + "|" +
-         optional_text(started) + "|" + optional_text(job.ended_at) + "|" + optional_text(job.next_attempt_at) + "|";
+         optional_text(started) + "|" + optional_text(job.ended_at) + "|" + optional_text(job.next_attempt_at) + "|" +
+         (job.sweep.sweep.empty() ? "-|-|" : job.sweep.sweep + "|" + std::to_string(job.sweep.index) + "|");
 }
 
 std::string attempt_text(const core::Job& job, const core::Attempt& attempt) {
@@ -56,7 +57,8 @@ std::string attempt_text(const core::Job& job, const core::Attempt& attempt) {
          "|" + std::string(to_string(attempt.cause)) + "|" + attempt.reason + "|" + attempt.reason_started + "|" +
          number_text(attempt.culprit) + "|" + number_text(code) + "|" + number_text(signal) + "|" +
          optional_text(attempt.started_at) + "|" + optional_text(attempt.running_at) + "|" +
-         optional_text(attempt.ended_at) + "|" + std::to_string(attempt.resumed_from_step) + "|" + attempt.handle + "|";
+         optional_text(attempt.ended_at) + "|" + std::to_string(attempt.resumed_from_step) + "|" + attempt.handle +
+         "|" + optional_text(attempt.queued_at) + "|";
 }
 
 std::vector<std::string> rows(SQLite::Database& database, const char* sql) {
@@ -108,11 +110,11 @@ TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
   }
   EXPECT_EQ(rows(database,
                  "SELECT id, name, user, is_command, state, reason, version, last_checkpoint_step, submitted_at_ms, "
-                 "started_at_ms, ended_at_ms, next_attempt_at_ms FROM jobs ORDER BY id"),
+                 "started_at_ms, ended_at_ms, next_attempt_at_ms, sweep, sweep_index FROM jobs ORDER BY id"),
             jobs);
   EXPECT_EQ(rows(database,
                  "SELECT job_id, number, state, cause, reason, reason_started, culprit, culprit_code, culprit_signal, "
-                 "started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle FROM attempts "
+                 "started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, queued_at_ms FROM attempts "
                  "ORDER BY job_id, number"),
             attempts);
   EXPECT_GT(attempts.size(), kJobs) << "lives too tame to show anything";

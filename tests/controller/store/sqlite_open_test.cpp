@@ -175,6 +175,70 @@ TEST_F(SqliteOpen, AMigrationHappensWholeOrNotAtAll) {
   EXPECT_TRUE(database.tableExists("three"));
 }
 
+/// A database as the first version wrote it: its schema, and two jobs, one of which runs.
+void write_first_version(const fs::path& file) {
+  SQLite::Database database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  store::migrate(database, std::span(store::migrations()).first(1));
+  database.exec(R"(
+    INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, last_checkpoint_step,
+                      submitted_at_ms, started_at_ms, ended_at_ms) VALUES
+      (1, 'r1', '{"name":"chess"}', 'chess', 'anna', 1, 'cancelled', 'cancelled by anna', 2, 0, 10, NULL, 20),
+      (2, 'r2', '{"name":"go"}', 'go', 'ben', 1, 'running', 'attempt 1: running', 2, 0, 30, 40, NULL);
+    INSERT INTO attempts (job_id, number, state, cause, reason, reason_started, started_at_ms, running_at_ms,
+                          resumed_from_step, handle) VALUES
+      (2, 1, 'running', 'none', 'running', 'submitted', 40, 40, 0, 'handle');
+    INSERT INTO events (id, job_id, version, at_ms, type, attempt, payload, state_after, text) VALUES
+      (1, 1, 1, 10, 'job_submitted', 0, '{"v":1,"name":"chess","user":"anna","is_command":true}', 'pending', 'a'),
+      (2, 1, 2, 20, 'cancel_requested', 0, '{"v":1,"user":"anna"}', 'cancelled', 'b'),
+      (3, 2, 1, 30, 'job_submitted', 0, '{"v":1,"name":"go","user":"ben","is_command":true}', 'pending', 'c'),
+      (4, 2, 2, 40, 'attempt_launched', 1, '{"v":1,"attempt":1,"handle":"handle","node":"n","pids":[7]}', 'running',
+       'd');
+    INSERT INTO actions (event_id, idx, job_id, kind, payload, done_at_ms) VALUES
+      (1, 0, 1, 'start_attempt', '{"attempt":1,"not_before_ms":10}', 15),
+      (2, 0, 1, 'stop_attempt', '{"attempt":1,"save":false,"reason":"cancelled by anna"}', NULL);
+    INSERT INTO meta (key, value) VALUES ('secret', 'abc');
+  )");
+}
+
+TEST_F(SqliteOpen, ADatabaseOfTheFirstVersionIsBroughtUpToDateWithAllThatIsInIt) {
+  write_first_version(file_);
+  for (int round = 0; round < 2; ++round) {
+    const auto store = store::open_sqlite_store(file_);
+    EXPECT_EQ(store->schema_version(), static_cast<std::int64_t>(store::migrations().size()));
+    EXPECT_EQ(store->secret(), "abc");
+    EXPECT_EQ(store->find_request("r2"), 2);
+    EXPECT_EQ(store->spec_json(1), R"({"name":"chess"})");
+    EXPECT_EQ(store->last_event_id(), round == 0 ? 4 : 8);
+    ASSERT_EQ(store->pending_actions().size(), 1U);
+    const auto rows = store->list({});
+    ASSERT_EQ(rows.size(), round == 0 ? 2U : 3U);
+    const auto& old = rows[rows.size() - 2];
+    EXPECT_EQ(old.state, round == 0 ? core::JobState::kRunning : core::JobState::kSucceeded);
+    EXPECT_EQ(old.newest_attempt->queued_at, std::nullopt);
+    EXPECT_EQ(old.sweep, "");
+    EXPECT_EQ(store->count({}, "s3"), round == 0 ? 0 : 1);
+    EXPECT_EQ(store->load(1)->state, core::JobState::kCancelled);
+    if (round > 0) break;
+    // Old jobs go on, and new ones know more.
+    const auto job = store->load(2);
+    ASSERT_TRUE(job);
+    EXPECT_EQ(job->state, core::JobState::kRunning);
+    EXPECT_THAT(store->load_open(), testing::ElementsAre(*job));
+    const core::Event end{at_ms(50), exited(1, 0, 0)};
+    const store::Commit commit{end, core::apply(*job, end), "", ""};
+    store->append({&commit, 1});
+    Saga fresh(*store);
+    auto element = submitted();
+    element.sweep = {"s3", 0, 1};
+    fresh.at(60).tell(element);
+    fresh.tell(core::AttemptLaunched{1, "Slurm job 12", "", {}, true});
+    store->complete_action(store->pending_actions().back().id);
+    fresh.tell(core::NodeLost{1, "n1", core::Millis{3000}});
+    store->complete_action(store->pending_actions().back().id);
+    EXPECT_EQ(store->node_losses(at_ms(0), 10).size(), 1U);
+  }
+}
+
 TEST_F(SqliteOpen, EventsCanNeitherBeChangedNorDeleted) {
   fill(1);
   EXPECT_THROW(exec("UPDATE events SET text = 'other'"), SQLite::Exception);

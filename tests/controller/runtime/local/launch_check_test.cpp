@@ -58,23 +58,47 @@ TEST_F(LaunchCheck, TakesAProgramWithASlashAsItIs) {
 
 TEST_F(LaunchCheck, RefusesMoreThanOneNode) {
   request_.nodes = 2;
-  EXPECT_EQ(refusal(), "the local executor has one node; job asks for 2 (remedy: nodes = 1, or a Slurm cluster)");
+  EXPECT_EQ(refusal(), "the local executor has one node; job asks for 2: set nodes = 1, or run it on Slurm");
+}
+
+TEST_F(LaunchCheck, WhatLocalProcessesCanNeverBeIsKnownBeforeTheyAreStarted) {
+  const auto found = [&] {
+    std::vector<std::string> out;
+    for (const auto& unfit : unfit_for_local(request_, path_)) {
+      EXPECT_FALSE(unfit.remedy.empty());
+      out.push_back(unfit.field + " " + unfit.value + ": " + unfit.wanted);
+    }
+    return out;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(found(), testing::IsEmpty());
+  request_.executor = "slurm";
+  EXPECT_THAT(found(), ElementsAre("executor slurm: want auto or local: this musterd has no Slurm"));
+  request_.executor = "auto";
+  request_.nodes = 3;
+  EXPECT_THAT(found(), ElementsAre("resources.nodes 3: want 1: local processes run on this machine alone"));
+  request_.nodes = 1;
+  request_.gpus_per_rank = 2;
+  EXPECT_THAT(found(), ElementsAre("resources.gpus_per_rank 2: want 0: this machine has no GPU"));
+  file("nvidia0", perms::owner_all);
+  EXPECT_THAT(found(), testing::IsEmpty());
 }
 
 TEST_F(LaunchCheck, NamesWhatIsWrongWithTheProgram) {
   file("plain", perms::owner_read);
   request_.argv = {"./plain"};
-  EXPECT_EQ(refusal(), "program ./plain is not executable; remedy: chmod +x ./plain");
+  EXPECT_EQ(refusal(), "program ./plain is not executable; make it so with chmod +x ./plain");
   request_.argv = {"./"};
   EXPECT_EQ(refusal(), "program ./ is a folder");
   request_.argv = {"./none"};
   EXPECT_EQ(refusal(), "program ./none not found (looked from the working folder " + path_.string() + ")");
   request_.argv = {"no-such-program"};
   request_.env["PATH"] = "/usr/bin:/bin";
-  EXPECT_EQ(refusal(), "program no-such-program not found in PATH (/usr/bin:/bin); remedy: give its full path");
+  EXPECT_EQ(refusal(), "program no-such-program not found in PATH (/usr/bin:/bin); give its full path");
   request_.argv = {"plain"};
   request_.env["PATH"] = path_;
-  EXPECT_THAT(refusal(), testing::EndsWith("/plain is not executable; remedy: chmod +x " + (path_ / "plain").string()));
+  EXPECT_THAT(refusal(),
+              testing::EndsWith("/plain is not executable; make it so with chmod +x " + (path_ / "plain").string()));
   request_.argv = {};
   EXPECT_EQ(refusal(), "the command is empty");
 }
@@ -94,7 +118,7 @@ TEST_F(LaunchCheck, RefusesWhatNoProcessCanBeGiven) {
   EXPECT_THAT(refusal(), testing::StartsWith("env \"A\": "));
   request_.env = {};
   request_.argv = {"sh", std::string("x\0y", 3)};
-  EXPECT_EQ(refusal(), "the command holds a NUL byte; remedy: remove it");
+  EXPECT_EQ(refusal(), "the command holds a NUL byte: remove it");
   request_.argv = {"sh"};
   request_.ranks_per_node = 0;
   EXPECT_EQ(refusal(), "ranks_per_node = 0: want 1 to 1024");

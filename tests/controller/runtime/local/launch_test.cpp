@@ -126,7 +126,7 @@ TEST_F(Launch, RanksInheritNeitherDescriptorsNorSignalSettings) {
 
 TEST_F(Launch, ASupervisorKeepsNothingOfTheControllerOpen) {
   int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);  // as a library's socket may be: no O_CLOEXEC
+  ASSERT_EQ(::pipe(ends), 0);                           // as a library's socket may be: no O_CLOEXEC
   const int inherited = ::fcntl(ends[1], F_DUPFD, 20);  // a number that a supervisor does not use itself
   ::close(ends[1]);
   must_launch(1, "exec sleep 1000");
@@ -160,7 +160,7 @@ TEST_F(Launch, TwiceIsOneStart) {
 }
 
 TEST_F(Launch, ByManyThreadsAtOnceIsOneStart) {
-  std::vector<core::EventBody> answers(8);
+  std::vector<runtime::LaunchAnswer> answers(8);
   {
     std::vector<std::jthread> threads;
     for (auto& answer : answers) {
@@ -210,7 +210,7 @@ TEST_F(Launch, AMissingWorkingFolderIsNamedAndNotTriedAgain) {
   request.working_folder = (root_ / "nowhere").string();
   const auto failed = must_fail(request);
   EXPECT_EQ(failed.reason, "working folder " + request.working_folder +
-                               ": No such file or directory; remedy: create it, or correct the job file");
+                               ": No such file or directory; create it, or correct the job file");
   EXPECT_FALSE(failed.retryable);
 }
 

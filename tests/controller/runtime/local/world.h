@@ -63,8 +63,8 @@ class World : public ::testing::Test {
 
   /// A new executor, which takes over from the one before (that is shut down first).
   void restart_controller(const std::string& supervisor = SUPERVISOR);
-  core::EventBody launch(const runtime::LaunchRequest& request) { return executor_->launch(request); }
-  core::EventBody launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
+  runtime::LaunchAnswer launch(const runtime::LaunchRequest& request) { return executor_->launch(request); }
+  runtime::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
     return launch(script_request(root_, job, script, ranks));
   }
   /// Fails the test if it was not launched.

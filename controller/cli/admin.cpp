@@ -1,0 +1,26 @@
+#include "cli/admin.h"
+
+namespace cli {
+
+CLI::App& add_below(CLI::App& app, const std::string& name, const std::string& summary, const std::string& prose) {
+  auto* sub = app.add_subcommand(name, summary);
+  sub->set_help_flag("-h,--help", "Print this help");
+  sub->group("Commands");
+  sub->footer(prose);
+  return *sub;
+}
+
+void define_admin(CLI::App& app, Session& session) {
+  app.require_subcommand(1);
+  define_admin_partition(add_below(app, "partition", "Say which Slurm partitions may be used, by whom and how",
+                                   "  muster admin partition add --help     every key"),
+                         session);
+  define_admin_audit(
+      add_below(app, "audit", "Tell who changed which partition when",
+                "Changes made by musterd's --partitions file are by \"file\". Nothing is ever removed.\n\n"
+                "  muster admin audit\n"
+                "  muster admin audit --partition big --json | jq '.[0].before'"),
+      session);
+}
+
+}  // namespace cli

@@ -1,0 +1,66 @@
+#include <iostream>
+
+#include "cli/admin.h"
+#include "cli/json_view.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "cli/usage.h"
+
+namespace cli {
+namespace {
+
+constexpr std::uint32_t kPage = 1000;
+
+struct AuditOptions {
+  std::string partition;
+  std::uint32_t limit = 50;
+  bool json = false;
+};
+
+std::vector<muster::v1::AuditEntry> read_entries(Client& client, const AuditOptions& options) {
+  std::vector<muster::v1::AuditEntry> entries;
+  muster::v1::ListAuditRequest request;
+  request.set_partition(options.partition);
+  while (entries.size() < options.limit) {
+    request.set_limit(std::min<std::uint32_t>(kPage, options.limit - static_cast<std::uint32_t>(entries.size())));
+    const auto page = client.call(client.admin(), &muster::v1::AdminService::Stub::ListAudit, request);
+    if (page.entries().empty()) break;
+    entries.insert(entries.end(), page.entries().begin(), page.entries().end());
+    request.set_before_id(entries.back().id());
+  }
+  return entries;
+}
+
+std::string or_nothing(const std::string& json) {
+  return json.empty() ? "nothing" : json;
+}
+
+int run_audit(Session& session, const AuditOptions& options) {
+  const auto entries = read_entries(session.client(), options);
+  if (options.json) {
+    JsonRows rows(false);
+    for (const auto& entry : entries) rows.add(json_of(entry));
+    rows.end();
+    return kSuccess;
+  }
+  for (const auto& entry : entries) {
+    std::cout << time_text(entry.at()) << "  " << entry.user() << "  " << entry.action() << " " << entry.partition()
+              << ": " << or_nothing(entry.before()) << " -> " << or_nothing(entry.after()) << "\n";
+  }
+  if (entries.empty()) std::cerr << "muster: nobody has changed any partition yet\n";
+  return kSuccess;
+}
+
+}  // namespace
+
+void define_admin_audit(CLI::App& app, Session& session) {
+  auto options = add_action<AuditOptions>(app, session, run_audit);
+  app.add_option("--partition", options->partition, "Only changes of this one")->type_name("PARTITION");
+  app.add_option("--limit", options->limit, "At most so many, the newest")
+      ->check(whole_number(1, 100'000))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "An array of {id, at, user, action, partition, before, after}, newest first");
+}
+
+}  // namespace cli

@@ -1,0 +1,195 @@
+#include <iostream>
+#include <map>
+
+#include "cli/admin.h"
+#include "cli/entries.h"
+#include "cli/json_view.h"
+#include "cli/partition_text.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "spec/partition_fields.h"
+
+namespace cli {
+namespace {
+
+constexpr const char* kNone = "none";
+
+struct PolicyOptions {
+  std::string name;
+  std::map<std::string, std::vector<std::string>> values;  // key -> as typed
+  bool json = false;
+};
+
+struct NameOptions {
+  std::string name;
+  bool json = false;
+};
+
+/// "--requeue-max-preempted" of "requeue.max_preempted".
+std::string option_of(const spec::Field& field) {
+  std::string text = "--";
+  for (const char c : field.key) text += c == '_' || c == '.' ? '-' : c;
+  return text;
+}
+
+std::string label_of(const spec::Field& field) {
+  switch (field.kind) {
+    case spec::Kind::kWords:
+      return "NAME,...";
+    case spec::Kind::kLines:
+      return "LINE";
+    case spec::Kind::kWhole:
+      return "N";
+    case spec::Kind::kDuration:
+      return "TIME";
+    case spec::Kind::kFlag:
+      return "{true,false}";
+    default:
+      return "TEXT";
+  }
+}
+
+/// What was typed, names taken apart at commas.
+std::vector<std::string> values_of(const spec::Field& field, const std::vector<std::string>& typed) {
+  if (field.kind != spec::Kind::kWords) return typed;
+  std::vector<std::string> names;
+  for (const auto& text : typed) {
+    for (std::size_t at = 0; at <= text.size();) {
+      const auto end = std::min(text.find(',', at), text.size());
+      names.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return names;
+}
+
+muster::v1::SetPartitionRequest request_of(const PolicyOptions& options, bool create) {
+  muster::v1::SetPartitionRequest request;
+  request.set_create(create);
+  request.set_user(user_name());
+  auto& policy = *request.mutable_policy();
+  policy.set_name(options.name);
+  for (const auto& field : spec::partition_fields()) {
+    const auto typed = options.values.find(std::string(field.key));
+    if (typed == options.values.end() || typed->second.empty()) continue;
+    request.add_keys(std::string(field.key));
+    if (typed->second == std::vector<std::string>{kNone}) continue;
+    if (const auto want = spec::put(policy, field, values_of(field, typed->second)); !want.empty()) {
+      throw Failure(kUsage,
+                    option_of(field) + " \"" + cut(typed->second.front(), 80) + "\": want " + want + ", or none");
+    }
+  }
+  return request;
+}
+
+int change(Session& session, const PolicyOptions& options, bool create) {
+  const auto request = request_of(options, create);
+  if (!create && request.keys().empty()) {
+    throw Failure(kUsage, "want something to change, such as --max-nodes 4; see muster admin partition set --help");
+  }
+  auto& client = session.client();
+  const auto partition = client.call(client.admin(), &muster::v1::AdminService::Stub::SetPartition, request);
+  if (options.json) {
+    print_json(json_of(partition));
+  } else {
+    const auto text = policy_text(partition.policy(), [](const spec::Field&) { return true; });
+    std::cout << "partition " << partition.name() << ": " << (text.empty() ? "everybody, without limits" : text)
+              << "\n";
+  }
+  for (const auto& problem : partition.problems()) std::cerr << "muster: " << problem << "\n";
+  return kSuccess;
+}
+
+int run_add(Session& session, const PolicyOptions& options) {
+  return change(session, options, true);
+}
+int run_set(Session& session, const PolicyOptions& options) {
+  return change(session, options, false);
+}
+
+int run_remove(Session& session, const NameOptions& options) {
+  muster::v1::RemovePartitionRequest request;
+  request.set_name(options.name);
+  request.set_user(user_name());
+  auto& client = session.client();
+  const auto removed = client.call(client.admin(), &muster::v1::AdminService::Stub::RemovePartition, request);
+  if (options.json) {
+    print_json(json_of(removed));
+    return kSuccess;
+  }
+  std::cout << "partition " << options.name << " removed";
+  if (removed.jobs() > 0)
+    std::cout << "; " << removed.jobs() << (removed.jobs() == 1 ? " job goes" : " jobs go") << " on there";
+  std::cout << "\n";
+  if (removed.was_last()) std::cerr << "muster: no policy is left: everybody may use every partition of Slurm\n";
+  return kSuccess;
+}
+
+void print(const muster::v1::PartitionView& partition) {
+  std::cout << partition.name() << "\n";
+  const auto text = policy_text(partition.policy(), [](const spec::Field&) { return true; });
+  print_entry("policy", !partition.has_policy() ? "none" : text.empty() ? "everybody, without limits" : text);
+  if (!partition.in_slurm()) return print_entry("Slurm", "does not know it, or can't be asked");
+  print_entry("Slurm", partition.state() + ", nodes " + partition.node_list() + ": " + nodes_text(partition) +
+                           "; limits " + slurm_limits_text(partition) + "; PreemptMode " + partition.preempt_mode() +
+                           ", GraceTime " + std::to_string(partition.grace_ms() / 1000) + " s, tier " +
+                           std::to_string(partition.priority_tier()));
+}
+
+int run_partition_list(Session& session, const NameOptions& options) {
+  const auto listed = ask_partitions(session.client());
+  if (options.json) {
+    JsonRows rows(false);
+    for (const auto& partition : listed.partitions()) rows.add(json_of(partition));
+    rows.end();
+  } else {
+    for (const auto& partition : listed.partitions()) print(partition);
+    if (!listed.file().empty()) std::cerr << "muster: policies come from " << listed.file() << "\n";
+  }
+  tell_problems(listed);
+  return kSuccess;
+}
+
+void define_change(CLI::App& app, Session& session, int (*run)(Session&, const PolicyOptions&)) {
+  auto options = add_action<PolicyOptions>(app, session, run);
+  app.add_option("name", options->name, "The partition, as Slurm calls it")->required()->type_name("PARTITION");
+  for (const auto& field : spec::partition_fields()) {
+    auto& values = options->values[std::string(field.key)];
+    app.add_option(option_of(field), values, std::string(field.meaning))
+        ->allow_extra_args(false)
+        ->type_name(label_of(field));
+  }
+  app.add_flag("--json", options->json, "The partition afterwards: policy, Slurm's facts, problems");
+}
+
+}  // namespace
+
+void define_admin_partition(CLI::App& app, Session& session) {
+  app.require_subcommand(1);
+  define_change(add_below(app, "add", "Open a partition of Slurm for muster",
+                          "As soon as one partition is opened so, the others are closed. Without options everybody may "
+                          "use it,\nwithout limits. The holder of the token is trusted: muster believes the user name "
+                          "that a client states.\n\n"
+                          "  muster admin partition add main --default true --max-time 12h --default-time 1h\n"
+                          "  muster admin partition add big --groups ml --max-nodes 4 --health-check 'nvidia-smi -L'"),
+                session, run_add);
+  define_change(add_below(app, "set", "Change some keys of a partition's policy",
+                          "What is not named stays; none clears a key. Jobs that are there already keep what they "
+                          "have; limits\non running jobs count at once.\n\n"
+                          "  muster admin partition set big --max-nodes 8 --users ann,bob\n"
+                          "  muster admin partition set big --users none --max-time none"),
+                session, run_set);
+  auto& remove = add_below(app, "remove", "Close a partition for muster",
+                           "Jobs that are there go on. With the last policy gone every partition may be used again.\n\n"
+                           "  muster admin partition remove big");
+  auto gone = add_action<NameOptions>(remove, session, run_remove);
+  remove.add_option("name", gone->name, "The partition")->required()->type_name("PARTITION");
+  remove.add_flag("--json", gone->json, "{api_version, jobs, was_last}");
+  auto& list = add_below(app, "list", "Show policies beside Slurm's own facts, and what does not fit",
+                         "  muster admin partition list\n"
+                         "  muster admin partition list --json | jq '.[] | select(.problems != [])'");
+  auto listed = add_action<NameOptions>(list, session, run_partition_list);
+  list.add_flag("--json", listed->json, "An array of partitions: policy, Slurm's facts, problems");
+}
+
+}  // namespace cli

@@ -1,0 +1,55 @@
+#include "cli/job_pages.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "spec/key_names.h"
+#include "spec/sweep_axis.h"
+
+namespace cli {
+namespace {
+
+constexpr std::uint32_t kPage = 1000;
+
+}  // namespace
+
+grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) {
+  muster::v1::ListRequest request;
+  for (const auto& state : query.states) request.add_states(state);
+  request.set_sweep(query.sweep);
+  while (listing->jobs.size() < query.limit) {
+    request.set_limit(std::min<std::uint32_t>(kPage, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
+    muster::v1::ListResponse response;
+    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, request, &response);
+    if (!status.ok()) return status;
+    if (request.before_id() == 0) listing->total = response.total();
+    for (auto& job : *response.mutable_jobs()) listing->jobs.push_back(std::move(job));
+    if (static_cast<std::uint32_t>(response.jobs_size()) < request.limit()) break;
+    request.set_before_id(listing->jobs.back().id());
+  }
+  return grpc::Status::OK;
+}
+
+std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep) {
+  Listing listing;
+  const auto status = read_jobs(client, {{}, sweep, spec::kMostSweepJobs}, &listing);
+  if (!status.ok()) throw client.failure(status);
+  if (listing.jobs.empty()) throw Failure(kNotFound, "no sweep " + sweep + "; muster list shows the sweeps there are");
+  std::ranges::sort(listing.jobs, [](const auto& a, const auto& b) { return a.id() < b.id(); });
+  return std::move(listing.jobs);
+}
+
+std::string settings_text(const muster::v1::SweepElement& element) {
+  const std::map<std::string, std::string> settings(element.settings().begin(), element.settings().end());
+  std::multiset<std::string> leaves;
+  for (const auto& [key, value] : settings) leaves.insert(spec::leaf_of(key));
+  std::string text;
+  for (const auto& [key, value] : settings) {
+    const auto leaf = spec::leaf_of(key);
+    text += (text.empty() ? "" : " ") + (leaves.count(leaf) == 1 ? leaf : key) + "=" + value;
+  }
+  return text;
+}
+
+}  // namespace cli

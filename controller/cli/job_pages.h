@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "cli/client.h"
+
+namespace cli {
+
+struct JobQuery {
+  std::vector<std::string> states;  // empty: all
+  std::string sweep;                // empty: of every sweep and of none
+  std::uint32_t limit = 100;
+};
+
+struct Listing {
+  std::vector<muster::v1::Job> jobs;  // newest first
+  std::int64_t total = 0;             // that match, listed or not
+};
+
+/// Page by page. A failed page gives its status.
+grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing);
+
+/// Every job of a sweep, in the order of their index. Throws a Failure where there is none.
+std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep);
+
+/// "learning_rate=1e-4 seed=0": the keys' last parts where they tell them apart.
+std::string settings_text(const muster::v1::SweepElement& element);
+
+}  // namespace cli

@@ -1,0 +1,82 @@
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/json_view.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+struct NodesOptions {
+  bool json = false;
+};
+
+std::string joined(const google::protobuf::RepeatedPtrField<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+  return text.empty() ? "-" : text;
+}
+
+std::string used_text(std::uint32_t used, std::uint32_t all) {
+  return all == 0 ? "-" : std::to_string(used) + "/" + std::to_string(all);
+}
+
+std::string gres_text(const muster::v1::NodeView& node) {
+  if (node.gres().empty()) return "-";
+  return node.gres() + (node.gres_used().empty() ? "" : " (" + node.gres_used() + " used)");
+}
+
+/// Why no rank starts there, muster's own reason first.
+std::string remark(const muster::v1::NodeView& node) {
+  std::string text;
+  if (!node.excluded_until().empty()) {
+    text = "excluded until " + time_text(node.excluded_until()) + " UTC: job " + std::to_string(node.lost_by_job()) +
+           " attempt " + std::to_string(node.lost_by_attempt()) + " lost it";
+  }
+  if (!node.reason().empty()) text += (text.empty() ? "" : "; ") + node.reason();
+  return text;
+}
+
+void print(const muster::v1::ListNodesResponse& listed) {
+  Table table({{"NAME"},
+               {"STATE", false, 8},
+               {"CPUS", true},
+               {"MEMORY", true},
+               {"GRES", false, 8},
+               {"PARTITIONS", false, 10},
+               {"REMARK", false, 12}});
+  for (const auto& node : listed.nodes()) {
+    table.add({node.name(), node.state().empty() ? "unknown" : node.state(), used_text(node.cpus_used(), node.cpus()),
+               node.memory_bytes() == 0 ? "-" : bytes_text(node.memory_bytes()), gres_text(node),
+               joined(node.partitions()), remark(node)});
+  }
+  if (!table.empty()) std::cout << table.text() << std::flush;
+}
+
+int run_nodes(Session& session, const NodesOptions& options) {
+  auto& client = session.client();
+  const auto listed =
+      client.call(client.admin(), &muster::v1::AdminService::Stub::ListNodes, muster::v1::ListNodesRequest());
+  if (options.json) {
+    JsonRows rows(false);
+    for (const auto& node : listed.nodes()) rows.add(json_of(node));
+    rows.end();
+  } else {
+    print(listed);
+  }
+  if (!listed.slurm_problem().empty()) {
+    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; what is said of it may be old or missing\n";
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void define_nodes(CLI::App& app, Session& session) {
+  auto options = add_action<NodesOptions>(app, session, run_nodes);
+  app.add_flag("--json", options->json,
+               "An array of nodes: state, reason, cpus, memory_bytes, gres, partitions, lost_at, excluded_until");
+}
+
+}  // namespace cli

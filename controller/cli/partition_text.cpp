@@ -1,0 +1,60 @@
+#include "cli/partition_text.h"
+
+#include <iostream>
+
+#include "cli/command.h"
+#include "spec/partition_fields.h"
+#include "spec/units.h"
+
+namespace cli {
+
+std::string policy_text(const muster::v1::PartitionPolicy& policy,
+                        const std::function<bool(const spec::Field&)>& wanted) {
+  std::string text;
+  for (const auto& field : spec::partition_fields()) {
+    const auto values = spec::texts(policy, field);
+    if (values.empty() || !wanted(field)) continue;
+    text += (text.empty() ? "" : ", ") + std::string(field.key);
+    for (const auto& value : values) text += " " + value;
+  }
+  return text;
+}
+
+std::string nodes_text(const muster::v1::PartitionView& partition) {
+  if (!partition.in_slurm()) return "-";
+  std::string text;
+  const auto add = [&](std::uint32_t count, const char* what) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+  };
+  add(partition.nodes_idle(), "idle");
+  add(partition.nodes_used(), "used");
+  add(partition.nodes_down(), "down");
+  return text.empty() ? "none" : text;
+}
+
+std::string slurm_limits_text(const muster::v1::PartitionView& partition) {
+  std::string text;
+  if (partition.slurm_max_time_ms() > 0) text = spec::print_duration_ms(partition.slurm_max_time_ms());
+  if (partition.slurm_max_nodes() > 0) {
+    text += (text.empty() ? "" : ", ") + std::to_string(partition.slurm_max_nodes()) + " nodes";
+  }
+  return text.empty() ? "-" : text;
+}
+
+muster::v1::ListPartitionsResponse ask_partitions(Client& client) {
+  muster::v1::ListPartitionsRequest request;
+  request.set_user(user_name());
+  return client.call(client.admin(), &muster::v1::AdminService::Stub::ListPartitions, request);
+}
+
+void tell_problems(const muster::v1::ListPartitionsResponse& listed) {
+  if (!listed.slurm_problem().empty()) {
+    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; what is said of it may be old or missing\n";
+  }
+  if (!listed.file_problem().empty()) std::cerr << "muster: " << listed.file_problem() << "\n";
+  for (const auto& partition : listed.partitions()) {
+    for (const auto& problem : partition.problems()) std::cerr << "muster: " << problem << "\n";
+  }
+}
+
+}  // namespace cli

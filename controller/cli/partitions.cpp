@@ -1,0 +1,85 @@
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/json_view.h"
+#include "cli/partition_text.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "spec/partition_fields.h"
+#include "spec/units.h"
+
+namespace cli {
+namespace {
+
+struct PartitionsOptions {
+  bool json = false;
+};
+
+bool is_limit(const spec::Field& field) {
+  return field.key.starts_with("max_");
+}
+
+std::string name_of(const muster::v1::PartitionView& partition) {
+  const bool is_default = partition.policy().is_default() || (!partition.has_policy() && partition.slurm_default());
+  return partition.name() + (is_default ? "*" : "");
+}
+
+/// Whether jobs there may be preempted, and how long they keep then.
+std::string preempted_text(const muster::v1::PartitionView& partition) {
+  if (partition.preempt_mode().empty()) return "-";
+  if (partition.preempt_mode() == "OFF") return "no";
+  return "after " + spec::print_duration_ms(partition.grace_ms());
+}
+
+std::string mine_text(const muster::v1::PartitionView& partition) {
+  if (partition.jobs_handed_over() + partition.jobs_waiting() == 0) return "-";
+  return std::to_string(partition.jobs_handed_over()) + " in Slurm, " + std::to_string(partition.jobs_waiting()) +
+         " waiting";
+}
+
+void print(const muster::v1::ListPartitionsResponse& listed) {
+  Table table({{"NAME"},
+               {"STATE"},
+               {"NODES", false, 8},
+               {"LIMITS", false, 10},
+               {"SLURM'S", false, 8},
+               {"PREEMPTED"},
+               {"YOUR JOBS", false, 8}});
+  std::string others;
+  for (const auto& partition : listed.partitions()) {
+    if (!partition.may_use()) {
+      others += "muster: " + partition.name() + " is not for you: " + partition.why_not() + "\n";
+      continue;
+    }
+    const auto limits = policy_text(partition.policy(), is_limit);
+    table.add({name_of(partition), partition.in_slurm() ? partition.state() : "unknown", nodes_text(partition),
+               limits.empty() ? "-" : limits, slurm_limits_text(partition), preempted_text(partition),
+               mine_text(partition)});
+  }
+  if (!table.empty()) std::cout << table.text() << std::flush;
+  std::cerr << others;
+}
+
+int run_partitions(Session& session, const PartitionsOptions& options) {
+  const auto listed = ask_partitions(session.client());
+  if (options.json) {
+    JsonRows rows(false);
+    for (const auto& partition : listed.partitions()) rows.add(json_of(partition));
+    rows.end();
+  } else {
+    print(listed);
+  }
+  if (!listed.slurm_problem().empty()) {
+    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; what is said of it may be old or missing\n";
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void define_partitions(CLI::App& app, Session& session) {
+  auto options = add_action<PartitionsOptions>(app, session, run_partitions);
+  app.add_flag("--json", options->json, "An array of all partitions: policy, Slurm's facts, may_use, problems");
+}
+
+}  // namespace cli

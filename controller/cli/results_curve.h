@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "muster/v1/job.pb.h"
+
+namespace cli {
+
+enum class Best { kMin, kMax };
+
+/// One metric of a job by step, as training went in the end: where an attempt resumed from an earlier step, what the
+/// attempts before it had from there on is forgotten. Values that are no numbers (nan, infinities) count for nothing.
+class Curve {
+ public:
+  struct Point {
+    std::int64_t step = 0;
+    double value = 0;
+  };
+
+  /// "loss", "validation_loss" or "tokens_per_s".
+  explicit Curve(std::string metric) : metric_(std::move(metric)) {}
+  /// In the order of (attempt, step).
+  void add(const muster::v1::Metric& metric);
+
+  std::optional<Point> last() const;
+  /// Of equal ones the earliest.
+  std::optional<Point> best(Best best) const;
+
+ private:
+  std::string metric_;
+  std::uint32_t attempt_ = 0;
+  std::map<std::int64_t, double> values_;
+};
+
+}  // namespace cli

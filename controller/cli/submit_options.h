@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "spec/sweep.h"
+
+namespace cli {
+
+struct SubmitOptions {
+  std::string file;
+  std::vector<std::string> set, after, sweep;
+  std::string name, executor;
+  std::uint32_t parallel = 0;
+  bool hold = false;
+  bool print_script = false;
+  bool check = false;
+  bool wait = false;
+  bool follow = false;
+  bool json = false;
+};
+
+/// What a job file and the options together ask for.
+struct Request {
+  std::vector<muster::v1::JobSpec> specs;  // one, or those of a sweep
+  bool is_sweep = false;
+  std::uint32_t parallel = 0;
+};
+/// nullopt: refused, and every problem told on stderr, each with its own place first so that editors can jump there.
+std::optional<Request> read_request(Session& session, const SubmitOptions& options);
+
+int submit_sweep(Session& session, const SubmitOptions& options, const Request& request);
+int print_script(Session& session, const SubmitOptions& options, const Request& request);
+int check_script(Session& session, const SubmitOptions& options, const Request& request);
+
+}  // namespace cli

@@ -1,0 +1,74 @@
+#include <iostream>
+
+#include "cli/json_view.h"
+#include "cli/submission.h"
+#include "cli/submit_options.h"
+
+namespace cli {
+namespace {
+
+constexpr std::chrono::seconds kSweepLimit{120};  // ten thousand jobs in one transaction
+constexpr std::size_t kMostBytes = 31 << 20;      // what the controller takes in one call
+
+std::string jobs_text(const muster::v1::SubmitSweepResponse& response) {
+  const auto& ids = response.job_ids();
+  const auto count = std::to_string(ids.size()) + (ids.size() == 1 ? " job" : " jobs");
+  if (ids.empty()) return count;
+  const bool in_a_row = *ids.rbegin() - *ids.begin() + 1 == ids.size();
+  return count + ", " + std::to_string(*ids.begin()) +
+         (ids.size() == 1 ? "" : (in_a_row ? " to " : " and others to ") + std::to_string(*ids.rbegin()));
+}
+
+/// One after another: each Watch answers at once for those that have ended meanwhile.
+int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response) {
+  int succeeded = 0;
+  std::string others;
+  for (const auto id : response.job_ids()) {
+    muster::v1::Job job;
+    const auto end = wait_for_end(
+        client, id, std::nullopt, [](const auto&) {}, &job);
+    if (end != StreamEnd::kComplete) {
+      std::cerr << "muster: sweep " << response.sweep() << " goes on; watch it with muster list -w --sweep "
+                << response.sweep() << ", cancel it with muster cancel --sweep " << response.sweep() << "\n";
+      return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
+    }
+    if (job.state() == "succeeded") {
+      ++succeeded;
+      continue;
+    }
+    std::cerr << "muster: job " << id << " " << outcome_text(job) << "\n";
+    others += (others.empty() ? "" : ", ") + std::to_string(id);
+  }
+  std::cerr << "muster: sweep " << response.sweep() << ": " << succeeded << " of " << response.job_ids_size()
+            << " succeeded" << (others.empty() ? "" : "; look at muster show " + others) << "; muster results --sweep "
+            << response.sweep() << " compares them\n";
+  return others.empty() ? kSuccess : kJobFailed;
+}
+
+}  // namespace
+
+int submit_sweep(Session& session, const SubmitOptions& options, const Request& request) {
+  muster::v1::SubmitSweepRequest call;
+  for (const auto& spec : request.specs) *call.add_specs() = spec;
+  call.set_request_id(fresh_request_id());
+  call.set_user(user_name());
+  call.set_parallel(request.parallel);
+  if (call.ByteSizeLong() > kMostBytes) {
+    throw Failure(kUsage,
+                  "the sweep's jobs together are larger than 31 MiB; give it fewer values, or submit it in parts");
+  }
+  auto& client = session.client_unconnected();
+  const auto response = submit_surely(client, &muster::v1::JobService::Stub::SubmitSweep, call, kSweepLimit);
+  if (options.json) {
+    print_json(json_of(response));
+  } else {
+    std::cout << response.sweep() << "\n";
+  }
+  std::cout << std::flush;
+  const auto parallel = request.parallel > 0 ? ", " + std::to_string(request.parallel) + " at a time" : "";
+  std::cerr << "muster: submitted sweep " << response.sweep() << ": " << jobs_text(response) << parallel
+            << "; compare them with muster results --sweep " << response.sweep() << "\n";
+  return options.wait ? wait_for_all(client, response) : kSuccess;
+}
+
+}  // namespace cli

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <utility>
+
+#include "core/outcome.h"
+#include "core/text.h"
+#include "core/transitions.h"
+
+namespace core {
+
+namespace {
+
+Attempt& add_attempt(Job& job, AttemptNumber number) {
+  Attempt& attempt = job.attempts.emplace_back();
+  attempt.number = number;
+  attempt.reason_started = job.state == JobState::kPending ? "submitted" : job.next_attempt_reason;
+  job.next_attempt_at.reset();
+  job.next_attempt_reason.clear();
+  job.saved_anew = false;
+  return attempt;
+}
+
+/// What was started must not run: nothing ever runs unwatched.
+void stop_unexpected(Applied& out, AttemptNumber number) {
+  const std::string reason = attempt_text(number) + " must not run: the job is " +
+                             std::string(to_string(out.job.state)) +
+                             (out.job.attempts.empty() ? "" : " at " + attempt_text(out.job.attempts.back().number));
+  out.actions.push_back(StopAttempt{number, false, reason});
+  out.text = reason + "; stopping it";
+}
+
+void place_ranks(const Job& job, Attempt& attempt, const AttemptLaunched& e) {
+  attempt.ranks.resize(job.world_size);
+  for (std::size_t r = 0; r < attempt.ranks.size(); ++r) {
+    attempt.ranks[r].node = e.node;
+    attempt.ranks[r].pid = r < e.pids.size() ? e.pids[r] : 0;
+  }
+}
+
+}  // namespace
+
+void on(Applied& out, const AttemptLaunched& e, Time at) {
+  Job& job = out.job;
+  if (alive(job, e.attempt) != nullptr) {
+    out.text = attempt_text(e.attempt) + " has started already: nothing changes";
+    return;
+  }
+  if (!is_idle(job) || e.attempt != next_number(job) || !job.dependencies_met()) return stop_unexpected(out, e.attempt);
+  Attempt& attempt = add_attempt(job, e.attempt);
+  attempt.handle = e.handle;
+  place_ranks(job, attempt, e);
+  if (e.queued) {
+    attempt.state = AttemptState::kQueued;
+    attempt.queued_at = at;
+    attempt.reason = "queued" + (e.handle.empty() ? "" : " as " + plain_words(e.handle));
+    job.state = JobState::kQueued;
+    job.reason = attempt_text(e.attempt) + ": " + attempt.reason;
+    out.text = attempt_text(e.attempt) + " " + attempt.reason + " (" + attempt.reason_started + ")";
+    if (!job.held) return;
+    // It was on its way when a person held the job.
+    out.actions.push_back(HoldAttempt{e.attempt, true});
+    job.reason = what_it_waits_for(job);
+    out.text += "; " + job.reason;
+    return;
+  }
+  out.text = attempt_text(e.attempt) + " started" + (e.node.empty() ? "" : " on " + plain_words(e.node)) + " (" +
+             attempt.reason_started + ")";
+  begin(out, attempt, at);
+  note_joined(out, attempt, at);
+}
+
+void on(Applied& out, const AttemptLaunchFailed& e, Time at) {
+  Job& job = out.job;
+  if (!is_idle(job) || e.attempt != next_number(job)) {
+    out.text = attempt_text(e.attempt) + " was not expected to start: nothing changes";
+    return;
+  }
+  Attempt& attempt = add_attempt(job, e.attempt);
+  attempt.cause = e.retryable ? Cause::kControllerLost : Cause::kFailed;
+  attempt.reason = std::string("could not be started") + (e.retryable ? "" : ", and trying again cannot help") + ": " +
+                   plain_words(e.reason);
+  if (e.retryable) return end_attempt(out, at);
+  attempt.state = AttemptState::kEnded;
+  attempt.ended_at = at;
+  end_job(job, JobState::kFailed, attempt.reason, at);
+  out.text = job.reason;
+}
+
+void on(Applied& out, const AttemptStarted& e, Time at) {
+  Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
+  for (std::size_t r = 0; r < attempt->ranks.size() && r < e.nodes.size(); ++r) {
+    if (attempt->ranks[r].node.empty()) attempt->ranks[r].node = plain_words(e.nodes[r]);
+  }
+  if (attempt->state != AttemptState::kQueued) {
+    out.text = attempt_text(e.attempt) + " runs on its nodes";
+    return;
+  }
+  std::vector<std::string> nodes;
+  for (const auto& node : e.nodes) {
+    if (!node.empty() && std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  }
+  std::string where;
+  for (const auto& node : nodes) where += (where.empty() ? " on " : ", ") + plain_words(node);
+  out.text = attempt_text(e.attempt) + " started" + where;
+  begin(out, *attempt, at);
+  note_joined(out, *attempt, at);
+}
+
+void on(Applied& out, const AttemptStopping& e, Time) {
+  const Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
+  const std::string words = plain_words(e.reason);
+  const Cause cause = e.cause == Cause::kNone ? Cause::kPreempted : e.cause;
+  const std::string reason = words.empty() ? "the scheduler says: " + std::string(to_string(cause)) : words;
+  if (attempt->state == AttemptState::kDraining) {
+    out.text = reason + "; " + attempt_text(e.attempt) + " is stopping already";
+    return;
+  }
+  drain(out, {cause, reason, e.save, std::nullopt, std::nullopt});
+}
+
+void on(Applied& out, const AttemptResumed& e, Time) {
+  Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
+  const std::string where = e.step > 0 ? "resumed from step " + std::to_string(e.step) : "began at step 0";
+  attempt->resumed_from_step = e.step;
+  if (e.step > 0 || e.attempt > 1) attempt->reason_started += "; " + where;
+  out.text = attempt_text(e.attempt) + " " + where;
+}
+
+void on(Applied& out, const CheckpointSaved& e, Time) {
+  if (alive(out.job, e.attempt) == nullptr) return late(out, e.attempt);
+  out.text = "checkpoint saved at step " + std::to_string(e.step);
+  if (e.step <= out.job.last_checkpoint_step) return;
+  out.job.last_checkpoint_step = e.step;
+  out.job.saved_anew = true;
+  refill_budgets(out.job);
+}
+
+void on(Applied& out, const TimeLimitReached& e, Time) {
+  const Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
+  if (attempt->state == AttemptState::kDraining) {
+    out.text = "time limit reached; " + attempt_text(e.attempt) + " is stopping already";
+    return;
+  }
+  const Millis limit = out.job.time_limit;
+  drain(out, {Cause::kTimedOut, "time limit" + (limit > Millis{0} ? " of " + duration_text(limit) : "") + " reached",
+              true, std::nullopt, std::nullopt});
+}
+
+void on(Applied& out, const AttemptGone& e, Time at) {
+  Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
+  if (attempt->cause == Cause::kNone) {
+    const std::string words = plain_words(e.reason);
+    attempt->cause = e.cause == Cause::kNone ? Cause::kControllerLost : e.cause;
+    attempt->reason = words.empty() ? "the executor says: " + std::string(to_string(attempt->cause)) : words;
+  }
+  end_attempt(out, at);
+}
+
+}  // namespace core

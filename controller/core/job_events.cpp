@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <utility>
+
+#include "core/outcome.h"
+#include "core/text.h"
+#include "core/transitions.h"
+
+namespace core {
+
+namespace {
+
+std::string person(std::string_view user) {
+  std::string words = plain_words(user);
+  return words.empty() ? "someone" : words;
+}
+
+/// A job without an attempt, whose start nothing stands in the way of any more.
+void start_if_ready(Applied& out, Time at) {
+  Job& job = out.job;
+  if (!is_idle(job)) return;
+  if (!job.may_start()) {
+    job.reason = what_it_waits_for(job);
+    return;
+  }
+  const Time start = std::max(at, job.next_attempt_at.value_or(at));
+  out.actions.push_back(StartAttempt{next_number(job), start});
+  job.reason = attempt_text(next_number(job)) + " " + starts_text(job, start - at);
+}
+
+bool can_be_met(const Dependency& dependency, JobState ended) {
+  switch (dependency.on) {
+    case DependsOn::kSucceeded:
+      return ended == JobState::kSucceeded;
+    case DependsOn::kFailed:
+      return ended == JobState::kFailed || ended == JobState::kCancelled;
+    case DependsOn::kEnded:
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void on(Applied& out, const JobSubmitted& e, Time at) {
+  Job& job = out.job;
+  if (job.version != 1) {
+    out.text = "submitted already: nothing changes";
+    return;
+  }
+  job.name = e.name;
+  job.user = e.user;
+  job.is_command = e.is_command;
+  job.world_size = e.world_size;
+  job.time_limit = e.time_limit;
+  job.policy = e.policy;
+  job.state = JobState::kPending;
+  job.submitted_at = at;
+  job.held = e.held;
+  if (e.held) job.held_by = person(e.user);
+  job.after = e.after;
+  job.sweep = e.sweep;
+  job.reason = "waiting for its first attempt";
+  if (job.may_start()) {
+    out.actions.push_back(StartAttempt{1, at});
+  } else {
+    job.reason = what_it_waits_for(job);
+  }
+  out.text = "submitted by " + person(e.user) + ": " + count_text(e.world_size, "rank") +
+             (job.may_start() ? "" : "; " + job.reason);
+}
+
+void on(Applied& out, const CancelRequested& e, Time at) {
+  Job& job = out.job;
+  if (is_ended(job.state) || job.cancel_requested) {
+    out.text = person(e.user) + " asked to cancel; the job is " + std::string(to_string(job.state)) +
+               (job.cancel_requested && !is_ended(job.state) ? " for that already" : "") + ": nothing changes";
+    return;
+  }
+  job.cancel_requested = true;
+  job.cancelled_by = person(e.user);
+  job.requeue_requested = false;
+  const std::string reason = "cancelled by " + job.cancelled_by;
+  out.text = reason;
+  if (is_idle(job)) {
+    end_job(job, JobState::kCancelled, reason, at);
+    // It may be starting this very moment, or have been started before a crash: what was started is stopped.
+    out.actions.push_back(StopAttempt{next_number(job), false, reason});
+  } else if (job.attempts.back().state == AttemptState::kDraining) {
+    job.reason = reason + "; " + job.reason;
+    out.text += "; " + attempt_text(job.attempts.back().number) + " is stopping already";
+  } else {
+    drain(out, {Cause::kCancelled, reason, true, std::nullopt, std::nullopt});
+  }
+}
+
+void on(Applied& out, const RequeueRequested& e, Time at) {
+  Job& job = out.job;
+  const std::string reason = "requeued by " + person(e.user);
+  out.text = reason;
+  if (!refuse_requeue(job).empty()) {
+    out.text =
+        person(e.user) + " asked to requeue; the job is " + std::string(to_string(job.state)) + ": nothing changes";
+  } else if (job.state == JobState::kRunning) {
+    drain(out, {Cause::kRequeued, reason, true, std::nullopt, std::nullopt});
+  } else if (job.requeue_requested || (job.state == JobState::kStopping && job.current()->cause == Cause::kRequeued)) {
+    out.text += "; that is under way already";
+  } else if (job.state == JobState::kStopping) {
+    job.requeue_requested = true;
+    job.reason = reason + "; " + job.reason;
+    out.text += "; attempt " + std::to_string(next_number(job)) + " starts when this one has stopped";
+  } else {
+    const std::string after = job.attempts.empty() ? "" : job.attempts.back().reason;
+    if (job.state == JobState::kFailed) refill_budgets(job);
+    wait_for_next(out, at, reason + (after.empty() ? "" : " after: " + after));
+    job.reason = reason + "; attempt " + std::to_string(next_number(job)) + " " + starts_text(job, Millis{0});
+    out.text = job.reason;
+  }
+}
+
+void on(Applied& out, const HoldRequested& e, Time) {
+  Job& job = out.job;
+  const std::string who = person(e.user);
+  if (!refuse_hold(job).empty() || job.held) {
+    out.text = who + " asked to hold; the job is " + (job.held ? "held" : std::string(to_string(job.state))) +
+               " already: nothing changes";
+    return;
+  }
+  job.held = true;
+  job.held_by = who;
+  out.text = "held by " + who;
+  if (job.state == JobState::kQueued) {
+    out.actions.push_back(HoldAttempt{job.attempts.back().number, true});
+    job.reason = what_it_waits_for(job);
+  } else if (is_idle(job)) {
+    job.reason = what_it_waits_for(job);
+  } else {
+    out.text += "; this attempt goes on, and no other starts";
+  }
+}
+
+void on(Applied& out, const ReleaseRequested& e, Time at) {
+  Job& job = out.job;
+  const std::string who = person(e.user);
+  if (!refuse_release(job).empty()) {
+    out.text = who + " asked to release; the job is not held: nothing changes";
+    return;
+  }
+  job.held = false;
+  job.held_by.clear();
+  out.text = "released by " + who;
+  if (job.state == JobState::kQueued) {
+    out.actions.push_back(HoldAttempt{job.attempts.back().number, false});
+    job.reason = attempt_text(job.attempts.back().number) + ": " + job.attempts.back().reason;
+  }
+  start_if_ready(out, at);
+}
+
+void on(Applied& out, const TimeLimitChanged& e, Time) {
+  Job& job = out.job;
+  if (!refuse_time_limit(job).empty()) {
+    out.text = person(e.user) + " asked for another time limit; the job has ended: nothing changes";
+    return;
+  }
+  job.time_limit = std::max(e.time_limit, Millis{0});
+  out.text = "time limit set to " + (job.time_limit > Millis{0} ? duration_text(job.time_limit) : "none") + " by " +
+             person(e.user);
+  if (!is_idle(job) && job.attempts.back().state != AttemptState::kDraining) {
+    out.actions.push_back(LimitAttempt{job.attempts.back().number, job.time_limit});
+  }
+}
+
+void on(Applied& out, const DependencyEnded& e, Time at) {
+  Job& job = out.job;
+  const std::string other = "job " + std::to_string(e.job) + " " + std::string(to_string(e.state));
+  out.text = other;
+  if (!is_ended(e.state)) {
+    out.text += ": nothing changes";
+    return;
+  }
+  bool news = false, hopeless = false;
+  for (Dependency& dependency : job.after) {
+    if (dependency.job != e.job || dependency.met) continue;
+    news = true;
+    dependency.met = can_be_met(dependency, e.state);
+    hopeless = hopeless || !dependency.met;
+  }
+  if (!news || is_ended(job.state)) {
+    out.text += ": nothing changes";
+  } else if (hopeless) {
+    const std::string reason = other + ", so this job can never start: submit it again without that dependency";
+    end_job(job, JobState::kCancelled, reason, at);
+    out.text = reason;
+  } else {
+    start_if_ready(out, at);
+  }
+}
+
+}  // namespace core

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/dispatcher.h"
+#include "runtime/executor.h"
+#include "runtime/partitions/cluster_watch.h"
+#include "runtime/partitions/policy_keeper.h"
+#include "runtime/partitions/user_groups.h"
+#include "runtime/partitions/user_jobs.h"
+#include "runtime/spec_cache.h"
+
+namespace runtime {
+
+/// Everything about partitions that the controller needs: submissions are judged, launches held back and equipped,
+/// admins answered. Jobs that don't go to a scheduler's queue are none of its business. Thread-safe.
+class PartitionDesk {
+ public:
+  struct Parts {
+    store::Store& store;
+    Executor& executor;
+    Clock& clock;
+    SpecCache& specs;
+  };
+  /// `file`: see PolicyKeeper, which says what is thrown.
+  PartitionDesk(Parts parts, std::filesystem::path file, bool threads);
+
+  void start();
+  void close();
+  /// What is due. Only without threads.
+  void poll() { keeper_.poll(); }
+
+  // Submissions
+
+  /// Fills what the job file leaves out, then judges; the spec's own defaults are not filled in yet.
+  std::optional<Refusal> admit(muster::v1::JobSpec& spec, const std::string& user);
+  /// The partition that max_queued_jobs_per_user counts the job in; empty: none.
+  std::string place_of(const muster::v1::JobSpec& spec) const;
+  /// Whether `user` may have so many more jobs waiting in these partitions. Where that is limited the lock must be kept
+  /// until they are stored, or two submissions at once would both be the last one.
+  struct Turn {
+    std::unique_lock<std::mutex> lock;
+    std::optional<Refusal> refusal;
+  };
+  Turn take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user);
+  /// Whether the job may have this time limit.
+  std::optional<Refusal> judge_time(const core::Job& job, core::Millis limit);
+
+  // Launches
+
+  /// What the job's history says.
+  void follow(const core::Job& job) { jobs_.follow(job); }
+  /// False: max_running_jobs_per_user holds it back. Otherwise a place is kept until leave().
+  bool enter(const core::Job& job);
+  void leave(core::JobId job) { jobs_.leave(job); }
+  /// Adds what the partition's policy wants done before ranks start.
+  void equip(LaunchRequest& request);
+  /// In what `why` answers: that a limit holds the job back. Otherwise nothing is changed.
+  void explain(const core::Job& job, muster::v1::WhyResponse& why);
+
+  // Admins. Refused where there is no Slurm.
+
+  Outcome<muster::v1::ListPartitionsResponse> list(const muster::v1::ListPartitionsRequest& request);
+  Outcome<muster::v1::PartitionView> set(const muster::v1::SetPartitionRequest& request);
+  Outcome<muster::v1::RemovePartitionResponse> remove(const muster::v1::RemovePartitionRequest& request);
+  Outcome<muster::v1::ListNodesResponse> nodes();
+  muster::v1::ListAuditResponse audit(const muster::v1::ListAuditRequest& request);
+  /// Of the file, and of policies that do not fit Slurm.
+  std::vector<std::string> problems();
+
+ private:
+  bool has_slurm() const { return parts_.executor.has_queue("slurm"); }
+  bool is_for_slurm(const muster::v1::JobSpec& spec) const;
+  std::string partition_of(core::JobId job);
+  /// nullopt: nothing holds it back.
+  std::optional<std::uint32_t> running_limit(core::JobId job);
+  std::string slurm_problem(const ClusterFacts& facts) const;
+  Applicant applicant(const std::string& user) { return {user, groups_.of(user)}; }
+
+  Parts parts_;
+  PolicyKeeper keeper_;
+  ClusterWatch cluster_;
+  UserGroups groups_;
+  UserJobs jobs_;
+  std::mutex turn_;
+};
+
+}  // namespace runtime

@@ -1,0 +1,97 @@
+#include "runtime/routing_executor.h"
+
+#include "runtime/scheduler_handle.h"
+
+namespace runtime {
+
+void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
+  local_.set_history(is_over);
+  slurm_.set_history(std::move(is_over));
+}
+
+void RoutingExecutor::start(FactSink sink) {
+  local_.start(sink);
+  slurm_.start(std::move(sink));
+}
+
+LaunchAnswer RoutingExecutor::launch(const LaunchRequest& request) {
+  return launch_all({request}).front();
+}
+
+std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
+  std::vector<LaunchAnswer> answers(requests.size());
+  for (Executor* executor : {&local_, &slurm_}) {
+    std::vector<LaunchRequest> theirs;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (&chosen(requests[i].executor) != executor) continue;
+      theirs.push_back(requests[i]);
+      places.push_back(i);
+    }
+    if (theirs.empty()) continue;
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& request : theirs) owners_[request.key] = executor;
+      while (owners_.size() > kRemembered) owners_.erase(owners_.begin());
+    }
+    auto some = executor->launch_all(theirs);
+    for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
+  }
+  return answers;
+}
+
+void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  Executor& owner = scheduler_job_of(attempt.handle) ? slurm_ : local_;
+  {
+    std::lock_guard lock(mutex_);
+    owners_[key] = &owner;
+  }
+  owner.adopt(key, attempt);
+}
+
+Executor* RoutingExecutor::of(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = owners_.find(key);
+  return found == owners_.end() ? nullptr : found->second;
+}
+
+// One that nobody knows may be with either; stopping what is not there does no harm.
+void RoutingExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
+  if (Executor* owner = of(key)) return owner->stop(key, how);
+  local_.stop(key, how);
+  slurm_.stop(key, how);
+}
+
+Vouch RoutingExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  Executor* owner = of(key);
+  return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
+}
+
+bool RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
+  Executor* owner = of(key);
+  return owner == nullptr || owner->hold(key, hold);
+}
+
+bool RoutingExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
+  Executor* owner = of(key);
+  return owner == nullptr || owner->limit(key, limit);
+}
+
+void RoutingExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {
+  if (Executor* owner = of(key)) owner->task(key, rank, report);
+}
+
+std::optional<std::string> RoutingExecutor::script(const LaunchRequest& request) const {
+  return chosen(request.executor).script(request);
+}
+
+std::optional<ScriptCheck> RoutingExecutor::check_script(const LaunchRequest& request) {
+  return chosen(request.executor).check_script(request);
+}
+
+void RoutingExecutor::shutdown() {
+  local_.shutdown();
+  slurm_.shutdown();
+}
+
+}  // namespace runtime

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "runtime/executor.h"
+
+namespace runtime {
+
+/// Local processes and Slurm behind one executor: each attempt goes where its job file says, "auto" to Slurm, and later
+/// calls about it go to the same one. Thread-safe as the two are.
+class RoutingExecutor : public Executor {
+ public:
+  /// Both must outlive it.
+  RoutingExecutor(Executor& local, Executor& slurm) : local_(local), slurm_(slurm) {}
+
+  std::string name() const override { return slurm_.name(); }
+  std::vector<std::string> names() const override { return {slurm_.name(), local_.name()}; }
+  void set_history(std::function<bool(const core::AttemptKey&)> is_over) override;
+  std::vector<Unfit> unfit(const LaunchRequest& request) const override {
+    return chosen(request.executor).unfit(request);
+  }
+  void start(FactSink sink) override;
+  LaunchAnswer launch(const LaunchRequest& request) override;
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override;
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
+  void stop(const core::AttemptKey& key, const StopRequest& how) override;
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
+  bool hold(const core::AttemptKey& key, bool hold) override;
+  bool limit(const core::AttemptKey& key, core::Millis limit) override;
+  void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
+  bool has_queue(const std::string& wanted) const override { return chosen(wanted).has_queue(wanted); }
+  std::optional<std::string> script(const LaunchRequest& request) const override;
+  std::optional<ScriptCheck> check_script(const LaunchRequest& request) override;
+  std::optional<Trouble> trouble() const override { return slurm_.trouble(); }
+  std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override { return slurm_.queue_word(key); }
+  std::optional<ClusterFacts> cluster() override { return slurm_.cluster(); }
+  void shutdown() override;
+
+ private:
+  Executor& chosen(const std::string& wanted) const { return wanted == local_.name() ? local_ : slurm_; }
+  /// Null: an attempt that this run of the controller has not seen.
+  Executor* of(const core::AttemptKey& key) const;
+
+  Executor& local_;
+  Executor& slurm_;
+  mutable std::mutex mutex_;
+  std::map<core::AttemptKey, Executor*> owners_;  // of attempts launched or adopted; at most kRemembered
+  static constexpr std::size_t kRemembered = 100'000;
+};
+
+}  // namespace runtime

@@ -1,0 +1,393 @@
+#include "runtime/slurm/attempt_follower.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "slurm/host_list.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+using Process = TaskReport::Process;
+
+bool has_signal(const TaskReport& report, int number) {
+  return std::ranges::find(report.signals_seen, number) != report.signals_seen.end();
+}
+
+/// Whether somebody outside may have ended it.
+bool may_be_slurms(const TaskReport& report) {
+  if (!report.signals_seen.empty() || report.exit.code == core::kExitRequeue) return true;
+  return report.exit.signal == SIGTERM || report.exit.signal == SIGKILL || report.exit.signal == SIGINT;
+}
+
+/// Whether it says by itself why it ended: no other rank's end can be behind it.
+bool speaks_for_itself(const TaskReport& report) {
+  if (report.out_of_memory || !report.trouble.empty()) return true;
+  if (report.exit.signal != 0) return false;
+  return report.exit.code == 0 || report.exit.code == core::kExitNeverRequeue ||
+         report.exit.code == core::kExitOutOfMemory;
+}
+
+bool has_ended(const TaskReport& report) {
+  return report.process == Process::kExited || report.process == Process::kStepLost;
+}
+
+std::string job_text(const ::slurm::ListedJob& job) {
+  return "Slurm job " + ::slurm::to_string(job.id);
+}
+
+}  // namespace
+
+std::optional<core::Cause> cause_of(::slurm::JobState state) {
+  switch (state) {
+    case ::slurm::JobState::kPreempted:
+      return core::Cause::kPreempted;
+    case ::slurm::JobState::kTimeout:
+    case ::slurm::JobState::kDeadline:
+      return core::Cause::kTimedOut;
+    case ::slurm::JobState::kNodeFail:
+    case ::slurm::JobState::kBootFail:
+      return core::Cause::kNodeFailed;
+    case ::slurm::JobState::kOutOfMemory:
+      return core::Cause::kOutOfMemory;
+    case ::slurm::JobState::kCancelled:
+      return core::Cause::kCancelled;
+    case ::slurm::JobState::kRevoked:
+      return core::Cause::kControllerLost;
+    default:
+      return std::nullopt;
+  }
+}
+
+AttemptFollower::AttemptFollower(Followed what, core::Millis now)
+    : what_(std::move(what)),
+      since_(now),
+      ranks_(what_.world_size),
+      started_(what_.started),
+      explained_(what_.draining) {}
+
+void AttemptFollower::task(core::RankNumber number, const TaskReport& report, core::Millis now) {
+  if (number >= ranks_.size()) return;
+  auto& rank = ranks_[number];
+  const bool news = !rank.report || rank.report->signals_seen.size() != report.signals_seen.size();
+  rank.heard_at = now;
+  if (rank.told || rank.exited_at) return;
+  rank.report = report;
+  if (!report.signals_seen.empty() && news) wants_listing_ = true;
+  if (!has_ended(report)) {
+    // Only our own --signal sends it.
+    if (has_signal(report, SIGUSR2)) explain(core::Cause::kTimedOut, "the time limit is near");
+    return;
+  }
+  rank.exited_at = now;
+  if (report.process == Process::kStepLost) {
+    explain(core::Cause::kNodeFailed,
+            "rank " + std::to_string(number) + (report.node.empty() ? "" : " on " + report.node) +
+                " lost its slurmstepd, and was ended with it",
+            false);
+  }
+  if (has_signal(report, SIGUSR2)) explain(core::Cause::kTimedOut, "the time limit is near");
+  if (explained_) return tell_exit(number);
+  rank.cleared = !may_be_slurms(report);
+  wants_listing_ = wants_listing_ || !rank.cleared;
+  release_settled(now);
+}
+
+void AttemptFollower::file(core::RankNumber number, const TaskReport* report, core::Millis now) {
+  if (number >= ranks_.size() || ranks_[number].told || report == nullptr || !has_ended(*report)) return;
+  const auto heard_at = ranks_[number].heard_at;
+  if (!ranks_[number].exited_at) task(number, *report, now);
+  ranks_[number].heard_at = heard_at;
+  if (!ended_at_ || ranks_[number].told) return;
+  ranks_[number].cleared = true;
+  release_settled(now);
+}
+
+void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
+                             core::Millis now) {
+  wants_listing_ = false;
+  if (job == nullptr) return missing(now);
+  missing_listings_ = 0;
+  missing_since_.reset();
+  const auto phase = ::slurm::classify(job->state.state);
+  ending_ = phase == ::slurm::JobPhase::kEnding;
+  if (job->restarts > 0) return look_at_restart(*job, down, now);
+  if (phase == ::slurm::JobPhase::kEnded) return look_at_end(*job, now);
+  if (job->preempted) preempted_ = true;
+  if (phase == ::slurm::JobPhase::kActive) {
+    // Its nodes may take minutes to boot.
+    if (job->state.state != ::slurm::JobState::kConfiguring) tell_started(*job);
+    if (preempted_) {
+      explain(core::Cause::kPreempted, "preempted in Slurm; it gives the ranks time to save");
+    }
+    // Slurm knows of nothing: what ended, ended by itself.
+    for (auto& rank : ranks_) {
+      rank.cleared = rank.cleared || (rank.exited_at && asked_at > *rank.exited_at);
+    }
+    release_settled(now);
+  } else if (phase == ::slurm::JobPhase::kEnding) {
+    look_at_ending(*job);
+  }
+}
+
+// Its final state is not told yet. A cancelled job and one that ended by itself look alike here.
+void AttemptFollower::look_at_ending(const ::slurm::ListedJob& job) {
+  if (preempted_) {
+    explain(core::Cause::kPreempted, "preempted in Slurm", false);
+  } else if (job.reason == "TimeLimit") {
+    explain(core::Cause::kTimedOut, "Slurm ended it at the time limit", false);
+  } else if (job.reason == "NodeDown") {
+    explain(core::Cause::kNodeFailed, "Slurm says that a node failed", false);
+  }
+  wants_listing_ = !explained_;
+}
+
+void AttemptFollower::tell_started(const ::slurm::ListedJob& job) {
+  if (!nodes_.empty()) return;
+  const auto hosts = ::slurm::expand_hosts(job.node_list);
+  if (const auto* names = std::get_if<std::vector<std::string>>(&hosts)) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const auto node = r / std::max<std::uint32_t>(1, what_.ranks_per_node);
+      nodes_.push_back(node < names->size() ? (*names)[node] : std::string());
+    }
+  }
+  if (!std::exchange(started_, true)) facts_.emplace_back(core::AttemptStarted{what_.key.number, nodes_});
+}
+
+// Slurm's own second run. While the first is still going on (COMPLETING) its ranks may be saving.
+void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down,
+                                      core::Millis now) {
+  if (job.preempted) preempted_ = true;
+  std::string lost;
+  for (const auto& node : nodes_) {
+    if (down.contains(node)) lost = node;
+  }
+  auto cause = core::Cause::kRequeued;
+  std::string reason = "requeued in Slurm (scontrol requeue, or by the cluster itself)";
+  if (preempted_) {
+    cause = core::Cause::kPreempted, reason = "preempted in Slurm";
+  } else if (!lost.empty()) {
+    cause = core::Cause::kNodeFailed, reason = "Slurm says that node " + lost + " is down";
+  }
+  explain(cause, reason, cause != core::Cause::kNodeFailed);
+  release_exits();
+  const auto phase = ::slurm::classify(job.state.state);
+  if (phase == ::slurm::JobPhase::kEnding) {
+    wants_listing_ = !all_told();
+    return;
+  }
+  started_ = true;  // whether or not anybody saw it
+  leftover_ = phase != ::slurm::JobPhase::kEnded;
+  slurm_over_ = !leftover_;
+  if (!ended_at_) slurm_ended(cause, reason, now);
+}
+
+void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis now) {
+  slurm_over_ = true;
+  if (ended_at_) return;
+  // It may have run from its start to its end while nobody followed it.
+  if (!job.node_list.empty()) tell_started(job);
+  if (job.preempted) preempted_ = true;
+  const auto state = std::string(::slurm::name(job.state.state));
+  std::string reason = job_text(job) + " ended as " + state;
+  auto cause = cause_of(job.state.state);
+  if (cause == core::Cause::kCancelled) reason = "cancelled in Slurm, not through muster";
+  if (cause == core::Cause::kTimedOut) reason = "Slurm ended it at the time limit";
+  if (cause == core::Cause::kNodeFailed) reason = "Slurm says that a node failed";
+  if (cause == core::Cause::kOutOfMemory) reason = "Slurm says that it ran out of memory";
+  if (preempted_) cause = core::Cause::kPreempted, reason = "preempted in Slurm";
+  if (cause) {
+    explain(*cause, reason, false);
+  } else if (job.exit && job.exit->code == 96) {
+    cause = core::Cause::kNodeFailed;
+    reason = "the health check failed; its output is in slurm.log of the attempt's folder";
+  } else if (job.exit && (job.exit->code != 0 || job.exit->signal != 0)) {
+    reason += job.exit->signal != 0 ? " (signal " + std::to_string(job.exit->signal) + ")"
+                                    : " (exit code " + std::to_string(job.exit->code) + ")";
+  }
+  slurm_ended(cause.value_or(core::Cause::kFailed), reason, now);
+  for (auto& rank : ranks_) rank.cleared = rank.cleared || rank.exited_at.has_value();
+  release_settled(now);
+}
+
+void AttemptFollower::slurm_ended(core::Cause cause, const std::string& reason, core::Millis now) {
+  ended_at_ = now;
+  end_cause_ = cause;
+  end_reason_ = reason;
+  // One that never ran has no ranks to wait for.
+  if (!started_ && std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); })) give_up(now);
+}
+
+void AttemptFollower::missing(core::Millis now) {
+  ++missing_listings_;
+  if (!missing_since_) missing_since_ = now;
+  if (core_over_) slurm_over_ = true;
+  if (ended_at_ || missing_listings_ < kMissingListings || now - *missing_since_ < kMissingFor) {
+    wants_listing_ = false;
+    return;
+  }
+  // slurmctld may have lost a job whose ranks go on; they are heard, and its nodes end them when they find out.
+  const bool heard =
+      std::ranges::any_of(ranks_, [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
+  if (heard) return;
+  slurm_over_ = true;
+  ended_at_ = now;
+  end_cause_ = core::Cause::kControllerLost;
+  end_reason_ = "Slurm has no trace of it any more";
+}
+
+void AttemptFollower::stop(const StopRequest& how, core::Millis now) {
+  const auto deadline = now + how.grace;
+  if (!stop_ || deadline < stop_at_) stop_at_ = deadline;
+  if (!stop_) stop_ = how;
+  explained_ = true;
+  release_exits();
+  wants_listing_ = true;
+}
+
+void AttemptFollower::tick(core::Millis now) {
+  release_settled(now);
+  if (all_told() && !core_over_) {
+    core_over_ = true;
+    core_over_at_ = now;
+  }
+  if (core_over_) return;
+  if (ended_at_ && now - *ended_at_ >= kFilePatience) return give_up(now);
+  if (!stop_ || now < std::min(stop_at_, since_ + kLostAfter)) return;
+  // What is being stopped and is not heard any more is given up: it is fenced, and Slurm may take minutes to say so.
+  const bool lost = started_ && std::ranges::all_of(ranks_, [&](const Rank& rank) {
+                      return rank.told || (now - since_ >= kLostAfter && !heard_within(rank, kLostAfter, now));
+                    });
+  if (lost) {
+    end_cause_ = core::Cause::kNodeFailed;
+    end_reason_ = "its last ranks can't be heard any more";
+    give_up(now);
+  }
+}
+
+void AttemptFollower::give_up(core::Millis now) {
+  if (core_over_) return;
+  tell_ends_without_a_word(now);
+  if (!all_told()) facts_.emplace_back(core::AttemptGone{what_.key.number, end_cause_, end_reason_});
+  core_over_ = true;
+  core_over_at_ = now;
+}
+
+// The job is over and nothing was done to it; a rank that ran and never told its end is what the others failed with.
+void AttemptFollower::tell_ends_without_a_word(core::Millis now) {
+  if (!ended_at_ || explained_ ||
+      std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.exited_at.has_value(); }))
+    return;
+  for (auto& rank : ranks_) {
+    if (rank.told || rank.exited_at || !rank.report) continue;
+    rank.exited_at = now;
+    rank.report->process = Process::kExited;
+    rank.report->exit = {0, SIGKILL};
+    rank.report->trouble = "the muster-task beside it ended without a word";
+  }
+  release_exits();
+}
+
+void AttemptFollower::explain(core::Cause cause, const std::string& reason, bool save) {
+  if (explained_) return;
+  explained_ = true;
+  // One that never started has nothing to stop: its end says it all.
+  if (started_ || std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); })) {
+    facts_.emplace_back(core::AttemptStopping{what_.key.number, cause, reason, save});
+  }
+  release_exits();
+}
+
+void AttemptFollower::release_exits() {
+  std::vector<core::RankNumber> held;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].exited_at && !ranks_[i].told) held.push_back(static_cast<core::RankNumber>(i));
+  }
+  tell_exits(std::move(held));
+}
+
+void AttemptFollower::release_settled(core::Millis now) {
+  const auto most = ending_ && !ended_at_ ? kHoldWhileEnding : kHoldMost;
+  std::vector<core::RankNumber> settled;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto& rank = ranks_[i];
+    if (!rank.exited_at || rank.told) continue;
+    const auto number = static_cast<core::RankNumber>(i);
+    if (is_settled(number) || now - *rank.exited_at >= most) settled.push_back(number);
+  }
+  tell_exits(std::move(settled));
+}
+
+// Nothing that may still come to light would explain it better.
+bool AttemptFollower::is_settled(core::RankNumber number) const {
+  const auto& rank = ranks_[number];
+  if (!rank.cleared) return false;
+  if (speaks_for_itself(*rank.report)) return true;
+  return std::ranges::all_of(ranks_, [&](const Rank& other) {
+    if (&other == &rank || other.told) return true;
+    return other.exited_at ? other.cleared : other.heard_at && *other.heard_at > *rank.exited_at + kLateWord;
+  });
+}
+
+void AttemptFollower::tell_exits(std::vector<core::RankNumber> ranks) {
+  std::ranges::stable_sort(ranks, [&](core::RankNumber a, core::RankNumber b) {
+    const bool a_signalled = ranks_[a].report->exit.signal != 0, b_signalled = ranks_[b].report->exit.signal != 0;
+    return a_signalled != b_signalled ? a_signalled : ranks_[a].exited_at < ranks_[b].exited_at;
+  });
+  for (const auto rank : ranks) tell_exit(rank);
+}
+
+void AttemptFollower::tell_exit(core::RankNumber number) {
+  auto& rank = ranks_[number];
+  if (rank.told || !rank.report || !has_ended(*rank.report)) return;
+  rank.told = true;
+  auto exit = rank.report->exit;
+  if (rank.report->process == Process::kStepLost && exit.code == 0 && exit.signal == 0) exit.signal = SIGKILL;
+  facts_.emplace_back(
+      core::RankExited{what_.key.number, number, exit, rank.report->out_of_memory, rank.report->trouble});
+}
+
+std::vector<core::EventBody> AttemptFollower::take_facts() {
+  return std::exchange(facts_, {});
+}
+
+bool AttemptFollower::all_told() const {
+  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.told; });
+}
+
+bool AttemptFollower::heard_within(const Rank& rank, core::Millis limit, core::Millis now) const {
+  return rank.heard_at && now - *rank.heard_at < limit;
+}
+
+bool AttemptFollower::wants_files(core::Millis now) const {
+  if (core_over_) return false;
+  // After a restart of the controller nobody may be left to speak.
+  return ended_at_ || (missing_since_ && now - *missing_since_ > core::Millis(0)) ||
+         (what_.started && now - since_ < kLostAfter);
+}
+
+bool AttemptFollower::wants_cancel(core::Millis now) const {
+  if (slurm_over_ || (cancel_sent_at_ && now - *cancel_sent_at_ < kCancelAgain)) return false;
+  if (leftover_) return true;
+  if (stop_ && (!started_ || now >= stop_at_)) return true;
+  return core_over_ && (stop_ || explained_ || now - core_over_at_.value_or(now) >= kTeardownMost);
+}
+
+Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {
+  if (number >= ranks_.size()) return Vouch::kUnknown;
+  const auto& rank = ranks_[number];
+  if (rank.exited_at) return Vouch::kGone;  // its task has left with it
+  if (!rank.report || !heard_within(rank, kHeardWithin, now)) return Vouch::kUnknown;
+  switch (rank.report->process) {
+    case Process::kStarting:
+    case Process::kRunning:
+      return Vouch::kAlive;
+    case Process::kStopped:
+      return Vouch::kStopped;
+    default:
+      return Vouch::kGone;
+  }
+}
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/executor.h"
+#include "slurm/scheduler.h"
+
+namespace runtime::on_slurm {
+
+/// What is known of an attempt when following begins.
+struct Followed {
+  core::AttemptKey key;
+  std::uint32_t world_size = 1;
+  std::uint32_t ranks_per_node = 1;
+  bool started = false;   // its start is in the history already
+  bool draining = false;  // and so is why it ends
+};
+
+/// One attempt on Slurm: puts together what Slurm lists, what the tasks beside its ranks say, and what their status
+/// files say, and draws the conclusions. Pure: no thread, no clock, no I/O; times are passed in.
+///
+/// An exit that may be Slurm's doing (code 99, SIGTERM, SIGKILL) is held until a listing asked for after it has said
+/// why: preempted, requeued, timed out, cancelled, node down, or nothing of the kind. So the cause is Slurm's word and
+/// never a guess.
+///
+/// A failure is held until every other rank has been heard after it: where one was lost, the others fail a moment
+/// later, and often tell it first. Of several, those ended by a signal are told first.
+///
+/// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
+class AttemptFollower {
+ public:
+  AttemptFollower(Followed what, core::Millis now);
+
+  /// The task beside a rank has spoken.
+  void task(core::RankNumber rank, const TaskReport& report, core::Millis now);
+  /// A listing that was asked for at `asked_at` shows it so, or not at all. `down`: nodes that Slurm calls down.
+  void listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
+              core::Millis now);
+  /// What a rank's status file says; nullptr: there is none.
+  void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
+  void stop(const StopRequest& how, core::Millis now);
+  /// Time passes.
+  void tick(core::Millis now);
+
+  /// What has been learned since the last call, in order.
+  std::vector<core::EventBody> take_facts();
+
+  /// The next listing should not wait for its turn.
+  bool wants_listing() const { return wants_listing_; }
+  /// Status files of ranks that have not told their end are to be read.
+  bool wants_files(core::Millis now) const;
+  /// The Slurm job is to be cancelled now. Asks again until Slurm calls it ended.
+  bool wants_cancel(core::Millis now) const;
+  void cancel_sent(core::Millis now) { cancel_sent_at_ = now; }
+  /// Nothing of it is left, neither here nor in Slurm.
+  bool over() const { return core_over_ && slurm_over_; }
+  /// The core knows its end.
+  bool ended() const { return core_over_; }
+
+  Vouch vouch(core::RankNumber rank, core::Millis now) const;
+  std::uint32_t world_size() const { return what_.world_size; }
+
+  /// A task not heard for this long can't vouch.
+  static constexpr core::Millis kHeardWithin{1500};
+  /// A rank whose task is not heard for this long while the attempt is being stopped is given up.
+  static constexpr core::Millis kLostAfter{3000};
+  /// A word that a task sent before it died may be read so much later.
+  static constexpr core::Millis kLateWord{300};
+  /// How long an exit waits for Slurm's word at most.
+  static constexpr core::Millis kHoldMost{5000};
+  /// The same while Slurm ends the job (COMPLETING) without having said why; other ranks may take all of KillWait.
+  static constexpr core::Millis kHoldWhileEnding{60000};
+  /// Between Slurm's "ended" and giving up on ranks that never told their end.
+  static constexpr core::Millis kFilePatience{2000};
+  static constexpr core::Millis kCancelAgain{5000};
+  /// The batch script's teardown may take this long after the last rank.
+  static constexpr core::Millis kTeardownMost{60000};
+  /// A job that Slurm does not list any more is given up after so many listings and so long.
+  static constexpr int kMissingListings = 3;
+  static constexpr core::Millis kMissingFor{5000};
+
+ private:
+  struct Rank {
+    std::optional<TaskReport> report;
+    std::optional<core::Millis> heard_at;
+    std::optional<core::Millis> exited_at;  // its exit waits to be told since
+    bool cleared = false;                   // Slurm has nothing to do with it
+    bool told = false;
+  };
+
+  void explain(core::Cause cause, const std::string& reason, bool save = true);
+  void tell_started(const ::slurm::ListedJob& job);
+  void look_at_ending(const ::slurm::ListedJob& job);
+  void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
+  void look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down, core::Millis now);
+  void missing(core::Millis now);
+  void slurm_ended(core::Cause cause, const std::string& reason, core::Millis now);
+  void release_exits();
+  void release_settled(core::Millis now);
+  bool is_settled(core::RankNumber rank) const;
+  void tell_exits(std::vector<core::RankNumber> ranks);
+  void tell_exit(core::RankNumber rank);
+  void give_up(core::Millis now);
+  void tell_ends_without_a_word(core::Millis now);
+  bool all_told() const;
+  bool heard_within(const Rank& rank, core::Millis limit, core::Millis now) const;
+
+  const Followed what_;
+  const core::Millis since_;
+  std::vector<Rank> ranks_;
+  std::vector<std::string> nodes_;  // by rank
+  std::vector<core::EventBody> facts_;
+  bool started_ = false;
+  bool explained_ = false;  // the core knows, or has been told, why it ends
+  bool preempted_ = false;  // Slurm said so once; it forgets
+  bool core_over_ = false, slurm_over_ = false;
+  bool leftover_ = false;  // Slurm would run it again
+  bool ending_ = false;    // as Slurm had it last
+  bool wants_listing_ = true;
+  std::optional<StopRequest> stop_;
+  core::Millis stop_at_{0};
+  std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_;
+  int missing_listings_ = 0;
+  core::Cause end_cause_ = core::Cause::kControllerLost;
+  std::string end_reason_;
+};
+
+/// What Slurm's final state means; nullopt where the ranks' own exits tell (COMPLETED, FAILED).
+std::optional<core::Cause> cause_of(::slurm::JobState state);
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,248 @@
+#include "runtime/slurm/launcher.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "runtime/durable_file.h"
+#include "runtime/scheduler_handle.h"
+#include "runtime/slurm/script_plan.h"
+#include "runtime/slurm/task_files.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+constexpr std::size_t kMostScript = 1 << 20;
+// Of a set's folder.
+constexpr const char* kSetFile = "set.json";
+constexpr const char* kScript = "script.sh";
+constexpr const char* kScriptAnywhere = "script-anywhere.sh";  // on nodes lost lately, too
+constexpr const char* kComment = "comment";
+
+/// Refusals that pass by themselves: a limit on jobs in the queue, a controller that is overwhelmed.
+bool may_pass(const std::string& why) {
+  for (const char* word : {"temporarily", "Resource temporarily", "MaxSubmit", "submit limit", "Maximum job count",
+                           "try again", "in standby mode"}) {
+    if (why.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::string key_text(const core::AttemptKey& key) {
+  return std::to_string(key.job) + "." + std::to_string(key.number);
+}
+
+core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& job) {
+  core::AttemptLaunched fact;
+  fact.attempt = key.number;
+  fact.handle = scheduler_handle(job);
+  fact.queued = true;
+  return fact;
+}
+
+}  // namespace
+
+Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options)
+    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, options.user) {}
+
+std::string Launcher::comment_of(const core::AttemptKey& key) const {
+  return "muster:" + options_.store_name + ":" + key_text(key);
+}
+
+std::optional<core::AttemptKey> Launcher::key_of(const std::string& comment) const {
+  const std::string prefix = "muster:" + options_.store_name + ":";
+  if (!comment.starts_with(prefix)) return std::nullopt;
+  const char* at = comment.data() + prefix.size();
+  const char* end = comment.data() + comment.size();
+  core::AttemptKey key;
+  const auto job = std::from_chars(at, end, key.job);
+  if (job.ec != std::errc() || job.ptr == end || *job.ptr != '.') return std::nullopt;
+  const auto number = std::from_chars(job.ptr + 1, end, key.number);
+  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
+  return key;
+}
+
+std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>& requests) {
+  std::vector<LaunchAnswer> answers(requests.size(), LaunchLater{"not tried"});
+  std::map<std::string, std::vector<std::size_t>> known;  // set folder -> requests of a set made before
+  std::vector<std::size_t> fresh;
+  std::map<std::size_t, std::uint32_t> index_of;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto record = read_record(requests[i].attempt_folder);
+    if (record && !record->set_folder.empty() && is_complete(record->set_folder)) {
+      known[record->set_folder].push_back(i);
+      index_of[i] = record->index;
+    } else if (requests.size() == 1 || (record && record->set_folder.empty())) {
+      answers[i] = submit_alone(requests[i]);
+    } else {
+      fresh.push_back(i);
+    }
+  }
+  Chain chain;
+  for (const auto& [folder, members] : known) {
+    const auto outcome = submit_next(folder, requests[members.front()].sweep_parallel, chain);
+    for (const auto i : members) answers[i] = answer(requests[i].key, outcome, index_of[i]);
+  }
+  for (const auto& set : fresh_sets(requests, fresh)) {
+    if (set.members.size() == 1 && chain.after.empty() && !chain.broken) {
+      answers[set.members.front()] = submit_alone(requests[set.members.front()]);
+      continue;
+    }
+    if (!chain.broken) prepare_set(requests, set, chain.after);
+    const auto outcome = submit_next(set.folder, requests[set.members.front()].sweep_parallel, chain);
+    for (std::uint32_t i = 0; i < set.members.size(); ++i) {
+      answers[set.members[i]] = answer(requests[set.members[i]].key, outcome, i);
+    }
+  }
+  return answers;
+}
+
+// Arrays of one sweep come one after the other, or each would have the whole parallelism.
+Submitter::Outcome Launcher::submit_next(const std::filesystem::path& folder, std::uint32_t parallel, Chain& chain) {
+  if (chain.broken) return Submitter::Later{"waits for the sweep's earlier array"};
+  auto outcome = submit_set(folder);
+  if (parallel == 0) return outcome;
+  if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) chain.after = "afterany:" + std::to_string(id->job);
+  chain.broken = std::holds_alternative<Submitter::Later>(outcome);
+  return outcome;
+}
+
+LaunchAnswer Launcher::submit_alone(const LaunchRequest& request) {
+  write_launch_file(request, forwards_signals());
+  return answer(request.key, try_submit(request), std::nullopt);
+}
+
+Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
+  const auto comment = comment_of(request.key);
+  SubmissionRecord record;
+  record.comment = comment;
+  record.ranks_per_node = request.ranks_per_node;
+  const auto now = clock_.wall().time_since_epoch().count();
+  const auto script = plan_script(request, options_.task_program.string(), comment);
+  if (const auto problems = ::slurm::problems(script); !problems.empty()) {
+    return ::slurm::Refused{problems.front()};
+  }
+  auto outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script), now);
+  // Better a node that was lost lately than none at all.
+  if (std::holds_alternative<::slurm::Refused>(outcome) && !request.exclude_nodes.empty()) {
+    auto everywhere = request;
+    everywhere.exclude_nodes.clear();
+    spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them", request.key.job,
+                 request.key.number);
+    outcome = submitter_.submit(request.attempt_folder, record,
+                                ::slurm::render(plan_script(everywhere, options_.task_program.string(), comment)), now);
+  }
+  return outcome;
+}
+
+std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>& requests,
+                                                const std::vector<std::size_t>& fresh) {
+  std::vector<Set> sets;
+  const auto most = largest_array();
+  for (const auto i : fresh) {
+    const auto fits = std::ranges::find_if(sets, [&](const Set& set) {
+      return set.members.size() < most && same_shape(requests[set.members.front()], requests[i]);
+    });
+    if (fits != sets.end()) {
+      fits->members.push_back(i);
+    } else {
+      sets.push_back({options_.root / "slurm" / ("set-" + key_text(requests[i].key)), {i}});
+    }
+  }
+  return sets;
+}
+
+// Everything on disk before sbatch: the elements' own launch files and records, who is which, and the script. The
+// comment comes last: without it the set is none, and nothing of it was ever submitted.
+void Launcher::prepare_set(const std::vector<LaunchRequest>& requests, const Set& set, const std::string& after) {
+  std::vector<LaunchRequest> members;
+  std::vector<std::string> folders;
+  for (const auto i : set.members) {
+    members.push_back(requests[i]);
+    folders.push_back(requests[i].attempt_folder);
+  }
+  const auto set_file = set.folder / kSetFile;
+  write_set_file(set_file, folders);
+  const auto comment = "muster:" + options_.store_name + ":set." + key_text(members.front().key);
+  const bool forward = forwards_signals();
+  for (std::uint32_t i = 0; i < members.size(); ++i) {
+    write_launch_file(members[i], forward);
+    SubmissionRecord record;
+    record.comment = comment;
+    record.set_folder = set.folder.string();
+    record.index = i;
+    record.ranks_per_node = members[i].ranks_per_node;
+    write_record(members[i].attempt_folder, record);
+  }
+  write_set_script(set.folder / kScript, members, comment, after);
+  if (!members.front().exclude_nodes.empty()) {
+    members.front().exclude_nodes.clear();
+    write_set_script(set.folder / kScriptAnywhere, members, comment, after);
+  }
+  write_file_durably(set.folder / kComment, comment);
+}
+
+void Launcher::write_set_script(const std::filesystem::path& path, const std::vector<LaunchRequest>& members,
+                                const std::string& comment, const std::string& after) const {
+  const auto set_file = (path.parent_path() / kSetFile).string();
+  auto script = plan_array(members, options_.task_program.string(), comment, set_file);
+  script.terms.dependency = after;
+  script.terms.kill_on_invalid_dep = false;
+  write_file_durably(path, ::slurm::render(script));
+}
+
+bool Launcher::is_complete(const std::filesystem::path& set_folder) {
+  return !read_small_file(set_folder / kComment).empty();
+}
+
+Submitter::Outcome Launcher::submit_set(const std::filesystem::path& folder) {
+  SubmissionRecord record;
+  record.comment = read_small_file(folder / kComment);
+  const auto script = read_small_file(folder / kScript, kMostScript);
+  if (script.empty()) {
+    return ::slurm::Refused{folder.string() + " is damaged: its script is gone; submit the jobs again"};
+  }
+  const auto now = clock_.wall().time_since_epoch().count();
+  auto outcome = submitter_.submit(folder, record, script, now);
+  if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
+  const auto anywhere = read_small_file(folder / kScriptAnywhere, kMostScript);
+  if (anywhere.empty()) return outcome;
+  spdlog::warn("{}: Slurm refuses it without the nodes lost lately; trying with them", folder.string());
+  return submitter_.submit(folder, record, anywhere, now);
+}
+
+LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
+                              std::optional<std::uint32_t> index) {
+  if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) {
+    return launched(key, ::slurm::to_string(::slurm::JobId{id->job, index}));
+  }
+  if (const auto* later = std::get_if<Submitter::Later>(&outcome)) return LaunchLater{later->why};
+  const auto& why = std::get<::slurm::Refused>(outcome).why;
+  if (may_pass(why)) return LaunchLater{"Slurm: " + why};
+  return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
+}
+
+bool Launcher::forwards_signals() {
+  const auto known = config();
+  if (!known) return false;
+  const auto found = known->fields.find("ProctrackType");
+  return found != known->fields.end() && found->second == "proctrack/pgid";
+}
+
+std::uint64_t Launcher::largest_array() {
+  const auto known = config();
+  // Task ids are below MaxArraySize.
+  return known && known->max_array_size > 1 ? std::min<std::uint64_t>(known->max_array_size - 1, 1000) : 1;
+}
+
+std::optional<::slurm::ClusterConfig> Launcher::config() {
+  std::lock_guard lock(config_mutex_);
+  if (!config_) {
+    if (const auto answer = scheduler_.config()) config_ = *answer;
+  }
+  return config_;
+}
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+
+#include "runtime/clock.h"
+#include "runtime/slurm/slurm_executor.h"
+#include "runtime/slurm/submission.h"
+
+namespace runtime::on_slurm {
+
+/// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
+class Launcher {
+ public:
+  Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options);
+
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
+  /// "muster:<store>:<job>.<attempt>"; of an array the set's.
+  std::string comment_of(const core::AttemptKey& key) const;
+  /// The attempt that a comment of ours speaks of; nullopt: a stranger's, or a set's.
+  std::optional<core::AttemptKey> key_of(const std::string& comment) const;
+
+ private:
+  /// Requests submitted as one array.
+  struct Set {
+    std::filesystem::path folder;
+    std::vector<std::size_t> members;  // indices into the requests
+  };
+  /// What the arrays of one sweep know of those before them.
+  struct Chain {
+    std::string after;    // "afterany:12"; empty: no other is to end first
+    bool broken = false;  // an earlier one could not be handed over yet
+  };
+  LaunchAnswer submit_alone(const LaunchRequest& request);
+  Submitter::Outcome try_submit(const LaunchRequest& request);
+  std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
+  void prepare_set(const std::vector<LaunchRequest>& requests, const Set& set, const std::string& after);
+  void write_set_script(const std::filesystem::path& path, const std::vector<LaunchRequest>& members,
+                        const std::string& comment, const std::string& after) const;
+  static bool is_complete(const std::filesystem::path& set_folder);
+  Submitter::Outcome submit_next(const std::filesystem::path& folder, std::uint32_t parallel, Chain& chain);
+  Submitter::Outcome submit_set(const std::filesystem::path& folder);
+  LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
+                      std::optional<std::uint32_t> index);
+  bool forwards_signals();
+  std::uint64_t largest_array();
+  std::optional<::slurm::ClusterConfig> config();
+
+  ::slurm::Scheduler& scheduler_;
+  Clock& clock_;
+  const SlurmOptions& options_;
+  Submitter submitter_;
+  std::mutex config_mutex_;
+  std::optional<::slurm::ClusterConfig> config_;
+};
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,485 @@
+#include "runtime/slurm/slurm_executor.h"
+
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "runtime/scheduler_handle.h"
+#include "runtime/slurm/attempt_follower.h"
+#include "runtime/slurm/cluster_facts.h"
+#include "runtime/slurm/health_check.h"
+#include "runtime/slurm/launcher.h"
+#include "runtime/slurm/script_plan.h"
+#include "runtime/slurm/task_files.h"
+#include "slurm/pending_reason.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+constexpr core::Millis kTick{50};
+constexpr int kIdleTimes = 10;
+
+/// One attempt: who it is in Slurm, and what is concluded of it.
+struct Attempt {
+  AttemptFollower follower;
+  std::string comment;
+  ::slurm::JobId id;
+  std::filesystem::path folder;
+  std::optional<::slurm::ListedJob> listed;  // newest
+  std::vector<core::EventBody> told = {};    // besides what the follower tells, and before it
+  bool checked = false;                      // its health check's word is read
+};
+
+bool is_down(const ::slurm::Node& node) {
+  if (!node.responds) return true;
+  return std::ranges::any_of(node.states, [](const std::string& state) { return state == "DOWN" || state == "FAIL"; });
+}
+
+}  // namespace
+
+class SlurmExecutor::Impl {
+ public:
+  Impl(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)
+      : scheduler_(scheduler), clock_(clock), options_(std::move(options)), launcher_(scheduler, clock, options_) {}
+
+  void start(FactSink sink) {
+    sink_ = std::move(sink);
+    poller_ = std::thread([this] { run_poller(); });
+    ticker_ = std::thread([this] { run_ticker(); });
+  }
+  void shutdown();
+
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
+  template <typename Do>
+  void with(const core::AttemptKey& key, Do&& action) {
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = attempts_.find(key);
+      if (found == attempts_.end()) return;
+      action(found->second);
+      urgent_ = urgent_ || found->second.follower.wants_listing();
+    }
+    wake_.notify_all();
+  }
+  void stop(const core::AttemptKey& key, const StopRequest& how);
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const {
+    std::lock_guard lock(mutex_);
+    const auto found = attempts_.find(key);
+    return found == attempts_.end() ? Vouch::kUnknown : found->second.follower.vouch(rank, clock_.monotonic());
+  }
+  std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const {
+    std::lock_guard lock(mutex_);
+    const auto found = attempts_.find(key);
+    return found == attempts_.end() ? std::nullopt : std::optional(found->second.id);
+  }
+  std::optional<Trouble> trouble() const {
+    std::lock_guard lock(mutex_);
+    return trouble_;
+  }
+  std::optional<QueueWord> queue_word(const core::AttemptKey& key) const;
+  std::string comment_of(const core::AttemptKey& key) const { return launcher_.comment_of(key); }
+  /// False: Slurm could not be asked. A refusal is Slurm's last word.
+  bool told(const ::slurm::Answer<::slurm::Done>& answer, const core::AttemptKey& key, const char* what);
+
+  ::slurm::Scheduler& scheduler_;
+  Clock& clock_;
+  const SlurmOptions options_;
+  std::function<bool(const core::AttemptKey&)> is_over_;
+
+ private:
+  void follow(const core::AttemptKey& key, Followed what, const std::string& handle, const std::string& comment,
+              std::filesystem::path folder);
+  std::filesystem::path folder_of(const core::AttemptKey& key) const {
+    return options_.root / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number));
+  }
+  void run_poller();
+  void run_ticker();
+  void poll();
+  void take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at);
+  void tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs);
+  void read_files();
+  void cancel_wanted();
+  void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
+  std::set<std::string> down_nodes(const std::vector<::slurm::ListedJob>& jobs);
+  void note(const std::string& why);
+
+  Launcher launcher_;
+  FactSink sink_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<core::AttemptKey, Attempt> attempts_;
+  std::map<core::AttemptKey, std::string> later_;  // why it has not been handed over yet
+  std::set<core::AttemptKey> launching_;
+  std::map<::slurm::JobId, core::Millis> leftover_since_;  // the poller's
+  std::optional<Trouble> trouble_;
+  bool urgent_ = false, closed_ = false;
+  std::thread poller_, ticker_;
+};
+
+void SlurmExecutor::Impl::shutdown() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  if (poller_.joinable()) poller_.join();
+  if (ticker_.joinable()) ticker_.join();
+}
+
+std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<LaunchRequest>& requests) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& request : requests) launching_.insert(request.key);
+  }
+  std::vector<LaunchAnswer> answers;
+  try {
+    answers = launcher_.launch_all(requests);
+  } catch (const std::exception& error) {
+    answers.assign(requests.size(), LaunchLater{error.what()});
+  }
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto& request = requests[i];
+    if (const auto* launched = std::get_if<core::AttemptLaunched>(&answers[i])) {
+      const auto record = read_record(request.attempt_folder);
+      follow(request.key, {request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false},
+             launched->handle, record ? record->comment : launcher_.comment_of(request.key), request.attempt_folder);
+    }
+    std::lock_guard lock(mutex_);
+    launching_.erase(request.key);
+    const auto* later = std::get_if<LaunchLater>(&answers[i]);
+    if (later != nullptr) {
+      later_[request.key] = later->why;
+    } else {
+      later_.erase(request.key);
+    }
+  }
+  return answers;
+}
+
+void SlurmExecutor::Impl::follow(const core::AttemptKey& key, Followed what, const std::string& handle,
+                                 const std::string& comment, std::filesystem::path folder) {
+  const auto id = ::slurm::parse_job_id(scheduler_job_of(handle).value_or(""));
+  {
+    std::lock_guard lock(mutex_);
+    attempts_.try_emplace(key, Attempt{AttemptFollower(std::move(what), clock_.monotonic()), comment,
+                                       id.value_or(::slurm::JobId{}), std::move(folder), std::nullopt});
+    urgent_ = true;
+  }
+  wake_.notify_all();
+}
+
+void SlurmExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  const auto folder = folder_of(key);
+  const auto record = read_record(folder);
+  Followed what{key, static_cast<std::uint32_t>(attempt.ranks.size()), record ? record->ranks_per_node : 1,
+                attempt.started_at.has_value(), attempt.state == core::AttemptState::kDraining};
+  follow(key, what, attempt.handle, record ? record->comment : launcher_.comment_of(key), folder);
+}
+
+void SlurmExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
+  with(key, [&](Attempt& attempt) { attempt.follower.stop(how, clock_.monotonic()); });
+}
+
+std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = attempts_.find(key);
+  QueueWord word;
+  if (found == attempts_.end()) {
+    const auto later = later_.find(key);
+    if (later == later_.end()) return std::nullopt;
+    word.sentence = "Not handed to Slurm yet: " + later->second;
+    word.action = "Nothing: muster tries again by itself.";
+    return word;
+  }
+  word.scheduler_job = ::slurm::to_string(found->second.id);
+  if (!found->second.listed) return word;
+  const auto& job = *found->second.listed;
+  if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;
+  word.reason = job.reason;
+  const auto text = ::slurm::explain_reason(job.reason);
+  word.sentence = text.sentence;
+  word.action = text.action;
+  if (job.started) word.expected_start = std::chrono::time_point_cast<core::Millis>(*job.started);
+  return word;
+}
+
+bool SlurmExecutor::Impl::told(const ::slurm::Answer<::slurm::Done>& answer, const core::AttemptKey& key,
+                               const char* what) {
+  if (answer.unreachable()) return false;
+  if (answer.refused())
+    spdlog::warn("job {} attempt {}: Slurm will not {}: {}", key.job, key.number, what, answer.why());
+  return true;
+}
+
+void SlurmExecutor::Impl::run_ticker() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    std::vector<std::pair<core::JobId, core::EventBody>> facts;
+    const auto now = clock_.monotonic();
+    for (auto& [key, attempt] : attempts_) {
+      attempt.follower.tick(now);
+      for (auto& fact : std::exchange(attempt.told, {})) facts.emplace_back(key.job, std::move(fact));
+      for (auto& fact : attempt.follower.take_facts()) facts.emplace_back(key.job, std::move(fact));
+    }
+    std::erase_if(attempts_, [](const auto& entry) { return entry.second.follower.over(); });
+    lock.unlock();
+    for (auto& [job, fact] : facts) sink_(job, std::move(fact));
+    lock.lock();
+    if (!closed_) wake_.wait_for(lock, kTick);
+  }
+}
+
+void SlurmExecutor::Impl::run_poller() {
+  auto last = clock_.monotonic() - options_.poll_interval;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto due = [&] {
+        const auto passed = clock_.monotonic() - last;
+        // With nothing to follow it is enough to notice now and then what an earlier controller has left.
+        if (attempts_.empty()) return passed >= options_.poll_interval * kIdleTimes;
+        return passed >= (urgent_ ? options_.urgent_interval : options_.poll_interval);
+      };
+      while (!closed_ && !due()) wake_.wait_for(lock, kTick);
+      if (closed_) return;
+      urgent_ = false;
+    }
+    last = clock_.monotonic();
+    try {
+      poll();
+    } catch (const std::exception& error) {
+      spdlog::error("Slurm's answer could not be used: {}", error.what());
+    }
+  }
+}
+
+void SlurmExecutor::Impl::poll() {
+  read_files();
+  const auto asked_at = clock_.monotonic();
+  const auto listed = scheduler_.list(options_.user);
+  if (!listed) return note(listed.why());
+  note({});
+  tell_unfit_nodes(*listed);
+  take_listing(*listed, asked_at);
+  cancel_wanted();
+  cancel_leftovers(*listed);
+}
+
+void SlurmExecutor::Impl::note(const std::string& why) {
+  if (!why.empty()) spdlog::debug("Slurm does not answer: {}", why);
+  std::lock_guard lock(mutex_);
+  if (why.empty()) {
+    if (trouble_) spdlog::info("Slurm answers again");
+    trouble_.reset();
+  } else if (!trouble_) {
+    spdlog::warn("Slurm can't be reached; what runs goes on: {}", why);
+    trouble_ = Trouble{clock_.wall(), why};
+  } else {
+    trouble_->why = why;
+  }
+}
+
+void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at) {
+  std::map<::slurm::JobId, const ::slurm::ListedJob*> by_id;
+  for (const auto& job : jobs) by_id.emplace(job.id, &job);
+  const auto down = down_nodes(jobs);
+  const auto now = clock_.monotonic();
+  std::lock_guard lock(mutex_);
+  for (auto& [key, attempt] : attempts_) {
+    const auto found = by_id.find(attempt.id);
+    // The same number with another comment is another's job: slurmctld gives numbers again that it has lost.
+    const bool ours = found != by_id.end() && found->second->comment == attempt.comment;
+    if (ours) attempt.listed = *found->second;
+    attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now);
+    urgent_ = urgent_ || attempt.follower.wants_listing();
+  }
+}
+
+// Before the end itself, which would otherwise be all that is said.
+void SlurmExecutor::Impl::tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs) {
+  std::vector<std::pair<core::AttemptKey, std::filesystem::path>> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& job : jobs) {
+      if (!job.exit || job.exit->code != kUnfitExit) continue;
+      for (auto& [key, attempt] : attempts_) {
+        if (attempt.id != job.id || attempt.comment != job.comment || std::exchange(attempt.checked, true)) continue;
+        wanted.emplace_back(key, attempt.folder);
+      }
+    }
+  }
+  for (const auto& [key, folder] : wanted) {
+    auto facts = unfit_nodes_of(folder, key.number);
+    with(key, [&](Attempt& attempt) { attempt.told = std::move(facts); });
+  }
+}
+
+// Asked only when Slurm has requeued something without saying why.
+std::set<std::string> SlurmExecutor::Impl::down_nodes(const std::vector<::slurm::ListedJob>& jobs) {
+  bool wanted = false;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& job : jobs) {
+      if (job.restarts == 0 || job.preempted) continue;
+      wanted = wanted || std::ranges::any_of(attempts_, [&](const auto& entry) {
+                 return entry.second.id == job.id && !entry.second.follower.ended();
+               });
+    }
+  }
+  std::set<std::string> down;
+  if (!wanted) return down;
+  if (const auto nodes = scheduler_.nodes()) {
+    for (const auto& node : *nodes) {
+      if (is_down(node)) down.insert(node.name);
+    }
+  }
+  return down;
+}
+
+void SlurmExecutor::Impl::read_files() {
+  struct Wanted {
+    core::AttemptKey key;
+    std::filesystem::path folder;
+    std::uint32_t world_size;
+  };
+  std::vector<Wanted> wanted;
+  {
+    const auto now = clock_.monotonic();
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, attempt] : attempts_) {
+      if (attempt.follower.wants_files(now)) wanted.push_back({key, attempt.folder, attempt.follower.world_size()});
+    }
+  }
+  for (const auto& [key, folder, world_size] : wanted) {
+    for (core::RankNumber rank = 0; rank < world_size; ++rank) {
+      const auto report = read_rank_status(folder, rank);
+      with(key,
+           [&](Attempt& attempt) { attempt.follower.file(rank, report ? &*report : nullptr, clock_.monotonic()); });
+    }
+  }
+}
+
+void SlurmExecutor::Impl::cancel_wanted() {
+  std::vector<std::pair<core::AttemptKey, ::slurm::JobId>> wanted;
+  {
+    const auto now = clock_.monotonic();
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, attempt] : attempts_) {
+      // Without a listing there is no telling whether the number is still ours.
+      if (attempt.follower.wants_cancel(now) && attempt.listed) wanted.emplace_back(key, attempt.id);
+    }
+  }
+  if (wanted.empty()) return;
+  std::vector<::slurm::JobId> ids;
+  for (const auto& [key, id] : wanted) ids.push_back(id);
+  const auto answer = scheduler_.cancel(ids);
+  if (answer.refused()) spdlog::warn("Slurm will not cancel: {}", answer.why());
+  if (answer.unreachable()) return note(answer.why());
+  for (const auto& [key, id] : wanted) {
+    with(key, [&](Attempt& attempt) { attempt.follower.cancel_sent(clock_.monotonic()); });
+  }
+}
+
+// Jobs of ours in Slurm whose attempts are over: left by a controller that died, or run again by Slurm.
+void SlurmExecutor::Impl::cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs) {
+  if (!is_over_) return;
+  std::vector<::slurm::JobId> leftovers;
+  std::set<::slurm::JobId> still_there;
+  const auto now = clock_.monotonic();
+  for (const auto& job : jobs) {
+    const auto phase = ::slurm::classify(job.state.state);
+    if (phase != ::slurm::JobPhase::kQueued && phase != ::slurm::JobPhase::kActive) continue;
+    const auto key = launcher_.key_of(job.comment);
+    if (!key) continue;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = attempts_.find(*key);
+      if (launching_.contains(*key) || (found != attempts_.end() && found->second.id == job.id)) continue;
+    }
+    if (!is_over_(*key)) continue;
+    still_there.insert(job.id);
+    // One that has its nodes may be at its teardown; its ranks are told to leave by themselves.
+    const auto since = leftover_since_.try_emplace(job.id, now).first->second;
+    const bool may_tear_down = phase == ::slurm::JobPhase::kActive && job.restarts == 0;
+    if (!may_tear_down || now - since >= AttemptFollower::kTeardownMost) leftovers.push_back(job.id);
+  }
+  std::erase_if(leftover_since_, [&](const auto& entry) { return !still_there.contains(entry.first); });
+  if (leftovers.empty()) return;
+  spdlog::info("cancelling {} Slurm jobs whose attempts are over", leftovers.size());
+  const auto answer = scheduler_.cancel(leftovers);
+  if (!answer) spdlog::warn("they could not be cancelled: {}", answer.why());
+}
+
+SlurmExecutor::SlurmExecutor(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)
+    : impl_(std::make_unique<Impl>(scheduler, clock, std::move(options))) {}
+SlurmExecutor::~SlurmExecutor() {
+  impl_->shutdown();
+}
+void SlurmExecutor::start(FactSink sink) {
+  impl_->start(std::move(sink));
+}
+void SlurmExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
+  impl_->is_over_ = std::move(is_over);
+}
+LaunchAnswer SlurmExecutor::launch(const LaunchRequest& request) {
+  return impl_->launch_all({request}).front();
+}
+std::vector<LaunchAnswer> SlurmExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
+  return impl_->launch_all(requests);
+}
+void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  impl_->adopt(key, attempt);
+}
+void SlurmExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
+  impl_->stop(key, how);
+}
+Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  return impl_->vouch(key, rank);
+}
+bool SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
+  const auto id = impl_->id_of(key);
+  if (!id) return true;
+  return impl_->told(hold ? impl_->scheduler_.hold(*id) : impl_->scheduler_.release(*id), key,
+                     hold ? "hold it" : "release it");
+}
+bool SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
+  const auto id = impl_->id_of(key);
+  if (!id || limit <= core::Millis(0)) return true;
+  return impl_->told(impl_->scheduler_.update_time_limit(*id, slurm_minutes(limit)), key, "change its time limit");
+}
+void SlurmExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {
+  impl_->with(key, [&](Attempt& attempt) { attempt.follower.task(rank, report, impl_->clock_.monotonic()); });
+}
+std::optional<std::string> SlurmExecutor::script(const LaunchRequest& request) const {
+  return ::slurm::render(plan_script(request, impl_->options_.task_program.string(), impl_->comment_of(request.key)));
+}
+std::optional<ScriptCheck> SlurmExecutor::check_script(const LaunchRequest& request) {
+  const auto answer = impl_->scheduler_.test_only(*script(request));
+  ScriptCheck check;
+  if (answer.unreachable()) check.unreachable = answer.why();
+  if (answer.refused()) check.refusal = answer.why();
+  if (!answer) return check;
+  if (answer->start) check.start = std::chrono::time_point_cast<core::Millis>(*answer->start);
+  check.partition = answer->partition;
+  check.nodes = answer->node_list;
+  check.cpus = answer->cpus;
+  return check;
+}
+std::optional<Trouble> SlurmExecutor::trouble() const {
+  return impl_->trouble();
+}
+std::optional<QueueWord> SlurmExecutor::queue_word(const core::AttemptKey& key) const {
+  return impl_->queue_word(key);
+}
+std::optional<ClusterFacts> SlurmExecutor::cluster() {
+  return ask_cluster(impl_->scheduler_);
+}
+void SlurmExecutor::shutdown() {
+  impl_->shutdown();
+}
+
+}  // namespace runtime::on_slurm

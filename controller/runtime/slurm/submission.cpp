@@ -1,0 +1,123 @@
+#include "runtime/slurm/submission.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "runtime/durable_file.h"
+#include "runtime/slurm/task_files.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+constexpr const char* kRecord = "slurm.json";
+constexpr const char* kLock = "submit.lock";
+/// A crash may have left an sbatch's request on its way to slurmctld.
+constexpr std::int64_t kInFlightMs = 5000;
+
+/// Held by this process and by the sbatch that inherits it.
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), held_(false) {
+    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path.string());
+    held_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
+  }
+  ~Lock() { ::close(fd_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  bool held() const { return held_; }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+  bool held_;
+};
+
+}  // namespace
+
+std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder) {
+  const auto json = nlohmann::json::parse(read_small_file(folder / kRecord), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    SubmissionRecord record;
+    record.comment = json.value("comment", "");
+    record.id = ::slurm::parse_job_id(json.value("id", ""));
+    record.tried_at_ms = json.value("tried_at_ms", std::int64_t{0});
+    record.unsure = json.value("unsure", false);
+    record.set_folder = json.value("set_folder", "");
+    record.index = json.value("index", std::uint32_t{0});
+    record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
+    return record;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void write_record(const std::filesystem::path& folder, const SubmissionRecord& record) {
+  const nlohmann::ordered_json json = {{"format", 1},
+                                       {"comment", record.comment},
+                                       {"id", record.id ? ::slurm::to_string(*record.id) : ""},
+                                       {"tried_at_ms", record.tried_at_ms},
+                                       {"unsure", record.unsure},
+                                       {"set_folder", record.set_folder},
+                                       {"index", record.index},
+                                       {"ranks_per_node", record.ranks_per_node}};
+  write_file_durably(folder / kRecord, json.dump(2) + "\n", 0600);
+}
+
+Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
+                                     const std::string& script, std::int64_t now_ms) {
+  make_folders(folder);
+  const Lock lock(folder / kLock);
+  if (!lock.held()) return Later{"an earlier sbatch for it is still under way"};
+  if (auto before = read_record(folder)) {
+    if (before->id) return *before->id;
+    if (auto found = look_for(folder, *before, now_ms)) return *found;
+  }
+  record.id.reset();
+  record.unsure = false;
+  record.tried_at_ms = now_ms;
+  write_record(folder, record);
+  const auto answer = scheduler_.submit(script, {}, {lock.fd()});
+  if (const auto* id = std::get_if<::slurm::JobId>(&answer)) {
+    record.id = *id;
+    write_record(folder, record);
+    return *id;
+  }
+  if (const auto* unsure = std::get_if<::slurm::Unsure>(&answer)) {
+    record.unsure = true;
+    write_record(folder, record);
+    return Later{"sbatch gave no answer (" + unsure->why + "); looking whether Slurm has taken it"};
+  }
+  // It cannot have reached slurmctld.
+  std::filesystem::remove(folder / kRecord);
+  if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
+  return Later{std::get<::slurm::Unreachable>(answer).why};
+}
+
+// nullopt: it was surely not taken.
+std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record,
+                                                      std::int64_t now_ms) {
+  const auto listed = scheduler_.list(user_);
+  if (!listed) return Later{listed.why()};
+  for (const auto& job : *listed) {
+    if (job.comment != record.comment) continue;
+    record.id = ::slurm::JobId{job.id.job, {}};
+    write_record(folder, record);
+    return *record.id;
+  }
+  // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
+  if (record.set_folder.empty() && any_rank_status(folder)) return ::slurm::JobId{0, {}};
+  const auto settle = record.unsure ? settle_.count() : kInFlightMs;
+  const auto passed = now_ms - record.tried_at_ms;
+  // A clock that was set back must not make it wait for ever.
+  if (passed >= 0 && passed < settle) return Later{"looking whether Slurm has taken an earlier sbatch"};
+  return std::nullopt;
+}
+
+}  // namespace runtime::on_slurm

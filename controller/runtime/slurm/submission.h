@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "runtime/executor.h"
+#include "slurm/scheduler.h"
+
+namespace runtime::on_slurm {
+
+/// What a folder remembers of the submission made for it: <folder>/slurm.json.
+struct SubmissionRecord {
+  std::string comment;
+  std::optional<::slurm::JobId> id;  // nothing: sbatch was called, and what came of it is not known
+  std::int64_t tried_at_ms = 0;      // wall clock
+  bool unsure = false;               // sbatch gave no answer in time
+  // Of an attempt that is one element of an array: the set's folder and its index there.
+  std::string set_folder;
+  std::uint32_t index = 0;
+  std::uint32_t ranks_per_node = 1;
+};
+
+/// nullopt: none, or unreadable (treated as none is only safe where nothing can have been submitted: see Submitter).
+std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder);
+/// Durable when it returns. Throws std::system_error.
+void write_record(const std::filesystem::path& folder, const SubmissionRecord& record);
+
+/// Submits at most once for each folder, whatever crashes in between: the record is written before sbatch is called, a
+/// lock that sbatch inherits tells whether an earlier sbatch may still be under way, and a submission whose answer was
+/// lost is looked for by its comment in Slurm's list before another is made.
+class Submitter {
+ public:
+  /// `looked_at_most`: how long after an unanswered sbatch a list without its comment proves nothing yet.
+  Submitter(::slurm::Scheduler& scheduler, std::string user, core::Millis looked_at_most = core::Millis(30000))
+      : scheduler_(scheduler), user_(std::move(user)), settle_(looked_at_most) {}
+
+  struct Later {
+    std::string why;
+  };
+  using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, Later>;
+
+  /// `record` says what is to be kept beside; its id, tried_at_ms and unsure are filled here. `now_ms`: wall clock.
+  /// Thread-safe for different folders. Throws std::system_error if the folder takes no writes.
+  Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
+                 std::int64_t now_ms);
+
+ private:
+  std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record, std::int64_t now_ms);
+
+  ::slurm::Scheduler& scheduler_;
+  const std::string user_;
+  const core::Millis settle_;
+};
+
+}  // namespace runtime::on_slurm

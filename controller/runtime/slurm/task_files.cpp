@@ -1,0 +1,78 @@
+#include "runtime/slurm/task_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/durable_file.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr unsigned kOwnersOnly = 0600;
+
+std::filesystem::path status_path(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
+  return attempt_folder / "ranks" / ("rank-" + std::to_string(rank) + ".json");
+}
+
+TaskReport::Process process_of(const std::string& state) {
+  if (state == "exited") return TaskReport::Process::kExited;
+  if (state == "step_lost") return TaskReport::Process::kStepLost;
+  return TaskReport::Process::kRunning;
+}
+
+}  // namespace
+
+void write_launch_file(const LaunchRequest& request, bool forward_signals) {
+  const nlohmann::ordered_json json = {
+      {"format", kFormat},
+      {"argv", request.argv},
+      {"env", request.env},
+      {"working_folder", request.working_folder},
+      {"log_folder", request.log_folder},
+      {"is_command", request.is_command},
+      {"forward_signals", forward_signals},
+      {"time_limit_ms", request.time_limit.count()},
+      {"stop_grace_ms", request.stop_grace.count()},
+  };
+  make_folders(request.log_folder);
+  make_folders(std::filesystem::path(request.attempt_folder) / "ranks");
+  write_file_durably(std::filesystem::path(request.attempt_folder) / "launch.json", json.dump(2) + "\n", kOwnersOnly);
+}
+
+std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
+  std::string text;
+  try {
+    text = read_small_file(status_path(attempt_folder, rank));
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("format", 0) != kFormat) return std::nullopt;
+  try {
+    TaskReport report;
+    report.process = process_of(json.value("state", ""));
+    report.node = json.value("node", "");
+    report.pid = json.value("pid", std::int64_t{0});
+    report.exit = {json.value("exit_code", 0), json.value("signal", 0)};
+    report.out_of_memory = json.value("out_of_memory", false);
+    report.signals_seen = json.value("signals_seen", std::vector<int>{});
+    report.trouble = json.value("trouble", "");
+    return report;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+bool any_rank_status(const std::filesystem::path& attempt_folder) {
+  std::error_code ignored;
+  std::filesystem::directory_iterator entries(attempt_folder / "ranks", ignored);
+  return !ignored && entries != std::filesystem::directory_iterator();
+}
+
+void write_set_file(const std::filesystem::path& path, const std::vector<std::string>& attempt_folders) {
+  make_folders(path.parent_path());
+  const nlohmann::ordered_json json = {{"format", kFormat}, {"attempts", attempt_folders}};
+  write_file_durably(path, json.dump() + "\n");
+}
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,58 @@
+#include "spec/key_names.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "spec/fields.h"
+#include "spec/suggest.h"
+
+namespace spec {
+
+std::string leaf_of(std::string_view key) {
+  return std::string(key.substr(key.rfind('.') + 1));
+}
+
+std::string table_of(std::string_view key) {
+  const auto dot = key.rfind('.');
+  return std::string(dot == std::string_view::npos ? std::string_view() : key.substr(0, dot));
+}
+
+bool is_table_name(std::string_view path) {
+  const auto start = std::string(path) + ".";
+  return path.find('.') == std::string_view::npos &&
+         std::ranges::any_of(fields(), [&](const Field& f) { return f.key.starts_with(start); });
+}
+
+bool is_open_table(std::string_view path) {
+  const auto* field = find_field(path);
+  return field != nullptr && (field->kind == Kind::kVariables || field->kind == Kind::kOptions);
+}
+
+std::string did_you_mean(std::string_view path) {
+  std::map<std::string, std::vector<std::string>> leaves;
+  std::set<std::string> tables;
+  for (const auto& field : fields()) {
+    leaves[table_of(field.key)].push_back(leaf_of(field.key));
+    if (!table_of(field.key).empty()) tables.insert(table_of(field.key));
+  }
+  const auto table = table_of(path), leaf = leaf_of(path);
+  auto candidates = leaves[table];
+  if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
+  if (const auto near = nearest(leaf, candidates); !near.empty()) return table.empty() ? near : table + "." + near;
+  if (const auto near = table.empty() ? "" : nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
+    if (const auto key = nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
+  }
+  for (const auto& [other, names] : leaves) {
+    if (const auto near = nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
+  }
+  return {};
+}
+
+std::string unknown_key(std::string_view path) {
+  const auto near = did_you_mean(path);
+  return near.empty() ? "unknown key; muster submit --help lists all" : "unknown key, did you mean " + near;
+}
+
+}  // namespace spec

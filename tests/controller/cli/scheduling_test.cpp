@@ -1,0 +1,193 @@
+// What people see of a job that waits: held, queued, after others; and what they change.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/text.h"
+#include "fake_controller.h"
+
+namespace test {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string write_job(const FakeController& fake) {
+  const auto file = fake.folder().path() / "job.toml";
+  write_file(file, "name = \"a\"\ncommand = [\"true\"]\n");
+  return file;
+}
+
+/// Queued on Slurm, held by ada, after another one.
+muster::v1::Job queued_job() {
+  auto job = sample_job(1, "queued");
+  job.set_executor("slurm");
+  job.set_held_by("ada");
+  job.add_waits_for("succeeded:12");
+  job.set_time_limit_ms(4 * 3'600'000);
+  job.set_scheduler_problem("Slurm can't be asked since 19:50:00: timed out");
+  job.mutable_sweep()->set_sweep("s1");
+  (*job.mutable_sweep()->mutable_settings())["train.seed"] = "3";
+  auto& attempt = *job.mutable_attempts(1);
+  attempt.set_scheduler_job("4711_5");
+  attempt.set_state("queued");
+  attempt.set_queued_at("2026-11-20T19:50:00.000Z");
+  attempt.set_started_at("2026-11-20T19:53:12.000Z");
+  attempt.add_nodes("n1");
+  attempt.add_nodes("n2");
+  return job;
+}
+
+TEST(Hold, AndReleaseTakeSeveralJobs) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (const char* state : {"running", "succeeded", "pending"}) {
+      s.jobs.push_back(sample_job(static_cast<std::int64_t>(s.jobs.size()) + 1, state));
+    }
+  });
+  const auto held = fake.muster({"hold", "1", "2", "3", "77"});
+  EXPECT_EQ(held.exit, 2) << "of the first trouble; the others are held all the same";
+  EXPECT_THAT(held.err, AllOf(HasSubstr("job 2 has ended"), HasSubstr("no job 77")));
+  EXPECT_THAT(held.out, HasSubstr("no further attempt starts"));
+  EXPECT_EQ(fake.muster({"release", "1"}).exit, 0);
+  EXPECT_EQ(Json::parse(fake.muster({"hold", "1", "--json"}).out).at("id"), 1) << "one job: one object";
+  EXPECT_EQ(Json::parse(fake.muster({"hold", "1", "3", "--json"}).out).size(), 2U);
+  fake.with([](FakeState& s) {
+    EXPECT_THAT(s.asked, ElementsAre("hold 1 by someone", "hold 3 by someone", "release 1 by someone",
+                                     "hold 1 by someone", "hold 1 by someone", "hold 3 by someone"));
+  });
+}
+
+TEST(Limit, IsADurationOrNone) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.jobs.push_back(sample_job(1, "running")); });
+  EXPECT_EQ(fake.muster({"limit", "1", "1h30m"}).out, "job 1: time limit 1h30m\n");
+  EXPECT_EQ(fake.get<std::int64_t>([](FakeState& s) { return s.jobs[0].time_limit_ms(); }), 5'400'000);
+  EXPECT_EQ(fake.muster({"limit", "1", "none"}).out, "job 1: no time limit\n");
+  const auto wrong = fake.muster({"limit", "1", "4 hours"});
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("time limit \"4 hours\": want a duration such as 12h"));
+  EXPECT_EQ(fake.muster({"limit", "1", "10ms"}).exit, 2);
+  EXPECT_EQ(fake.muster({"limit", "77", "4h"}).exit, 3);
+}
+
+TEST(Why, IsASentenceAnActionAndSlurmsWord) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.jobs.push_back(sample_job(1, "queued"));
+    s.why.set_reason("As many of your jobs run as your QOS allows.");
+    s.why.set_action("wait for one of them to end, or submit with another qos");
+    s.why.set_scheduler_reason("QOSMaxJobsPerUserLimit");
+    s.why.set_expected_start("2026-11-20T19:48:55.000Z");
+  });
+  const auto why = fake.muster({"why", "1"});
+  EXPECT_EQ(why.exit, 0);
+  EXPECT_EQ(why.out,
+            "job 1  queued\n"
+            "  why          As many of your jobs run as your QOS allows.\n"
+            "  do           wait for one of them to end, or submit with another qos\n"
+            "  Slurm says   QOSMaxJobsPerUserLimit\n"
+            "  starts       2026-11-20 19:48:55 UTC\n");
+  EXPECT_EQ(Json::parse(fake.muster({"why", "1", "--json"}).out).at("scheduler_reason"), "QOSMaxJobsPerUserLimit");
+  fake.with([](FakeState& s) { s.why.clear_expected_start(); });
+  EXPECT_TRUE(Json::parse(fake.muster({"why", "1", "--json"}).out).at("expected_start").is_null());
+  EXPECT_EQ(fake.muster({"why", "77"}).exit, 3);
+}
+
+TEST(Submit, HoldAfterAndExecutorStandAboveTheJobFile) {
+  FakeController fake;
+  const auto done = fake.muster(
+      {"submit", write_job(fake), "--hold", "--after", "12", "--after", "failed:13", "--executor", "slurm"});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("held; start it with muster release 1"));
+  fake.with([](FakeState& s) {
+    EXPECT_TRUE(s.submitted[0].spec().hold());
+    EXPECT_EQ(s.submitted[0].spec().executor(), "slurm");
+    EXPECT_THAT(s.submitted[0].spec().after(), ElementsAre("succeeded:12", "failed:13"));
+  });
+  const auto wrong = fake.muster({"submit", write_job(fake), "--after", "done:12\"\n"});
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--after done:12\" : want a job's number such as \"12\""));
+}
+
+TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.plan.set_script("#!/bin/bash\n#SBATCH --job-name=a\n"); });
+  const auto plan = fake.muster({"submit", "--print-script", write_job(fake)});
+  EXPECT_EQ(plan.exit, 0) << plan.err;
+  EXPECT_EQ(plan.out, "#!/bin/bash\n#SBATCH --job-name=a\n");
+  const auto sweep = fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", write_job(fake)});
+  EXPECT_THAT(sweep.err, HasSubstr("of the sweep's 2 jobs, the first: a-0000"));
+  fake.with([](FakeState& s) {
+    s.plan.clear_script();
+    s.plan.set_problem("name: a line break");
+  });
+  const auto refused = fake.muster({"submit", "--print-script", write_job(fake)});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("there is no script for it: name: a line break"));
+  EXPECT_EQ(fake.muster({"submit", "--print-script", "--check", write_job(fake)}).exit, 2);
+  EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
+}
+
+TEST(Script, CheckTellsTheStartOrExitsWith5) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.check.set_expected_start("2026-11-20T19:48:55.000Z");
+    s.check.set_nodes("n[1-2]");
+    s.check.set_partition("main");
+  });
+  EXPECT_EQ(fake.muster({"submit", "--check", write_job(fake)}).out,
+            "would start at 2026-11-20 19:48:55 UTC on n[1-2] in partition main\n");
+  EXPECT_EQ(Json::parse(fake.muster({"submit", "--check", "--json", write_job(fake)}).out).at("nodes"), "n[1-2]");
+  fake.with([](FakeState& s) { s.check.set_refusal("invalid partition specified: low"); });
+  const auto refused = fake.muster({"submit", "--check", write_job(fake)});
+  EXPECT_EQ(refused.exit, 5);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("Slurm would refuse it: invalid partition specified: low"));
+  fake.with([](FakeState& s) { EXPECT_THAT(s.asked, ElementsAre("check a", "check a", "check a")); });
+}
+
+TEST(Show, TellsWhatAJobWaitsForAndWhereItRan) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.jobs.push_back(queued_job()); });
+  const auto show = fake.muster({"show", "1"}, {{"COLUMNS", "150"}}).out;
+  for (const char* line :
+       {"executor     slurm, Slurm job 4711_5\n", "held         by ada; start it with muster release 1\n",
+        "waits for    succeeded:12\n", "time limit   4h an attempt\n", "sweep        s1, seed=3\n",
+        "queued       2026-11-20 19:50:00 UTC, waited 3m12s\n", "nodes        n1, n2\n",
+        "scheduler    Slurm can't be asked since 19:50:00"}) {
+    EXPECT_THAT(show, HasSubstr(line));
+  }
+  EXPECT_THAT(show, AllOf(HasSubstr("WAITED"), HasSubstr("3m12s  n1, n2")));
+  fake.with([](FakeState& s) { s.jobs[0] = sample_job(1, "running"); });
+  EXPECT_THAT(fake.muster({"show", "1"}).out, Not(HasSubstr("SLURM"))) << "a local job has none";
+}
+
+TEST(List, NamesHeldJobsAndSlurmsOwnNumbers) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.jobs.push_back(queued_job());
+    s.jobs.push_back(sample_job(2, "queued"));
+  });
+  const auto list = fake.muster({"list"}, {{"COLUMNS", "140"}});
+  EXPECT_THAT(list.out, AllOf(HasSubstr("SLURM"), HasSubstr("4711_5"), HasSubstr("held"), HasSubstr("queued")));
+  EXPECT_THAT(list.err, HasSubstr("Slurm can't be asked since"));
+  EXPECT_EQ(Json::parse(fake.muster({"list", "--json"}).out)[1].at("state"), "queued") << "held is no state of its own";
+  EXPECT_EQ(fake.muster({"list", "--state", "queued"}).exit, 0);
+}
+
+TEST(Doctor, TellsExecutorsAndTheSchedulersTrouble) {
+  FakeController fake;
+  EXPECT_THAT(fake.muster({"doctor"}).out, HasSubstr("slurm for \"auto\"; also local"));
+  fake.with([](FakeState& s) { s.scheduler_problem = "Slurm can't be asked since 19:50:00: timed out"; });
+  const auto done = fake.muster({"doctor", "--json"});
+  EXPECT_EQ(done.exit, 1);
+  EXPECT_THAT(done.out, HasSubstr("Slurm can't be asked since 19:50:00: timed out; jobs go on"));
+}
+
+}  // namespace
+}  // namespace test

@@ -1,0 +1,139 @@
+// Sweeps on the command line: submitted in one call, listed, waited for and controlled together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fake_controller.h"
+
+namespace test {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string write_job(const FakeController& fake, const std::string& more = "") {
+  const auto file = fake.folder().path() / "tune.toml";
+  write_file(file, "name = \"tune\"\n[train]\nsteps = 10\n" + more);
+  return file;
+}
+
+TEST(SubmitSweep, IsOneCallWithEveryCombination) {
+  FakeController fake;
+  const auto done = fake.muster({"submit", "--sweep", "train.learning_rate=1e-4,3e-4", "--sweep", "seed=0..2",
+                                 "--parallel", "2", write_job(fake)});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "s1\n");
+  EXPECT_THAT(done.err, HasSubstr("submitted sweep s1: 6 jobs, 1 to 6, 2 at a time; compare them with muster results "
+                                  "--sweep s1"));
+  fake.with([](FakeState& s) {
+    ASSERT_EQ(s.swept.size(), 1U);
+    EXPECT_TRUE(s.submitted.empty());
+    EXPECT_EQ(s.swept[0].parallel(), 2U);
+    EXPECT_EQ(s.swept[0].request_id().size(), 32U);
+    ASSERT_EQ(s.swept[0].specs_size(), 6);
+    EXPECT_EQ(s.swept[0].specs(5).name(), "tune-0005");
+    EXPECT_EQ(s.swept[0].specs(5).sweep().settings().at("train.seed"), "2");
+    EXPECT_EQ(s.swept[0].specs(5).recipe().train().learning_rate(), 3e-4);
+  });
+}
+
+TEST(SubmitSweep, ATableInTheJobFileIsEnough) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.lose_answers = 1; });
+  const auto done =
+      fake.muster({"submit", "--json", write_job(fake, "[sweep]\nparallel = 3\ntrain.seed = \"0..3\"\n")});
+  const auto answer = Json::parse(done.out);
+  EXPECT_EQ(answer.at("api_version"), "v1");
+  EXPECT_EQ(answer.at("sweep"), "s1");
+  EXPECT_EQ(answer.at("job_ids"), (Json{1, 2, 3, 4}));
+  EXPECT_EQ(answer.at("already_submitted"), true) << "the lost answer made no second sweep";
+  fake.with([](FakeState& s) {
+    EXPECT_EQ(s.swept[0].parallel(), 3U);
+    EXPECT_EQ(s.swept[0].request_id(), s.swept[1].request_id());
+  });
+}
+
+TEST(SubmitSweep, NothingIsSentUnlessAllOfItIsRight) {
+  FakeController fake;
+  struct Case {
+    std::vector<std::string> more;
+    const char* says;
+  };
+  const Case cases[] = {
+      {{"--sweep", "train.learning_rate=1e-4,0"}, "--sweep train.learning_rate=0: want a number above 0"},
+      {{"--sweep", "sede=1"}, "--sweep sede=1: unknown key, did you mean train.seed"},
+      {{"--sweep", "seed=1", "--sweep", "train.seed=2"}, "--sweep train.seed=2: train.seed varies already"},
+      {{"--sweep", "seed=1,2", "--follow"}, "--follow shows one job, and this is a sweep of 2; use --wait"},
+      {{"--parallel", "2"}, "--parallel is for sweeps; add --sweep"}};
+  for (const auto& [more, says] : cases) {
+    std::vector<std::string> arguments{"submit", write_job(fake)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto done = fake.muster(arguments);
+    EXPECT_EQ(done.exit, 2) << says;
+    EXPECT_EQ(done.out, "") << says;
+    EXPECT_THAT(done.err, HasSubstr(says));
+  }
+  EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.swept.empty() && s.submitted.empty(); }));
+}
+
+TEST(SubmitSweep, WaitReturnsWhenAllHaveEnded) {
+  FakeController fake;
+  const auto fine = fake.muster({"submit", "--wait", "--sweep", "seed=0..2", write_job(fake)});
+  EXPECT_EQ(fine.exit, 0) << fine.err;
+  EXPECT_THAT(fine.err, HasSubstr("sweep s1: 3 of 3 succeeded"));
+  // One fails while muster waits for another.
+  const auto err = fake.folder().path() / "err";
+  fake.with([](FakeState& s) { s.submit_state = "running"; });
+  Process waiting({MUSTER_PROGRAM, "submit", "--wait", "--sweep", "seed=0..2", write_job(fake)}, fake.environment(),
+                  fake.folder().path() / "out", err);
+  ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
+  fake.with([](FakeState& s) {
+    for (std::size_t i = 3; i < 6; ++i) s.jobs[i].set_state(i == 4 ? "failed" : "succeeded");
+  });
+  EXPECT_EQ(waiting.wait(20s), 1);
+  EXPECT_THAT(read_file(err), AllOf(HasSubstr("muster: job 5 failed: "),
+                                    HasSubstr("sweep s4: 2 of 3 succeeded; look at muster show 5")));
+}
+
+TEST(List, OfASweepShowsItsSettings) {
+  FakeController fake;
+  fake.muster({"submit", "--sweep", "seed=0..2", write_job(fake)});
+  fake.with([](FakeState& s) { s.jobs.push_back(sample_job(4, "running")); });
+  const auto sweep = fake.muster({"list", "--sweep", "s1"}).out;
+  EXPECT_THAT(sweep,
+              AllOf(HasSubstr("SETTINGS"), HasSubstr("seed=2"), HasSubstr("tune-0002"), Not(HasSubstr("manpages"))));
+  EXPECT_THAT(fake.muster({"list"}, {{"COLUMNS", "140"}}).out, AllOf(HasSubstr("SWEEP"), HasSubstr("s1")));
+  EXPECT_EQ(Json::parse(fake.muster({"list", "--json", "--sweep", "s1"}).out).size(), 3U);
+  EXPECT_EQ(fake.muster({"list", "--json", "--sweep", "s99"}).out, "[]\n");
+}
+
+TEST(Control, OfASweepAsksThoseThatAllowIt) {
+  FakeController fake;
+  fake.muster({"submit", "--sweep", "seed=0..2", write_job(fake)});
+  EXPECT_EQ(fake.muster({"hold", "--sweep", "s1"}).exit, 2) << "all have ended";
+  fake.with([](FakeState& s) {
+    s.jobs[0].set_state("pending");
+    s.jobs[2].set_state("running");
+  });
+  const auto held = fake.muster({"hold", "--sweep", "s1"});
+  EXPECT_EQ(held.exit, 0) << held.err;
+  EXPECT_THAT(held.out, AllOf(HasSubstr("job 1 "), HasSubstr("job 3 "), Not(HasSubstr("job 2 "))));
+  EXPECT_THAT(held.err, HasSubstr("2 of 3 jobs; the others' states don't allow it"));
+  EXPECT_EQ(Json::parse(fake.muster({"release", "--sweep", "s1", "--json"}).out).size(), 2U);
+  EXPECT_EQ(fake.muster({"cancel", "--sweep", "s1"}).exit, 0);
+  EXPECT_EQ(fake.muster({"requeue", "--sweep", "s1"}).exit, 0);
+  fake.with([](FakeState& s) {
+    EXPECT_THAT(s.asked,
+                ElementsAre("hold 1 by someone", "hold 3 by someone", "release 1 by someone", "release 3 by someone"));
+  });
+  EXPECT_EQ(fake.muster({"cancel", "--sweep", "s99"}).exit, 3);
+  EXPECT_EQ(fake.muster({"cancel"}).exit, 2);
+  EXPECT_EQ(fake.muster({"cancel", "1", "--sweep", "s1"}).exit, 2);
+}
+
+}  // namespace
+}  // namespace test

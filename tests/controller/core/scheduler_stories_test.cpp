@@ -1,0 +1,402 @@
+// Goal: jobs that wait - in a queue, for a person, for one another - start when they may, and once.
+// Method: literal event logs, replayed; each test is one story.
+#include <gtest/gtest.h>
+
+#include "core/story.h"
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+using core::AttemptState;
+using core::Cause;
+using core::JobState;
+
+core::AttemptLaunched in_queue(core::AttemptNumber number) {
+  return {number, "Slurm job " + std::to_string(10 + number), "", {}, true};
+}
+
+Story queued(core::JobSubmitted job = submitted()) {
+  Story story;
+  story.tell(std::move(job)).wait(1s).tell(in_queue(1));
+  return story;
+}
+
+/// Attempt `number` has a rank on each of two nodes, and has run for `time`.
+void run_on_nodes(Story& story, core::AttemptNumber number, core::Millis time = 1min) {
+  story.tell_all(core::AttemptStarted{number, {"n1", "n2"}}, core::RankJoined{number, 0, "n1", 11},
+                 core::RankJoined{number, 1, "n2", 12});
+  story.wait(time);
+}
+
+Story on_nodes() {
+  Story story = queued();
+  run_on_nodes(story, 1);
+  return story;
+}
+
+TEST(QueueStory, AJobWaitsInTheQueueThenRunsAndSucceeds) {
+  Story story = queued();
+  EXPECT_EQ(story.job.state, JobState::kQueued);
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kQueued);
+  EXPECT_EQ(story.attempt(1).queued_at, at_ms(1000));
+  EXPECT_EQ(story.attempt(1).started_at, std::nullopt);
+  EXPECT_EQ(story.job.reason, "attempt 1: queued as Slurm job 11");
+  story.wait(1h).tell(core::AttemptStarted{1, {"n1", "n1"}});
+  EXPECT_EQ(story.job.state, JobState::kRunning);
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kStarting);
+  EXPECT_EQ(story.attempt(1).started_at, story.now);
+  EXPECT_EQ(story.attempt(1).ranks[1].node, "n1");
+  EXPECT_EQ(story.last.text, "attempt 1 started on n1") << "each node once";
+  story.tell_all(core::RankJoined{1, 0, "n1", 1}, core::RankJoined{1, 1, "n1", 2});
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kRunning);
+  story.tell_all(exited(1, 0, 0), exited(1, 1, 0));
+  EXPECT_EQ(story.job.state, JobState::kSucceeded);
+}
+
+TEST(QueueStory, ACommandRunsFromTheSchedulersWordOn) {
+  auto command = submitted();
+  command.is_command = true;
+  Story story = queued(command);
+  EXPECT_EQ(story.attempt(1).ranks[0].state, core::RankState::kStarting);
+  story.tell(core::AttemptStarted{1, {"n1", "n2"}});
+  EXPECT_EQ(story.attempt(1).state, AttemptState::kRunning);
+  EXPECT_EQ(story.attempt(1).running_at, story.now);
+}
+
+TEST(QueueStory, ARankThatSpeaksBeforeTheSchedulerDoesMeansThatItHasStarted) {
+  Story story = queued();
+  story.tell(core::RankJoined{1, 0, "n1", 11});
+  EXPECT_EQ(story.job.state, JobState::kRunning);
+  EXPECT_EQ(story.attempt(1).started_at, story.now);
+  story.wait(1s).tell(core::AttemptStarted{1, {"other", "n2"}});
+  EXPECT_EQ(story.attempt(1).started_at, story.now - 1s) << "it began when the rank spoke";
+  EXPECT_EQ(story.attempt(1).ranks[0].node, "n1") << "the rank knows best where it is";
+  EXPECT_EQ(story.attempt(1).ranks[1].node, "n2");
+}
+
+TEST(QueueStory, CancelledInTheQueueItLeavesAndNeverComesBack) {
+  Story story = queued();
+  story.tell(core::CancelRequested{"ben"});
+  EXPECT_EQ(story.job.state, JobState::kStopping);
+  EXPECT_EQ(story.job.reason, "cancelled by ben; leaving the queue");
+  EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 1U);
+  // The scheduler gave it nodes at this very moment.
+  story.tell(core::AttemptStarted{1, {"n1", "n2"}}).tell(core::RankJoined{1, 0, "n1", 11});
+  EXPECT_EQ(story.job.state, JobState::kStopping);
+  story.tell(core::AttemptGone{1, Cause::kFailed, "exit 15"});
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.attempt(1).cause, Cause::kCancelled);
+}
+
+TEST(QueueStory, AnAttemptThatIsGoneFromTheQueueIsChargedAndTriedAgain) {
+  Story story = queued();
+  story.tell(core::AttemptGone{1, Cause::kControllerLost, "the scheduler knows nothing of it"});
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now + 1s}));
+  story.wait(1s).tell(in_queue(2));
+  EXPECT_EQ(story.job.state, JobState::kQueued);
+  EXPECT_EQ(story.attempt(2).reason_started, "the scheduler knows nothing of it in attempt 1");
+}
+
+TEST(QueueStory, CancelledInTheSchedulerItselfItStaysAway) {
+  Story story = queued();
+  story.tell(core::AttemptGone{1, Cause::kCancelled, "cancelled by root with scancel"});
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.job.reason, "cancelled by root with scancel");
+}
+
+TEST(QueueStory, APreemptionToldBeforeTheRanksLeaveIsItsCause) {
+  Story story = on_nodes();
+  story.tell(core::AttemptStopping{1, Cause::kPreempted, "preempted by a job of partition high"});
+  EXPECT_EQ(*story.action<core::StopAttempt>(), (core::StopAttempt{1, true, "preempted by a job of partition high"}));
+  story.tell_all(exited(1, 0, 99), killed(1, 1, 9));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kPreempted);
+  EXPECT_EQ(story.attempt(1).reason, "preempted by a job of partition high");
+  EXPECT_EQ(story.job.spent.at(Cause::kPreempted), 1U);
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now})) << "at once";
+}
+
+TEST(QueueStory, AVictimThatHadJustStartedIsNotSlowedDown) {
+  Story story = queued();
+  run_on_nodes(story, 1, 1s);
+  story.tell(core::AttemptStopping{1, Cause::kPreempted, ""}).tell_all(exited(1, 0, 99), exited(1, 1, 99));
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
+  EXPECT_EQ(story.attempt(1).reason, "the scheduler says: preempted");
+}
+
+TEST(QueueStory, TheSchedulersWordAfterTheFirstCauseChangesNothing) {
+  Story story = on_nodes();
+  story.tell(killed(1, 1, 11)).tell(core::AttemptStopping{1, Cause::kPreempted, "preempted"});
+  EXPECT_TRUE(story.last.actions.empty());
+  story.tell(killed(1, 0, 15));
+  EXPECT_EQ(story.attempt(1).cause, Cause::kFailed);
+}
+
+TEST(QueueStory, StoppingWithoutACauseIsAPreemption) {
+  Story story = on_nodes();
+  story.tell(core::AttemptStopping{1, Cause::kNone, ""});
+  EXPECT_EQ(story.attempt(1).cause, Cause::kPreempted);
+}
+
+TEST(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
+  Story story = on_nodes();
+  for (core::AttemptNumber number = 1; number <= 20; ++number) {
+    story.tell(core::AttemptStopping{number, Cause::kRequeued, "requeued with scontrol"});
+    story.tell_all(exited(number, 0, 99), exited(number, 1, 99));
+    ASSERT_EQ(story.job.state, JobState::kWaiting);
+    EXPECT_TRUE(story.job.spent.empty());
+    EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{number + 1, story.now}));
+    story.tell(in_queue(number + 1));
+    run_on_nodes(story, number + 1, 1s);
+  }
+}
+
+TEST(NodeStory, ALostNodeCostsItsOwnBudgetAndNoTime) {
+  Story story = on_nodes();
+  story.tell(core::NodeLost{1, "n2", 3200ms});
+  EXPECT_EQ(story.attempt(1).ranks[0].state, core::RankState::kRunning);
+  EXPECT_EQ(story.attempt(1).ranks[1].state, core::RankState::kSilent);
+  EXPECT_EQ(*story.action<core::StopAttempt>(),
+            (core::StopAttempt{1, false, "node n2 lost: nothing on it was heard for 3.2 s"}))
+      << "the others cannot finish their step";
+  story.tell(killed(1, 0, 15)).tell(core::AttemptGone{1, Cause::kNodeFailed, "NODE_FAIL"});
+  EXPECT_EQ(story.attempt(1).cause, Cause::kNodeFailed);
+  EXPECT_EQ(story.job.spent, (std::map<Cause, std::uint32_t>{{Cause::kNodeFailed, 1}}));
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now})) << "that node is left out";
+  EXPECT_EQ(story.job.reason,
+            "node n2 lost: nothing on it was heard for 3.2 s; attempt 2 starts now (lost node 1 of 10)");
+}
+
+TEST(NodeStory, LostNodesAreBoundedToo) {
+  core::RequeuePolicy policy;
+  policy.max_node_failed = 1;
+  Story story;
+  story.tell(submitted(2, policy));
+  for (core::AttemptNumber number : {1U, 2U}) {
+    story.tell(in_queue(number));
+    run_on_nodes(story, number);
+    story.tell(core::NodeLost{number, "n1", 3s}).tell(core::AttemptGone{number, Cause::kNodeFailed, ""});
+  }
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason,
+            "node n1 lost: nothing on it was heard for 3 s; lost a node 2 times without progress (limit 1)");
+}
+
+TEST(HoldStory, AJobHeldAtItsSubmissionStartsWhenReleased) {
+  auto job = submitted();
+  job.held = true;
+  Story story;
+  story.tell(job);
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.last.text, "submitted by anna: 2 ranks; held by anna until released");
+  EXPECT_EQ(story.job.state, JobState::kPending);
+  story.wait(1h).tell(core::ReleaseRequested{"ben"});
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{1, story.now}));
+  EXPECT_EQ(story.job.reason, "attempt 1 starts now");
+}
+
+TEST(HoldStory, HeldBeforeItsFirstAttemptNothingStarts) {
+  Story story;
+  story.tell(submitted()).tell(core::HoldRequested{"ben"});
+  EXPECT_FALSE(story.job.may_start());
+  EXPECT_EQ(story.job.held_by, "ben");
+  EXPECT_EQ(story.job.reason, "held by ben until released");
+  // It was on its way.
+  story.tell(in_queue(1));
+  EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, true}));
+  EXPECT_EQ(story.job.reason, "held by ben until released");
+}
+
+TEST(HoldStory, InTheQueueTheSchedulerHoldsIt) {
+  Story story = queued();
+  story.tell(core::HoldRequested{"ben"});
+  EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, true}));
+  EXPECT_EQ(story.job.state, JobState::kQueued);
+  EXPECT_EQ(story.job.reason, "held by ben until released");
+  story.tell(core::HoldRequested{"carl"});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.held_by, "ben");
+  story.tell(core::ReleaseRequested{"ben"});
+  EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, false}));
+  EXPECT_EQ(story.job.reason, "attempt 1: queued as Slurm job 11");
+}
+
+TEST(HoldStory, WhileItRunsItGoesOnAndNoOtherStarts) {
+  Story story = on_nodes();
+  story.tell(core::HoldRequested{"ben"});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.state, JobState::kRunning);
+  story.tell_all(exited(1, 0, 1), killed(1, 1, 15));
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.reason,
+            "rank 0 exited with 1; attempt 2 starts later: held by ben until released (failure 1 of 3)");
+  story.wait(300ms).tell(core::ReleaseRequested{"ben"});
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now + 700ms}))
+      << "what is left of the backoff";
+  EXPECT_EQ(story.job.reason, "attempt 2 starts in 700 ms");
+}
+
+TEST(HoldStory, WhileItWaitsTheBackoffRunsOut) {
+  Story story = on_nodes();
+  story.tell_all(exited(1, 0, 1), killed(1, 1, 15), core::HoldRequested{"ben"});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.reason, "held by ben until released");
+  story.tell(core::RequeueRequested{"ben"});
+  EXPECT_TRUE(story.last.actions.empty()) << "held is held";
+  story.wait(1h).tell(core::ReleaseRequested{"ben"});
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
+}
+
+TEST(HoldStory, AHeldJobThatWasCancelledIsOver) {
+  auto job = submitted();
+  job.held = true;
+  Story story;
+  story.tell(job).tell(core::CancelRequested{"ben"});
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(core::refuse_release(story.job), "job 7 has ended (cancelled): there is nothing to release");
+  EXPECT_EQ(core::refuse_hold(story.job), "job 7 has ended (cancelled): there is nothing to hold");
+  story.tell(core::ReleaseRequested{"ben"});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+}
+
+Story dependent(std::vector<core::Dependency> others) {
+  auto job = submitted();
+  job.after = std::move(others);
+  Story story;
+  story.tell(job);
+  EXPECT_TRUE(story.last.actions.empty());
+  return story;
+}
+
+TEST(DependencyStory, AJobStartsWhenTheOneItWaitsForHasSucceeded) {
+  Story story = dependent({{5, core::DependsOn::kSucceeded}});
+  EXPECT_EQ(story.job.reason, "waiting for job 5 to succeed");
+  story.wait(1h).tell(core::DependencyEnded{6, JobState::kSucceeded});
+  EXPECT_TRUE(story.last.actions.empty()) << "that is another one";
+  story.tell(core::DependencyEnded{5, JobState::kRunning});
+  EXPECT_TRUE(story.last.actions.empty()) << "that is no end";
+  story.tell(core::DependencyEnded{5, JobState::kSucceeded});
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{1, story.now}));
+  story.tell(core::DependencyEnded{5, JobState::kFailed});
+  EXPECT_EQ(story.job.state, JobState::kPending) << "a second end of it changes nothing";
+  EXPECT_TRUE(story.last.actions.empty());
+}
+
+TEST(DependencyStory, OneThatCanNeverBeMetEndsTheJobWithTheReason) {
+  for (const auto ended : {JobState::kFailed, JobState::kCancelled}) {
+    Story story = dependent({{5, core::DependsOn::kSucceeded}});
+    story.tell(core::DependencyEnded{5, ended});
+    EXPECT_EQ(story.job.state, JobState::kCancelled);
+    EXPECT_EQ(story.job.reason, "job 5 " + std::string(to_string(ended)) +
+                                    ", so this job can never start: submit it again without that dependency");
+    EXPECT_FALSE(core::refuse_requeue(story.job).empty());
+  }
+}
+
+TEST(DependencyStory, EachConditionIsMetByItsOwnEnds) {
+  using On = core::DependsOn;
+  const std::vector<std::tuple<On, JobState, bool>> table = {
+      {On::kSucceeded, JobState::kSucceeded, true},  {On::kSucceeded, JobState::kFailed, false},
+      {On::kSucceeded, JobState::kCancelled, false}, {On::kFailed, JobState::kSucceeded, false},
+      {On::kFailed, JobState::kFailed, true},        {On::kFailed, JobState::kCancelled, true},
+      {On::kEnded, JobState::kSucceeded, true},      {On::kEnded, JobState::kFailed, true},
+      {On::kEnded, JobState::kCancelled, true}};
+  for (const auto& [on, ended, met] : table) {
+    Story story = dependent({{5, on}});
+    story.tell(core::DependencyEnded{5, ended});
+    EXPECT_EQ(story.job.may_start(), met) << to_string(on) << " " << to_string(ended);
+    EXPECT_EQ(story.action<core::StartAttempt>() != nullptr, met);
+  }
+}
+
+TEST(DependencyStory, OfTwoBothMustBeMet) {
+  Story story = dependent({{5, core::DependsOn::kSucceeded}, {6, core::DependsOn::kEnded}});
+  EXPECT_EQ(story.job.reason, "waiting for job 5 to succeed; waiting for job 6 to end");
+  story.tell(core::DependencyEnded{6, JobState::kFailed});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.reason, "waiting for job 5 to succeed");
+  story.tell(core::DependencyEnded{5, JobState::kSucceeded});
+  EXPECT_NE(story.action<core::StartAttempt>(), nullptr);
+}
+
+TEST(DependencyStory, OneThatEndedBeforeTheSubmissionCountsAsSoonAsItIsTold) {
+  Story story = dependent({{5, core::DependsOn::kEnded}});
+  story.tell(core::DependencyEnded{5, JobState::kCancelled});
+  EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{1, at_ms(0)}));
+}
+
+TEST(DependencyStory, AHeldJobStillWaitsForItsRelease) {
+  auto job = submitted();
+  job.held = true;
+  job.after = {{5, core::DependsOn::kSucceeded, false}};
+  Story story;
+  story.tell(job);
+  EXPECT_EQ(story.job.reason, "held by anna until released; waiting for job 5 to succeed");
+  story.tell(core::DependencyEnded{5, JobState::kSucceeded});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.reason, "held by anna until released");
+  story.tell(core::ReleaseRequested{"anna"});
+  EXPECT_NE(story.action<core::StartAttempt>(), nullptr);
+}
+
+TEST(DependencyStory, WhatWasLaunchedBeforeItMayRunIsStopped) {
+  Story story = dependent({{5, core::DependsOn::kSucceeded}});
+  story.tell(in_queue(1));
+  EXPECT_EQ(story.job.state, JobState::kPending);
+  EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 1U);
+}
+
+TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
+  Story story = queued();
+  for (const auto limit : {2h, 1h, 0h}) {
+    story.tell(core::TimeLimitChanged{"ben", limit});
+    EXPECT_EQ(*story.action<core::LimitAttempt>(), (core::LimitAttempt{1, limit}));
+    EXPECT_EQ(story.job.time_limit, limit);
+  }
+  EXPECT_EQ(story.last.text, "time limit set to none by ben");
+  run_on_nodes(story, 1);
+  story.tell(core::TimeLimitChanged{"ben", 3h});
+  EXPECT_NE(story.action<core::LimitAttempt>(), nullptr) << "one that runs, too";
+  story.tell(killed(1, 0, 9)).tell(core::TimeLimitChanged{"ben", 4h});
+  EXPECT_TRUE(story.last.actions.empty()) << "it is leaving";
+  EXPECT_EQ(story.job.time_limit, 4h);
+  story.tell(core::TimeLimitChanged{"ben", -1h});
+  EXPECT_EQ(story.job.time_limit, 0h);
+}
+
+TEST(LimitStory, AnEndedJobsTimeLimitStaysAsItWas) {
+  Story story;
+  story.tell(submitted()).tell(core::CancelRequested{"ben"}).tell(core::TimeLimitChanged{"ben", 1h});
+  EXPECT_EQ(story.job.time_limit, 0h);
+  EXPECT_EQ(core::refuse_time_limit(story.job), "job 7 has ended (cancelled): its time limit can't be changed");
+}
+
+TEST(HastyStory, AProgramThatAlwaysAsksToBeStartedAgainIsSlowedDown) {
+  Story story;
+  story.tell(submitted(1));
+  std::vector<std::int64_t> waits;
+  for (core::AttemptNumber number = 1; number <= 4; ++number) {
+    story.run(number).wait(9999ms).tell(exited(number, 0, 99));
+    ASSERT_EQ(story.job.state, JobState::kWaiting);
+    waits.push_back((*story.job.next_attempt_at - story.now).count());
+  }
+  EXPECT_EQ(waits, (std::vector<std::int64_t>{1000, 2000, 4000, 8000}));
+  EXPECT_EQ(story.job.spent.at(Cause::kPreempted), 4U);
+}
+
+TEST(HastyStory, OneThatRanLongEnoughOrSavedIsNot) {
+  Story story;
+  story.tell(submitted(1));
+  story.run(1).wait(10s).tell(exited(1, 0, 99));
+  EXPECT_EQ(story.job.next_attempt_at, story.now);
+  story.run(2).tell(core::CheckpointSaved{2, 10}).tell(exited(2, 0, 99));
+  EXPECT_EQ(story.job.next_attempt_at, story.now);
+  story.run(3).tell(core::CheckpointSaved{3, 10}).tell(exited(3, 0, 99));
+  EXPECT_EQ(story.job.next_attempt_at, story.now + 1s) << "the same step again is nothing new";
+}
+
+}  // namespace
+}  // namespace test

@@ -1,0 +1,202 @@
+// Goal: partitions' limits hold for submissions, launches and changes, through crashes; what admins want done before
+// ranks start travels with each launch; people are told why a job waits.
+// Method: the real controller without threads on a fake executor with a queue.
+#include <gmock/gmock.h>
+
+#include "../bench.h"
+#include "spec/partition_fields.h"
+
+namespace runtime::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+muster::v1::SubmitRequest command(const std::string& partition, const std::string& user = "ann") {
+  muster::v1::SubmitRequest request;
+  request.set_user(user);
+  auto& spec = *request.mutable_spec();
+  spec.set_name("script");
+  spec.mutable_command()->add_argv("/bin/true");
+  spec.set_working_folder("/tmp");
+  spec.mutable_slurm()->set_partition(partition);
+  return request;
+}
+
+class Desk : public ::testing::Test {
+ protected:
+  Desk() {
+    bench.machine->queue = true;
+    ClusterFacts facts;
+    for (const char* name : {"low", "main"}) {
+      auto& partition = facts.partitions.emplace_back();
+      partition.name = name;
+      partition.state = "UP";
+      partition.nodes = 4;
+      partition.preempt_mode = "OFF";
+    }
+    bench.machine->cluster = facts;
+  }
+  /// Adds the policy, or changes it.
+  void set(const std::string& name, const std::map<std::string, std::string>& values) {
+    muster::v1::SetPartitionRequest request;
+    request.set_create(!known_.contains(name));
+    known_.insert(name);
+    request.mutable_policy()->set_name(name);
+    for (const auto& [key, value] : values) {
+      request.add_keys(key);
+      spec::put(*request.mutable_policy(), *spec::find_partition_field(key), {value});
+    }
+    const auto outcome = bench.controller().set_partition(request);
+    ASSERT_TRUE(outcome.ok()) << outcome.refusal().text;
+  }
+  Refusal refused(const muster::v1::SubmitRequest& request) {
+    const auto outcome = bench.controller().submit(request);
+    EXPECT_FALSE(outcome.ok());
+    return outcome.ok() ? Refusal{} : outcome.refusal();
+  }
+  std::string why(core::JobId id) { return bench.controller().why(id).value().reason(); }
+  bool launched(core::JobId id) { return bench.machine->has({id, 1}); }
+
+  Bench bench;
+
+ private:
+  std::set<std::string> known_;
+};
+
+TEST_F(Desk, ALimitIsRefusedAtSubmitAndDefaultsAreKeptWithTheJob) {
+  set("main", {{"max_nodes", "2"}, {"default_account", "lab"}, {"default_time", "1h"}, {"requeue.max_failed", "9"}});
+  auto big = command("main");
+  big.mutable_spec()->mutable_resources()->set_nodes(3);
+  const auto refusal = refused(big);
+  EXPECT_EQ(refusal.kind, Refusal::Kind::kLimit);
+  EXPECT_THAT(refusal.text, HasSubstr("max_nodes is 2, the job wants 3"));
+  EXPECT_EQ(refused(command("mian")).kind, Refusal::Kind::kInvalid);
+  const auto job = bench.submit(command("main"));
+  const auto spec = bench.job(job).spec();
+  EXPECT_EQ(spec.slurm().account(), "lab");
+  EXPECT_EQ(spec.resources().time_limit_ms(), 3'600'000);
+  EXPECT_EQ(spec.requeue().max_failed(), 9U);
+  EXPECT_EQ(spec.requeue().max_rank_hung(), 2U) << "the job file's own default";
+}
+
+TEST_F(Desk, LocalJobsAreNoneOfItsBusiness) {
+  set("main", {{"max_nodes", "1"}});
+  auto local = command("nowhere");
+  local.mutable_spec()->set_executor("local");
+  EXPECT_TRUE(launched(bench.submit(local)));
+}
+
+TEST_F(Desk, ChecksAndSetupComeBeforeTheJobsOwn) {
+  set("main", {{"health_check", "nvidia-smi"}, {"setup", "module load cuda"}});
+  auto request = command("main");
+  request.mutable_spec()->mutable_slurm()->set_health_check("df /scratch");
+  request.mutable_spec()->mutable_slurm()->add_setup("source env.sh");
+  const auto job = bench.submit(request);
+  const auto launch = bench.machine->get({job, 1}).request.slurm;
+  EXPECT_EQ(launch.health_check, "nvidia-smi\ndf /scratch");
+  EXPECT_THAT(launch.setup, ElementsAre("module load cuda", "source env.sh"));
+  EXPECT_EQ(bench.job(job).spec().slurm().setup_size(), 1) << "the job itself has not changed";
+}
+
+TEST_F(Desk, SoManyJobsOfAUserAreHandedOverAtOnceAndTheOthersSayWhy) {
+  set("main", {{"max_running_jobs_per_user", "2"}});
+  std::vector<core::JobId> jobs;
+  for (int i = 0; i < 4; ++i) jobs.push_back(bench.submit(command("main")));
+  const auto other = bench.submit(command("main", "bob"));
+  const auto elsewhere = bench.submit(command("main", "bob"));
+  EXPECT_TRUE(launched(jobs[0]) && launched(jobs[1]) && launched(other) && launched(elsewhere));
+  bench.pass(2s);
+  EXPECT_FALSE(launched(jobs[2]) || launched(jobs[3]));
+  EXPECT_EQ(why(jobs[2]),
+            "partition \"main\" allows ann 2 jobs at once (max_running_jobs_per_user), and so many are with Slurm");
+  EXPECT_THAT(why(jobs[0]), ::testing::Not(HasSubstr("max_running_jobs_per_user")));
+  bench.restart();
+  bench.pass(2s);
+  EXPECT_FALSE(launched(jobs[2])) << "a restart counts again";
+  bench.executor().begin({jobs[0], 1}, {"n1"});
+  bench.tick();
+  EXPECT_FALSE(launched(jobs[2])) << "a running one counts as well";
+  bench.executor().end_all({jobs[0], 1}, {0, 0});
+  bench.pass(1s);
+  EXPECT_TRUE(launched(jobs[2]));
+  EXPECT_FALSE(launched(jobs[3]));
+  set("main", {{"max_running_jobs_per_user", "3"}});
+  bench.pass(1s);
+  EXPECT_TRUE(launched(jobs[3])) << "the new limit counts at once";
+}
+
+TEST_F(Desk, ALaunchThatFailsGivesItsPlaceBack) {
+  set("main", {{"max_running_jobs_per_user", "1"}});
+  bench.machine->launch_later = "Slurm is down";
+  const auto first = bench.submit(command("main"));
+  const auto second = bench.submit(command("main"));
+  bench.pass(2s);
+  bench.controller().hold(first, "ann");
+  bench.machine->launch_later.clear();
+  bench.pass(3s);
+  EXPECT_FALSE(launched(first));
+  EXPECT_TRUE(launched(second));
+}
+
+TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
+  set("main", {{"max_queued_jobs_per_user", "2"}});
+  auto first = command("main");
+  first.set_request_id("one");
+  const auto id = bench.submit(first);
+  bench.submit(command("main"));
+  const auto refusal = refused(command("main"));
+  EXPECT_EQ(refusal.kind, Refusal::Kind::kLimit);
+  EXPECT_THAT(refusal.text, HasSubstr("max_queued_jobs_per_user is 2, and 2 jobs of ann wait there"));
+  const auto again = bench.controller().submit(first);
+  ASSERT_TRUE(again.ok()) << again.refusal().text;
+  EXPECT_EQ(again.value().job_id(), id);
+  EXPECT_TRUE(bench.controller().submit(command("main", "bob")).ok());
+  bench.executor().begin({id, 1}, {"n1"});
+  bench.tick();
+  EXPECT_TRUE(bench.controller().submit(command("main")).ok()) << "one runs now";
+}
+
+TEST_F(Desk, ASweepIsRefusedAsAWhole) {
+  set("main", {{"max_queued_jobs_per_user", "2"}});
+  muster::v1::SubmitSweepRequest sweep;
+  sweep.set_user("ann");
+  for (int i = 0; i < 3; ++i) *sweep.add_specs() = command("main").spec();
+  const auto outcome = bench.controller().submit_sweep(sweep);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.refusal().text, HasSubstr("max_queued_jobs_per_user is 2"));
+  EXPECT_EQ(bench.controller().list({}).total(), 0);
+}
+
+TEST_F(Desk, TheTimeLimitOfAJobStaysWithinItsPartition) {
+  set("main", {{"max_time", "2h"}});
+  const auto job = bench.submit(command("main"));
+  const auto longer = bench.controller().set_time_limit(job, 3h, "ann");
+  ASSERT_FALSE(longer.ok());
+  EXPECT_THAT(longer.refusal().text, HasSubstr("max_time is 2h, the job wants 3h"));
+  EXPECT_FALSE(bench.controller().set_time_limit(job, 0h, "ann").ok()) << "no limit at all";
+  EXPECT_TRUE(bench.controller().set_time_limit(job, 1h, "ann").ok());
+}
+
+TEST_F(Desk, ProblemsAreInTheStatus) {
+  set("low", {{"preemptible", "true"}});
+  ASSERT_EQ(bench.controller().status().partition_problems_size(), 1);
+  EXPECT_THAT(bench.controller().status().partition_problems(0), HasSubstr("PreemptMode=OFF"));
+  muster::v1::ListPartitionsRequest request;
+  request.set_user("ann");
+  const auto listed = bench.controller().list_partitions(request);
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(listed.value().partitions_size(), 2);
+  EXPECT_TRUE(listed.value().partitions(0).may_use());
+  EXPECT_EQ(listed.value().partitions(0).problems_size(), 1);
+  EXPECT_FALSE(listed.value().partitions(1).may_use()) << "main has no policy, and low has";
+}
+
+TEST_F(Desk, WithoutSlurmThereAreNoPartitions) {
+  bench.machine->queue = false;
+  EXPECT_EQ(bench.controller().list_partitions({}).refusal().kind, Refusal::Kind::kWrongState);
+  EXPECT_FALSE(bench.controller().list_nodes().ok());
+}
+
+}  // namespace
+}  // namespace runtime::testing

@@ -1,0 +1,437 @@
+#include <signal.h>
+
+#include "slurm/follow.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+using namespace testing;
+using ::slurm::Time;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(AttemptFollower, TellsTheStartOnceWithEachRanksNode) {
+  Following f({{7, 1}, 4, 2, false, false});
+  f.slurm_says("PENDING", "Priority").slurm_says("CONFIGURING");
+  EXPECT_THAT(f.facts(), IsEmpty()) << "its nodes may take minutes to boot";
+  f.slurm_says("RUNNING").slurm_says("RUNNING");
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node1 node2 node2"));
+}
+
+TEST(AttemptFollower, TellsACleanEndAtOnceAndIsOverWhenSlurmIs) {
+  Following f;
+  f.under_way().task(0, exited(0)).task(1, exited(0));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 0", "rank 1 exit 0"));
+  EXPECT_FALSE(f.follower.over()) << "the Slurm job is there";
+  f.slurm_says("COMPLETING").slurm_says("COMPLETED");
+  EXPECT_TRUE(f.follower.over());
+  EXPECT_THAT(f.facts(), IsEmpty());
+}
+
+// What comes with nothing from outside is the rank's own doing.
+TEST(AttemptFollower, TellsAFailureAsSoonAsTheOthersAreHeard) {
+  for (const auto& report : {exited(1), exited(7), exited(0, SIGSEGV), exited(127)}) {
+    Following f;
+    f.under_way().task(1, report);
+    EXPECT_THAT(f.facts(), IsEmpty());
+    f.task(0, running());
+    EXPECT_THAT(f.facts(), IsEmpty()) << "it may have been sent before";
+    f.after(AttemptFollower::kLateWord).task(0, running());
+    EXPECT_EQ(f.facts().size(), 1U) << report.exit.code << " " << report.exit.signal;
+  }
+}
+
+TEST(AttemptFollower, TellsAtOnceWhatCannotBeAnothersDoing) {
+  auto killed = exited(0, SIGSEGV);
+  killed.out_of_memory = true;
+  for (const auto& report : {exited(0), exited(93), exited(97), killed}) {
+    Following f;
+    f.under_way().task(1, report);
+    EXPECT_EQ(f.facts().size(), 1U) << report.exit.code << " " << report.exit.signal;
+  }
+  Following alone({{7, 1}, 1, 1, false, false});
+  alone.slurm_says("RUNNING").task(0, running()).task(0, exited(7));
+  EXPECT_THAT(alone.facts(), ElementsAre("started node1", "rank 0 exit 7"));
+}
+
+// A rank was killed; another lost its connection to it and was quicker to say so.
+TEST(AttemptFollower, TheRankThatWasKilledIsToldBeforeThoseThatFailedBecauseOfIt) {
+  Following f({{7, 1}, 3, 1, false, false});
+  f.job.node_list = "node[1-3]";
+  f.slurm_says("RUNNING").task(0, running()).task(1, running()).task(2, running());
+  f.facts();
+  f.task(0, exited(1)).task(1, exited(1)).task(2, exited(0, SIGKILL));
+  EXPECT_THAT(f.facts(), IsEmpty()) << "Slurm has not been asked";
+  f.slurm_says("RUNNING");
+  EXPECT_THAT(f.facts(), ElementsAre("rank 2 signal 9", "rank 0 exit 1", "rank 1 exit 1"));
+}
+
+// Its node is gone: rank 1 will never be heard again, and liveness finds that out.
+TEST(AttemptFollower, AFailureWaitsForARankThatIsNotHeardUntilTheAttemptIsStopped) {
+  Following f;
+  f.under_way().task(0, exited(1)).slurm_says("RUNNING").after(2500ms);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.follower.stop({2s, false}, f.now);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 1"));
+  Following nobody_finds_out;
+  nobody_finds_out.under_way().task(0, exited(1)).after(AttemptFollower::kHoldMost + 100ms);
+  EXPECT_THAT(nobody_finds_out.facts(), ElementsAre("rank 0 exit 1"));
+}
+
+// The final state of Slurm and what it means, with ranks that were ended with SIGTERM just before.
+TEST(AttemptFollower, HoldsAnExitThatMayBeSlurmsUntilItHasSaidWhy) {
+  const std::map<std::string, std::string> stories{
+      {"PREEMPTED", "stopping preempted"},   {"TIMEOUT", "stopping timed_out"},
+      {"DEADLINE", "stopping timed_out"},    {"NODE_FAIL", "stopping node_failed"},
+      {"BOOT_FAIL", "stopping node_failed"}, {"OUT_OF_MEMORY", "stopping out_of_memory"},
+      {"CANCELLED", "stopping cancelled"},   {"REVOKED", "stopping controller_lost"},
+  };
+  for (const auto& [state, told] : stories) {
+    SCOPED_TRACE(state);
+    Following f;
+    f.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(0, SIGTERM, {SIGTERM}));
+    EXPECT_THAT(f.facts(), IsEmpty());
+    EXPECT_TRUE(f.follower.wants_listing());
+    f.slurm_says(state);
+    EXPECT_THAT(f.facts(), ElementsAre(told, "rank 1 signal 15", "rank 0 exit 99"));
+    EXPECT_TRUE(f.follower.over());
+  }
+}
+
+TEST(AttemptFollower, LetsTheRanksSpeakWhereSlurmHasNothingToSay) {
+  for (const std::string state : {"COMPLETED", "FAILED"}) {
+    Following f;
+    f.under_way().task(0, exited(0, SIGKILL)).task(1, exited(0, SIGKILL));
+    EXPECT_THAT(f.facts(), IsEmpty());
+    f.slurm_says(state);
+    EXPECT_THAT(f.facts(), ElementsAre("rank 0 signal 9", "rank 1 signal 9")) << state;
+  }
+}
+
+TEST(AttemptFollower, AListingAskedForAfterTheExitReleasesItAnEarlierOneDoesNot) {
+  Following f;
+  f.under_way().task(1, exited(0, SIGKILL));
+  const auto exited_at = f.now;
+  f.job.state = ::slurm::parse_job_state("RUNNING");
+  f.follower.listed(&f.job, {}, exited_at - 1ms, f.now);
+  EXPECT_THAT(f.facts(), IsEmpty()) << "Slurm may not have known then";
+  f.slurm_says("RUNNING").after(AttemptFollower::kLateWord).task(0, running());
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9"));
+}
+
+TEST(AttemptFollower, AnUnreachableSlurmHoldsNobodyForLong) {
+  Following f;
+  f.under_way().task(1, exited(0, SIGKILL)).after(AttemptFollower::kHoldMost - 100ms);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.after(200ms);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9"));
+}
+
+// One rank has saved and left; another uses all of its KillWait. Only the final state tells a cancel from anything
+// else.
+TEST(AttemptFollower, WhileSlurmIsEndingTheJobNothingIsGuessed) {
+  Following f;
+  f.under_way().task(0, exited(99, 0, {SIGTERM})).slurm_says("COMPLETING").after(30s);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.task(1, exited(0, SIGKILL, {SIGTERM})).slurm_says("CANCELLED");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping cancelled", "rank 1 signal 9", "rank 0 exit 99"));
+}
+
+TEST(AttemptFollower, WhatSlurmSaysWhileItIsEndingIsTakenAtOnce) {
+  Following limit;
+  limit.under_way().slurm_says("COMPLETING", "TimeLimit");
+  EXPECT_THAT(limit.facts(), ElementsAre("stopping timed_out"));
+  Following node;
+  node.under_way().slurm_says("COMPLETING", "NodeDown");
+  EXPECT_THAT(node.facts(), ElementsAre("stopping node_failed"));
+  Following preempted;
+  preempted.job.preempted = Time(1s);
+  preempted.under_way().slurm_says("COMPLETING");
+  Following none;
+  none.under_way().slurm_says("COMPLETING");
+  EXPECT_THAT(none.facts(), IsEmpty());
+}
+
+TEST(AttemptFollower, APreemptionIsToldInItsGracePeriodSoThatRanksSave) {
+  Following f;
+  f.under_way();
+  f.job.preempted = Time(1s);
+  f.slurm_says("RUNNING");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping preempted save"));
+  f.task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM}));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 99", "rank 1 exit 99"));
+  // Slurm calls it COMPLETED, and that is no matter.
+  f.slurm_says("COMPLETED");
+  EXPECT_TRUE(f.follower.over());
+}
+
+TEST(AttemptFollower, AVictimThatSlurmCallsCompletedWasPreempted) {
+  for (const std::string state : {"COMPLETED", "FAILED", "PREEMPTED"}) {
+    SCOPED_TRACE(state);
+    Following f;
+    f.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM}));
+    f.job.preempted = Time(1s);
+    f.slurm_says(state);
+    EXPECT_THAT(f.facts(), ElementsAre("stopping preempted", "rank 0 exit 99", "rank 1 exit 99"));
+  }
+}
+
+TEST(AttemptFollower, ARequeueBySlurmEndsTheAttemptAndItsSecondRunIsCancelled) {
+  Following f;
+  f.under_way();
+  f.job.restarts = 1;
+  f.slurm_says("COMPLETING");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save"));
+  EXPECT_FALSE(f.follower.wants_cancel(f.now)) << "its ranks are saving";
+  f.task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM})).slurm_says("PENDING", "BeginTime");
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 99", "rank 1 exit 99"));
+  EXPECT_TRUE(f.follower.ended());
+  EXPECT_TRUE(f.follower.wants_cancel(f.now));
+  f.follower.cancel_sent(f.now);
+  EXPECT_FALSE(f.follower.wants_cancel(f.now));
+  EXPECT_TRUE(f.follower.wants_cancel(f.now + AttemptFollower::kCancelAgain)) << "a slurmctld may forget it";
+  f.slurm_says("CANCELLED");
+  EXPECT_TRUE(f.follower.over());
+}
+
+// Slurm forgets PreemptTime as soon as the job is pending again.
+TEST(AttemptFollower, APreemptionByRequeueIsRememberedAfterSlurmForgotIt) {
+  Following f;
+  f.under_way();
+  f.job.restarts = 1;
+  f.job.preempted = Time(1s);
+  f.slurm_says("COMPLETING");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping preempted save"));
+  f.job.preempted.reset();
+  f.task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM})).slurm_says("PENDING", "BeginTime");
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 99", "rank 1 exit 99"));
+}
+
+TEST(AttemptFollower, ARequeueBecauseOfALostNodeIsANodeFailure) {
+  for (const bool after_restart : {false, true}) {
+    Following f({{7, 1}, 2, 1, after_restart, false});
+    f.under_way();
+    f.job.restarts = 1;
+    f.down = {"node2"};
+    f.job.node_list = "node1";  // it shrinks
+    f.slurm_says("COMPLETING");
+    EXPECT_THAT(f.facts(), ElementsAre("stopping node_failed")) << after_restart;
+  }
+}
+
+TEST(AttemptFollower, ARequeueWhoseRanksNobodyHeardOfIsOverInTheEnd) {
+  Following f;
+  f.under_way();
+  f.job.restarts = 1;
+  f.slurm_says("PENDING", "BeginTime").after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save", "gone requeued"));
+}
+
+TEST(AttemptFollower, AJobEndedInTheQueueIsGoneAtOnce) {
+  Following cancelled;
+  cancelled.slurm_says("PENDING").slurm_says("CANCELLED");
+  EXPECT_THAT(cancelled.facts(), ElementsAre("gone cancelled"));
+  EXPECT_TRUE(cancelled.follower.over());
+  Following unknown;
+  unknown.slurm_says("PENDING").slurm_says("A_STATE_OF_TOMORROW");
+  EXPECT_THAT(unknown.facts(), IsEmpty()) << "never a reason to act";
+}
+
+// The task beside rank 2 was killed, and its rank with it; srun then ended, and the job.
+TEST(AttemptFollower, ARankWhoseTaskDiedWithoutAWordIsWhatTheOthersFailedWith) {
+  Following f({{7, 1}, 3, 1, false, false});
+  f.job.node_list = "node[1-3]";
+  f.slurm_says("RUNNING").task(0, running()).task(1, running()).task(2, running());
+  f.facts();
+  f.task(0, exited(1)).task(1, exited(1)).slurm_says("FAILED");
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 2 signal 9", "rank 0 exit 1", "rank 1 exit 1"));
+  EXPECT_TRUE(f.follower.over());
+}
+
+TEST(AttemptFollower, AHealthCheckThatFailedIsANodeFailure) {
+  Following f;
+  f.job.exit = ::slurm::ExitStatus{96, 0};
+  f.slurm_says("RUNNING").slurm_says("FAILED").after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node2", "gone node_failed"));
+}
+
+TEST(AttemptFollower, ASlurmstepdThatDiedIsANodeFailure) {
+  Following f;
+  auto lost = exited(0, SIGKILL);
+  lost.process = TaskReport::Process::kStepLost;
+  f.under_way().task(1, lost);
+  EXPECT_THAT(f.facts(), ElementsAre("stopping node_failed", "rank 1 signal 9"));
+  f.task(0, exited(0, SIGKILL));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 signal 9"));
+  EXPECT_TRUE(f.follower.wants_cancel(f.now)) << "Slurm would call it running for ever";
+}
+
+TEST(AttemptFollower, SlurmsWarningOfTheLimitMakesRanksSaveThoughNobodyElseAsked) {
+  Following f;
+  auto warned = running();
+  warned.signals_seen = {SIGUSR2};
+  f.under_way().task(0, warned);
+  EXPECT_THAT(f.facts(), ElementsAre("stopping timed_out save"));
+  f.task(0, exited(99, 0, {SIGUSR2})).task(1, exited(99, 0, {SIGUSR2}));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 99", "rank 1 exit 99"));
+}
+
+TEST(AttemptFollower, AJobThatSlurmDoesNotListIsGivenUpSlowly) {
+  Following f;
+  f.slurm_says("PENDING").slurm_lists_nothing().slurm_lists_nothing().after(2s).slurm_lists_nothing();
+  EXPECT_THAT(f.facts(), IsEmpty()) << "three listings, but not long";
+  f.after(AttemptFollower::kMissingFor).slurm_lists_nothing().after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("gone controller_lost"));
+  EXPECT_TRUE(f.follower.over());
+}
+
+TEST(AttemptFollower, AJobListedAgainWasNeverMissing) {
+  Following f;
+  f.slurm_says("PENDING");
+  for (int i = 0; i < 5; ++i) f.slurm_lists_nothing().slurm_lists_nothing().after(3s).slurm_says("PENDING");
+  EXPECT_THAT(f.facts(), IsEmpty());
+}
+
+TEST(AttemptFollower, RanksThatAreHeardKeepAJobThatSlurmForgot) {
+  Following f;
+  f.under_way();
+  for (int i = 0; i < 20; ++i) f.slurm_lists_nothing().task(0, running()).after(1s);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.task(0, exited(0)).task(1, exited(0)).slurm_lists_nothing();
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 0", "rank 1 exit 0"));
+  EXPECT_TRUE(f.follower.over());
+}
+
+TEST(AttemptFollower, AfterARestartTheStatusFilesTellWhatNobodyHeard) {
+  Following f({{7, 1}, 2, 1, true, false});
+  EXPECT_TRUE(f.follower.wants_files(f.now));
+  const auto zero = exited(0), seven = exited(7);
+  f.follower.file(0, &zero, f.now);
+  f.follower.file(1, &seven, f.now);
+  f.follower.file(1, &seven, f.now);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 0", "rank 1 exit 7"));
+}
+
+// The controller died right after sbatch, and came back when all was over.
+TEST(AttemptFollower, AnAttemptThatRanWhileNobodyFollowedItIsToldFromItsStartToItsEnd) {
+  Following f;
+  f.job.node_list = "node[1-2]";
+  f.slurm_says("COMPLETED");
+  EXPECT_TRUE(f.follower.wants_files(f.now));
+  const auto zero = exited(0);
+  f.follower.file(0, &zero, f.now);
+  f.follower.file(1, &zero, f.now);
+  f.after(50ms);
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node2", "rank 0 exit 0", "rank 1 exit 0"));
+  EXPECT_TRUE(f.follower.over());
+}
+
+TEST(AttemptFollower, ARequeueOfARunThatNobodyFollowedWaitsForItsFilesToo) {
+  Following f;
+  f.job.restarts = 1;
+  f.slurm_says("PENDING", "BeginTime");
+  EXPECT_FALSE(f.follower.ended());
+  f.after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("gone requeued"));
+  Following preempted;
+  preempted.job.restarts = 1;
+  preempted.job.preempted = Time(1s);
+  preempted.slurm_says("COMPLETING").slurm_says("PENDING", "BeginTime").after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(preempted.facts(), ElementsAre("gone preempted"));
+}
+
+TEST(AttemptFollower, AFileOfARankThatRunsSaysNothingAndHeartsNobody) {
+  Following f({{7, 1}, 2, 1, true, false});
+  const auto alive = running();
+  f.follower.file(0, &alive, f.now);
+  f.follower.file(1, nullptr, f.now);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kUnknown) << "a file is as old as its last writing";
+}
+
+TEST(AttemptFollower, FilesAreWaitedForBeforeAnEndedJobIsGivenUp) {
+  Following f({{7, 1}, 2, 1, true, false});
+  f.slurm_says("FAILED").after(AttemptFollower::kFilePatience - 100ms);
+  EXPECT_TRUE(f.follower.wants_files(f.now));
+  const auto seven = exited(7);
+  f.follower.file(1, &seven, f.now);
+  f.after(200ms);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 exit 7", "gone failed"));
+}
+
+TEST(AttemptFollower, AQueuedAttemptThatIsStoppedIsCancelledAtOnce) {
+  Following f;
+  f.slurm_says("PENDING");
+  f.follower.stop({30s, true}, f.now);
+  EXPECT_TRUE(f.follower.wants_cancel(f.now));
+  f.slurm_says("CANCELLED");
+  EXPECT_THAT(f.facts(), ElementsAre("gone cancelled"));
+}
+
+TEST(AttemptFollower, ARunningAttemptThatIsStoppedHasItsGrace) {
+  Following f;
+  f.under_way();
+  f.follower.stop({4s, true}, f.now);
+  for (int i = 0; i < 3; ++i) f.task(0, running()).task(1, running()).after(1s);
+  EXPECT_FALSE(f.follower.wants_cancel(f.now));
+  f.task(0, running()).task(1, running()).after(1100ms);
+  EXPECT_TRUE(f.follower.wants_cancel(f.now));
+  EXPECT_THAT(f.facts(), IsEmpty()) << "the core knows why";
+}
+
+TEST(AttemptFollower, AStopThatIsAskedForTwiceKeepsTheEarlierEnd) {
+  Following f;
+  f.under_way();
+  f.follower.stop({2s, true}, f.now);
+  f.follower.stop({60s, true}, f.now);
+  EXPECT_TRUE(f.follower.wants_cancel(f.now + 2s));
+  f.follower.stop({0s, false}, f.now);
+  EXPECT_TRUE(f.follower.wants_cancel(f.now)) << "a shorter one counts";
+}
+
+// A power cut: nobody is heard, the core has found out and asked for a stop; Slurm will take its time.
+TEST(AttemptFollower, RanksThatCannotBeHeardAreGivenUpWhenTheAttemptIsStopped) {
+  Following f;
+  f.under_way().after(AttemptFollower::kLostAfter);
+  f.follower.stop({0s, false}, f.now);
+  f.after(100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("gone node_failed"));
+  EXPECT_FALSE(f.follower.over()) << "Slurm still has it";
+  EXPECT_TRUE(f.follower.wants_cancel(f.now));
+}
+
+TEST(AttemptFollower, RanksThatAreHeardAreNotGivenUp) {
+  Following f;
+  f.under_way();
+  f.follower.stop({0s, false}, f.now);
+  for (int i = 0; i < 10; ++i) f.task(0, running()).after(1s);
+  EXPECT_THAT(f.facts(), IsEmpty());
+}
+
+TEST(AttemptFollower, VouchesForWhatItsTaskSaidLatelyAndForNothingElse) {
+  Following f;
+  f.under_way();
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kAlive);
+  auto stopped = running();
+  stopped.process = TaskReport::Process::kStopped;
+  f.task(0, stopped);
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kStopped);
+  f.task(1, exited(0));
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kGone);
+  EXPECT_EQ(f.follower.vouch(2, f.now), Vouch::kUnknown);
+  f.after(AttemptFollower::kHeardWithin);
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kUnknown);
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kGone) << "its task has left, and its node is none the worse";
+}
+
+TEST(AttemptFollower, ATeardownMayTakeItsTimeButNotForEver) {
+  Following f;
+  f.under_way().task(0, exited(0)).task(1, exited(0)).slurm_says("RUNNING");
+  EXPECT_FALSE(f.follower.wants_cancel(f.now));
+  EXPECT_TRUE(f.follower.wants_cancel(f.now + AttemptFollower::kTeardownMost));
+}
+
+}  // namespace
+}  // namespace runtime::on_slurm

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "slurm/scheduler.h"
+
+namespace runtime::on_slurm::testing {
+
+/// The death of the controller: caught by tests alone.
+struct Crash {};
+
+/// A Slurm in memory that takes scripts, lists jobs and can be away; it outlives the controllers that crash on it.
+/// Nothing starts or ends by itself.
+class FakeScheduler : public ::slurm::Scheduler {
+ public:
+  enum class Submits { kTakes, kRefuses, kIsAway, kTakesSilently, kLosesIt, kCrashesBefore, kCrashesAfter };
+
+  Submits submits = Submits::kTakes;
+  std::string refusal = "Invalid partition name specified";
+  bool refuses_excludes = false;
+  bool lists = true;
+  std::uint64_t max_array_size = 1001;
+  std::string proctrack = "proctrack/linuxproc";
+  std::uint64_t next_id = 1;
+  std::map<::slurm::JobId, ::slurm::ListedJob> jobs;
+  std::vector<std::string> scripts;  // every one that was taken
+  std::vector<::slurm::JobId> cancelled;
+  int calls_to_submit = 0, calls_to_list = 0;
+
+  /// The value of an #SBATCH option; empty if it is not there.
+  static std::string option(const std::string& script, const std::string& name) {
+    std::istringstream lines(script);
+    const auto start = "#SBATCH --" + name + "=";
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(start)) return line.substr(start.size());
+    }
+    return {};
+  }
+  int count(const std::string& comment) const {
+    return static_cast<int>(
+        std::ranges::count_if(jobs, [&](const auto& entry) { return entry.second.comment == comment; }));
+  }
+
+  ::slurm::SubmitAnswer submit(const std::string& script, const std::vector<std::string>&,
+                               const std::vector<int>&) override {
+    ++calls_to_submit;
+    if (submits == Submits::kCrashesBefore) throw Crash{};
+    if (submits == Submits::kIsAway) return ::slurm::Unreachable{"Unable to contact slurm controller"};
+    if (submits == Submits::kRefuses) return ::slurm::Refused{refusal};
+    if (submits == Submits::kLosesIt) return ::slurm::Unsure{"time limit"};
+    if (refuses_excludes && !option(script, "exclude").empty()) {
+      return ::slurm::Refused{"Requested node configuration is not available"};
+    }
+    const auto id = take(script);
+    if (submits == Submits::kCrashesAfter) throw Crash{};
+    if (submits == Submits::kTakesSilently) return ::slurm::Unsure{"Socket timed out"};
+    return ::slurm::JobId{id, {}};
+  }
+  ::slurm::Answer<std::vector<::slurm::ListedJob>> list(const std::string&) override {
+    ++calls_to_list;
+    if (!lists) return ::slurm::Unreachable{"squeue: Unable to contact slurm controller"};
+    std::vector<::slurm::ListedJob> all;
+    for (const auto& [id, job] : jobs) all.push_back(job);
+    return all;
+  }
+  ::slurm::Answer<::slurm::Done> cancel(const std::vector<::slurm::JobId>& ids, const ::slurm::Cancel&) override {
+    cancelled.insert(cancelled.end(), ids.begin(), ids.end());
+    for (const auto& id : ids) {
+      if (const auto found = jobs.find(id); found != jobs.end()) {
+        found->second.state.state = ::slurm::JobState::kCancelled;
+      }
+    }
+    return ::slurm::Done{};
+  }
+  ::slurm::Answer<::slurm::ClusterConfig> config() override {
+    if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
+    ::slurm::ClusterConfig config;
+    config.max_array_size = max_array_size;
+    config.fields["ProctrackType"] = proctrack;
+    return config;
+  }
+
+  ::slurm::Answer<::slurm::StartEstimate> test_only(const std::string&, const std::vector<std::string>&) override {
+    return ::slurm::StartEstimate{};
+  }
+  ::slurm::Answer<::slurm::Done> requeue(const ::slurm::JobId&) override { return ::slurm::Done{}; }
+  ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId&) override { return ::slurm::Done{}; }
+  ::slurm::Answer<::slurm::Done> release(const ::slurm::JobId&) override { return ::slurm::Done{}; }
+  ::slurm::Answer<::slurm::Done> skip_hold(const ::slurm::JobId&) override { return ::slurm::Done{}; }
+  ::slurm::Answer<::slurm::Done> update_time_limit(const ::slurm::JobId&, std::chrono::minutes) override {
+    return ::slurm::Done{};
+  }
+  ::slurm::Answer<::slurm::Done> throttle(std::uint64_t, std::uint32_t) override { return ::slurm::Done{}; }
+  ::slurm::Answer<std::vector<::slurm::PastRun>> history(const std::vector<std::uint64_t>&) override {
+    return ::slurm::Refused{"accounting is off"};
+  }
+  ::slurm::Answer<std::vector<::slurm::Partition>> partitions() override { return std::vector<::slurm::Partition>{}; }
+  ::slurm::Answer<std::vector<::slurm::Node>> nodes() override { return std::vector<::slurm::Node>{}; }
+  ::slurm::Answer<::slurm::Done> ping() override { return ::slurm::Done{}; }
+
+  /// What an sbatch does that was under way when its caller died.
+  std::uint64_t take(const std::string& script) {
+    const auto id = next_id++;
+    scripts.push_back(script);
+    const auto array = option(script, "array");
+    const auto last = array.empty() ? 0 : std::stoul(array.substr(array.find_first_of("-,") + 1));
+    for (std::uint32_t i = 0; i <= last; ++i) {
+      ::slurm::ListedJob job;
+      job.id = array.empty() ? ::slurm::JobId{id, {}} : ::slurm::JobId{id, i};
+      job.state.state = ::slurm::JobState::kPending;
+      job.comment = option(script, "comment");
+      jobs[job.id] = job;
+    }
+    return id;
+  }
+};
+
+}  // namespace runtime::on_slurm::testing

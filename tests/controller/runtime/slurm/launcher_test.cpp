@@ -1,0 +1,185 @@
+#include "runtime/slurm/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench.h"
+#include "slurm/fake_scheduler.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeScheduler;
+using ::testing::HasSubstr;
+using Submits = FakeScheduler::Submits;
+
+class Launching {
+ public:
+  Launching() { options.root = folder.path(), options.task_program = "/opt/muster-task", options.store_name = "s"; }
+
+  LaunchRequest request(core::JobId job, core::AttemptNumber attempt = 1) const {
+    LaunchRequest r;
+    r.key = {job, attempt};
+    r.job_name = "job";
+    r.argv = {"/bin/true"};
+    r.attempt_folder = (folder.path() / "jobs" / std::to_string(job) / ("attempt-" + std::to_string(attempt))).string();
+    r.log_folder = r.attempt_folder + "/logs";
+    r.working_folder = "/tmp";
+    return r;
+  }
+  std::vector<LaunchRequest> sweep(int count, std::uint32_t parallel = 0) const {
+    std::vector<LaunchRequest> all;
+    for (int i = 1; i <= count; ++i) {
+      all.push_back(request(i));
+      all.back().sweep = "sweep-1";
+      all.back().sweep_parallel = parallel;
+    }
+    return all;
+  }
+  /// "1_0 1_1 2" as a controller that has just started is told.
+  std::string launch(const std::vector<LaunchRequest>& requests) {
+    Launcher launcher(slurm, clock, options);
+    std::string ids;
+    for (const auto& answer : launcher.launch_all(requests)) {
+      const auto* launched = std::get_if<core::AttemptLaunched>(&answer);
+      const bool later = std::holds_alternative<LaunchLater>(answer);
+      ids += (ids.empty() ? "" : " ") + (launched != nullptr ? launched->handle.substr(10)
+                                         : later             ? "later"
+                                                             : "failed");
+    }
+    return ids;
+  }
+  std::string array_of(std::size_t script) const { return FakeScheduler::option(slurm.scripts.at(script), "array"); }
+  std::string dependency_of(std::size_t script) const {
+    return FakeScheduler::option(slurm.scripts.at(script), "dependency");
+  }
+
+  runtime::testing::TempFolder folder;
+  FakeScheduler slurm;
+  ManualClock clock;
+  SlurmOptions options;
+};
+
+TEST(Launcher, ASweepIsOneArrayWithItsParallelism) {
+  Launching l;
+  EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 1_3 1_4 1_5");
+  EXPECT_EQ(l.array_of(0), "0-5%2");
+}
+
+TEST(Launcher, AJobAloneIsNoArrayAndCarriesItsAttemptInTheComment) {
+  Launching l;
+  EXPECT_EQ(l.launch({l.request(7, 3)}), "1");
+  EXPECT_EQ(l.slurm.count("muster:s:7.3"), 1);
+}
+
+TEST(Launcher, ElementsThatAskSlurmForOtherThingsGoApart) {
+  Launching l;
+  auto requests = l.sweep(4);
+  requests[1].nodes = 2;
+  requests[3].nodes = 2;
+  EXPECT_EQ(l.launch(requests), "1_0 2_0 1_1 2_1");
+}
+
+TEST(Launcher, WhatIsLargerThanMaxArraySizeIsSplitIntoArraysThatFollowOneAnother) {
+  Launching l;
+  l.slurm.max_array_size = 4;  // so ids 0 to 3, of which we use three: as Slurm's own documentation counts
+  EXPECT_EQ(l.launch(l.sweep(7, 2)), "1_0 1_1 1_2 2_0 2_1 2_2 3_0");
+  EXPECT_EQ(l.dependency_of(0), "");
+  EXPECT_EQ(l.dependency_of(1), "afterany:1");
+  EXPECT_EQ(l.dependency_of(2), "afterany:2");
+}
+
+TEST(Launcher, WithoutALimitTheArraysNeedNotWait) {
+  Launching l;
+  l.slurm.max_array_size = 4;
+  l.launch(l.sweep(6));
+  EXPECT_EQ(l.dependency_of(1), "");
+}
+
+TEST(Launcher, AfterADeathTheSameSetIsFoundAgain) {
+  for (const auto mode : {Submits::kCrashesBefore, Submits::kCrashesAfter}) {
+    Launching l;
+    l.slurm.submits = mode;
+    EXPECT_THROW(l.launch(l.sweep(3)), testing::Crash);
+    l.slurm.submits = Submits::kTakes;
+    l.clock.advance(core::Millis(6000));
+    EXPECT_EQ(l.launch(l.sweep(3)), "1_0 1_1 1_2");
+    EXPECT_EQ(l.slurm.scripts.size(), 1U);
+  }
+}
+
+TEST(Launcher, ElementsThatComeBackOneByOneFindTheSameArray) {
+  Launching l;
+  l.launch(l.sweep(3));
+  EXPECT_EQ(l.launch({l.sweep(3)[2]}), "1_2");
+  EXPECT_EQ(l.slurm.scripts.size(), 1U);
+}
+
+// The death came while the elements' records were being written: nothing was submitted, whatever they say.
+TEST(Launcher, ASetThatWasNotFinishedIsNone) {
+  Launching l;
+  l.slurm.submits = Submits::kCrashesBefore;
+  EXPECT_THROW(l.launch(l.sweep(4)), testing::Crash);
+  for (const int job : {3, 4}) std::filesystem::remove(l.request(job).attempt_folder + "/slurm.json");
+  std::filesystem::remove(l.folder.path() / "slurm" / "set-1.1" / "comment");
+  std::filesystem::remove(l.folder.path() / "slurm" / "set-1.1" / "slurm.json");
+  l.slurm.submits = Submits::kTakes;
+  l.clock.advance(core::Millis(6000));
+  EXPECT_EQ(l.launch(l.sweep(4)), "1_0 1_1 1_2 1_3");
+  EXPECT_EQ(l.slurm.jobs.size(), 4U) << "each attempt once";
+}
+
+// The second array must not run beside the first with a parallelism of its own.
+TEST(Launcher, ADeathBetweenTwoArraysKeepsTheirOrder) {
+  Launching l;
+  l.slurm.max_array_size = 4;
+  auto first = l.sweep(3, 2);
+  EXPECT_EQ(l.launch(first), "1_0 1_1 1_2");
+  EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 2_0 2_1 2_2");
+  EXPECT_EQ(l.dependency_of(1), "afterany:1");
+}
+
+TEST(Launcher, AnArrayThatCannotBeHandedOverKeepsThoseBehindItBack) {
+  Launching l;
+  l.slurm.max_array_size = 4;
+  l.slurm.submits = Submits::kLosesIt;
+  EXPECT_EQ(l.launch(l.sweep(6, 2)), "later later later later later later");
+  EXPECT_EQ(l.slurm.calls_to_submit, 1);
+  l.slurm.submits = Submits::kTakes;
+  l.clock.advance(core::Millis(31'000));
+  EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 2_0 2_1 2_2");
+  EXPECT_EQ(l.dependency_of(1), "afterany:1");
+}
+
+TEST(Launcher, BetterANodeThatWasLostLatelyThanNone) {
+  Launching l;
+  l.slurm.refuses_excludes = true;
+  auto alone = l.request(9);
+  alone.exclude_nodes = {"node1"};
+  EXPECT_EQ(l.launch({alone}), "1");
+  auto requests = l.sweep(2);
+  for (auto& request : requests) request.exclude_nodes = {"node1"};
+  EXPECT_EQ(l.launch(requests), "2_0 2_1");
+}
+
+TEST(Launcher, WhatSlurmWillNeverTakeFailsAndWhatItMayTakeLaterWaits) {
+  Launching l;
+  l.slurm.submits = Submits::kRefuses;
+  EXPECT_EQ(l.launch({l.request(1)}), "failed");
+  l.slurm.refusal = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+  EXPECT_EQ(l.launch({l.request(1)}), "later");
+}
+
+TEST(Launcher, KnowsItsOwnCommentsAndNoOthers) {
+  Launching l;
+  const Launcher launcher(l.slurm, l.clock, l.options);
+  EXPECT_EQ(launcher.key_of("muster:s:7.12"), (core::AttemptKey{7, 12}));
+  for (const char* strange : {"", "muster:t:7.1", "muster:s:7", "muster:s:7.", "muster:s:7.1 ", "muster:s:set.7.1",
+                              "muster:s:x.1", "muster:s:7.1.2", "a stranger's"}) {
+    EXPECT_FALSE(launcher.key_of(strange)) << strange;
+  }
+}
+
+}  // namespace
+}  // namespace runtime::on_slurm

@@ -1,0 +1,89 @@
+#include "runtime/routing_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fake_executor.h"
+
+namespace runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeExecutor;
+
+/// A fake that goes by another name.
+class Named : public FakeExecutor {
+ public:
+  explicit Named(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+
+ private:
+  std::string name_;
+};
+
+class Routing {
+ public:
+  Routing() {
+    slurm.machine().queue = true;
+    both.start([this](core::JobId job, core::EventBody) { told.push_back(job); });
+  }
+  static LaunchRequest request(core::JobId job, const std::string& executor) {
+    LaunchRequest r;
+    r.key = {job, 1};
+    r.executor = executor;
+    return r;
+  }
+
+  Named local{"local"}, slurm{"slurm"};
+  RoutingExecutor both{local, slurm};
+  std::vector<core::JobId> told;
+};
+
+TEST(RoutingExecutor, SendsEachJobWhereItsFileSays) {
+  Routing r;
+  r.both.launch(r.request(1, "auto"));
+  r.both.launch(r.request(2, "slurm"));
+  r.both.launch(r.request(3, "local"));
+  EXPECT_TRUE(r.slurm.machine().has({1, 1}) && r.slurm.machine().has({2, 1}));
+  EXPECT_TRUE(r.local.machine().has({3, 1}));
+  EXPECT_EQ(r.slurm.machine().attempts.size() + r.local.machine().attempts.size(), 3U);
+}
+
+TEST(RoutingExecutor, LaterCallsGoToTheSame) {
+  Routing r;
+  r.both.launch(r.request(1, "auto"));
+  r.both.launch(r.request(2, "local"));
+  for (const core::JobId job : {1, 2}) {
+    r.both.stop({job, 1}, {});
+    r.both.hold({job, 1}, true);
+    r.both.task({job, 1}, 0, {});
+  }
+  EXPECT_EQ(r.slurm.machine().stop_count({1, 1}), 1U);
+  EXPECT_EQ(r.local.machine().stop_count({2, 1}), 1U);
+  EXPECT_EQ(r.slurm.machine().holds.size(), 1U);
+  EXPECT_EQ(r.slurm.machine().tasks.size(), 1U);
+}
+
+// After a restart only the handle in the history says where it was.
+TEST(RoutingExecutor, AdoptsByTheHandle) {
+  Routing r;
+  core::Attempt queued, here;
+  queued.handle = "Slurm job 12";
+  here.handle = "/data/jobs/2/attempt-1";
+  r.both.adopt({1, 1}, queued);
+  r.both.adopt({2, 1}, here);
+  r.both.hold({1, 1}, true);
+  r.both.hold({2, 1}, true);
+  EXPECT_EQ(r.slurm.machine().holds.size(), 1U);
+  EXPECT_EQ(r.local.machine().holds.size(), 1U);
+}
+
+TEST(RoutingExecutor, KnowsTheQueueOfSlurmAlone) {
+  Routing r;
+  EXPECT_TRUE(r.both.has_queue("auto"));
+  EXPECT_FALSE(r.both.has_queue("local"));
+  EXPECT_THAT(r.both.names(), ElementsAre("slurm", "local"));
+}
+
+}  // namespace
+}  // namespace runtime

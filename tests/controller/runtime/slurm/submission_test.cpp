@@ -1,0 +1,162 @@
+#include "runtime/slurm/submission.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "runtime/durable_file.h"
+#include "slurm/fake_scheduler.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+using testing::FakeScheduler;
+using Submits = FakeScheduler::Submits;
+
+constexpr const char* kScript = "#!/bin/bash\n#SBATCH --comment=muster:s:7.1\ntrue\n";
+constexpr std::int64_t kNow = 1'700'000'000'000;
+
+/// A folder, a Slurm, and controllers that come and go.
+class Submitting {
+ public:
+  Submitter::Outcome submit(std::int64_t now = kNow) {
+    Submitter submitter(slurm, "me");
+    SubmissionRecord record;
+    record.comment = "muster:s:7.1";
+    return submitter.submit(folder.path(), record, kScript, now);
+  }
+  static std::uint64_t id(const Submitter::Outcome& outcome) {
+    const auto* job = std::get_if<::slurm::JobId>(&outcome);
+    return job == nullptr ? 0 : job->job;
+  }
+  static bool later(const Submitter::Outcome& outcome) { return std::holds_alternative<Submitter::Later>(outcome); }
+
+  FakeScheduler slurm;
+  runtime::testing::TempFolder folder;
+};
+
+TEST(Submitter, SubmitsOnceHoweverOftenItIsAsked) {
+  Submitting s;
+  EXPECT_EQ(s.id(s.submit()), 1U);
+  EXPECT_EQ(s.id(s.submit()), 1U);
+  s.slurm.lists = false;
+  EXPECT_EQ(s.id(s.submit()), 1U) << "it is written down";
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
+TEST(Submitter, ADeathBeforeSbatchIsFollowedByOneSubmission) {
+  Submitting s;
+  s.slurm.submits = Submits::kCrashesBefore;
+  EXPECT_THROW(s.submit(), testing::Crash);
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_TRUE(s.later(s.submit(kNow + 1000))) << "an sbatch may have been on its way";
+  EXPECT_EQ(s.id(s.submit(kNow + 6000)), 1U);
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
+TEST(Submitter, ADeathAfterSbatchFindsTheJobByItsComment) {
+  Submitting s;
+  s.slurm.submits = Submits::kCrashesAfter;
+  EXPECT_THROW(s.submit(), testing::Crash);
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(kNow + 1)), 1U);
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
+TEST(Submitter, AnAnswerThatGotLostIsLookedForBeforeAnythingElse) {
+  Submitting s;
+  s.slurm.submits = Submits::kTakesSilently;
+  EXPECT_TRUE(s.later(s.submit()));
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(kNow + 1000)), 1U);
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
+TEST(Submitter, ARequestThatGotLostIsRepeatedAfterHalfAMinute) {
+  Submitting s;
+  s.slurm.submits = Submits::kLosesIt;
+  EXPECT_TRUE(s.later(s.submit()));
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_TRUE(s.later(s.submit(kNow + 29'000))) << "slurmctld may be slow";
+  EXPECT_EQ(s.slurm.calls_to_submit, 1);
+  EXPECT_EQ(s.id(s.submit(kNow + 31'000)), 1U);
+}
+
+TEST(Submitter, WithoutAListNothingIsSubmittedTwice) {
+  Submitting s;
+  s.slurm.submits = Submits::kTakesSilently;
+  EXPECT_TRUE(s.later(s.submit()));
+  s.slurm.submits = Submits::kTakes;
+  s.slurm.lists = false;
+  EXPECT_TRUE(s.later(s.submit(kNow + 3'600'000)));
+  EXPECT_EQ(s.slurm.calls_to_submit, 1);
+}
+
+TEST(Submitter, ASlurmThatIsAwayIsAskedAgain) {
+  Submitting s;
+  s.slurm.submits = Submits::kIsAway;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(s.later(s.submit(kNow + i)));
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(kNow + 10)), 1U) << "at once: nothing can have reached it";
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
+TEST(Submitter, ARefusalIsTheLastWordAndLeavesNothingBehind) {
+  Submitting s;
+  s.slurm.submits = Submits::kRefuses;
+  EXPECT_TRUE(std::holds_alternative<::slurm::Refused>(s.submit()));
+  EXPECT_FALSE(read_record(s.folder.path()));
+}
+
+TEST(Submitter, AStrangersJobIsNeverTaken) {
+  Submitting s;
+  s.slurm.submits = Submits::kCrashesBefore;
+  EXPECT_THROW(s.submit(), testing::Crash);
+  s.slurm.submits = Submits::kTakes;
+  s.slurm.take("#SBATCH --comment=muster:other:7.1\n");
+  s.slurm.take("#SBATCH --comment=muster:s:7.10\n");
+  EXPECT_EQ(s.id(s.submit(kNow + 6000)), 3U);
+}
+
+TEST(Submitter, AnSbatchThatOutlivedItsCallerIsWaitedFor) {
+  Submitting s;
+  // It holds the lock that it inherited.
+  const int lock = ::open((s.folder.path() / "submit.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  EXPECT_TRUE(s.later(s.submit(kNow + 60'000)));
+  EXPECT_EQ(s.slurm.calls_to_submit, 0);
+  s.slurm.take(kScript);
+  ::close(lock);
+  SubmissionRecord record;
+  record.comment = "muster:s:7.1";
+  record.tried_at_ms = kNow;
+  write_record(s.folder.path(), record);
+  EXPECT_EQ(s.id(s.submit(kNow + 60'000)), 1U);
+  EXPECT_EQ(s.slurm.calls_to_submit, 0);
+}
+
+TEST(Submitter, AClockThatWasSetBackMakesNobodyWaitForEver) {
+  Submitting s;
+  s.slurm.submits = Submits::kCrashesBefore;
+  EXPECT_THROW(s.submit(), testing::Crash);
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(kNow - 3'600'000)), 1U);
+}
+
+TEST(Submitter, AnAttemptThatRanAndWasForgottenIsNotStartedAgain) {
+  Submitting s;
+  s.slurm.submits = Submits::kCrashesAfter;
+  EXPECT_THROW(s.submit(), testing::Crash);
+  s.slurm.jobs.clear();  // MinJobAge is over
+  make_folders(s.folder.path() / "ranks");
+  write_file_durably(s.folder.path() / "ranks" / "rank-0.json", "{}");
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_TRUE(std::holds_alternative<::slurm::JobId>(s.submit(kNow + 3'600'000)));
+  EXPECT_EQ(s.slurm.calls_to_submit, 1);
+}
+
+}  // namespace
+}  // namespace runtime::on_slurm

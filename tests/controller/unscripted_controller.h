@@ -1,0 +1,39 @@
+#pragma once
+
+#include "runtime/controller.h"
+
+namespace test {
+
+/// What most tests' controllers never get asked: refused, so that an unexpected call is seen.
+class UnscriptedController : public runtime::Controller {
+ public:
+  runtime::Outcome<muster::v1::Job> hold(core::JobId, const std::string&) override { return unscripted(); }
+  runtime::Outcome<muster::v1::Job> release(core::JobId, const std::string&) override { return unscripted(); }
+  runtime::Outcome<muster::v1::Job> set_time_limit(core::JobId, core::Millis, const std::string&) override {
+    return unscripted();
+  }
+  runtime::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest&) override {
+    return unscripted();
+  }
+  runtime::Outcome<muster::v1::WhyResponse> why(core::JobId) override { return unscripted(); }
+  runtime::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
+                                                               const std::string&) override {
+    return unscripted();
+  }
+  runtime::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest&,
+                                                            const std::string&) override {
+    return unscripted();
+  }
+  runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest&,
+                                                              const std::string&) override {
+    return unscripted();
+  }
+  runtime::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest&, const std::string&) override {
+    return unscripted();
+  }
+
+ private:
+  static runtime::Refusal unscripted() { return {runtime::Refusal::Kind::kUnavailable, "not scripted"}; }
+};
+
+}  // namespace test

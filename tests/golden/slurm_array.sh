@@ -1,0 +1,56 @@
+#!/bin/bash
+#SBATCH --account=physics
+#SBATCH --array=0-1%1
+#SBATCH --chdir=/data/slurm/set-7.1
+#SBATCH --comment=muster:s:set.7.1
+#SBATCH --contiguous
+#SBATCH --cpus-per-task=3
+#SBATCH --exclude="node[7-8]"
+#SBATCH --gpus-per-task=1
+#SBATCH --job-name="it's; $(reboot) #SBATCH --exclusive"
+#SBATCH --mem=2M
+#SBATCH --nodes=2
+#SBATCH --ntasks=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --open-mode=append
+#SBATCH --output=/data/slurm/set-7.1/slurm-%a.log
+#SBATCH --partition=low
+#SBATCH --requeue
+#SBATCH --time=2
+#SBATCH --wckey=a
+
+# Slurm started this run again by itself: it belongs to nobody, another submission replaces it.
+if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then
+  echo "muster: restart $SLURM_RESTART_COUNT by Slurm itself: nothing to do" >&2
+  exit 0
+fi
+
+# setup
+export MUSTER_STARTED_AT=$(date +%s)
+module load x
+
+muster_exit=
+muster_pid=
+muster_signalled=
+muster_early=
+trap 'muster_signalled=1' TERM
+
+# command
+if [ -z "$muster_exit" ]; then
+  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /opt/muster-task --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" &
+  muster_pid=$!
+  while :; do
+    muster_signalled=
+    muster_now=0
+    wait "$muster_pid" || muster_now=$?
+    if [ "$muster_now" != 127 ] || [ -z "$muster_exit" ]; then muster_exit=$muster_now; fi
+    if [ -z "$muster_signalled" ] || [ "$muster_now" -le 128 ]; then break; fi
+  done
+fi
+
+# teardown: in a shell of its own, and not even a mistake in it changes how the job ended
+trap 'exit "$muster_exit"' EXIT
+(
+rm -rf /scratch/$SLURM_JOB_ID
+) || :
+exit "$muster_exit"

@@ -1,0 +1,233 @@
+// Goal: what a run promises and its result does not show: leaving at the very step, the fence's lock, the random state,
+// what travels between ranks, settings that reach the optimizer.
+// Method: Trainers in this process, a thread a rank, each with a reporter that listens and asks.
+#include "train/loop.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/rand.h>
+
+#include <functional>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "fsdp/random.h"
+#include "rank/signals.h"
+#include "temporary_folder.h"
+#include "train/schedule.h"
+
+namespace {
+
+/// Called before each rename of this process with what is to be its new name.
+std::function<void(const std::string&)> before_rename;
+
+}  // namespace
+
+/// Stands before the C library's, which std::filesystem calls.
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (before_rename) before_rename(to);
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+namespace worker::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+
+/// Keeps what its rank reports.
+class Listener : public Reporter {
+ public:
+  void section(Section) override {}
+  void step(const StepReport& report) override {
+    steps.push_back(report);
+    if (on_step) on_step();
+  }
+  void resumed_from(std::int64_t) override {
+    if (on_resumed) on_resumed();
+  }
+  void checkpoint_saved(std::int64_t step, std::int64_t, double) override { saved.push_back(step); }
+  StopKind stop_requested() const override { return ++asked_ == save_at ? StopKind::kSave : StopKind::kNone; }
+  bool assigns_rendezvous() const override { return true; }
+  Endpoint rendezvous(std::optional<Endpoint> mine) override {
+    if (mine) meeting->set_value(*mine);
+    return where.get();
+  }
+  void leaving(int, std::string_view) override {}
+
+  std::vector<StepReport> steps;
+  std::vector<std::int64_t> saved;
+  std::function<void()> on_step, on_resumed;
+  int save_at = 0;                            ///< the step in which it asks for a save; 0: never
+  std::promise<Endpoint>* meeting = nullptr;  ///< of all ranks
+  std::shared_future<Endpoint> where;
+
+ private:
+  mutable int asked_ = 0;
+};
+
+/// Members of "train" and "fsdp" are added with a leading comma.
+RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const std::string& fsdp = "",
+                 const std::string& checkpoints = "checkpoints") {
+  return parse_run_config(
+      R"({"format":1,"name":"test","model":{"hidden_size":32,"intermediate_size":48,"num_hidden_layers":3,
+      "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64},
+      "data":{"source":"fixture","sequence_length":32,"cache_folder":")" +
+      (folder / "cache").native() + R"("},"train":{"learning_rate":0.003)" + train + R"(},"fsdp":{"prefetch":true)" +
+      fsdp + R"(},"checkpoint":{"folder":")" + (folder / checkpoints).native() + "\"}}");
+}
+
+/// One attempt of `listeners.size()` ranks; how each left.
+std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt = 1) {
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);  // c10d's flight recorder is not safe for ranks as threads
+  forget_stop_signals();
+  std::promise<Endpoint> meeting;
+  const std::shared_future<Endpoint> where = meeting.get_future().share();
+  const int world_size = static_cast<int>(listeners.size());
+  std::vector<Outcome> outcomes(listeners.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);  // more only wait for one another on a busy machine
+      auto& listener = listeners[static_cast<std::size_t>(rank)];
+      listener.meeting = &meeting;
+      listener.where = where;
+      RankEnvironment environment;
+      environment.rank = environment.local_rank = rank;
+      environment.world_size = environment.local_world_size = world_size;
+      environment.attempt = attempt;
+      outcomes[static_cast<std::size_t>(rank)] = Trainer(config, environment, listener).run();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return outcomes;
+}
+
+std::vector<std::int64_t> numbers(const std::vector<StepReport>& reports) {
+  std::vector<std::int64_t> out;
+  for (const auto& report : reports) out.push_back(report.step);
+  return out;
+}
+
+TEST(Trainer, AllRanksLeaveAfterTheVeryStepInWhichOneOfThemWasAsked) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(3);
+  ranks[1].save_at = 3;
+  const auto outcomes = train(run_of(folder, R"(,"steps":9,"batch_size":6)"), ranks);
+  EXPECT_THAT(outcomes, Each(Field(&Outcome::code, kExitRequeue)));
+  for (const auto& rank : ranks) {
+    EXPECT_THAT(numbers(rank.steps), ElementsAre(1, 2, 3));
+    EXPECT_THAT(rank.saved, ElementsAre(3));
+  }
+}
+
+// Goal: the controller, which takes the lock to raise the fence, cannot do so between the check and the publication.
+TEST(Trainer, HoldsTheFencesLockWhileACheckpointIsPublished) {
+  const TemporaryFolder folder;
+  const int lock = ::open((folder / "FENCE.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const auto controller_must_wait = [lock] {
+    const bool held = ::flock(lock, LOCK_EX | LOCK_NB) != 0;
+    if (!held) ::flock(lock, LOCK_UN);
+    return held;
+  };
+  std::vector<bool> held;
+  before_rename = [&](const std::string& to) {
+    if (to.find("/step-") != std::string::npos) held.push_back(controller_must_wait());
+  };
+  std::vector<bool> held_in_training;
+  std::vector<Listener> ranks(1);
+  ranks[0].on_step = [&] { held_in_training.push_back(controller_must_wait()); };
+  RunConfig config = run_of(folder, R"(,"steps":4)", "", ".");
+  config.checkpoint.every_steps = 2;
+  train(config, ranks);
+  before_rename = nullptr;
+  ::close(lock);
+  EXPECT_THAT(held, ElementsAre(true, true));
+  EXPECT_THAT(held_in_training, ElementsAre(false, false, false, false));
+}
+
+TEST(Trainer, TheLearningRateFollowsItsScheduleOverAResume) {
+  const TemporaryFolder folder;
+  const RunConfig config = run_of(folder, R"(,"steps":5,"warmup_steps":2)");
+  std::vector<Listener> first(1), second(1);
+  first[0].save_at = 3;
+  train(config, first);
+  train(config, second, 2);
+  ASSERT_THAT(numbers(first[0].steps), ElementsAre(1, 2, 3));
+  ASSERT_THAT(numbers(second[0].steps), ElementsAre(4, 5));
+  for (const auto* attempt : {&first[0], &second[0]}) {
+    for (const auto& report : attempt->steps) {
+      EXPECT_EQ(report.learning_rate, learning_rate(config.train, report.step - 1)) << "step " << report.step;
+    }
+  }
+}
+
+TEST(Trainer, TheRandomStateIsThatOfTheCheckpoint) {
+  const TemporaryFolder folder;
+  at::Tensor saved, resumed;
+  std::vector<Listener> first(1), second(1);
+  first[0].save_at = 2;
+  first[0].on_step = [&] {
+    at::rand({3});  // as dropout would
+    saved = fsdp::cpu_random_state().clone();
+  };
+  train(run_of(folder, R"(,"steps":4)"), first);
+  second[0].on_resumed = [&] { resumed = fsdp::cpu_random_state().clone(); };
+  train(run_of(folder, R"(,"steps":4)"), second, 2);
+  ASSERT_TRUE(saved.defined() && resumed.defined());
+  EXPECT_TRUE(at::equal(resumed, saved));
+}
+
+/// What one rank of two puts on the wire in a step: gathered once a micro-batch, and the rest once a step.
+struct Traffic {
+  std::int64_t gathers, rest;
+};
+
+Traffic traffic(const std::string& train_members, const std::string& fsdp_members = "") {
+  std::int64_t bytes[2];
+  for (const int micro_batches : {1, 2}) {
+    const TemporaryFolder folder;
+    std::vector<Listener> ranks(2);
+    const std::string split = R"(,"steps":2,"batch_size":8,"micro_batch_size":)" + std::to_string(4 / micro_batches);
+    train(run_of(folder, split + train_members, fsdp_members), ranks);
+    bytes[micro_batches - 1] = ranks[0].steps.back().bytes_communicated;
+  }
+  return {bytes[1] - bytes[0], 2 * bytes[0] - bytes[1]};
+}
+
+TEST(Trainer, GradientsTravelOnceAStepAndInFp32WhateverTheParametersTravelIn) {
+  constexpr std::int64_t kFewBytes = 200;  // the loss, the stop and the norm
+  const auto plain = traffic("");
+  const auto kept = traffic("", R"(,"reshard_after_forward":false)");
+  const auto bf16 = traffic(R"(,"precision":"bf16")");
+  EXPECT_GE(plain.rest, kept.gathers) << "with parameters kept, as much is gathered as is reduced";
+  EXPECT_LE(plain.rest, kept.gathers + kFewBytes);
+  EXPECT_GT(plain.gathers, kept.gathers * 3 / 2) << "the layers' parameters are gathered for backward again";
+  EXPECT_EQ(kept.rest, plain.rest);
+  EXPECT_EQ(bf16.gathers * 2, plain.gathers);
+  EXPECT_EQ(bf16.rest, plain.rest);
+}
+
+TEST(Trainer, EverySettingOfTheOptimizerReachesIt) {
+  const TemporaryFolder folder;
+  std::map<std::string, std::string> files;
+  for (const char* setting :
+       {"clip_norm\":1.0", "clip_norm\":0.001", "weight_decay\":0.9", "beta1\":0.5", "beta2\":0.5", "epsilon\":0.1"}) {
+    std::vector<Listener> ranks(1);
+    const std::string label = std::to_string(files.size());
+    train(run_of(folder, std::string(R"(,"steps":2,"batch_size":2,")") + setting, "", label), ranks);
+    const auto file = read_file(folder / (label + "/step-00000002/rank-00000-of-00001.safetensors"));
+    ASSERT_FALSE(file.empty());
+    for (const auto& [other, content] : files) EXPECT_NE(file, content) << setting << " and " << other;
+    files[setting] = file;
+  }
+}
+
+}  // namespace
+}  // namespace worker::testing

@@ -1,0 +1,353 @@
+// muster-task: what srun starts for each rank. It sets the rank's environment, starts its program, vouches for it to
+// the controller, tells how it ended, and ends it when the attempt is over or Slurm has lost sight of it.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "rank/environment.h"
+#include "task/launch_file.h"
+#include "task/rank_process.h"
+#include "task/status_file.h"
+#include "task/task_reporter.h"
+
+extern char** environ;  // NOLINT: as POSIX names it
+
+namespace {
+
+using namespace worker;
+using namespace worker::task;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kHelp = R"(muster-task --attempt FOLDER
+muster-task --set FILE --index N
+
+Starts one rank of an attempt inside a Slurm step. musterd writes the folder; srun starts one muster-task a rank.
+)";
+constexpr milliseconds kMeetPatience{120'000};
+constexpr milliseconds kLastWord{5'000};
+/// After the attempt is over, between asking the program to leave and killing it.
+constexpr milliseconds kLeaveWithin{1'500};
+constexpr milliseconds kLook{250};
+/// A controller not heard for this long is away.
+constexpr milliseconds kAway{3'000};
+constexpr int kExitCannotStart = 127;
+
+std::filesystem::path attempt_folder(int argc, char** argv) {
+  std::string set;
+  std::optional<std::size_t> index;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i], value = argv[i + 1];
+    if (name == "--attempt") return value;
+    if (name == "--set") {
+      set = value;
+    } else if (name == "--index") {
+      std::size_t number = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (error == std::errc() && end == value.data() + value.size()) index = number;
+    }
+  }
+  if (set.empty() || !index) throw std::runtime_error("want --attempt FOLDER, or --set FILE and --index N");
+  return attempt_of_set(set, *index);
+}
+
+std::string text_of(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string node_name() {
+  if (auto name = text_of("SLURMD_NODENAME"); !name.empty()) return name;
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+/// A port of this machine that nobody listens on now, for a program that will bind it itself.
+std::string free_endpoint(const std::string& address) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  ::inet_pton(AF_INET, address.c_str(), &where.sin_addr);
+  socklen_t size = sizeof where;
+  const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&where), &size) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!bound) throw std::runtime_error("no free port on " + address);
+  return to_string(Endpoint{address, ntohs(where.sin_port)});
+}
+
+/// One rank from its start to its end.
+class Task {
+ public:
+  explicit Task(LaunchFile launch) : launch_(std::move(launch)) {
+    // The user's own variables come first in everything, RANK and the like included.
+    environment_ = read_environment([this](const char* name) -> std::optional<std::string> {
+      if (const auto own = launch_.env.find(name); own != launch_.env.end()) return own->second;
+      const char* value = std::getenv(name);
+      return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    });
+    catch_signals();
+    start_reporting();
+  }
+
+  int run() {
+    try {
+      RankProcess::Plan plan{
+          launch_.argv, rank_environment(), launch_.working_folder,
+          std::filesystem::path(launch_.log_folder) / ("rank-" + std::to_string(environment_.rank) + ".log")};
+      if (directive_ == muster::v1::DIRECTIVE_STOP) return finish_unstarted("its attempt is over already");
+      process_.emplace(plan);
+    } catch (const std::exception& error) {
+      return finish_unstarted(error.what());
+    }
+    status_.pid = process_->pid();
+    save();
+    plan_save();
+    tell(muster::v1::PROCESS_RUNNING);
+    watch();
+    return finish();
+  }
+
+ private:
+  void catch_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGPIPE}) {
+      sigaddset(&set, number);
+    }
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    directives_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    parent_ = static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0));
+    parent_id_ = ::getppid();
+  }
+
+  void start_reporting() {
+    status_.node = node_name();
+    auto* key = told_.mutable_key();
+    std::int64_t job = 0;
+    std::from_chars(environment_.job_id.data(), environment_.job_id.data() + environment_.job_id.size(), job);
+    key->set_job_id(job);
+    key->set_attempt(static_cast<std::uint32_t>(environment_.attempt));
+    key->set_rank(static_cast<std::uint32_t>(environment_.rank));
+    told_.set_slurm_job(text_of("SLURM_JOB_ID"));
+    if (!environment_.controller) throw std::runtime_error("MUSTER_CONTROLLER is not set in launch.json");
+    fill_request(muster::v1::PROCESS_STARTING);
+    reporter_ = std::make_unique<TaskReporter>(*environment_.controller, environment_.token, told_,
+                                               [this](muster::v1::Directive said) { heard(said); });
+  }
+
+  // The reporter's thread.
+  void heard(muster::v1::Directive said) {
+    directive_ = said;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto wrote = ::write(directives_, &one, sizeof one);
+  }
+
+  std::map<std::string, std::string> rank_environment() {
+    std::map<std::string, std::string> all;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+      const std::string_view text = *entry;
+      const auto equals = text.find('=');
+      if (equals == 0 || equals == std::string_view::npos) continue;
+      const auto name = text.substr(0, equals);
+      if (!name.starts_with("MUSTER_")) all.emplace(name, text.substr(equals + 1));
+    }
+    const auto& e = environment_;
+    for (const auto& [name, value] : {std::pair{"RANK", e.rank},
+                                      {"LOCAL_RANK", e.local_rank},
+                                      {"NODE_RANK", e.node_rank},
+                                      {"WORLD_SIZE", e.world_size},
+                                      {"LOCAL_WORLD_SIZE", e.local_world_size}}) {
+      all[name] = std::to_string(value);
+    }
+    if (launch_.is_command && !e.master) {
+      const auto at = meeting_point();
+      all["MASTER_ADDR"] = at.host;
+      all["MASTER_PORT"] = std::to_string(at.port);
+    }
+    for (const auto& [name, value] : launch_.env) all[name] = value;
+    return all;
+  }
+
+  /// Where rank 0's program will listen. muster-worker finds that out by itself, with a port it holds already.
+  Endpoint meeting_point() {
+    std::string mine;
+    if (environment_.rank == 0) mine = free_endpoint(own_address_towards(*environment_.controller));
+    if (environment_.world_size == 1) return parse_endpoint(mine);
+    const auto at = reporter_->meet(mine, kMeetPatience);
+    if (at.empty()) throw std::runtime_error("the controller did not tell where rank 0 listens");
+    return parse_endpoint(at);
+  }
+
+  void watch() {
+    while (!ended_) {
+      pollfd waits[3] = {{signals_, POLLIN, 0}, {directives_, POLLIN, 0}, {parent_, POLLIN, 0}};
+      ::poll(waits, parent_ >= 0 ? 3 : 2, static_cast<int>(kLook.count()));
+      take_signals();
+      take_directive();
+      look_at_parent();
+      look_at_limit();
+      if (kill_at_ && Clock::now() >= *kill_at_) process_->signal(SIGKILL);
+      if (const bool stopped = process_->stopped(); stopped != stopped_ && !ended_) {
+        stopped_ = stopped;
+        tell(stopped ? muster::v1::PROCESS_STOPPED : muster::v1::PROCESS_RUNNING);
+      }
+    }
+  }
+
+  void take_signals() {
+    signalfd_siginfo info{};
+    while (::read(signals_, &info, sizeof info) == sizeof info) {
+      const int number = static_cast<int>(info.ssi_signo);
+      if (number == SIGCHLD || number == SIGCONT || number == SIGPIPE) continue;
+      status_.signals_seen.push_back(number);
+      if (launch_.forward_signals) process_->signal(number);
+      tell(told_.state());
+    }
+    int code = 0;
+    if (::waitpid(process_->pid(), &code, WNOHANG) != process_->pid()) return;
+    ended_ = true;
+    status_.exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
+    status_.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
+  }
+
+  void take_directive() {
+    std::uint64_t count = 0;
+    if (::read(directives_, &count, sizeof count) != sizeof count) return;
+    const auto said = directive_.load();
+    if (said == muster::v1::DIRECTIVE_STOP) {
+      // muster-worker hears it too, and leaves on its own.
+      if (launch_.is_command && !asked_) process_->signal(SIGTERM);
+      asked_ = true;
+      if (!kill_at_) kill_at_ = Clock::now() + kLeaveWithin;
+    } else if (said == muster::v1::DIRECTIVE_SAVE_AND_LEAVE && launch_.is_command && !asked_) {
+      // Slurm's own SIGTERM has reached the program as well: asking twice would mean "at once".
+      asked_ = true;
+      if (status_.signals_seen.empty()) process_->signal(SIGTERM);
+    }
+  }
+
+  // A moment later than the controller would ask.
+  void plan_save() {
+    if (launch_.time_limit_ms <= 0) return;
+    std::int64_t started = 0;
+    const auto text = text_of("MUSTER_STARTED_AT");
+    std::from_chars(text.data(), text.data() + text.size(), started);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto ran =
+        started > 0 ? std::chrono::duration_cast<milliseconds>(now) - std::chrono::seconds(started) : milliseconds(0);
+    const auto grace = std::min(milliseconds(launch_.stop_grace_ms), milliseconds(launch_.time_limit_ms / 2));
+    save_at_ = Clock::now() + milliseconds(launch_.time_limit_ms) - grace + grace / 10 - std::max(ran, milliseconds(0));
+  }
+
+  // Slurm no longer knows of us: a rank that went on would run beside its successor.
+  void look_at_parent() {
+    if (step_lost_ || ::getppid() == parent_id_) return;
+    step_lost_ = true;
+    process_->signal(SIGKILL);
+  }
+
+  // The controller asks for a save in time before the limit. If it is away then, each task does it by itself, and the
+  // ranks agree on the step as with any signal.
+  void look_at_limit() {
+    if (!save_at_ || asked_ || Clock::now() < *save_at_) return;
+    save_at_.reset();
+    if (reporter_->unheard_for() < kAway) return;
+    asked_ = true;
+    status_.signals_seen.push_back(SIGUSR2);
+    process_->signal(launch_.is_command ? SIGTERM : SIGUSR2);
+    tell(told_.state());
+  }
+
+  // The same that stands in the status file.
+  void tell(muster::v1::ProcessState state) {
+    fill_request(state);
+    reporter_->tell(told_);
+  }
+
+  void fill_request(muster::v1::ProcessState state) {
+    told_.set_state(state);
+    told_.set_node(status_.node);
+    told_.set_pid(status_.pid);
+    told_.set_exit_code(status_.exit_code);
+    told_.set_signal(status_.signal);
+    told_.set_trouble(status_.trouble);
+    told_.mutable_signals_seen()->Assign(status_.signals_seen.begin(), status_.signals_seen.end());
+  }
+
+  void save() {
+    try {
+      write_status(launch_.attempt_folder, environment_.rank, status_);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster-task: rank %d: %s\n", environment_.rank, error.what());
+    }
+  }
+
+  int finish() {
+    process_->signal(SIGKILL);  // what the program left behind in its group
+    status_.state = step_lost_ ? RankStatus::State::kStepLost : RankStatus::State::kExited;
+    save();
+    tell(step_lost_ ? muster::v1::PROCESS_STEP_LOST : muster::v1::PROCESS_EXITED);
+    reporter_->flush(kLastWord);
+    return status_.signal != 0 ? 128 + status_.signal : status_.exit_code;
+  }
+
+  int finish_unstarted(const std::string& why) {
+    std::fprintf(stderr, "muster-task: rank %d: %s\n", environment_.rank, why.c_str());
+    status_.state = RankStatus::State::kExited;
+    status_.exit_code = kExitCannotStart;
+    status_.trouble = why;
+    save();
+    tell(muster::v1::PROCESS_EXITED);
+    reporter_->flush(kLastWord);
+    return kExitCannotStart;
+  }
+
+  LaunchFile launch_;
+  RankEnvironment environment_;
+  RankStatus status_;
+  muster::v1::TaskRequest told_;
+  std::optional<RankProcess> process_;
+  int signals_ = -1, directives_ = -1, parent_ = -1;
+  pid_t parent_id_ = 0;
+  bool ended_ = false, stopped_ = false, asked_ = false, step_lost_ = false;
+  std::atomic<muster::v1::Directive> directive_{muster::v1::DIRECTIVE_CONTINUE};
+  std::optional<Clock::time_point> kill_at_, save_at_;
+  std::unique_ptr<TaskReporter> reporter_;  // last: its thread uses the others
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  try {
+    return Task(read_launch_file(attempt_folder(argc, argv))).run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster-task: %s\n", error.what());
+    return kExitCannotStart;
+  }
+}

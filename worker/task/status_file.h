@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace worker::task {
+
+/// How far a rank's program has come, as muster-task saw it.
+struct RankStatus {
+  enum class State { kRunning, kExited, kStepLost };
+  State state = State::kRunning;
+  std::string node;
+  std::int64_t pid = 0;
+  int exit_code = 0;  // of kExited and kStepLost: one of the two is 0
+  int signal = 0;
+  bool out_of_memory = false;
+  std::vector<int> signals_seen;  // from outside, in order
+  std::string trouble;            // why it could not be started; empty otherwise
+};
+
+/// Writes <attempt>/ranks/rank-<n>.json, durable when it returns: under another name first, so that a reader sees the
+/// old text or the new. What a controller that was away, or a message that was lost, missed. Throws std::system_error.
+void write_status(const std::filesystem::path& attempt_folder, int rank, const RankStatus& status);
+
+}  // namespace worker::task
