@@ -1,0 +1,169 @@
+// Goal: whatever dies around a submission, no attempt becomes two Slurm jobs and none is lost; a stranger's job is
+// neither adopted nor cancelled.
+// Method: real Slurm; an sbatch of ours, first in musterd's PATH, kills musterd before, during or after the real one,
+// or keeps its answer to itself; slurmctld is killed right after it took a job. Each job appends a line to its own
+// file.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+/// A folder with an sbatch that does what the file `mode` beside it says, once.
+class FakeSbatch {
+ public:
+  FakeSbatch() {
+    test::write_file(folder_.path() / "sbatch", R"(#!/bin/bash
+here=$(dirname "$0")
+case " $* " in *" --test-only "*) exec /usr/bin/sbatch "$@" ;; esac
+echo called >> "$here/calls"
+mode=$(cat "$here/mode" 2> /dev/null)
+rm -f "$here/mode"
+case "$mode" in
+  die-before) kill -KILL $PPID; exit 1 ;;
+  die-then-submit) cat > "$here/script"; kill -KILL $PPID; sleep 1; exec /usr/bin/sbatch "$@" < "$here/script" ;;
+  die-after) answer=$(/usr/bin/sbatch "$@"); kill -KILL $PPID; echo "$answer" ;;
+  no-answer) /usr/bin/sbatch "$@" > /dev/null; echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1 ;;
+  ctld-dies) /usr/bin/sbatch "$@"; code=$?; kill -KILL $(cat "$here/ctld"); exit $code ;;
+  *) exec /usr/bin/sbatch "$@" ;;
+esac
+)");
+    ::chmod((folder_.path() / "sbatch").c_str(), 0755);
+  }
+  std::string path() const { return folder_.path().string() + ":" + std::getenv("PATH"); }
+  void set(const std::string& mode) const { test::write_file(folder_.path() / "mode", mode); }
+  void write(const std::string& name, const std::string& text) const { test::write_file(folder_.path() / name, text); }
+
+ private:
+  test::TempFolder folder_;
+};
+
+pid_t pid_of_slurmctld(const slurm_cluster::Cluster& cluster) {
+  for (const pid_t pid : slurm_cluster::processes_of(cluster.folder())) {
+    if (test::read_file("/proc/" + std::to_string(pid) + "/comm") == "slurmctld\n") return pid;
+  }
+  throw std::runtime_error("no slurmctld runs");
+}
+
+struct Crash;
+class SlurmCrash : public Story<Crash> {
+ public:
+  static void SetUpTestSuite() {
+    sbatch_ = std::make_unique<FakeSbatch>();
+    set_up({.nodes = 2}, {}, {{"PATH", sbatch_->path()}});
+  }
+  static void TearDownTestSuite() {
+    Story::TearDownTestSuite();
+    sbatch_.reset();
+  }
+
+ protected:
+  static std::filesystem::path witness(const std::string& name) { return muster().folder() / ("ran-" + name); }
+  static std::string witnessed(const std::string& name) {
+    // Nothing but the controller's doing starts it again.
+    return shell(
+        {.script = "echo once >> " + witness(name).string(), .requeue = "max_failed = 0\nmax_controller_lost = 0\n"});
+  }
+  static void expect_ran_once(const std::string& job, const std::string& name) {
+    const auto after = muster().until(
+        job, [](const Json& view) { return view.at("state") == "succeeded" || view.at("state") == "failed"; }, 90s);
+    EXPECT_EQ(after.at("state"), "succeeded") << after.dump(1);
+    EXPECT_EQ(test::read_file(witness(name)), "once\n");
+    EXPECT_EQ(stage().submissions_of(job, 1), 1);
+  }
+  static inline std::unique_ptr<FakeSbatch> sbatch_;
+};
+
+TEST_F(SlurmCrash, ADeathAroundSbatchNeitherLosesNorDoublesAJob) {
+  for (const std::string mode : {"die-before", "die-then-submit", "die-after"}) {
+    SCOPED_TRACE(mode);
+    sbatch_->set(mode);
+    const auto job = muster().submit(witnessed(mode));
+    ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
+    muster().start_daemon();
+    expect_ran_once(job, mode);
+  }
+}
+
+TEST_F(SlurmCrash, AnAnswerThatGotLostIsLookedFor) {
+  sbatch_->set("no-answer");
+  expect_ran_once(muster().submit(witnessed("no-answer")), "no-answer");
+}
+
+TEST_F(SlurmCrash, ADeathAtAnyMomentNeitherLosesNorDoublesAJob) {
+  constexpr int kRounds = 10;
+  std::map<std::string, std::string> jobs;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto name = "round-" + std::to_string(round);
+    jobs[muster().submit(witnessed(name))] = name;
+    std::this_thread::sleep_for(std::chrono::milliseconds(12 * round));  // the sweep
+    muster().kill_daemon();
+    muster().start_daemon();
+  }
+  for (const auto& [job, name] : jobs) expect_ran_once(job, name);
+}
+
+TEST_F(SlurmCrash, AnArrayIsSubmittedOnceToo) {
+  for (const std::string mode : {"die-before", "die-after"}) {
+    SCOPED_TRACE(mode);
+    sbatch_->set(mode);
+    const auto file = muster().folder() / (mode + ".toml");
+    test::write_file(file, shell({.script = "echo once >> " + witness(mode).string() + "-$STEP",
+                                  .requeue = "max_failed = 0\nmax_controller_lost = 0\n",
+                                  .more = "[env]\nSTEP = \"0\"\n"}));
+    const auto done = muster().cli({"submit", file.string(), "--sweep", "env.STEP=0..3", "--json"});
+    ASSERT_EQ(done.exit, 0) << done.err;
+    const auto sweep = text(Json::parse(done.out), "sweep");
+    ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
+    muster().start_daemon();
+    ASSERT_TRUE(test::eventually(
+        [&] {
+          const auto jobs = muster().json({"list", "--sweep", sweep});
+          return std::ranges::all_of(jobs, [](const Json& job) { return job.at("state") == "succeeded"; });
+        },
+        60s));
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_EQ(test::read_file(witness(mode).string() + "-" + std::to_string(step)), "once\n") << step;
+    }
+  }
+}
+
+// slurmctld dies before it has written the job down: it comes back without it, and the next sbatch gets its number.
+TEST_F(SlurmCrash, AJobThatSlurmctldForgotIsNoticedAndAStrangerWithItsNumberLeftAlone) {
+  slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
+  const auto state = slurm().folder() / "state";
+  const auto before = muster().folder() / "state-before";
+  // An orderly end writes down everything up to here.
+  slurm().stop_ctld();
+  std::filesystem::copy(state, before, std::filesystem::copy_options::recursive);
+  slurm().start_ctld();
+  const pid_t ctld = pid_of_slurmctld(slurm());
+  sbatch_->write("ctld", std::to_string(ctld));
+  sbatch_->set("ctld-dies");
+  const auto job = muster().submit(shell({.script = "true"}));
+  const auto id = text(attempt(muster().until_state(job, "queued"), 1), "scheduler_job");
+  ASSERT_TRUE(test::eventually([&] { return ::kill(ctld, 0) != 0; }, 10s));
+  std::filesystem::remove_all(state);
+  std::filesystem::rename(before, state);
+  slurm().start_ctld();
+  const auto stranger =
+      slurm_cluster::submit(slurm(), {"-N2", "--exclusive", "--comment", "a stranger's"}, "sleep 600");
+  ASSERT_EQ(stranger, id) << "slurmctld was to forget the job";
+  const auto after = stage().until_ended(job, 1, 60s);
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "controller_lost");
+  EXPECT_EQ(slurm_cluster::field(slurm(), stranger, "State"), "PENDING") << "not cancelled";
+  slurm().run({"scancel", "--state=RUNNING", "-u", "root"});
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), stranger, "State", "RUNNING"));
+  slurm().run({"scancel", stranger});
+  EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 2U);
+}
+
+}  // namespace
+}  // namespace story

@@ -1,0 +1,141 @@
+// Goal: what is lost on a cluster (a node, a slurmstepd, a task, a rank) is known in seconds, costs one attempt, and
+// never leaves two attempts writing.
+// Method: real Slurm, musterd, muster-task and workers; power cuts and SIGKILL; the judge is an uninterrupted run.
+#include <signal.h>
+
+#include <iterator>
+#include <sstream>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using test::Clock;
+using testing::HasSubstr;
+
+struct Loss;
+class SlurmLoss : public Story<Loss> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 4}); }
+
+ protected:
+  static Json under_way(const std::string& job) { return muster().until_step(job, 24); }
+  static Json expect_resumed(const std::string& job, const Training& what, const std::string& cause) {
+    const auto after = muster().until_state(job, "succeeded");
+    EXPECT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+    EXPECT_EQ(text(attempt(after, 1), "cause"), cause) << text(attempt(after, 1), "reason");
+    const auto saved = stage().saved_steps(job, 1);
+    const int kept = saved.empty() ? 0 : saved.back();
+    EXPECT_EQ(attempt(after, 2).at("resumed_from_step"), kept);
+    EXPECT_EQ(kept % what.every_steps, 0) << "nobody could save";
+    EXPECT_EQ(stage().submissions_of(job, 2), 1);
+    stage().expect_model_of_calm_run(job, what);
+    return after;
+  }
+  static std::vector<pid_t> ranks_of(const std::string& job, int attempt) {
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 4; ++rank) pids.push_back(stage().pid_of_rank(job, attempt, rank));
+    return pids;
+  }
+  static std::vector<std::string> excluded_nodes(const std::string& slurm_job) {
+    const auto said = slurm().run({"scontrol", "show", "job", slurm_job}).out;
+    const auto begin = said.find("ExcNodeList=") + 12;
+    std::istringstream names(
+        slurm()
+            .run({"scontrol", "show", "hostnames", said.substr(begin, said.find_first_of(" \n", begin) - begin)})
+            .out);
+    return {std::istream_iterator<std::string>(names), {}};
+  }
+  static void expect_gone(const std::vector<pid_t>& pids) {
+    for (const pid_t pid : pids) {
+      ASSERT_GT(pid, 1);
+      EXPECT_TRUE(test::eventually([&] { return ::kill(pid, 0) != 0; }, 5s)) << "pid " << pid << " lives on";
+    }
+  }
+};
+
+TEST_F(SlurmLoss, ARankKilledIsKnownByItsSignal) {
+  const Training what;
+  const auto job = muster().submit(training(what));
+  under_way(job);
+  const auto old = ranks_of(job, 1);
+  ASSERT_EQ(::kill(old[3], SIGKILL), 0);
+  stage().until_ended(job, 1);
+  const auto after = expect_resumed(job, what, "failed");
+  EXPECT_EQ(attempt(after, 1).at("signal"), SIGKILL);
+  EXPECT_EQ(attempt(after, 1).at("rank"), 3);
+  expect_gone(old);
+}
+
+TEST_F(SlurmLoss, ARankThatIsStoppedIsSilent) {
+  const Training what;
+  const auto job = muster().submit(training(what));
+  under_way(job);
+  const auto old = ranks_of(job, 1);
+  ASSERT_EQ(::kill(old[2], SIGSTOP), 0);
+  const auto after = expect_resumed(job, what, "rank_silent");
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("stopped"));
+  expect_gone(old);
+}
+
+// Which of two is known first, that it is silent or that Slurm's job is over without a word of it, is a matter of luck.
+TEST_F(SlurmLoss, ATaskKilledTakesItsRankAlongAndThatRankIsToBlame) {
+  const Training what;
+  const auto job = muster().submit(training(what));
+  under_way(job);
+  const auto old = ranks_of(job, 1);
+  const auto task = stage().pid_of_task(job, 1, 3);
+  ASSERT_GT(task, 1);
+  ASSERT_EQ(::kill(task, SIGKILL), 0);
+  const auto ended = stage().until_ended(job, 1, 20s);
+  const auto cause = text(attempt(ended, 1), "cause");
+  EXPECT_THAT(cause, testing::AnyOf("rank_silent", "failed"));
+  const auto after = expect_resumed(job, what, cause);
+  EXPECT_EQ(attempt(after, 1).at("rank"), 3) << text(attempt(after, 1), "reason");
+  expect_gone(old);
+}
+
+// Slurm itself never notices: the job would run for ever, and scancel would leave its tasks alone.
+TEST_F(SlurmLoss, ASlurmstepdKilledIsANodeFailureAndItsRanksDieWithIt) {
+  const Training what;
+  const auto job = muster().submit(training(what));
+  const auto before = under_way(job);
+  const auto old = ranks_of(job, 1);
+  const auto node = text(before.at("ranks")[3], "node");
+  const auto killed = Clock::now();
+  ASSERT_FALSE(slurm().kill_stepd(node, stage().slurm_job(job, 1)).empty());
+  stage().until_ended(job, 1, 20s);
+  EXPECT_LT(Clock::now() - killed, 10s);
+  expect_gone(old);
+  const auto after = expect_resumed(job, what, "node_failed");
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("slurmstepd"));
+  EXPECT_THAT(stage().events(job), HasSubstr("1 of 10"));
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s)) << "the old job is cancelled";
+}
+
+// Last: a lost node is left out for ten minutes.
+TEST_F(SlurmLoss, APowerCutIsKnownLongBeforeSlurmKnowsAndTheNodeIsLeftOut) {
+  if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
+  const Training what;
+  const auto job = muster().submit(training(what));
+  const auto before = under_way(job);
+  const auto node = text(before.at("ranks")[3], "node");
+  const auto victim = stage().slurm_job(job, 1);
+  const auto cut = Clock::now();
+  slurm().power_cut(node);
+  const auto ended = stage().until_ended(job, 1, 20s);
+  EXPECT_LT(Clock::now() - cut, 10s);
+  EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed") << text(attempt(ended, 1), "reason");
+  EXPECT_NE(slurm_cluster::field(slurm(), victim, "State"), "NODE_FAIL") << "Slurm does not know yet";
+  const auto second = stage().until_running(job, 2);
+  EXPECT_THAT(excluded_nodes(stage().slurm_job(job, 2)), testing::Contains(node));
+  for (const auto& rank : second.at("ranks")) EXPECT_NE(rank.at("node"), node);
+  const auto after = expect_resumed(job, what, "node_failed");
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr(node));
+  EXPECT_THAT(stage().events(job), HasSubstr("1 of 10"));
+  slurm().power_on(node);
+}
+
+}  // namespace
+}  // namespace story

@@ -1,0 +1,154 @@
+// Goal: a Slurm that does not answer ends nothing, and whatever was asked meanwhile is done when it is back.
+// Method: real Slurm; slurmctld is ended, killed and started under running jobs, while musterd asks twenty times as
+// often as usual; a squeue of ours fails at once, where Slurm's own would take seconds.
+#include <sys/stat.h>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+/// While the file `fails` lies beside it, squeue finds no slurmctld, and says so at once rather than after seconds.
+class FakeSqueue {
+ public:
+  FakeSqueue() {
+    test::write_file(folder_.path() / "squeue", R"sh(#!/bin/bash
+if [ -e "$(dirname "$0")/fails" ]; then
+  echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2
+  exit 1
+fi
+exec /usr/bin/squeue "$@"
+)sh");
+    ::chmod((folder_.path() / "squeue").c_str(), 0755);
+  }
+  std::string path() const { return folder_.path().string() + ":" + std::getenv("PATH"); }
+  void fail(bool on) const {
+    if (on) {
+      test::write_file(folder_.path() / "fails", "");
+    } else {
+      std::filesystem::remove(folder_.path() / "fails");
+    }
+  }
+
+ private:
+  test::TempFolder folder_;
+};
+
+struct Outage;
+class SlurmOutage : public Story<Outage> {
+ public:
+  static void SetUpTestSuite() {
+    squeue_ = std::make_unique<FakeSqueue>();
+    set_up({.nodes = 4}, {"--slurm-poll-ms", "50", "--log-level", "debug"}, {{"PATH", squeue_->path()}});
+  }
+  static void TearDownTestSuite() {
+    Story::TearDownTestSuite();
+    squeue_.reset();
+  }
+
+ protected:
+  void TearDown() override {
+    if (down_) slurmctld_is_back();
+    Story::TearDown();
+  }
+  void slurmctld_is_down() {
+    squeue_->fail(true);
+    slurm().stop_ctld();
+    down_ = true;
+  }
+  void slurmctld_is_back() {
+    down_ = false;
+    slurm().start_ctld();
+    squeue_->fail(false);
+  }
+  static int failed_polls() {
+    const auto log = muster().daemon_log();
+    const std::string word = "Slurm does not answer";
+    int count = 0;
+    for (auto at = log.find(word); at != std::string::npos; at = log.find(word, at + 1)) ++count;
+    return count;
+  }
+  static std::filesystem::path folder(const std::string& job) { return muster().data() / "jobs" / job; }
+  /// A rank that waits for the file `go`, and then does this.
+  static std::string waiting_for_go(const std::string& then = "true") {
+    return "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; while [ ! -e go ]; do sleep 0.1; done; " + then;
+  }
+  static void until_begun(const std::string& job) {
+    ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(job) / "began"); }, 30s));
+  }
+  static void go(const std::string& job) { test::write_file(folder(job) / "go", ""); }
+
+ private:
+  static inline std::unique_ptr<FakeSqueue> squeue_;
+  bool down_ = false;
+};
+
+TEST_F(SlurmOutage, ARestartOfSlurmctldIsNothingToATrainingJob) {
+  const Training what;
+  const auto job = muster().submit(training(what));
+  muster().until_step(job, 5);
+  // In good order first: that writes down that the job runs. A slurmctld that is killed before it has written so would
+  // start the job again by itself, which is another story.
+  slurm().stop_ctld();
+  slurm().start_ctld();
+  muster().until_step(job, 15);
+  slurm().kill_ctld();
+  muster().until_step(job, 25);
+  slurm().start_ctld();
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  EXPECT_EQ(stage().submissions_of(job, 1), 1);
+  stage().expect_model_of_calm_run(job, what);
+}
+
+TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
+  const auto running = muster().submit(shell({.script = waiting_for_go()}));
+  const auto leaving = muster().submit(shell({.script = waiting_for_go("exit 7"), .requeue = "max_failed = 1\n"}));
+  until_begun(running);
+  until_begun(leaving);
+  const auto before = failed_polls();
+  slurmctld_is_down();
+  // What is asked of it meanwhile is accepted.
+  const auto waiting = muster().submit(shell({.script = "true"}));
+  const auto cancelled = muster().submit(shell({.script = "sleep 600"}));
+  EXPECT_EQ(muster().cli({"cancel", cancelled}).exit, 0);
+  // A rank that ends is known without Slurm.
+  go(leaving);
+  EXPECT_EQ(text(attempt(stage().until_ended(leaving, 1, 30s), 1), "cause"), "failed");
+  ASSERT_TRUE(test::eventually([&] { return failed_polls() - before >= 100; }, 60s)) << failed_polls() - before;
+
+  EXPECT_THAT(text(muster().show(running), "scheduler_problem"), HasSubstr("unreachable since"));
+  EXPECT_THAT(muster().cli({"show", running}).out, HasSubstr("unreachable"));
+  const auto why = [&] { return text(muster().json({"why", waiting}), "reason"); };
+  EXPECT_TRUE(test::eventually([&] { return why().find("unreachable since") != std::string::npos; }, 20s)) << why();
+  const auto listed = muster().cli({"list"});
+  EXPECT_THAT(listed.out + listed.err, HasSubstr("unreachable since"));
+  EXPECT_EQ(muster().show(running).at("state"), "running");
+
+  slurmctld_is_back();
+  EXPECT_EQ(muster().until_state(waiting, "succeeded").at("attempts").size(), 1U);
+  EXPECT_EQ(muster().until_state(leaving, "failed").at("attempts").size(), 2U);
+  EXPECT_EQ(muster().until_state(cancelled, "cancelled").at("attempts").size(), 0U);
+  EXPECT_TRUE(test::eventually([&] { return text(muster().show(running), "scheduler_problem").empty(); }, 10s));
+  go(running);
+  EXPECT_EQ(muster().until_state(running, "succeeded").at("attempts").size(), 1U);
+  EXPECT_EQ(stage().submissions_of(waiting, 1), 1);
+  EXPECT_EQ(stage().submissions_of(running, 1), 1);
+}
+
+TEST_F(SlurmOutage, ACancelDuringAnOutageEndsTheRanksNowAndTheSlurmJobLater) {
+  const auto job = muster().submit(shell(
+      {.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; sleep 600", .resources = "stop_grace = \"2s\"\n"}));
+  until_begun(job);
+  slurmctld_is_down();
+  EXPECT_EQ(muster().cli({"cancel", job}).exit, 0);
+  muster().until_state(job, "cancelled", 20s);
+  slurmctld_is_back();
+  // A squeue that was under way when slurmctld left may take all of its 20 s.
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
+}
+
+}  // namespace
+}  // namespace story

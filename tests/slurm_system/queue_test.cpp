@@ -1,0 +1,164 @@
+// Goal: what people do with jobs in Slurm's queue: cancel, hold, limits, dependencies and sweeps.
+// Method: real Slurm and musterd; the command line asks, Slurm's own commands tell what became of it.
+#include <algorithm>
+#include <set>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+struct Queue;
+class SlurmQueue : public Story<Queue> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 4, .cpus = 2, .max_array_size = 5}); }
+
+ protected:
+  static void occupy(int nodes) {
+    const auto id = slurm_cluster::submit(slurm(), {"-N" + std::to_string(nodes), "--exclusive"}, "sleep 600");
+    ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "RUNNING"));
+  }
+  static void make_room() { slurm().run({"scancel", "--name=job.sh", "-u", "root"}); }
+  static std::string state_in_slurm(const std::string& id) { return slurm_cluster::field(slurm(), id, "State"); }
+  /// "Slurm job 12_3" of every element of a sweep.
+  static std::vector<std::string> slurm_ids(const std::string& sweep) {
+    std::vector<std::string> ids;
+    for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+      ids.push_back(stage().slurm_job(std::to_string(job.at("id").get<int>()), 1));
+    }
+    return ids;
+  }
+  static std::string submit_sweep(const std::string& toml, const std::vector<std::string>& more) {
+    const auto file = muster().folder() / "sweep.toml";
+    test::write_file(file, toml);
+    std::vector<std::string> arguments{"submit", file.string(), "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto done = muster().cli(arguments);
+    EXPECT_EQ(done.exit, 0) << done.err;
+    return Json::parse(done.out).at("sweep").get<std::string>();
+  }
+  static bool all_are(const std::string& sweep, const std::set<std::string>& states) {
+    const auto jobs = muster().json({"list", "--sweep", sweep});
+    return std::ranges::all_of(jobs, [&](const Json& job) { return states.contains(text(job, "state")); });
+  }
+};
+
+TEST_F(SlurmQueue, CancelReachesQueuedAndRunningJobs) {
+  const auto running = muster().submit(shell({.script = "sleep 600", .resources = "stop_grace = \"5s\"\n"}));
+  stage().until_running(running, 1);
+  occupy(3);
+  const auto queued = muster().submit(shell({.script = "true", .nodes = 4}));
+  muster().until_state(queued, "queued");
+  const auto running_id = stage().slurm_job(running, 1), queued_id = stage().slurm_job(queued, 1);
+  EXPECT_EQ(muster().cli({"cancel", queued, running}).exit, 0);
+  muster().until_state(queued, "cancelled");
+  muster().until_state(running, "cancelled");
+  EXPECT_TRUE(slurm_cluster::becomes(slurm(), queued_id, "State", "CANCELLED"));
+  EXPECT_TRUE(test::eventually([&] { return state_in_slurm(running_id) != "RUNNING"; }, 20s));
+}
+
+TEST_F(SlurmQueue, AHeldJobStaysInTheQueueUntilItIsReleased) {
+  occupy(4);
+  const auto job = muster().submit(shell({.script = "true"}));
+  muster().until_state(job, "queued");
+  EXPECT_EQ(muster().cli({"hold", job}).exit, 0);
+  const auto id = stage().slurm_job(job, 1);
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "Reason", "JobHeldUser"));
+  make_room();
+  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 20s));
+  EXPECT_EQ(state_in_slurm(id), "PENDING");
+  EXPECT_EQ(muster().cli({"release", job}).exit, 0);
+  EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U);
+}
+
+TEST_F(SlurmQueue, ANewTimeLimitReachesAQueuedAndARunningJob) {
+  const auto running = muster().submit(shell({.script = "sleep 600", .resources = "time_limit = \"50m\"\n"}));
+  stage().until_running(running, 1);
+  occupy(3);
+  const auto queued = muster().submit(shell({.script = "true", .nodes = 4, .resources = "time_limit = \"50m\"\n"}));
+  muster().until_state(queued, "queued");
+  for (const auto& job : {running, queued}) {
+    const auto id = stage().slurm_job(job, 1);
+    EXPECT_EQ(slurm_cluster::field(slurm(), id, "TimeLimit"), "50:00");
+    EXPECT_EQ(muster().cli({"limit", job, "30m"}).exit, 0);
+    EXPECT_TRUE(slurm_cluster::becomes(slurm(), id, "TimeLimit", "30:00"));
+  }
+}
+
+TEST_F(SlurmQueue, AJobThatDependsOnAnotherIsHandedOverOnceThatHasEnded) {
+  const auto first =
+      muster().submit(shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; while [ ! -e go ]; do sleep 0.1; done"}));
+  const auto second = muster().submit(shell({.script = "true", .requeue = "", .more = ""}), {"--after", first});
+  stage().until_running(first, 1);
+  EXPECT_EQ(muster().show(second).at("state"), "pending");
+  EXPECT_EQ(muster().show(second).at("attempts").size(), 0U);
+  test::write_file(muster().data() / "jobs" / first / "go", "");
+  muster().until_state(second, "succeeded");
+}
+
+// Six elements, two at once: with MaxArraySize 5 (ids below 5, as Slurm counts) that takes two arrays.
+TEST_F(SlurmQueue, ASweepIsArraysOfLimitedParallelismAndAFailingElementHarmsNoOther) {
+  occupy(4);
+  const auto sweep = submit_sweep(shell({.script = "[ $STEP != 3 ] || exit 5; sleep 1",
+                                         .requeue = "max_failed = 0\n",
+                                         .more = "[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..5", "--parallel", "2"});
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 20s));
+  std::set<std::string> arrays;
+  for (const auto& id : slurm_ids(sweep)) {
+    EXPECT_THAT(id, HasSubstr("_"));
+    arrays.insert(id.substr(0, id.find('_')));
+  }
+  EXPECT_EQ(arrays.size(), 2U);
+  make_room();
+  std::size_t most = 0;
+  ASSERT_TRUE(test::eventually(
+      [&] {
+        const auto jobs = stage().slurm_jobs(false);
+        most = std::max<std::size_t>(most, std::ranges::count_if(jobs, [](const std::string& line) {
+                                       return line.find(" RUNNING ") != std::string::npos;
+                                     }));
+        return all_are(sweep, {"succeeded", "failed"});
+      },
+      60s));
+  EXPECT_LE(most, 2U);
+  int failed = 0;
+  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+    if (text(job, "state") != "failed") continue;
+    ++failed;
+    const auto view = muster().show(std::to_string(job.at("id").get<int>()));
+    EXPECT_EQ(attempt(view, 1).at("exit_code"), 5);
+  }
+  EXPECT_EQ(failed, 1);
+}
+
+TEST_F(SlurmQueue, AnElementsNextAttemptIsAJobOfItsOwn) {
+  const auto sweep = submit_sweep(shell({.script = "[ $MUSTER_ATTEMPT = 2 ] || [ $STEP = 0 ] || exit 3",
+                                         .requeue = "max_failed = 1\n",
+                                         .more = "[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..2"});
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"succeeded"}); }, 60s));
+  std::multiset<std::size_t> attempts;
+  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+    attempts.insert(muster().show(std::to_string(job.at("id").get<int>())).at("attempts").size());
+  }
+  EXPECT_THAT(attempts, testing::ElementsAre(1U, 2U, 2U));
+}
+
+TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
+  const auto sweep =
+      submit_sweep(shell({.script = "sleep 2", .more = "[env]\nSTEP = \"0\"\n"}), {"--sweep", "env.STEP=0..2"});
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
+  const auto jobs = muster().json({"list", "--sweep", sweep});
+  const auto one = std::to_string(jobs.at(0).at("id").get<int>());
+  EXPECT_EQ(muster().cli({"cancel", one}).exit, 0);
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"succeeded", "cancelled"}); }, 60s));
+  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+    EXPECT_EQ(text(job, "state"), std::to_string(job.at("id").get<int>()) == one ? "cancelled" : "succeeded");
+  }
+}
+
+}  // namespace
+}  // namespace story

@@ -1,0 +1,134 @@
+// Goal: what a rank on Slurm finds: its place, its GPU, a way to rank 0 and to the controller, whatever the network is
+// like; and a controller that may come and go.
+// Method: real Slurm with fake GPUs; commands that print what they see; nodes with addresses of their own whose names
+// nobody can resolve.
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+std::string log_of(test::World& muster, const std::string& job, int rank) {
+  return test::read_file(muster.data() / "jobs" / job / "attempt-1" / "logs" /
+                         ("rank-" + std::to_string(rank) + ".log"));
+}
+
+struct Ranks;
+class SlurmRanks : public Story<Ranks> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 2}); }
+};
+
+TEST_F(SlurmRanks, ACommandSeesItsPlaceItsGpuAndOneMeetingPoint) {
+  const auto job = muster().submit(
+      shell({.script = "echo $RANK $LOCAL_RANK $NODE_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $SLURMD_NODENAME "
+                       "gpu=$CUDA_VISIBLE_DEVICES at=$MASTER_ADDR:$MASTER_PORT mine=$MINE",
+             .nodes = 2,
+             .ranks_per_node = 2,
+             .resources = "gpus_per_rank = 1\n",
+             .more = "[env]\nMINE = \"a b'c\"\n"}));
+  const auto after = muster().until_state(job, "succeeded");
+  std::set<std::string> places, points;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto line = log_of(muster(), job, rank);
+    const auto at = line.find(" at="), mine = line.find(" mine=");
+    ASSERT_NE(at, std::string::npos) << line;
+    places.insert(line.substr(0, at));
+    points.insert(line.substr(at + 4, mine - at - 4));
+    EXPECT_THAT(line, HasSubstr("mine=a b'c"));
+  }
+  EXPECT_THAT(places, testing::ElementsAre("0 0 0 4 2 node1 gpu=0", "1 1 0 4 2 node1 gpu=1", "2 0 1 4 2 node2 gpu=0",
+                                           "3 1 1 4 2 node2 gpu=1"));
+  EXPECT_EQ(points.size(), 1U) << "all meet at one address";
+  EXPECT_THAT(*points.begin(), testing::MatchesRegex("[0-9.]+:[0-9]+"));
+}
+
+TEST_F(SlurmRanks, ARestartOfTheControllerInTheMiddleOfTrainingLosesNothing) {
+  const Training what;
+  const auto job = muster().submit(training(what));
+  muster().until_step(job, 15);
+  const std::vector<pid_t> before{stage().pid_of_rank(job, 1, 0), stage().pid_of_rank(job, 1, 3)};
+  muster().kill_daemon();
+  muster().start_daemon();
+  muster().until_step(job, 30);
+  EXPECT_EQ(before, (std::vector<pid_t>{stage().pid_of_rank(job, 1, 0), stage().pid_of_rank(job, 1, 3)}));
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  EXPECT_EQ(stage().submissions_of(job, 1), 1);
+  std::set<int> steps;
+  for (const auto& row : muster().metrics(job)) steps.insert(row.at("step").get<int>());
+  EXPECT_EQ(steps.size(), 60U) << "no gap";
+  stage().expect_model_of_calm_run(job, what);
+}
+
+// The job ends, and Slurm forgets nothing, while nobody follows it.
+TEST_F(SlurmRanks, AnEndThatNobodySawIsFoundInTheStatusFiles) {
+  const auto good = muster().submit(
+      shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; while [ ! -e go ]; do sleep 0.1; done"}));
+  const auto bad = muster().submit(
+      shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; while [ ! -e go ]; do sleep 0.1; done; exit 7",
+             .requeue = "max_failed = 0\n"}));
+  for (const auto& job : {good, bad}) {
+    const auto began = muster().data() / "jobs" / job / "began";
+    ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(began); }, 30s));
+  }
+  muster().kill_daemon();
+  for (const auto& job : {good, bad}) test::write_file(muster().data() / "jobs" / job / "go", "");
+  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 30s));
+  muster().start_daemon();
+  EXPECT_EQ(muster().until_state(good, "succeeded").at("attempts").size(), 1U);
+  const auto after = muster().until_state(bad, "failed");
+  EXPECT_EQ(attempt(after, 1).at("exit_code"), 7) << after.dump(1);
+}
+
+TEST_F(SlurmRanks, AHealthCheckThatFailsIsANodeFailure) {
+  const auto job = muster().submit(shell({.script = "true",
+                                          .requeue = "max_node_failed = 1\n",
+                                          .more = "[slurm]\nhealth_check = \"echo unwell; false\"\n"}));
+  const auto after = muster().until_state(job, "failed");
+  ASSERT_EQ(after.at("attempts").size(), 2U);
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "node_failed");
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("health check"));
+}
+
+struct FarApart;
+class SlurmNetwork : public Story<FarApart> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 2, .separate_network = true, .unresolvable_names = true}); }
+};
+
+TEST_F(SlurmNetwork, NodesWithAddressesOfTheirOwnAndNamesThatNobodyResolvesTrain) {
+  const Training what{.steps = 20, .every_steps = 10, .step_delay_ms = 0};
+  const auto job = muster().submit(training(what));
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  EXPECT_NE(text(after.at("ranks")[0], "node"), text(after.at("ranks")[3], "node"));
+}
+
+// Alive, but out of reach: it must not write when it comes back.
+TEST_F(SlurmNetwork, ANodeCutOffIsLostAndItsRanksAreFencedWhenItIsBack) {
+  const auto job = muster().submit(training({.nodes = 1, .ranks_per_node = 2}));
+  const auto before = muster().until_step(job, 24);
+  const auto node = text(before.at("ranks")[0], "node");
+  const auto old = std::vector<pid_t>{stage().pid_of_rank(job, 1, 0), stage().pid_of_rank(job, 1, 1)};
+  slurm().cut_network(node);
+  const auto ended = stage().until_ended(job, 1, 20s);
+  EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed") << text(attempt(ended, 1), "reason");
+  const auto second = stage().until_running(job, 2);
+  EXPECT_NE(text(second.at("ranks")[0], "node"), node);
+  slurm().mend_network(node);
+  for (const pid_t pid : old) {
+    EXPECT_TRUE(test::eventually([&] { return ::kill(pid, 0) != 0; }, 15s)) << "pid " << pid << " lives on";
+  }
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+}
+
+}  // namespace
+}  // namespace story

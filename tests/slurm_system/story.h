@@ -1,0 +1,122 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "slurm_cluster/cluster.h"
+#include "slurm_cluster/world.h"
+#include "system/world.h"
+
+namespace story {
+
+using namespace std::chrono_literals;
+using test::Json;
+using test::last;
+
+/// A small Llama on the built-in text, on 2 nodes with 2 ranks each.
+struct Training {
+  int steps = 60;
+  int every_steps = 20;
+  int step_delay_ms = 100;
+  int nodes = 2;
+  int ranks_per_node = 2;
+  std::string partition = "main";
+  std::string resources = {};  // further keys of [resources]
+  std::string requeue = {};    // further keys of [requeue]
+  std::string more = {};       // further tables
+};
+std::string training(const Training& job);
+
+/// A command job of so many ranks that runs a shell script.
+struct Shell {
+  std::string script;
+  int nodes = 1;
+  int ranks_per_node = 1;
+  std::string resources = {};
+  std::string requeue = {};
+  std::string more = {};
+};
+std::string shell(const Shell& job);
+
+/// A real Slurm, and a musterd that hands its jobs to it.
+class Stage {
+ public:
+  explicit Stage(slurm_cluster::Options options = {}, std::vector<std::string> daemon_flags = {},
+                 const std::map<std::string, std::string>& daemon_environment = {});
+
+  slurm_cluster::Cluster& slurm() { return slurm_; }
+  test::World& muster() { return *muster_; }
+
+  /// Slurm's number of an attempt, from 1; empty before it is handed over.
+  std::string slurm_job(const std::string& job, std::size_t attempt);
+  /// Waits until attempt `number` (from 1) is over; the job then.
+  Json until_ended(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
+  /// Waits until attempt `number` runs, or has run.
+  Json until_running(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
+  /// Steps that an attempt told the controller it has saved.
+  std::vector<int> saved_steps(const std::string& job, int attempt);
+  /// What happened, one event a line.
+  std::string events(const std::string& job);
+  /// Pid, as this process sees it, of a rank's own process, or of the muster-task beside it; 0: there is none.
+  pid_t pid_of_rank(const std::string& job, int attempt, int rank);
+  pid_t pid_of_task(const std::string& job, int attempt, int rank);
+  /// Every name and comment that Slurm knows, ended jobs too, one a line: "<id> <state> <comment>".
+  std::vector<std::string> slurm_jobs(bool all = true);
+  /// The attempt's comment in Slurm, however it got there, counted over all jobs that Slurm knows.
+  int submissions_of(const std::string& job, int attempt);
+  std::string comment_of(const std::string& job, int attempt);
+
+  /// The last checkpoint equals, to the bit, that of an uninterrupted run of a job of the same `steps` and shape.
+  void expect_model_of_calm_run(const std::string& job, const Training& training);
+  /// Everything somebody needs to find out what went wrong.
+  std::string diagnosis();
+  /// Cancels what has not ended, here and in Slurm, and waits until its nodes are free.
+  void clear();
+
+ private:
+  slurm_cluster::Cluster slurm_;
+  std::unique_ptr<test::World> muster_;
+  std::map<std::string, std::string> calm_;  // by what was trained
+  int told_ = 0;                             // the newest job of earlier tests
+};
+
+/// The newest complete checkpoint of a folder; empty if there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& folder);
+
+/// An attempt's view, from 1.
+inline const Json& attempt(const Json& job, std::size_t number) {
+  return job.at("attempts").at(number - 1);
+}
+inline std::string text(const Json& object, const char* key) {
+  return object.at(key).get<std::string>();
+}
+
+/// One stage for all tests of a suite. A failed test tells the whole story.
+template <typename Tag>
+class Story : public testing::Test {
+ public:
+  static void TearDownTestSuite() { stage_.reset(); }
+
+ protected:
+  static void set_up(slurm_cluster::Options options, std::vector<std::string> daemon_flags = {},
+                     const std::map<std::string, std::string>& daemon_environment = {}) {
+    stage_ = std::make_unique<Stage>(std::move(options), std::move(daemon_flags), daemon_environment);
+  }
+  static Stage& stage() { return *stage_; }
+  static test::World& muster() { return stage_->muster(); }
+  static slurm_cluster::Cluster& slurm() { return stage_->slurm(); }
+  void TearDown() override {
+    if (!stage_) return;
+    if (HasFailure()) std::cerr << stage_->diagnosis();
+    stage_->clear();
+  }
+
+ private:
+  static inline std::unique_ptr<Stage> stage_;
+};
+
+}  // namespace story
