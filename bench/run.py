@@ -12,9 +12,12 @@ import platform
 import sys
 
 import fault_latency
+import slurm_latency
+import slurm_submit
 import soak
 
-BENCHMARKS = {"fault_latency": fault_latency.measure, "soak": soak.measure}
+BENCHMARKS = {"fault_latency": fault_latency.measure, "slurm_latency": slurm_latency.measure,
+              "slurm_submit": slurm_submit.measure, "soak": soak.measure}
 HERE = pathlib.Path(__file__).resolve().parent
 
 

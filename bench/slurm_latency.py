@@ -1,0 +1,65 @@
+"""On Slurm: from what ends an attempt to the first step of the next one, without Slurm's own scheduling."""
+
+import datetime
+import statistics
+import time
+
+from controller import TRAINING
+from slurm_cluster import Cluster, SlurmController
+
+JOB = TRAINING.replace("ranks_per_node = 2", "nodes = 2\nranks_per_node = 2").replace("batch_size = 4\n", "batch_size = 8\n") \
+    + 'backoff_initial = "100ms"\nmax_node_failed = 1000\n[slurm]\npartition = "low"\n'
+
+
+def seconds(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def requeue(cluster, view):
+    cluster.run("scontrol", "requeue", view["attempts"][-1]["scheduler_job"])
+
+
+def preempt(cluster, view):
+    cluster.run("sbatch", "-p", "high", "-w", view["ranks"][0]["node"], "--exclusive", "-o", "/dev/null", "--wrap", "true")
+
+
+def kill_stepd(cluster, view):
+    cluster.tool("kill-stepd", view["ranks"][3]["node"], view["attempts"][-1]["scheduler_job"])
+
+
+def one_round(controller, cluster, job, cause):
+    """(decision, Slurm's part, all but Slurm's part) in seconds."""
+    before = controller.json("show", job)["last_checkpoint_step"]
+
+    def settled():
+        view = controller.json("show", job)
+        return view if view["state"] == "running" and view["last_checkpoint_step"] > before and len(view["ranks"]) == 4 else None
+
+    view = controller.wait(settled, 120, "a running attempt with a new checkpoint")
+    number = view["attempts"][-1]["number"]
+    begun = time.time()
+    cause(cluster, view)
+    step = controller.wait(lambda: next(iter(controller.json("metrics", job, "--attempt", str(number + 1))), None), 120,
+                           "the next attempt's first step")
+    ended, following = controller.json("show", job)["attempts"][number - 1:number + 1]
+    decision = seconds(following["queued_at"]) - seconds(ended["ended_at"])
+    slurms = seconds(following["started_at"]) - seconds(following["queued_at"])
+    return decision, slurms, step["at_ms"] / 1000 - begun - slurms
+
+
+def measure(binaries, quick):
+    rounds = 2 if quick else 5
+    lines = ["# On Slurm: from what ends an attempt to the first step of the next", "",
+             f"Two nodes with two ranks each of a small Llama, on a private Slurm of four nodes on this one machine; {rounds} rounds each.",
+             "Decision: from the attempt's end to the next attempt being in Slurm's queue (backoff of 100 ms included where there is",
+             "one). Slurm: from there until it runs, as musterd sees it. The rest: everything from the cause to the first optimizer step",
+             "that is not Slurm's part (saving, ends of processes, decision, start of processes, rendezvous, loading, one step).", "",
+             "| cause | decision, median | Slurm, median | the rest, median | the rest, most |", "|---|---|---|---|---|"]
+    causes = (("scontrol requeue", requeue), ("preemption, no grace", preempt), ("SIGKILL of slurmstepd", kill_stepd))
+    for name, cause in causes:
+        with Cluster() as cluster, SlurmController(binaries, cluster) as controller:
+            job = controller.submit(JOB)
+            decision, slurms, rest = zip(*[one_round(controller, cluster, job, cause) for _ in range(rounds)])
+        lines.append(f"| {name} | {statistics.median(decision):.2f} s | {statistics.median(slurms):.2f} s | "
+                     f"{statistics.median(rest):.2f} s | {max(rest):.2f} s |")
+    return "\n".join(lines) + "\n"
