@@ -32,17 +32,34 @@ if(MUSTER_SANITIZER)
   endif()
 endif()
 
-# muster_library(<name> SOURCES ... [DEPENDS ...]): a static library of one folder with the shared flags.
-function(muster_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} Threads::Threads PRIVATE $<BUILD_INTERFACE:muster_flags>)
+# Several files at once, which read the same large headers: half the time of a build from nothing. The other presets
+# compile each file alone, so that each includes what it uses.
+option(MUSTER_UNITY "Compile several source files of a part at once" OFF)
+function(muster_unity target files)
+  if(MUSTER_UNITY AND files)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+  endif()
 endfunction()
 
-# muster_test(<name> SOURCES ... DEPENDS ... [LABEL unit|system|slurm|peers|gpu] [TIMEOUT seconds] [SERIAL]):
-# one GoogleTest program, each case a ctest of its own.
+# muster_library(<name> SOURCES ... [DEPENDS ...] [UNITY files]): a static library of one folder with the shared flags.
+function(muster_library name)
+  cmake_parse_arguments(ARG "" "UNITY" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} Threads::Threads PRIVATE $<BUILD_INTERFACE:muster_flags>)
+  muster_unity(${name} "${ARG_UNITY}")
+endfunction()
+
+# muster_lane(<variable> <lane>): the properties of long tests that mostly wait. One at a time of each lane, beside those
+# of other lanes and unit tests; and first, so that a lane does not run on alone at the end.
+function(muster_lane variable lane)
+  set(${variable} RESOURCE_LOCK ${lane} COST 1000 PARENT_SCOPE)
+endfunction()
+
+# muster_test(<name> SOURCES ... DEPENDS ... [LABEL unit|system|slurm|peers|gpu] [TIMEOUT seconds] [SERIAL] [LANE lane]
+# [UNITY files]):
+# one GoogleTest program, each case a ctest of its own. SERIAL: nothing else runs beside it.
 function(muster_test name)
-  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT;LANE;UNITY" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -51,9 +68,16 @@ function(muster_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main muster_flags)
+  # What tests compute is computed by the product.
+  target_compile_options(${name} PRIVATE -O0)
+  muster_unity(${name} "${ARG_UNITY}")
   set(properties LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
   if(ARG_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
+  endif()
+  if(ARG_LANE)
+    muster_lane(lane ${ARG_LANE})
+    list(APPEND properties ${lane})
   endif()
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT "${ARG_ENVIRONMENT}")
