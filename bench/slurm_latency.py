@@ -1,6 +1,7 @@
 """On Slurm: from what ends an attempt to the first step of the next one, without Slurm's own scheduling."""
 
 import datetime
+import os
 import statistics
 import time
 
@@ -27,6 +28,10 @@ def kill_stepd(cluster, view):
     cluster.tool("kill-stepd", view["ranks"][3]["node"], view["attempts"][-1]["scheduler_job"])
 
 
+def power_cut(cluster, view):
+    cluster.tool("power-cut", view["ranks"][3]["node"])
+
+
 def one_round(controller, cluster, job, cause):
     """(decision, Slurm's part, all but Slurm's part) in seconds."""
     before = controller.json("show", job)["last_checkpoint_step"]
@@ -50,14 +55,17 @@ def one_round(controller, cluster, job, cause):
 def measure(binaries, quick):
     rounds = 2 if quick else 5
     lines = ["# On Slurm: from what ends an attempt to the first step of the next", "",
-             f"Two nodes with two ranks each of a small Llama, on a private Slurm of four nodes on this one machine; {rounds} rounds each.",
+             f"Two nodes with two ranks each of a small Llama, on a private Slurm on this one machine; {rounds} rounds each.",
              "Decision: from the attempt's end to the next attempt being in Slurm's queue (backoff of 100 ms included where there is",
              "one). Slurm: from there until it runs, as musterd sees it. The rest: everything from the cause to the first optimizer step",
              "that is not Slurm's part (saving, ends of processes, decision, start of processes, rendezvous, loading, one step).", "",
              "| cause | decision, median | Slurm, median | the rest, median | the rest, most |", "|---|---|---|---|---|"]
-    causes = (("scontrol requeue", requeue), ("preemption, no grace", preempt), ("SIGKILL of slurmstepd", kill_stepd))
-    for name, cause in causes:
-        with Cluster() as cluster, SlurmController(binaries, cluster) as controller:
+    causes = [("scontrol requeue", requeue, 4), ("preemption, no grace", preempt, 4), ("SIGKILL of slurmstepd", kill_stepd, 4)]
+    # Each cut node is left out for ten minutes. Nodes that have a power to cut take root.
+    if os.geteuid() == 0:
+        causes.append(("power cut of a node", power_cut, 2 + rounds))
+    for name, cause, nodes in causes:
+        with Cluster("--nodes", str(nodes)) as cluster, SlurmController(binaries, cluster) as controller:
             job = controller.submit(JOB)
             decision, slurms, rest = zip(*[one_round(controller, cluster, job, cause) for _ in range(rounds)])
         lines.append(f"| {name} | {statistics.median(decision):.2f} s | {statistics.median(slurms):.2f} s | "
