@@ -35,6 +35,7 @@ SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
   to.licenses = from.licenses();
   to.mail_user = from.mail_user();
   to.mail_type = from.mail_type();
+  to.output = from.output();
   to.mem_bytes = from.mem_bytes();
   to.mem_per_cpu_bytes = from.mem_per_cpu_bytes();
   to.mem_per_gpu_bytes = from.mem_per_gpu_bytes();

@@ -51,6 +51,20 @@ void check_lines(const std::string& key, const Lines& lines, Findings& findings)
   }
 }
 
+void check_output(const std::string& output, Findings& findings) {
+  constexpr std::string_view kSigns = "%AJNajnstux", kDigits = "0123456789";
+  const auto refuse = [&](const std::string& want) {
+    findings.add({"slurm.output", output.substr(0, kLongestValue), want, "", {}});
+  };
+  if (output.ends_with('/')) return refuse("want a file's name, such as \"logs/%x-%j.out\"");
+  for (auto at = output.find('%'); at != std::string::npos; at = output.find('%', at + 1)) {
+    at = output.find_first_not_of(kDigits, at + 1);
+    if (at == std::string::npos || kSigns.find(output[at]) == std::string_view::npos) {
+      return refuse("want after each % one of %, A, J, N, a, j, n, s, t, u, x, as in man sbatch");
+    }
+  }
+}
+
 void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
   std::vector<std::string> names;
   for (const auto& [name, value] : slurm.options()) names.push_back(name);
@@ -123,6 +137,7 @@ void check_slurm(const JobSpec& spec, Findings& findings) {
   check_lines("slurm.setup", slurm.setup(), findings);
   check_lines("slurm.teardown", slurm.teardown(), findings);
   check_lines("slurm.srun_args", slurm.srun_args(), findings);
+  check_output(slurm.output(), findings);
   check_options(slurm, findings);
 }
 

@@ -32,6 +32,8 @@ LaunchFile read_launch_file(const std::filesystem::path& attempt_folder) {
     json.at("env").get_to(launch.env);
     json.at("working_folder").get_to(launch.working_folder);
     json.at("log_folder").get_to(launch.log_folder);
+    json.at("job_name").get_to(launch.job_name);
+    json.at("log_link").get_to(launch.log_link);
     json.at("is_command").get_to(launch.is_command);
     json.at("forward_signals").get_to(launch.forward_signals);
     json.at("time_limit_ms").get_to(launch.time_limit_ms);

@@ -16,6 +16,9 @@ struct LaunchFile {
   std::map<std::string, std::string> env;  // the user's and muster's own; wins over what is inherited
   std::string working_folder;
   std::string log_folder;
+  std::string job_name;
+  /// Where people look for the log besides: a pattern as of `sbatch --output`; empty: nowhere else.
+  std::string log_link;
   /// Any program, which knows nothing of the controller: it is told by signals, and gets MASTER_ADDR and MASTER_PORT.
   bool is_command = false;
   /// Slurm's signals reach the task alone on this cluster, so it hands them on.

@@ -26,6 +26,7 @@
 
 #include "rank/environment.h"
 #include "task/launch_file.h"
+#include "task/log_link.h"
 #include "task/rank_process.h"
 #include "task/status_file.h"
 #include "task/task_reporter.h"
@@ -117,6 +118,7 @@ class Task {
           std::filesystem::path(launch_.log_folder) / ("rank-" + std::to_string(environment_.rank) + ".log")};
       if (directive_ == muster::v1::DIRECTIVE_STOP) return finish_unstarted("its attempt is over already");
       process_.emplace(plan);
+      link_log(plan.log);
     } catch (const std::exception& error) {
       return finish_unstarted(error.what());
     }
@@ -266,6 +268,19 @@ class Task {
     if (step_lost_ || ::getppid() == parent_id_) return;
     step_lost_ = true;
     process_->signal(SIGKILL);
+  }
+
+  // A convenience: the job runs without it.
+  void link_log(const std::filesystem::path& log) {
+    if (launch_.log_link.empty()) return;
+    try {
+      const auto names = pattern_names(launch_.job_name, environment_.rank, environment_.node_rank);
+      if (const auto name = expand_pattern(launch_.log_link, names)) {
+        place_link(std::filesystem::path(launch_.working_folder) / *name, log);
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster-task: rank %d: slurm.output: %s\n", environment_.rank, error.what());
+    }
   }
 
   // The controller asks for a save in time before the limit. If it is away then, each task does it by itself, and the

@@ -29,6 +29,8 @@ void write_launch_file(const LaunchRequest& request, bool forward_signals) {
       {"env", request.env},
       {"working_folder", request.working_folder},
       {"log_folder", request.log_folder},
+      {"job_name", request.job_name},
+      {"log_link", request.slurm.output},
       {"is_command", request.is_command},
       {"forward_signals", forward_signals},
       {"time_limit_ms", request.time_limit.count()},

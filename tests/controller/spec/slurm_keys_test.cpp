@@ -40,6 +40,7 @@ nice = -5
 licenses = "matlab:2"
 mail_user = "ada@example.org"
 mail_type = "END,FAIL"
+output = "logs/%x-%4j.out"
 setup = ["module load cuda", "echo \"a b\" 'c' $HOME %j"]
 teardown = ["rm -rf /tmp/x"]
 srun_args = ["--cpu-bind=cores"]
@@ -58,6 +59,7 @@ contiguous = true
   EXPECT_EQ(slurm.gres(), "gpu:fake:2");
   EXPECT_EQ(slurm.mem_per_cpu_bytes(), std::int64_t{2} << 30);
   EXPECT_EQ(slurm.nice(), -5);
+  EXPECT_EQ(slurm.output(), "logs/%x-%4j.out");
   EXPECT_TRUE(slurm.exclusive());
   EXPECT_THAT(slurm.setup(), ElementsAre("module load cuda", "echo \"a b\" 'c' $HOME %j"));
   EXPECT_THAT(slurm.teardown(), ElementsAre("rm -rf /tmp/x"));
@@ -105,6 +107,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "remove it, or slurm.mem"},
         Refusal{"[slurm]\nnice = 2147483646",
                 "job.toml:4:8: slurm.nice \"2147483646\": want a whole number from -2147483645 to 2147483645"},
+        Refusal{"[slurm]\noutput = \"a%k\"",
+                "job.toml:4:10: slurm.output \"a%k\": want after each % one of %, A, J, N, a, j, n, s, t, u, x, as in "
+                "man sbatch"},
+        Refusal{"[slurm]\noutput = \"a%4\"",
+                "job.toml:4:10: slurm.output \"a%4\": want after each % one of %, A, J, N, a, j, n, s, t, u, x, as in "
+                "man sbatch"},
+        Refusal{"[slurm]\noutput = \"logs/\"",
+                "job.toml:4:10: slurm.output \"logs/\": want a file's name, such as \"logs/%x-%j.out\""},
         Refusal{"[slurm]\nsetup = \"module load cuda\"",
                 "job.toml:4:9: slurm.setup \"module load cuda\": want an array of texts of one line each"},
         Refusal{"[slurm]\nsetup = [\"a\", \"b\\nc\"]",
