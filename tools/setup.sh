@@ -95,6 +95,7 @@ is_complete() {  # list, folder
 unpack_wheels() {  # list, folder, MiB, what, patterns inside the wheels...
   local list=$1 folder=$2 mib=$3 what=$4 wheel
   shift 4
+  command -v unzip > /dev/null || die "unzip is missing, which unpacks $what: install it"
   mkdir -p "$deps_folder" 2> /dev/null || die "can't create $deps_folder: set MUSTER_DEPS_FOLDER to a folder that takes writes"
   need_space "$deps_folder" "$mib" "$what"
   local staging="$deps_folder/staging.$$"
@@ -144,10 +145,15 @@ setup_peers() {
   rm -rf "$peers_folder"
   log=$(mktemp)
   python3 -m venv "$peers_folder" > "$log" 2>&1 ||
-    { rm -rf "$peers_folder"; die "python3 -m venv failed (log: $log): $(tail -n 1 "$log")"; }
-  "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
-    --only-binary :all: -r "$peers_list" > "$log" 2>&1 ||
-    { rm -rf "$peers_folder"; die "installing $peers_list failed (log: $log): $(grep -m1 -iE 'do not match|space|no matching|hash' "$log" || tail -n 1 "$log")"; }
+    { rm -rf "$peers_folder"; die "python3 -m venv failed, is python3-venv installed? (log: $log): $(tail -n 1 "$log")"; }
+  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+    --require-hashes --only-binary :all: -r "$peers_list" > "$log" 2>&1; then
+    local why
+    why=$(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")
+    rm -rf "$peers_folder"
+    case $why in *[Ss]pace*) why="$why: make room, or set MUSTER_DEPS_FOLDER" ;; esac
+    die "installing $peers_list failed (log: $log): ${why#ERROR: }"
+  fi
   site=$("$peers_folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   ln -s "$cuda_folder/nvidia" "$site/nvidia"
   "$peers_folder/bin/python" -c 'import torch, transformers, safetensors' > "$log" 2>&1 ||
