@@ -1,10 +1,14 @@
 #include "data/token_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 #include "temporary_folder.h"
 
@@ -138,6 +142,89 @@ TEST(TokenCache, ProcessesThatStartAtOnceShareOneBuild) {
   }
   EXPECT_EQ(read_file(folder / "builds"), "x");
   only_file(folder);
+}
+
+/// A process that builds a cache file of its own, and stands still in the middle of it.
+class Writer {
+ public:
+  Writer(const TemporaryFolder& folder, const std::string& description) {
+    if (::pipe2(begun_, O_CLOEXEC) != 0 || ::pipe2(go_on_, O_CLOEXEC) != 0) std::abort();
+    pid_ = ::fork();
+    // Each keeps its own ends, so that neither waits for one that is dead.
+    ::close(pid_ == 0 ? std::exchange(go_on_[1], -1) : std::exchange(begun_[1], -1));
+    if (pid_ != 0) return;
+    const TextSource source{description, [this](const DocumentSink& sink) {
+                              sink("first half");
+                              char byte = 0;
+                              if (::write(begun_[1], "x", 1) != 1 || ::read(go_on_[0], &byte, 1) != 1) ::_exit(3);
+                              sink("second half");
+                            }};
+    try {
+      const auto file = open_or_build_tokens(source, folder.path().native());
+      ::_exit(file.tokens().size() == 23 ? 0 : 1);
+    } catch (...) {
+      ::_exit(2);
+    }
+  }
+  ~Writer() {
+    if (pid_ > 0) end(SIGKILL);
+    for (const int fd : {begun_[0], begun_[1], go_on_[0], go_on_[1]}) {
+      if (fd >= 0) ::close(fd);
+    }
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void wait_until_it_writes() {
+    char byte = 0;
+    ASSERT_EQ(::read(begun_[0], &byte, 1), 1);
+  }
+  int go_on() {
+    EXPECT_EQ(::write(go_on_[1], "x", 1), 1);
+    return end(0);
+  }
+  /// Sends a signal and gives what it ended with, as wait() does.
+  int end(int signal) {
+    int status = -1;
+    ::kill(pid_, signal);
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  int begun_[2], go_on_[2];
+  pid_t pid_ = -1;
+};
+
+int temporaries_in(const TemporaryFolder& folder) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    count += entry.path().native().find(".tmp.") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(TokenCache, WhatAKilledWriterHasLeftIsRemoved) {
+  for (const char* next : {"the same text", "another text"}) {
+    const TemporaryFolder folder;
+    Writer killed(folder, "the same text");
+    killed.wait_until_it_writes();
+    ASSERT_EQ(killed.end(SIGKILL), SIGKILL);
+    ASSERT_EQ(temporaries_in(folder), 1);
+    open_or_build_tokens({next, [](const DocumentSink& sink) { sink("text"); }}, folder.path().native());
+    EXPECT_EQ(temporaries_in(folder), 0) << next;
+  }
+}
+
+TEST(TokenCache, WhatALivingWriterIsWritingStays) {
+  const TemporaryFolder folder;
+  Writer other(folder, "another text");
+  other.wait_until_it_writes();
+  open_or_build_tokens(two_documents(), folder.path().native());
+  EXPECT_EQ(temporaries_in(folder), 1);
+  EXPECT_EQ(other.go_on(), 0);
+  EXPECT_EQ(temporaries_in(folder), 0);
 }
 
 TEST(TokenCache, NamesAFolderItCannotMake) {

@@ -41,6 +41,11 @@ struct Header {
 };
 constexpr std::size_t kMostDescription = kHeaderBytes - sizeof(Header);
 
+// Beside <file>: <file>.lock, and <file>.tmp.<pid> while a process writes it.
+constexpr const char* kLockSuffix = ".lock";
+constexpr const char* kTemporaryMark = ".tmp.";
+constexpr const char* kCachePrefix = "tokens-";
+
 class Fd {
  public:
   explicit Fd(int fd) : fd_(fd) {}
@@ -80,6 +85,34 @@ struct Temporary {
   std::string path;
   ~Temporary() { ::unlink(path.c_str()); }
 };
+
+/// Waits for the lock (or with LOCK_NB: tries). False where there is none to be had, as on some network file systems.
+bool take_lock(const Fd& file, int how) {
+  if (file.get() < 0) return false;
+  while (::flock(file.get(), how) != 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+/// Removes what killed writers have left in the cache folder. A writer holds the lock of what it writes, so a temporary
+/// file whose lock is to be had is nobody's. `mine`: the file whose lock this process holds.
+void remove_leftovers(const std::string& folder, const std::string& mine) {
+  std::error_code error;
+  std::vector<std::string> leftovers;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().native();
+    if (name.starts_with(kCachePrefix) && name.find(kTemporaryMark) != std::string::npos) {
+      leftovers.push_back(entry->path().native());
+    }
+  }
+  for (const std::string& leftover : leftovers) {
+    const std::string target = leftover.substr(0, leftover.rfind(kTemporaryMark));
+    const bool other = target != mine;
+    const Fd lock(other ? ::open((target + kLockSuffix).c_str(), O_RDWR | O_CLOEXEC) : -1);
+    if (!other || take_lock(lock, LOCK_EX | LOCK_NB)) ::unlink(leftover.c_str());
+  }
+}
 
 /// What is wrong with the header; nothing when it fits a file of `file_bytes`.
 std::optional<std::string> fault_in(const Header& header, std::size_t file_bytes) {
@@ -128,7 +161,7 @@ TokenFile TokenFile::open(const std::string& path) {
 }
 
 void TokenFile::write(const std::string& path, const TextSource& source) {
-  const Temporary temporary{path + ".tmp." + std::to_string(::getpid())};
+  const Temporary temporary{path + kTemporaryMark + std::to_string(::getpid())};
   const Fd fd(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) fail_errno("cannot create the token file", temporary.path);
   write_all(fd.get(), std::string(kHeaderBytes, '\0'), path);
@@ -184,16 +217,13 @@ TokenFile open_or_build_tokens(const TextSource& source, const std::string& cach
   fs::create_directories(cache_folder, error);
   if (error) fail("cannot create the cache folder", cache_folder, error.message() + "; set data.cache_folder");
   char name[40];
-  std::snprintf(name, sizeof name, "tokens-%016llx.bin",
+  std::snprintf(name, sizeof name, "%s%016llx.bin", kCachePrefix,
                 static_cast<unsigned long long>(checksum_of(source.description)));
   const std::string path = (fs::path(cache_folder) / name).native();
 
   // The kernel drops the lock with its holder, so a writer that dies never blocks the others.
-  const Fd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (lock.get() >= 0) {
-    while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
+  const Fd lock(::open((path + kLockSuffix).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (take_lock(lock, LOCK_EX)) remove_leftovers(cache_folder, path);
   if (fs::exists(path, error)) {
     try {
       TokenFile found = TokenFile::open(path);

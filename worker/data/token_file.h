@@ -46,7 +46,8 @@ class TokenFile {
 
 /// The source's tokens out of `cache_folder` (created if missing), written first if there is no such file, it is
 /// damaged (said on stderr), or it was made from another text. Safe when any number of processes start at once: one
-/// writes, the others wait for it. Throws std::runtime_error as TokenFile does.
+/// writes, the others wait for it. What a killed writer has left in the folder is removed, unless its lock is held.
+/// Throws std::runtime_error as TokenFile does.
 TokenFile open_or_build_tokens(const TextSource& source, const std::string& cache_folder);
 
 /// $XDG_CACHE_HOME/muster, or ~/.cache/muster, or a folder of this user's in the temporary folder.
