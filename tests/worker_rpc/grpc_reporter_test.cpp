@@ -17,6 +17,9 @@ using ::testing::HasSubstr;
 using worker::StopKind;
 using Clock = std::chrono::steady_clock;
 
+/// Says nothing of the job, so the rank stays registered.
+const runtime::Refusal kBusy{runtime::Refusal::Kind::kUnavailable, "the store is busy"};
+
 worker::StepReport step(std::int64_t number) {
   worker::StepReport report;
   report.step = number;
@@ -57,6 +60,15 @@ class GrpcReporter : public testing::Test {
       const auto found = c.heartbeats.find(0);
       return found != c.heartbeats.end() && found->second >= seen + more;
     });
+  }
+  /// Waits for `more` refusals of any call.
+  bool refused(int more) {
+    int seen = 0;
+    controller_.wait_until([&](const FakeController& c) {
+      seen = c.refusals;
+      return true;
+    });
+    return controller_.wait_until([&](const FakeController& c) { return c.refusals >= seen + more; });
   }
   muster::v1::HeartbeatRequest newest() {
     muster::v1::HeartbeatRequest request;
@@ -151,6 +163,34 @@ TEST_F(GrpcReporter, AControllerThatForgotTheJobDoesNotStopTheTraining) {
   EXPECT_TRUE(arrived(1));
   EXPECT_TRUE(controller_.wait_until([](const FakeController& c) { return c.registers == 2; }))
       << "it introduces itself";
+}
+
+// Goal: a rank asks a controller that refuses ever more seldom, but never so seldom that it would miss its return.
+// Method: waits that double from a millisecond; without the limit the twentieth would take ten minutes.
+TEST_F(GrpcReporter, AsksARefusingControllerAtALimitedPace) {
+  worker::GrpcReporterOptions options;
+  options.backoff_first = 1ms;
+  options.backoff_most = 4ms;
+  const auto reporter = this->reporter(options);
+  ASSERT_TRUE(heard());
+  controller_.set_rank_refusal(kBusy);
+  EXPECT_TRUE(refused(30));
+}
+
+// Goal: one outage does not slow down the reports after the next.
+// Method: waits without a limit. Each outage takes eight refusals, which is half a second when each begins anew; the
+// second one would take two minutes if it went on where the first had ended.
+TEST_F(GrpcReporter, AnOutageBeginsWithShortWaitsWhateverWasBefore) {
+  worker::GrpcReporterOptions options;
+  options.backoff_first = 1ms;
+  options.backoff_most = 24h;
+  const auto reporter = this->reporter(options);
+  for (int outage = 1; outage <= 2; ++outage) {
+    ASSERT_TRUE(heard());
+    controller_.set_rank_refusal(kBusy);
+    ASSERT_TRUE(refused(8)) << "outage " << outage;
+    controller_.set_rank_refusal(std::nullopt);
+  }
 }
 
 TEST_F(GrpcReporter, MetricsThatAreRefusedAsInvalidDoNotSilenceTheRank) {

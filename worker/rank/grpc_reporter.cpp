@@ -31,26 +31,27 @@ constexpr milliseconds kCallLimit{2'000};
 /// The controller lets a rank wait two seconds at the rendezvous.
 constexpr milliseconds kRendezvousCallLimit{5'000};
 constexpr milliseconds kRendezvousPause{50};
-constexpr milliseconds kBackoffFirst{100};
-constexpr milliseconds kBackoffMost{2'000};
 constexpr milliseconds kLeavingLimit{2'000};
 constexpr milliseconds kDefaultInterval{500};
 constexpr milliseconds kLeastInterval{10};
 constexpr milliseconds kMostInterval{60'000};
 constexpr std::size_t kMaxReason = 2'000;
 
-/// 100 ms, doubled at each failure, at most 2 s.
+/// How long to wait after each failure, see GrpcReporterOptions.
 class Backoff {
  public:
+  explicit Backoff(const GrpcReporterOptions& options) : first_(options.backoff_first), most_(options.backoff_most) {}
+
   milliseconds next() {
     const auto now = wait_;
-    wait_ = std::min(wait_ * 2, kBackoffMost);
+    wait_ = std::min(wait_ * 2, most_);
     return now;
   }
-  void reset() { wait_ = kBackoffFirst; }
+  void reset() { wait_ = first_; }
 
  private:
-  milliseconds wait_ = kBackoffFirst;
+  milliseconds first_, most_;
+  milliseconds wait_ = first_;
 };
 
 /// Threads started while it lives never run a signal handler.
@@ -281,7 +282,7 @@ class GrpcReporter final : public Reporter {
   bool away_ = false;
   Clock::time_point away_since_{};
   milliseconds interval_ = kDefaultInterval;
-  Backoff backoff_;
+  Backoff backoff_{options_};
 
   std::thread thread_;
 };
@@ -435,7 +436,7 @@ Endpoint GrpcReporter::rendezvous(std::optional<Endpoint> mine) {
   *request.mutable_key() = key_;
   if (mine) request.set_endpoint(to_string(*mine));
   const auto until = Clock::now() + options_.rendezvous_limit;
-  Backoff backoff;
+  Backoff backoff(options_);
   std::string last_error;
   while (true) {
     const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());

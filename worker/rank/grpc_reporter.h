@@ -15,6 +15,9 @@ struct GrpcReporterOptions {
   /// Between being told to stop and ending the process, when training does not leave by itself: a rank that hangs in a
   /// collective with dead peers must not keep its node.
   std::chrono::milliseconds fenced_grace{1'000};
+  /// After a call that failed; doubled at each further one, up to the most. A success begins anew.
+  std::chrono::milliseconds backoff_first{100};
+  std::chrono::milliseconds backoff_most{2'000};
 };
 
 /// Reports to the controller at `environment.controller` over RankService.
