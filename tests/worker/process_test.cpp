@@ -242,10 +242,12 @@ TEST(Worker, AnOldAttemptMayNotSave) {
   EXPECT_THAT(old.wait(), Each(94)) << old.log(0) << old.log(1);
   EXPECT_THAT(old.log(0), HasSubstr("attempt 2 owns this job now"));
   EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 0);
-  // Nor may it start.
+  // Nor may it start, or even tidy up.
+  write_file(folder / "checkpoints/.tmp-step-00000005-attempt-1/part", "");
   Ranks late(folder.path(), TinyRun{}.json(folder), {.attempt = 1, .label = "late"});
   EXPECT_THAT(late.wait(), Each(94));
   EXPECT_TRUE(late.lines(0, "step").empty());
+  EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/.tmp-step-00000005-attempt-1/part"));
 }
 
 TEST(Worker, MistakesThatARetryCannotMendAreNeverRequeued) {

@@ -15,10 +15,12 @@
 #include <future>
 #include <map>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "fsdp/random.h"
 #include "rank/signals.h"
 #include "temporary_folder.h"
+#include "train/recipe.h"
 #include "train/schedule.h"
 
 namespace {
@@ -212,6 +214,75 @@ TEST(Trainer, GradientsTravelOnceAStepAndInFp32WhateverTheParametersTravelIn) {
   EXPECT_EQ(kept.rest, plain.rest);
   EXPECT_EQ(bf16.gathers * 2, plain.gathers);
   EXPECT_EQ(bf16.rest, plain.rest);
+}
+
+TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {
+  const TemporaryFolder folder;
+  fsdp::DeviceMesh alone(nullptr, 0, 1, {});
+  const auto options_of = [&](const RunConfig& config) {
+    const auto recipe = make_recipe(config);
+    fsdp::ShardedModel sharded(recipe->make_module(), alone);
+    recipe->shard(sharded, shard_options(config));
+    std::vector<fsdp::ShardOptions> options;
+    for (const auto& unit : sharded.units()) options.push_back(unit->options());
+    return options;
+  };
+  const RunConfig usual = run_of(folder, "");
+  RunConfig changed = run_of(folder, R"(,"precision":"bf16")", R"(,"reshard_after_forward":false)");
+  changed.fsdp.prefetch = false;
+  const auto plain = options_of(usual), other = options_of(changed);
+  ASSERT_EQ(plain.size(), 4u) << "three layers and the root";
+  ASSERT_EQ(other.size(), plain.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(plain[i].prefetch_depth, 1) << i;
+    EXPECT_EQ(other[i].prefetch_depth, 0) << i;
+    EXPECT_EQ(plain[i].param_dtype, at::kFloat) << i;
+    EXPECT_EQ(other[i].param_dtype, at::kBFloat16) << i;
+    EXPECT_EQ(plain[i].reshard_after_forward, i + 1 < plain.size()) << i;
+    EXPECT_FALSE(other[i].reshard_after_forward) << i;
+  }
+}
+
+// Goal: what an attempt that was killed while it saved has left behind is not kept for ever.
+TEST(Trainer, ClearsAwayTheHalfSavedCheckpointsOfEarlierAttempts) {
+  const TemporaryFolder folder;
+  const auto leftover = [&](int attempt) {
+    return folder / ("checkpoints/.tmp-step-00000003-attempt-" + std::to_string(attempt));
+  };
+  for (const int attempt : {1, 2, 3}) write_file(leftover(attempt) / "rank-00000-of-00001.safetensors", "half");
+  std::vector<Listener> ranks(1);
+  train(run_of(folder, R"(,"steps":1)"), ranks, 2);
+  EXPECT_FALSE(std::filesystem::exists(leftover(1)));
+  EXPECT_FALSE(std::filesystem::exists(leftover(2)));
+  EXPECT_TRUE(std::filesystem::exists(leftover(3))) << "that attempt may be writing it";
+}
+
+// Goal: the validation loss is of text that was never learnt from.
+// Method: one letter alone is learnt; the text held out holds another. The held-out text is then changed.
+TEST(Trainer, ValidatesOnTheTextThatItDidNotLearnFrom) {
+  constexpr int kSamples = 40, kHeldOut = 10, kLength = 32;
+  std::map<char, std::vector<double>> losses;
+  std::map<char, double> validation;
+  for (const char held_out : {'b', 'c'}) {
+    const TemporaryFolder folder;
+    // The last training sample's last target is one token further.
+    std::string text((kSamples - kHeldOut) * kLength + 1, 'a');
+    text.resize(kSamples * kLength, held_out);
+    write_file(folder / "text/a.txt", text);
+    RunConfig config = run_of(folder, R"(,"steps":30,"batch_size":8,"validation_every_steps":30)");
+    config.data.source = "folder";
+    config.data.path = (folder / "text").native();
+    config.data.validation_fraction = 0.25;
+    std::vector<Listener> ranks(1);
+    train(config, ranks);
+    ASSERT_EQ(ranks[0].steps.size(), 30u);
+    for (const auto& report : ranks[0].steps) losses[held_out].push_back(report.loss);
+    ASSERT_TRUE(ranks[0].steps.back().validation_loss);
+    validation[held_out] = *ranks[0].steps.back().validation_loss;
+    EXPECT_GT(validation[held_out], losses[held_out].back() + 2) << "what was learnt is no help";
+  }
+  EXPECT_EQ(losses['b'], losses['c']);
+  EXPECT_NE(validation['b'], validation['c']);
 }
 
 TEST(Trainer, EverySettingOfTheOptimizerReachesIt) {

@@ -171,12 +171,8 @@ class Trainer::Run {
   void shard_model() {
     at::manual_seed(static_cast<std::uint64_t>(config_.train.seed));
     const auto module = recipe_->make_module();
-    fsdp::ShardOptions options;
-    options.param_dtype = config_.train.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
-    options.reshard_after_forward = config_.fsdp.reshard_after_forward;
-    options.prefetch_depth = config_.fsdp.prefetch ? 1 : 0;
     sharded_ = std::make_unique<fsdp::ShardedModel>(module, *mesh_);
-    recipe_->shard(*sharded_, options);
+    recipe_->shard(*sharded_, shard_options(config_));
     fsdp::AdamWOptions adam;
     adam.beta1 = config_.train.beta1;
     adam.beta2 = config_.train.beta2;

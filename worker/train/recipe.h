@@ -37,6 +37,9 @@ class Recipe {
   virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
 };
 
+/// How the run's units are sharded: what its "train.precision" and "fsdp" mean to the engine.
+fsdp::ShardOptions shard_options(const RunConfig& config);
+
 /// The recipe that the run names. `config` must outlive it. Throws UsageError listing the recipes there are.
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config);
 
