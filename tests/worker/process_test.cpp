@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "temporary_folder.h"
 #include "worker_process.h"
@@ -229,6 +230,42 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   EXPECT_THAT(third.wait(), Each(93)) << third.log(0);
   EXPECT_TRUE(third.lines(0, "step").empty());
   EXPECT_THAT(third.log(0), HasSubstr("can be read (step-00000008: no manifest.json); restore one, or move them away"));
+}
+
+/// Replaces the one `from` in a file.
+void edit(const std::filesystem::path& path, const std::string& from, const std::string& to) {
+  std::string text = read_file(path);
+  const auto at = text.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  EXPECT_EQ(text.find(from, at + 1), std::string::npos) << from;
+  write_file(path, text.replace(at, from.size(), to));
+}
+
+// Goal: a checkpoint that is whole, but not one to go on from, ends the job with what to do, not with endless attempts.
+TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 8, .every_steps = 4};
+  ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
+  const auto newest = folder / "checkpoints" / step_folder(8);
+  const std::string good = read_file(newest / "manifest.json");
+  const std::tuple<const char*, const char*, const char*> damages[] = {
+      {"\"data\":", "\"date\":", "no key \"data\""},
+      {"\"samples\": 64", "\"samples\": \"64\"", "integer"},
+      {"\"samples\": 64", "\"samples\": -64", "samples is -64"},
+  };
+  for (const auto& [from, to, says] : damages) {
+    write_file(newest / "manifest.json", good);
+    edit(newest / "manifest.json", from, to);
+    Ranks ranks(folder.path(), run.json(folder), {.label = "damaged"});
+    EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0) << ranks.log(1);
+    EXPECT_THAT(ranks.log(0), HasSubstr(says));
+    EXPECT_THAT(ranks.log(1), HasSubstr((newest / "manifest.json").native() + " does not say where to go on"));
+    EXPECT_THAT(ranks.log(1), HasSubstr("move " + newest.native() + " away to go on from the checkpoint before it"));
+  }
+  std::filesystem::rename(newest, folder / "away");
+  Ranks again(folder.path(), run.json(folder), {.label = "again"});
+  ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
+  EXPECT_THAT(values(again.lines(0, "resumed"), "step"), ElementsAre("4"));
 }
 
 // Goal: a rank of an old attempt publishes nothing.

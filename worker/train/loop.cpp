@@ -18,6 +18,7 @@
 #include "data/sampler.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/device_mesh.h"
+#include "fsdp/json.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/random.h"
 #include "rank/errors.h"
@@ -237,20 +238,33 @@ class Trainer::Run {
     if (const auto all = ranks().agree(against); !all.empty()) throw FencedError(all);
   }
 
+  /// A checkpoint that is whole but lacks what training goes on from was not saved by this program: the one before it
+  /// might be as wrong, and to fall back on it would silently throw work away.
   void restore(const fsdp::LoadedCheckpoint& loaded) {
-    const auto& state = loaded.state;
+    try {
+      restore_state(loaded.state, loaded.path);
+    } catch (const fsdp::JsonError& error) {
+      throw UsageError((loaded.path / "manifest.json").native() +
+                       " does not say where to go on (extra: " + error.what() + "); move " + loaded.path.native() +
+                       " away to go on from the checkpoint before it, or use a new checkpoint.folder");
+    }
+  }
+
+  void restore_state(const fsdp::CheckpointState& state, const std::filesystem::path& path) {
     const auto& extra = state.extra;
     if (const auto& text = extra.at("data").as_string(); text != recipe_->data_fingerprint()) {
-      throw UsageError("the text is another than when " + loaded.path.native() + " was saved (then " + text + ", now " +
+      throw UsageError("the text is another than when " + path.native() + " was saved (then " + text + ", now " +
                        recipe_->data_fingerprint() + "); restore it, or use a new checkpoint.folder");
     }
+    const std::int64_t samples = extra.at("samples").as_int();
+    if (samples < 0) throw fsdp::JsonError("samples is " + text_of(samples));
+    sampler_->seek(samples);
     step_ = state.step;
-    sampler_->seek(extra.at("samples").as_int());
     if (const auto random = state.rank_tensors.find("random_state"); random != state.rank_tensors.end()) {
       fsdp::set_cpu_random_state(random->second);
     }
     saved_step_ = step_;
-    say("resumed from step %lld (%s)", static_cast<long long>(step_), loaded.path.c_str());
+    say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
   }
 
   /// One optimizer step of all ranks; says what they were asked to do meanwhile.
