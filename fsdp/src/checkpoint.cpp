@@ -166,7 +166,8 @@ CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
     info.bytes += want;
   }
   // What a load reads later, so that a manifest without it counts as torn.
-  manifest.at("optimizer").at("steps").as_int();
+  const std::int64_t steps = manifest.at("optimizer").at("steps").as_int();
+  if (steps < 0) fail("manifest: " + std::to_string(steps) + " optimizer steps");
   manifest.at("tensors").as_object();
   manifest.at("extra");
   return info;
@@ -182,10 +183,12 @@ struct SavedSlice {
 struct SavedTensor {
   std::vector<std::int64_t> shape;
   bool trainable = true;
+  std::int64_t steps = 0;  // of the optimizer
   std::vector<SavedSlice> slices;
 };
 
-SavedTensor parse_tensor(const Json& json, int world_size) {
+/// `default_steps`: the optimizer's, which manifests without steps a tensor counted for all of them.
+SavedTensor parse_tensor(const Json& json, int world_size, std::int64_t default_steps) {
   SavedTensor tensor;
   std::int64_t numel = 1;
   for (const Json& dim : json.at("shape").as_array()) {
@@ -194,6 +197,9 @@ SavedTensor parse_tensor(const Json& json, int world_size) {
       fail("manifest: impossible shape");
   }
   tensor.trainable = json.at("trainable").as_bool();
+  const Json* steps = json.find("steps");
+  if (tensor.trainable) tensor.steps = steps != nullptr ? steps->as_int() : default_steps;
+  if (tensor.steps < 0) fail("manifest: " + std::to_string(tensor.steps) + " optimizer steps of a tensor");
   std::int64_t covered = 0;
   for (const Json& slice : json.at("slices").as_array()) {
     const Json::Array& numbers = slice.as_array();
@@ -214,8 +220,9 @@ SavedTensor parse_tensor(const Json& json, int world_size) {
 class Source {
  public:
   Source(const CheckpointInfo& info, bool checksums) : info_(info), checksums_(checksums) {
+    const std::int64_t steps = info.manifest.at("optimizer").at("steps").as_int();
     for (const auto& [name, json] : info.manifest.at("tensors").as_object())
-      tensors_[name] = parse_tensor(json, info.world_size);
+      tensors_[name] = parse_tensor(json, info.world_size, steps);
   }
 
   const std::map<std::string, SavedTensor>& tensors() const { return tensors_; }
@@ -292,6 +299,15 @@ void for_each_wanted(ShardedModel& model, AdamW& optimizer, Source& source, cons
       visit("exp_avg/" + parameter.name, saved, slice, optimizer.exp_avg(i));
       visit("exp_avg_sq/" + parameter.name, saved, slice, optimizer.exp_avg_sq(i));
     }
+  }
+}
+
+void load_steps(ShardedModel& model, AdamW& optimizer, const Source& source, std::int64_t calls) {
+  optimizer.set_steps(calls);
+  for (std::size_t i = 0; i < model.units().size(); ++i) {
+    const auto& parameters = model.units()[i]->layout().parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      optimizer.set_steps(i, p, parameters[p].trainable ? source.tensors().at(parameters[p].name).steps : 0);
   }
 }
 
@@ -426,12 +442,15 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
   manifest["optimizer"]["name"] = "adamw";
   manifest["optimizer"]["steps"] = optimizer_.steps();
   Json tensors = Json::Object();
-  for (const auto& unit : model_.units()) {
-    for (const ParameterInfo& parameter : unit->layout().parameters()) {
+  for (std::size_t i = 0; i < model_.units().size(); ++i) {
+    const auto& unit = model_.units()[i];
+    for (std::size_t p = 0; p < unit->layout().parameters().size(); ++p) {
+      const ParameterInfo& parameter = unit->layout().parameters()[p];
       Json& tensor = tensors[parameter.name];
       tensor["shape"] = Json::Array(parameter.shape.begin(), parameter.shape.end());
       tensor["unit"] = unit->name();
       tensor["trainable"] = parameter.trainable;
+      if (parameter.trainable) tensor["steps"] = optimizer_.steps(i, p);
       Json slices = Json::Array();
       for (int rank = 0; rank < model_.mesh().world_size(); ++rank) {
         const Slice slice = unit->layout().slice(parameter, rank);
@@ -544,7 +563,7 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
                     });
                   });
   for (const auto& unit : model_.units()) unit->shard_changed();
-  optimizer_.set_steps(info.manifest.at("optimizer").at("steps").as_int());
+  load_steps(model_, optimizer_, *source, info.manifest.at("optimizer").at("steps").as_int());
 
   LoadedCheckpoint loaded;
   loaded.path = info.path;

@@ -5,28 +5,32 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <map>
+
 namespace fsdp {
 
 AdamW::AdamW(ShardedModel& model, AdamWOptions options) : model_(model), options_(std::move(options)) {
   for (const auto& unit : model_.units()) {
     const auto like_shard = unit->shard().options();
-    states_.push_back(
-        {at::zeros({unit->layout().chunk()}, like_shard), at::zeros({unit->layout().chunk()}, like_shard)});
+    states_.push_back({at::zeros({unit->layout().chunk()}, like_shard), at::zeros({unit->layout().chunk()}, like_shard),
+                       std::vector<std::int64_t>(unit->layout().parameters().size())});
   }
 }
 
 /// Lists go by parameter, not by unit: each is a slice of the shard, so padding is never touched and every element
 /// takes the same path through the kernel as it would in an unsharded parameter.
 struct AdamW::Batch {
-  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs;
+  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
 };
 
 AdamW::Batch AdamW::batch(bool decayed) const {
   Batch batch;
+  std::map<std::int64_t, at::Tensor> steps;  // the kernel only reads them, so equal ones share a tensor
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const Unit& unit = *model_.units()[i];
     if (!unit.gradient_shard().defined()) continue;
-    for (const ParameterInfo& parameter : unit.layout().parameters()) {
+    for (std::size_t p = 0; p < unit.layout().parameters().size(); ++p) {
+      const ParameterInfo& parameter = unit.layout().parameters()[p];
       const Slice slice = unit.layout().slice(parameter, model_.mesh().rank());
       if (!parameter.trainable || slice.length == 0 || options_.decays(parameter) != decayed) continue;
       const auto part = [&slice](const at::Tensor& flat) { return flat.narrow(0, slice.shard_offset, slice.length); };
@@ -34,21 +38,33 @@ AdamW::Batch AdamW::batch(bool decayed) const {
       batch.gradients.push_back(part(unit.gradient_shard()));
       batch.exp_avgs.push_back(part(states_[i].exp_avg));
       batch.exp_avg_sqs.push_back(part(states_[i].exp_avg_sq));
+      at::Tensor& step = steps[states_[i].steps[p]];
+      if (!step.defined()) step = at::scalar_tensor(static_cast<double>(states_[i].steps[p]), unit.shard().options());
+      batch.steps.push_back(step);
     }
   }
   return batch;
 }
 
+/// Counts for all parameters of a unit with a gradient, those too that have no element on this rank: every rank knows
+/// the same numbers.
+void AdamW::count_steps() {
+  ++steps_;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const Unit& unit = *model_.units()[i];
+    if (!unit.gradient_shard().defined()) continue;
+    for (std::size_t p = 0; p < states_[i].steps.size(); ++p)
+      states_[i].steps[p] += unit.layout().parameters()[p].trainable ? 1 : 0;
+  }
+}
+
 void AdamW::step(double lr) {
   const at::NoGradGuard no_grad;
-  ++steps_;
+  count_steps();
   for (const bool decayed : {true, false}) {
     Batch lists = batch(decayed);
     if (lists.parameters.empty()) continue;
-    // The kernel only reads the step, so all share one tensor.
-    const at::Tensor step = at::scalar_tensor(static_cast<double>(steps_), lists.parameters[0].options());
-    const std::vector<at::Tensor> steps(lists.parameters.size(), step);
-    at::_fused_adamw_(lists.parameters, lists.gradients, lists.exp_avgs, lists.exp_avg_sqs, {}, steps, lr,
+    at::_fused_adamw_(lists.parameters, lists.gradients, lists.exp_avgs, lists.exp_avg_sqs, {}, lists.steps, lr,
                       options_.beta1, options_.beta2, decayed ? options_.weight_decay : 0.0, options_.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
   }

@@ -176,6 +176,65 @@ TEST_F(Checkpoint, LoadAtEveryOtherWorldSize) {
   }
 }
 
+// Goal: parameters that have had fewer updates than others go on with their own count, in other units too.
+TEST_F(Checkpoint, HoldsTheStepsOfEachParameter) {
+  constexpr int kSaved = 4, kLast = 9;
+  std::vector<double> losses;
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    const auto all = trainer.model->blocks;
+    for (int step = 0; step < kLast; ++step) {
+      choose_blocks(*trainer.model, all, step);
+      const double loss = trainer.step(step);
+      if (mesh.rank() == 0) losses.push_back(loss);
+      if (step + 1 == kSaved) Checkpointer(trainer.sharded, *trainer.optimizer, options()).save(state_of(kSaved));
+    }
+  });
+  const auto manifest = fsdp::latest_valid(options().folder)->manifest;
+  EXPECT_EQ(manifest.at("tensors").at("block1.up").at("steps").as_int(), kSaved);
+  EXPECT_EQ(manifest.at("tensors").at("block2.up").at("steps").as_int(), kSaved - 2);
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh, {}, /*seed=*/99);
+    const auto all = trainer.model->blocks;
+    ASSERT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, options(2)).load_latest());
+    EXPECT_EQ(trainer.optimizer->steps(), kSaved);
+    for (int step = kSaved; step < kLast; ++step) {
+      choose_blocks(*trainer.model, all, step);
+      EXPECT_EQ(trainer.step(step), losses[step]) << "step " << step;
+    }
+  });
+  // One unit for all has a gradient in every step, so this may differ once the block rests.
+  run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
+    const auto model = make_model(99);
+    fsdp::ShardedModel sharded(model, mesh);
+    model->wrap = wrapper(sharded.fully_shard(model));
+    fsdp::AdamW optimizer(sharded);
+    ASSERT_TRUE(Checkpointer(sharded, optimizer, options(2)).load_latest());
+    const at::Tensor loss = model->forward(part_of(tokens_of(kSaved), mesh.rank(), 3));
+    loss.backward();
+    optimizer.step(1e-2);
+    sharded.zero_grad();
+    const at::NoGradGuard no_grad;
+    choose_blocks(*model, model->blocks, kSaved + 1);
+    const double next = model->forward(part_of(tokens_of(kSaved + 1), mesh.rank(), 3)).item<double>();
+    EXPECT_THAT(relative(mesh.shard().all_reduce(next) / 3, losses[kSaved + 1]), Le(1e-5));
+  });
+}
+
+TEST_F(Checkpoint, WithoutStepsOfEachParameterGoesByThoseOfTheOptimizer) {
+  save_steps(2, {3});
+  fsdp::Json manifest = fsdp::latest_valid(options().folder)->manifest;
+  for (auto& [name, tensor] : manifest["tensors"].as_object()) tensor.as_object().erase("steps");
+  std::ofstream(step_path(3) / "manifest.json") << manifest.dump();
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    ASSERT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest());
+    const auto& parameters = trainer.sharded.units()[1]->layout().parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      EXPECT_EQ(trainer.optimizer->steps(1, p), parameters[p].trainable ? 3 : 0) << parameters[p].name;
+  });
+}
+
 TEST_F(Checkpoint, AmountsToItsFilesAndAManifest) {
   save_steps(2, {3});
   EXPECT_THAT(names_in(step_path(3)),
@@ -262,6 +321,8 @@ TEST_F(Checkpoint, WithAHostileManifestIsPassedOver) {
   attack([&](fsdp::Json& m) { slices(m) = Numbers{Numbers{0, 0, -377}}; });
   attack([&](fsdp::Json& m) { slices(m) = Numbers{}; });
   attack([&](fsdp::Json& m) { m["tensors"]["block0.up"]["shape"] = Numbers{big, big}; });
+  attack([&](fsdp::Json& m) { m["optimizer"]["steps"] = -1; });
+  attack([&](fsdp::Json& m) { m["tensors"]["block0.up"]["steps"] = -1; });
   attack([&](fsdp::Json& m) { m["files"].as_array()[0]["name"] = "../../etc/passwd"; });
   attack([&](fsdp::Json& m) { m["files"].as_array()[1]["crc32c"] = -1; });
 }

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
 
 #include <cmath>
 #include <optional>
@@ -68,6 +69,61 @@ TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
     EXPECT_EQ(trainer.sharded.memory().gathered_bytes_peak, 0);
     EXPECT_EQ(trainer.model->embedding.const_data_ptr(), trainer.sharded.units().back()->shard().const_data_ptr())
         << "the shard is the parameter";
+  });
+}
+
+// Goal: the correction of the averages' bias goes by the updates that a parameter itself has had.
+// Method: a block without gradients at first and once later; torch::optim::AdamW, which counts for each parameter, is
+// the judge.
+TEST(EveryWorldSize, UpdateABlockThatJoinsLateLikeTorchsAdamW) {
+  const fsdp::AdamWOptions o;
+  Reference reference;
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (const bool decayed : {true, false}) {
+    std::vector<at::Tensor> members;
+    for (const at::Tensor& p : reference.parameters)
+      if ((p.dim() >= 2) == decayed) members.push_back(p);
+    auto options = std::make_unique<torch::optim::AdamWOptions>(1e-2);
+    options->betas({o.beta1, o.beta2}).eps(o.eps).weight_decay(decayed ? o.weight_decay : 0);
+    groups.emplace_back(std::move(members), std::move(options));
+  }
+  torch::optim::AdamW judge(groups);
+  const auto all = reference.model->blocks;
+  std::vector<double> truth;
+  for (int step = 0; step < kSteps; ++step) {
+    choose_blocks(*reference.model, all, step);
+    truth.push_back(reference.accumulate(tokens_of(step)));
+    judge.step();
+    judge.zero_grad();
+  }
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      const auto blocks = trainer.model->blocks;
+      for (int step = 0; step < kSteps; ++step) {
+        choose_blocks(*trainer.model, blocks, step);
+        EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(1e-5)) << "step " << step;
+      }
+      const auto state = trainer.sharded.gather_full_state();
+      for (const auto& item : reference.model->named_parameters())
+        EXPECT_THAT(distance(state.at(item.key()), item.value()), Le(1e-4)) << item.key();
+      EXPECT_EQ(trainer.optimizer->steps(), kSteps);
+      EXPECT_EQ(trainer.optimizer->steps(0, 0), kSteps);
+      EXPECT_EQ(trainer.optimizer->steps(2, 0), kSteps - 3);
+    });
+  }
+}
+
+TEST(OneRank, IsBitwiseEqualToTheUnshardedModelWhenABlockJoinsLate) {
+  run_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    Reference reference;
+    Trainer trainer(mesh);
+    const auto all = reference.model->blocks, blocks = trainer.model->blocks;
+    for (int step = 0; step < kSteps; ++step) {
+      choose_blocks(*reference.model, all, step);
+      choose_blocks(*trainer.model, blocks, step);
+      EXPECT_EQ(trainer.step(step), reference.step(step)) << "step " << step;
+    }
   });
 }
 

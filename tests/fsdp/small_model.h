@@ -143,6 +143,7 @@ struct Reference {
       parameters.push_back(item.value());
       exp_avg.push_back(at::zeros_like(item.value()));
       exp_avg_sq.push_back(at::zeros_like(item.value()));
+      steps.push_back(0);
     }
   }
 
@@ -154,12 +155,12 @@ struct Reference {
 
   void update(double lr, const fsdp::AdamWOptions& o = {}) {
     const at::NoGradGuard no_grad;
-    ++steps;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       at::Tensor& p = parameters[i];
       if (!p.grad().defined()) continue;
-      at::_fused_adamw_({p}, {p.grad()}, {exp_avg[i]}, {exp_avg_sq[i]}, {}, {at::scalar_tensor(steps, p.options())}, lr,
-                        o.beta1, o.beta2, p.dim() >= 2 ? o.weight_decay : 0.0, o.eps, false, false);
+      at::_fused_adamw_({p}, {p.grad()}, {exp_avg[i]}, {exp_avg_sq[i]}, {},
+                        {at::scalar_tensor(++steps[i], p.options())}, lr, o.beta1, o.beta2,
+                        p.dim() >= 2 ? o.weight_decay : 0.0, o.eps, false, false);
       p.mutable_grad() = at::Tensor();
     }
   }
@@ -172,8 +173,15 @@ struct Reference {
 
   std::shared_ptr<SmallModel> model;
   std::vector<at::Tensor> parameters, exp_avg, exp_avg_sq;
-  std::int64_t steps = 0;
+  std::vector<std::int64_t> steps;
 };
+
+/// Leaves the last block out in the first two steps and in the sixth, so that its parameters have no gradient.
+/// `all`: every block.
+inline void choose_blocks(SmallModel& model, const std::vector<std::shared_ptr<Block>>& all, int step) {
+  model.blocks = all;
+  if (step < 2 || step == 5) model.blocks.pop_back();
+}
 
 inline double relative(double a, double b) {
   return std::abs(a - b) / std::max(1e-30, std::abs(b));

@@ -20,7 +20,8 @@ struct AdamWOptions {
 /// The arithmetic per element is that of torch.optim.AdamW(fused=True).
 ///
 /// A parameter that took no part in backward has a zero gradient, so it decays and its averages fade. A unit without
-/// any gradient is left alone. `model` must outlive it; make it after the last fully_shard().
+/// any gradient is left alone, and its parameters' steps don't count: the correction of their averages' bias goes by
+/// the updates each has had itself. `model` must outlive it; make it after the last fully_shard().
 class AdamW {
  public:
   explicit AdamW(ShardedModel& model, AdamWOptions options = {});
@@ -29,9 +30,14 @@ class AdamW {
   /// Not collective.
   void step(double lr);
 
-  /// Updates made so far; part of a checkpoint.
+  /// Calls of step() so far. Part of a checkpoint, as are the steps of each parameter.
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
+  /// Updates that model.units()[unit].layout().parameters()[parameter] has had; the same on every rank.
+  std::int64_t steps(std::size_t unit, std::size_t parameter) const { return states_.at(unit).steps.at(parameter); }
+  void set_steps(std::size_t unit, std::size_t parameter, std::int64_t steps) {
+    states_.at(unit).steps.at(parameter) = steps;
+  }
 
   /// The states of model.units()[unit], fp32 [chunk], laid out as the unit's shard.
   const at::Tensor& exp_avg(std::size_t unit) const { return states_.at(unit).exp_avg; }
@@ -43,10 +49,12 @@ class AdamW {
   struct UnitState {
     at::Tensor exp_avg;
     at::Tensor exp_avg_sq;
+    std::vector<std::int64_t> steps;  // of each parameter; frozen ones stay at 0
   };
   /// Tensor lists for one fused call; made anew each step because gradients move.
   struct Batch;
   Batch batch(bool decayed) const;
+  void count_steps();
 
   ShardedModel& model_;
   AdamWOptions options_;
