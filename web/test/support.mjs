@@ -1,5 +1,6 @@
 // A real server over scripted data, and a real browser. Everything a test starts ends with it.
 import { chromium } from "playwright-core";
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -43,14 +44,45 @@ export function openBrowser() {
   });
 }
 
-/// A browser window of its own, logged in; what goes wrong in its console is kept in page.problems.
-export async function openPage(browser, server, path, options = {}) {
+/// A browser window of its own, logged in; what goes wrong in its console is kept in page.problems. `prepare`: what is
+/// done to the window's first tab before anything is loaded.
+export async function openPage(browser, server, path, { prepare = () => {}, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   watch(page, server);
+  await prepare(page);
   await page.goto(`${server.url}${path}${options.loggedOut ? "" : `#token=${server.token}`}`);
   return page;
+}
+
+/// Opens a page, runs the test, and looks at what the browser complained about.
+export async function withPage(browser, server, path, run, options = {}) {
+  const page = await openPage(browser, server, path, options);
+  try {
+    await run(page);
+    assert.deepEqual(page.problems, []);
+    assert.deepEqual(page.foreign, [], "something was loaded from elsewhere");
+  } finally {
+    await page.context().close();
+  }
+}
+
+/// A further tab of the same window: it has the session's cookie, but no token of its own.
+export async function openTab(page, server, path, prepare = () => {}) {
+  const tab = await page.context().newPage();
+  watch(tab, server);
+  await prepare(tab);
+  await tab.goto(`${server.url}${path}`);
+  return tab;
+}
+
+export const jobRow = (page, name) => page.locator("tbody tr", { has: page.getByRole("link", { name, exact: true }) });
+
+/// How many event streams the server has open.
+export async function openStreams(server) {
+  const answer = await fetch(`${server.url}/metrics`, { headers: { Authorization: `Bearer ${server.token}` } });
+  return Number(/muster_http_streams (\d+)/.exec(await answer.text())[1]);
 }
 
 export function watch(page, server) {
