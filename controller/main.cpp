@@ -19,6 +19,7 @@
 #include "runtime/listen_address.h"
 #include "runtime/local/local_executor.h"
 #include "runtime/routing_executor.h"
+#include "runtime/slurm/attempt_follower.h"
 #include "runtime/slurm/slurm_executor.h"
 #include "runtime/token_file.h"
 #include "slurm/client.h"
@@ -89,6 +90,8 @@ std::string own_user() {
 slurm::ClientOptions client_options() {
   slurm::ClientOptions options;
   options.conf = environment("SLURM_CONF");
+  // As long as an attempt waits for accounting's word; listings wait with it.
+  options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
   return options;
 }
 

@@ -33,6 +33,10 @@ bool has_ended(const TaskReport& report) {
   return report.process == Process::kExited || report.process == Process::kStepLost;
 }
 
+constexpr const char* kPreemptedInSlurm = "preempted in Slurm";
+constexpr const char* kRequeuedInSlurm = "requeued in Slurm (scontrol requeue, or by the cluster itself)";
+constexpr const char* kNodeFailedInSlurm = "Slurm says that a node failed";
+
 std::string job_text(const ::slurm::ListedJob& job) {
   return "Slurm job " + ::slurm::to_string(job.id);
 }
@@ -134,11 +138,11 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
 // Its final state is not told yet. A cancelled job and one that ended by itself look alike here.
 void AttemptFollower::look_at_ending(const ::slurm::ListedJob& job) {
   if (preempted_) {
-    explain(core::Cause::kPreempted, "preempted in Slurm", false);
+    explain(core::Cause::kPreempted, kPreemptedInSlurm, false);
   } else if (job.reason == "TimeLimit") {
     explain(core::Cause::kTimedOut, "Slurm ended it at the time limit", false);
   } else if (job.reason == "NodeDown") {
-    explain(core::Cause::kNodeFailed, "Slurm says that a node failed", false);
+    explain(core::Cause::kNodeFailed, kNodeFailedInSlurm, false);
   }
   wants_listing_ = !explained_;
 }
@@ -164,23 +168,58 @@ void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::
     if (down.contains(node)) lost = node;
   }
   auto cause = core::Cause::kRequeued;
-  std::string reason = "requeued in Slurm (scontrol requeue, or by the cluster itself)";
+  std::string reason = kRequeuedInSlurm;
   if (preempted_) {
-    cause = core::Cause::kPreempted, reason = "preempted in Slurm";
+    cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   } else if (!lost.empty()) {
     cause = core::Cause::kNodeFailed, reason = "Slurm says that node " + lost + " is down";
   }
-  explain(cause, reason, cause != core::Cause::kNodeFailed);
-  release_exits();
   const auto phase = ::slurm::classify(job.state.state);
   if (phase == ::slurm::JobPhase::kEnding) {
+    explain(cause, reason, cause != core::Cause::kNodeFailed);
+    release_exits();
     wants_listing_ = !all_told();
     return;
   }
-  started_ = true;  // whether or not anybody saw it
   leftover_ = phase != ::slurm::JobPhase::kEnded;
   slurm_over_ = !leftover_;
+  // Whether it was preempted is told only while its first run ends.
+  unseen_ = cause == core::Cause::kRequeued && !explained_ && !ended_at_ && !history_told_;
+  if (unseen_) return ask_history(now);
+  restarted_unseen(cause, reason, now);
+}
+
+void AttemptFollower::restarted_unseen(core::Cause cause, const std::string& reason, core::Millis now) {
+  unseen_ = false;
+  explain(cause, reason, cause != core::Cause::kNodeFailed);
+  release_exits();
+  started_ = true;  // whether or not anybody saw it
   if (!ended_at_) slurm_ended(cause, reason, now);
+}
+
+void AttemptFollower::ask_history(core::Millis now) {
+  if (!history_told_ && !history_since_) history_since_ = now;
+}
+
+void AttemptFollower::remembered(const ::slurm::PastRun* run, core::Millis now) {
+  if (!wants_history()) return;
+  history_told_ = true;
+  const auto cause = run == nullptr ? std::nullopt : cause_of(run->state.state);
+  if (unseen_ && cause == core::Cause::kPreempted) return restarted_unseen(*cause, kPreemptedInSlurm, now);
+  if (unseen_ && cause == core::Cause::kNodeFailed) return restarted_unseen(*cause, kNodeFailedInSlurm, now);
+  if (unseen_) return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
+  // Otherwise it is missing; unless it has been listed again meanwhile, or has ended in another way.
+  if (run == nullptr || !missing_since_ || ended_at_ || explained_) return;
+  if (run->state.state == ::slurm::JobState::kRequeued) {
+    slurm_over_ = true;
+    return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
+  }
+  ::slurm::ListedJob job;
+  job.id = run->id;
+  job.state = run->state;
+  job.node_list = run->node_list;
+  job.exit = run->exit;
+  look_at_end(job, now);
 }
 
 void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis now) {
@@ -192,11 +231,13 @@ void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis no
   const auto state = std::string(::slurm::name(job.state.state));
   std::string reason = job_text(job) + " ended as " + state;
   auto cause = cause_of(job.state.state);
-  if (cause == core::Cause::kCancelled) reason = "cancelled in Slurm, not through muster";
+  if (cause == core::Cause::kCancelled) {
+    reason = "cancelled in Slurm" + (job.state.by.empty() ? "" : " by " + job.state.by) + ", not through muster";
+  }
   if (cause == core::Cause::kTimedOut) reason = "Slurm ended it at the time limit";
-  if (cause == core::Cause::kNodeFailed) reason = "Slurm says that a node failed";
+  if (cause == core::Cause::kNodeFailed) reason = kNodeFailedInSlurm;
   if (cause == core::Cause::kOutOfMemory) reason = "Slurm says that it ran out of memory";
-  if (preempted_) cause = core::Cause::kPreempted, reason = "preempted in Slurm";
+  if (preempted_) cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   if (cause) {
     explain(*cause, reason, false);
   } else if (job.exit && job.exit->code == 96) {
@@ -223,14 +264,13 @@ void AttemptFollower::missing(core::Millis now) {
   ++missing_listings_;
   if (!missing_since_) missing_since_ = now;
   if (core_over_) slurm_over_ = true;
-  if (ended_at_ || missing_listings_ < kMissingListings || now - *missing_since_ < kMissingFor) {
-    wants_listing_ = false;
-    return;
-  }
+  if (ended_at_) return;
   // slurmctld may have lost a job whose ranks go on; they are heard, and its nodes end them when they find out.
   const bool heard =
       std::ranges::any_of(ranks_, [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
   if (heard) return;
+  if (!explained_) ask_history(now);
+  if (missing_listings_ < kMissingListings || now - *missing_since_ < kMissingFor) return;
   slurm_over_ = true;
   ended_at_ = now;
   end_cause_ = core::Cause::kControllerLost;
@@ -247,6 +287,7 @@ void AttemptFollower::stop(const StopRequest& how, core::Millis now) {
 }
 
 void AttemptFollower::tick(core::Millis now) {
+  if (unseen_ && now - history_since_.value_or(now) >= kHistoryPatience) remembered(nullptr, now);
   release_settled(now);
   if (all_told() && !core_over_) {
     core_over_ = true;

@@ -29,6 +29,10 @@ struct Followed {
 /// A failure is held until every other rank has been heard after it: where one was lost, the others fail a moment
 /// later, and often tell it first. Of several, those ended by a signal are told first.
 ///
+/// What happened while nobody listened may be told no more: a preempted job waits again and PreemptTime is gone, or the
+/// job is not listed at all. Then accounting's word is waited for, a moment, before the end is called a requeue or the
+/// job lost.
+///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
 class AttemptFollower {
  public:
@@ -41,6 +45,8 @@ class AttemptFollower {
               core::Millis now);
   /// What a rank's status file says; nullptr: there is none.
   void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
+  /// What accounting says of this attempt's run, once that has ended; nullptr: there is no accounting.
+  void remembered(const ::slurm::PastRun* run, core::Millis now);
   void stop(const StopRequest& how, core::Millis now);
   /// Time passes.
   void tick(core::Millis now);
@@ -50,6 +56,8 @@ class AttemptFollower {
 
   /// The next listing should not wait for its turn.
   bool wants_listing() const { return wants_listing_; }
+  /// Listings do not tell its end any more: accounting is to be asked.
+  bool wants_history() const { return history_since_.has_value() && !history_told_; }
   /// Status files of ranks that have not told their end are to be read.
   bool wants_files(core::Millis now) const;
   /// The Slurm job is to be cancelled now. Asks again until Slurm calls it ended.
@@ -81,6 +89,8 @@ class AttemptFollower {
   /// A job that Slurm does not list any more is given up after so many listings and so long.
   static constexpr int kMissingListings = 3;
   static constexpr core::Millis kMissingFor{5000};
+  /// Accounting may learn of an end a little later than a listing shows it.
+  static constexpr core::Millis kHistoryPatience{5000};
 
  private:
   struct Rank {
@@ -96,7 +106,9 @@ class AttemptFollower {
   void look_at_ending(const ::slurm::ListedJob& job);
   void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
   void look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down, core::Millis now);
+  void restarted_unseen(core::Cause cause, const std::string& reason, core::Millis now);
   void missing(core::Millis now);
+  void ask_history(core::Millis now);
   void slurm_ended(core::Cause cause, const std::string& reason, core::Millis now);
   void release_exits();
   void release_settled(core::Millis now);
@@ -119,10 +131,12 @@ class AttemptFollower {
   bool core_over_ = false, slurm_over_ = false;
   bool leftover_ = false;  // Slurm would run it again
   bool ending_ = false;    // as Slurm had it last
+  bool unseen_ = false;    // Slurm started it again, and does not say why
   bool wants_listing_ = true;
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};
-  std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_;
+  std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_;
+  bool history_told_ = false;  // or there is none
   int missing_listings_ = 0;
   core::Cause end_cause_ = core::Cause::kControllerLost;
   std::string end_reason_;

@@ -1,8 +1,11 @@
 #include "runtime/slurm/slurm_executor.h"
 
+#include <pwd.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <condition_variable>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -31,7 +34,37 @@ struct Attempt {
   std::optional<::slurm::ListedJob> listed;  // newest
   std::vector<core::EventBody> told = {};    // besides what the follower tells, and before it
   bool checked = false;                      // its health check's word is read
+  core::Time submitted_after{}, submitted_before{};
 };
+
+/// How far the clocks of slurmctld and ours may be apart.
+constexpr core::Millis kClocksApart{60'000};
+
+/// "ada", or the number itself where nobody has it.
+std::string person(const std::string& user_id) {
+  if (user_id.empty() || user_id.find_first_not_of("0123456789") != std::string::npos) return user_id;
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(static_cast<uid_t>(std::strtoul(user_id.c_str(), nullptr, 10)), &entry, buffer.data(), buffer.size(),
+               &found);
+  return found == nullptr ? user_id : found->pw_name;
+}
+
+/// The run of an attempt among those that accounting remembers: its job's first. Numbers are given twice, and comments
+/// are kept by few clusters.
+std::optional<::slurm::PastRun> run_of(const Attempt& attempt, const std::vector<::slurm::PastRun>& runs) {
+  std::optional<::slurm::PastRun> first;
+  for (const auto& run : runs) {
+    if (run.id != attempt.id || !run.submitted || (!run.comment.empty() && run.comment != attempt.comment)) continue;
+    if (*run.submitted < attempt.submitted_after - kClocksApart) continue;
+    if (first && first->submitted <= run.submitted) continue;
+    first = run;
+  }
+  if (!first || !first->ended || *first->submitted > attempt.submitted_before + kClocksApart) return std::nullopt;
+  first->state.by = person(first->state.by);
+  return first;
+}
 
 bool is_down(const ::slurm::Node& node) {
   if (!node.responds) return true;
@@ -91,8 +124,7 @@ class SlurmExecutor::Impl {
   std::function<bool(const core::AttemptKey&)> is_over_;
 
  private:
-  void follow(const core::AttemptKey& key, Followed what, const std::string& handle, const std::string& comment,
-              std::filesystem::path folder);
+  void follow(Followed what, const std::string& handle, std::filesystem::path folder, core::Time handed_over);
   std::filesystem::path folder_of(const core::AttemptKey& key) const {
     return options_.root / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number));
   }
@@ -101,6 +133,7 @@ class SlurmExecutor::Impl {
   void poll();
   void take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at);
   void tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs);
+  void ask_history(const std::vector<::slurm::ListedJob>& jobs);
   void read_files();
   void cancel_wanted();
   void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
@@ -144,9 +177,8 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto& request = requests[i];
     if (const auto* launched = std::get_if<core::AttemptLaunched>(&answers[i])) {
-      const auto record = read_record(request.attempt_folder);
-      follow(request.key, {request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false},
-             launched->handle, record ? record->comment : launcher_.comment_of(request.key), request.attempt_folder);
+      follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false},
+             launched->handle, request.attempt_folder, clock_.wall());
     }
     std::lock_guard lock(mutex_);
     launching_.erase(request.key);
@@ -160,13 +192,26 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
   return answers;
 }
 
-void SlurmExecutor::Impl::follow(const core::AttemptKey& key, Followed what, const std::string& handle,
-                                 const std::string& comment, std::filesystem::path folder) {
+void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::filesystem::path folder,
+                                 core::Time handed_over) {
+  const auto key = what.key;
   const auto id = ::slurm::parse_job_id(scheduler_job_of(handle).value_or(""));
+  auto record = read_record(folder);
+  const auto comment = record ? record->comment : launcher_.comment_of(key);
+  // Of an array its set knows when.
+  if (record && !record->set_folder.empty()) record = read_record(record->set_folder);
+  const core::Time tried_at(core::Millis(record ? record->tried_at_ms : 0));
   {
     std::lock_guard lock(mutex_);
-    attempts_.try_emplace(key, Attempt{AttemptFollower(std::move(what), clock_.monotonic()), comment,
-                                       id.value_or(::slurm::JobId{}), std::move(folder), std::nullopt});
+    attempts_.try_emplace(key, Attempt{AttemptFollower(std::move(what), clock_.monotonic()),
+                                       comment,
+                                       id.value_or(::slurm::JobId{}),
+                                       std::move(folder),
+                                       std::nullopt,
+                                       {},
+                                       false,
+                                       tried_at,
+                                       handed_over});
     urgent_ = true;
   }
   wake_.notify_all();
@@ -177,7 +222,7 @@ void SlurmExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt
   const auto record = read_record(folder);
   Followed what{key, static_cast<std::uint32_t>(attempt.ranks.size()), record ? record->ranks_per_node : 1,
                 attempt.started_at.has_value(), attempt.state == core::AttemptState::kDraining};
-  follow(key, what, attempt.handle, record ? record->comment : launcher_.comment_of(key), folder);
+  follow(std::move(what), attempt.handle, folder, attempt.queued_at.value_or(clock_.wall()));
 }
 
 void SlurmExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
@@ -265,6 +310,7 @@ void SlurmExecutor::Impl::poll() {
   note({});
   tell_unfit_nodes(*listed);
   take_listing(*listed, asked_at);
+  ask_history(*listed);
   cancel_wanted();
   cancel_leftovers(*listed);
 }
@@ -296,6 +342,34 @@ void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jo
     if (ours) attempt.listed = *found->second;
     attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now);
     urgent_ = urgent_ || attempt.follower.wants_listing();
+  }
+}
+
+// One query for all of which no listing tells the end any more.
+void SlurmExecutor::Impl::ask_history(const std::vector<::slurm::ListedJob>& jobs) {
+  std::map<::slurm::JobId, std::string> comments;
+  for (const auto& job : jobs) comments.emplace(job.id, job.comment);
+  std::vector<core::AttemptKey> wanted;
+  std::set<std::uint64_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, attempt] : attempts_) {
+      if (!attempt.follower.wants_history() || attempt.id.job == 0) continue;
+      // Another's number now: what became of ours is not told under it.
+      const auto listed = comments.find(attempt.id);
+      if (listed != comments.end() && listed->second != attempt.comment) continue;
+      wanted.push_back(key);
+      ids.insert(attempt.id.job);
+    }
+  }
+  if (wanted.empty()) return;
+  const auto runs = scheduler_.history({ids.begin(), ids.end()});
+  if (runs.unreachable()) return spdlog::debug("accounting does not answer: {}", runs.why());
+  for (const auto& key : wanted) {
+    with(key, [&](Attempt& attempt) {
+      const auto run = runs ? run_of(attempt, *runs) : std::nullopt;
+      if (run || !runs) attempt.follower.remembered(run ? &*run : nullptr, clock_.monotonic());
+    });
   }
 }
 

@@ -342,6 +342,105 @@ TEST(AttemptFollower, ARequeueOfARunThatNobodyFollowedWaitsForItsFilesToo) {
   EXPECT_THAT(preempted.facts(), ElementsAre("gone preempted"));
 }
 
+// Preempted while the controller was away: it waits again, and PreemptTime is gone.
+TEST(AttemptFollower, WhyAJobWaitsAgainIsAccountingsWordWhereListingsForgot) {
+  const std::map<std::string, std::string> stories{
+      {"PREEMPTED", "preempted"}, {"NODE_FAIL", "node_failed"}, {"REQUEUED", "requeued"}, {"FAILED", "requeued"}};
+  for (const auto& [state, cause] : stories) {
+    SCOPED_TRACE(state);
+    Following f({{7, 1}, 2, 1, true, false});
+    f.accounting = true;
+    f.job.restarts = 1;
+    f.slurm_says("PENDING", "BeginTime");
+    EXPECT_TRUE(f.follower.wants_history());
+    EXPECT_THAT(f.facts(), IsEmpty());
+    EXPECT_TRUE(f.follower.wants_cancel(f.now)) << "its second run is nobody's, whatever the first ended of";
+    f.slurm_remembers(state);
+    EXPECT_FALSE(f.follower.wants_history());
+    EXPECT_THAT(f.facts(), ElementsAre("stopping " + cause + (cause == "node_failed" ? "" : " save")));
+    f.slurm_says("CANCELLED").after(AttemptFollower::kFilePatience + 100ms);
+    EXPECT_THAT(f.facts(), ElementsAre("gone " + cause));
+    EXPECT_TRUE(f.follower.over());
+  }
+}
+
+TEST(AttemptFollower, WhatAListingTellsItselfNeedsNoAccounting) {
+  Following requeued;
+  requeued.accounting = true;
+  requeued.under_way();
+  requeued.job.restarts = 1;
+  requeued.slurm_says("COMPLETING");
+  EXPECT_FALSE(requeued.follower.wants_history()) << "PreemptTime would be there";
+  EXPECT_THAT(requeued.facts(), ElementsAre("stopping requeued save"));
+  Following preempted;
+  preempted.accounting = true;
+  preempted.job.restarts = 1;
+  preempted.job.preempted = Time(1s);
+  preempted.under_way().slurm_says("PENDING", "BeginTime");
+  EXPECT_FALSE(preempted.follower.wants_history());
+  Following stopped;
+  stopped.accounting = true;
+  stopped.under_way();
+  stopped.follower.stop({2s, true}, stopped.now);
+  stopped.slurm_lists_nothing();
+  EXPECT_FALSE(stopped.follower.wants_history()) << "the core knows why";
+}
+
+TEST(AttemptFollower, AnAccountingThatKeepsSilentDoesNotKeepARequeueForLong) {
+  Following f({{7, 1}, 2, 1, true, false});
+  f.accounting = true;
+  f.job.restarts = 1;
+  f.slurm_says("PENDING", "BeginTime").after(AttemptFollower::kHistoryPatience - 100ms);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.after(200ms);
+  EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save"));
+}
+
+// It ended while the controller was away, longer ago than Slurm lists what has ended.
+TEST(AttemptFollower, TheEndOfAJobThatIsNotListedAnyMoreIsAccountingsWord) {
+  const std::map<std::string, std::string> stories{
+      {"PREEMPTED", "preempted"}, {"TIMEOUT", "timed_out"},           {"NODE_FAIL", "node_failed"},
+      {"CANCELLED", "cancelled"}, {"OUT_OF_MEMORY", "out_of_memory"}, {"REQUEUED", "requeued"},
+  };
+  for (const auto& [state, cause] : stories) {
+    SCOPED_TRACE(state);
+    Following f({{7, 1}, 2, 1, true, false});
+    f.accounting = true;
+    const auto saved = exited(99, 0, {SIGTERM});
+    f.follower.file(0, &saved, f.now);
+    f.slurm_lists_nothing();
+    EXPECT_THAT(f.facts(), IsEmpty());
+    f.slurm_remembers(state).after(AttemptFollower::kFilePatience + 100ms);
+    const std::string save = state == "REQUEUED" ? " save" : "";
+    EXPECT_THAT(f.facts(), ElementsAre("stopping " + cause + save, "rank 0 exit 99", "gone " + cause));
+    EXPECT_TRUE(f.follower.over());
+  }
+}
+
+TEST(AttemptFollower, AccountingNamesWhoCancelledAndTheExitCode) {
+  Following cancelled({{7, 1}, 2, 1, true, false}), failed({{7, 1}, 2, 1, true, false});
+  for (auto* f : {&cancelled, &failed}) f->accounting = true;
+  cancelled.slurm_lists_nothing().slurm_remembers("CANCELLED by ada");
+  auto facts = cancelled.follower.take_facts();
+  ASSERT_EQ(facts.size(), 1U);
+  EXPECT_EQ(std::get<core::AttemptStopping>(facts[0]).reason, "cancelled in Slurm by ada, not through muster");
+  failed.slurm_lists_nothing().slurm_remembers("FAILED", {7, 0}).after(AttemptFollower::kFilePatience + 100ms);
+  facts = failed.follower.take_facts();
+  ASSERT_EQ(facts.size(), 1U);
+  EXPECT_EQ(std::get<core::AttemptGone>(facts[0]).reason, "Slurm job 12 ended as FAILED (exit code 7)");
+}
+
+TEST(AttemptFollower, AccountingIsNotAskedOfAJobWhoseRanksAreHeardNorBelievedOfOneThatIsListedAgain) {
+  Following f;
+  f.accounting = true;
+  f.under_way().slurm_lists_nothing();
+  EXPECT_FALSE(f.follower.wants_history());
+  f.after(AttemptFollower::kLostAfter).slurm_lists_nothing();
+  EXPECT_TRUE(f.follower.wants_history());
+  f.slurm_says("RUNNING").slurm_remembers("NODE_FAIL");
+  EXPECT_THAT(f.facts(), IsEmpty());
+}
+
 TEST(AttemptFollower, AFileOfARankThatRunsSaysNothingAndHeartsNobody) {
   Following f({{7, 1}, 2, 1, true, false});
   const auto alive = running();

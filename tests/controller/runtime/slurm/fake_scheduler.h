@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::vector<std::string> scripts;  // every one that was taken
   std::vector<::slurm::JobId> cancelled;
   int calls_to_submit = 0, calls_to_list = 0;
+  std::optional<std::vector<::slurm::PastRun>> past;  // none: no accounting
+  bool accounting_answers = true;
+  std::vector<std::vector<std::uint64_t>> calls_to_history;
 
   /// The value of an #SBATCH option; empty if it is not there.
   static std::string option(const std::string& script, const std::string& name) {
@@ -95,8 +99,11 @@ class FakeScheduler : public ::slurm::Scheduler {
     return ::slurm::Done{};
   }
   ::slurm::Answer<::slurm::Done> throttle(std::uint64_t, std::uint32_t) override { return ::slurm::Done{}; }
-  ::slurm::Answer<std::vector<::slurm::PastRun>> history(const std::vector<std::uint64_t>&) override {
-    return ::slurm::Refused{"accounting is off"};
+  ::slurm::Answer<std::vector<::slurm::PastRun>> history(const std::vector<std::uint64_t>& ids) override {
+    calls_to_history.push_back(ids);
+    if (!accounting_answers) return ::slurm::Unreachable{"sacct: Unable to contact slurmdbd"};
+    if (!past) return ::slurm::Refused{"Slurm accounting storage is disabled"};
+    return *past;
   }
   ::slurm::Answer<std::vector<::slurm::Partition>> partitions() override { return std::vector<::slurm::Partition>{}; }
   ::slurm::Answer<std::vector<::slurm::Node>> nodes() override { return std::vector<::slurm::Node>{}; }

@@ -77,11 +77,24 @@ class Following {
     job.reason = reason;
     if (state == "RUNNING" && job.node_list.empty()) job.node_list = "node[1-2]";
     follower.listed(&job, down, now, now);
+    if (!accounting) follower.remembered(nullptr, now);
     follower.tick(now);
     return *this;
   }
   Following& slurm_lists_nothing() {
     follower.listed(nullptr, down, now, now);
+    if (!accounting) follower.remembered(nullptr, now);
+    follower.tick(now);
+    return *this;
+  }
+  /// Accounting's answer to what the listing before made the follower ask.
+  Following& slurm_remembers(const std::string& state, ::slurm::ExitStatus exit = {}) {
+    ::slurm::PastRun run;
+    run.id = job.id;
+    run.state = ::slurm::parse_job_state(state);
+    run.exit = exit;
+    run.node_list = "node[1-2]";
+    follower.remembered(&run, now);
     follower.tick(now);
     return *this;
   }
@@ -102,6 +115,7 @@ class Following {
   AttemptFollower follower;
   ::slurm::ListedJob job;
   std::set<std::string> down;
+  bool accounting = false;
 };
 
 }  // namespace runtime::on_slurm::testing

@@ -1,0 +1,175 @@
+// Goal: what the executor asks of Slurm for all its attempts together, and what it tells of each.
+// Method: the real executor with its threads on a Slurm in memory; a test waits for facts, never for time.
+#include "runtime/slurm/slurm_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+
+#include "bench.h"
+#include "runtime/scheduler_handle.h"
+#include "runtime/slurm/submission.h"
+#include "slurm/fake_scheduler.h"
+#include "slurm/follow.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using testing::words;
+
+/// An executor, its Slurm, and what it tells. What a test changes of Slurm it changes before start() or after stop().
+class Executing {
+ public:
+  enum class Time {
+    kReal,
+    kHurried,  // passes while a test waits, faster than it really does
+  };
+  explicit Executing(Time time = Time::kReal) : hurried_(time == Time::kHurried) {
+    options.root = folder.path();
+    options.task_program = "/opt/muster-task";
+    options.store_name = "s";
+    options.poll_interval = 20ms;
+    options.urgent_interval = 20ms;
+    executor = std::make_unique<SlurmExecutor>(slurm, clock(), options);
+    executor->set_history([this](const core::AttemptKey& key) {
+      std::lock_guard lock(mutex_);
+      return over_.contains(key);
+    });
+  }
+  ~Executing() { stop(); }
+
+  void start() {
+    executor->start([this](core::JobId job, core::EventBody fact) {
+      std::lock_guard lock(mutex_);
+      told_[job].push_back(words(fact));
+    });
+  }
+  void stop() { executor->shutdown(); }
+  void set_over(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    over_.insert(key);
+  }
+  Clock& clock() { return hurried_ ? static_cast<Clock&>(hurried_clock_) : real_clock_; }
+  std::string folder_of(const core::AttemptKey& key) const {
+    return (folder.path() / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number))).string();
+  }
+  /// An attempt of one rank that an earlier controller handed over as this Slurm job, and saw start.
+  void adopt(core::JobId job, const std::string& id) {
+    const core::AttemptKey key{job, 1};
+    SubmissionRecord record;
+    record.comment = "muster:s:" + std::to_string(job) + ".1";
+    record.id = ::slurm::parse_job_id(id);
+    record.tried_at_ms = clock().wall().time_since_epoch().count();
+    std::filesystem::create_directories(folder_of(key));
+    write_record(folder_of(key), record);
+    core::Attempt attempt;
+    attempt.number = 1;
+    attempt.handle = scheduler_handle(id);
+    attempt.queued_at = attempt.started_at = clock().wall();
+    attempt.ranks.resize(1);
+    executor->adopt(key, attempt);
+  }
+  /// As accounting remembers it.
+  ::slurm::PastRun run(const std::string& id, const std::string& state) {
+    ::slurm::PastRun run;
+    run.id = *::slurm::parse_job_id(id);
+    run.state = ::slurm::parse_job_state(state);
+    run.submitted = std::chrono::floor<std::chrono::seconds>(clock().wall());
+    run.started = run.ended = run.submitted;
+    return run;
+  }
+  void list(const std::string& id, const std::string& state, const std::string& comment, std::uint32_t restarts = 0) {
+    ::slurm::ListedJob job;
+    job.id = *::slurm::parse_job_id(id);
+    job.state = ::slurm::parse_job_state(state);
+    job.comment = comment;
+    job.restarts = restarts;
+    slurm.jobs[job.id] = job;
+  }
+  template <class Condition>
+  bool eventually(Condition&& holds) {
+    for (const auto end = std::chrono::steady_clock::now() + 60s; !holds();) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      if (hurried_) hurried_clock_.advance(50ms);
+      std::this_thread::sleep_for(5ms);
+    }
+    return true;
+  }
+  /// The first thing told of a job.
+  std::string first_word(core::JobId job) {
+    std::string word = "nothing";
+    eventually([&] {
+      std::lock_guard lock(mutex_);
+      if (told_.contains(job)) word = told_[job].front();
+      return told_.contains(job);
+    });
+    return word;
+  }
+
+  runtime::testing::TempFolder folder;
+  testing::FakeScheduler slurm;
+  SlurmOptions options;
+  std::unique_ptr<SlurmExecutor> executor;
+
+ private:
+  const bool hurried_;
+  RealClock real_clock_;
+  ManualClock hurried_clock_;
+  std::mutex mutex_;
+  std::map<core::JobId, std::vector<std::string>> told_;
+  std::set<core::AttemptKey> over_;
+};
+
+TEST(SlurmExecutor, AsksAccountingOnceForAllWhoseEndNoListingTells) {
+  Executing e;
+  e.list("2", "PENDING", "muster:s:2.1", 1);
+  e.list("9", "RUNNING", "muster:s:9.1");
+  e.slurm.past = {e.run("1", "TIMEOUT"), e.run("2", "PREEMPTED"), e.run("3", "NODE_FAIL"), e.run("4_1", "FAILED")};
+  for (const auto& [job, id] : std::map<core::JobId, std::string>{{1, "1"}, {2, "2"}, {3, "3"}, {4, "4_1"}, {9, "9"}}) {
+    e.adopt(job, id);
+  }
+  e.start();
+  EXPECT_EQ(e.first_word(1), "stopping timed_out");
+  EXPECT_EQ(e.first_word(2), "stopping preempted save");
+  EXPECT_EQ(e.first_word(3), "stopping node_failed");
+  EXPECT_EQ(e.first_word(4), "gone failed");
+  e.stop();
+  EXPECT_THAT(e.slurm.calls_to_history, ElementsAre(ElementsAre(1U, 2U, 3U, 4U)));
+}
+
+// slurmctld gave 5 to another after it had lost ours; 6 was used a year ago, 7 is used again; 8 says whose it is.
+TEST(SlurmExecutor, WhatAccountingSaysOfAnothersJobIsNotTakenForOurs) {
+  Executing e(Executing::Time::kHurried);
+  e.list("5", "RUNNING", "a stranger's");
+  auto old = e.run("6", "TIMEOUT"), later = e.run("7", "TIMEOUT"), another = e.run("8", "TIMEOUT");
+  *old.submitted -= std::chrono::hours(24 * 365);
+  *later.submitted += std::chrono::hours(1);
+  another.comment = "muster:s:80.1";
+  e.slurm.past = {e.run("5", "TIMEOUT"), old, later, another};
+  for (const auto* id : {"5", "6", "7", "8"}) e.adopt(std::stoi(id), id);
+  e.start();
+  for (const core::JobId job : {5, 6, 7, 8}) EXPECT_EQ(e.first_word(job), "gone controller_lost") << job;
+  e.stop();
+  for (const auto& ids : e.slurm.calls_to_history) EXPECT_THAT(ids, Each(::testing::Ne(5U)));
+}
+
+TEST(SlurmExecutor, WithoutAccountingOrWithOneThatIsAwayItConcludesAllTheSame) {
+  for (const bool answers : {true, false}) {
+    Executing e(Executing::Time::kHurried);
+    e.slurm.accounting_answers = answers;
+    e.list("2", "PENDING", "muster:s:2.1", 1);
+    e.adopt(1, "1");
+    e.adopt(2, "2");
+    e.start();
+    EXPECT_EQ(e.first_word(1), "gone controller_lost");
+    EXPECT_EQ(e.first_word(2), "stopping requeued save");
+  }
+}
+
+}  // namespace
+}  // namespace runtime::on_slurm
