@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kMostScript = 1 << 20;
 // Of a set's folder.
-constexpr const char* kSetFile = "set.json";
 constexpr const char* kScript = "script.sh";
 constexpr const char* kScriptAnywhere = "script-anywhere.sh";  // on nodes lost lately, too
 constexpr const char* kComment = "comment";
@@ -32,6 +31,16 @@ bool may_pass(const std::string& why) {
 
 std::string key_text(const core::AttemptKey& key) {
   return std::to_string(key.job) + "." + std::to_string(key.number);
+}
+
+std::optional<core::AttemptKey> parse_key(std::string_view text) {
+  const char* end = text.data() + text.size();
+  core::AttemptKey key;
+  const auto job = std::from_chars(text.data(), end, key.job);
+  if (job.ec != std::errc() || job.ptr == end || *job.ptr != '.') return std::nullopt;
+  const auto number = std::from_chars(job.ptr + 1, end, key.number);
+  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
+  return key;
 }
 
 core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& job) {
@@ -53,15 +62,22 @@ std::string Launcher::comment_of(const core::AttemptKey& key) const {
 
 std::optional<core::AttemptKey> Launcher::key_of(const std::string& comment) const {
   const std::string prefix = "muster:" + options_.store_name + ":";
+  return comment.starts_with(prefix) ? parse_key(std::string_view(comment).substr(prefix.size())) : std::nullopt;
+}
+
+std::string Launcher::comment_of_set(const core::AttemptKey& first) const {
+  return "muster:" + options_.store_name + ":set." + key_text(first);
+}
+
+std::filesystem::path Launcher::set_folder(const core::AttemptKey& first) const {
+  return options_.root / "slurm" / ("set-" + key_text(first));
+}
+
+std::optional<std::filesystem::path> Launcher::set_of(const std::string& comment) const {
+  const std::string prefix = "muster:" + options_.store_name + ":set.";
   if (!comment.starts_with(prefix)) return std::nullopt;
-  const char* at = comment.data() + prefix.size();
-  const char* end = comment.data() + comment.size();
-  core::AttemptKey key;
-  const auto job = std::from_chars(at, end, key.job);
-  if (job.ec != std::errc() || job.ptr == end || *job.ptr != '.') return std::nullopt;
-  const auto number = std::from_chars(job.ptr + 1, end, key.number);
-  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
-  return key;
+  const auto first = parse_key(std::string_view(comment).substr(prefix.size()));
+  return first ? std::optional(set_folder(*first)) : std::nullopt;
 }
 
 std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>& requests) {
@@ -148,7 +164,7 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
     if (fits != sets.end()) {
       fits->members.push_back(i);
     } else {
-      sets.push_back({options_.root / "slurm" / ("set-" + key_text(requests[i].key)), {i}});
+      sets.push_back({set_folder(requests[i].key), {i}});
     }
   }
   return sets;
@@ -165,7 +181,7 @@ void Launcher::prepare_set(const std::vector<LaunchRequest>& requests, const Set
   }
   const auto set_file = set.folder / kSetFile;
   write_set_file(set_file, folders);
-  const auto comment = "muster:" + options_.store_name + ":set." + key_text(members.front().key);
+  const auto comment = comment_of_set(members.front().key);
   const bool forward = forwards_signals();
   for (std::uint32_t i = 0; i < members.size(); ++i) {
     write_launch_file(members[i], forward);

@@ -19,6 +19,8 @@ class Launcher {
   std::string comment_of(const core::AttemptKey& key) const;
   /// The attempt that a comment of ours speaks of; nullopt: a stranger's, or a set's.
   std::optional<core::AttemptKey> key_of(const std::string& comment) const;
+  /// The folder of the array that a comment of ours speaks of; nullopt: a stranger's, or that of an attempt alone.
+  std::optional<std::filesystem::path> set_of(const std::string& comment) const;
 
  private:
   /// Requests submitted as one array.
@@ -31,6 +33,8 @@ class Launcher {
     std::string after;    // "afterany:12"; empty: no other is to end first
     bool broken = false;  // an earlier one could not be handed over yet
   };
+  std::string comment_of_set(const core::AttemptKey& first) const;
+  std::filesystem::path set_folder(const core::AttemptKey& first) const;
   LaunchAnswer submit_alone(const LaunchRequest& request);
   Submitter::Outcome try_submit(const LaunchRequest& request);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);

@@ -137,6 +137,10 @@ class SlurmExecutor::Impl {
   void read_files();
   void cancel_wanted();
   void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
+  std::vector<std::pair<const ::slurm::ListedJob*, core::AttemptKey>> unfollowed(
+      const std::vector<::slurm::ListedJob>& jobs);
+  const std::vector<core::AttemptKey>& members_of(const std::string& comment);
+  void forget_cancelled();
   std::set<std::string> down_nodes(const std::vector<::slurm::ListedJob>& jobs);
   void note(const std::string& why);
 
@@ -147,7 +151,9 @@ class SlurmExecutor::Impl {
   std::map<core::AttemptKey, Attempt> attempts_;
   std::map<core::AttemptKey, std::string> later_;  // why it has not been handed over yet
   std::set<core::AttemptKey> launching_;
-  std::map<::slurm::JobId, core::Millis> leftover_since_;  // the poller's
+  // The poller's.
+  std::map<::slurm::JobId, core::Millis> leftover_since_;
+  std::map<std::string, std::vector<core::AttemptKey>> sets_;  // by comment
   std::optional<Trouble> trouble_;
   bool urgent_ = false, closed_ = false;
   std::thread poller_, ticker_;
@@ -303,6 +309,7 @@ void SlurmExecutor::Impl::run_poller() {
 }
 
 void SlurmExecutor::Impl::poll() {
+  forget_cancelled();
   read_files();
   const auto asked_at = clock_.monotonic();
   const auto listed = scheduler_.list(options_.user);
@@ -464,28 +471,78 @@ void SlurmExecutor::Impl::cancel_leftovers(const std::vector<::slurm::ListedJob>
   std::vector<::slurm::JobId> leftovers;
   std::set<::slurm::JobId> still_there;
   const auto now = clock_.monotonic();
-  for (const auto& job : jobs) {
-    const auto phase = ::slurm::classify(job.state.state);
-    if (phase != ::slurm::JobPhase::kQueued && phase != ::slurm::JobPhase::kActive) continue;
-    const auto key = launcher_.key_of(job.comment);
-    if (!key) continue;
-    {
-      std::lock_guard lock(mutex_);
-      const auto found = attempts_.find(*key);
-      if (launching_.contains(*key) || (found != attempts_.end() && found->second.id == job.id)) continue;
-    }
-    if (!is_over_(*key)) continue;
-    still_there.insert(job.id);
+  for (const auto& [job, key] : unfollowed(jobs)) {
+    if (!is_over_(key)) continue;
+    still_there.insert(job->id);
     // One that has its nodes may be at its teardown; its ranks are told to leave by themselves.
-    const auto since = leftover_since_.try_emplace(job.id, now).first->second;
-    const bool may_tear_down = phase == ::slurm::JobPhase::kActive && job.restarts == 0;
-    if (!may_tear_down || now - since >= AttemptFollower::kTeardownMost) leftovers.push_back(job.id);
+    const auto since = leftover_since_.try_emplace(job->id, now).first->second;
+    const bool active = ::slurm::classify(job->state.state) == ::slurm::JobPhase::kActive;
+    const bool may_tear_down = active && job->restarts == 0;
+    if (!may_tear_down || now - since >= AttemptFollower::kTeardownMost) leftovers.push_back(job->id);
   }
   std::erase_if(leftover_since_, [&](const auto& entry) { return !still_there.contains(entry.first); });
   if (leftovers.empty()) return;
   spdlog::info("cancelling {} Slurm jobs whose attempts are over", leftovers.size());
   const auto answer = scheduler_.cancel(leftovers);
   if (!answer) spdlog::warn("they could not be cancelled: {}", answer.why());
+}
+
+// Jobs of ours that wait or run, without those that are followed or just being handed over.
+std::vector<std::pair<const ::slurm::ListedJob*, core::AttemptKey>> SlurmExecutor::Impl::unfollowed(
+    const std::vector<::slurm::ListedJob>& jobs) {
+  std::map<::slurm::JobId, core::AttemptKey> followed;
+  std::set<core::AttemptKey> launching;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, attempt] : attempts_) followed.emplace(attempt.id, key);
+    launching = launching_;
+  }
+  std::vector<std::pair<const ::slurm::ListedJob*, core::AttemptKey>> found;
+  std::set<std::string> sets;
+  for (const auto& job : jobs) {
+    const auto phase = ::slurm::classify(job.state.state);
+    if (phase != ::slurm::JobPhase::kQueued && phase != ::slurm::JobPhase::kActive) continue;
+    auto key = launcher_.key_of(job.comment);
+    if (!key && job.id.array_task && launcher_.set_of(job.comment)) {
+      sets.insert(job.comment);
+      const auto& members = members_of(job.comment);
+      if (*job.id.array_task < members.size()) key = members[*job.id.array_task];
+    }
+    if (!key || key->job == 0 || launching.contains(*key)) continue;
+    const auto here = followed.find(job.id);
+    if (here != followed.end() && here->second == *key) continue;
+    found.emplace_back(&job, *key);
+  }
+  std::erase_if(sets_, [&](const auto& entry) { return !sets.contains(entry.first); });
+  return found;
+}
+
+// Read once for as long as some of its elements wait or run.
+const std::vector<core::AttemptKey>& SlurmExecutor::Impl::members_of(const std::string& comment) {
+  const auto [place, fresh] = sets_.try_emplace(comment);
+  if (fresh) {
+    try {
+      place->second = read_set_file(*launcher_.set_of(comment) / kSetFile);
+    } catch (const std::exception& error) {
+      spdlog::warn("which attempts {} are cannot be read: {}", comment, error.what());
+    }
+  }
+  return place->second;
+}
+
+// They were never handed over, and never will be.
+void SlurmExecutor::Impl::forget_cancelled() {
+  if (!is_over_) return;
+  std::vector<core::AttemptKey> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, why] : later_) {
+      if (!launching_.contains(key)) waiting.push_back(key);
+    }
+  }
+  std::erase_if(waiting, [&](const core::AttemptKey& key) { return !is_over_(key); });
+  std::lock_guard lock(mutex_);
+  for (const auto& key : waiting) later_.erase(key);
 }
 
 SlurmExecutor::SlurmExecutor(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)

@@ -1,5 +1,6 @@
 #include "runtime/slurm/task_files.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "runtime/durable_file.h"
@@ -9,6 +10,7 @@ namespace {
 
 constexpr int kFormat = 1;
 constexpr unsigned kOwnersOnly = 0600;
+constexpr std::size_t kMostSetFile = 1 << 20;
 
 std::filesystem::path status_path(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
   return attempt_folder / "ranks" / ("rank-" + std::to_string(rank) + ".json");
@@ -18,6 +20,22 @@ TaskReport::Process process_of(const std::string& state) {
   if (state == "exited") return TaskReport::Process::kExited;
   if (state == "step_lost") return TaskReport::Process::kStepLost;
   return TaskReport::Process::kRunning;
+}
+
+/// ".../jobs/7/attempt-2" is {7, 2}; anything else {}.
+core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
+  constexpr std::string_view kAttempt = "attempt-";
+  const auto number = [](std::string_view text, auto& value) {
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    return read.ec == std::errc() && read.ptr == text.data() + text.size();
+  };
+  const auto attempt = folder.filename().string(), job = folder.parent_path().filename().string();
+  core::AttemptKey key;
+  if (!attempt.starts_with(kAttempt) || !number(std::string_view(attempt).substr(kAttempt.size()), key.number) ||
+      !number(job, key.job)) {
+    return {};
+  }
+  return key;
 }
 
 }  // namespace
@@ -75,6 +93,16 @@ void write_set_file(const std::filesystem::path& path, const std::vector<std::st
   make_folders(path.parent_path());
   const nlohmann::ordered_json json = {{"format", kFormat}, {"attempts", attempt_folders}};
   write_file_durably(path, json.dump() + "\n");
+}
+
+std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path) {
+  const auto json = nlohmann::json::parse(read_small_file(path, kMostSetFile), nullptr, false);
+  std::vector<core::AttemptKey> keys;
+  if (!json.is_object() || !json.contains("attempts") || !json["attempts"].is_array()) return keys;
+  for (const auto& folder : json["attempts"]) {
+    keys.push_back(folder.is_string() ? attempt_of_folder(folder.get<std::string>()) : core::AttemptKey{});
+  }
+  return keys;
 }
 
 }  // namespace runtime::on_slurm

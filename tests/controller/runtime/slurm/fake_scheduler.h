@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -15,7 +16,7 @@ namespace runtime::on_slurm::testing {
 struct Crash {};
 
 /// A Slurm in memory that takes scripts, lists jobs and can be away; it outlives the controllers that crash on it.
-/// Nothing starts or ends by itself.
+/// Nothing starts or ends by itself. Where an executor's threads use it, tests read cancelled_ids() alone meanwhile.
 class FakeScheduler : public ::slurm::Scheduler {
  public:
   enum class Submits { kTakes, kRefuses, kIsAway, kTakesSilently, kLosesIt, kCrashesBefore, kCrashesAfter };
@@ -49,6 +50,11 @@ class FakeScheduler : public ::slurm::Scheduler {
         std::ranges::count_if(jobs, [&](const auto& entry) { return entry.second.comment == comment; }));
   }
 
+  std::vector<::slurm::JobId> cancelled_ids() {
+    std::lock_guard lock(mutex_);
+    return cancelled;
+  }
+
   ::slurm::SubmitAnswer submit(const std::string& script, const std::vector<std::string>&,
                                const std::vector<int>&) override {
     ++calls_to_submit;
@@ -65,6 +71,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     return ::slurm::JobId{id, {}};
   }
   ::slurm::Answer<std::vector<::slurm::ListedJob>> list(const std::string&) override {
+    std::lock_guard lock(mutex_);
     ++calls_to_list;
     if (!lists) return ::slurm::Unreachable{"squeue: Unable to contact slurm controller"};
     std::vector<::slurm::ListedJob> all;
@@ -72,6 +79,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     return all;
   }
   ::slurm::Answer<::slurm::Done> cancel(const std::vector<::slurm::JobId>& ids, const ::slurm::Cancel&) override {
+    std::lock_guard lock(mutex_);
     cancelled.insert(cancelled.end(), ids.begin(), ids.end());
     for (const auto& id : ids) {
       if (const auto found = jobs.find(id); found != jobs.end()) {
@@ -124,6 +132,9 @@ class FakeScheduler : public ::slurm::Scheduler {
     }
     return id;
   }
+
+ private:
+  std::mutex mutex_;
 };
 
 }  // namespace runtime::on_slurm::testing

@@ -10,6 +10,7 @@
 
 #include "bench.h"
 #include "runtime/scheduler_handle.h"
+#include "runtime/slurm/launcher.h"
 #include "runtime/slurm/submission.h"
 #include "slurm/fake_scheduler.h"
 #include "slurm/follow.h"
@@ -73,6 +74,17 @@ class Executing {
     attempt.queued_at = attempt.started_at = clock().wall();
     attempt.ranks.resize(1);
     executor->adopt(key, attempt);
+  }
+  LaunchRequest request(core::JobId job, const std::string& sweep = {}) const {
+    LaunchRequest r;
+    r.key = {job, 1};
+    r.job_name = "job";
+    r.argv = {"/bin/true"};
+    r.attempt_folder = folder_of(r.key);
+    r.log_folder = r.attempt_folder + "/logs";
+    r.working_folder = "/tmp";
+    r.sweep = sweep;
+    return r;
   }
   /// As accounting remembers it.
   ::slurm::PastRun run(const std::string& id, const std::string& state) {
@@ -168,6 +180,37 @@ TEST(SlurmExecutor, WithoutAccountingOrWithOneThatIsAwayItConcludesAllTheSame) {
     e.start();
     EXPECT_EQ(e.first_word(1), "gone controller_lost");
     EXPECT_EQ(e.first_word(2), "stopping requeued save");
+  }
+}
+
+// The controller died between sbatch and its own record, and came back to find that people had cancelled.
+TEST(SlurmExecutor, ElementsOfAnArrayWhoseAttemptsAreOverAreCancelledAndNoOthers) {
+  Executing e;
+  std::vector<LaunchRequest> sweep;
+  for (const core::JobId job : {11, 12, 13, 14}) sweep.push_back(e.request(job, "s11"));
+  EXPECT_EQ(Launcher(e.slurm, e.clock(), e.options).launch_all(sweep).size(), 4U);
+  e.slurm.jobs[{1, 3}].state.state = ::slurm::JobState::kCompleted;
+  e.list("7_0", "PENDING", "muster:t:set.11.1");
+  e.list("8_9", "PENDING", "muster:s:set.11.1");
+  for (const core::JobId job : {11, 13, 14}) e.set_over({job, 1});
+  e.start();
+  EXPECT_TRUE(e.eventually([&] { return !e.slurm.cancelled_ids().empty(); }));
+  e.stop();
+  EXPECT_THAT(std::set<::slurm::JobId>(e.slurm.cancelled.begin(), e.slurm.cancelled.end()),
+              ElementsAre(::slurm::JobId{1, 0}, ::slurm::JobId{1, 2}));
+}
+
+TEST(SlurmExecutor, AJobThatWasCancelledBeforeItCouldBeHandedOverIsForgotten) {
+  for (const bool lists : {true, false}) {
+    Executing e;
+    e.slurm.lists = lists;
+    e.slurm.submits = testing::FakeScheduler::Submits::kIsAway;
+    for (const core::JobId job : {1, 2}) e.executor->launch(e.request(job));
+    EXPECT_TRUE(e.executor->queue_word({1, 1}));
+    e.set_over({1, 1});
+    e.start();
+    EXPECT_TRUE(e.eventually([&] { return !e.executor->queue_word({1, 1}); })) << "whether or not Slurm answers";
+    EXPECT_TRUE(e.executor->queue_word({2, 1}));
   }
 }
 
