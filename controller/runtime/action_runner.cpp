@@ -178,12 +178,14 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   {
     const auto now = parts_.clock.monotonic();
     std::lock_guard lock(mutex_);
+    std::map<std::string, std::size_t> to_queue;  // first attempts of each sweep
+    for (const auto& [id, action] : waiting_) ++to_queue[plans_.at(id).batch];
     for (const auto& [id, action] : waiting_) {
       if (under_way_.contains(id) || now < plans_.at(id).due) continue;
       if (const auto again = not_again_before_.find(id); again != not_again_before_.end() && now < again->second)
         continue;
       if (std::holds_alternative<core::StartAttempt>(action.action)) {
-        if (jobs_launching_.contains(action.job) || gate_closed(action)) continue;
+        if (jobs_launching_.contains(action.job) || gate_closed(action, to_queue)) continue;
         jobs_launching_.insert(action.job);
       }
       under_way_.insert(id);
@@ -219,12 +221,15 @@ std::string ActionRunner::batch_name(const store::PendingAction& action) const {
 }
 
 // A queue that takes a whole sweep limits its first attempts itself.
-bool ActionRunner::gate_closed(const store::PendingAction& action) const {
+bool ActionRunner::gate_closed(const store::PendingAction& action,
+                               const std::map<std::string, std::size_t>& to_queue) const {
   try {
     const auto job = parts_.dispatcher.job(action.job);
     if (job == nullptr) return false;
     if (!parts_.partitions.enter(*job)) return true;
-    if (!plans_.at(action.id).batch.empty() || parts_.gate.enter(*job)) return false;
+    const auto others = to_queue.find(job->sweep.sweep);
+    if (!plans_.at(action.id).batch.empty()) return false;
+    if (parts_.gate.enter(*job, others == to_queue.end() ? 0 : others->second)) return false;
     parts_.partitions.leave(job->id);
     return true;
   } catch (const std::exception&) {

@@ -68,7 +68,8 @@ class ActionRunner {
   /// The sweep whose other first attempts may be launched with this one; empty: it goes alone.
   std::string batch_name(const store::PendingAction& action) const;
   /// Otherwise its sweep and its partition have kept a place for it.
-  bool gate_closed(const store::PendingAction& action) const;
+  /// `to_queue`: of each sweep, first attempts that are to be handed over together.
+  bool gate_closed(const store::PendingAction& action, const std::map<std::string, std::size_t>& to_queue) const;
   void perform(const Batch& batch);
   bool perform(const store::PendingAction& action);
   std::vector<bool> start_attempts(const Batch& batch);

@@ -364,6 +364,10 @@ Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
     const auto number = static_cast<core::AttemptNumber>(job->attempts.size() + (between ? 1 : 0));
     const auto word = executor_.queue_word({id, number});
     auto view = why_view(*job, word, executor_.trouble());
+    if (const auto turn = gate_.explain(id); !turn.empty() && between && job->may_start()) {
+      view.set_reason(turn);
+      view.set_action("Nothing: it starts by itself.");
+    }
     partitions_.explain(*job, view);
     return view;
   } catch (const std::exception& e) {

@@ -1,5 +1,7 @@
 #include "runtime/sweep_gate.h"
 
+#include <algorithm>
+
 namespace runtime {
 namespace {
 
@@ -7,10 +9,14 @@ bool is_limited(const core::Job& job) {
   return !job.sweep.sweep.empty() && job.sweep.parallel > 0;
 }
 
-bool takes_place(const core::Job& job) {
+const core::Attempt* living(const core::Job& job) {
   const auto* attempt = job.current();
-  if (attempt == nullptr || attempt->state == core::AttemptState::kEnded) return false;
-  return attempt->state != core::AttemptState::kQueued || attempt->number > 1;
+  return attempt == nullptr || attempt->state == core::AttemptState::kEnded ? nullptr : attempt;
+}
+
+/// It came from a queue that limits it itself.
+bool is_first_of_queue(const core::Attempt& attempt) {
+  return attempt.number == 1 && attempt.queued_at.has_value();
 }
 
 }  // namespace
@@ -18,37 +24,64 @@ bool takes_place(const core::Job& job) {
 void SweepGate::follow(const core::Job& job) {
   if (!is_limited(job)) return;
   std::lock_guard lock(mutex_);
-  if (takes_place(job)) {
-    places_[job.sweep.sweep].insert(job.id);
-    entering_.erase(job.id);
-  } else if (core::is_ended(job.state) || !entering_.contains(job.id)) {
-    entering_.erase(job.id);
-    give_up(job.sweep.sweep, job.id);
+  auto& sweep = sweeps_[job.sweep.sweep];
+  const auto* attempt = living(job);
+  const bool first = attempt != nullptr && is_first_of_queue(*attempt);
+  if (first && !(job.held && attempt->state == core::AttemptState::kQueued)) {
+    sweep.first.insert(job.id);
+  } else {
+    sweep.first.erase(job.id);
   }
+  if (attempt != nullptr || core::is_ended(job.state)) {
+    entering_.erase(job.id);
+    kept_out_.erase(job.id);
+  }
+  if (attempt != nullptr && !first) {
+    sweep.places.insert(job.id);
+  } else if (!entering_.contains(job.id)) {
+    sweep.places.erase(job.id);
+  }
+  forget_if_empty(job.sweep.sweep);
 }
 
-bool SweepGate::enter(const core::Job& job) {
+bool SweepGate::enter(const core::Job& job, std::size_t to_queue) {
   if (!is_limited(job)) return true;
   std::lock_guard lock(mutex_);
-  auto& taken = places_[job.sweep.sweep];
-  if (taken.contains(job.id)) return true;
-  if (taken.size() >= job.sweep.parallel) return false;
-  taken.insert(job.id);
+  auto& sweep = sweeps_[job.sweep.sweep];
+  if (sweep.places.contains(job.id)) return true;
+  const std::size_t most = job.sweep.parallel;
+  const auto first = std::min(most, sweep.first.size() + to_queue);
+  if (sweep.places.size() + first >= most) {
+    kept_out_[job.id] = "waits for its turn: at most " + std::to_string(most) + " of sweep " + job.sweep.sweep +
+                        " have an attempt at once" + (first > 0 ? ", and first attempts go first" : "");
+    forget_if_empty(job.sweep.sweep);
+    return false;
+  }
+  sweep.places.insert(job.id);
   entering_[job.id] = job.sweep.sweep;
+  kept_out_.erase(job.id);
   return true;
 }
 
 void SweepGate::leave(core::JobId job) {
   std::lock_guard lock(mutex_);
   const auto entering = entering_.extract(job);
-  if (!entering.empty()) give_up(entering.mapped(), job);
+  if (entering.empty()) return;
+  const auto found = sweeps_.find(entering.mapped());
+  if (found == sweeps_.end()) return;
+  found->second.places.erase(job);
+  forget_if_empty(entering.mapped());
 }
 
-void SweepGate::give_up(const std::string& sweep, core::JobId job) {
-  const auto found = places_.find(sweep);
-  if (found == places_.end()) return;
-  found->second.erase(job);
-  if (found->second.empty()) places_.erase(found);
+std::string SweepGate::explain(core::JobId job) const {
+  std::lock_guard lock(mutex_);
+  const auto found = kept_out_.find(job);
+  return found == kept_out_.end() ? std::string() : found->second;
+}
+
+void SweepGate::forget_if_empty(const std::string& name) {
+  const auto found = sweeps_.find(name);
+  if (found != sweeps_.end() && found->second.places.empty() && found->second.first.empty()) sweeps_.erase(found);
 }
 
 }  // namespace runtime

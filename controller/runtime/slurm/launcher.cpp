@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <ranges>
+#include <sstream>
 
 #include "runtime/durable_file.h"
 #include "runtime/scheduler_handle.h"
@@ -15,6 +17,8 @@ namespace runtime::on_slurm {
 namespace {
 
 constexpr std::size_t kMostScript = 1 << 20;
+/// Of a limited sweep so many arrays are remembered.
+constexpr std::size_t kLongestChain = 64;
 // Of a set's folder.
 constexpr const char* kScript = "script.sh";
 constexpr const char* kScriptAnywhere = "script-anywhere.sh";  // on nodes lost lately, too
@@ -31,6 +35,22 @@ bool may_pass(const std::string& why) {
 
 std::string key_text(const core::AttemptKey& key) {
   return std::to_string(key.job) + "." + std::to_string(key.number);
+}
+
+/// First attempts of a sweep with a limit: its arrays wait for one another.
+bool has_chain(const LaunchRequest& request) {
+  return request.sweep_parallel > 0 && !request.sweep.empty() && request.key.number == 1;
+}
+
+std::string after(const ::slurm::JobId& id) {
+  return "afterany:" + std::to_string(id.job);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
 }
 
 std::optional<core::AttemptKey> parse_key(std::string_view text) {
@@ -90,24 +110,27 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
     if (record && !record->set_folder.empty() && is_complete(record->set_folder)) {
       known[record->set_folder].push_back(i);
       index_of[i] = record->index;
-    } else if (requests.size() == 1 || (record && record->set_folder.empty())) {
+    } else if ((requests.size() == 1 && !has_chain(requests[i])) || (record && record->set_folder.empty())) {
       answers[i] = submit_alone(requests[i]);
     } else {
       fresh.push_back(i);
     }
   }
-  Chain chain;
   for (const auto& [folder, members] : known) {
-    const auto outcome = submit_next(folder, requests[members.front()].sweep_parallel, chain);
+    const auto outcome = submit_set(folder);
     for (const auto i : members) answers[i] = answer(requests[i].key, outcome, index_of[i]);
   }
+  if (fresh.empty()) return answers;
+  const auto& any = requests[fresh.front()];
+  std::unique_lock lock(chain_mutex_, std::defer_lock);
+  if (has_chain(any)) lock.lock();
+  auto chain = has_chain(any) ? chain_of(any.sweep) : Chain{};
   for (const auto& set : fresh_sets(requests, fresh)) {
-    if (set.members.size() == 1 && chain.after.empty() && !chain.broken) {
+    if (set.members.size() == 1 && !has_chain(any)) {
       answers[set.members.front()] = submit_alone(requests[set.members.front()]);
       continue;
     }
-    if (!chain.broken) prepare_set(requests, set, chain.after);
-    const auto outcome = submit_next(set.folder, requests[set.members.front()].sweep_parallel, chain);
+    const auto outcome = submit_next(requests, set, chain);
     for (std::uint32_t i = 0; i < set.members.size(); ++i) {
       answers[set.members[i]] = answer(requests[set.members[i]].key, outcome, i);
     }
@@ -115,14 +138,56 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   return answers;
 }
 
-// Arrays of one sweep come one after the other, or each would have the whole parallelism.
-Submitter::Outcome Launcher::submit_next(const std::filesystem::path& folder, std::uint32_t parallel, Chain& chain) {
+// Arrays of a limited sweep come one after the other, or each would have the whole parallelism.
+Submitter::Outcome Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Chain& chain) {
+  const auto& first = requests[set.members.front()];
   if (chain.broken) return Submitter::Later{"waits for the sweep's earlier array"};
-  auto outcome = submit_set(folder);
-  if (parallel == 0) return outcome;
-  if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) chain.after = "afterany:" + std::to_string(id->job);
-  chain.broken = std::holds_alternative<Submitter::Later>(outcome);
+  prepare_set(requests, set, chain.after);
+  if (has_chain(first)) note_set(first.sweep, set.folder);
+  auto outcome = submit_set(set.folder);
+  if (!has_chain(first)) return outcome;
+  if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) chain.after = after(*id);
+  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
+  chain.broken = std::holds_alternative<Submitter::Later>(outcome) || (refused != nullptr && may_pass(refused->why));
   return outcome;
+}
+
+std::filesystem::path Launcher::chain_file(const std::string& sweep) const {
+  return options_.root / "slurm" / ("sweep-" + sweep);
+}
+
+// The newest array that Slurm has taken. One of which that is not known yet keeps those behind it back, and so does one
+// that it has not taken, as long as somebody waits for that.
+Launcher::Chain Launcher::chain_of(const std::string& sweep) {
+  auto names = lines_of(read_small_file(chain_file(sweep)));
+  const auto now = clock_.wall().time_since_epoch().count();
+  for (const auto& name : std::views::reverse(names)) {
+    const auto folder = options_.root / "slurm" / name;
+    const auto outcome = submitter_.look(folder, now);
+    if (!outcome && is_given_up(folder)) continue;
+    if (!outcome) return {"", true};
+    if (const auto* id = std::get_if<::slurm::JobId>(&*outcome)) return {after(*id), false};
+    return {"", true};
+  }
+  return {};
+}
+
+bool Launcher::is_given_up(const std::filesystem::path& set_folder) const {
+  if (!is_complete(set_folder)) return true;
+  const auto members = read_set_file(set_folder / kSetFile);
+  return is_over_ && std::ranges::all_of(members, is_over_);
+}
+
+// Before it is asked for: whoever comes next finds it, whatever happens in between.
+void Launcher::note_set(const std::string& sweep, const std::filesystem::path& set_folder) {
+  auto names = lines_of(read_small_file(chain_file(sweep)));
+  const auto name = set_folder.filename().string();
+  if (std::ranges::find(names, name) != names.end()) return;
+  names.push_back(name);
+  if (names.size() > kLongestChain) names.erase(names.begin());
+  std::string text;
+  for (const auto& each : names) text += each + "\n";
+  write_file_durably(chain_file(sweep), text);
 }
 
 LaunchAnswer Launcher::submit_alone(const LaunchRequest& request) {

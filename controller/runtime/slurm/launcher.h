@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -14,6 +15,8 @@ class Launcher {
  public:
   Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options);
 
+  /// Whether an attempt is over, as the store has it; before anything is launched. Without it none is.
+  void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   /// "muster:<store>:<job>.<attempt>"; of an array the set's.
   std::string comment_of(const core::AttemptKey& key) const;
@@ -28,13 +31,17 @@ class Launcher {
     std::filesystem::path folder;
     std::vector<std::size_t> members;  // indices into the requests
   };
-  /// What the arrays of one sweep know of those before them.
+  /// What the arrays of one limited sweep know of those before them.
   struct Chain {
     std::string after;    // "afterany:12"; empty: no other is to end first
     bool broken = false;  // an earlier one could not be handed over yet
   };
   std::string comment_of_set(const core::AttemptKey& first) const;
   std::filesystem::path set_folder(const core::AttemptKey& first) const;
+  Chain chain_of(const std::string& sweep);
+  bool is_given_up(const std::filesystem::path& set_folder) const;
+  void note_set(const std::string& sweep, const std::filesystem::path& set_folder);
+  std::filesystem::path chain_file(const std::string& sweep) const;
   LaunchAnswer submit_alone(const LaunchRequest& request);
   Submitter::Outcome try_submit(const LaunchRequest& request);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
@@ -42,7 +49,7 @@ class Launcher {
   void write_set_script(const std::filesystem::path& path, const std::vector<LaunchRequest>& members,
                         const std::string& comment, const std::string& after) const;
   static bool is_complete(const std::filesystem::path& set_folder);
-  Submitter::Outcome submit_next(const std::filesystem::path& folder, std::uint32_t parallel, Chain& chain);
+  Submitter::Outcome submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Chain& chain);
   Submitter::Outcome submit_set(const std::filesystem::path& folder);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);
@@ -54,6 +61,8 @@ class Launcher {
   Clock& clock_;
   const SlurmOptions& options_;
   Submitter submitter_;
+  std::function<bool(const core::AttemptKey&)> is_over_;
+  std::mutex chain_mutex_;  // held while a limited sweep is handed over: its arrays one after the other
   std::mutex config_mutex_;
   std::optional<::slurm::ClusterConfig> config_;
 };

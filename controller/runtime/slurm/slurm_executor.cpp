@@ -78,6 +78,10 @@ class SlurmExecutor::Impl {
   Impl(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)
       : scheduler_(scheduler), clock_(clock), options_(std::move(options)), launcher_(scheduler, clock, options_) {}
 
+  void set_history(std::function<bool(const core::AttemptKey&)> is_over) {
+    launcher_.set_history(is_over);
+    is_over_ = std::move(is_over);
+  }
   void start(FactSink sink) {
     sink_ = std::move(sink);
     poller_ = std::thread([this] { run_poller(); });
@@ -121,7 +125,6 @@ class SlurmExecutor::Impl {
   ::slurm::Scheduler& scheduler_;
   Clock& clock_;
   const SlurmOptions options_;
-  std::function<bool(const core::AttemptKey&)> is_over_;
 
  private:
   void follow(Followed what, const std::string& handle, std::filesystem::path folder, core::Time handed_over);
@@ -145,6 +148,7 @@ class SlurmExecutor::Impl {
   void note(const std::string& why);
 
   Launcher launcher_;
+  std::function<bool(const core::AttemptKey&)> is_over_;
   FactSink sink_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -554,7 +558,7 @@ void SlurmExecutor::start(FactSink sink) {
   impl_->start(std::move(sink));
 }
 void SlurmExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
-  impl_->is_over_ = std::move(is_over);
+  impl_->set_history(std::move(is_over));
 }
 LaunchAnswer SlurmExecutor::launch(const LaunchRequest& request) {
   return impl_->launch_all({request}).front();

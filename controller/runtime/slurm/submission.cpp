@@ -100,6 +100,13 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   return Later{std::get<::slurm::Unreachable>(answer).why};
 }
 
+std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder, std::int64_t now_ms) {
+  auto record = read_record(folder);
+  if (!record) return std::nullopt;
+  if (record->id) return *record->id;
+  return look_for(folder, *record, now_ms);
+}
+
 // nullopt: it was surely not taken.
 std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record,
                                                       std::int64_t now_ms) {

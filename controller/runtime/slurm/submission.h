@@ -47,6 +47,10 @@ class Submitter {
   Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
                  std::int64_t now_ms);
 
+  /// What became of the submission made for a folder: its id, or Later while that can't be known; nullopt: Slurm has
+  /// taken none.
+  std::optional<Outcome> look(const std::filesystem::path& folder, std::int64_t now_ms);
+
  private:
   std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record, std::int64_t now_ms);
 

@@ -2,6 +2,8 @@
 // Method: the real controller without threads on an executor with and without a queue; crashes at every step.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "bench.h"
 
 namespace runtime::testing {
@@ -179,20 +181,71 @@ TEST_P(Sweep, SomeOfABatchThatFailToStartDoNotTouchTheOthers) {
   EXPECT_EQ(bench.state(3), "queued");
 }
 
-TEST_P(Sweep, InAQueueAnElementComesBackThoughOthersStillWait) {
+/// The queue of a scheduler: starts first attempts as it likes, but so many at once; later ones as soon as it has them.
+class LimitingQueue {
+ public:
+  LimitingQueue(Bench& bench, std::size_t parallel) : bench_(bench), parallel_(parallel) {}
+  /// Starts what it may, and ends the oldest that runs; jobs with an even id fail each time.
+  void round() {
+    for (const auto& key : alive_keys(bench_)) {
+      const bool first = key.number == 1;
+      if (running_.contains(key) || (first && firsts() >= parallel_)) continue;
+      running_.insert(key);
+      bench_.executor().begin(key, {"n1"});
+    }
+    bench_.tick();
+    EXPECT_LE(running_.size(), parallel_);
+    if (running_.empty()) return;
+    const auto key = *running_.begin();
+    running_.erase(running_.begin());
+    bench_.executor().end(key, 0, {key.job % 2 == 0 ? 1 : 0, 0});
+    bench_.pass(5s);
+  }
+  std::size_t firsts() const {
+    return static_cast<std::size_t>(
+        std::count_if(running_.begin(), running_.end(), [](const auto& key) { return key.number == 1; }));
+  }
+
+ private:
+  Bench& bench_;
+  const std::size_t parallel_;
+  std::set<core::AttemptKey> running_;
+};
+
+TEST_P(Sweep, InAQueueAtMostSoManyRunAtOnceWhateverComesBack) {
+  for (const bool restarts : {false, true}) {
+    for (const std::size_t parallel : {1, 2, 3}) {
+      SCOPED_TRACE(parallel);
+      Bench one(GetParam());
+      one.machine->queue = true;
+      const auto ids = one.submit_sweep("a", 8, static_cast<std::uint32_t>(parallel));
+      LimitingQueue queue(one, parallel);
+      for (int i = 0; i < 100 && !one.store().load_open().empty(); ++i) {
+        queue.round();
+        if (restarts) one.restart();
+      }
+      expect_ends(one, ids);
+    }
+  }
+}
+
+TEST_P(Sweep, WhatComesBackWaitsForTheFirstAttemptsAndSaysSo) {
   bench.machine->queue = true;
-  const auto ids = bench.submit_sweep("a", 6, 1);
+  const auto ids = bench.submit_sweep("a", 3, 1);
   bench.executor().begin({ids[0], 1}, {"n1"});
   bench.tick();
   bench.executor().end({ids[0], 1}, 0, {1, 0});
   bench.pass(2s);
-  EXPECT_EQ(bench.state(ids[0]), "queued") << "those in the queue take no place of the sweep";
-  EXPECT_EQ(bench.attempt(ids[0], 2).state(), "queued");
+  EXPECT_EQ(bench.state(ids[0]), "waiting") << "the queue may start the second at any moment";
+  EXPECT_EQ(bench.why(ids[0]).reason(),
+            "waits for its turn: at most 1 of sweep s1 have an attempt at once, and first attempts go first");
+  ASSERT_TRUE(bench.controller().hold(ids[2], "ben").ok());
   bench.executor().begin({ids[1], 1}, {"n1"});
   bench.tick();
-  bench.executor().end({ids[1], 1}, 0, {1, 0});
-  bench.pass(3s);
-  EXPECT_EQ(bench.state(ids[1]), "waiting") << "one that came back does";
+  bench.executor().end({ids[1], 1}, 0, {0, 0});
+  bench.pass(2s);
+  EXPECT_EQ(bench.state(ids[0]), "queued") << "one that a person holds keeps nobody back";
+  EXPECT_EQ(bench.attempt(ids[0], 2).state(), "queued");
 }
 
 TEST_P(Sweep, IsStoredWholeOrNotAtAll) {

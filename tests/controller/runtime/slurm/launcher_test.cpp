@@ -40,6 +40,7 @@ class Launching {
   /// "1_0 1_1 2" as a controller that has just started is told.
   std::string launch(const std::vector<LaunchRequest>& requests) {
     Launcher launcher(slurm, clock, options);
+    launcher.set_history(is_over);
     std::string ids;
     for (const auto& answer : launcher.launch_all(requests)) {
       const auto* launched = std::get_if<core::AttemptLaunched>(&answer);
@@ -59,6 +60,7 @@ class Launching {
   FakeScheduler slurm;
   ManualClock clock;
   SlurmOptions options;
+  std::function<bool(const core::AttemptKey&)> is_over;
 };
 
 TEST(Launcher, ASweepIsOneArrayWithItsParallelism) {
@@ -150,6 +152,42 @@ TEST(Launcher, AnArrayThatCannotBeHandedOverKeepsThoseBehindItBack) {
   l.clock.advance(core::Millis(31'000));
   EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 2_0 2_1 2_2");
   EXPECT_EQ(l.dependency_of(1), "afterany:1");
+}
+
+// What is due together is handed over a thousand at a time, and some elements come later.
+TEST(Launcher, ArraysOfALimitedSweepThatAreHandedOverApartFollowOneAnotherToo) {
+  Launching l;
+  const auto all = l.sweep(7, 2);
+  EXPECT_EQ(l.launch({all.begin(), all.begin() + 3}), "1_0 1_1 1_2");
+  EXPECT_EQ(l.launch({all.begin() + 3, all.begin() + 6}), "2_0 2_1 2_2");
+  EXPECT_EQ(l.launch({all[6]}), "3_0") << "one of a limited sweep is an array too";
+  EXPECT_EQ(l.dependency_of(1), "afterany:1");
+  EXPECT_EQ(l.dependency_of(2), "afterany:2");
+  auto again = l.request(3, 2);
+  again.sweep = "sweep-1";
+  again.sweep_parallel = 2;
+  EXPECT_EQ(l.launch({again}), "4") << "what comes back has its place already";
+  EXPECT_EQ(l.dependency_of(3), "");
+}
+
+TEST(Launcher, ElementsOfOtherShapesShareTheSweepsLimit) {
+  Launching l;
+  auto requests = l.sweep(2, 1);
+  requests[1].nodes = 2;
+  EXPECT_EQ(l.launch(requests), "1_0 2_0");
+  EXPECT_EQ(l.dependency_of(1), "afterany:1");
+}
+
+TEST(Launcher, AnArrayThatWaitsForSlurmKeepsLaterOnesBackUnlessItsJobsAreOver) {
+  Launching l;
+  const auto all = l.sweep(6, 2);
+  const std::vector<LaunchRequest> early(all.begin(), all.begin() + 3), late(all.begin() + 3, all.end());
+  l.slurm.submits = Submits::kIsAway;
+  EXPECT_EQ(l.launch(early), "later later later");
+  l.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(l.launch(late), "later later later");
+  l.is_over = [](const core::AttemptKey& key) { return key.job <= 3; };
+  EXPECT_EQ(l.launch(late), "1_0 1_1 1_2");
 }
 
 TEST(Launcher, BetterANodeThatWasLostLatelyThanNone) {
