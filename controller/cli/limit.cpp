@@ -1,4 +1,6 @@
+#include <chrono>
 #include <iostream>
+#include <thread>
 
 #include "cli/command.h"
 #include "cli/json_view.h"
@@ -6,6 +8,10 @@
 
 namespace cli {
 namespace {
+
+/// A scontrol may take 15 s.
+constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::milliseconds kInterval{50};
 
 struct LimitOptions {
   std::int64_t job = 0;
@@ -23,22 +29,46 @@ std::int64_t limit_of(const std::string& text) {
   return std::get<std::int64_t>(*value);
 }
 
+std::string limit_text(std::int64_t limit_ms) {
+  if (limit_ms == 0) return "no time limit";
+  return "time limit " + spec::print(*spec::find_field("resources.time_limit"), limit_ms);
+}
+
+/// The job once its scheduler has answered, or as it is when that takes too long.
+muster::v1::Job until_answered(Client& client, muster::v1::Job job) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  muster::v1::GetRequest request;
+  request.set_job_id(job.id());
+  while (job.has_time_limit_asked_ms() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kInterval);
+    job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, request);
+  }
+  return job;
+}
+
 int run_limit(Session& session, const LimitOptions& options) {
   muster::v1::SetTimeLimitRequest request;
   request.set_job_id(options.job);
   request.set_user(user_name());
   request.set_time_limit_ms(limit_of(options.time));
   auto& client = session.client();
-  const auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::SetTimeLimit, request);
+  const auto job =
+      until_answered(client, client.call(client.jobs(), &muster::v1::JobService::Stub::SetTimeLimit, request));
   if (options.json) {
     print_json(json_of(job));
-    return kSuccess;
+    return job.time_limit_problem().empty() ? kSuccess : kRefused;
   }
-  std::cout << "job " << job.id() << ": "
-            << (job.time_limit_ms() == 0
-                    ? std::string("no time limit")
-                    : "time limit " + spec::print(*spec::find_field("resources.time_limit"), job.time_limit_ms()))
-            << "\n";
+  const auto name = "job " + std::to_string(job.id()) + ": ";
+  if (!job.time_limit_problem().empty()) {
+    throw Failure(kRefused, name + job.time_limit_problem() +
+                                "; Slurm lets only its operators give a job that runs more time: ask one, or set the "
+                                "limit while no attempt runs");
+  }
+  std::cout << name << limit_text(job.time_limit_ms());
+  if (job.has_time_limit_asked_ms()) {
+    std::cout << "; " << limit_text(job.time_limit_asked_ms()) << " is asked for, and Slurm has not answered yet";
+  }
+  std::cout << "\n";
   return kSuccess;
 }
 

@@ -39,6 +39,17 @@ std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts)
   return all;
 }
 
+std::string time_limit_text(const Job& job) {
+  std::string text = job.time_limit_ms() > 0 ? duration_text(job.time_limit_ms()) + " an attempt" : "";
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "none; " : "; ") + more; };
+  if (job.has_time_limit_asked_ms()) {
+    const auto asked = job.time_limit_asked_ms();
+    add((asked > 0 ? duration_text(asked) : std::string("none")) + " asked for, and not answered yet");
+  }
+  if (!job.time_limit_problem().empty()) add(job.time_limit_problem());
+  return text;
+}
+
 /// What starts it, where, and how long it waited for that.
 void print_scheduling(const Job& job) {
   const auto* attempt = job.attempts_size() > 0 ? &*job.attempts().rbegin() : nullptr;
@@ -49,7 +60,7 @@ void print_scheduling(const Job& job) {
     print_entry("held", "by " + job.held_by() + "; start it with muster release " + std::to_string(job.id()));
   }
   print_entry("waits for", joined(job.waits_for()));
-  if (job.time_limit_ms() > 0) print_entry("time limit", duration_text(job.time_limit_ms()) + " an attempt");
+  if (const auto text = time_limit_text(job); !text.empty()) print_entry("time limit", text);
   if (const auto& element = job.sweep(); !element.sweep().empty()) {
     print_entry("sweep", element.sweep() + ", " + settings_text(element));
   }

@@ -149,6 +149,24 @@ void on(Applied& out, const TimeLimitReached& e, Time) {
               true, std::nullopt, std::nullopt});
 }
 
+void on(Applied& out, const TimeLimitAnswered& e, Time) {
+  Job& job = out.job;
+  if (alive(job, e.attempt) == nullptr) return late(out, e.attempt);
+  const bool asked = job.time_limit_asked == e.time_limit;
+  const std::string limit =
+      e.time_limit > Millis{0} ? "a time limit of " + duration_text(e.time_limit) : "no time limit";
+  if (asked) job.time_limit_asked.reset();
+  if (e.refusal.empty()) {
+    job.time_limit = e.time_limit;
+    out.text = "the scheduler has taken " + limit;
+    return;
+  }
+  const std::string kept =
+      job.time_limit > Millis{0} ? duration_text(job.time_limit) + " stays" : "it stays without one";
+  out.text = "the scheduler refuses " + limit + ": " + plain_words(e.refusal) + "; " + kept;
+  if (asked) job.time_limit_refusal = out.text;
+}
+
 void on(Applied& out, const AttemptGone& e, Time at) {
   Attempt* attempt = alive(out.job, e.attempt);
   if (attempt == nullptr) return late(out, e.attempt);

@@ -139,6 +139,13 @@ struct TimeLimitChanged {
   Millis time_limit{0};  // 0: none
   bool operator==(const TimeLimitChanged&) const = default;
 };
+/// What a scheduler says to the time limit that LimitAttempt brought it.
+struct TimeLimitAnswered {
+  AttemptNumber attempt = 0;
+  Millis time_limit{0};
+  std::string refusal;  // empty: it is in force now
+  bool operator==(const TimeLimitAnswered&) const = default;
+};
 /// A job that this one waits for has ended.
 struct DependencyEnded {
   JobId job = 0;
@@ -149,7 +156,7 @@ struct DependencyEnded {
 using EventBody = std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed,
                                CheckpointSaved, RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone,
                                CancelRequested, RequeueRequested, AttemptStarted, AttemptStopping, NodeLost,
-                               HoldRequested, ReleaseRequested, TimeLimitChanged, DependencyEnded>;
+                               HoldRequested, ReleaseRequested, TimeLimitChanged, DependencyEnded, TimeLimitAnswered>;
 
 /// One event of one job.
 struct Event {

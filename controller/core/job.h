@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,7 +119,12 @@ struct Job {
   std::string user;
   bool is_command = false;  // any program, rather than a recipe: no heartbeats
   std::uint32_t world_size = 1;
-  Millis time_limit{0};  // 0: none
+  Millis time_limit{0};  // the one in force; 0: none
+  /// Asked for while a scheduler keeps the attempt to another one: it counts once the scheduler has taken it, or from
+  /// the next attempt on.
+  std::optional<Millis> time_limit_asked;
+  /// Why the scheduler did not take the one asked for last, while that attempt lasts; empty: it did, or nobody asked.
+  std::string time_limit_refusal;
   RequeuePolicy policy;
   JobState state = JobState::kPending;
   std::string reason;

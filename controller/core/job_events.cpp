@@ -161,12 +161,19 @@ void on(Applied& out, const TimeLimitChanged& e, Time) {
     out.text = person(e.user) + " asked for another time limit; the job has ended: nothing changes";
     return;
   }
-  job.time_limit = std::max(e.time_limit, Millis{0});
-  out.text = "time limit set to " + (job.time_limit > Millis{0} ? duration_text(job.time_limit) : "none") + " by " +
-             person(e.user);
-  if (!is_idle(job) && job.attempts.back().state != AttemptState::kDraining) {
-    out.actions.push_back(LimitAttempt{job.attempts.back().number, job.time_limit});
+  const Millis limit = std::max(e.time_limit, Millis{0});
+  const std::string words = limit > Millis{0} ? duration_text(limit) : "none";
+  const bool lives = !is_idle(job) && job.attempts.back().state != AttemptState::kDraining;
+  job.time_limit_refusal.clear();
+  if (lives) out.actions.push_back(LimitAttempt{job.attempts.back().number, limit});
+  if (lives && job.attempts.back().queued_at) {
+    job.time_limit_asked = limit;
+    out.text = "time limit of " + words + " asked for by " + person(e.user) + "; the scheduler is to take it";
+    return;
   }
+  job.time_limit = limit;
+  job.time_limit_asked.reset();
+  out.text = "time limit set to " + words + " by " + person(e.user);
 }
 
 void on(Applied& out, const DependencyEnded& e, Time at) {

@@ -41,6 +41,7 @@ struct TypeName {
   std::string_view operator()(const HoldRequested&) const { return "hold_requested"; }
   std::string_view operator()(const ReleaseRequested&) const { return "release_requested"; }
   std::string_view operator()(const TimeLimitChanged&) const { return "time_limit_changed"; }
+  std::string_view operator()(const TimeLimitAnswered&) const { return "time_limit_answered"; }
   std::string_view operator()(const DependencyEnded&) const { return "dependency_ended"; }
 };
 

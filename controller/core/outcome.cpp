@@ -73,6 +73,10 @@ void end_attempt(Applied& out, Time at) {
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
   if (ran_healthily(job.policy, attempt, at)) refill_budgets(job);
+  // A fresh submission may have any limit.
+  job.time_limit = job.time_limit_asked.value_or(job.time_limit);
+  job.time_limit_asked.reset();
+  job.time_limit_refusal.clear();
 
   if (job.cancel_requested || attempt.cause == Cause::kCancelled) {
     end_job(job, JobState::kCancelled, job.cancel_requested ? "cancelled by " + job.cancelled_by : attempt.reason, at);

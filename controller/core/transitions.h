@@ -17,6 +17,7 @@ void on(Applied& out, const AttemptStopping& e, Time at);
 void on(Applied& out, const AttemptResumed& e, Time at);
 void on(Applied& out, const CheckpointSaved& e, Time at);
 void on(Applied& out, const TimeLimitReached& e, Time at);
+void on(Applied& out, const TimeLimitAnswered& e, Time at);
 void on(Applied& out, const AttemptGone& e, Time at);
 // rank_events.cpp
 void on(Applied& out, const RankJoined& e, Time at);

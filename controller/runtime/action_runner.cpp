@@ -351,8 +351,13 @@ bool ActionRunner::hold_attempt(core::JobId id, const core::HoldAttempt& action)
 
 bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& action) {
   const auto job = parts_.dispatcher.job(id);
-  if (!is_current(job, action.attempt) || job->time_limit != action.time_limit) return true;
-  return parts_.executor.limit({id, action.attempt}, action.time_limit);
+  if (!is_current(job, action.attempt) || job->time_limit_asked.value_or(job->time_limit) != action.time_limit) {
+    return true;
+  }
+  const auto answer = parts_.executor.limit({id, action.attempt}, action.time_limit);
+  if (answer.kind == LimitAnswer::Kind::kLater) return false;
+  if (!job->time_limit_asked) return true;
+  return parts_.dispatcher.keep_and_wait(id, core::TimeLimitAnswered{action.attempt, action.time_limit, answer.why});
 }
 
 bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action) {

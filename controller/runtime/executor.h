@@ -72,6 +72,17 @@ struct Trouble {
   std::string why;
 };
 
+/// What became of an attempt's new time limit.
+struct LimitAnswer {
+  enum class Kind {
+    kTaken,    // or only muster itself keeps it
+    kLater,    // not now, ask again
+    kRefused,  // the scheduler's last word
+  };
+  Kind kind = Kind::kTaken;
+  std::string why = {};  // of a refusal
+};
+
 /// What is known of an attempt's place in a scheduler's queue.
 struct QueueWord {
   std::string scheduler_job;     // "1234"
@@ -142,8 +153,8 @@ class Executor {
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
   /// Keeps a queued attempt from starting, or lets it start. False: not now, ask again.
   virtual bool hold(const core::AttemptKey&, bool) { return true; }
-  /// The attempt's time limit has changed; 0: none. False: not now, ask again.
-  virtual bool limit(const core::AttemptKey&, core::Millis) { return true; }
+  /// The attempt is to have this time limit; 0: none.
+  virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }
   /// What muster-task said; only of executors that start one.
   virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
   /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism

@@ -72,9 +72,9 @@ bool RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
   return owner == nullptr || owner->hold(key, hold);
 }
 
-bool RoutingExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
+LimitAnswer RoutingExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
   Executor* owner = of(key);
-  return owner == nullptr || owner->limit(key, limit);
+  return owner == nullptr ? LimitAnswer{} : owner->limit(key, limit);
 }
 
 void RoutingExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {

@@ -138,6 +138,8 @@ muster::v1::Job job_view(const JobFacts& facts) {
   if (const auto* newest = job.current()) out.set_executor(executor_of(*newest));
   fill_open(job, facts.trouble, out);
   out.set_time_limit_ms(job.time_limit.count());
+  if (job.time_limit_asked) out.set_time_limit_asked_ms(job.time_limit_asked->count());
+  out.set_time_limit_problem(job.time_limit_refusal);
   if (!job.sweep.sweep.empty()) {
     *out.mutable_sweep() = facts.spec.sweep();
     out.mutable_sweep()->set_sweep(job.sweep.sweep);

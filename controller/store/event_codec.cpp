@@ -52,6 +52,12 @@ void fields(Archive& archive, E& e) {
   archive("user", e.user);
   archive("time_limit_ms", e.time_limit);
 }
+template <typename Archive, Is<core::TimeLimitAnswered> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("time_limit_ms", e.time_limit);
+  archive("refusal", e.refusal);
+}
 template <typename Archive, Is<core::DependencyEnded> E>
 void fields(Archive& archive, E& e) {
   archive("job", e.job);

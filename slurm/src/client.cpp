@@ -184,7 +184,8 @@ Answer<Done> Client::skip_hold(const JobId& job) {
 }
 
 Answer<Done> Client::update_time_limit(const JobId& job, std::chrono::minutes limit) {
-  return change("scontrol", {"update", "JobId=" + to_string(job), "TimeLimit=" + std::to_string(limit.count())});
+  const auto value = limit.count() > 0 ? std::to_string(limit.count()) : std::string("UNLIMITED");
+  return change("scontrol", {"update", "JobId=" + to_string(job), "TimeLimit=" + value});
 }
 
 Answer<Done> Client::throttle(std::uint64_t array_job, std::uint32_t parallelism) {

@@ -581,10 +581,14 @@ bool SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
   return impl_->told(hold ? impl_->scheduler_.hold(*id) : impl_->scheduler_.release(*id), key,
                      hold ? "hold it" : "release it");
 }
-bool SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
+LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
   const auto id = impl_->id_of(key);
-  if (!id || limit <= core::Millis(0)) return true;
-  return impl_->told(impl_->scheduler_.update_time_limit(*id, slurm_minutes(limit)), key, "change its time limit");
+  // Not followed yet, or no more: then nobody will ask again.
+  if (!id) return {LimitAnswer::Kind::kLater};
+  const auto answer = impl_->scheduler_.update_time_limit(*id, slurm_minutes(limit));
+  if (answer.unreachable()) return {LimitAnswer::Kind::kLater};
+  if (answer.refused()) return {LimitAnswer::Kind::kRefused, answer.why()};
+  return {};
 }
 void SlurmExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {
   impl_->with(key, [&](Attempt& attempt) { attempt.follower.task(rank, report, impl_->clock_.monotonic()); });

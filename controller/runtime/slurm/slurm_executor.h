@@ -50,7 +50,7 @@ class SlurmExecutor : public Executor {
   void stop(const core::AttemptKey& key, const StopRequest& how) override;
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
   bool hold(const core::AttemptKey& key, bool hold) override;
-  bool limit(const core::AttemptKey& key, core::Millis limit) override;
+  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override;
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
   bool has_queue(const std::string&) const override { return true; }
   std::optional<std::string> script(const LaunchRequest& request) const override;

@@ -184,7 +184,7 @@ class Scheduler {
   /// seconds of the requeue: a node refuses a credential made in the second in which it revoked the last one, and the
   /// run ends with exit code 1.
   virtual Answer<Done> skip_hold(const JobId& job) = 0;
-  /// Raising it needs an operator's rights unless the job is still queued.
+  /// 0: none. Raising it needs an operator's rights unless the job is still queued.
   virtual Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) = 0;
   /// How many elements of an array may run at once; 0: all.
   virtual Answer<Done> throttle(std::uint64_t array_job, std::uint32_t parallelism) = 0;

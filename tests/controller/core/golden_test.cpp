@@ -157,6 +157,8 @@ std::vector<NamedEvent> events() {
       {"release_requested", core::ReleaseRequested{"ben"}},
       {"time_limit_changed to 2 h", core::TimeLimitChanged{"ben", 2h}},
       {"time_limit_changed to none", core::TimeLimitChanged{"ben", 0s}},
+      {"time_limit_answered, 2 h taken", core::TimeLimitAnswered{1, 2h, ""}},
+      {"time_limit_answered, 2 h refused", core::TimeLimitAnswered{1, 2h, "permission denied"}},
       {"dependency_ended, job 5 succeeded", core::DependencyEnded{5, core::JobState::kSucceeded}},
       {"dependency_ended, job 5 failed", core::DependencyEnded{5, core::JobState::kFailed}},
       {"dependency_ended, job 6 cancelled", core::DependencyEnded{6, core::JobState::kCancelled}},

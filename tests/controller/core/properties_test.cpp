@@ -100,7 +100,7 @@ void check_actions(const core::Job& before, const core::Event& event, const core
       EXPECT_EQ(hold->hold, after.held);
       EXPECT_EQ(after.state, core::JobState::kQueued);
     } else {
-      EXPECT_EQ(std::get<core::LimitAttempt>(action).time_limit, after.time_limit);
+      EXPECT_EQ(std::get<core::LimitAttempt>(action).time_limit, after.time_limit_asked.value_or(after.time_limit));
       EXPECT_EQ(std::get<core::LimitAttempt>(action).attempt, after.attempts.size());
     }
   }

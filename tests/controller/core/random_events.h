@@ -72,6 +72,8 @@ class RandomEvents {
         return core::DependencyEnded{other_job(), static_cast<core::JobState>(below(8))};
       case 17:
         if (below(3) == 0) return core::TimeLimitChanged{"ben", core::Millis{below(3) * 1000}};
+        if (below(3) == 0)
+          return core::TimeLimitAnswered{attempt, core::Millis{below(3) * 1000}, below(2) == 0 ? "" : "no"};
         if (below(2) == 0) return core::HoldRequested{"ben"};
         return core::ReleaseRequested{"ben"};
       default:

@@ -354,17 +354,46 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
   for (const auto limit : {2h, 1h, 0h}) {
     story.tell(core::TimeLimitChanged{"ben", limit});
     EXPECT_EQ(*story.action<core::LimitAttempt>(), (core::LimitAttempt{1, limit}));
+    EXPECT_NE(story.job.time_limit, limit) << "not before the scheduler has taken it";
+    story.tell(core::TimeLimitAnswered{1, limit, ""});
     EXPECT_EQ(story.job.time_limit, limit);
+    EXPECT_FALSE(story.job.time_limit_asked);
   }
-  EXPECT_EQ(story.last.text, "time limit set to none by ben");
+  EXPECT_EQ(story.last.text, "the scheduler has taken no time limit");
   run_on_nodes(story, 1);
   story.tell(core::TimeLimitChanged{"ben", 3h});
   EXPECT_NE(story.action<core::LimitAttempt>(), nullptr) << "one that runs, too";
+  EXPECT_EQ(story.last.text, "time limit of 3 h asked for by ben; the scheduler is to take it");
   story.tell(killed(1, 0, 9)).tell(core::TimeLimitChanged{"ben", 4h});
   EXPECT_TRUE(story.last.actions.empty()) << "it is leaving";
   EXPECT_EQ(story.job.time_limit, 4h);
   story.tell(core::TimeLimitChanged{"ben", -1h});
   EXPECT_EQ(story.job.time_limit, 0h);
+}
+
+TEST(LimitStory, ATimeLimitThatTheSchedulerRefusesIsNotShownAsInForce) {
+  Story story = queued();
+  run_on_nodes(story, 1);
+  story.tell(core::TimeLimitChanged{"ben", 1h}).tell(core::TimeLimitAnswered{1, 1h, ""});
+  story.tell(core::TimeLimitChanged{"ben", 2h}).tell(core::TimeLimitAnswered{1, 2h, "Access/permission denied"});
+  EXPECT_EQ(story.job.time_limit, 1h);
+  EXPECT_FALSE(story.job.time_limit_asked);
+  EXPECT_EQ(story.last.text, "the scheduler refuses a time limit of 2 h: Access/permission denied; 1 h stays");
+  EXPECT_EQ(story.job.time_limit_refusal, story.last.text);
+  story.tell(core::TimeLimitChanged{"ben", 30min});
+  EXPECT_EQ(story.job.time_limit_refusal, "") << "asked anew";
+  story.tell(core::TimeLimitAnswered{1, 2h, "late"});
+  EXPECT_EQ(story.job.time_limit_asked, 30min) << "that was about another one";
+}
+
+TEST(LimitStory, ATimeLimitThatWasNotAnsweredCountsForTheNextAttempt) {
+  Story story = queued();
+  run_on_nodes(story, 1);
+  story.tell(core::TimeLimitChanged{"ben", 2h}).tell(core::AttemptGone{1, core::Cause::kNodeFailed, "gone"});
+  EXPECT_EQ(story.job.time_limit, 2h);
+  EXPECT_FALSE(story.job.time_limit_asked);
+  story.tell(core::TimeLimitAnswered{1, 2h, "denied"});
+  EXPECT_EQ(story.job.time_limit, 2h) << "late news";
 }
 
 TEST(LimitStory, AnEndedJobsTimeLimitStaysAsItWas) {

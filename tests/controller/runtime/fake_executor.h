@@ -42,6 +42,7 @@ struct Machine {
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
   std::vector<std::pair<core::AttemptKey, TaskReport>> tasks;
   bool answers = true;  // false: hold() and limit() can't be carried out now
+  std::string limit_refusal;
   std::optional<Trouble> trouble;
   std::optional<QueueWord> word;
   std::vector<Unfit> unfit;
@@ -95,10 +96,12 @@ class FakeExecutor : public Executor {
     machine_->holds.emplace_back(key, held);
     return machine_->answers;
   }
-  bool limit(const core::AttemptKey& key, core::Millis limit) override {
+  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
     std::lock_guard lock(machine_->mutex);
     machine_->limits.emplace_back(key, limit);
-    return machine_->answers;
+    if (!machine_->answers) return {LimitAnswer::Kind::kLater};
+    if (!machine_->limit_refusal.empty()) return {LimitAnswer::Kind::kRefused, machine_->limit_refusal};
+    return {};
   }
   void task(const core::AttemptKey& key, core::RankNumber, const TaskReport& report) override {
     std::lock_guard lock(machine_->mutex);

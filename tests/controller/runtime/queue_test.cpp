@@ -205,6 +205,39 @@ TEST_P(Queue, AChangedTimeLimitReachesTheSchedulerAndIsKeptForTheNextAttempt) {
   EXPECT_EQ(bench.controller().set_time_limit(99, 1s, "ben").refusal().kind, Refusal::Kind::kNotFound);
 }
 
+TEST_P(Queue, ATimeLimitThatTheSchedulerRefusesIsToldAndNotShown) {
+  const auto id = queued();
+  begin({id, 1});
+  ASSERT_TRUE(bench.controller().set_time_limit(id, 1h, "ben").ok());
+  bench.tick();
+  bench.machine->limit_refusal = "Access/permission denied for job 101";
+  const auto asked = bench.controller().set_time_limit(id, 2h, "ben");
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(asked.value().time_limit_ms(), core::Millis(1h).count());
+  EXPECT_EQ(asked.value().time_limit_asked_ms(), core::Millis(2h).count());
+  bench.tick();
+  const auto job = bench.job(id);
+  EXPECT_EQ(job.time_limit_ms(), core::Millis(1h).count());
+  EXPECT_FALSE(job.has_time_limit_asked_ms());
+  EXPECT_EQ(job.time_limit_problem(),
+            "the scheduler refuses a time limit of 2 h: Access/permission denied for job 101; 1 h stays");
+  EXPECT_EQ(bench.count_events(id, "time_limit_answered"), 2);
+  EXPECT_TRUE(bench.store().pending_actions().empty()) << "nobody asks again";
+}
+
+TEST_P(Queue, ATimeLimitThatWasTakenBeforeACrashIsAskedForAgainAndToldOnce) {
+  const auto id = queued();
+  bench.machine->answers = false;
+  ASSERT_TRUE(bench.controller().set_time_limit(id, 2h, "ben").ok());
+  bench.tick();
+  EXPECT_EQ(bench.job(id).time_limit_ms(), 0) << "Slurm is away";
+  bench.restart();
+  bench.machine->answers = true;
+  bench.pass(2s);
+  EXPECT_EQ(bench.job(id).time_limit_ms(), core::Millis(2h).count());
+  EXPECT_EQ(bench.count_events(id, "time_limit_answered"), 1);
+}
+
 TEST_P(Queue, OfSeveralTimeLimitsThatCouldNotBeSetTheNewestIs) {
   const auto id = queued();
   bench.machine->answers = false;

@@ -48,6 +48,7 @@ std::vector<core::EventBody> every_event() {
       core::ReleaseRequested{"ben"},
       core::TimeLimitChanged{"ben", 2h},
       core::DependencyEnded{12, core::JobState::kCancelled},
+      core::TimeLimitAnswered{2, 2h, "Access/permission denied"},
   };
 }
 

@@ -25,6 +25,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::string refusal = "Invalid partition name specified";
   bool refuses_excludes = false;
   bool lists = true;
+  bool is_operator = true;
   std::uint64_t max_array_size = 1001;
   std::string proctrack = "proctrack/linuxproc";
   std::uint64_t next_id = 1;
@@ -103,7 +104,18 @@ class FakeScheduler : public ::slurm::Scheduler {
   ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId&) override { return ::slurm::Done{}; }
   ::slurm::Answer<::slurm::Done> release(const ::slurm::JobId&) override { return ::slurm::Done{}; }
   ::slurm::Answer<::slurm::Done> skip_hold(const ::slurm::JobId&) override { return ::slurm::Done{}; }
-  ::slurm::Answer<::slurm::Done> update_time_limit(const ::slurm::JobId&, std::chrono::minutes) override {
+  ::slurm::Answer<::slurm::Done> update_time_limit(const ::slurm::JobId& id, std::chrono::minutes limit) override {
+    std::lock_guard lock(mutex_);
+    if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
+    const auto found = jobs.find(id);
+    if (found == jobs.end()) return ::slurm::Refused{"Invalid job id specified"};
+    auto& job = found->second;
+    // Only an operator may give a job that runs more time.
+    const bool more = limit.count() == 0 || (job.time_limit && limit > *job.time_limit);
+    if (more && !is_operator && job.state.state == ::slurm::JobState::kRunning) {
+      return ::slurm::Refused{"Access/permission denied"};
+    }
+    job.time_limit = limit.count() > 0 ? std::optional<std::chrono::seconds>(limit) : std::nullopt;
     return ::slurm::Done{};
   }
   ::slurm::Answer<::slurm::Done> throttle(std::uint64_t, std::uint32_t) override { return ::slurm::Done{}; }

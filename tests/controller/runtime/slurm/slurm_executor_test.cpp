@@ -214,5 +214,21 @@ TEST(SlurmExecutor, AJobThatWasCancelledBeforeItCouldBeHandedOverIsForgotten) {
   }
 }
 
+TEST(SlurmExecutor, TellsWhatSlurmSaysToATimeLimit) {
+  Executing e;
+  e.slurm.is_operator = false;
+  e.list("1", "RUNNING", "muster:s:1.1");
+  e.slurm.jobs[{1, {}}].time_limit = 60min;
+  e.adopt(1, "1");
+  using Kind = LimitAnswer::Kind;
+  EXPECT_EQ(e.executor->limit({1, 1}, 30min).kind, Kind::kTaken);
+  EXPECT_EQ(e.slurm.jobs[(::slurm::JobId{1, {}})].time_limit, 30min);
+  EXPECT_EQ(e.executor->limit({1, 1}, 31min).why, "Access/permission denied");
+  EXPECT_EQ(e.executor->limit({1, 1}, 0min).kind, Kind::kRefused) << "no limit at all";
+  EXPECT_EQ(e.executor->limit({2, 1}, 5min).kind, Kind::kLater) << "not followed";
+  e.slurm.lists = false;
+  EXPECT_EQ(e.executor->limit({1, 1}, 10min).kind, Kind::kLater);
+}
+
 }  // namespace
 }  // namespace runtime::on_slurm
