@@ -1,8 +1,8 @@
+#include <chrono>
 #include <iostream>
 
 #include "cli/command.h"
 #include "cli/follow.h"
-#include "cli/job_pages.h"
 #include "cli/json_view.h"
 #include "cli/usage.h"
 
@@ -10,6 +10,9 @@ namespace cli {
 namespace {
 
 using Stub = muster::v1::JobService::Stub;
+
+/// Ten thousand jobs in one transaction.
+constexpr std::chrono::seconds kSweepLimit{60};
 
 struct ControlOptions {
   std::vector<std::int64_t> jobs;
@@ -85,19 +88,18 @@ int ask_jobs(Session& session, const ControlOptions& options, Method<Request> me
   return exit;
 }
 
-/// Those that it can be asked of; the others are counted.
-template <typename Request>
-int ask_sweep(Session& session, const ControlOptions& options, Method<Request> method) {
+/// Those that allow it, in one call; the others are counted.
+int ask_sweep(Session& session, const ControlOptions& options, muster::v1::SweepChange change) {
+  muster::v1::ChangeSweepRequest request;
+  request.set_sweep(options.sweep);
+  request.set_user(user_name());
+  request.set_change(change);
+  muster::v1::ChangeSweepResponse response;
   auto& client = session.client();
-  Asking<Request> asking(client, method);
+  const auto status = client.try_call(client.jobs(), &Stub::ChangeSweep, request, &response, kSweepLimit);
+  if (!status.ok()) throw client.failure(status);
   JsonRows rows(false);
-  std::size_t done = 0;
-  std::string last;
-  const auto jobs = jobs_of_sweep(client, options.sweep);
-  for (const auto& listed : jobs) {
-    muster::v1::Job job;
-    if (!asking.ask(listed.id(), &job, &last)) continue;
-    ++done;
+  for (const auto& job : response.jobs()) {
     if (options.json) {
       rows.add(json_of(job));
     } else {
@@ -105,35 +107,33 @@ int ask_sweep(Session& session, const ControlOptions& options, Method<Request> m
     }
   }
   if (options.json) rows.end();
-  if (done == 0)
-    throw Failure(kUsage, "none of the " + std::to_string(jobs.size()) + " jobs of sweep " + options.sweep +
-                              " allows it; the last said: " + last);
-  if (done < jobs.size()) {
-    std::cerr << "muster: " << done << " of " << jobs.size()
-              << " jobs; the others' states don't allow it, such as: " << last << "\n";
+  if (response.refused() > 0) {
+    std::cerr << "muster: " << response.jobs_size() << " of "
+              << static_cast<std::size_t>(response.jobs_size()) + response.refused()
+              << " jobs; the others' states don't allow it, such as: " << response.refusal() << "\n";
   }
   return kSuccess;
 }
 
 template <typename Request>
-int run(Session& session, const ControlOptions& options, Method<Request> method) {
+int run(Session& session, const ControlOptions& options, Method<Request> method, muster::v1::SweepChange change) {
   if (options.jobs.empty() == options.sweep.empty()) {
     throw Failure(kUsage, options.jobs.empty() ? "want JOB..., or --sweep" : "want JOB... or --sweep, not both");
   }
-  return options.sweep.empty() ? ask_jobs(session, options, method) : ask_sweep(session, options, method);
+  return options.sweep.empty() ? ask_jobs(session, options, method) : ask_sweep(session, options, change);
 }
 
 int run_cancel(Session& session, const ControlOptions& options) {
-  return run<muster::v1::CancelRequest>(session, options, &Stub::Cancel);
+  return run<muster::v1::CancelRequest>(session, options, &Stub::Cancel, muster::v1::SWEEP_CHANGE_CANCEL);
 }
 int run_requeue(Session& session, const ControlOptions& options) {
-  return run<muster::v1::RequeueRequest>(session, options, &Stub::Requeue);
+  return run<muster::v1::RequeueRequest>(session, options, &Stub::Requeue, muster::v1::SWEEP_CHANGE_REQUEUE);
 }
 int run_hold(Session& session, const ControlOptions& options) {
-  return run<muster::v1::HoldRequest>(session, options, &Stub::Hold);
+  return run<muster::v1::HoldRequest>(session, options, &Stub::Hold, muster::v1::SWEEP_CHANGE_HOLD);
 }
 int run_release(Session& session, const ControlOptions& options) {
-  return run<muster::v1::HoldRequest>(session, options, &Stub::Release);
+  return run<muster::v1::HoldRequest>(session, options, &Stub::Release, muster::v1::SWEEP_CHANGE_RELEASE);
 }
 
 void define(CLI::App& app, Session& session, int (*run)(Session&, const ControlOptions&)) {
@@ -142,7 +142,8 @@ void define(CLI::App& app, Session& session, int (*run)(Session&, const ControlO
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
   app.add_option("--sweep", options->sweep, "Every job of this sweep that allows it")->type_name("SWEEP");
-  app.add_flag("--json", options->json, "The job afterwards; of several or of a sweep, an array");
+  app.add_flag("--json", options->json,
+               "The job afterwards; of several or of a sweep, an array (of a sweep with state and reason alone)");
 }
 
 }  // namespace

@@ -82,6 +82,11 @@ grpc::Status JobService::SubmitSweep(grpc::ServerContext* context, const muster:
   });
 }
 
+grpc::Status JobService::ChangeSweep(grpc::ServerContext* context, const muster::v1::ChangeSweepRequest* request,
+                                     muster::v1::ChangeSweepResponse* response) {
+  return as_user(context, request->user(), [&] { return answer(controller_.change_sweep(*request), response); });
+}
+
 grpc::Status JobService::List(grpc::ServerContext* context, const muster::v1::ListRequest* request,
                               muster::v1::ListResponse* response) {
   return for_people(controller_, *context, [&] {

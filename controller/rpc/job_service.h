@@ -31,6 +31,8 @@ class JobService final : public muster::v1::JobService::Service {
                             muster::v1::Job* response) override;
   grpc::Status SubmitSweep(grpc::ServerContext* context, const muster::v1::SubmitSweepRequest* request,
                            muster::v1::SubmitSweepResponse* response) override;
+  grpc::Status ChangeSweep(grpc::ServerContext* context, const muster::v1::ChangeSweepRequest* request,
+                           muster::v1::ChangeSweepResponse* response) override;
   grpc::Status Why(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                    muster::v1::WhyResponse* response) override;
   grpc::Status PlanScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,

@@ -11,6 +11,8 @@ namespace {
 
 constexpr core::Millis kOutboxInterval{100};
 constexpr core::Millis kTryAgainAfter{1000};
+/// The batch of all stops: executors carry each out at once, so they need one transaction together.
+const std::string kStops = "stops";
 // A gang that has lost a rank can't finish its step: the others get this long to leave.
 constexpr core::Millis kShortGrace{2000};
 
@@ -140,7 +142,7 @@ void ActionRunner::read_outbox() {
     std::lock_guard lock(mutex_);
     unfinished.swap(to_complete_);
   }
-  for (const auto id : unfinished) finish(id, true);
+  complete({unfinished.begin(), unfinished.end()});
   {
     std::lock_guard lock(mutex_);
     if (!stale_) return;
@@ -195,7 +197,7 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   std::vector<Batch> batches;
   std::map<std::string, std::size_t> open;  // sweep -> its batch that has room
   for (auto& action : due) {
-    const auto& name = plans_.at(action.id).batch;
+    const auto& name = std::holds_alternative<core::StopAttempt>(action.action) ? kStops : plans_.at(action.id).batch;
     const auto place = open.find(name);
     if (!name.empty() && place != open.end() && batches[place->second].size() < kLargestBatch) {
       batches[place->second].push_back(std::move(action));
@@ -244,16 +246,16 @@ void ActionRunner::perform(const Batch& batch) {
     if (start) {
       done = start_attempts(batch);
     } else {
-      done.front() = perform(batch.front());
+      for (std::size_t i = 0; i < batch.size(); ++i) done[i] = perform(batch[i]);
     }
   } catch (const std::exception& e) {
     spdlog::error("job {}: an action failed and is tried again: {}", batch.front().job, e.what());
   }
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    finish(batch[i].id, done[i]);
-    if (!start) continue;
-    parts_.gate.leave(batch[i].job);
-    parts_.partitions.leave(batch[i].job);
+  finish(batch, done);
+  for (const auto& action : batch) {
+    if (!start) break;
+    parts_.gate.leave(action.job);
+    parts_.partitions.leave(action.job);
   }
   std::lock_guard lock(mutex_);
   for (const auto& action : batch) {
@@ -374,23 +376,37 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   return true;
 }
 
-void ActionRunner::finish(std::int64_t action_id, bool done) {
-  if (!done) {
+void ActionRunner::finish(const Batch& batch, const std::vector<bool>& done) {
+  std::vector<std::int64_t> completed;
+  {
+    const auto again = parts_.clock.monotonic() + kTryAgainAfter;
     std::lock_guard lock(mutex_);
-    not_again_before_[action_id] = parts_.clock.monotonic() + kTryAgainAfter;
-    return;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (done[i]) {
+        completed.push_back(batch[i].id);
+      } else {
+        not_again_before_[batch[i].id] = again;
+      }
+    }
   }
+  complete(completed);
+}
+
+void ActionRunner::complete(const std::vector<std::int64_t>& actions) {
+  if (actions.empty()) return;
   bool completed = true;
   try {
-    parts_.store.complete_action(action_id);
+    parts_.store.complete_actions(actions);
   } catch (const std::exception& e) {
-    spdlog::warn("a finished action cannot be ticked off yet: {}", e.what());
+    spdlog::warn("finished actions cannot be ticked off yet: {}", e.what());
     completed = false;
   }
   std::lock_guard lock(mutex_);
-  waiting_.erase(action_id);
-  not_again_before_.erase(action_id);
-  if (!completed) to_complete_.insert(action_id);
+  for (const auto id : actions) {
+    waiting_.erase(id);
+    not_again_before_.erase(id);
+    if (!completed) to_complete_.insert(id);
+  }
 }
 
 }  // namespace runtime

@@ -60,7 +60,7 @@ class ActionRunner {
   void run_launcher();
   void read_outbox();
   core::Millis backoff_left(const store::PendingAction& action) const;
-  /// Actions carried out together: first attempts of one sweep, or one action of any kind.
+  /// Actions carried out together: first attempts of one sweep, stops, or one action of any kind.
   using Batch = std::vector<store::PendingAction>;
   static constexpr std::size_t kLargestBatch = 1000;
   /// What is due now, marked as under way.
@@ -79,7 +79,8 @@ class ActionRunner {
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
   /// What to launch, or why that can't be.
   std::variant<LaunchRequest, core::AttemptLaunchFailed> plan(const core::Job& job, core::AttemptNumber attempt);
-  void finish(std::int64_t action_id, bool done);
+  void finish(const Batch& batch, const std::vector<bool>& done);
+  void complete(const std::vector<std::int64_t>& actions);
 
   Parts parts_;
   const bool threads_;

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/text.h"
@@ -41,6 +42,15 @@ std::string random_request_id() {
 std::string user_or_unknown(const std::string& user) {
   // Cut in the middle of a character it would be no text that can be sent.
   return user.empty() ? "unknown" : core::valid_utf8(user.substr(0, kMostUser));
+}
+
+void fill_change(const core::Job& job, muster::v1::Job& out) {
+  out.set_id(job.id);
+  out.set_name(job.name);
+  out.set_state(std::string(core::to_string(job.state)));
+  out.set_reason(job.reason);
+  out.set_user(job.user);
+  if (job.held) out.set_held_by(job.held_by);
 }
 
 Refusal refuse(Refusal::Kind kind, std::string text) {
@@ -133,6 +143,7 @@ class Impl final : public RunningController {
     return ask(id, core::TimeLimitChanged{user_or_unknown(user), limit});
   }
   Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override;
+  Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
   Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
   Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) override;
   Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) override;
@@ -205,6 +216,7 @@ class Impl final : public RunningController {
   bool is_over(const core::AttemptKey& key) const;
   /// As the first attempt of a job with this spec would be launched.
   Outcome<LaunchRequest> planned(const muster::v1::PlanScriptRequest& request);
+  std::vector<core::JobId> jobs_of(const std::string& sweep);
   void publish(const JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
@@ -353,6 +365,56 @@ Outcome<muster::v1::SubmitSweepResponse> Impl::submit_sweep(const muster::v1::Su
   }
   for (std::int64_t i = 0; i < count; ++i) response.add_job_ids(first + i);
   return response;
+}
+
+std::vector<core::JobId> Impl::jobs_of(const std::string& sweep) {
+  store::ListFilter filter;
+  filter.sweep = sweep;
+  filter.limit = kListMost;
+  std::vector<core::JobId> ids;
+  for (bool more = true; more;) {
+    const auto rows = store_.list(filter);
+    for (const auto& row : rows) ids.push_back(row.id);
+    more = rows.size() == kListMost;
+    if (more) filter.before = rows.back().id;
+  }
+  std::ranges::sort(ids);
+  return ids;
+}
+
+Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::ChangeSweepRequest& request) {
+  const auto user = user_or_unknown(request.user());
+  std::optional<core::EventBody> body;
+  if (request.change() == muster::v1::SWEEP_CHANGE_CANCEL) body = core::CancelRequested{user};
+  if (request.change() == muster::v1::SWEEP_CHANGE_REQUEUE) body = core::RequeueRequested{user};
+  if (request.change() == muster::v1::SWEEP_CHANGE_HOLD) body = core::HoldRequested{user};
+  if (request.change() == muster::v1::SWEEP_CHANGE_RELEASE) body = core::ReleaseRequested{user};
+  if (!body) {
+    return refuse(Refusal::Kind::kInvalid, "change " + std::to_string(static_cast<int>(request.change())) +
+                                               ": want cancel, requeue, hold or release");
+  }
+  try {
+    const auto ids = request.sweep().empty() ? std::vector<core::JobId>{} : jobs_of(request.sweep());
+    if (ids.empty()) {
+      return refuse(Refusal::Kind::kNotFound,
+                    "no sweep " + request.sweep() + "; muster list shows the sweeps there are");
+    }
+    const auto outcome = dispatcher_.request_all(ids, std::move(*body));
+    if (!outcome.ok()) return outcome.refusal();
+    const auto& [jobs, refusals] = outcome.value();
+    if (jobs.empty()) {
+      return refuse(Refusal::Kind::kWrongState,
+                    "none of the " + std::to_string(ids.size()) + " jobs of sweep " + request.sweep() +
+                        " allows it; the last said: " + (refusals.empty() ? "" : refusals.back()));
+    }
+    muster::v1::ChangeSweepResponse response;
+    for (const auto& job : jobs) fill_change(*job, *response.add_jobs());
+    response.set_refused(static_cast<std::uint32_t>(refusals.size()));
+    if (!refusals.empty()) response.set_refusal(refusals.back());
+    return response;
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
 }
 
 Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {

@@ -119,6 +119,14 @@ Outcome<JobPtr> Dispatcher::request(core::JobId job, core::EventBody body) {
   return result.job;
 }
 
+Outcome<Dispatcher::Changed> Dispatcher::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
+  Entry entry{Kind::kRequest, 0, std::move(body), {}, {}, nullptr};
+  entry.jobs = std::move(jobs);
+  Result result = ask(std::move(entry), kPeoplePatience);
+  if (result.refusal) return *result.refusal;
+  return std::move(result.changed);
+}
+
 Outcome<JobPtr> Dispatcher::report(core::JobId job, core::EventBody body) {
   const Result result = ask({Kind::kReport, job, std::move(body), {}, {}, nullptr}, kRankPatience);
   if (result.refusal) return *result.refusal;
@@ -346,6 +354,7 @@ void Dispatcher::write_one_by_one(std::vector<Entry>& entries) {
 
 void Dispatcher::prepare(Entry& entry, Group& group) {
   if (entry.kind == Kind::kSubmit) return prepare_submit(entry, group);
+  if (!entry.jobs.empty()) return prepare_all(entry, group);
   const JobPtr now = current(entry.job, group);
   if (now == nullptr) {
     Refusal refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job)};
@@ -364,14 +373,32 @@ void Dispatcher::prepare(Entry& entry, Group& group) {
     group.early.push_back(&entry);
     return;
   }
-  const core::Event event{stamp(), entry.body};
-  auto applied = core::apply(*now, event);
+  group.results.push_back({&entry, {add(*now, entry.body, group), {}, std::nullopt}});
+}
+
+JobPtr Dispatcher::add(const core::Job& now, const core::EventBody& body, Group& group) {
+  const core::Event event{stamp(), body};
+  auto applied = core::apply(now, event);
   const auto after = std::make_shared<const core::Job>(applied.job);
-  if (!applied.actions.empty()) group.with_actions.insert(entry.job);
+  if (!applied.actions.empty()) group.with_actions.insert(now.id);
   group.commits.push_back({event, std::move(applied), {}, {}});
-  group.jobs[entry.job] = after;
-  group.changed.insert(entry.job);
-  group.results.push_back({&entry, {after, {}, std::nullopt}});
+  group.jobs[now.id] = after;
+  group.changed.insert(now.id);
+  return after;
+}
+
+void Dispatcher::prepare_all(Entry& entry, Group& group) {
+  Result result;
+  for (const auto id : entry.jobs) {
+    const JobPtr now = current(id, group);
+    if (now == nullptr) continue;
+    if (auto why = refusal_of(*now, entry.body); !why.empty()) {
+      result.changed.refusals.push_back(std::move(why));
+    } else {
+      result.changed.jobs.push_back(add(*now, entry.body, group));
+    }
+  }
+  group.results.push_back({&entry, std::move(result)});
 }
 
 void Dispatcher::prepare_submit(Entry& entry, Group& group) {
@@ -496,11 +523,17 @@ void Dispatcher::note_success() {
 // Somebody else wrote: what the store says is true.
 void Dispatcher::reload(std::span<const Entry> entries) {
   next_id_ = 0;
+  std::set<core::JobId> touched;
   for (const auto& entry : entries) {
-    auto loaded = entry.job != 0 ? store_.load(entry.job) : std::nullopt;
+    touched.insert(entry.job);
+    touched.insert(entry.jobs.begin(), entry.jobs.end());
+  }
+  touched.erase(0);
+  for (const auto id : touched) {
+    auto loaded = store_.load(id);
     if (!loaded) continue;
     std::lock_guard lock(jobs_mutex_);
-    jobs_[entry.job] = std::make_shared<const core::Job>(std::move(*loaded));
+    jobs_[id] = std::make_shared<const core::Job>(std::move(*loaded));
   }
 }
 

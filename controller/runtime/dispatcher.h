@@ -58,6 +58,12 @@ class Dispatcher {
   Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
   /// What a person asks, refused when core says so for the state at that moment.
   Outcome<JobPtr> request(core::JobId job, core::EventBody body);
+  struct Changed {
+    std::vector<JobPtr> jobs;
+    std::vector<std::string> refusals;  // of those whose state does not allow it
+  };
+  /// The same of several jobs at once, in one transaction; each by itself is changed or refused.
+  Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
   /// What a rank tells: durable, or refused.
   Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
@@ -95,6 +101,7 @@ class Dispatcher {
     JobPtr job;
     Submitted submitted;
     std::optional<Refusal> refusal;
+    Changed changed = {};
   };
   struct Answer {
     std::promise<Result> promise;
@@ -107,6 +114,7 @@ class Dispatcher {
     std::string request_id, spec_json;
     std::shared_ptr<Answer> answer;
     std::vector<Submission> sweep = {};
+    std::vector<core::JobId> jobs = {};  // a request of several, rather than of `job`
   };
   // (job, type, attempt, rank or node or other job): what makes two facts equal.
   using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
@@ -124,6 +132,8 @@ class Dispatcher {
   void write(std::vector<Entry>& entries);
   void write_one_by_one(std::vector<Entry>& entries);
   void prepare(Entry& entry, Group& group);
+  void prepare_all(Entry& entry, Group& group);
+  JobPtr add(const core::Job& now, const core::EventBody& body, Group& group);
   void prepare_submit(Entry& entry, Group& group);
   void prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json, Group& group);
   JobPtr current(core::JobId id, Group& group);

@@ -162,10 +162,10 @@ std::vector<PendingAction> MemoryStore::pending_actions() {
   return pending;
 }
 
-void MemoryStore::complete_action(std::int64_t action_id) {
+void MemoryStore::complete_actions(std::span<const std::int64_t> action_ids) {
   std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
-  actions_.erase(action_id);
+  for (const auto id : action_ids) actions_.erase(id);
 }
 
 void MemoryStore::add_metrics(std::span<const MetricRow> rows) {

@@ -56,9 +56,12 @@ class SqliteStore final : public Store {
       return ids;
     });
   }
-  void complete_action(std::int64_t action_id) override {
+  void complete_actions(std::span<const std::int64_t> action_ids) override {
+    if (action_ids.empty()) return;
     const auto now = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
-    writing([&] { write_action_done(writer_, action_id, now); });
+    writing([&] {
+      for (const auto id : action_ids) write_action_done(writer_, id, now);
+    });
   }
   void add_metrics(std::span<const MetricRow> rows) override {
     if (rows.empty()) return;

@@ -165,7 +165,9 @@ class Store {
   virtual Totals totals(std::int64_t after_event, std::uint32_t most) = 0;
 
   virtual std::vector<PendingAction> pending_actions() = 0;
-  virtual void complete_action(std::int64_t action_id) = 0;
+  /// All of them in one transaction; one that is not pending is fine.
+  virtual void complete_actions(std::span<const std::int64_t> action_ids) = 0;
+  void complete_action(std::int64_t action_id) { complete_actions({&action_id, 1}); }
 
   virtual void add_metrics(std::span<const MetricRow> rows) = 0;
   /// Steps in order of (attempt, step), those after the position given. `attempt` 0: all attempts.

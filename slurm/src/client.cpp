@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <random>
+#include <set>
 #include <string_view>
 
 #include "failure.h"
@@ -49,6 +52,35 @@ bool only_ended_jobs(const CommandResult& result) {
     any = true;
   }
   return any || result.exit_code == kNoSuchJob || result.exit_code == kAlreadyDone;
+}
+
+/// As scancel takes them: elements of one array together, "12_[0-4,9]".
+std::vector<std::string> scancel_ids(const std::vector<JobId>& jobs) {
+  std::vector<std::string> ids;
+  std::map<std::uint64_t, std::set<std::uint32_t>> arrays;
+  for (const auto& job : jobs) {
+    if (job.array_task) {
+      arrays[job.job].insert(*job.array_task);
+    } else {
+      ids.push_back(to_string(job));
+    }
+  }
+  for (const auto& [job, tasks] : arrays) {
+    if (tasks.size() == 1) {
+      ids.push_back(to_string(JobId{job, *tasks.begin()}));
+      continue;
+    }
+    std::string text = std::to_string(job) + "_[";
+    for (auto first = tasks.begin(); first != tasks.end();) {
+      auto last = first, next = std::next(first);
+      for (; next != tasks.end() && *next == *last + 1; ++next) last = next;
+      text += (first == tasks.begin() ? "" : ",") + std::to_string(*first);
+      if (last != first) text += "-" + std::to_string(*last);
+      first = next;
+    }
+    ids.push_back(text + "]");
+  }
+  return ids;
 }
 
 }  // namespace
@@ -152,13 +184,15 @@ Answer<std::vector<ListedJob>> Client::list(const std::string& user) {
 
 Answer<Done> Client::cancel(const std::vector<JobId>& jobs, const Cancel& how) {
   Answer<Done> answer = Done{};
-  for (std::size_t at = 0; at < jobs.size(); at += options_.ids_per_command) {
+  const auto ids = scancel_ids(jobs);
+  for (std::size_t at = 0; at < ids.size(); at += options_.ids_per_command) {
     std::vector<std::string> arguments;
     if (!how.signal.empty()) arguments.push_back("--signal=" + how.signal);
     if (how.batch_only) arguments.push_back("--batch");
     if (how.full) arguments.push_back("--full");
-    const auto end = std::min(at + options_.ids_per_command, jobs.size());
-    for (auto i = at; i < end; ++i) arguments.push_back(to_string(jobs[i]));
+    const auto end = std::min(at + options_.ids_per_command, ids.size());
+    arguments.insert(arguments.end(), ids.begin() + static_cast<std::ptrdiff_t>(at),
+                     ids.begin() + static_cast<std::ptrdiff_t>(end));
     const auto result = runner_.run(command("scancel", std::move(arguments), options_.change_limit));
     if (result.exit_code >= 0 && only_ended_jobs(result)) continue;
     if (result.succeeded() && trimmed(result.err).empty()) continue;

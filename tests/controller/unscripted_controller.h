@@ -15,6 +15,9 @@ class UnscriptedController : public runtime::Controller {
   runtime::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest&) override {
     return unscripted();
   }
+  runtime::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest&) override {
+    return unscripted();
+  }
   runtime::Outcome<muster::v1::WhyResponse> why(core::JobId) override { return unscripted(); }
   runtime::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
                                                                const std::string&) override {

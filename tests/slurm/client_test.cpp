@@ -147,6 +147,15 @@ TEST_F(ClientTest, ManyIdsAreSeveralCommands) {
   EXPECT_EQ(arguments(1), "scancel --signal=USR2 --batch 4");
 }
 
+TEST_F(ClientTest, ElementsOfOneArrayAreCancelledTogether) {
+  answer("scancel", finished(0));
+  std::vector<JobId> jobs = {{12, 9}, {7, {}}, {12, 2}, {12, 0}, {12, 1}, {13, 5}, {12, 4}, {12, 2}};
+  EXPECT_TRUE(client.cancel(jobs));
+  ASSERT_THAT(runner.commands, SizeIs(2)) << "three ids, two a command";
+  EXPECT_EQ(arguments(0), "scancel 7 12_[0-2,4,9]");
+  EXPECT_EQ(arguments(1), "scancel 13_5");
+}
+
 TEST_F(ClientTest, CancellingNothingAsksNobody) {
   EXPECT_TRUE(client.cancel({}));
   EXPECT_THAT(runner.commands, SizeIs(0));

@@ -22,7 +22,8 @@ struct ClientOptions {
   std::chrono::milliseconds history_limit{30'000};  // sacct
   /// Set for sbatch and so, unless the script says --export=NIL, for the job.
   std::vector<std::pair<std::string, std::string>> environment{};
-  std::size_t ids_per_command = 500;  // longer lists become several commands
+  std::size_t ids_per_command =
+      500;  // longer lists become several commands; of scancel, an array's elements are one id
   /// Between the fields that squeue and sacct print. Empty: another random one for each query, so that no job's name or
   /// comment can hold it. Tests with prepared answers set it.
   std::string separator{};

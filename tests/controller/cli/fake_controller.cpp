@@ -92,8 +92,43 @@ class Jobs final : public JobService::Service {
   }
 
   Status SetTimeLimit(ServerContext* context, const SetTimeLimitRequest* request, Job* response) override {
-    return change(*context, "limit", request->job_id(), request->user(), response,
-                  [&](Job& job) { job.set_time_limit_ms(request->time_limit_ms()); });
+    const auto refusal = [&] {
+      std::lock_guard lock(shared_.mutex);
+      return shared_.state.limit_refusal;
+    }();
+    return change(*context, "limit", request->job_id(), request->user(), response, [&](Job& job) {
+      if (refusal.empty()) {
+        job.set_time_limit_ms(request->time_limit_ms());
+      } else {
+        job.set_time_limit_asked_ms(request->time_limit_ms());
+      }
+    });
+  }
+
+  Status ChangeSweep(ServerContext* context, const ChangeSweepRequest* request,
+                     ChangeSweepResponse* response) override {
+    if (!allowed(*context)) return refused();
+    constexpr std::array kWords = {"", "cancel", "requeue", "hold", "release"};
+    std::lock_guard lock(shared_.mutex);
+    auto& state = shared_.state;
+    state.asked.push_back(std::string(kWords.at(static_cast<std::size_t>(request->change()))) + " sweep " +
+                          request->sweep() + (request->user().empty() ? "" : " by someone"));
+    int known = 0;
+    for (auto& job : state.jobs) {
+      if (job.sweep().sweep() != request->sweep()) continue;
+      ++known;
+      if (ended(job) && request->change() != SWEEP_CHANGE_REQUEUE) {
+        response->set_refused(response->refused() + 1);
+        response->set_refusal("job " + std::to_string(job.id()) + " has ended already");
+        continue;
+      }
+      if (request->change() == SWEEP_CHANGE_HOLD) job.set_held_by(request->user());
+      if (request->change() == SWEEP_CHANGE_RELEASE) job.clear_held_by();
+      *response->add_jobs() = job;
+    }
+    if (known == 0) return {StatusCode::NOT_FOUND, "no sweep " + request->sweep() + "; muster list shows them"};
+    if (response->jobs_size() == 0) return {StatusCode::FAILED_PRECONDITION, "none of the jobs allows it"};
+    return Status::OK;
   }
 
   Status Why(ServerContext* context, const GetRequest* request, WhyResponse* response) override {
@@ -139,6 +174,16 @@ class Jobs final : public JobService::Service {
   }
 
   Status Get(ServerContext* context, const GetRequest* request, Job* response) override {
+    {
+      // A scheduler takes a moment to answer.
+      std::lock_guard lock(shared_.mutex);
+      auto& state = shared_.state;
+      for (auto& job : state.jobs) {
+        if (job.id() != request->job_id() || !job.has_time_limit_asked_ms() || --state.limit_answer_after > 0) continue;
+        job.clear_time_limit_asked_ms();
+        job.set_time_limit_problem(state.limit_refusal);
+      }
+    }
     return answer(*context, request->job_id(), response);
   }
 

@@ -22,6 +22,8 @@ struct FakeState {
   std::string submit_state = "succeeded";  // of the jobs of a new sweep
   int lose_answers = 0;                    // so many submissions are stored but answered with UNAVAILABLE
   int break_streams_after = 0;             // the next stream breaks after so many messages; 0: none does
+  std::string limit_refusal;               // of the scheduler, to every new time limit
+  int limit_answer_after = 0;              // and only after so many looks at the job
   bool full = false;                       // List answers RESOURCE_EXHAUSTED
   std::string store_problem;
   std::string scheduler_problem;

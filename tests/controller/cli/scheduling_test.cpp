@@ -75,6 +75,23 @@ TEST(Limit, IsADurationOrNone) {
   EXPECT_EQ(fake.muster({"limit", "77", "4h"}).exit, 3);
 }
 
+TEST(Limit, IsNotSaidToBeInForceBeforeSlurmHasTakenIt) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.jobs.push_back(sample_job(1, "running"));
+    s.jobs[0].set_time_limit_ms(3'600'000);
+    s.limit_refusal = "the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h stays";
+    s.limit_answer_after = 3;
+  });
+  const auto refused = fake.muster({"limit", "1", "4h"});
+  EXPECT_EQ(refused.exit, 5);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("job 1: the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h "
+                                     "stays; Slurm lets only its operators give a job that runs more time"));
+  EXPECT_THAT(fake.muster({"show", "1"}).out, HasSubstr("1 h an attempt; the scheduler refuses"));
+  EXPECT_EQ(fake.muster({"limit", "1", "5h", "--json"}).exit, 5);
+}
+
 TEST(Why, IsASentenceAnActionAndSlurmsWord) {
   FakeController fake;
   fake.with([](FakeState& s) {

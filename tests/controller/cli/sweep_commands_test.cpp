@@ -128,7 +128,9 @@ TEST(Control, OfASweepAsksThoseThatAllowIt) {
   EXPECT_EQ(fake.muster({"requeue", "--sweep", "s1"}).exit, 0);
   fake.with([](FakeState& s) {
     EXPECT_THAT(s.asked,
-                ElementsAre("hold 1 by someone", "hold 3 by someone", "release 1 by someone", "release 3 by someone"));
+                ElementsAre("hold sweep s1 by someone", "hold sweep s1 by someone", "release sweep s1 by someone",
+                            "cancel sweep s1 by someone", "requeue sweep s1 by someone"))
+        << "one call each";
   });
   EXPECT_EQ(fake.muster({"cancel", "--sweep", "s99"}).exit, 3);
   EXPECT_EQ(fake.muster({"cancel"}).exit, 2);

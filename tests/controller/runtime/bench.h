@@ -63,13 +63,16 @@ class CrashingStore : public store::Store {
   CrashingStore(store::Store& inner, CrashPoint& point) : inner_(inner), point_(point) {}
   std::vector<std::int64_t> append(std::span<const store::Commit> commits) override {
     point_.step();
+    ++appends;
     auto ids = inner_.append(commits);
     point_.step();
     return ids;
   }
-  void complete_action(std::int64_t id) override {
+  void complete_actions(std::span<const std::int64_t> ids) override {
+    if (ids.empty()) return;
     point_.step();
-    inner_.complete_action(id);
+    ++completions;
+    inner_.complete_actions(ids);
     point_.step();
   }
   void add_metrics(std::span<const store::MetricRow> rows) override {
@@ -111,6 +114,8 @@ class CrashingStore : public store::Store {
   }
   std::string secret() override { return inner_.secret(); }
   std::int64_t schema_version() override { return inner_.schema_version(); }
+
+  int appends = 0, completions = 0;  // transactions
 
  private:
   store::Store& inner_;
@@ -218,7 +223,7 @@ class Bench {
 
   RunningController& controller() { return *controller_; }
   FakeExecutor& executor() { return *executor_; }
-  store::Store& store() { return *store_; }
+  CrashingStore& store() { return *store_; }
   store::MemoryStore& memory() { return memory_; }
   const std::filesystem::path& folder() const { return folder_.path(); }
 

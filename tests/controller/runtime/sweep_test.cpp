@@ -296,6 +296,65 @@ TEST_P(Sweep, TheSameRequestAgainIsTheSameSweep) {
   EXPECT_EQ(bench.controller().list({}).total(), 4);
 }
 
+muster::v1::ChangeSweepRequest change_request(const std::string& sweep, muster::v1::SweepChange change) {
+  muster::v1::ChangeSweepRequest request;
+  request.set_sweep(sweep);
+  request.set_user("ben");
+  request.set_change(change);
+  return request;
+}
+
+TEST_P(Sweep, IsCancelledInOneTransactionAndStoppedInAnother) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 500, 0);
+  bench.executor().begin({ids[0], 1}, {"n1"});
+  bench.tick();
+  bench.executor().end({ids[0], 1}, 0, {0, 0});
+  bench.tick();
+  bench.store().appends = bench.store().completions = 0;
+  const auto changed = bench.controller().change_sweep(change_request("s1", muster::v1::SWEEP_CHANGE_CANCEL));
+  ASSERT_TRUE(changed.ok()) << changed.refusal().text;
+  EXPECT_EQ(bench.store().appends, 1);
+  ASSERT_EQ(changed.value().jobs_size(), 499);
+  EXPECT_EQ(changed.value().jobs(0).id(), ids[1]);
+  EXPECT_THAT(changed.value().jobs(0).reason(), HasSubstr("cancelled by ben"));
+  EXPECT_EQ(changed.value().refused(), 1U);
+  EXPECT_EQ(changed.value().refusal(), "job 1 has succeeded already: there is nothing to cancel");
+  bench.tick();
+  EXPECT_EQ(bench.store().completions, 1);
+  for (std::size_t i = 1; i < ids.size(); ++i) EXPECT_EQ(bench.machine->stop_count({ids[i], 1}), 1U) << i;
+  EXPECT_TRUE(bench.store().pending_actions().empty());
+}
+
+TEST_P(Sweep, IsHeldReleasedAndRequeuedTogether) {
+  const auto ids = bench.submit_sweep("a", 3, 1);
+  EXPECT_TRUE(bench.controller().change_sweep(change_request("s1", muster::v1::SWEEP_CHANGE_HOLD)).ok());
+  for (const auto id : ids) EXPECT_EQ(bench.job(id).held_by(), "ben");
+  EXPECT_TRUE(bench.controller().change_sweep(change_request("s1", muster::v1::SWEEP_CHANGE_RELEASE)).ok());
+  for (const auto id : ids) EXPECT_EQ(bench.job(id).held_by(), "");
+  const auto requeued = bench.controller().change_sweep(change_request("s1", muster::v1::SWEEP_CHANGE_REQUEUE));
+  ASSERT_TRUE(requeued.ok());
+  EXPECT_EQ(requeued.value().jobs_size(), 1) << "the others have not begun";
+  EXPECT_EQ(requeued.value().refused(), 2U);
+}
+
+TEST_P(Sweep, AChangeThatCannotBeIsRefusedInPlainWords) {
+  const auto ids = bench.submit_sweep("a", 2, 0);
+  const auto refusal = [&](const std::string& sweep, muster::v1::SweepChange change) {
+    const auto outcome = bench.controller().change_sweep(change_request(sweep, change));
+    EXPECT_FALSE(outcome.ok());
+    return outcome.ok() ? Refusal{} : outcome.refusal();
+  };
+  for (const auto* sweep : {"s9", ""}) {
+    EXPECT_EQ(refusal(sweep, muster::v1::SWEEP_CHANGE_CANCEL).kind, Refusal::Kind::kNotFound) << sweep;
+  }
+  EXPECT_EQ(refusal("s1", muster::v1::SWEEP_CHANGE_UNSPECIFIED).text,
+            "change 0: want cancel, requeue, hold or release");
+  const auto none = refusal("s1", muster::v1::SWEEP_CHANGE_RELEASE);
+  EXPECT_EQ(none.kind, Refusal::Kind::kWrongState);
+  EXPECT_EQ(none.text, "none of the 2 jobs of sweep s1 allows it; the last said: job 2 is not held");
+}
+
 TEST_P(Sweep, OneBadJobRefusesAllAndIsNamed) {
   auto request = sweep_request("a", 3, 0);
   request.mutable_specs(2)->mutable_resources()->set_ranks_per_node(100'000);
