@@ -64,6 +64,7 @@ struct TaskReport {
   bool out_of_memory = false;
   std::vector<int> signals_seen;  // from outside, in order
   std::string trouble;            // why it could not be started; empty otherwise
+  core::Millis ended_at{0};       // since 1970, by its node's clock; 0: not known
 };
 
 /// Why an executor's scheduler can't be asked, and since when.
@@ -157,6 +158,8 @@ class Executor {
   virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }
   /// What muster-task said; only of executors that start one.
   virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
+  /// A rank has said that it leaves because of an error of its own or of another; it is still there.
+  virtual void failing(const core::AttemptKey&, core::RankNumber) {}
   /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism
   /// itself.
   virtual bool has_queue(const std::string&) const { return false; }

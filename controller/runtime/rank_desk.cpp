@@ -57,6 +57,7 @@ TaskReport report_of(const muster::v1::TaskRequest& request) {
   report.exit = {request.exit_code(), request.signal()};
   report.out_of_memory = request.out_of_memory();
   report.trouble = request.trouble();
+  report.ended_at = core::Millis(request.ended_at_ms());
   report.signals_seen.assign(request.signals_seen().begin(), request.signals_seen().end());
   return report;
 }
@@ -136,6 +137,10 @@ Outcome<muster::v1::HeartbeatResponse> RankDesk::heartbeat(const muster::v1::Hea
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
+  // Before it is gone, and before others can have noticed.
+  if (caller.current && request.leaving() && request.exit_code() != 0) {
+    parts_.executor.failing(caller.key, caller.rank);
+  }
   // First of all: a slow disk must not make ranks look silent.
   const bool moved = parts_.board.heartbeat(caller.key, request, parts_.clock.monotonic());
   join(caller, {}, 0);

@@ -28,6 +28,9 @@ class RoutingExecutor : public Executor {
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
   bool hold(const core::AttemptKey& key, bool hold) override;
   LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override;
+  void failing(const core::AttemptKey& key, core::RankNumber rank) override {
+    if (Executor* owner = of(key)) owner->failing(key, rank);
+  }
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
   bool has_queue(const std::string& wanted) const override { return chosen(wanted).has_queue(wanted); }
   std::optional<std::string> script(const LaunchRequest& request) const override;

@@ -54,6 +54,11 @@ constexpr milliseconds kLook{250};
 constexpr milliseconds kAway{3'000};
 constexpr int kExitCannotStart = 127;
 
+std::int64_t wall_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 std::filesystem::path attempt_folder(int argc, char** argv) {
   std::string set;
   std::optional<std::size_t> index;
@@ -230,6 +235,7 @@ class Task {
     int code = 0;
     if (::waitpid(process_->pid(), &code, WNOHANG) != process_->pid()) return;
     ended_ = true;
+    status_.ended_at_ms = wall_ms();
     status_.exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
     status_.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
   }
@@ -307,6 +313,7 @@ class Task {
     told_.set_pid(status_.pid);
     told_.set_exit_code(status_.exit_code);
     told_.set_signal(status_.signal);
+    told_.set_ended_at_ms(status_.ended_at_ms);
     told_.set_trouble(status_.trouble);
     told_.mutable_signals_seen()->Assign(status_.signals_seen.begin(), status_.signals_seen.end());
   }

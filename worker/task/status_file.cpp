@@ -45,6 +45,7 @@ void write_status(const std::filesystem::path& attempt_folder, int rank, const R
                                        {"pid", status.pid},
                                        {"exit_code", status.exit_code},
                                        {"signal", status.signal},
+                                       {"ended_at_ms", status.ended_at_ms},
                                        {"out_of_memory", status.out_of_memory},
                                        {"signals_seen", status.signals_seen},
                                        {"trouble", status.trouble}};

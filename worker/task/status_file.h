@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ struct RankStatus {
   std::int64_t pid = 0;
   int exit_code = 0;  // of kExited and kStepLost: one of the two is 0
   int signal = 0;
+  std::int64_t ended_at_ms = 0;  // by the node's clock; 0: not ended
   bool out_of_memory = false;
   std::vector<int> signals_seen;  // from outside, in order
   std::string trouble;            // why it could not be started; empty otherwise

@@ -98,10 +98,17 @@ void AttemptFollower::task(core::RankNumber number, const TaskReport& report, co
   release_settled(now);
 }
 
+void AttemptFollower::failing(core::RankNumber number) {
+  if (number < ranks_.size() && !ranks_[number].failing) ranks_[number].failing = ++failing_;
+}
+
 void AttemptFollower::file(core::RankNumber number, const TaskReport* report, core::Millis now) {
   if (number >= ranks_.size() || ranks_[number].told || report == nullptr || !has_ended(*report)) return;
   const auto heard_at = ranks_[number].heard_at;
-  if (!ranks_[number].exited_at) task(number, *report, now);
+  if (!ranks_[number].exited_at) {
+    ranks_[number].from_file = true;
+    task(number, *report, now);
+  }
   ranks_[number].heard_at = heard_at;
   if (!ended_at_ || ranks_[number].told) return;
   ranks_[number].cleared = true;
@@ -371,12 +378,45 @@ bool AttemptFollower::is_settled(core::RankNumber number) const {
   });
 }
 
+// [Note: who failed first] A rank that fails takes the others with it: their collectives break, a moment later, and
+// they end with a plain 1 as it may have done itself. What is known of several ends, best first:
+// - A signal is nobody's consequence: its rank is told first.
+// - muster-worker says that it leaves before it does, while its connections still stand: the order of those words is
+// the
+//   order of causes, as long as every rank has come to say it.
+// - The task beside a rank knows when its program ended, by its node's clock: milliseconds apart, so clocks must agree.
+//   Whether they do shows in how long the words took to arrive.
+// - The order in which the ends were heard of. Two tasks may have needed the disk for unlike times.
+// Local supervisors see their ranks' ends in the kernel's order. What no rank says and no clock tells apart is not
+// known.
 void AttemptFollower::tell_exits(std::vector<core::RankNumber> ranks) {
+  const auto order = order_of(ranks);
   std::ranges::stable_sort(ranks, [&](core::RankNumber a, core::RankNumber b) {
     const bool a_signalled = ranks_[a].report->exit.signal != 0, b_signalled = ranks_[b].report->exit.signal != 0;
-    return a_signalled != b_signalled ? a_signalled : ranks_[a].exited_at < ranks_[b].exited_at;
+    return a_signalled != b_signalled ? a_signalled : order(ranks_[a]) < order(ranks_[b]);
   });
   for (const auto rank : ranks) tell_exit(rank);
+}
+
+// One measure for all of them, or there would be circles.
+std::function<core::Millis(const AttemptFollower::Rank&)> AttemptFollower::order_of(
+    const std::vector<core::RankNumber>& numbers) const {
+  bool all_said = true, all_timed = true;
+  std::optional<core::Millis> quickest, slowest;
+  for (const auto number : numbers) {
+    const auto& rank = ranks_[number];
+    if (rank.report->exit.signal != 0) continue;
+    all_said = all_said && rank.failing;
+    all_timed = all_timed && rank.report->ended_at > core::Millis(0);
+    if (rank.from_file) continue;
+    const auto took = rank.exited_at.value_or(core::Millis(0)) - rank.report->ended_at;
+    quickest = std::min(quickest.value_or(took), took);
+    slowest = std::max(slowest.value_or(took), took);
+  }
+  if (all_said) return [](const Rank& rank) { return core::Millis(rank.failing.value_or(0)); };
+  const bool agree = !quickest || *slowest - *quickest <= kClocksAgree;
+  if (all_timed && agree) return [](const Rank& rank) { return rank.report->ended_at; };
+  return [](const Rank& rank) { return rank.exited_at.value_or(core::Millis(0)); };
 }
 
 void AttemptFollower::tell_exit(core::RankNumber number) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,7 +28,7 @@ struct Followed {
 /// never a guess.
 ///
 /// A failure is held until every other rank has been heard after it: where one was lost, the others fail a moment
-/// later, and often tell it first. Of several, those ended by a signal are told first.
+/// later, and often tell it first. Which of several is told first, and so blamed: [Note: who failed first].
 ///
 /// What happened while nobody listened may be told no more: a preempted job waits again and PreemptTime is gone, or the
 /// job is not listed at all. Then accounting's word is waited for, a moment, before the end is called a requeue or the
@@ -40,6 +41,8 @@ class AttemptFollower {
 
   /// The task beside a rank has spoken.
   void task(core::RankNumber rank, const TaskReport& report, core::Millis now);
+  /// A rank has said that it is about to leave with an error.
+  void failing(core::RankNumber rank);
   /// A listing that was asked for at `asked_at` shows it so, or not at all. `down`: nodes that Slurm calls down.
   void listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
               core::Millis now);
@@ -77,6 +80,8 @@ class AttemptFollower {
   static constexpr core::Millis kLostAfter{3000};
   /// A word that a task sent before it died may be read so much later.
   static constexpr core::Millis kLateWord{300};
+  /// Nodes whose words come so much sooner or later than others', by their clocks, have clocks that cannot be compared.
+  static constexpr core::Millis kClocksAgree{1000};
   /// How long an exit waits for Slurm's word at most.
   static constexpr core::Millis kHoldMost{5000};
   /// The same while Slurm ends the job (COMPLETING) without having said why; other ranks may take all of KillWait.
@@ -97,6 +102,8 @@ class AttemptFollower {
     std::optional<TaskReport> report;
     std::optional<core::Millis> heard_at;
     std::optional<core::Millis> exited_at;  // its exit waits to be told since
+    std::optional<int> failing;             // the how manieth it was to say that it leaves with an error
+    bool from_file = false;                 // its end was read, long after
     bool cleared = false;                   // Slurm has nothing to do with it
     bool told = false;
   };
@@ -114,6 +121,7 @@ class AttemptFollower {
   void release_settled(core::Millis now);
   bool is_settled(core::RankNumber rank) const;
   void tell_exits(std::vector<core::RankNumber> ranks);
+  std::function<core::Millis(const Rank&)> order_of(const std::vector<core::RankNumber>& ranks) const;
   void tell_exit(core::RankNumber rank);
   void give_up(core::Millis now);
   void tell_ends_without_a_word(core::Millis now);
@@ -137,7 +145,7 @@ class AttemptFollower {
   core::Millis stop_at_{0};
   std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_;
   bool history_told_ = false;  // or there is none
-  int missing_listings_ = 0;
+  int missing_listings_ = 0, failing_ = 0;
   core::Cause end_cause_ = core::Cause::kControllerLost;
   std::string end_reason_;
 };

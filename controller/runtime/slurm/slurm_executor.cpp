@@ -593,6 +593,9 @@ LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit
 void SlurmExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {
   impl_->with(key, [&](Attempt& attempt) { attempt.follower.task(rank, report, impl_->clock_.monotonic()); });
 }
+void SlurmExecutor::failing(const core::AttemptKey& key, core::RankNumber rank) {
+  impl_->with(key, [&](Attempt& attempt) { attempt.follower.failing(rank); });
+}
 std::optional<std::string> SlurmExecutor::script(const LaunchRequest& request) const {
   return ::slurm::render(plan_script(request, impl_->options_.task_program.string(), impl_->comment_of(request.key)));
 }

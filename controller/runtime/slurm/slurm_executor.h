@@ -51,6 +51,7 @@ class SlurmExecutor : public Executor {
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
   bool hold(const core::AttemptKey& key, bool hold) override;
   LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override;
+  void failing(const core::AttemptKey& key, core::RankNumber rank) override;
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
   bool has_queue(const std::string&) const override { return true; }
   std::optional<std::string> script(const LaunchRequest& request) const override;

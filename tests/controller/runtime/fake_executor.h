@@ -41,6 +41,7 @@ struct Machine {
   std::vector<std::pair<core::AttemptKey, bool>> holds;
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
   std::vector<std::pair<core::AttemptKey, TaskReport>> tasks;
+  std::vector<std::pair<core::AttemptKey, core::RankNumber>> failing;
   bool answers = true;  // false: hold() and limit() can't be carried out now
   std::string limit_refusal;
   std::optional<Trouble> trouble;
@@ -106,6 +107,10 @@ class FakeExecutor : public Executor {
   void task(const core::AttemptKey& key, core::RankNumber, const TaskReport& report) override {
     std::lock_guard lock(machine_->mutex);
     machine_->tasks.emplace_back(key, report);
+  }
+  void failing(const core::AttemptKey& key, core::RankNumber rank) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->failing.emplace_back(key, rank);
   }
   bool has_queue(const std::string& executor) const override { return machine_->queue && executor != "local"; }
   std::optional<Trouble> trouble() const override { return machine_->trouble; }

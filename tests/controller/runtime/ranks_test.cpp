@@ -62,6 +62,24 @@ TEST_P(Ranks, OfAnOldAttemptAreFenced) {
   EXPECT_EQ(bench.heartbeat({id, 9}, 0, 1), muster::v1::DIRECTIVE_STOP) << "an attempt that never was";
 }
 
+// Who follows the ends of processes learns the order of causes from it.
+TEST_P(Ranks, ThatLeaveWithAnErrorAreNamedToTheExecutorBeforeTheyAreGone) {
+  const auto id = bench.submit(recipe_request("a"));
+  const auto leave = [&](core::AttemptKey key, core::RankNumber rank, int code) {
+    auto request = Bench::beat(key, rank, 5);
+    request.set_leaving(true);
+    request.set_exit_code(code);
+    bench.send(request);
+  };
+  bench.heartbeats({id, 1}, 2, 5);
+  leave({id, 1}, 1, 1);
+  leave({id, 1}, 0, 0);
+  leave({id, 2}, 0, 1);
+  using Key = core::AttemptKey;
+  EXPECT_EQ(bench.machine->failing, (std::vector<std::pair<Key, core::RankNumber>>{{Key{id, 1}, 1}}))
+      << "neither one that is done, nor one of another attempt";
+}
+
 TEST_P(Ranks, AreToldToGoOnWhileTheirLaunchIsNotRecordedYet) {
   // The launch has happened, its record has not: dead in between.
   bench.point.at = 3;

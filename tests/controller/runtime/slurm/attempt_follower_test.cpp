@@ -66,6 +66,56 @@ TEST(AttemptFollower, TheRankThatWasKilledIsToldBeforeThoseThatFailedBecauseOfIt
   EXPECT_THAT(f.facts(), ElementsAre("rank 2 signal 9", "rank 0 exit 1", "rank 1 exit 1"));
 }
 
+TaskReport failed_at(std::int64_t ms) {
+  auto report = exited(1);
+  report.ended_at = core::Millis(ms);
+  return report;
+}
+
+// Rank 1 failed by itself; rank 0 lost its connection to it, and its end came through first.
+TEST(AttemptFollower, OfPlainFailuresTheOneThatEndedFirstByItsNodesClockIsToldFirst) {
+  Following f;
+  f.under_way().task(0, failed_at(5020)).task(1, failed_at(5000));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 exit 1", "rank 0 exit 1"));
+}
+
+TEST(AttemptFollower, ClocksThatDisagreeAreNotCompared) {
+  Following f;
+  f.under_way().task(0, failed_at(65'000)).task(1, failed_at(5000));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 1", "rank 1 exit 1"));
+  Following unknown;
+  unknown.under_way().task(0, exited(1)).task(1, failed_at(5000));
+  EXPECT_THAT(unknown.facts(), ElementsAre("rank 0 exit 1", "rank 1 exit 1")) << "an older muster-task";
+}
+
+TEST(AttemptFollower, TheRankThatSaidFirstThatItLeavesIsToldFirstWhateverTheClocksSay) {
+  Following f;
+  f.under_way();
+  f.follower.failing(1);
+  f.follower.failing(0);
+  f.follower.failing(1);
+  f.task(0, failed_at(5000)).task(1, failed_at(5020));
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 exit 1", "rank 0 exit 1"));
+  Following half;
+  half.under_way();
+  half.follower.failing(0);
+  half.task(0, failed_at(5020)).task(1, failed_at(5000));
+  EXPECT_THAT(half.facts(), ElementsAre("rank 1 exit 1", "rank 0 exit 1")) << "one that could not say it any more";
+}
+
+// The controller was away: all it has is what the tasks wrote down.
+TEST(AttemptFollower, EndsThatAreReadFromFilesAreToldInTheirOrder) {
+  Following f({{7, 1}, 2, 1, true, false});
+  f.job.node_list = "node[1-2]";
+  f.slurm_says("FAILED");
+  f.facts();
+  const auto late = failed_at(95'000), early = failed_at(5000);
+  f.follower.file(0, &late, f.now);
+  f.follower.file(1, &early, f.now);
+  f.after(50ms);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 exit 1", "rank 0 exit 1"));
+}
+
 // Its node is gone: rank 1 will never be heard again, and liveness finds that out.
 TEST(AttemptFollower, AFailureWaitsForARankThatIsNotHeardUntilTheAttemptIsStopped) {
   Following f;
