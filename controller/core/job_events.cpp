@@ -168,7 +168,8 @@ void on(Applied& out, const TimeLimitChanged& e, Time) {
   if (lives) out.actions.push_back(LimitAttempt{job.attempts.back().number, limit});
   if (lives && job.attempts.back().queued_at) {
     job.time_limit_asked = limit;
-    out.text = "time limit of " + words + " asked for by " + person(e.user) + "; the scheduler is to take it";
+    out.text = (limit > Millis{0} ? "a time limit of " + words : std::string("no time limit")) + " asked for by " +
+               person(e.user) + "; the scheduler is to take it";
     return;
   }
   job.time_limit = limit;

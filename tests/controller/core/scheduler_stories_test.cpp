@@ -363,7 +363,7 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
   run_on_nodes(story, 1);
   story.tell(core::TimeLimitChanged{"ben", 3h});
   EXPECT_NE(story.action<core::LimitAttempt>(), nullptr) << "one that runs, too";
-  EXPECT_EQ(story.last.text, "time limit of 3 h asked for by ben; the scheduler is to take it");
+  EXPECT_EQ(story.last.text, "a time limit of 3 h asked for by ben; the scheduler is to take it");
   story.tell(killed(1, 0, 9)).tell(core::TimeLimitChanged{"ben", 4h});
   EXPECT_TRUE(story.last.actions.empty()) << "it is leaving";
   EXPECT_EQ(story.job.time_limit, 4h);
