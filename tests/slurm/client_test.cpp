@@ -143,8 +143,8 @@ TEST_F(ClientTest, ManyIdsAreSeveralCommands) {
   answer("scancel", finished(0));
   EXPECT_TRUE(client.cancel({{1, {}}, {2, 3}, {4, {}}}, {.signal = "USR2", .batch_only = true}));
   ASSERT_THAT(runner.commands, SizeIs(2));
-  EXPECT_EQ(arguments(0), "scancel --signal=USR2 --batch 1 2_3");
-  EXPECT_EQ(arguments(1), "scancel --signal=USR2 --batch 4");
+  EXPECT_EQ(arguments(0), "scancel --signal=USR2 --batch 1 4");
+  EXPECT_EQ(arguments(1), "scancel --signal=USR2 --batch 2_3");
 }
 
 TEST_F(ClientTest, ElementsOfOneArrayAreCancelledTogether) {
