@@ -165,6 +165,32 @@ TEST_F(SlurmClient, HoldReleaseLimitAndCancel) {
   EXPECT_TRUE(client_.requeue({999999, {}}).refused());
 }
 
+TEST_F(SlurmClient, AnOrdinaryUserMayShortenAJobThatRunsAndNotProlongIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "root alone can be somebody else for a moment";
+  ASSERT_NO_FATAL_FAILURE(start());
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  for (const std::string name : {"sbatch", "squeue", "scontrol"}) {
+    const auto program = folder_ / name;
+    testing::write_file(program,
+                        "#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups " + name + " \"$@\"\n");
+    std::filesystem::permissions(program, std::filesystem::perms(0755));
+  }
+  Client nobody(runner_, {.conf = (cluster_ / "slurm.conf").native(), .programs = folder_.path().native() + "/"});
+  auto s = job({"sleep", "100"});
+  s.output = {.path = "/dev/null", .literal = true};
+  s.chdir = "/";
+  const auto answer = nobody.submit(render(s));
+  ASSERT_TRUE(std::holds_alternative<JobId>(answer));
+  const auto id = std::get<JobId>(answer);
+  ASSERT_TRUE(reaches(id, JobState::kRunning));
+  EXPECT_TRUE(nobody.update_time_limit(id, 5min));
+  const auto more = nobody.update_time_limit(id, 20min);
+  EXPECT_TRUE(more.refused());
+  EXPECT_THAT(more.why(), HasSubstr("Access/permission denied"));
+  EXPECT_TRUE(nobody.update_time_limit(id, 0min).refused());
+  EXPECT_EQ(look(id)->time_limit, 300s);
+}
+
 TEST_F(SlurmClient, ARequeuedJobNeedsNotWaitForItsHoldAndLeavesAtOnce) {
   ASSERT_NO_FATAL_FAILURE(start("--cred-expire 120"));
   auto s = job({"sleep", "100"});
@@ -180,7 +206,24 @@ TEST_F(SlurmClient, ARequeuedJobNeedsNotWaitForItsHoldAndLeavesAtOnce) {
   EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("restart 1 by Slurm itself"));
 }
 
-TEST_F(SlurmClient, APreemptedJobSaysWhen) {
+TEST_F(SlurmClient, AVictimSaysSinceWhenItIsPreemptedWhileItHasItsGrace) {
+  ASSERT_NO_FATAL_FAILURE(start("--grace 60"));
+  auto low = job({"bash", "-c", "trap '' TERM; while :; do sleep 1; done"});
+  low.terms.partition = "low";
+  low.resources = {.nodes = 2, .exclusive = ""};
+  const auto victim = submit(low);
+  ASSERT_TRUE(reaches(victim, JobState::kRunning));
+  EXPECT_FALSE(look(victim)->preempted);
+  auto high = low;
+  high.terms.partition = "high";
+  submit(high);
+  ASSERT_TRUE(eventually([&] { return look(victim)->preempted.has_value(); }));
+  const auto now = look(victim).value();
+  EXPECT_EQ(now.state.state, JobState::kRunning);
+  EXPECT_LE(std::chrono::abs(std::chrono::system_clock::now() - now.preempted.value_or(Time{})), 60s);
+}
+
+TEST_F(SlurmClient, AVictimThatWaitsAgainDoesNotSayWhyAnyMore) {
   ASSERT_NO_FATAL_FAILURE(start("--conf PreemptExemptTime=00:00:00"));
   auto low = job({"sleep", "100"});
   low.terms.partition = "low";
@@ -194,6 +237,7 @@ TEST_F(SlurmClient, APreemptedJobSaysWhen) {
   ASSERT_TRUE(reaches(winner, JobState::kRunning));
   ASSERT_TRUE(eventually([&] { return look(victim)->restarts == 1; }));
   EXPECT_EQ(classify(look(victim)->state.state), JobPhase::kQueued);
+  EXPECT_FALSE(look(victim)->preempted) << "this is what accounting is for";
 }
 
 TEST_F(SlurmClient, SlurmSaysBeforehandWhatItWouldDo) {

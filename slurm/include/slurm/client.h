@@ -17,6 +17,9 @@ struct ClientOptions {
   /// Put before each command's name: "/opt/slurm/bin/"; empty: found in PATH.
   std::string programs{};
   std::chrono::milliseconds submit_limit{30'000};  // sbatch itself retries for a while when slurmctld is busy
+  /// Longer than Slurm's MessageTimeout (10 s by default): a slurmctld that is busy, rather than gone, still answers
+  /// within it, and a shorter limit would find such a cluster unreachable for ever. Until it is over nobody acts on a
+  /// listing.
   std::chrono::milliseconds list_limit{20'000};
   std::chrono::milliseconds change_limit{15'000};   // scancel, scontrol update and the like
   std::chrono::milliseconds history_limit{30'000};  // sacct

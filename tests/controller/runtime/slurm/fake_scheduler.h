@@ -83,9 +83,9 @@ class FakeScheduler : public ::slurm::Scheduler {
     std::lock_guard lock(mutex_);
     cancelled.insert(cancelled.end(), ids.begin(), ids.end());
     for (const auto& id : ids) {
-      if (const auto found = jobs.find(id); found != jobs.end()) {
-        found->second.state.state = ::slurm::JobState::kCancelled;
-      }
+      const auto found = jobs.find(id);
+      if (found == jobs.end() || ::slurm::classify(found->second.state.state) == ::slurm::JobPhase::kEnded) continue;
+      found->second.state.state = ::slurm::JobState::kCancelled;
     }
     return ::slurm::Done{};
   }
@@ -100,10 +100,22 @@ class FakeScheduler : public ::slurm::Scheduler {
   ::slurm::Answer<::slurm::StartEstimate> test_only(const std::string&, const std::vector<std::string>&) override {
     return ::slurm::StartEstimate{};
   }
-  ::slurm::Answer<::slurm::Done> requeue(const ::slurm::JobId&) override { return ::slurm::Done{}; }
-  ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId&) override { return ::slurm::Done{}; }
-  ::slurm::Answer<::slurm::Done> release(const ::slurm::JobId&) override { return ::slurm::Done{}; }
-  ::slurm::Answer<::slurm::Done> skip_hold(const ::slurm::JobId&) override { return ::slurm::Done{}; }
+  ::slurm::Answer<::slurm::Done> requeue(const ::slurm::JobId& id) override {
+    return change(id, [](auto& job) {
+      job.state.state = ::slurm::JobState::kPending;
+      job.node_list.clear();
+      ++job.restarts;
+    });
+  }
+  ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId& id) override {
+    return change(id, [](auto& job) { job.priority = 0, job.reason = "JobHeldUser"; });
+  }
+  ::slurm::Answer<::slurm::Done> release(const ::slurm::JobId& id) override {
+    return change(id, [](auto& job) { job.priority = kPriority, job.reason = "None"; });
+  }
+  ::slurm::Answer<::slurm::Done> skip_hold(const ::slurm::JobId& id) override {
+    return change(id, [](auto&) {});
+  }
   ::slurm::Answer<::slurm::Done> update_time_limit(const ::slurm::JobId& id, std::chrono::minutes limit) override {
     std::lock_guard lock(mutex_);
     if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
@@ -129,6 +141,22 @@ class FakeScheduler : public ::slurm::Scheduler {
   ::slurm::Answer<std::vector<::slurm::Node>> nodes() override { return std::vector<::slurm::Node>{}; }
   ::slurm::Answer<::slurm::Done> ping() override { return ::slurm::Done{}; }
 
+  // What Slurm does by itself, when a test says so.
+  void start(const ::slurm::JobId& id) {
+    change(id, [](auto& job) {
+      job.state.state = ::slurm::JobState::kRunning;
+      job.node_list = "node1";
+    });
+  }
+  void finish(int code) {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, job] : jobs) {
+      if (job.state.state != ::slurm::JobState::kRunning) continue;
+      job.state.state = code == 0 ? ::slurm::JobState::kCompleted : ::slurm::JobState::kFailed;
+      job.exit = ::slurm::ExitStatus{code, 0};
+    }
+  }
+
   /// What an sbatch does that was under way when its caller died.
   std::uint64_t take(const std::string& script) {
     const auto id = next_id++;
@@ -140,12 +168,27 @@ class FakeScheduler : public ::slurm::Scheduler {
       job.id = array.empty() ? ::slurm::JobId{id, {}} : ::slurm::JobId{id, i};
       job.state.state = ::slurm::JobState::kPending;
       job.comment = option(script, "comment");
+      job.priority = kPriority;
+      if (const auto minutes = option(script, "time"); !minutes.empty()) {
+        job.time_limit = std::chrono::minutes(std::stoul(minutes));
+      }
       jobs[job.id] = job;
     }
     return id;
   }
 
  private:
+  static constexpr std::uint64_t kPriority = 4'294'901'757;
+
+  template <typename Do>
+  ::slurm::Answer<::slurm::Done> change(const ::slurm::JobId& id, Do&& action) {
+    std::lock_guard lock(mutex_);
+    const auto found = jobs.find(id);
+    if (found == jobs.end()) return ::slurm::Refused{"Invalid job id specified"};
+    action(found->second);
+    return ::slurm::Done{};
+  }
+
   std::mutex mutex_;
 };
 

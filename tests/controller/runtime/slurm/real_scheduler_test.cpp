@@ -1,0 +1,33 @@
+// Goal: what our tests take for Slurm behaves as Slurm does.
+// Method: the same contract as the fake's, on the real client and a private Slurm of one node.
+#include "slurm/client.h"
+#include "slurm/scheduler_contract.h"
+#include "slurm_cluster/cluster.h"
+
+namespace runtime::on_slurm::testing {
+namespace {
+
+class RealWorld : public SchedulerWorld {
+ public:
+  ::slurm::Scheduler& slurm() override { return client_; }
+  std::vector<std::string> command() const override {
+    return {"bash", "-c",
+            "while [ ! -s '" + word().string() + "' ]; do sleep 0.05; done; exit $(cat '" + word().string() + "')"};
+  }
+  void start(const ::slurm::JobId&) override {}
+  void finish(int code) override { test::write_file(word(), std::to_string(code)); }
+
+ private:
+  std::filesystem::path word() const { return cluster_.folder() / "exit-with"; }
+
+  slurm_cluster::Cluster cluster_{{.nodes = 1}};
+  ::slurm::ProcessRunner runner_;
+  ::slurm::Client client_{runner_, {.conf = cluster_.conf().string()}};
+};
+
+INSTANTIATE_TEST_SUITE_P(Real, SchedulerContract, ::testing::Values([]() -> std::unique_ptr<SchedulerWorld> {
+                           return std::make_unique<RealWorld>();
+                         }));
+
+}  // namespace
+}  // namespace runtime::on_slurm::testing
