@@ -147,6 +147,35 @@ TEST_F(SlurmQueue, AnElementsNextAttemptIsAJobOfItsOwn) {
   EXPECT_THAT(attempts, testing::ElementsAre(1U, 2U, 2U));
 }
 
+// The first fails at once, and would come back beside the array.
+TEST_F(SlurmQueue, ASweepKeepsItsLimitWhenAnElementComesBack) {
+  const auto sweep = submit_sweep(shell({.script = "[ $MUSTER_ATTEMPT = 2 ] || [ $STEP != 0 ] || exit 3; sleep 1",
+                                         .requeue = "max_failed = 1\n",
+                                         .more = "[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..3", "--parallel", "1"});
+  std::ptrdiff_t most = 0;
+  ASSERT_TRUE(test::eventually(
+      [&] {
+        const auto jobs = stage().slurm_jobs(false);
+        most = std::max(most, std::ranges::count_if(jobs, [](const std::string& line) {
+                          return line.find(" RUNNING ") != std::string::npos;
+                        }));
+        return all_are(sweep, {"succeeded"});
+      },
+      90s));
+  EXPECT_EQ(most, 1);
+}
+
+TEST_F(SlurmQueue, ASweepIsCancelledInOneGo) {
+  occupy(4);
+  const auto sweep = submit_sweep(shell({.script = "true", .more = "[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..3", "--parallel", "2"});
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 20s));
+  EXPECT_EQ(muster().cli({"cancel", "--sweep", sweep}).exit, 0);
+  EXPECT_TRUE(test::eventually([&] { return all_are(sweep, {"cancelled"}); }, 20s));
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 20s)) << "but ours";
+}
+
 TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
   const auto sweep =
       submit_sweep(shell({.script = "sleep 2", .more = "[env]\nSTEP = \"0\"\n"}), {"--sweep", "env.STEP=0..2"});

@@ -118,7 +118,7 @@ void AttemptFollower::file(core::RankNumber number, const TaskReport* report, co
 void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
                              core::Millis now) {
   wants_listing_ = false;
-  if (job == nullptr) return missing(now);
+  if (job == nullptr) return missing(asked_at, now);
   missing_listings_ = 0;
   missing_since_.reset();
   const auto phase = ::slurm::classify(job->state.state);
@@ -267,7 +267,7 @@ void AttemptFollower::slurm_ended(core::Cause cause, const std::string& reason, 
   if (!started_ && std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); })) give_up(now);
 }
 
-void AttemptFollower::missing(core::Millis now) {
+void AttemptFollower::missing(core::Millis asked_at, core::Millis now) {
   ++missing_listings_;
   if (!missing_since_) missing_since_ = now;
   if (core_over_) slurm_over_ = true;
@@ -276,7 +276,8 @@ void AttemptFollower::missing(core::Millis now) {
   const bool heard =
       std::ranges::any_of(ranks_, [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
   if (heard) return;
-  if (!explained_) ask_history(now);
+  // One that was asked for before sbatch returned says nothing.
+  if (!explained_ && asked_at >= since_) ask_history(now);
   if (missing_listings_ < kMissingListings || now - *missing_since_ < kMissingFor) return;
   slurm_over_ = true;
   ended_at_ = now;
@@ -382,8 +383,7 @@ bool AttemptFollower::is_settled(core::RankNumber number) const {
 // they end with a plain 1 as it may have done itself. What is known of several ends, best first:
 // - A signal is nobody's consequence: its rank is told first.
 // - muster-worker says that it leaves before it does, while its connections still stand: the order of those words is
-// the
-//   order of causes, as long as every rank has come to say it.
+//   the order of causes, as long as every rank has come to say it.
 // - The task beside a rank knows when its program ended, by its node's clock: milliseconds apart, so clocks must agree.
 //   Whether they do shows in how long the words took to arrive.
 // - The order in which the ends were heard of. Two tasks may have needed the disk for unlike times.

@@ -114,7 +114,7 @@ class AttemptFollower {
   void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
   void look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down, core::Millis now);
   void restarted_unseen(core::Cause cause, const std::string& reason, core::Millis now);
-  void missing(core::Millis now);
+  void missing(core::Millis asked_at, core::Millis now);
   void ask_history(core::Millis now);
   void slurm_ended(core::Cause cause, const std::string& reason, core::Millis now);
   void release_exits();

@@ -489,6 +489,9 @@ TEST(AttemptFollower, AccountingIsNotAskedOfAJobWhoseRanksAreHeardNorBelievedOfO
   EXPECT_TRUE(f.follower.wants_history());
   f.slurm_says("RUNNING").slurm_remembers("NODE_FAIL");
   EXPECT_THAT(f.facts(), IsEmpty());
+  Following fresh;
+  fresh.follower.listed(nullptr, {}, fresh.now - 1ms, fresh.now);
+  EXPECT_FALSE(fresh.follower.wants_history()) << "that listing is older than the job";
 }
 
 TEST(AttemptFollower, AFileOfARankThatRunsSaysNothingAndHeartsNobody) {
