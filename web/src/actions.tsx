@@ -17,7 +17,7 @@ function obstacle(action: Action, job: Job): string {
   if (job.state === "cancelled") return "A cancelled job never comes back; submit it again.";
   if (job.state === "pending") return "Nothing to requeue: the job has not started yet.";
   if (job.state === "queued") return "Nothing to requeue: the job waits in the scheduler's queue.";
-  if (job.state === "stopping") return "The job is stopping; requeue it when it has stopped.";
+  if (job.state === "stopping") return "Nothing to requeue: the job is stopping.";
   return "";
 }
 
@@ -68,7 +68,7 @@ export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) =>
             {action === "cancel" ? "Cancel job…" : "Requeue…"}
           </button>
         ))}
-        {!ENDED.includes(job.state) && (
+        {(job.held_by || (!ENDED.includes(job.state) && job.state !== "stopping")) && (
           <button onClick={() => void act(job.held_by ? "release" : "hold")}>{job.held_by ? "Release" : "Hold"}</button>
         )}
       </div>

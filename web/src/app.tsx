@@ -1,14 +1,17 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, logIn, logOut, onSignedOut } from "./api";
+import { withLocalTimes } from "./format";
 import { useConnection, useLive } from "./hooks";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
 import { Link } from "./link";
 import { startLive } from "./live";
 import { Login } from "./login";
-import { Empty } from "./notice";
+import { Empty, sentence } from "./notice";
 import { theme, toggleTheme } from "./theme";
 import type { Status } from "./types";
+
+const MAX_PROBLEMS = 3;
 
 type Session = "asking" | "in" | "out" | "unreachable";
 
@@ -22,13 +25,8 @@ async function takeTokenFromAddress(): Promise<void> {
 
 function Banner() {
   const connection = useConnection();
-  const [problem, setProblem] = useState("");
-  const [scheduler, setScheduler] = useState("");
-  const take = (status: Status) => {
-    setProblem(status.store_problem);
-    setScheduler(status.scheduler_problem ?? "");
-  };
-  const look = () => void get<Status>("status").then(take, () => {});
+  const [status, setStatus] = useState<Status | null>(null);
+  const look = () => void get<Status>("status").then(setStatus, () => {});
   useEffect(look, []);
   useLive((message) => {
     if (message.kind === "refresh") look();
@@ -43,8 +41,11 @@ function Banner() {
       {connection === "lost" && (
         <p class="banner">Reconnecting: musterd does not answer. Jobs run on without it; what you see is the last known state.</p>
       )}
-      {scheduler && <p class="banner">Slurm is {scheduler}. What runs goes on, and nothing is lost.</p>}
-      {problem && <p class="banner bad">The store takes no writes: {problem}</p>}
+      {status?.scheduler_problem && (
+        <p class="banner">{sentence(`Slurm has been ${withLocalTimes(status.scheduler_problem)}`)} What runs goes on, and nothing is lost.</p>
+      )}
+      {status?.store_problem && <p class="banner bad">{sentence(`The store takes no writes: ${status.store_problem}`)}</p>}
+      {status?.partition_problems?.slice(0, MAX_PROBLEMS).map((problem) => <p class="banner" key={problem}>{sentence(problem)}</p>)}
     </div>
   );
 }

@@ -40,6 +40,36 @@ export function formatTime(rfc3339: string): string {
   return new Date().toLocaleDateString("en-CA") === day ? time : `${day} ${time}`;
 }
 
+/// What musterd says, with its times as people here read them.
+export function withLocalTimes(text: string): string {
+  return text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, formatTime);
+}
+
+/// Nodes as Slurm writes many of them: "gpu[01-03,07], login".
+export function formatNodes(nodes: string[]): string {
+  const groups = new Map<string, string[]>(); // what is before the number -> numbers, as written
+  for (const node of nodes) {
+    const [, stem, digits] = /^(.*?)(\d*)$/.exec(node)!;
+    groups.set(stem!, [...(groups.get(stem!) ?? []), digits!]);
+  }
+  return [...groups].map(([stem, all]) => (all.length === 1 ? stem + all[0] : `${stem}[${formatRanges(all)}]`)).join(", ");
+}
+
+function formatRanges(digits: string[]): string {
+  const runs: string[][] = [];
+  for (const one of [...digits].sort((a, b) => a.length - b.length || Number(a) - Number(b))) {
+    const last = runs.at(-1)?.at(-1);
+    if (last !== undefined && last.length === one.length && Number(one) === Number(last) + 1) runs.at(-1)!.push(one);
+    else runs.push([one]);
+  }
+  return runs.map((run) => (run.length > 1 ? `${run[0]}-${run.at(-1)}` : run[0])).join(",");
+}
+
+/// What makes an element of a sweep different from the others: "learning_rate=1e-3, seed=2".
+export function formatSettings(settings: Record<string, string> | undefined): string {
+  return Object.entries(settings ?? {}).map(([key, value]) => `${key.split(".").at(-1)}=${value}`).join(", ");
+}
+
 /// Ticks of a time axis, in seconds; the date where it changes.
 export function formatTicks(at: number[]): string[] {
   const days = at.map((seconds) => new Date(seconds * 1000).toLocaleDateString("en-CA"));

@@ -2,12 +2,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Actions } from "./actions";
 import { get, type ApiError } from "./api";
 import { Events } from "./events";
-import { between, formatCount, formatDuration, formatNumber, formatTime } from "./format";
+import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { ProgressBar, withProgress } from "./jobs";
 import { Link } from "./link";
 import { Logs } from "./logs";
-import { ErrorNotice, LaterError } from "./notice";
+import { Empty, ErrorNotice, LaterError } from "./notice";
 import { Plots } from "./plots";
 import { Ranks } from "./ranks";
 import { Badge, tone } from "./state";
@@ -17,6 +17,7 @@ import { ENDED, type Job, type JobEvent, type Metric, type Progress } from "./ty
 
 const HEARTBEATS_MS = 3000;
 const MAX_EVENTS = 2000;
+const LONG_FACT = 24;
 
 // What a person can do about it now: one sentence.
 function advice(job: Job, now: number): string {
@@ -25,7 +26,8 @@ function advice(job: Job, now: number): string {
   if (job.held_by && (job.state === "pending" || job.state === "waiting" || job.state === "queued")) {
     return "Release it when it may start.";
   }
-  if (job.waits_for?.length) return "It starts by itself when the others have ended so.";
+  if (job.held_by && job.state === "running") return `Held by ${job.held_by}: this attempt goes on, and no other starts.`;
+  if (job.waits_for?.length) return "It starts by itself then; nothing to do.";
   switch (job.state) {
     case "queued": return "";
     case "pending": return "It starts as soon as there is room for its ranks; nothing to do.";
@@ -58,7 +60,12 @@ function Facts({ job, now }: { job: Job; now: number }) {
     ...scheduler(job),
     ["Submitted", `${formatTime(job.submitted_at)}${job.user ? ` by ${job.user}` : ""}`],
   ];
-  return <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd class="num">{value}</dd></div>)}</dl>;
+  const isLong = (value: preact.ComponentChildren) => typeof value === "string" && value.length > LONG_FACT;
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => <div key={name} class={isLong(value) ? "long" : ""}><dt>{name}</dt><dd class="num">{value}</dd></div>)}
+    </dl>
+  );
 }
 
 // Where a scheduler has put it.
@@ -66,9 +73,13 @@ function scheduler(job: Job): [string, preact.ComponentChildren][] {
   const attempt = job.attempts.at(-1);
   const facts: [string, preact.ComponentChildren][] = [];
   if (attempt?.scheduler_job) facts.push(["Slurm job", attempt.scheduler_job]);
-  if (attempt?.scheduler_job && attempt.nodes?.length) facts.push(["Nodes", attempt.nodes.join(", ")]);
+  if (attempt?.scheduler_job && attempt.nodes?.length) facts.push(["Nodes", formatNodes(attempt.nodes)]);
   if (job.time_limit_ms) facts.push(["Time limit", formatDuration(job.time_limit_ms)]);
-  if (job.sweep?.sweep) facts.push(["Sweep", <Link to={`/?sweep=${job.sweep.sweep}`}>{job.sweep.sweep}</Link>]);
+  if (job.sweep?.sweep) {
+    facts.push(["Sweep", <Link to={`/?sweep=${encodeURIComponent(job.sweep.sweep)}`}>{job.sweep.sweep}</Link>]);
+    const settings = formatSettings(job.sweep.settings);
+    if (settings) facts.push(["Its settings", settings]);
+  }
   return facts;
 }
 
@@ -148,8 +159,8 @@ export function JobPage({ id }: { id: number }) {
     return (
       <main class="page">
         <h1>Job {id}</h1>
-        {error ? <ErrorNotice error={error} /> : <p class="muted">Loading…</p>}
-        <p><Link to="/">All jobs</Link></p>
+        {error?.status === 404 ? <Empty title={`There is no job ${id}.`}><Link to="/">All jobs</Link></Empty>
+          : error ? <ErrorNotice error={error} /> : <p class="muted">Loading…</p>}
       </main>
     );
   return (
@@ -158,13 +169,16 @@ export function JobPage({ id }: { id: number }) {
       <div class={`headline ${tone(job.state)}`}>
         <div>
           <h1>{job.name || `job ${job.id}`} <Badge word={job.state} /></h1>
-          <p class="why">{job.reason && <>{job.reason.replace(/\.$/, "")}. </>}<span class="muted">{advice(job, now)}</span></p>
+          <p class="why lead">{job.reason && <>{job.reason.replace(/\.$/, "")}. </>}<span class="muted">{advice(job, now)}</span></p>
+          {/* Of a job that someone holds, or with nobody to ask, the queue says nothing new. */}
+          {job.state === "queued" && !job.held_by && !job.scheduler_problem && <QueueNote job={job} />}
         </div>
         <Actions job={job} onChanged={setJob} />
       </div>
-      {job.state === "queued" && <QueueNote job={job} />}
       {job.scheduler_problem && (
-        <div class="notice" role="status"><strong>{job.scheduler_problem}</strong> What runs goes on; this page may be late.</div>
+        <div class="notice" role="status">
+          <strong>Slurm can't be asked about this job now.</strong> What is said here of its queue and its end may be old.
+        </div>
       )}
       <LaterError error={error} />
       <Facts job={job} now={now} />

@@ -1,11 +1,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, type ApiError } from "./api";
-import { between, formatCount, formatDuration, formatNumber } from "./format";
+import { between, formatCount, formatDuration, formatNumber, formatSettings } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { Link } from "./link";
 import { Empty, ErrorNotice, LaterError } from "./notice";
 import { Badge, tone } from "./state";
-import { STATES, type Job, type Progress } from "./types";
+import { STATES, type Job, type Progress, type Sweep } from "./types";
 
 const PAGE = 100;
 
@@ -29,6 +29,14 @@ export function ProgressBar({ job }: { job: Job }) {
   );
 }
 
+function SweepNote({ sweep }: { sweep: Sweep }) {
+  return (
+    <span class="sweep-note">
+      <Link to={`/?sweep=${encodeURIComponent(sweep.sweep)}`}>sweep {sweep.sweep}</Link> {formatSettings(sweep.settings)}
+    </span>
+  );
+}
+
 function Row({ job, now }: { job: Job; now: number }) {
   const attempt = job.attempts.at(-1);
   const wait = between(job.submitted_at, job.started_at || job.ended_at, now);
@@ -38,22 +46,30 @@ function Row({ job, now }: { job: Job; now: number }) {
       <td class="num id">{job.id}</td>
       <th scope="row">
         <Link to={`/jobs/${job.id}`}>{job.name || `job ${job.id}`}</Link>
+        {job.sweep?.sweep && <SweepNote sweep={job.sweep} />}
       </th>
       <td class="state"><Badge word={job.state} /></td>
-      <td class="num" data-label="attempt">{attempt?.number ?? "–"}</td>
+      <td class={`num ${attempt ? "" : "unknown"}`} data-label="attempt">{attempt?.number ?? "–"}</td>
       <td class={job.step || job.steps_total ? "" : "unknown"} data-label="step"><ProgressBar job={job} /></td>
       <td class={`num ${job.loss == null ? "unknown" : ""}`} data-label="loss">{formatNumber(job.loss)}</td>
       <td class={`num ${job.tokens_per_s == null ? "unknown" : ""}`} data-label="tokens/s">{formatCount(job.tokens_per_s)}</td>
       <td class="num" data-label="waited">{formatDuration(wait)}</td>
-      <td class="num" data-label="elapsed">{formatDuration(elapsed)}</td>
+      <td class={`num ${elapsed === null ? "unknown" : ""}`} data-label="elapsed">{formatDuration(elapsed)}</td>
       <td class="reason" data-label="why">{job.reason}</td>
     </tr>
   );
 }
 
+const parameter = (name: string): string => new URLSearchParams(location.search).get(name) ?? "";
+
+function nothing(state: string, sweep: string): string {
+  if (sweep) return `No job of sweep ${sweep}${state && ` is ${state}`}.`;
+  return state ? `No job is ${state}.` : "No jobs yet.";
+}
+
 export function Jobs() {
-  const [state, setState] = useState(new URLSearchParams(location.search).get("state") ?? "");
-  const [sweep, setSweep] = useState(new URLSearchParams(location.search).get("sweep") ?? "");
+  const [state, setState] = useState(parameter("state"));
+  const [sweep, setSweep] = useState(parameter("sweep"));
   const [jobs, setJobs] = useState<Job[] | null>(null);
   const [total, setTotal] = useState(0);
   const [shown, setShown] = useState(PAGE);
@@ -77,6 +93,16 @@ export function Jobs() {
     const query = new URLSearchParams({ ...(state && { state }), ...(sweep && { sweep }) }).toString();
     history.replaceState(history.state, "", query ? `/?${query}` : "/");
   }, [state, sweep]);
+  // A link to this page, clicked on this page.
+  useEffect(() => {
+    const follow = () => {
+      if (location.pathname !== "/") return;
+      setState(parameter("state"));
+      setSweep(parameter("sweep"));
+    };
+    addEventListener("popstate", follow);
+    return () => removeEventListener("popstate", follow);
+  }, []);
   useLive((message) => {
     if (message.kind === "refresh") load();
     if (message.kind !== "event") return;
@@ -104,8 +130,8 @@ export function Jobs() {
       {jobs ? <LaterError error={error} /> : error && <ErrorNotice error={error} />}
       {!jobs && !error && <p class="muted">Loading…</p>}
       {jobs && jobs.length === 0 && (
-        <Empty title={state ? `No job is ${state}.` : "No jobs yet."}>
-          {state ? <button onClick={() => setState("")}>Show all jobs</button>
+        <Empty title={nothing(state, sweep)}>
+          {state || sweep ? <button onClick={() => [setState(""), setSweep("")]}>Show all jobs</button>
             : <p>Submit one: <code>muster submit job.toml</code></p>}
         </Empty>
       )}

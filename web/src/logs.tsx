@@ -130,8 +130,7 @@ export function Logs({ job }: { job: Job }) {
         <label>Search <input type="search" value={search} size={14} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
         <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>
         <span class="muted small" role="status">
-          {wanted && shown ? `${shown.length} of ${lines?.length ?? 0} lines` : ""}
-          {paused ? ` paused, ${pending} new` : ""}
+          {[wanted && shown ? `${shown.length} of ${lines?.length ?? 0} lines` : "", paused ? `paused, ${pending} new` : ""].filter(Boolean).join("; ")}
         </span>
       </div>
       <LaterError error={error} />

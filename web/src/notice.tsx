@@ -1,12 +1,14 @@
 import type { ApiError } from "./api";
 
-const sentence = (text: string): string => text.replace(/\.?$/, ".");
+/// With a capital at its start, unless that is a program's name, and a full stop at its end.
+export const sentence = (text: string): string =>
+  (text.startsWith("muster") ? text.charAt(0) : text.charAt(0).toUpperCase()) + text.slice(1).replace(/\.?$/, ".");
 
 export function ErrorNotice({ error }: { error: ApiError }) {
   return (
     <div class="notice bad" role="alert">
       <strong>{sentence(error.message)}</strong>
-      {error.remedy && <span> {sentence(error.remedy[0]!.toUpperCase() + error.remedy.slice(1))}</span>}
+      {error.remedy && <span> {sentence(error.remedy)}</span>}
     </div>
   );
 }

@@ -41,6 +41,7 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
   const steps = (_: uPlot, at: number[]) => at.map((v) => (v !== null && Number.isInteger(v) ? formatCount(v) : ""));
   const times = (_: uPlot, at: number[]) => formatTicks(at);
   const bytes = (_: uPlot, at: number[], __: number, ___: number, step: number) => at.map((v) => (v === null ? "" : v === 0 ? "0" : formatBytes(v, step)));
+  const alone = (u: uPlot) => u.data[0].length === 1; // one point makes no line
   const values = (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : kind.format(v)));
   return {
     width,
@@ -55,7 +56,7 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
     series: [
       {},
       { stroke: line + "66", width: 1, points: { show: false } },
-      { stroke: line, width: 2, points: { show: false } },
+      { stroke: line, width: 2, points: { show: alone, size: 6, fill: line } },
       { stroke: colour("--muted"), width: 1, dash: [3, 4], points: { show: false } },
       { stroke: colour("--mild"), width: 0, points: { show: true, size: 4, fill: colour("--mild") } },
     ],

@@ -60,7 +60,7 @@ export function Ranks({ job, fetchedAt }: { job: Job; fetchedAt: number }) {
       </thead>
       <tbody>
         {ranks.map((rank) => (
-          <tr key={rank.rank} class={`rank ${tone(rank.state)}`}>
+          <tr key={rank.rank} class={`rank ${tone(rank.state)} ${rank.state === "missing" ? "unheard" : ""}`}>
             <th scope="row" class="num"><span class="on-card">rank </span>{rank.rank}</th>
             <td class="state"><Badge word={rank.state} /> {rank.state === "exited" && <span class="muted">{ended(rank)}</span>}</td>
             <td class="num" data-label="heartbeat">{age(rank)}</td>

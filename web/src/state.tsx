@@ -2,9 +2,9 @@ import { plain } from "./format";
 
 // A sign and a word beside every colour.
 const SIGNS: Record<string, string> = {
-  pending: "○", queued: "⧖", running: "▶", stopping: "◼", waiting: "↻", succeeded: "✓", failed: "✕", cancelled: "⊘",
+  pending: "○", queued: "…", running: "▶", stopping: "◼", waiting: "↻", succeeded: "✓", failed: "✕", cancelled: "⊘",
   starting: "○", draining: "◼", ended: "●", silent: "✕", exited: "●", missing: "?",
-  completed: "✓", preempted: "⇤", node_failed: "⚡", timed_out: "⏱", rank_silent: "⚠", rank_hung: "✕",
+  completed: "✓", preempted: "⇤", node_failed: "⚡", timed_out: "◔", rank_silent: "⚠", rank_hung: "✕",
   out_of_memory: "✕", controller_lost: "⚠", requeued: "↻",
 };
 

@@ -1,4 +1,4 @@
-import { between, formatCount, formatDuration, formatTime } from "./format";
+import { between, formatCount, formatDuration, formatNodes, formatTime } from "./format";
 import { useNow } from "./hooks";
 import { Empty } from "./notice";
 import { Badge, tone } from "./state";
@@ -22,7 +22,8 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
         <strong>Attempt {attempt.number}</strong> <Badge word={word} />
         {culprit(attempt) && <span class="muted">{culprit(attempt)}</span>}
         <span class="muted num">
-          {formatTime(attempt.started_at || attempt.queued_at || "")} · {formatDuration(between(attempt.started_at, attempt.ended_at, now))}
+          {formatTime(attempt.started_at || attempt.queued_at || "")}
+          {attempt.started_at && ` · ${formatDuration(between(attempt.started_at, attempt.ended_at, now))}`}
         </span>
       </div>
       <p>
@@ -31,7 +32,7 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
         {attempt.reason_started && <span class="muted"> Started because: {attempt.reason_started}.</span>}
       </p>
       {attempt.scheduler_job && (
-        <p class="muted">Slurm job {attempt.scheduler_job}{attempt.nodes?.length ? ` on ${attempt.nodes.join(", ")}` : ""}.</p>
+        <p class="muted">Slurm job {attempt.scheduler_job}{attempt.nodes?.length ? ` on ${formatNodes(attempt.nodes)}` : ""}.</p>
       )}
       {attempt.reason && attempt.reason !== attempt.state && <p>{attempt.reason}</p>}
     </li>
@@ -48,7 +49,7 @@ export function Timeline({ job }: { job: Job }) {
       <ol class="timeline" tabIndex={0} aria-label="Attempts, newest first" reversed start={newest[0]!.number}>
         {newest.map((attempt) => <Entry key={attempt.number} attempt={attempt} now={now} />)}
       </ol>
-      {job.attempts.length > SHOWN && <p class="muted">The newest {SHOWN} of {job.attempts.length} attempts.</p>}
+      {job.attempts.length > SHOWN && <p class="muted small log-note">The newest {SHOWN} of {job.attempts.length} attempts.</p>}
     </>
   );
 }

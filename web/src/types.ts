@@ -65,8 +65,15 @@ export interface Job {
   waits_for?: string[];
   time_limit_ms?: number;
   scheduler_problem?: string;
-  sweep?: { sweep: string; index: number; settings?: Record<string, string> } | null;
+  sweep?: Sweep | null;
   spec: { resources: { nodes: number; ranks_per_node: number } | null } | null;
+}
+
+/// Where a job stands in a sweep, and what differs there from the job file.
+export interface Sweep {
+  sweep: string;
+  index: number;
+  settings?: Record<string, string>;
 }
 
 export interface Metric {
@@ -119,6 +126,7 @@ export interface Status {
   executor: string;
   store_problem: string;
   scheduler_problem?: string;
+  partition_problems?: string[];
 }
 
 export const ENDED = ["succeeded", "failed", "cancelled"];

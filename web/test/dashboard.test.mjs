@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { attempt, fill, job, metric, range, rank } from "./fixtures.mjs";
-import { axeViolations, eventually, openBrowser, openPage, overflow, Server, watch } from "./support.mjs";
+import { axeViolations, eventually, jobRow as row, openBrowser, openStreams, openTab, overflow, Server, withPage } from "./support.mjs";
 
 let browser;
 let server;
@@ -22,19 +22,7 @@ after(async () => {
   await untouched?.stop();
 });
 
-/// Opens a page, runs the test, and looks at what the browser complained about.
-async function on(path, run, { at = server, ...options } = {}) {
-  const page = await openPage(browser, at, path, options);
-  try {
-    await run(page);
-    assert.deepEqual(page.problems, []);
-    assert.deepEqual(page.foreign, [], "something was loaded from elsewhere");
-  } finally {
-    await page.context().close();
-  }
-}
-
-const row = (page, name) => page.locator("tbody tr", { has: page.getByRole("link", { name, exact: true }) });
+const on = (path, run, { at = server, ...options } = {}) => withPage(browser, at, path, run, options);
 
 test("the jobs table shows every job with state, attempt, step, loss, times and reason", () =>
   on("/", async (page) => {
@@ -241,14 +229,63 @@ test("a job in Slurm's queue says why it waits, where it is, and can be held and
   });
 });
 
-test("while Slurm can't be reached the job says so, since when, and that nothing is lost", async () => {
+test("a held job says who holds it and not what the queue says; held while it runs, that it goes on", async () => {
+  const held = { name: "held", held_by: "ana", started_at: "", reason: "held by ana until released" };
+  await server.tell({ do: "job", job: job(22, "queued", {
+    ...held, attempts: [attempt(1, { state: "queued", started_at: "", queued_at: "2026-03-01T09:00:01.000Z", scheduler_job: "4712" })] }) });
+  await server.tell({ do: "job", job: job(23, "running", { name: "held", held_by: "ana", reason: "attempt 1 runs", attempts: [attempt(1, { state: "running" })] }) });
+  await on("/jobs/22", async (page) => {
+    await page.getByText("held by ana until released. Release it when it may start.").waitFor();
+    await page.getByRole("button", { name: "Release" }).click();
+    await page.getByText("Slurm says: Priority.").waitFor();
+    await page.getByRole("button", { name: "Hold" }).click();
+    await eventually(async () => (await page.getByText("Slurm says").count()) === 0, "the queue's word goes");
+  });
+  await on("/jobs/23", (page) => page.getByText("Held by ana: this attempt goes on, and no other starts.").waitFor());
+});
+
+test("jobs of a sweep show their settings and lead to the sweep; a sweep without such jobs says so", async () => {
+  const sweep = (index) => ({ sweep: "s24", index, settings: { "train.learning_rate": "1e-3", "train.seed": String(index) } });
+  for (const index of range(0, 1)) await server.tell({ do: "job", job: job(24 + index, "failed", { name: `tune-${index}`, sweep: sweep(index) }) });
+  await on("/", async (page) => {
+    assert.match(await row(page, "tune-1").innerText(), /sweep s24 learning_rate=1e-3, seed=1/);
+    await row(page, "tune-1").getByRole("link", { name: "sweep s24" }).click();
+    await page.getByRole("button", { name: "Sweep s24" }).waitFor();
+    assert.ok(page.url().endsWith("/?sweep=s24"));
+    await eventually(async () => (await page.locator("tbody tr").count()) === 2, "the two jobs of the sweep");
+    await page.getByLabel("State").selectOption("stopping");
+    await page.getByText("No job of sweep s24 is stopping.").waitFor();
+    await page.getByRole("link", { name: "muster" }).click();
+    await row(page, "llama-70m-manpages").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Sweep s24" }).count(), 0);
+    assert.equal(page.url(), `${server.url}/`);
+  });
+  await on("/jobs/25", async (page) => {
+    await page.locator("dl.facts").getByText("learning_rate=1e-3, seed=1").waitFor();
+    await page.locator("dl.facts").getByRole("link", { name: "s24" }).click();
+    await page.getByRole("button", { name: "Sweep s24" }).waitFor();
+  });
+});
+
+test("what is wrong with Slurm, the store or a partition is told above every page", () =>
+  on("/nope", async (page) => {
+    await page.getByText(/^Slurm has been unreachable since 2026-03-01 \d\d:10:00: no answer\. What runs goes on, and nothing is lost\.$/).waitFor();
+    await page.getByText("The store takes no writes: the disk is full.").waitFor();
+    await page.getByText("Partition high: there is none in Slurm.").waitFor();
+  }, { prepare: (page) => page.route("**/api/v1/status", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), store_problem: "the disk is full",
+      scheduler_problem: "unreachable since 2026-03-01T09:10:00.000Z: no answer", partition_problems: ["partition high: there is none in Slurm"] } });
+  }) }));
+
+test("while Slurm can't be reached its jobs say so", async () => {
   await server.tell({ do: "job", job: job(21, "running", {
     name: "blind", attempts: [attempt(1, { state: "running", scheduler_job: "12", nodes: ["node1", "node2"] })],
     scheduler_problem: "scheduler unreachable since 2026-03-01T09:10:00.000Z: squeue gave no answer",
   }) });
   await on("/jobs/21", async (page) => {
-    await page.getByText(/scheduler unreachable since 2026-03-01T09:10.*What runs goes on/).waitFor();
-    await page.getByText("Slurm job 12 on node1, node2.").waitFor();
+    await page.getByText("Slurm can't be asked about this job now. What is said here of its queue and its end may be old.").waitFor();
+    await page.getByText("Slurm job 12 on node[1-2].").waitFor();
   });
 });
 
@@ -325,23 +362,17 @@ test("eight tabs share one event stream, and when the tab that reads it closes a
     await row(page, "llama-70m-manpages").waitFor();
     const pages = [page];
     for (const _ of range(1, 7)) {
-      const more = await page.context().newPage();
-      watch(more, server);
-      await more.goto(`${server.url}/jobs/1`);
+      const more = await openTab(page, server, "/jobs/1");
       await more.getByRole("heading", { name: /llama/ }).waitFor();
       pages.push(more);
     }
-    const streams = async () => {
-      const answer = await fetch(`${server.url}/metrics`, { headers: { Authorization: `Bearer ${server.token}` } });
-      return Number(/muster_http_streams (\d+)/.exec(await answer.text())[1]);
-    };
-    await eventually(async () => (await streams()) === 1, "one stream for all");
+    await eventually(async () => (await openStreams(server)) === 1, "one stream for all");
     await server.tell({ do: "event", job_id: 1, type: "note", text: "told to all tabs" });
     for (const one of pages.slice(1)) await one.getByText("told to all tabs").waitFor();
     await page.close();
     await server.tell({ do: "event", job_id: 1, type: "note", text: "after the first tab closed" });
     for (const one of pages.slice(1)) await one.getByText("after the first tab closed").waitFor();
-    await eventually(async () => (await streams()) === 1, "one stream still");
+    await eventually(async () => (await openStreams(server)) === 1, "one stream still");
   }));
 
 test("without a token there is the log-in page; a wrong token is refused, the right one enters, log out leaves", () =>
@@ -427,6 +458,22 @@ for (const { name, path, ready, loggedOut } of PAGES)
           assert.deepEqual(await axeViolations(page), []);
           assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
         }, { at: untouched, colorScheme, viewport: { width, height: 900 }, loggedOut }));
+
+test("long names and settings leave room for the reason, and a rank is named on one line of a small screen", async () => {
+  await server.tell({ do: "job", job: job(26, "failed", {
+    name: "a-very-long-name-".repeat(12), reason: "rank 0 exited with 1 three times without progress",
+    sweep: { sweep: "s26", index: 0, settings: { "data.folder": "/scratch/".repeat(20) } } }) });
+  await on("/", async (page) => {
+    const cell = page.locator("tbody tr", { hasText: "a-very-long-name" }).locator("td.reason");
+    assert.ok((await cell.boundingBox()).width >= 200);
+    assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
+  });
+  await on("/jobs/1", async (page) => {
+    const name = page.locator("table.ranks tbody th").first();
+    const lineHeight = await name.evaluate((cell) => parseFloat(getComputedStyle(cell).lineHeight));
+    assert.ok((await name.boundingBox()).height < 2 * lineHeight);
+  }, { viewport: { width: 375, height: 900 } });
+});
 
 test("an idle job page asks for less than 50 KB a second", () =>
   on("/jobs/1", async (page) => {

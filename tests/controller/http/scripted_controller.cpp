@@ -96,6 +96,7 @@ v1::ListResponse ScriptedController::list(const v1::ListRequest& request) {
   const auto held = lock();
   v1::ListResponse out;
   const auto wanted = [&](const v1::Job& job) {
+    if (!request.sweep().empty() && job.sweep().sweep() != request.sweep()) return false;
     return request.states().empty() ||
            std::find(request.states().begin(), request.states().end(), job.state()) != request.states().end();
   };
