@@ -18,24 +18,16 @@ class LogPrinter {
   LogPrinter(const LogOptions& options, bool name_ranks, std::ostream& out)
       : options_(options), name_ranks_(name_ranks), out_(out), rows_(options.follow) {}
 
-  /// The stream starts again from its beginning: what was seen is left out.
-  void restart() {
-    for (auto& [key, log] : logs_) log.to_skip = log.seen;
-  }
-  /// The stream starts again with the last lines: nothing is left out.
-  void restart_at_tail() {
-    for (auto& [key, log] : logs_) flush(key.first, key.second, log);
-  }
   void take(const LogChunk& chunk);
   void end();
-  std::uint32_t attempt() const { return attempt_; }
+  /// Asks for what comes after all that was taken.
+  void go_on(muster::v1::LogsRequest& request) const;
 
  private:
   struct Log {
-    std::uint64_t seen = 0;     // bytes of the file so far
-    std::uint64_t to_skip = 0;  // of those that come now
-    std::string held;           // begin of a line
-    bool continues = false;     // a piece of this line has been printed already
+    std::uint64_t next_offset = 0;  // in the file
+    std::string held;               // begin of a line
+    bool continues = false;         // a piece of this line has been printed already
   };
   void announce(std::uint32_t attempt);
   void print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log);
@@ -46,7 +38,8 @@ class LogPrinter {
   bool name_ranks_;
   std::ostream& out_;
   JsonRows rows_;
-  std::uint32_t attempt_ = 0;
+  std::uint32_t attempt_ = 0;        // the newest
+  std::uint32_t first_attempt_ = 0;  // whose last lines were asked for
   std::map<std::pair<std::uint32_t, std::uint32_t>, Log> logs_;
 };
 
@@ -55,7 +48,20 @@ void LogPrinter::announce(std::uint32_t attempt) {
     for (auto& [key, log] : logs_) flush(key.first, key.second, log);
     std::cerr << "--- attempt " << attempt << " ---\n";
   }
+  if (attempt_ == 0) first_attempt_ = attempt;
   attempt_ = attempt;
+}
+
+void LogPrinter::go_on(muster::v1::LogsRequest& request) const {
+  request.clear_from();
+  for (const auto& [key, log] : logs_) {
+    if (key.first != attempt_) continue;
+    auto* position = request.add_from();
+    position->set_attempt(key.first);
+    position->set_rank(key.second);
+    position->set_offset(log.next_offset);
+  }
+  request.set_tail_lines(attempt_ == first_attempt_ ? options_.tail : 0);
 }
 
 void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log) {
@@ -82,13 +88,10 @@ void LogPrinter::print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log
 
 void LogPrinter::take(const LogChunk& chunk) {
   auto& log = logs_[{chunk.attempt(), chunk.rank()}];
-  std::string_view data = chunk.data();
-  const auto skipped = std::min<std::uint64_t>(log.to_skip, data.size());
-  log.to_skip -= skipped;
-  data.remove_prefix(skipped);
-  if (data.empty()) return;
-  log.seen += data.size();
+  log.next_offset = chunk.next_offset();
   announce(chunk.attempt());
+  std::string_view data = chunk.data();
+  if (data.empty()) return;
   for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
     if (log.held.empty()) {
       print_line(chunk.attempt(), chunk.rank(), data.substr(0, end), log);
@@ -125,30 +128,15 @@ muster::v1::LogsRequest request_of(const LogOptions& options) {
   return request;
 }
 
-/// Follows over lost connections. The attempt that was being read is read to its end before the newest one is asked
-/// for, or an end that came meanwhile would be missed.
+/// Follows over lost connections. The attempt that was being read is read to its end before those after it, or an end
+/// that came meanwhile would be missed.
 StreamEnd follow_logs(Client& client, const LogOptions& options, LogPrinter& printer) {
   auto request = request_of(options);
-  bool first = true;
   const auto open = [&](grpc::ClientContext* context) {
-    if (!first && options.tail == 0) {
-      printer.restart();
-      if (options.attempt == 0) request.set_attempt(printer.attempt());
-    } else if (!first) {
-      std::cerr << "muster: the last " << options.tail << " lines again, and what follows\n";
-      printer.restart_at_tail();
-    }
-    first = false;
+    printer.go_on(request);
     return client.jobs().Logs(context, request);
   };
-  Contact contact(client);
-  while (true) {
-    const auto end = contact.follow<LogChunk>(open, [&](const LogChunk& chunk) { printer.take(chunk); });
-    if (end != StreamEnd::kComplete || request.attempt() == options.attempt) return end;
-    request.set_attempt(options.attempt);
-    first = true;
-    printer.restart();
-  }
+  return Contact(client).follow<LogChunk>(open, [&](const LogChunk& chunk) { printer.take(chunk); });
 }
 
 }  // namespace

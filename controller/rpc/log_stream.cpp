@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "logs/log_tail.h"
@@ -35,6 +36,22 @@ std::uint32_t world_size(const muster::v1::Job& job) {
   return std::max(1u, r.nodes()) * std::max(1u, r.ranks_per_node());
 }
 
+const muster::v1::LogPosition* position_of(const muster::v1::LogsRequest& request, core::AttemptNumber attempt,
+                                           core::RankNumber rank) {
+  const auto found = std::ranges::find_if(request.from(), [&](const muster::v1::LogPosition& position) {
+    return position.attempt() == attempt && position.rank() == rank;
+  });
+  return found == request.from().end() ? nullptr : &*found;
+}
+
+/// The attempt that a stream begins with; 0 while there is none.
+core::AttemptNumber first_attempt(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+  if (request.attempt() != 0 || job.attempts_size() == 0) return request.attempt();
+  core::AttemptNumber broken_off = 0;
+  for (const auto& position : request.from()) broken_off = std::max(broken_off, position.attempt());
+  return find_attempt(job, broken_off) != nullptr ? broken_off : job.attempts().rbegin()->number();
+}
+
 /// The logs of one attempt.
 class AttemptLogs {
  public:
@@ -43,7 +60,11 @@ class AttemptLogs {
       : attempt_(attempt) {
     const auto add = [&](core::RankNumber rank) {
       RankLog log{rank, controller.log_path(job.id(), attempt, rank), 0, kNoEnd};
-      if (first && request.tail_lines() > 0) log.offset = logs::last_lines_offset(log.path, request.tail_lines());
+      if (const auto* from = position_of(request, attempt, rank)) {
+        log.offset = from->offset();
+      } else if (first && request.tail_lines() > 0) {
+        log.offset = logs::last_lines_offset(log.path, request.tail_lines());
+      }
       if (!request.follow()) log.end = logs::last_lines_offset(log.path, 0);
       logs_.push_back(std::move(log));
     };
@@ -52,6 +73,11 @@ class AttemptLogs {
     } else {
       for (core::RankNumber rank = 0; rank < world_size(job); ++rank) add(rank);
     }
+  }
+
+  /// Says where each log begins.
+  bool send_beginnings(const Send& send) const {
+    return std::ranges::all_of(logs_, [&](const RankLog& log) { return send(chunk_of(log, {})); });
   }
 
   /// Sends what there is. `finished`: nobody writes any more. False when the stream must end.
@@ -67,16 +93,21 @@ class AttemptLogs {
   }
 
  private:
+  muster::v1::LogChunk chunk_of(const RankLog& log, std::string text) const {
+    muster::v1::LogChunk chunk;
+    chunk.set_attempt(attempt_);
+    chunk.set_rank(log.rank);
+    chunk.set_data(std::move(text));
+    chunk.set_next_offset(log.offset);
+    return chunk;
+  }
+
   bool send_some(RankLog& log, bool finished, const Send& send, bool& more) const {
     for (int i = 0; i < kChunksATurn && log.offset < log.end; ++i) {
       auto piece = logs::read_from(log.path, log.offset, logs::kChunkBytes, finished);
       if (piece.text.empty()) return true;
       log.offset = piece.next_offset;
-      muster::v1::LogChunk chunk;
-      chunk.set_attempt(attempt_);
-      chunk.set_rank(log.rank);
-      chunk.set_data(std::move(piece.text));
-      if (!send(chunk)) return false;
+      if (!send(chunk_of(log, std::move(piece.text)))) return false;
       more = true;
     }
     return true;
@@ -107,14 +138,14 @@ grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const 
                          const Send& send) {
   std::optional<AttemptLogs> logs;
   core::AttemptNumber attempt = request.attempt();
-  bool first = true;
+  bool first = true, say_beginnings = request.follow() && request.tail_lines() > 0;
   while (true) {
     // Asked before the files are read: what was written before an end is read after learning of that end.
     const auto job = controller.get(request.job_id());
     if (!job.ok()) return failure(job.refusal());
     if (first) {
       if (const auto status = check(job.value(), request); !status.ok()) return status;
-      if (attempt == 0 && job.value().attempts_size() > 0) attempt = job.value().attempts().rbegin()->number();
+      attempt = first_attempt(job.value(), request);
     }
     // Nothing before the first attempt; then the newest (first round) or the one after the last.
     const auto* now = find_attempt(job.value(), attempt == 0 ? 1 : attempt);
@@ -122,7 +153,10 @@ grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const 
     if (now != nullptr) {
       attempt = now->number();
       const bool finished = job_ended || now->state() == "ended";
-      if (!logs) logs.emplace(controller, job.value(), attempt, request, first);
+      if (!logs) {
+        logs.emplace(controller, job.value(), attempt, request, first);
+        if (std::exchange(say_beginnings, false) && !logs->send_beginnings(send)) return follow.status();
+      }
       if (!logs->send_all(finished || !request.follow(), follow, send)) return follow.status();
       if (!request.follow() || (finished && request.attempt() != 0)) return grpc::Status::OK;
       if (finished && find_attempt(job.value(), attempt + 1) != nullptr) {

@@ -2,6 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -231,10 +233,26 @@ class Jobs final : public JobService::Service {
 
   Status Logs(ServerContext* context, const LogsRequest* request, ServerWriter<LogChunk>* writer) override {
     std::size_t sent = 0;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> begins, ends;
+    std::uint32_t first_attempt = 0;
+    for (const auto& from : request->from()) {
+      begins[{from.attempt(), from.rank()}] = from.offset();
+      first_attempt = std::max(first_attempt, from.attempt());
+    }
     with([&](FakeState& state) { state.log_requests.push_back(*request); });
     return stream<LogChunk>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
-      std::vector<LogChunk> news(state.logs.begin() + static_cast<std::ptrdiff_t>(sent), state.logs.end());
-      sent = state.logs.size();
+      std::vector<LogChunk> news;
+      for (; sent < state.logs.size(); ++sent) {
+        LogChunk chunk = state.logs[sent];
+        const auto key = std::pair{chunk.attempt(), chunk.rank()};
+        const auto size = chunk.data().size();
+        const auto known = std::min<std::uint64_t>(size, begins[key] - std::min(begins[key], ends[key]));
+        ends[key] += size;
+        if (chunk.attempt() < first_attempt || (known == size && size > 0)) continue;
+        chunk.mutable_data()->erase(0, known);
+        chunk.set_next_offset(ends[key]);
+        news.push_back(chunk);
+      }
       return news;
     });
   }

@@ -81,6 +81,57 @@ TEST_F(Logs, SendsOneRanksLastLines) {
   EXPECT_EQ(rest(), "1/1: 80000\n90000\n");
 }
 
+// Goal: after a lost connection nothing is missing and nothing comes twice.
+TEST_F(Logs, GoesOnWhereAnEarlierStreamBrokeOff) {
+  append(1, 0, "one\ntwo\n");
+  append(1, 1, "uno\ndos\n");
+  end_attempt(1, "waiting");
+  start_attempt(2);
+  append(2, 0, "later\n");
+  end_attempt(2, "succeeded");
+  request_.set_follow(true);
+  auto* position = request_.add_from();
+  position->set_attempt(1);
+  position->set_rank(1);
+  position->set_offset(4);
+  start_stream();
+  EXPECT_EQ(rest(), "1/0: one\ntwo\n1/1: dos\n2/0: later\n");
+}
+
+TEST_F(Logs, FollowingTheLastLinesSaysWhereTheyBegan) {
+  append(1, 0, "one\ntwo\n");
+  request_.set_follow(true);
+  request_.set_tail_lines(1);
+  start_stream();
+  for (const unsigned rank : {0u, 1u}) {
+    const auto beginning = next();
+    EXPECT_EQ(beginning.data(), "");
+    EXPECT_EQ(beginning.rank(), rank);
+    EXPECT_EQ(beginning.next_offset(), rank == 0 ? 4u : 0u);
+  }
+  const auto line = next();
+  EXPECT_EQ(line.data(), "two\n");
+  EXPECT_EQ(line.next_offset(), 8u);
+
+  // What was written while the connection was lost: more lines than were asked for, of a rank that had none.
+  append(1, 1, "uno\ndos\n");
+  Call call;
+  for (const auto& [rank, offset] : {std::pair{0u, 8u}, {1u, 0u}}) {
+    auto* position = request_.add_from();
+    position->set_attempt(1);
+    position->set_rank(rank);
+    position->set_offset(offset);
+  }
+  end_attempt(1, "succeeded");
+  call_.TryCancel();
+  rest();
+  auto reader = jobs_->Logs(&call, request_);
+  std::string all;
+  for (muster::v1::LogChunk chunk; reader->Read(&chunk);) all += chunk.data();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(all, "uno\ndos\n");
+}
+
 TEST_F(Logs, AsksForWhatDoesNotExistInPlainWords) {
   request_.set_attempt(7);
   start_stream();
