@@ -14,7 +14,8 @@ namespace runtime {
 
 /// What only Slurm reads: as in the job file's [slurm].
 struct SlurmWishes {
-  std::string partition, account, qos, constraint, gres, reservation, exclude, nodelist, licenses, mail_user, mail_type, output;
+  std::string partition, account, qos, constraint, gres, reservation, exclude, nodelist, licenses, mail_user, mail_type,
+      output;
   std::int64_t mem_bytes = 0, mem_per_cpu_bytes = 0, mem_per_gpu_bytes = 0;  // 0: not said
   bool exclusive = false;
   std::optional<std::int32_t> nice;

@@ -48,7 +48,6 @@ std::string trouble_text(const Trouble& trouble) {
   return "scheduler " + unreachable_text(trouble);
 }
 
-// What an ended job was held by or waited for is history.
 void fill_rank(const core::Attempt& attempt, std::size_t number, const std::optional<RankView>& live, core::Millis now,
                muster::v1::Rank& out) {
   const auto& rank = attempt.ranks[number];
@@ -98,6 +97,7 @@ std::string unreachable_text(const Trouble& trouble) {
   return "unreachable since " + time_text(trouble.since) + ": " + trouble.why;
 }
 
+// What an ended job was held by or waited for is history.
 void fill_open(const core::Job& job, const std::optional<Trouble>& trouble, muster::v1::Job& out) {
   if (core::is_ended(job.state)) return;
   if (job.held) out.set_held_by(job.held_by);
