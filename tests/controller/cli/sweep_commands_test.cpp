@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string write_job(const FakeController& fake, const std::string& more = "") {
+std::string write_tuning(const FakeController& fake, const std::string& more = "") {
   const auto file = fake.folder().path() / "tune.toml";
   write_file(file, "name = \"tune\"\n[train]\nsteps = 10\n" + more);
   return file;
@@ -24,7 +24,7 @@ std::string write_job(const FakeController& fake, const std::string& more = "") 
 TEST(SubmitSweep, IsOneCallWithEveryCombination) {
   FakeController fake;
   const auto done = fake.muster({"submit", "--sweep", "train.learning_rate=1e-4,3e-4", "--sweep", "seed=0..2",
-                                 "--parallel", "2", write_job(fake)});
+                                 "--parallel", "2", write_tuning(fake)});
   EXPECT_EQ(done.exit, 0) << done.err;
   EXPECT_EQ(done.out, "s1\n");
   EXPECT_THAT(done.err, HasSubstr("submitted sweep s1: 6 jobs, 1 to 6, 2 at a time; compare them with muster results "
@@ -45,7 +45,7 @@ TEST(SubmitSweep, ATableInTheJobFileIsEnough) {
   FakeController fake;
   fake.with([](FakeState& s) { s.lose_answers = 1; });
   const auto done =
-      fake.muster({"submit", "--json", write_job(fake, "[sweep]\nparallel = 3\ntrain.seed = \"0..3\"\n")});
+      fake.muster({"submit", "--json", write_tuning(fake, "[sweep]\nparallel = 3\ntrain.seed = \"0..3\"\n")});
   const auto answer = Json::parse(done.out);
   EXPECT_EQ(answer.at("api_version"), "v1");
   EXPECT_EQ(answer.at("sweep"), "s1");
@@ -70,7 +70,7 @@ TEST(SubmitSweep, NothingIsSentUnlessAllOfItIsRight) {
       {{"--sweep", "seed=1,2", "--follow"}, "--follow shows one job, and this is a sweep of 2; use --wait"},
       {{"--parallel", "2"}, "--parallel is for sweeps; add --sweep"}};
   for (const auto& [more, says] : cases) {
-    std::vector<std::string> arguments{"submit", write_job(fake)};
+    std::vector<std::string> arguments{"submit", write_tuning(fake)};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const auto done = fake.muster(arguments);
     EXPECT_EQ(done.exit, 2) << says;
@@ -82,13 +82,13 @@ TEST(SubmitSweep, NothingIsSentUnlessAllOfItIsRight) {
 
 TEST(SubmitSweep, WaitReturnsWhenAllHaveEnded) {
   FakeController fake;
-  const auto fine = fake.muster({"submit", "--wait", "--sweep", "seed=0..2", write_job(fake)});
+  const auto fine = fake.muster({"submit", "--wait", "--sweep", "seed=0..2", write_tuning(fake)});
   EXPECT_EQ(fine.exit, 0) << fine.err;
   EXPECT_THAT(fine.err, HasSubstr("sweep s1: 3 of 3 succeeded"));
   // One fails while muster waits for another.
   const auto err = fake.folder().path() / "err";
   fake.with([](FakeState& s) { s.submit_state = "running"; });
-  Process waiting({MUSTER_PROGRAM, "submit", "--wait", "--sweep", "seed=0..2", write_job(fake)}, fake.environment(),
+  Process waiting({MUSTER_PROGRAM, "submit", "--wait", "--sweep", "seed=0..2", write_tuning(fake)}, fake.environment(),
                   fake.folder().path() / "out", err);
   ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
   fake.with([](FakeState& s) {
@@ -101,7 +101,7 @@ TEST(SubmitSweep, WaitReturnsWhenAllHaveEnded) {
 
 TEST(List, OfASweepShowsItsSettings) {
   FakeController fake;
-  fake.muster({"submit", "--sweep", "seed=0..2", write_job(fake)});
+  fake.muster({"submit", "--sweep", "seed=0..2", write_tuning(fake)});
   fake.with([](FakeState& s) { s.jobs.push_back(sample_job(4, "running")); });
   const auto sweep = fake.muster({"list", "--sweep", "s1"}).out;
   EXPECT_THAT(sweep,
@@ -113,7 +113,7 @@ TEST(List, OfASweepShowsItsSettings) {
 
 TEST(Control, OfASweepAsksThoseThatAllowIt) {
   FakeController fake;
-  fake.muster({"submit", "--sweep", "seed=0..2", write_job(fake)});
+  fake.muster({"submit", "--sweep", "seed=0..2", write_tuning(fake)});
   EXPECT_EQ(fake.muster({"hold", "--sweep", "s1"}).exit, 2) << "all have ended";
   fake.with([](FakeState& s) {
     s.jobs[0].set_state("pending");
