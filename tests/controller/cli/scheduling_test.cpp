@@ -88,7 +88,7 @@ TEST(Limit, IsNotSaidToBeInForceBeforeSlurmHasTakenIt) {
   EXPECT_EQ(refused.out, "");
   EXPECT_THAT(refused.err, HasSubstr("job 1: the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h "
                                      "stays; Slurm lets only its operators give a job that runs more time"));
-  EXPECT_THAT(fake.muster({"show", "1"}).out, HasSubstr("1 h an attempt; the scheduler refuses"));
+  EXPECT_THAT(fake.muster({"show", "1"}).out, HasSubstr("1h an attempt; the scheduler refuses"));
   EXPECT_EQ(fake.muster({"limit", "1", "5h", "--json"}).exit, 5);
 }
 
