@@ -145,6 +145,11 @@ class FakeController : public test::UnscriptedController {
     for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(41 + i);
     return response;
   }
+  runtime::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
+      const muster::v1::ChangeSweepRequest& request) override {
+    change([&] { asked.push_back(muster::v1::SweepChange_Name(request.change()) + " " + request.sweep()); });
+    return muster::v1::ChangeSweepResponse{};
+  }
   runtime::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
     const auto job = get(id);
     if (!job.ok()) return job.refusal();
