@@ -130,7 +130,7 @@ TEST_F(SlurmExamples, TheSweepTrainsEachOfItsJobs) {
         return std::ranges::all_of(jobs, [](const Json& job) { return job.at("state") == "succeeded"; });
       },
       120s));
-  const auto results = muster().json({"results", sweep});
+  const auto results = muster().json({"results", "--sweep", sweep});
   EXPECT_EQ(results.size(), 4U) << results.dump(1);
 }
 

@@ -64,6 +64,9 @@ TEST_F(SlurmRequeue, APreemptionWithoutGraceCountsAsPreempted) {
 TEST_F(SlurmRequeue, TheTimeLimitIsSavedForAndCountsAsTimedOut) {
   Training what{.steps = 60, .step_delay_ms = 400, .resources = "time_limit = \"40s\"\n"};
   const auto job = muster().submit(training(what));
+  stage().until_ended(job, 1, 120s);
+  // However slow the machine is, the second attempt is to finish.
+  EXPECT_EQ(muster().cli({"limit", job, "1h"}).exit, 0);
   const auto after = expect_resumed(job, what, "timed_out");
   EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("time limit of 40 s reached"));
   EXPECT_THAT(stage().events(job), HasSubstr("1 of 3"));
