@@ -208,18 +208,19 @@ TEST_F(SlurmClient, ARequeuedJobNeedsNotWaitForItsHoldAndLeavesAtOnce) {
 
 TEST_F(SlurmClient, AVictimSaysSinceWhenItIsPreemptedWhileItHasItsGrace) {
   ASSERT_NO_FATAL_FAILURE(start("--grace 60"));
-  auto low = job({"bash", "-c", "trap '' TERM; while :; do sleep 1; done"});
+  const auto deaf = (folder_ / "deaf").native();
+  auto low = job({"bash", "-c", "trap '' TERM; touch " + deaf + "$SLURM_PROCID; while :; do sleep 1; done"});
   low.terms.partition = "low";
   low.resources = {.nodes = 2, .exclusive = ""};
   const auto victim = submit(low);
-  ASSERT_TRUE(reaches(victim, JobState::kRunning));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(deaf + "0") && std::filesystem::exists(deaf + "1"); }));
   EXPECT_FALSE(look(victim)->preempted);
   auto high = low;
   high.terms.partition = "high";
   submit(high);
   ASSERT_TRUE(eventually([&] { return look(victim)->preempted.has_value(); }));
   const auto now = look(victim).value();
-  EXPECT_EQ(now.state.state, JobState::kRunning);
+  EXPECT_EQ(classify(now.state.state), JobPhase::kActive) << "RUNNING, and SIGNALING for a moment";
   EXPECT_LE(std::chrono::abs(std::chrono::system_clock::now() - now.preempted.value_or(Time{})), 60s);
 }
 
