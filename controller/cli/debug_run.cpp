@@ -57,6 +57,9 @@ Variables variables_of(const muster::v1::JobSpec& spec, const fs::path& folder, 
   all["WORLD_SIZE"] = all["LOCAL_WORLD_SIZE"] = "1";
   all["MASTER_ADDR"] = "127.0.0.1";
   all["MASTER_PORT"] = free_port();
+  // No controller knows this run.
+  all["MUSTER_JOB_ID"] = "0";
+  all["MUSTER_ATTEMPT"] = "1";
   all["MUSTER_CHECKPOINT_FOLDER"] = checkpoints;
   all["MUSTER_METRICS_FILE"] = folder / "metrics.jsonl";
   for (const auto& [name, value] : spec.env()) all[name] = value;

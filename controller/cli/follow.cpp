@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "cli/job_pages.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -61,6 +62,11 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
           on_change(now);
         },
         kLongestWatch);
+    // However short the time was: one that has ended does not go on.
+    if (end == StreamEnd::kTimedOut && last->id() == 0) {
+      client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, last);
+    }
+    if (end == StreamEnd::kTimedOut && is_ended(*last)) return StreamEnd::kComplete;
     if (end != StreamEnd::kComplete || is_ended(*last)) return end;
     if (!contact.pause()) return contact.stopped();
   }
@@ -82,8 +88,12 @@ int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
   }
   std::cerr << "muster: " << name_of(id) << " " << outcome_text(job) << "\n";
   if (job.state() == "succeeded") return kSuccess;
-  if (job.state() == "failed")
-    std::cerr << "muster: look at muster show " << number << " and muster logs " << number << "\n";
+  if (job.state() == "failed") {
+    std::cerr << "muster: look at muster show " << number << " and muster logs " << number;
+    if (const auto log = slurm_log(job); !log.empty())
+      std::cerr << "; Slurm and the lines before ranks wrote to " << log;
+    std::cerr << "\n";
+  }
   return kJobFailed;
 }
 

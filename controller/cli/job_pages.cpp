@@ -1,6 +1,7 @@
 #include "cli/job_pages.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -31,13 +32,25 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) 
   return grpc::Status::OK;
 }
 
+Failure no_such_sweep(const std::string& sweep) {
+  return {kNotFound, "no sweep " + sweep + "; muster list shows the sweeps there are"};
+}
+
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep) {
   Listing listing;
   const auto status = read_jobs(client, {{}, sweep, spec::kMostSweepJobs}, &listing);
   if (!status.ok()) throw client.failure(status);
-  if (listing.jobs.empty()) throw Failure(kNotFound, "no sweep " + sweep + "; muster list shows the sweeps there are");
+  if (listing.jobs.empty()) throw no_such_sweep(sweep);
   std::ranges::sort(listing.jobs, [](const auto& a, const auto& b) { return a.id() < b.id(); });
   return std::move(listing.jobs);
+}
+
+std::string slurm_log(const muster::v1::Job& job) {
+  if (job.attempts_size() == 0 || job.log_folder().empty()) return "";
+  const auto& id = job.attempts().rbegin()->scheduler_job();
+  // Elements of an array write to their array's folder.
+  if (id.empty() || id.find('_') != std::string::npos) return "";
+  return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
 }
 
 std::string settings_text(const muster::v1::SweepElement& element) {

@@ -89,8 +89,11 @@ std::string scheduler_note(const Listing& listing) {
   return "";
 }
 
-std::string note_of(const Listing& listing) {
-  if (listing.jobs.empty()) return "muster: no jobs; submit one with muster submit JOB.toml\n";
+std::string note_of(const Listing& listing, const JobQuery& query) {
+  if (listing.jobs.empty()) {
+    return query.states.empty() ? "muster: no jobs; submit one with muster submit JOB.toml\n"
+                                : "muster: no such jobs\n";
+  }
   const auto shown = static_cast<std::int64_t>(listing.jobs.size());
   if (listing.total <= shown) return "";
   return "muster: the newest " + std::to_string(shown) + " of " + std::to_string(listing.total) +
@@ -110,7 +113,7 @@ void print(const Listing& listing, const ListOptions& options) {
     rows.end();
   } else {
     std::cout << table_of(listing, options.query) << std::flush;
-    std::cerr << scheduler_note(listing) << note_of(listing);
+    std::cerr << scheduler_note(listing) << note_of(listing, options.query);
   }
 }
 
@@ -146,6 +149,9 @@ int run_list(Session& session, const ListOptions& options) {
   if (options.watch) return watch(client, options);
   Listing listing;
   if (const auto status = read_jobs(client, options.query, &listing); !status.ok()) throw client.failure(status);
+  if (listing.jobs.empty() && options.query.states.empty() && !options.query.sweep.empty()) {
+    throw no_such_sweep(options.query.sweep);
+  }
   print(listing, options);
   return kSuccess;
 }

@@ -83,9 +83,10 @@ class Printer {
   }
   void end() {
     if (options_.json) return rows_.end();
-    if (!any_)
-      std::cerr << "muster: job " << options_.job
-                << " has no metrics yet: recipes report them from their first step on, commands have none\n";
+    if (any_) return;
+    std::cerr << "muster: job " << options_.job << " has no metrics "
+              << (options_.attempt > 0 ? "of attempt " + std::to_string(options_.attempt) : "yet")
+              << ": recipes report them from their first step on, commands have none\n";
   }
 
  private:

@@ -87,6 +87,7 @@ void print_summary(const Job& job) {
   if (!job.next_attempt_at().empty()) print_entry("next attempt", time_text(job.next_attempt_at()) + " UTC");
   print_entry("step", progress_text(job));
   print_path("logs", job.log_folder());
+  print_path("Slurm's log", slurm_log(job));
   print_path("checkpoints", job.checkpoint_folder());
 }
 

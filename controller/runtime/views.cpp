@@ -206,7 +206,8 @@ muster::v1::WhyResponse why_view(const core::Job& job, const std::optional<Queue
         std::ranges::find_if(job.after, [](const core::Dependency& dependency) { return !dependency.met; });
     out.set_action("Nothing: it starts by itself. What it waits for: muster why " + std::to_string(other->job));
   } else if (job.state == core::JobState::kFailed) {
-    out.set_action("Look at the end of its log (muster logs " + id + " --tail 50), then: muster requeue " + id);
+    out.set_action("Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id +
+                   " names the files), then correct the job file and submit it again, or: muster requeue " + id);
   } else if (job.state == core::JobState::kWaiting) {
     out.set_action("Nothing: it starts by itself. To start it at once: muster requeue " + id);
   }

@@ -24,13 +24,14 @@ class Debug : public testing::Test {
 };
 
 constexpr const char* kShow =
-    "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/sh\", \"-c\", \"echo $RANK $WORLD_SIZE $A $PWD; "
+    "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/sh\", \"-c\", \"echo $RANK $WORLD_SIZE $A $PWD "
+    "$MUSTER_JOB_ID $MUSTER_ATTEMPT; "
     "test -d $MUSTER_CHECKPOINT_FOLDER && test $MASTER_PORT -gt 0; echo oops >&2; exit 7\"]\nenv.A = \"x\"\n";
 
 TEST_F(Debug, RunsTheProgramHereWithoutAControllerAndPassesItsExitCodeOn) {
   const auto done = submit(kShow);
   EXPECT_EQ(done.exit, 7);
-  EXPECT_EQ(done.out, "0 1 x " + folder_.path().native() + "\n");
+  EXPECT_EQ(done.out, "0 1 x " + folder_.path().native() + " 0 1\n");
   EXPECT_THAT(done.err, AllOf(StartsWith("muster: running a here, in the foreground; its files are in "),
                               HasSubstr(folder_.path().native() + "/muster-debug-"), HasSubstr("oops\n")));
   const auto masks =

@@ -237,10 +237,12 @@ TEST(Read, EventsNameTheirJobWhereThereMayBeOthers) {
 TEST(Read, AJobWithoutMetricsOrJobsIsSaidOnStderr) {
   FakeController fake;
   EXPECT_THAT(fake.muster({"list"}).err, HasSubstr("no jobs; submit one"));
+  EXPECT_THAT(fake.muster({"list", "--state", "queued"}).err, HasSubstr("no such jobs"));
   add_job(fake, "running");
   const auto none = fake.muster({"metrics", "1"});
   EXPECT_EQ(none.out, "");
   EXPECT_THAT(none.err, HasSubstr("job 1 has no metrics yet"));
+  EXPECT_THAT(fake.muster({"metrics", "1", "--attempt", "7"}).err, HasSubstr("job 1 has no metrics of attempt 7"));
 }
 
 TEST(Read, TablesFit80ColumnsAndArePlainOffATerminal) {
@@ -341,6 +343,7 @@ TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
       {{"list", "--state", "happy"}, 2, "muster list --help"},
       {{"wait", "1", "--timeout", "soon"}, 2, "want a duration such as 90s"},
       {{"show", "77"}, 3, "muster list"},
+      {{"list", "--sweep", "s99"}, 3, "no sweep s99"},
       {{"cancel", "77"}, 3, "no job 77"},
       {{"cancel", "1"}, 2, "has ended already"},
       {{"logs", "77"}, 3, "no job 77"},

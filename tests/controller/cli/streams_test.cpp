@@ -47,6 +47,28 @@ int occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
+// The time is over at once, but the job had ended before.
+TEST(Wait, NoTimeAtAllIsEnoughForAJobThatHasEnded) {
+  FakeController fake;
+  add_job(fake, "failed");
+  const auto done = fake.muster({"wait", "1", "--timeout", "0s"});
+  EXPECT_EQ(done.exit, 1) << done.err;
+  EXPECT_THAT(done.err, testing::Not(HasSubstr("goes on")));
+}
+
+TEST(Wait, AFailureOnSlurmNamesWhatSlurmWrote) {
+  FakeController fake;
+  add_job(fake, "failed");
+  fake.with([](FakeState& s) {
+    s.jobs[0].set_log_folder("/data/jobs/1/attempt-2/logs");
+    s.jobs[0].mutable_attempts()->rbegin()->set_scheduler_job("12");
+  });
+  EXPECT_THAT(fake.muster({"wait", "1"}).err, HasSubstr("/data/jobs/1/attempt-2/slurm.log"));
+  EXPECT_THAT(fake.muster({"show", "1"}).out, HasSubstr("/data/jobs/1/attempt-2/slurm.log"));
+  fake.with([](FakeState& s) { s.jobs[0].mutable_attempts()->rbegin()->set_scheduler_job("12_3"); });
+  EXPECT_THAT(fake.muster({"show", "1"}).out, testing::Not(HasSubstr("slurm.log"))) << "it is the array's";
+}
+
 TEST(Wait, ReturnsTheJobsResult) {
   const std::pair<const char*, int> results[] = {{"succeeded", 0}, {"failed", 1}, {"cancelled", 1}};
   for (const auto& [state, exit] : results) {
