@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "store/store.h"
 
@@ -15,11 +17,25 @@ namespace store {
 
 namespace {
 
+constexpr std::chrono::milliseconds kPatience{1000}, kPause{20};
+
 std::string owner(int descriptor) {
   std::array<char, 32> text{};
   const ssize_t length = pread(descriptor, text.data(), text.size() - 1, 0);
   const long pid = length > 0 ? std::strtol(text.data(), nullptr, 10) : 0;
   return pid > 0 ? "process " + std::to_string(pid) : "another process";
+}
+
+/// 0, or why not. A musterd that was killed while it started a process leaves that process, which holds the lock for
+/// the moment before it becomes another program: its successor waits for that.
+int take(int descriptor) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + kPatience;
+  while (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR && (errno != EWOULDBLOCK || Clock::now() >= until)) return errno;
+    std::this_thread::sleep_for(kPause);
+  }
+  return 0;
 }
 
 Error cannot_open(const std::filesystem::path& file, int error) {
@@ -40,8 +56,7 @@ Error cannot_open(const std::filesystem::path& file, int error) {
 FileLock::FileLock(const std::filesystem::path& file, const std::filesystem::path& what)
     : descriptor_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
   if (descriptor_ < 0) throw cannot_open(file, errno);
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
+  if (const int error = take(descriptor_); error != 0) {
     const std::string who = owner(descriptor_);
     close(descriptor_);
     if (error == EWOULDBLOCK) {

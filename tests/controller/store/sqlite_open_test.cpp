@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "store/error_of.h"
 #include "store/saga.h"
@@ -98,6 +99,16 @@ TEST_F(SqliteOpen, ASecondOpenNamesTheProcessThatHoldsIt) {
   EXPECT_EQ(error->kind(), Kind::kInUse);
   EXPECT_THAT(error->what(), HasSubstr("process " + std::to_string(getpid())));
   EXPECT_EQ(store->next_job_id(), 1) << "the first one goes on";
+}
+
+// As a child of a killed musterd does between its fork and its exec.
+TEST_F(SqliteOpen, ALockThatIsLetGoInAMomentIsWaitedFor) {
+  auto store = store::open_sqlite_store(file_);
+  std::jthread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whichever comes first, the store opens
+    store.reset();
+  });
+  EXPECT_NE(store::open_sqlite_store(file_), nullptr);
 }
 
 TEST_F(SqliteOpen, TheLockEndsWithTheStore) {
