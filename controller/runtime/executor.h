@@ -119,8 +119,9 @@ struct StopRequest {
 /// Takes what happens to attempts. Called from an executor's own thread; returns quickly.
 using FactSink = std::function<void(core::JobId, core::EventBody)>;
 
-/// What a node says of a rank's process, asked when its heartbeats stop.
-enum class Vouch { kAlive, kStopped, kGone, kUnknown };
+/// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
+/// the executor knows what it means; that executor answers for how long this takes.
+enum class Vouch { kAlive, kStopped, kEnded, kGone, kUnknown };
 
 /// Starts, stops and follows attempts. Contract (one suite for every executor):
 /// - launch() is idempotent by key: if the attempt was started before (by this process or an earlier one that crashed),

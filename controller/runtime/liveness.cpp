@@ -12,6 +12,7 @@ std::string word(Vouch vouch) {
       return "alive";
     case Vouch::kStopped:
       return "stopped";
+    case Vouch::kEnded:
     case Vouch::kGone:
       return "gone";
     case Vouch::kUnknown:
@@ -101,6 +102,8 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
     case Vouch::kAlive:
       if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
       break;
+    case Vouch::kEnded:
+      return std::nullopt;
     case Vouch::kGone:
       if (!r.gone_since) r.gone_since = now;
       if (now - *r.gone_since < kGonePatience) return std::nullopt;

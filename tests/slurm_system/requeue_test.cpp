@@ -83,6 +83,17 @@ TEST_F(SlurmRequeue, AnOutsidersScancelIsACancel) {
   EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("not through muster"));
 }
 
+// The first to leave is long gone when Slurm says why: nobody calls it silent meanwhile.
+TEST_F(SlurmRequeue, AnOutsidersScancelIsACancelHoweverLongAPeerTakesToLeave) {
+  const auto job =
+      muster().submit(training({.steps = 400, .more = "[env]\nLD_PRELOAD = \"" MUSTER_LATE_LEAVER "\"\n"}));
+  const auto id = under_way(job, 3);
+  ASSERT_EQ(slurm().run({"scancel", id}).exit, 0);
+  const auto after = muster().until_state(job, "cancelled");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("not through muster"));
+}
+
 TEST_F(SlurmRequeue, AnOutsidersScancelOfAQueuedJobIsACancelToo) {
   slurm_cluster::submit(slurm(), {"-N4", "--exclusive"}, "sleep 600");
   const auto job = muster().submit(shell({.script = "true"}));

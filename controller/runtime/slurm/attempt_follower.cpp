@@ -122,7 +122,8 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   missing_listings_ = 0;
   missing_since_.reset();
   const auto phase = ::slurm::classify(job->state.state);
-  ending_ = phase == ::slurm::JobPhase::kEnding;
+  const bool ending = phase == ::slurm::JobPhase::kEnding;
+  ending_since_ = ending ? std::optional(ending_since_.value_or(now)) : std::nullopt;
   if (job->restarts > 0) return look_at_restart(*job, down, now);
   if (phase == ::slurm::JobPhase::kEnded) return look_at_end(*job, now);
   if (job->preempted) preempted_ = true;
@@ -357,7 +358,7 @@ void AttemptFollower::release_exits() {
 }
 
 void AttemptFollower::release_settled(core::Millis now) {
-  const auto most = ending_ && !ended_at_ ? kHoldWhileEnding : kHoldMost;
+  const auto most = ending_since_ && !ended_at_ ? kHoldWhileEnding : kHoldMost;
   std::vector<core::RankNumber> settled;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
@@ -458,8 +459,13 @@ bool AttemptFollower::wants_cancel(core::Millis now) const {
 Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {
   if (number >= ranks_.size()) return Vouch::kUnknown;
   const auto& rank = ranks_[number];
-  if (rank.exited_at) return Vouch::kGone;  // its task has left with it
-  if (!rank.report || !heard_within(rank, kHeardWithin, now)) return Vouch::kUnknown;
+  // Its task has left with it. Its end may have to wait for Slurm's word, as long as its peers take to save.
+  if (rank.exited_at) return rank.told ? Vouch::kGone : Vouch::kEnded;
+  if (!rank.report || !heard_within(rank, kHeardWithin, now)) {
+    // Killed with its task, it seems: why will be told with Slurm's last word.
+    const bool ending = ended_at_ || (ending_since_ && now - *ending_since_ < kHoldWhileEnding);
+    return ending ? Vouch::kEnded : Vouch::kUnknown;
+  }
   switch (rank.report->process) {
     case Process::kStarting:
     case Process::kRunning:

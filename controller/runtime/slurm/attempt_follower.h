@@ -138,9 +138,9 @@ class AttemptFollower {
   bool preempted_ = false;  // Slurm said so once; it forgets
   bool core_over_ = false, slurm_over_ = false;
   bool leftover_ = false;  // Slurm would run it again
-  bool ending_ = false;    // as Slurm had it last
   bool unseen_ = false;    // Slurm started it again, and does not say why
   bool wants_listing_ = true;
+  std::optional<core::Millis> ending_since_;  // as Slurm had it last
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};
   std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_;

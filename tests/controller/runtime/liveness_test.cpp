@@ -65,6 +65,14 @@ INSTANTIATE_TEST_SUITE_P(Table, SilenceRules,
                                            Silence{"NeverJoinedGone", false, Vouch::kGone, 122s, 122s}),
                          [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
 
+// A cancel in Slurm lets the other ranks save for a minute, and its end is told with its true cause after that.
+TEST(Liveness, ARankWhoseEndIsKnownIsNeverSilent) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  watch.heard(0, 1, 2, kStart);
+  EXPECT_FALSE(watch.judge(0, Vouch::kGone, kStart + 3s));
+  for (const auto after : {6s, 20s, 60s}) EXPECT_FALSE(watch.judge(0, Vouch::kEnded, kStart + after));
+}
+
 TEST(Liveness, AHeartbeatBetweenQuestionAndAnswerCounts) {
   AttemptWatch watch({}, 1, 1, kStart);
   watch.heard(0, 1, 2, kStart);

@@ -570,12 +570,30 @@ TEST(AttemptFollower, VouchesForWhatItsTaskSaidLatelyAndForNothingElse) {
   stopped.process = TaskReport::Process::kStopped;
   f.task(0, stopped);
   EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kStopped);
-  f.task(1, exited(0));
-  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kGone);
+  f.task(1, exited(7));
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kEnded) << "its end is not told yet";
   EXPECT_EQ(f.follower.vouch(2, f.now), Vouch::kUnknown);
   f.after(AttemptFollower::kHeardWithin);
   EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kUnknown);
-  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kGone) << "its task has left, and its node is none the worse";
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kEnded) << "its task has left, and its node is none the worse";
+  Following told;
+  told.under_way().task(1, exited(0));
+  EXPECT_EQ(told.follower.vouch(1, told.now), Vouch::kGone);
+}
+
+// An outsider's scancel, and a rank that did not leave in time: Slurm has killed it, and its task with it.
+TEST(AttemptFollower, WhatIsKilledWithItsTaskIsNotCalledSilentBeforeSlurmHasSaidWhy) {
+  Following f;
+  f.under_way().after(AttemptFollower::kHeardWithin);
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kUnknown);
+  f.slurm_says("COMPLETING");
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kEnded);
+  f.after(AttemptFollower::kHoldWhileEnding - core::Millis(2)).slurm_says("COMPLETING");
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kEnded);
+  f.after(core::Millis(1)).slurm_says("COMPLETING");
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kUnknown) << "its node may be lost";
+  f.slurm_says("CANCELLED");
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kEnded);
 }
 
 TEST(AttemptFollower, ATeardownMayTakeItsTimeButNotForEver) {
