@@ -591,8 +591,11 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
 
 // An executor's thread.
 void Impl::take_fact(core::JobId job, core::EventBody body) {
-  if (auto* exited = std::get_if<core::RankExited>(&body); exited != nullptr && exited->last_words.empty()) {
-    exited->last_words = board_.leaving_reason({job, exited->attempt}, exited->rank);
+  // Before its end: an attempt that has ended takes no checkpoint any more.
+  if (const auto* gone = std::get_if<core::AttemptGone>(&body)) desk_.take_unsent({job, gone->attempt});
+  if (auto* exited = std::get_if<core::RankExited>(&body)) {
+    desk_.take_unsent({job, exited->attempt}, exited->rank);
+    if (exited->last_words.empty()) exited->last_words = board_.leaving_reason({job, exited->attempt}, exited->rank);
   }
   dispatcher_.keep(job, std::move(body));
 }

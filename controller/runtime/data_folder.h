@@ -24,6 +24,10 @@ class DataFolder {
   }
   /// Rank 0's address, so that ranks that ask after a restart of the controller still learn it.
   std::filesystem::path rendezvous(const core::AttemptKey& key) const { return attempt(key) / "rendezvous"; }
+  /// What a rank could not tell while the controller was away, see worker/rank/grpc_unsent_file.h.
+  std::filesystem::path unsent(const core::AttemptKey& key, core::RankNumber rank) const {
+    return attempt(key) / "unsent" / ("rank-" + std::to_string(rank));
+  }
   std::filesystem::path checkpoints(core::JobId id) const { return job(id) / "checkpoints"; }
 
  private:

@@ -81,6 +81,7 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
   request.env["MUSTER_RANK_TOKEN"] = rank_token(settings.secret, key.job, key.number);
   request.env["MUSTER_JOB_ID"] = std::to_string(key.job);
   request.env["MUSTER_ATTEMPT"] = std::to_string(key.number);
+  request.env["MUSTER_ATTEMPT_FOLDER"] = request.attempt_folder;
   request.env["MUSTER_CHECKPOINT_FOLDER"] = checkpoint_folder(spec, key.job, settings.data).string();
   return request;
 }

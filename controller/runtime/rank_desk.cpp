@@ -7,6 +7,7 @@
 #include "runtime/action_runner.h"
 #include "runtime/durable_file.h"
 #include "runtime/token_file.h"
+#include "runtime/unsent_reports.h"
 
 namespace runtime {
 namespace {
@@ -77,6 +78,10 @@ Outcome<RankDesk::Caller> RankDesk::identify(const muster::v1::RankKey& key, con
     return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
                                                         " attempt " + std::to_string(key.attempt())};
   }
+  return find(key);
+}
+
+Outcome<RankDesk::Caller> RankDesk::find(const muster::v1::RankKey& key) {
   Caller caller{{key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr, false, false};
   try {
     caller.spec = parts_.specs.get(caller.key.job);
@@ -211,6 +216,47 @@ std::uint32_t RankDesk::take_checkpoints(const Caller& caller, const muster::v1:
     ++accepted;
   }
   return accepted;
+}
+
+void RankDesk::take_unsent(const core::AttemptKey& key, core::RankNumber rank) {
+  const auto file = data_.unsent(key, rank);
+  try {
+    int reports = 0;
+    const bool all = read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
+      const auto& from = request.key();
+      const bool own = from.job_id() == key.job && from.attempt() == key.number && from.rank() == rank;
+      reports += own ? 1 : 0;
+      return own && take_late(request);
+    });
+    if (reports > 0) spdlog::info("job {} attempt {}: read what rank {} could not send", key.job, key.number, rank);
+    if (all && reports > 0) std::filesystem::remove(file);
+    if (!all) spdlog::warn("{}: not all of it could be taken in; it stays there", file.string());
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, rank, e.what());
+  }
+}
+
+void RankDesk::take_unsent(const core::AttemptKey& key) {
+  core::RankNumber ranks = 0;
+  try {
+    if (const auto job = parts_.dispatcher.job(key.job)) ranks = job->world_size;
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: what its ranks could not send stays unread: {}", key.job, key.number, e.what());
+  }
+  for (core::RankNumber rank = 0; rank < ranks; ++rank) take_unsent(key, rank);
+}
+
+bool RankDesk::take_late(const muster::v1::HeartbeatRequest& request) {
+  const auto found = find(request.key());
+  if (!found.ok()) return false;
+  const auto& caller = found.value();
+  parts_.board.heartbeat(caller.key, request, parts_.clock.monotonic());
+  tell_resumed(caller, request);
+  const auto metrics = take_metrics(caller, request);
+  const auto checkpoints = take_checkpoints(caller, request);
+  parts_.changes.bump(caller.key.job);
+  return metrics == static_cast<std::uint32_t>(request.metrics_size()) &&
+         checkpoints == static_cast<std::uint32_t>(request.checkpoints_size());
 }
 
 Outcome<muster::v1::RendezvousResponse> RankDesk::rendezvous(const muster::v1::RendezvousRequest& request,

@@ -36,6 +36,10 @@ class RankDesk {
   Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                      const std::string& token);
   Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
+  /// Takes in what a rank that has ended could not tell any more, as if it told it now. Never throws.
+  void take_unsent(const core::AttemptKey& key, core::RankNumber rank);
+  /// The same of all its ranks.
+  void take_unsent(const core::AttemptKey& key);
 
  private:
   /// Where an attempt stands when one of its ranks calls.
@@ -48,6 +52,9 @@ class RankDesk {
     bool upcoming = false;  // launched, but that is not recorded yet
     const core::Attempt* attempt() const { return current ? &job->attempts[key.number - 1] : nullptr; }
   };
+  /// False if not all of it is durable.
+  bool take_late(const muster::v1::HeartbeatRequest& request);
+  Outcome<Caller> find(const muster::v1::RankKey& key);
   Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
   muster::v1::Directive directive(const Caller& caller) const;

@@ -3,7 +3,9 @@
 // Method: real processes; the daemon is killed by SIGKILL and started again on the same folder and ports.
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "system/world.h"
 
@@ -47,6 +49,29 @@ TEST(ControllerRestart, RanksGoOnTrainingAndMetricsHaveNoGap) {
   for (int step = 1; step <= 300; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
 }
 
+// The ranks end by themselves, and nobody is there to hear their last steps.
+TEST(ControllerRestart, AJobThatFinishesMeanwhileIsCompleteAfterwards) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(training_job({.steps = 60, .every_steps = 10, .step_delay_ms = 50}));
+  const auto running = world.until_step(job, 15);
+  world.kill_daemon();
+  ASSERT_TRUE(eventually(
+      [&] {
+        return std::ranges::all_of(running.at("ranks"),
+                                   [](const Json& rank) { return ::kill(rank.at("pid"), 0) != 0; });
+      },
+      120s));
+  world.start_daemon();
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U);
+  EXPECT_EQ(after.at("ranks")[0].at("step"), 60);
+  EXPECT_EQ(after.at("last_checkpoint_step"), 60);
+  const auto rows = world.metrics(job);
+  ASSERT_EQ(rows.size(), 60U);
+  for (int step = 1; step <= 60; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
+}
+
 TEST(ControllerRestart, AnEndThatHappenedMeanwhileIsLearnedAfterwards) {
   World world;
   world.start_daemon();
@@ -69,12 +94,21 @@ TEST(ControllerRestart, ARankThatDiedMeanwhileBringsTheNextAttempt) {
   const auto job = world.submit(training_job({.steps = 60, .every_steps = 10, .step_delay_ms = 50}));
   const auto running = world.until_step(job, 15);
   world.kill_daemon();
+  const auto saved = std::filesystem::path(running.at("checkpoint_folder").get<std::string>()) / "step-00000030";
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(saved); }, 120s));
   signal_rank(running, 1, SIGKILL);
   world.start_daemon();
   const auto after = world.until_state(job, "succeeded");
   ASSERT_EQ(after.at("attempts").size(), 2U);
   EXPECT_EQ(after.at("attempts")[0].at("cause"), "failed");
-  EXPECT_GE(after.at("attempts")[1].at("resumed_from_step").get<int>(), 10);
+  const int resumed = after.at("attempts")[1].at("resumed_from_step");
+  EXPECT_GE(resumed, 20);
+  // The steps that nobody will do again are those of the first attempt.
+  std::set<int> first;
+  for (const auto& row : world.metrics(job)) {
+    if (row.at("attempt") == 1) first.insert(row.at("step").get<int>());
+  }
+  for (int step = 1; step <= resumed; ++step) EXPECT_TRUE(first.contains(step)) << step;
 }
 
 TEST(ControllerRestart, APoliteStopLeavesTheJobRunning) {

@@ -141,6 +141,7 @@ RankEnvironment read_environment(const GetVariable& get) {
   if (const auto text = get("MUSTER_ATTEMPT"); text && !text->empty()) {
     out.attempt = to_number<std::int64_t>("MUSTER_ATTEMPT", *text, 0, 1'000'000'000);
   }
+  out.attempt_folder = get("MUSTER_ATTEMPT_FOLDER").value_or("");
   out.run_file = get("MUSTER_RUN_FILE").value_or("");
   out.metrics_file = get("MUSTER_METRICS_FILE").value_or("metrics.rank" + std::to_string(out.rank) + ".jsonl");
   return out;

@@ -22,6 +22,7 @@ struct RankEnvironment {
   std::string token;                   ///< MUSTER_RANK_TOKEN, a secret: never log it
   std::string job_id;                  ///< MUSTER_JOB_ID
   std::int64_t attempt = 0;            ///< MUSTER_ATTEMPT, from 1; 0 without a controller
+  std::string attempt_folder;          ///< MUSTER_ATTEMPT_FOLDER: the attempt's own files; "" without a controller
   std::string run_file;                ///< MUSTER_RUN_FILE
   std::string metrics_file;            ///< MUSTER_METRICS_FILE; default metrics.rank<r>.jsonl
 };

@@ -42,11 +42,18 @@ void GrpcOutbox::add(const muster::v1::CheckpointSaved& checkpoint) {
   if (checkpoints_.size() > kMaxCheckpoints) drop_below(checkpoints_, first_checkpoint_, first_checkpoint_ + 1);
 }
 
-GrpcOutbox::Batch GrpcOutbox::fill(muster::v1::HeartbeatRequest& request) const {
-  const Batch batch{first_step_, first_checkpoint_, std::min(steps_.size(), kBatch),
-                    std::min(checkpoints_.size(), kBatch)};
-  for (std::size_t i = 0; i < batch.steps; ++i) write(steps_[i], *request.add_metrics());
-  for (std::size_t i = 0; i < batch.checkpoints; ++i) *request.add_checkpoints() = checkpoints_[i];
+GrpcOutbox::Batch GrpcOutbox::fill(muster::v1::HeartbeatRequest& request, std::uint64_t from_step,
+                                   std::uint64_t from_checkpoint) const {
+  const auto skipped_steps = std::min<std::size_t>(steps_.size(), std::max(from_step, first_step_) - first_step_);
+  const auto skipped_checkpoints =
+      std::min<std::size_t>(checkpoints_.size(), std::max(from_checkpoint, first_checkpoint_) - first_checkpoint_);
+  const Batch batch{first_step_ + skipped_steps, first_checkpoint_ + skipped_checkpoints,
+                    std::min(steps_.size() - skipped_steps, kBatch),
+                    std::min(checkpoints_.size() - skipped_checkpoints, kBatch)};
+  for (std::size_t i = 0; i < batch.steps; ++i) write(steps_[skipped_steps + i], *request.add_metrics());
+  for (std::size_t i = 0; i < batch.checkpoints; ++i) {
+    *request.add_checkpoints() = checkpoints_[skipped_checkpoints + i];
+  }
   return batch;
 }
 

@@ -28,7 +28,9 @@ class GrpcOutbox {
   void add(const muster::v1::CheckpointSaved& checkpoint);
 
   /// Puts the oldest of each kind into `request`.
-  Batch fill(muster::v1::HeartbeatRequest& request) const;
+  Batch fill(muster::v1::HeartbeatRequest& request) const { return fill(request, 0, 0); }
+  /// The same of those from the numbers `from_step` and `from_checkpoint` on, as Batch counts them.
+  Batch fill(muster::v1::HeartbeatRequest& request, std::uint64_t from_step, std::uint64_t from_checkpoint) const;
   /// Forgets the first `steps` and `checkpoints` of `batch`. What was added or lost since it was filled is no matter.
   void acknowledge(const Batch& batch, std::size_t steps, std::size_t checkpoints);
 

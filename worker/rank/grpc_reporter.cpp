@@ -14,11 +14,13 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "rank/errors.h"
 #include "rank/exit_codes.h"
 #include "rank/grpc_client.h"
 #include "rank/grpc_outbox.h"
+#include "rank/grpc_unsent_file.h"
 
 namespace worker {
 namespace {
@@ -161,13 +163,19 @@ Endpoint controller_of(const RankEnvironment& environment) {
   throw std::invalid_argument("environment: MUSTER_CONTROLLER is not set; set it to musterd's host:port");
 }
 
+std::string unsent_path(const RankEnvironment& environment) {
+  if (environment.attempt_folder.empty()) return {};
+  return environment.attempt_folder + "/unsent/rank-" + std::to_string(environment.rank);
+}
+
 class GrpcReporter final : public Reporter {
  public:
   GrpcReporter(const RankEnvironment& environment, GrpcReporterOptions options)
       : options_(options),
         controller_(controller_of(environment)),
         key_(key_of(environment)),
-        world_size_(environment.world_size) {
+        world_size_(environment.world_size),
+        unsent_(unsent_path(environment)) {
     // gRPC starts its own threads with the channel.
     const SignalsBlocked blocked;
     client_ = std::make_unique<GrpcClient>(controller_, environment.token);
@@ -247,6 +255,10 @@ class GrpcReporter final : public Reporter {
   Sent send_register(Lock& lock);
   Sent send_heartbeat(Lock& lock);
   v1::HeartbeatRequest heartbeat() const;
+  void add_last_words(v1::HeartbeatRequest& request) const;
+  /// What cannot be sent now is not to be lost with this process.
+  void keep_unsent(Lock& lock);
+  void drop_unsent(Lock& lock);
   milliseconds call_limit() const;
   Sent failed(const grpc::Status& status);
   void heard(v1::Directive directive, std::int64_t interval_ms);
@@ -283,6 +295,8 @@ class GrpcReporter final : public Reporter {
   Clock::time_point away_since_{};
   milliseconds interval_ = kDefaultInterval;
   Backoff backoff_{options_};
+  UnsentFile unsent_;
+  bool told_unkept_ = false;
 
   std::thread thread_;
 };
@@ -290,18 +304,26 @@ class GrpcReporter final : public Reporter {
 void GrpcReporter::run() {
   Lock lock(mutex_);
   const auto must_look = [this] { return quit_ || stop_ == StopKind::kNow; };
+  bool told_all = false;
   while (!must_look() && !(leaving_ && Clock::now() >= leaving_->until)) {
     const auto begin = Clock::now();
     const bool was_leaving = leaving_.has_value();
     const Sent sent = send(lock);
-    if (sent == Sent::kAll && was_leaving) break;
+    if (sent == Sent::kAll) drop_unsent(lock);
+    told_all = sent == Sent::kAll && was_leaving;
+    if (told_all) break;
     if (sent == Sent::kMore || must_look()) continue;
+    if (sent == Sent::kFailed) keep_unsent(lock);
     const auto next = sent == Sent::kFailed ? Clock::now() + backoff_.next() : begin + interval_;
     const bool begin_leaving = wake_.wait_until(lock, next, [&] { return must_look() || (leaving_ && !was_leaving); });
     // Little time is left: an outage's long waits would use it up.
     if (begin_leaving) backoff_.reset();
   }
-  if (stop_ == StopKind::kNow) wait_fenced(lock);
+  if (stop_ == StopKind::kNow) {
+    wait_fenced(lock);
+  } else if (leaving_ && !told_all) {
+    keep_unsent(lock);
+  }
   done_ = true;
   wake_.notify_all();
 }
@@ -345,17 +367,19 @@ v1::HeartbeatRequest GrpcReporter::heartbeat() const {
   return request;
 }
 
+void GrpcReporter::add_last_words(v1::HeartbeatRequest& request) const {
+  request.set_leaving(true);
+  request.set_exit_code(leaving_->exit_code);
+  request.set_leaving_reason(leaving_->reason);
+}
+
 GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
   auto request = heartbeat();
   const bool probing = suspect_;
   GrpcOutbox::Batch batch;
   if (!probing) batch = outbox_.fill(request);
   const bool last = leaving_ && !probing && outbox_.fits_one_batch();
-  if (last) {
-    request.set_leaving(true);
-    request.set_exit_code(leaving_->exit_code);
-    request.set_leaving_reason(leaving_->reason);
-  }
+  if (last) add_last_words(request);
   v1::HeartbeatResponse response;
   const auto limit = call_limit();
   lock.unlock();
@@ -390,6 +414,25 @@ GrpcReporter::Sent GrpcReporter::failed(const grpc::Status& status) {
         "); training goes on and metrics are kept");
   }
   return Sent::kFailed;
+}
+
+// Training does not wait for this disk.
+void GrpcReporter::keep_unsent(Lock& lock) {
+  auto news = heartbeat();
+  if (leaving_) add_last_words(news);
+  const auto bytes = unsent_.collect(outbox_, news);
+  lock.unlock();
+  unsent_.append(bytes);
+  lock.lock();
+  if (unsent_.problem().empty() || std::exchange(told_unkept_, true)) return;
+  say("warning: what the controller has not heard is kept in memory only: " + unsent_.problem());
+}
+
+void GrpcReporter::drop_unsent(Lock& lock) {
+  if (outbox_.waiting() > 0) return;
+  lock.unlock();
+  unsent_.drop();
+  lock.lock();
 }
 
 void GrpcReporter::heard(v1::Directive directive, std::int64_t interval_ms) {

@@ -24,7 +24,8 @@ struct GrpcReporterOptions {
 ///
 /// One thread of its own sends heartbeats at the interval the controller hands out; training never waits for it. While
 /// the controller can't be reached, or does not know this job, training goes on and the newest 100,000 steps are kept
-/// and sent afterwards, oldest first, until acknowledged. Only an explicit "stop" stops the rank: stop_requested()
+/// and sent afterwards, oldest first, until acknowledged; should the rank end before, they are in the attempt's folder
+/// (see grpc_unsent_file.h). Only an explicit "stop" stops the rank: stop_requested()
 /// becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving` and the destructor
 /// take at most two seconds. All signals are blocked in the threads it starts, so handlers run in the caller's.
 ///

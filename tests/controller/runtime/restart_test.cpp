@@ -1,6 +1,11 @@
 // Goal: kill -9 of the controller between any two steps loses no acknowledged job and starts none twice.
 // Method: a controller without threads dies inside a chosen call of its store or executor; another one takes over the
 // same store and the same machine.
+#include <gmock/gmock.h>
+#include <google/protobuf/util/delimited_message_util.h>
+
+#include <fstream>
+
 #include "bench.h"
 
 namespace runtime::testing {
@@ -53,6 +58,60 @@ TEST_P(Restart, ARankThatEndedMeanwhileIsFoundOut) {
   bench.tick();
   EXPECT_EQ(bench.attempt(id, 1).cause(), "failed");
   EXPECT_EQ(bench.attempt(id, 1).state(), "draining");
+}
+
+/// As a worker writes it.
+void write_unsent(const std::filesystem::path& file, const std::vector<muster::v1::HeartbeatRequest>& reports) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream out(file, std::ios::binary);
+  for (const auto& report : reports) google::protobuf::util::SerializeDelimitedToOstream(report, &out);
+}
+
+TEST_P(Restart, WhatARankCouldNotSendBeforeItEndedIsReadWhenItsEndIsLearned) {
+  const auto id = bench.submit(recipe_request("a"));
+  bench.heartbeats({id, 1}, 2, 1);
+  bench.crash();
+  auto late = Bench::beat({id, 1}, 0, 7);
+  late.set_resumed_from_step(0);
+  for (int step = 2; step <= 7; ++step) late.add_metrics()->set_step(step);
+  late.add_checkpoints()->set_step(6);
+  auto last = Bench::beat({id, 1}, 0, 8);
+  last.add_metrics()->set_step(8);
+  last.set_leaving(true);
+  last.set_exit_code(1);
+  last.set_leaving_reason("the disk is full");
+  auto strangers = Bench::beat({id, 2}, 0, 9);
+  strangers.add_metrics()->set_step(9);
+  const auto folder = bench.folder() / "jobs" / std::to_string(id) / "attempt-1" / "unsent";
+  write_unsent(folder / "rank-0", {late, last});
+  write_unsent(folder / "rank-1", {strangers});
+  bench.start();
+  bench.executor().end_silently({id, 1}, 0, {1, 0});
+  bench.executor().end_silently({id, 1}, 1, {1, 0});
+  bench.restart();
+  bench.tick();
+  EXPECT_EQ(bench.attempt(id, 1).cause(), "failed");
+  EXPECT_THAT(bench.attempt(id, 1).reason(), ::testing::HasSubstr("the disk is full"));
+  EXPECT_EQ(bench.job(id).last_checkpoint_step(), 6);
+  EXPECT_EQ(bench.controller().metrics(id, 0, 0, 0, 1000).size(), 7U);
+  EXPECT_FALSE(std::filesystem::exists(folder / "rank-0")) << "read once";
+  EXPECT_TRUE(std::filesystem::exists(folder / "rank-1")) << "another attempt's words, and nobody's loss";
+}
+
+TEST_P(Restart, WhatRanksCouldNotSendBeforeTheirNodesWereGoneIsReadToo) {
+  const auto id = bench.submit(recipe_request("a"));
+  bench.heartbeats({id, 1}, 2, 1);
+  bench.crash();
+  auto late = Bench::beat({id, 1}, 0, 4);
+  late.add_metrics()->set_step(4);
+  late.add_checkpoints()->set_step(4);
+  write_unsent(bench.folder() / "jobs" / std::to_string(id) / "attempt-1" / "unsent" / "rank-0", {late});
+  bench.machine->attempts.clear();
+  bench.start();
+  bench.tick();
+  EXPECT_EQ(bench.attempt(id, 1).cause(), "controller_lost");
+  EXPECT_EQ(bench.job(id).last_checkpoint_step(), 4);
+  EXPECT_EQ(bench.controller().metrics(id, 0, 0, 0, 1000).size(), 1U);
 }
 
 TEST_P(Restart, AnAttemptWithoutATraceCostsOneAttempt) {
