@@ -92,6 +92,22 @@ exit "$muster_exit"
   EXPECT_THAT(problems(s), IsEmpty());
 }
 
+TEST(BatchScript, AWarningGoesToTheStepsOrToTheScriptAlone) {
+  auto s = script_of({"x"});
+  s.open_mode = "";
+  s.warning = Warning{.signal = "USR2", .before_limit = 120s, .to_batch = true};
+  EXPECT_THAT(option_lines(s), ElementsAre("--signal=B:USR2@120"));
+  s.warning->to_batch = false;
+  EXPECT_THAT(option_lines(s), ElementsAre("--signal=USR2@120"));
+}
+
+TEST(BatchScript, QuotesInAnOptionAreTheValuesOwn) {
+  auto s = script_of({"x"});
+  s.open_mode = "";
+  s.comment = R"(the "best" \one)";
+  EXPECT_THAT(option_lines(s), ElementsAre(R"(--comment="the \"best\" \\one")"));
+}
+
 TEST(BatchScript, EveryResourceAndTermHasItsOption) {
   auto s = script_of({"x"});
   s.open_mode = "";

@@ -16,6 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::SizeIs;
+using namespace std::chrono_literals;
 
 constexpr auto kNoController = "Unable to contact slurm controller (connect failure)\n";
 
@@ -172,6 +173,27 @@ TEST_F(ClientTest, AJobThatIsOverNeedsNoCancelling) {
   EXPECT_TRUE(client.cancel({{8, {}}}).unreachable());
 }
 
+// A slow sacct must not cost as little as a scontrol may, nor a scancel as much as an sbatch.
+TEST_F(ClientTest, EachCommandHasItsOwnTimeLimit) {
+  Client limited(runner, {.submit_limit = 1s, .list_limit = 2s, .change_limit = 3s, .history_limit = 4s});
+  for (const auto* program : {"sbatch", "squeue", "scancel", "scontrol", "sacct"}) answer(program, finished(0));
+  const auto limit_of = [&](const auto& ask) {
+    runner.commands.clear();
+    ask();
+    return runner.commands.empty() ? 0ms : runner.commands.front().time_limit;
+  };
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.submit("x")); }), 1s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.test_only("x")); }), 1s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.list()); }), 2s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.cancel({{1, {}}})); }), 3s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.hold({1, {}})); }), 3s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.partitions()); }), 3s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.nodes()); }), 3s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.config()); }), 3s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.ping()); }), 3s);
+  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.history({1})); }), 4s);
+}
+
 TEST_F(ClientTest, ChangesAreSpelledAsScontrolWantsThem) {
   answer("scontrol", finished(0));
   EXPECT_TRUE(client.requeue({5, 1}));
@@ -179,12 +201,14 @@ TEST_F(ClientTest, ChangesAreSpelledAsScontrolWantsThem) {
   EXPECT_TRUE(client.release({5, {}}));
   EXPECT_TRUE(client.skip_hold({5, {}}));
   EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(90)));
+  EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(0)));
   EXPECT_TRUE(client.throttle(5, 3));
   std::vector<std::string> all;
   for (std::size_t i = 0; i < runner.commands.size(); ++i) all.push_back(arguments(i));
-  EXPECT_THAT(all, ElementsAre("scontrol requeue 5_1", "scontrol uhold 5", "scontrol release 5",
-                               "scontrol update JobId=5 StartTime=now", "scontrol update JobId=5 TimeLimit=90",
-                               "scontrol update JobId=5 ArrayTaskThrottle=3"));
+  EXPECT_THAT(
+      all, ElementsAre("scontrol requeue 5_1", "scontrol uhold 5", "scontrol release 5",
+                       "scontrol update JobId=5 StartTime=now", "scontrol update JobId=5 TimeLimit=90",
+                       "scontrol update JobId=5 TimeLimit=UNLIMITED", "scontrol update JobId=5 ArrayTaskThrottle=3"));
 }
 
 TEST_F(ClientTest, ScontrolsOddWordForNoControllerIsUnreachable) {

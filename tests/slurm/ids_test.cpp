@@ -181,6 +181,31 @@ TEST(Reasons, EachOneOfSlurm2205HasItsSentenceAndItsAction) {
   }
 }
 
+TEST(Reasons, TheUsualOnesSayWhatItIsAndWhatToDo) {
+  const auto says = [](const char* reason, const char* sentence, const char* action) {
+    const auto text = explain_reason(reason);
+    EXPECT_THAT(text.sentence, HasSubstr(sentence)) << reason;
+    EXPECT_THAT(text.action, HasSubstr(action)) << reason;
+  };
+  says("Resources", "the nodes it needs are busy", "fewer nodes");
+  says("Priority", "higher priority are first", "less time");
+  says("Dependency", "waits for another job", "cancel this one");
+  says("JobHeldUser", "owner holds it", "Release it");
+  says("JobHeldAdmin", "An admin holds", "Ask the admin");
+  says("BeginTime", "may not start before", "begin now");
+  says("PartitionTimeLimit", "time limit is longer than the partition allows", "Ask for less time");
+  says("PartitionNodeLimit", "more or fewer nodes than the partition allows", "within the partition's limits");
+  says("PartitionDown", "partition is down", "another partition");
+  says("ReqNodeNotAvail", "down, drained or reserved", "other nodes");
+  says("Reservation", "its reservation", "without the reservation");
+  says("Licenses", "a license that others use", "ask for fewer");
+  says("BadConstraints", "No node has what the job asks for", "Change its features");
+  says("InvalidAccount", "account does not exist", "account that you belong to");
+  says("InvalidQOS", "QOS does not exist", "a QOS that your account may use");
+  says("JobArrayTaskLimit", "As many elements", "parallelism");
+  says("DependencyNeverSatisfied", "will never start", "without that dependency");
+}
+
 TEST(Reasons, LimitsSayWhoseAndOfWhat) {
   EXPECT_EQ(explain_reason("QOSMaxJobsPerUserLimit").sentence,
             "You already have as many or as much running jobs as the job's QOS allows one user.");

@@ -59,6 +59,15 @@ TEST(Squeue, ARowIsReadFieldByField) {
   EXPECT_EQ(job.comment, "a|b\nc");
 }
 
+TEST(Squeue, AVictimSaysSinceWhen) {
+  auto victim = failed_job();
+  victim[2] = "COMPLETING";
+  victim[12] = "1795253460";
+  const auto jobs = jobs_of(row(victim));
+  ASSERT_THAT(jobs, SizeIs(1));
+  EXPECT_EQ(jobs.front().preempted, Time(1795253460s));
+}
+
 TEST(Squeue, ElementsOfArraysAndJobsThatWaitAreRead) {
   auto waiting = failed_job();
   waiting[0] = "2";
