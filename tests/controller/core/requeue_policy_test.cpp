@@ -33,6 +33,21 @@ TEST(RequeuePolicy, OddSettingsNeitherOverflowNorGoBackInTime) {
   EXPECT_EQ(core::backoff(policy, 1), 3s);
 }
 
+TEST(RequeuePolicy, EachCauseHasItsOwnBudget) {
+  core::RequeuePolicy policy;
+  policy.max_failed = 11, policy.max_rank_silent = 12, policy.max_rank_hung = 13, policy.max_preempted = 14;
+  policy.max_timed_out = 15, policy.max_node_failed = 16, policy.max_out_of_memory = 17;
+  policy.max_controller_lost = 18;
+  EXPECT_EQ(core::budget(policy, core::Cause::kFailed), 11U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kRankSilent), 12U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kRankHung), 13U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kPreempted), 14U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kTimedOut), 15U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kNodeFailed), 16U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kOutOfMemory), 17U);
+  EXPECT_EQ(core::budget(policy, core::Cause::kControllerLost), 18U);
+}
+
 TEST(RequeuePolicy, OnlyEndsThatAreNobodysWishHaveABudget) {
   const core::RequeuePolicy policy;
   EXPECT_EQ(core::budget(policy, core::Cause::kFailed), 3U);
