@@ -4,6 +4,7 @@
 
 #include "controller/rpc/harness.h"
 #include "controller/runtime/bench.h"
+#include "runtime/views.h"
 
 namespace {
 
@@ -136,7 +137,14 @@ TEST_F(Admin, WhatDoesNotFitWhatThereIsIsRefusedWithTheCommandThatDoes) {
 
 TEST_F(Admin, WhatWasChangedIsShownAndAuditedWithWhoDidIt) {
   ASSERT_TRUE(set(request("low", true)).ok());
+  const auto added = runtime::time_text(bench_.clock.wall());
+  bench_.clock.advance(std::chrono::minutes(1));
   ASSERT_TRUE(set(request("low", false, 7)).ok());
+  muster::v1::ListAuditResponse audit;
+  ASSERT_TRUE(ask(&AdminService::Stub::ListAudit, muster::v1::ListAuditRequest{}, &audit).ok());
+  ASSERT_EQ(audit.entries_size(), 2);
+  EXPECT_EQ(audit.entries(0).at(), runtime::time_text(bench_.clock.wall()));
+  EXPECT_EQ(audit.entries(1).at(), added);
   muster::v1::ListPartitionsResponse partitions;
   ASSERT_TRUE(ask(&AdminService::Stub::ListPartitions, muster::v1::ListPartitionsRequest{}, &partitions).ok());
   ASSERT_EQ(partitions.partitions_size(), 2);

@@ -156,6 +156,13 @@ TEST_F(Rpc, WhatChangesJobsNeedsThePeoplesTokenAndAUserNameOfBoundedLength) {
   muster::v1::WhyResponse why;
   Call stranger("");
   EXPECT_EQ(jobs_->Why(&stranger, job_request(7), &why).error_code(), StatusCode::UNAUTHENTICATED);
+  // Scripts hold what admins want done on nodes.
+  muster::v1::PlanScriptRequest plan;
+  muster::v1::PlanScriptResponse script;
+  Call planner(""), checker("");
+  EXPECT_EQ(jobs_->PlanScript(&planner, plan, &script).error_code(), StatusCode::UNAUTHENTICATED);
+  muster::v1::CheckScriptResponse check;
+  EXPECT_EQ(jobs_->CheckScript(&checker, plan, &check).error_code(), StatusCode::UNAUTHENTICATED);
 }
 
 TEST_F(Rpc, EveryKindOfRefusalHasItsOwnCode) {
