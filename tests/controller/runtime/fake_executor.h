@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,8 @@ struct Machine {
   std::optional<QueueWord> word;
   std::vector<Unfit> unfit;
   std::optional<ClusterFacts> cluster;
+  ScriptCheck check;                      // what the queue says of a script
+  std::optional<LaunchRequest> scripted;  // the newest that a script was asked for
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
@@ -117,6 +120,15 @@ class FakeExecutor : public Executor {
   std::optional<QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }
   std::vector<Unfit> unfit(const LaunchRequest&) const override { return machine_->unfit; }
   std::optional<ClusterFacts> cluster() override { return machine_->cluster; }
+  std::optional<std::string> script(const LaunchRequest& request) const override {
+    if (!machine_->queue) return std::nullopt;
+    machine_->scripted = request;
+    return "a script";
+  }
+  std::optional<ScriptCheck> check_script(const LaunchRequest& request) override {
+    return script(request) ? std::optional(machine_->check) : std::nullopt;
+  }
+  void set_history(std::function<bool(const core::AttemptKey&)> over) override { is_over = std::move(over); }
 
   /// The scheduler gives a queued attempt its nodes, one a rank.
   void begin(const core::AttemptKey& key, std::vector<std::string> nodes) {
@@ -188,6 +200,7 @@ class FakeExecutor : public Executor {
   Machine& machine() { return *machine_; }
   std::shared_ptr<Machine> shared_machine() { return machine_; }
   std::atomic<bool> vouches_unknown = false;
+  std::function<bool(const core::AttemptKey&)> is_over;
 
  private:
   LaunchAnswer launch_once(const LaunchRequest& request) {

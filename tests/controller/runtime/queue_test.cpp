@@ -300,6 +300,38 @@ TEST_P(Queue, TwoNodesLostAtOnceAreBothRemembered) {
   EXPECT_EQ(bench.store().node_losses(core::Time{}, 10).size(), 2U);
 }
 
+TEST_P(Queue, ANodeLostLatelyIsLeftOutForTenMinutesAndNoLonger) {
+  const auto id = queued();
+  EXPECT_THAT(bench.machine->get({id, 1}).request.exclude_nodes, IsEmpty());
+  begin({id, 1});
+  bench.executor().tell(id, core::NodeLost{1, "n2", 3s});
+  bench.executor().tell(id, core::AttemptGone{1, core::Cause::kNodeFailed, "NODE_FAIL"});
+  bench.tick();
+  EXPECT_THAT(bench.machine->get({id, 2}).request.exclude_nodes, ElementsAre("n2"));
+  bench.restart();
+  bench.clock.advance(9min);
+  const auto other = queued(recipe_request("b"));
+  EXPECT_THAT(bench.machine->get({other, 1}).request.exclude_nodes, ElementsAre("n2")) << "other jobs avoid it, too";
+  bench.clock.advance(2min);
+  const auto later = queued(recipe_request("c"));
+  EXPECT_THAT(bench.machine->get({later, 1}).request.exclude_nodes, IsEmpty());
+}
+
+// Of jobs in the scheduler that bear this controller's name, those whose attempts are over are cancelled.
+TEST_P(Queue, OnlyWhatThisControllerKnowsToBeOverIs) {
+  const auto id = queued();
+  const auto over = [&](core::AttemptKey key) { return bench.executor().is_over(key); };
+  EXPECT_FALSE(over({id, 1}));
+  EXPECT_FALSE(over({id, 2})) << "it may be on its way";
+  EXPECT_FALSE(over({id + 7, 1})) << "of another store";
+  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
+  EXPECT_FALSE(over({id, 1})) << "it is leaving";
+  bench.executor().tell(id, core::AttemptGone{1, core::Cause::kCancelled, ""});
+  bench.tick();
+  EXPECT_TRUE(over({id, 1}));
+  EXPECT_TRUE(over({id, 2}));
+}
+
 TEST_P(Queue, WhyTellsTheSchedulersReasonAndWhatToDo) {
   const auto id = queued();
   EXPECT_EQ(bench.why(id).reason(), "attempt 1: queued as Slurm job " + std::to_string(100 * id + 1));
@@ -321,6 +353,7 @@ TEST_P(Queue, WhyTellsTheSchedulersReasonAndWhatToDo) {
   EXPECT_EQ(why.reason(), "scheduler unreachable since 2023-11-14T22:13:20.000Z: squeue took longer than 5 s");
   EXPECT_THAT(why.action(), HasSubstr("Nothing is lost"));
   EXPECT_EQ(bench.job(id).scheduler_problem(), why.reason());
+  EXPECT_EQ("scheduler " + bench.controller().status().scheduler_problem(), why.reason());
   EXPECT_EQ(bench.controller().why(99).refusal().kind, Refusal::Kind::kNotFound);
 }
 

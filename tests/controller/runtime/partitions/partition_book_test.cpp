@@ -5,9 +5,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
+
+#include <fstream>
 
 #include "runtime/partitions/partition_views.h"
 #include "runtime/partitions/policy_json.h"
+#include "runtime/partitions/user_groups.h"
 #include "spec/partition_fields.h"
 
 namespace runtime {
@@ -211,6 +215,30 @@ TEST(PolicyJson, GivesBackWhatItWasMadeOf) {
   EXPECT_EQ(policy_to_json(policy("main")), "{}");
   EXPECT_EQ(policy_from_json("main", R"({"of_a_newer_muster":1,"max_nodes":2})").max_nodes(), 2U);
   EXPECT_THROW(policy_from_json("main", R"({"max_nodes":"many"})"), std::runtime_error);
+}
+
+TEST(PartitionViews, SayThatSlurmCouldNotBeAskedYet) {
+  PartitionPolicy policy;
+  policy.set_name("low");
+  ClusterFacts slurm;
+  slurm.unreachable = "scontrol: Unable to contact slurm controller";
+  const auto view = partition_view("low", &policy, slurm);
+  EXPECT_FALSE(view.in_slurm());
+  ASSERT_EQ(view.problems_size(), 1);
+  EXPECT_EQ(view.problems(0),
+            "partition \"low\": Slurm could not be asked about it yet: scontrol: Unable to contact slurm controller");
+}
+
+TEST(UserGroups, AreTheUsersOwnAndThoseThatNameTheUser) {
+  EXPECT_THAT(groups_of("root"), ::testing::Contains("root"));
+  EXPECT_TRUE(groups_of("nobody who is known here").empty());
+  std::ifstream groups("/etc/group");
+  for (std::string line; std::getline(groups, line);) {
+    const auto name = line.substr(0, line.find(':'));
+    const auto first = line.substr(line.rfind(':') + 1, line.find(',') - line.rfind(':') - 1);
+    if (first.empty() || ::getpwnam(first.c_str()) == nullptr) continue;
+    EXPECT_THAT(groups_of(first), ::testing::Contains(name)) << first;
+  }
 }
 
 TEST(NodeViews, TellWhichNodesAreLeftOutAndUntilWhen) {

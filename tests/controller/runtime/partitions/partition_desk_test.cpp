@@ -99,6 +99,60 @@ TEST_F(Desk, ChecksAndSetupComeBeforeTheJobsOwn) {
   EXPECT_EQ(bench.job(job).spec().slurm().setup_size(), 1) << "the job itself has not changed";
 }
 
+TEST_F(Desk, AScriptIsShownAsItWouldBeSubmitted) {
+  set("main", {{"health_check", "nvidia-smi"}, {"setup", "module load cuda"}, {"default_account", "lab"}});
+  muster::v1::PlanScriptRequest request;
+  request.set_user("ann");
+  *request.mutable_spec() = command("main").spec();
+  const auto plan = bench.controller().plan_script(request);
+  ASSERT_TRUE(plan.ok()) << plan.refusal().text;
+  EXPECT_EQ(plan.value().script(), "a script");
+  EXPECT_EQ(bench.machine->scripted->slurm.health_check, "nvidia-smi");
+  EXPECT_THAT(bench.machine->scripted->slurm.setup, ElementsAre("module load cuda"));
+  EXPECT_EQ(bench.machine->scripted->slurm.account, "lab");
+  EXPECT_TRUE(bench.machine->attempts.empty()) << "nothing is submitted";
+}
+
+TEST_F(Desk, SlurmsWordOnAScriptIsPassedOn) {
+  muster::v1::PlanScriptRequest request;
+  request.set_user("ann");
+  *request.mutable_spec() = command("main").spec();
+  bench.machine->check.refusal = "Requested node configuration is not available";
+  auto check = bench.controller().check_script(request);
+  ASSERT_TRUE(check.ok()) << check.refusal().text;
+  EXPECT_EQ(check.value().refusal(), "Requested node configuration is not available");
+  bench.machine->check = {};
+  bench.machine->check.start = core::Time(core::Millis(1'700'000'000'000));
+  bench.machine->check.partition = "main";
+  bench.machine->check.nodes = "n[1-2]";
+  check = bench.controller().check_script(request);
+  ASSERT_TRUE(check.ok()) << check.refusal().text;
+  EXPECT_EQ(check.value().refusal(), "");
+  EXPECT_EQ(check.value().expected_start(), "2023-11-14T22:13:20.000Z");
+  EXPECT_EQ(check.value().partition(), "main");
+  EXPECT_EQ(check.value().nodes(), "n[1-2]");
+  bench.machine->check.unreachable = "Unable to contact slurm controller";
+  check = bench.controller().check_script(request);
+  ASSERT_FALSE(check.ok());
+  EXPECT_EQ(check.refusal().kind, Refusal::Kind::kUnavailable);
+  EXPECT_THAT(check.refusal().text, HasSubstr("Unable to contact slurm controller"));
+}
+
+TEST_F(Desk, ALostNodeIsListedWithItsLossAsLongAsItIsLeftOut) {
+  const auto job = bench.submit(command("main"));
+  bench.executor().tell(job, core::NodeLost{1, "n7", core::Millis(3000)});
+  bench.tick();
+  auto nodes = bench.controller().list_nodes();
+  ASSERT_TRUE(nodes.ok());
+  ASSERT_EQ(nodes.value().nodes_size(), 1);
+  EXPECT_EQ(nodes.value().nodes(0).name(), "n7");
+  EXPECT_EQ(nodes.value().nodes(0).lost_by_job(), job);
+  bench.clock.advance(std::chrono::minutes(11));
+  nodes = bench.controller().list_nodes();
+  ASSERT_TRUE(nodes.ok());
+  EXPECT_EQ(nodes.value().nodes_size(), 0);
+}
+
 TEST_F(Desk, SoManyJobsOfAUserAreHandedOverAtOnceAndTheOthersSayWhy) {
   set("main", {{"max_running_jobs_per_user", "2"}});
   std::vector<core::JobId> jobs;
