@@ -162,10 +162,11 @@ TEST(AttemptFollower, AListingAskedForAfterTheExitReleasesItAnEarlierOneDoesNot)
   Following f;
   f.under_way().task(1, exited(0, SIGKILL));
   const auto exited_at = f.now;
+  f.after(AttemptFollower::kLateWord).task(0, running());
   f.job.state = ::slurm::parse_job_state("RUNNING");
   f.follower.listed(&f.job, {}, exited_at - 1ms, f.now);
   EXPECT_THAT(f.facts(), IsEmpty()) << "Slurm may not have known then";
-  f.slurm_says("RUNNING").after(AttemptFollower::kLateWord).task(0, running());
+  f.slurm_says("RUNNING");
   EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9"));
 }
 
@@ -195,8 +196,10 @@ TEST(AttemptFollower, WhatSlurmSaysWhileItIsEndingIsTakenAtOnce) {
   node.under_way().slurm_says("COMPLETING", "NodeDown");
   EXPECT_THAT(node.facts(), ElementsAre("stopping node_failed"));
   Following preempted;
+  preempted.under_way();
   preempted.job.preempted = Time(1s);
-  preempted.under_way().slurm_says("COMPLETING");
+  preempted.slurm_says("COMPLETING");
+  EXPECT_THAT(preempted.facts(), ElementsAre("stopping preempted")) << "without grace there is nothing to save in";
   Following none;
   none.under_way().slurm_says("COMPLETING");
   EXPECT_THAT(none.facts(), IsEmpty());
@@ -224,6 +227,16 @@ TEST(AttemptFollower, AVictimThatSlurmCallsCompletedWasPreempted) {
     f.slurm_says(state);
     EXPECT_THAT(f.facts(), ElementsAre("stopping preempted", "rank 0 exit 99", "rank 1 exit 99"));
   }
+}
+
+// Its task was killed before it could tell of the signal: the code alone would be a preemption, and cost its budget.
+TEST(AttemptFollower, ARankThatLeavesWith99WaitsForSlurmsWordToo) {
+  Following f;
+  f.under_way().task(0, exited(99)).task(1, exited(99));
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.job.restarts = 1;
+  f.slurm_says("COMPLETING");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save", "rank 0 exit 99", "rank 1 exit 99"));
 }
 
 TEST(AttemptFollower, ARequeueBySlurmEndsTheAttemptAndItsSecondRunIsCancelled) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ namespace runtime::on_slurm::testing {
 struct Crash {};
 
 /// A Slurm in memory that takes scripts, lists jobs and can be away; it outlives the controllers that crash on it.
-/// Nothing starts or ends by itself. Where an executor's threads use it, tests read cancelled_ids() alone meanwhile.
+/// Nothing starts or ends by itself. Where an executor's threads use it, tests call cancelled_ids(), times_listed() and
+/// set_lists() alone meanwhile.
 class FakeScheduler : public ::slurm::Scheduler {
  public:
   enum class Submits { kTakes, kRefuses, kIsAway, kTakesSilently, kLosesIt, kCrashesBefore, kCrashesAfter };
@@ -33,6 +35,9 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::vector<std::string> scripts;  // every one that was taken
   std::vector<::slurm::JobId> cancelled;
   int calls_to_submit = 0, calls_to_list = 0;
+  std::size_t inherited = 0;  // descriptors, by the newest sbatch
+  std::set<std::string> users_listed;
+  ::slurm::Answer<::slurm::StartEstimate> estimate = ::slurm::StartEstimate{};
   std::optional<std::vector<::slurm::PastRun>> past;  // none: no accounting
   bool accounting_answers = true;
   std::vector<std::vector<std::uint64_t>> calls_to_history;
@@ -55,10 +60,19 @@ class FakeScheduler : public ::slurm::Scheduler {
     std::lock_guard lock(mutex_);
     return cancelled;
   }
+  int times_listed() {
+    std::lock_guard lock(mutex_);
+    return calls_to_list;
+  }
+  void set_lists(bool does) {
+    std::lock_guard lock(mutex_);
+    lists = does;
+  }
 
   ::slurm::SubmitAnswer submit(const std::string& script, const std::vector<std::string>&,
-                               const std::vector<int>&) override {
+                               const std::vector<int>& keep_fds) override {
     ++calls_to_submit;
+    inherited = keep_fds.size();
     if (submits == Submits::kCrashesBefore) throw Crash{};
     if (submits == Submits::kIsAway) return ::slurm::Unreachable{"Unable to contact slurm controller"};
     if (submits == Submits::kRefuses) return ::slurm::Refused{refusal};
@@ -71,9 +85,10 @@ class FakeScheduler : public ::slurm::Scheduler {
     if (submits == Submits::kTakesSilently) return ::slurm::Unsure{"Socket timed out"};
     return ::slurm::JobId{id, {}};
   }
-  ::slurm::Answer<std::vector<::slurm::ListedJob>> list(const std::string&) override {
+  ::slurm::Answer<std::vector<::slurm::ListedJob>> list(const std::string& user) override {
     std::lock_guard lock(mutex_);
     ++calls_to_list;
+    users_listed.insert(user);
     if (!lists) return ::slurm::Unreachable{"squeue: Unable to contact slurm controller"};
     std::vector<::slurm::ListedJob> all;
     for (const auto& [id, job] : jobs) all.push_back(job);
@@ -98,7 +113,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   }
 
   ::slurm::Answer<::slurm::StartEstimate> test_only(const std::string&, const std::vector<std::string>&) override {
-    return ::slurm::StartEstimate{};
+    return estimate;
   }
   ::slurm::Answer<::slurm::Done> requeue(const ::slurm::JobId& id) override {
     return change(id, [](auto& job) {
@@ -108,6 +123,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     });
   }
   ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId& id) override {
+    if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
     return change(id, [](auto& job) { job.priority = 0, job.reason = "JobHeldUser"; });
   }
   ::slurm::Answer<::slurm::Done> release(const ::slurm::JobId& id) override {

@@ -46,6 +46,7 @@ inline std::string words(const core::EventBody& fact) {
   if (const auto* e = std::get_if<core::AttemptGone>(&fact)) {
     return "gone " + std::string(core::to_string(e->cause));
   }
+  if (const auto* e = std::get_if<core::NodeLost>(&fact)) return "lost " + e->node + ": " + e->why;
   return "something else";
 }
 

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "bench.h"
+#include "runtime/durable_file.h"
 #include "slurm/fake_scheduler.h"
 
 namespace runtime::on_slurm {
@@ -75,6 +78,24 @@ TEST(Launcher, AJobAloneIsNoArrayAndCarriesItsAttemptInTheComment) {
   EXPECT_EQ(l.slurm.count("muster:s:7.3"), 1);
 }
 
+// Its environment holds the ranks' token and whatever users keep in theirs.
+TEST(Launcher, WhatARankIsToldIsItsOwnersAlone) {
+  Launching l;
+  EXPECT_EQ(l.launch({l.request(7)}), "1");
+  const std::filesystem::path file = l.request(7).attempt_folder + "/launch.json";
+  EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
+}
+
+TEST(Launcher, TasksHandOnSignalsWhereSlurmReachesThemAlone) {
+  for (const auto* tracked_by : {"proctrack/pgid", "proctrack/cgroup"}) {
+    Launching l;
+    l.slurm.proctrack = tracked_by;
+    EXPECT_EQ(l.launch({l.request(7)}), "1");
+    const auto text = read_small_file(l.request(7).attempt_folder + "/launch.json", 1 << 20);
+    EXPECT_EQ(nlohmann::json::parse(text).at("forward_signals"), std::string(tracked_by) == "proctrack/pgid");
+  }
+}
+
 TEST(Launcher, ElementsThatAskSlurmForOtherThingsGoApart) {
   Launching l;
   auto requests = l.sweep(4);
@@ -88,6 +109,7 @@ TEST(Launcher, WhatIsLargerThanMaxArraySizeIsSplitIntoArraysThatFollowOneAnother
   l.slurm.max_array_size = 4;  // so ids 0 to 3, of which we use three: as Slurm's own documentation counts
   EXPECT_EQ(l.launch(l.sweep(7, 2)), "1_0 1_1 1_2 2_0 2_1 2_2 3_0");
   EXPECT_EQ(l.dependency_of(0), "");
+  EXPECT_EQ(FakeScheduler::option(l.slurm.scripts.at(1), "kill-on-invalid-dep"), "");
   EXPECT_EQ(l.dependency_of(1), "afterany:1");
   EXPECT_EQ(l.dependency_of(2), "afterany:2");
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -34,6 +35,7 @@ class Executing {
     options.root = folder.path();
     options.task_program = "/opt/muster-task";
     options.store_name = "s";
+    options.user = "ada";
     options.poll_interval = 20ms;
     options.urgent_interval = 20ms;
     executor = std::make_unique<SlurmExecutor>(slurm, clock(), options);
@@ -48,6 +50,7 @@ class Executing {
     executor->start([this](core::JobId job, core::EventBody fact) {
       std::lock_guard lock(mutex_);
       told_[job].push_back(words(fact));
+      if (const auto* stopping = std::get_if<core::AttemptStopping>(&fact)) reasons_[job] = stopping->reason;
     });
   }
   void stop() { executor->shutdown(); }
@@ -103,11 +106,12 @@ class Executing {
     job.restarts = restarts;
     slurm.jobs[job.id] = job;
   }
+  /// Hurried time passes in such steps meanwhile.
   template <class Condition>
-  bool eventually(Condition&& holds) {
+  bool eventually(Condition&& holds, core::Millis step = 50ms) {
     for (const auto end = std::chrono::steady_clock::now() + 60s; !holds();) {
       if (std::chrono::steady_clock::now() > end) return false;
-      if (hurried_) hurried_clock_.advance(50ms);
+      if (hurried_) hurried_clock_.advance(step);
       std::this_thread::sleep_for(5ms);
     }
     return true;
@@ -123,6 +127,16 @@ class Executing {
     return word;
   }
 
+  bool has_told(core::JobId job) {
+    std::lock_guard lock(mutex_);
+    return told_.contains(job);
+  }
+  /// Why the job's attempt stops.
+  std::string reason(core::JobId job) {
+    std::lock_guard lock(mutex_);
+    return reasons_[job];
+  }
+
   runtime::testing::TempFolder folder;
   testing::FakeScheduler slurm;
   SlurmOptions options;
@@ -134,6 +148,7 @@ class Executing {
   ManualClock hurried_clock_;
   std::mutex mutex_;
   std::map<core::JobId, std::vector<std::string>> told_;
+  std::map<core::JobId, std::string> reasons_;
   std::set<core::AttemptKey> over_;
 };
 
@@ -180,7 +195,115 @@ TEST(SlurmExecutor, WithoutAccountingOrWithOneThatIsAwayItConcludesAllTheSame) {
     e.start();
     EXPECT_EQ(e.first_word(1), "gone controller_lost");
     EXPECT_EQ(e.first_word(2), "stopping requeued save");
+    e.stop();
+    if (answers) {
+      EXPECT_THAT(e.slurm.calls_to_history, ElementsAre(ElementsAre(1U, 2U))) << "there is none: asked once";
+    }
   }
+}
+
+TEST(SlurmExecutor, WhoCancelledIsCalledByNameWhereThereIsOne) {
+  Executing e;
+  e.slurm.past = {e.run("1", "CANCELLED by 0"), e.run("2", "CANCELLED by 4000000000")};
+  for (const auto* id : {"1", "2"}) e.adopt(std::stoi(id), id);
+  e.start();
+  for (const core::JobId job : {1, 2}) EXPECT_EQ(e.first_word(job), "stopping cancelled");
+  EXPECT_EQ(e.reason(1), "cancelled in Slurm by root, not through muster");
+  EXPECT_EQ(e.reason(2), "cancelled in Slurm by 4000000000, not through muster");
+}
+
+TEST(SlurmExecutor, OneListingOfItsOwnUserTellsOfAllJobs) {
+  Executing e(Executing::Time::kHurried);
+  for (const auto* id : {"1", "2", "3"}) {
+    e.list(id, "CANCELLED", "muster:s:" + std::string(id) + ".1");
+    e.adopt(std::stoi(id), id);
+  }
+  e.start();
+  // Time stands still: there is one poll.
+  for (const auto end = std::chrono::steady_clock::now() + 60s;
+       !(e.has_told(1) && e.has_told(2) && e.has_told(3)) && std::chrono::steady_clock::now() < end;) {
+    std::this_thread::sleep_for(5ms);
+  }
+  e.stop();
+  for (const core::JobId job : {1, 2, 3}) EXPECT_EQ(e.first_word(job), "stopping cancelled");
+  EXPECT_EQ(e.slurm.calls_to_list, 1);
+  EXPECT_THAT(e.slurm.users_listed, ElementsAre("ada"));
+}
+
+TEST(SlurmExecutor, ASlurmThatIsAwayEndsNothingAndIsToldSinceWhen) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "RUNNING", "muster:s:1.1");
+  e.adopt(1, "1");
+  EXPECT_FALSE(e.executor->trouble());
+  e.slurm.lists = false;
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.executor->trouble().has_value(); }));
+  const auto first = *e.executor->trouble();
+  EXPECT_EQ(first.why, "squeue: Unable to contact slurm controller");
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 25; })) << "far longer than a lost job is missed";
+  EXPECT_EQ(e.executor->trouble()->since, first.since) << "not since it was last asked";
+  EXPECT_FALSE(e.has_told(1)) << "silence says nothing of a job";
+  e.slurm.set_lists(true);
+  EXPECT_TRUE(e.eventually([&] { return !e.executor->trouble(); }));
+  EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
+TEST(SlurmExecutor, TellsWhyAJobWaitsAndWhenItMayStart) {
+  Executing e;
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.slurm.jobs[{1, {}}].reason = "Resources";
+  e.slurm.jobs[{1, {}}].started = ::slurm::Time(1795253486s);
+  e.list("2", "RUNNING", "muster:s:2.1");
+  e.adopt(1, "1");
+  e.adopt(2, "2");
+  e.start();
+  const auto word = [&](core::JobId job) { return e.executor->queue_word({job, 1}).value_or(QueueWord{}); };
+  ASSERT_TRUE(e.eventually([&] { return !word(1).reason.empty(); }));
+  EXPECT_EQ(word(1).scheduler_job, "1");
+  EXPECT_EQ(word(1).reason, "Resources");
+  EXPECT_EQ(word(1).sentence, "The job is next, and the nodes it needs are busy.");
+  EXPECT_EQ(word(1).action, "Wait until they are free, or ask for fewer nodes, CPUs or GPUs.");
+  EXPECT_EQ(word(1).expected_start, core::Time(1795253486s));
+  EXPECT_EQ(word(2).sentence, "") << "it does not wait";
+}
+
+TEST(SlurmExecutor, AHoldIsAskedForAgainWhenSlurmIsBack) {
+  Executing e;
+  const ::slurm::JobId id{1, {}};
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.slurm.jobs[id].priority = 7;
+  e.adopt(1, "1");
+  e.slurm.lists = false;
+  EXPECT_FALSE(e.executor->hold({1, 1}, true));
+  e.slurm.lists = true;
+  EXPECT_TRUE(e.executor->hold({1, 1}, true));
+  EXPECT_EQ(e.slurm.jobs[id].priority, 0U);
+  EXPECT_TRUE(e.executor->hold({1, 1}, false));
+  EXPECT_GT(e.slurm.jobs[id].priority, 0U);
+  EXPECT_TRUE(e.executor->hold({2, 1}, true)) << "not followed: there is nothing to ask again";
+}
+
+// slurmctld has lost ours and given its number to another, who must not pay for it.
+TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeverCancelled) {
+  Executing e(Executing::Time::kHurried);
+  e.list("5", "RUNNING", "a stranger's");
+  e.adopt(5, "5");
+  e.start();
+  e.executor->stop({5, 1}, {core::Millis(0)});
+  EXPECT_EQ(e.first_word(5), "gone node_failed");
+  const auto listed = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= listed + 20; }));
+  EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
+TEST(SlurmExecutor, ANodeThatFailsTheHealthCheckIsNamedBeforeTheAttemptEnds) {
+  Executing e;
+  e.list("1", "FAILED", "muster:s:1.1");
+  e.slurm.jobs[{1, {}}].exit = ::slurm::ExitStatus{96, 0};
+  e.adopt(1, "1");
+  std::ofstream(e.folder_of({1, 1}) + "/slurm.log") << "muster: the health check failed on n7 with exit code 3\n";
+  e.start();
+  EXPECT_EQ(e.first_word(1), "lost n7: its health check failed with exit code 3");
 }
 
 // The controller died between sbatch and its own record, and came back to find that people had cancelled.
@@ -212,6 +335,38 @@ TEST(SlurmExecutor, AJobThatWasCancelledBeforeItCouldBeHandedOverIsForgotten) {
     EXPECT_TRUE(e.eventually([&] { return !e.executor->queue_word({1, 1}); })) << "whether or not Slurm answers";
     EXPECT_TRUE(e.executor->queue_word({2, 1}));
   }
+}
+
+// One that has its nodes may be at its teardown; Slurm's own second run has nothing to tear down.
+TEST(SlurmExecutor, WhatAnEarlierControllerLeftMayTearDownUnlessSlurmHasStartedItAgain) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "RUNNING", "muster:s:1.1");
+  e.list("2", "RUNNING", "muster:s:2.1", 1);
+  for (const core::JobId job : {1, 2}) e.set_over({job, 1});
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return !e.slurm.cancelled_ids().empty(); }));
+  EXPECT_THAT(e.slurm.cancelled_ids(), Each(::slurm::JobId{2, {}}));
+  const auto cancels_first = [&] {
+    const auto ids = e.slurm.cancelled_ids();
+    return std::ranges::find(ids, ::slurm::JobId{1, {}}) != ids.end();
+  };
+  EXPECT_TRUE(e.eventually(cancels_first, 1s)) << "not for ever";
+}
+
+TEST(SlurmExecutor, TellsWhatSlurmSaysToAScript) {
+  Executing e;
+  e.slurm.estimate =
+      ::slurm::StartEstimate{.start = ::slurm::Time(1795253486s), .node_list = "n1", .partition = "main"};
+  auto check = e.executor->check_script(e.request(1));
+  ASSERT_TRUE(check);
+  EXPECT_EQ(check->start, core::Time(1795253486s));
+  EXPECT_EQ(check->partition, "main");
+  EXPECT_EQ(check->nodes, "n1");
+  EXPECT_EQ(check->refusal + check->unreachable, "");
+  e.slurm.estimate = ::slurm::Refused{"Requested node configuration is not available"};
+  EXPECT_EQ(e.executor->check_script(e.request(1))->refusal, "Requested node configuration is not available");
+  e.slurm.estimate = ::slurm::Unreachable{"sbatch: Unable to contact slurm controller"};
+  EXPECT_EQ(e.executor->check_script(e.request(1))->unreachable, "sbatch: Unable to contact slurm controller");
 }
 
 TEST(SlurmExecutor, TellsWhatSlurmSaysToATimeLimit) {

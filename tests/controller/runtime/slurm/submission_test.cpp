@@ -41,6 +41,7 @@ class Submitting {
 TEST(Submitter, SubmitsOnceHoweverOftenItIsAsked) {
   Submitting s;
   EXPECT_EQ(s.id(s.submit()), 1U);
+  EXPECT_EQ(s.slurm.inherited, 1U) << "an sbatch that outlives its caller goes on holding the lock";
   EXPECT_EQ(s.id(s.submit()), 1U);
   s.slurm.lists = false;
   EXPECT_EQ(s.id(s.submit()), 1U) << "it is written down";
