@@ -163,6 +163,7 @@ class FakeController : public test::UnscriptedController {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     tasks.push_back(request);
+    changed_.notify_all();
     muster::v1::TaskResponse response;
     response.set_directive(directive_);
     response.set_interval_ms(interval_.load().count());

@@ -1,0 +1,258 @@
+// Goal: what stands beside a rank on Slurm starts its program as the job file says, ends it when its attempt is over,
+// asks for a save when nobody else can, and leaves nothing behind.
+// Method: the real muster-task beside a shell script, as srun would start it, before a fake controller or none.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "controller/rpc/fake_controller.h"
+#include "rpc/server.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using rpc::testing::FakeController;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+std::string read(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+template <class Condition>
+bool eventually(Condition&& holds) {
+  for (const auto until = Clock::now() + 60s; !holds(); std::this_thread::sleep_for(10ms)) {
+    if (Clock::now() > until) return false;
+  }
+  return true;
+}
+
+/// A process that has ended may wait for its parent.
+bool is_gone(pid_t pid) {
+  const auto stat = read("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = stat.rfind(')');
+  return name_end == std::string::npos || stat.compare(name_end + 1, 2, " Z") == 0;
+}
+
+class MusterTask : public ::testing::Test {
+ protected:
+  MusterTask() {
+    std::string name = (fs::temp_directory_path() / "muster-task-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    folder_ = name;
+    fs::create_directories(folder_ / "ranks");
+    fs::create_directories(folder_ / "logs");
+    launch_ = {{"format", 1},
+               {"argv", {"/bin/sh", "-c", "true"}},
+               {"env",
+                {{"MUSTER_CONTROLLER", "127.0.0.1:" + std::to_string(server_->port())},
+                 {"MUSTER_RANK_TOKEN", FakeController::kRankToken},
+                 {"MUSTER_JOB_ID", "7"},
+                 {"MUSTER_ATTEMPT", "1"}}},
+               {"working_folder", folder_.string()},
+               {"log_folder", (folder_ / "logs").string()},
+               {"job_name", "job"},
+               {"log_link", ""},
+               {"is_command", true},
+               {"forward_signals", false},
+               {"time_limit_ms", 0},
+               {"stop_grace_ms", 30'000}};
+    controller_.set_interval(50ms);
+  }
+  ~MusterTask() override {
+    if (pid_ > 1) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  /// The program is a script, which finds the test's folder as its working folder.
+  void start(const std::string& script, std::vector<std::string> variables = {}) {
+    launch_["argv"] = {"/bin/sh", "-c", script};
+    std::ofstream(folder_ / "launch.json") << launch_.dump();
+    for (const char* fixed : {"SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_LOCALID=0", "SLURM_NODEID=0",
+                              "SLURMD_NODENAME=n1", "PATH=/usr/bin:/bin", "MINE=the node's", "THEIRS=the node's"}) {
+      variables.emplace_back(fixed);
+    }
+    std::vector<char*> environment;
+    for (auto& variable : variables) environment.push_back(variable.data());
+    environment.push_back(nullptr);
+    std::string program = MUSTER_TASK, option = "--attempt", folder = folder_.string();
+    char* arguments[] = {program.data(), option.data(), folder.data(), nullptr};
+    ASSERT_EQ(::posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environment.data()), 0);
+  }
+  /// What the batch script tells of the job's own start.
+  static std::string started_before(std::chrono::seconds time) {
+    const auto at = std::chrono::system_clock::now() - time;
+    return "MUSTER_STARTED_AT=" +
+           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(at.time_since_epoch()).count());
+  }
+  /// What the script has written into a file; waited for.
+  std::string written(const std::string& file) {
+    EXPECT_TRUE(eventually([&] { return read(folder_ / file).ends_with("\n"); })) << file;
+    return read(folder_ / file);
+  }
+  pid_t written_pid(const std::string& file) { return static_cast<pid_t>(std::atoi(written(file).c_str())); }
+  /// muster-task's wait status.
+  int wait() {
+    int status = -1;
+    EXPECT_TRUE(eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }));
+    pid_ = 0;
+    return status;
+  }
+  nlohmann::json status_file() const { return nlohmann::json::parse(read(folder_ / "ranks" / "rank-0.json")); }
+
+  FakeController controller_;
+  std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
+  fs::path folder_;
+  nlohmann::json launch_;
+  pid_t pid_ = 0;
+};
+
+TEST_F(MusterTask, TellsHowItsProgramEndedAndEndsAlike) {
+  start("exit 7");
+  const int status = wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(status_file().at("state"), "exited");
+  EXPECT_EQ(status_file().at("exit_code"), 7);
+  ASSERT_FALSE(controller_.tasks.empty());
+  EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
+  EXPECT_EQ(controller_.tasks.back().exit_code(), 7);
+  EXPECT_EQ(controller_.tasks.back().node(), "n1");
+}
+
+TEST_F(MusterTask, WhatTheJobFileSetsStandsAboveTheNodesEnvironment) {
+  launch_["env"]["MINE"] = "the job's";
+  launch_["env"]["WORLD_SIZE"] = "1";
+  start("echo $MINE, $THEIRS, $RANK of $WORLD_SIZE at ${MASTER_ADDR:+an address}:${MASTER_PORT:+a port} > seen");
+  EXPECT_EQ(written("seen"), "the job's, the node's, 0 of 1 at an address:a port\n");
+  EXPECT_EQ(wait(), 0);
+}
+
+TEST_F(MusterTask, AnAttemptThatIsOverEndsAProgramThatDoesNotListen) {
+  start("trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done");
+  const auto program = written_pid("pid");
+  controller_.set_directive(muster::v1::DIRECTIVE_STOP);
+  const int status = wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+  EXPECT_EQ(status_file().at("signal"), SIGKILL);
+  EXPECT_TRUE(is_gone(program));
+}
+
+TEST_F(MusterTask, KilledItTakesItsProgramAlong) {
+  server_->shutdown();  // nobody else could end it
+  start("echo $$ > pid; exec sleep 1000");
+  const auto program = written_pid("pid");
+  ASSERT_GT(program, 1);
+  ASSERT_FALSE(is_gone(program));
+  ::kill(pid_, SIGKILL);
+  wait();
+  EXPECT_TRUE(eventually([&] { return is_gone(program); }));
+}
+
+TEST_F(MusterTask, WhatTheProgramLeavesBehindInItsGroupEndsWithIt) {
+  start("sleep 1000 & echo $! > pid; exit 0");
+  const auto left = written_pid("pid");
+  ASSERT_GT(left, 1);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_TRUE(eventually([&] { return is_gone(left); }));
+}
+
+TEST_F(MusterTask, ASignalIsToldAndHandedOnWhereSlurmReachesTheTaskAlone) {
+  for (const bool forwards : {true, false}) {
+    SCOPED_TRACE(forwards ? "handed on" : "told alone");
+    fs::remove(folder_ / "pid");
+    launch_["forward_signals"] = forwards;
+    start("trap 'exit 99' TERM; echo $$ > pid; while [ ! -e leave ]; do sleep 0.05; done");
+    written_pid("pid");
+    ::kill(pid_, SIGTERM);
+    const auto told = [](const FakeController& c) {
+      return !c.tasks.empty() && !c.tasks.back().signals_seen().empty() && c.tasks.back().signals_seen(0) == SIGTERM;
+    };
+    EXPECT_TRUE(controller_.wait_until(told));
+    if (!forwards) std::ofstream(folder_ / "leave") << "\n";
+    EXPECT_EQ(WEXITSTATUS(wait()), forwards ? 99 : 0);
+  }
+}
+
+TEST_F(MusterTask, ASaveThatIsAskedForReachesACommandOnce) {
+  start("n=0; trap 'n=$((n+1)); echo $n > terms' TERM; echo $$ > pid; while [ ! -e leave ]; do sleep 0.05; done");
+  written_pid("pid");
+  controller_.set_directive(muster::v1::DIRECTIVE_SAVE_AND_LEAVE);
+  EXPECT_EQ(written("terms"), "1\n");
+  const auto heard = [&] {
+    std::size_t count = 0;
+    controller_.wait_until([&](const FakeController& c) { return (count = c.tasks.size(), true); });
+    return count;
+  };
+  const auto before = heard();
+  EXPECT_TRUE(eventually([&] { return heard() >= before + 5; }));
+  EXPECT_EQ(written("terms"), "1\n");
+  std::ofstream(folder_ / "leave") << "\n";
+  EXPECT_EQ(wait(), 0);
+}
+
+// Slurm has sent SIGTERM to the program, too: a second one would mean "at once".
+TEST_F(MusterTask, AProgramThatSlurmHasAskedToLeaveIsNotAskedAgain) {
+  start("n=0; trap 'n=$((n+1)); echo $n > terms' TERM; echo $$ > pid; while [ ! -e leave ]; do sleep 0.05; done");
+  const auto program = written_pid("pid");
+  ::kill(pid_, SIGTERM);
+  ::kill(program, SIGTERM);
+  EXPECT_EQ(written("terms"), "1\n");
+  EXPECT_TRUE(controller_.wait_until(
+      [](const FakeController& c) { return !c.tasks.empty() && !c.tasks.back().signals_seen().empty(); }));
+  controller_.set_directive(muster::v1::DIRECTIVE_SAVE_AND_LEAVE);
+  std::size_t before = 0, now = 0;
+  controller_.wait_until([&](const FakeController& c) { return (before = c.tasks.size(), true); });
+  EXPECT_TRUE(eventually([&] {
+    controller_.wait_until([&](const FakeController& c) { return (now = c.tasks.size(), true); });
+    return now >= before + 5;
+  }));
+  std::ofstream(folder_ / "leave") << "\n";
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(read(folder_ / "terms"), "1\n");
+}
+
+// The job began to run 59 minutes and 28 seconds ago, at its setup; the rank has only just started. Half a minute
+// before the limit is near, and by then nobody has heard of the controller for long enough.
+TEST_F(MusterTask, WithTheControllerAwayItAsksForASaveBeforeTheJobsTimeLimit) {
+  server_->shutdown();
+  launch_["time_limit_ms"] = 3'600'000;
+  start("trap 'echo saved > saved; exit 99' TERM; while :; do sleep 0.05; done", {started_before(3568s)});
+  EXPECT_EQ(written("saved"), "saved\n");
+  EXPECT_EQ(WEXITSTATUS(wait()), 99);
+  EXPECT_THAT(status_file().at("signals_seen").get<std::vector<int>>(), Contains(SIGUSR2))
+      << "so the cause is the limit";
+}
+
+TEST_F(MusterTask, WithAControllerTheTimeLimitIsThatOnesBusiness) {
+  launch_["time_limit_ms"] = 3'600'000;
+  start("trap 'exit 99' TERM; while [ ! -e leave ]; do sleep 0.05; done", {started_before(3590s)});
+  // Long after it would have asked.
+  EXPECT_TRUE(controller_.wait_until([](const FakeController& c) { return c.tasks.size() >= 20; }));
+  std::ofstream(folder_ / "leave") << "\n";
+  EXPECT_EQ(wait(), 0);
+  EXPECT_THAT(controller_.tasks.back().signals_seen(), IsEmpty());
+}
+
+}  // namespace
