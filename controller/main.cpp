@@ -21,6 +21,7 @@
 #include "runtime/routing_executor.h"
 #include "runtime/slurm/attempt_follower.h"
 #include "runtime/slurm/slurm_executor.h"
+#include "runtime/slurm/submission.h"
 #include "runtime/token_file.h"
 #include "slurm/client.h"
 #include "store/sqlite_store.h"
@@ -93,6 +94,13 @@ slurm::ClientOptions client_options() {
   // As long as an attempt waits for accounting's word; listings wait with it.
   options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
   return options;
+}
+
+// Elements of an array write into its folder.
+fs::path slurm_log_of(const fs::path& attempt_folder) {
+  const auto record = runtime::on_slurm::read_record(attempt_folder);
+  if (!record || record->set_folder.empty()) return attempt_folder / "slurm.log";
+  return fs::path(record->set_folder) / ("slurm-" + std::to_string(record->index) + ".log");
 }
 
 // Local processes alone, or beside Slurm.
@@ -245,6 +253,7 @@ int serve(const Flags& flags) {
   options.people_token = token;
   options.version = MUSTER_VERSION;
   options.check_folders = !executors.has_slurm();
+  options.scheduler_log = slurm_log_of;
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = runtime::make_controller(*store, executors.get(), clock, options);
 

@@ -49,8 +49,10 @@ std::span<const Command> commands() {
        define_show},
       {"logs", "Print what a job's ranks wrote",
        "Lines of several ranks begin with [rank N]. -f waits for the job to start, goes on with its next attempts and\n"
-       "ends with the job. Earlier attempts keep their logs: --attempt.\n\n"
+       "ends with the job. Earlier attempts keep their logs: --attempt. What failed before any rank started stands in\n"
+       "Slurm's log: --slurm.\n\n"
        "  muster logs 7 -f --rank 0\n"
+       "  muster logs 7 --slurm\n"
        "  muster logs 7 --attempt 1 --tail 50",
        define_logs},
       {"events", "Print the history of a job, or of all jobs",

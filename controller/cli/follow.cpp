@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "cli/job_pages.h"
+#include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -79,7 +79,7 @@ std::string outcome_text(const muster::v1::Job& job) {
   return job.state() + ": " + job.reason();
 }
 
-int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
+int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
   const auto number = std::to_string(id);
   if (end != StreamEnd::kComplete) {
     std::cerr << "muster: " << name_of(id) << " goes on; watch it with muster logs " << number
@@ -90,9 +90,12 @@ int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
   if (job.state() == "succeeded") return kSuccess;
   if (job.state() == "failed") {
     std::cerr << "muster: look at muster show " << number << " and muster logs " << number;
-    if (const auto log = slurm_log(job); !log.empty())
-      std::cerr << "; Slurm and the lines before ranks wrote to " << log;
+    const auto words = slurm_words(client, job);
+    if (const auto log = slurm_log_place(job); !log.empty())
+      std::cerr << "; what Slurm and the lines before ranks wrote: " << log
+                << (words.empty() ? "" : ", which ends with");
     std::cerr << "\n";
+    for (const auto& line : words) std::cerr << "  | " << line << "\n";
   }
   return kJobFailed;
 }

@@ -21,9 +21,9 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
 /// The state and why, each said once: "failed: rank 1 exited with 2", "cancelled by ada".
 std::string outcome_text(const muster::v1::Job& job);
 
-/// Tells on stderr how the job ended and where to look, and gives the exit code. `end` other than kComplete: that the
-/// job goes on.
-int tell_end(StreamEnd end, std::int64_t id, const muster::v1::Job& job);
+/// Tells on stderr how the job ended and where to look, with the end of Slurm's log where that is all there is, and
+/// gives the exit code. `end` other than kComplete: that the job goes on.
+int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::Job& job);
 
 /// A line, or on a terminal a bar, about a job in training, on stderr. Lines come when something happens, and every
 /// ten seconds or tenth of the way.

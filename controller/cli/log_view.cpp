@@ -4,6 +4,7 @@
 
 #include "cli/follow.h"
 #include "cli/json_view.h"
+#include "wire/logs.h"
 
 namespace cli {
 namespace {
@@ -20,6 +21,8 @@ class LogPrinter {
 
   void take(const LogChunk& chunk);
   void end();
+  /// Nothing has come.
+  bool nothing() const { return nothing_; }
   /// Asks for what comes after all that was taken.
   void go_on(muster::v1::LogsRequest& request) const;
 
@@ -38,6 +41,7 @@ class LogPrinter {
   bool name_ranks_;
   std::ostream& out_;
   JsonRows rows_;
+  bool nothing_ = true;
   std::uint32_t attempt_ = 0;        // the newest
   std::uint32_t first_attempt_ = 0;  // whose last lines were asked for
   std::map<std::pair<std::uint32_t, std::uint32_t>, Log> logs_;
@@ -66,7 +70,8 @@ void LogPrinter::go_on(muster::v1::LogsRequest& request) const {
 
 void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log) {
   if (options_.json) {
-    rows_.add(with_version({{"attempt", attempt}, {"rank", rank}, {"text", line}}));
+    const auto number = rank == proto::kSchedulerLog ? nlohmann::ordered_json() : nlohmann::ordered_json(rank);
+    rows_.add(with_version({{"attempt", attempt}, {"rank", number}, {"text", line}}));
     return;
   }
   const auto name = "[rank " + std::to_string(rank) + "]";
@@ -92,6 +97,7 @@ void LogPrinter::take(const LogChunk& chunk) {
   announce(chunk.attempt());
   std::string_view data = chunk.data();
   if (data.empty()) return;
+  nothing_ = false;
   for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
     if (log.held.empty()) {
       print_line(chunk.attempt(), chunk.rank(), data.substr(0, end), log);
@@ -123,6 +129,7 @@ muster::v1::LogsRequest request_of(const LogOptions& options) {
   request.set_job_id(options.job);
   request.set_attempt(options.attempt);
   if (options.rank) request.set_rank(*options.rank);
+  if (options.slurm) request.set_rank(proto::kSchedulerLog);
   request.set_tail_lines(options.tail);
   request.set_follow(options.follow);
   return request;
@@ -139,14 +146,34 @@ StreamEnd follow_logs(Client& client, const LogOptions& options, LogPrinter& pri
   return Contact(client).follow<LogChunk>(open, [&](const LogChunk& chunk) { printer.take(chunk); });
 }
 
+/// A log without a line looks like one that is to be found elsewhere.
+void tell_nothing(const muster::v1::Job& job, const LogOptions& options) {
+  const auto name = "job " + std::to_string(job.id());
+  if (job.attempts_size() == 0) {
+    std::cerr << "muster: " << name << " has no log: nothing of it has started\n";
+    return;
+  }
+  const auto& newest = *job.attempts().rbegin();
+  std::string what = options.slurm ? "Slurm's log of " : "the log of ";
+  if (options.rank) what += "rank " + std::to_string(*options.rank) + " of ";
+  if (options.attempt != 0) what += "attempt " + std::to_string(options.attempt) + " of ";
+  std::cerr << "muster: " << what << name << " is empty";
+  if (!options.slurm && !newest.scheduler_job().empty()) {
+    std::cerr << "; what Slurm and the lines before the ranks wrote: muster logs " << job.id() << " --slurm";
+    if (options.attempt != 0) std::cerr << " --attempt " << options.attempt;
+  }
+  std::cerr << "\n";
+}
+
 }  // namespace
 
 StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out) {
   muster::v1::GetRequest get;
   get.set_job_id(options.job);
-  const auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, get);
+  auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, get);
   const auto& resources = job.spec().resources();
-  const bool name_ranks = !options.rank && std::uint64_t{resources.nodes()} * resources.ranks_per_node() > 1;
+  const bool name_ranks =
+      !options.rank && !options.slurm && std::uint64_t{resources.nodes()} * resources.ranks_per_node() > 1;
   LogPrinter printer(options, name_ranks, out);
   auto end = StreamEnd::kComplete;
   if (options.follow) {
@@ -161,6 +188,11 @@ StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& ou
         [&](const LogChunk& chunk) { printer.take(chunk); });
   }
   printer.end();
+  if (options.tell_empty && printer.nothing() && end == StreamEnd::kComplete) {
+    // Following, it may have started meanwhile.
+    client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, get, &job);
+    tell_nothing(job, options);
+  }
   return end;
 }
 

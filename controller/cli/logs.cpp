@@ -15,9 +15,13 @@ int run_logs(Session& session, const LogOptions& options) {
 
 void define_logs(CLI::App& app, Session& session) {
   auto options = add_action<LogOptions>(app, session, run_logs);
+  options->tell_empty = true;
   add_job(app, options->job);
   app.add_flag("-f,--follow", options->follow, "Go on with new lines and later attempts until the job ends");
-  app.add_option("--rank", options->rank, "Only this rank")->check(whole_number(0, UINT32_MAX))->type_name("N");
+  auto* rank =
+      app.add_option("--rank", options->rank, "Only this rank")->check(whole_number(0, UINT32_MAX - 1))->type_name("N");
+  app.add_flag("--slurm", options->slurm, "What Slurm, setup lines and health check wrote, rather than the ranks")
+      ->excludes(rank);
   app.add_option("--attempt", options->attempt, "This attempt rather than the newest")
       ->check(whole_number(1, UINT32_MAX))
       ->type_name("N");

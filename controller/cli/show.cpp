@@ -4,6 +4,7 @@
 #include "cli/entries.h"
 #include "cli/job_pages.h"
 #include "cli/json_view.h"
+#include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -72,7 +73,7 @@ void print_scheduling(const Job& job) {
   print_entry("nodes", joined(attempt->nodes()));
 }
 
-void print_summary(const Job& job) {
+void print_summary(const Job& job, const std::vector<std::string>& words) {
   std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(job.state(), colour_of_state(job.state()))
             << "\n";
   print_entry("reason", job.reason());
@@ -87,7 +88,8 @@ void print_summary(const Job& job) {
   if (!job.next_attempt_at().empty()) print_entry("next attempt", time_text(job.next_attempt_at()) + " UTC");
   print_entry("step", progress_text(job));
   print_path("logs", job.log_folder());
-  print_path("Slurm's log", slurm_log(job));
+  print_path("Slurm's log", slurm_log_place(job));
+  for (std::size_t i = 0; i < words.size(); ++i) print_path(i == 0 ? "ends with" : "", "| " + words[i]);
   print_path("checkpoints", job.checkpoint_folder());
 }
 
@@ -155,7 +157,7 @@ int run_show(Session& session, const ShowOptions& options) {
     print_json(json_of(job));
     return kSuccess;
   }
-  print_summary(job);
+  print_summary(job, slurm_words(client, job));
   print_attempts(job);
   print_ranks(job);
   return kSuccess;

@@ -31,7 +31,7 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
         &job);
   }
   progress.close();
-  return tell_end(end, id, job);
+  return tell_end(client, end, id, job);
 }
 
 int submit_job(Session& session, const SubmitOptions& options, const muster::v1::JobSpec& spec) {
@@ -53,7 +53,7 @@ int submit_job(Session& session, const SubmitOptions& options, const muster::v1:
     muster::v1::Job job;
     const auto end = wait_for_end(
         client, id, std::nullopt, [](const auto&) {}, &job);
-    return tell_end(end, id, job);
+    return tell_end(client, end, id, job);
   }
   std::cerr << "muster: submitted " << spec.name() << " as job " << id
             << (spec.hold() ? ", held; start it with muster release " : "; follow it with muster logs ") << id

@@ -23,7 +23,61 @@ std::size_t bytes_of(std::string_view text, std::size_t count) {
   return at;
 }
 
+/// Bytes of the UTF-8 character that begins the text; 0: it begins none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto first = byte(0);
+  const std::size_t size = first < 0x80   ? 1
+                           : first < 0xC2 ? 0
+                           : first < 0xE0 ? 2
+                           : first < 0xF0 ? 3
+                           : first < 0xF5 ? 4
+                                          : 0;
+  if (size > text.size()) return 0;
+  for (std::size_t i = 1; i < size; ++i) {
+    if (starts_character(text[i])) return 0;
+  }
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool beyond = (first == 0xED && byte(1) >= 0xA0) || (first == 0xF4 && byte(1) >= 0x90);
+  return overlong || beyond ? 0 : size;
+}
+
+/// Bytes of the escape sequence that begins the text.
+std::size_t escape_bytes(std::string_view text) {
+  if (text.size() < 2 || text[1] != '[') return 1;
+  std::size_t end = 2;
+  while (end < text.size() && text[end] >= 0x20 && text[end] < 0x40) ++end;
+  return std::min(end + 1, text.size());
+}
+
+/// Of a whole character: whether it does something else than stand in its place.
+bool is_control(std::string_view character) {
+  if (character.size() == 1) return static_cast<unsigned char>(character[0]) < 0x20 || character[0] == 0x7f;
+  if (character.size() == 2) return character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0;
+  return (character >= "\u202A" && character <= "\u202E") || (character >= "\u2066" && character <= "\u2069") ||
+         character == "\u2028" || character == "\u2029";
+}
+
 }  // namespace
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    auto size = character_bytes(text);
+    if (text[0] == '\x1b') {
+      size = escape_bytes(text);
+    } else if (size == 0) {
+      out += '?';
+      size = 1;
+    } else if (is_control(text.substr(0, size))) {
+      out += ' ';
+    } else {
+      out += text.substr(0, size);
+    }
+    text.remove_prefix(size);
+  }
+  return out;
+}
 
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;

@@ -9,6 +9,9 @@ namespace cli {
 
 /// Characters of a UTF-8 text (combining ones and wide ones count as one each).
 std::size_t width_of(std::string_view text);
+/// The text as a terminal may show it: without escape sequences, with spaces for other control characters and for those
+/// that turn the direction of writing, and with "?" for bytes that are no UTF-8.
+std::string harmless(std::string_view text);
 /// At most `width` characters, "..." at the end if it was cut. Control characters become spaces.
 std::string cut(std::string_view text, std::size_t width);
 /// The text in lines of at most `width` characters, broken at spaces where there are some.

@@ -19,11 +19,12 @@ int run_wait(Session& session, const WaitOptions& options) {
     if (!limit) throw Failure(kUsage, "--timeout \"" + options.timeout + "\": want a duration such as 90s or 12h");
     deadline = Contact::Clock::now() + std::chrono::milliseconds(*limit);
   }
+  auto& client = session.client();
   muster::v1::Job job;
   const auto end = wait_for_end(
-      session.client(), options.job, deadline, [](const auto&) {}, &job);
+      client, options.job, deadline, [](const auto&) {}, &job);
   if (options.json && job.id() != 0) print_json(json_of(job));
-  return tell_end(end, options.job, job);
+  return tell_end(client, end, options.job, job);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "logs/log_tail.h"
 #include "rpc/call.h"
+#include "wire/logs.h"
 
 namespace rpc {
 namespace {
@@ -59,7 +60,10 @@ class AttemptLogs {
               const muster::v1::LogsRequest& request, bool first)
       : attempt_(attempt) {
     const auto add = [&](core::RankNumber rank) {
-      RankLog log{rank, controller.log_path(job.id(), attempt, rank), 0, kNoEnd};
+      RankLog log{rank,
+                  rank == proto::kSchedulerLog ? controller.scheduler_log_path(job.id(), attempt)
+                                               : controller.log_path(job.id(), attempt, rank),
+                  0, kNoEnd};
       if (const auto* from = position_of(request, attempt, rank)) {
         log.offset = from->offset();
       } else if (first && request.tail_lines() > 0) {
@@ -117,6 +121,15 @@ class AttemptLogs {
   std::vector<RankLog> logs_;
 };
 
+/// A scheduler's log is asked for.
+grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+  const auto* attempt = find_attempt(job, first_attempt(job, request));
+  if (attempt == nullptr || !attempt->scheduler_job().empty()) return grpc::Status::OK;
+  return failure(grpc::StatusCode::FAILED_PRECONDITION,
+                 "attempt " + std::to_string(attempt->number()) + " of job " + std::to_string(job.id()) +
+                     " has no log of Slurm's: it was not started by Slurm; leave --slurm out");
+}
+
 grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
   const auto name = "job " + std::to_string(job.id());
   if (request.attempt() != 0 && find_attempt(job, request.attempt()) == nullptr) {
@@ -124,6 +137,7 @@ grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& re
                                                     "; it has " + std::to_string(job.attempts_size()) +
                                                     ", see muster show");
   }
+  if (request.rank() == proto::kSchedulerLog) return check_scheduler(job, request);
   if (request.has_rank() && request.rank() >= world_size(job)) {
     return failure(grpc::StatusCode::INVALID_ARGUMENT, name + " has no rank " + std::to_string(request.rank()) +
                                                            "; its ranks are 0 to " +

@@ -88,6 +88,8 @@ class Controller {
                                                   std::uint32_t limit) = 0;
   /// The log file of a rank; empty if there is no such job or attempt. The file may not exist yet.
   virtual std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) = 0;
+  /// What the scheduler and the lines before an attempt's ranks wrote; empty if no scheduler has been given it.
+  virtual std::string scheduler_log_path(core::JobId, core::AttemptNumber) { return {}; }
   virtual muster::v1::StatusResponse status() = 0;
 
   /// Waits until anything about `job` (0: any job) changed since `seen`, at most `timeout`; returns the new change

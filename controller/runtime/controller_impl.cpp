@@ -14,6 +14,7 @@
 #include "runtime/partitions/partition_desk.h"
 #include "runtime/rank_desk.h"
 #include "runtime/reconciler.h"
+#include "runtime/scheduler_handle.h"
 #include "runtime/token_file.h"
 #include "runtime/views.h"
 #include "spec/spec.h"
@@ -181,6 +182,7 @@ class Impl final : public RunningController {
     return out;
   }
   std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) override;
+  std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt) override;
   muster::v1::StatusResponse status() override;
   std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override {
     return changes_.wait(job, seen, timeout);
@@ -497,6 +499,13 @@ std::string Impl::log_path(core::JobId id, core::AttemptNumber attempt, core::Ra
   const auto job = dispatcher_.job(id);
   if (job == nullptr || attempt == 0 || attempt > job->attempts.size() || rank >= job->world_size) return {};
   return data_.log({id, attempt}, rank).string();
+}
+
+std::string Impl::scheduler_log_path(core::JobId id, core::AttemptNumber attempt) {
+  const auto job = dispatcher_.job(id);
+  if (job == nullptr || attempt == 0 || attempt > job->attempts.size() || !options_.scheduler_log) return {};
+  if (!scheduler_job_of(job->attempts[attempt - 1].handle)) return {};
+  return options_.scheduler_log(data_.attempt({id, attempt})).string();
 }
 
 muster::v1::StatusResponse Impl::status() {

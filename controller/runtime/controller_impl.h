@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,8 @@ struct ControllerOptions {
   bool check_folders = false;
   /// Where the policies of Slurm's partitions come from; empty: admins set them by command.
   std::filesystem::path partitions_file = {};
+  /// The log of an attempt that was handed to a scheduler, from its folder.
+  std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log = {};
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
   /// tick(): for simulations, where any step may be the last one before a crash.
   bool threads = true;

@@ -97,6 +97,41 @@ TEST_F(SlurmRanks, AHealthCheckThatFailsIsANodeFailure) {
   EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("health check"));
 }
 
+// The lines before the ranks, and srun itself, write to Slurm's log alone.
+TEST_F(SlurmRanks, WhatFailedBeforeTheRanksIsQuotedWhereThePersonLooks) {
+  const auto setup = muster().submit(shell({.script = "true",
+                                            .requeue = "max_failed = 0\n",
+                                            .more = "[slurm]\nsetup = [\"echo no such module >&2\", \"exit 3\"]\n"}));
+  const auto srun = muster().submit(shell(
+      {.script = "true", .requeue = "max_failed = 0\n", .more = "[slurm]\nsrun_args = [\"--no-such-option\"]\n"}));
+  for (const auto& [job, said] : {std::pair(setup, "| no such module"), std::pair(srun, "| srun: ")}) {
+    const auto waited = muster().cli({"wait", job});
+    EXPECT_EQ(waited.exit, 1);
+    EXPECT_THAT(waited.err, HasSubstr(said));
+    EXPECT_THAT(muster().cli({"show", job}).out, HasSubstr(said));
+    EXPECT_THAT(muster().cli({"logs", job}).err, HasSubstr("muster logs " + job + " --slurm"));
+    EXPECT_THAT(muster().cli({"logs", job, "--slurm"}).out, HasSubstr(std::string(said).substr(2)));
+  }
+}
+
+// An element's log is in its array's folder.
+TEST_F(SlurmRanks, TheLogOfAnArraysElementIsFoundToo) {
+  const auto file = muster().folder() / "unfit.toml";
+  test::write_file(
+      file, shell({.script = "true",
+                   .requeue = "max_failed = 0\n",
+                   .more = "[slurm]\nsetup = [\"echo element $SLURM_ARRAY_TASK_ID; exit 3\"]\n[env]\nA = \"0\"\n"}));
+  const auto sweep = muster().cli({"submit", file, "--sweep", "env.A=0..1", "--wait"});
+  EXPECT_EQ(sweep.exit, 1) << sweep.err;
+  const auto jobs = muster().json({"list", "--sweep", sweep.out.substr(0, sweep.out.find('\n'))});
+  ASSERT_EQ(jobs.size(), 2U);
+  for (const auto& job : jobs) {
+    const auto element = text(job.at("attempts").at(0), "scheduler_job");
+    const auto show = muster().cli({"show", std::to_string(job.at("id").get<int>())}).out;
+    EXPECT_THAT(show, HasSubstr("| element " + element.substr(element.find('_') + 1))) << show;
+  }
+}
+
 struct FarApart;
 class SlurmNetwork : public Story<FarApart> {
  public:

@@ -9,6 +9,7 @@
 
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
+#include "wire/logs.h"
 
 namespace test {
 namespace {
@@ -242,8 +243,9 @@ class Jobs final : public JobService::Service {
     with([&](FakeState& state) { state.log_requests.push_back(*request); });
     return stream<LogChunk>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
       std::vector<LogChunk> news;
-      for (; sent < state.logs.size(); ++sent) {
-        LogChunk chunk = state.logs[sent];
+      const auto& logs = request->rank() == proto::kSchedulerLog ? state.slurm_logs : state.logs;
+      for (; sent < logs.size(); ++sent) {
+        LogChunk chunk = logs[sent];
         const auto key = std::pair{chunk.attempt(), chunk.rank()};
         const auto size = chunk.data().size();
         const auto known = std::min<std::uint64_t>(size, begins[key] - std::min(begins[key], ends[key]));

@@ -18,6 +18,7 @@ struct FakeState {
   std::vector<muster::v1::Metric> metrics;
   std::map<std::int64_t, std::vector<muster::v1::Metric>> metrics_of;  // of these jobs rather than `metrics`
   std::vector<muster::v1::LogChunk> logs;
+  std::vector<muster::v1::LogChunk> slurm_logs;  // of what is asked for as Slurm's
 
   std::string submit_state = "succeeded";  // of the jobs of a new sweep
   int lose_answers = 0;                    // so many submissions are stored but answered with UNAVAILABLE

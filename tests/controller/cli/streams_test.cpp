@@ -69,6 +69,81 @@ TEST(Wait, AFailureOnSlurmNamesWhatSlurmWrote) {
   EXPECT_THAT(fake.muster({"show", "1"}).out, testing::Not(HasSubstr("slurm.log"))) << "it is the array's";
 }
 
+/// A job on Slurm none of whose ranks had a process, and what Slurm's log says of it.
+void add_unstarted(FakeController& fake, const std::string& log) {
+  add_job(fake, "failed");
+  fake.with([&](FakeState& s) {
+    auto& newest = *s.jobs[0].mutable_attempts()->rbegin();
+    newest.set_scheduler_job("12");
+    newest.set_state("ended");
+    newest.set_cause("failed");
+    for (auto& rank : *s.jobs[0].mutable_ranks()) rank.set_pid(0);
+    s.slurm_logs.emplace_back().set_attempt(2);
+    s.slurm_logs.back().set_data(log);
+  });
+}
+
+TEST(Wait, WhatFailedBeforeTheRanksIsQuotedFromSlurmsLog) {
+  FakeController fake;
+  add_unstarted(fake, "one\ntwo\n\nthree\nfour\nfive\nmodule: command not found\n");
+  for (const auto& said : {fake.muster({"wait", "1"}).err, fake.muster({"show", "1"}).out}) {
+    EXPECT_THAT(said, AllOf(HasSubstr("| two\n"), HasSubstr("| module: command not found\n"))) << said;
+    EXPECT_THAT(said, Not(HasSubstr("| one"))) << "the last five";
+  }
+  fake.with([](FakeState& s) {
+    ASSERT_EQ(s.log_requests.size(), 2U);
+    for (const auto& request : s.log_requests) {
+      EXPECT_EQ(request.attempt(), 2U);
+      EXPECT_EQ(request.tail_lines(), 5U);
+      EXPECT_FALSE(request.follow());
+    }
+  });
+}
+
+TEST(Wait, AQuotedLogCantWriteToTheTerminalWhatItLikes) {
+  FakeController fake;
+  add_unstarted(fake,
+                "\x1b[31mred\x1b[0m \x1b]0;title\a\xc2\x9b"
+                "2J\xff \u202Ereversed é\n" +
+                    std::string(5000, 'x') + "\n");
+  const auto said = fake.muster({"wait", "1"}).err;
+  EXPECT_THAT(said, HasSubstr("  | red ]0;title  2J?  reversed é\n"));
+  EXPECT_THAT(said, AllOf(HasSubstr(std::string(190, 'x')), Not(HasSubstr(std::string(201, 'x')))));
+}
+
+TEST(Wait, ALogThatRanksWroteToIsNotQuoted) {
+  FakeController fake;
+  add_unstarted(fake, "noise\n");
+  fake.with([](FakeState& s) { s.jobs[0].mutable_ranks(1)->set_pid(77); });
+  EXPECT_THAT(fake.muster({"wait", "1"}).err, Not(HasSubstr("noise")));
+  fake.with([](FakeState& s) {
+    s.jobs[0].mutable_ranks(1)->set_pid(0);
+    s.jobs[0].mutable_attempts(1)->set_cause("cancelled");
+  });
+  EXPECT_THAT(fake.muster({"show", "1"}).out, Not(HasSubstr("noise")));
+}
+
+TEST(Logs, AnEmptyLogIsSaidOnStderrWithTheCommandThatShowsSlurms) {
+  FakeController fake;
+  add_unstarted(fake, "module: command not found\n");
+  for (const char* follow : {"--follow", "--tail=5"}) {
+    const auto empty = fake.muster({"logs", "1", follow});
+    EXPECT_EQ(empty.exit, 0);
+    EXPECT_EQ(empty.out, "");
+    EXPECT_EQ(empty.err,
+              "muster: the log of job 1 is empty; what Slurm and the lines before the ranks wrote: muster logs 1 "
+              "--slurm\n");
+  }
+  const auto slurm = fake.muster({"logs", "1", "--slurm"});
+  EXPECT_EQ(slurm.out, "module: command not found\n");
+  EXPECT_EQ(slurm.err, "");
+  EXPECT_EQ(fake.muster({"logs", "1", "--slurm", "--rank", "1"}).exit, 2);
+  fake.with([](FakeState& s) { s.jobs[0].mutable_attempts()->rbegin()->clear_scheduler_job(); });
+  EXPECT_EQ(fake.muster({"logs", "1", "--rank", "1"}).err, "muster: the log of rank 1 of job 1 is empty\n");
+  fake.with([](FakeState& s) { s.jobs[0].clear_attempts(); });
+  EXPECT_THAT(fake.muster({"logs", "1"}).err, HasSubstr("nothing of it has started"));
+}
+
 TEST(Wait, ReturnsTheJobsResult) {
   const std::pair<const char*, int> results[] = {{"succeeded", 0}, {"failed", 1}, {"cancelled", 1}};
   for (const auto& [state, exit] : results) {

@@ -192,6 +192,9 @@ class FakeController : public test::UnscriptedController {
   std::string log_path(core::JobId, core::AttemptNumber attempt, core::RankNumber rank) override {
     return log_folder_ / ("attempt-" + std::to_string(attempt) + "-rank-" + std::to_string(rank) + ".log");
   }
+  std::string scheduler_log_path(core::JobId, core::AttemptNumber attempt) override {
+    return log_folder_ / ("attempt-" + std::to_string(attempt) + "-slurm.log");
+  }
   muster::v1::StatusResponse status() override {
     if (store_broken) throw std::runtime_error("the disk is full: free some space");
     muster::v1::StatusResponse response;

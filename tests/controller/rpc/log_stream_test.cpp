@@ -1,8 +1,11 @@
 #include <fstream>
 #include <thread>
 
+#include <gmock/gmock.h>
+
 #include "controller/rpc/harness.h"
 #include "logs/log_tail.h"
+#include "wire/logs.h"
 
 namespace {
 
@@ -79,6 +82,22 @@ TEST_F(Logs, SendsOneRanksLastLines) {
   request_.set_tail_lines(2);
   start_stream();
   EXPECT_EQ(rest(), "1/1: 80000\n90000\n");
+}
+
+TEST_F(Logs, SendsWhatTheSchedulerWroteOfAnAttemptThatItWasGiven) {
+  append(1, 0, "of a rank\n");
+  std::ofstream(folder_ / "attempt-1-slurm.log") << "one\nsrun: error\n";
+  request_.set_rank(proto::kSchedulerLog);
+  request_.set_tail_lines(1);
+  start_stream();
+  EXPECT_EQ(rest(), "");
+  EXPECT_EQ(status_.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status_.error_message(), testing::HasSubstr("attempt 1 of job 1 has no log of Slurm's"));
+  controller_.update(1, [](muster::v1::Job& job) { job.mutable_attempts(0)->set_scheduler_job("12"); });
+  Call second;
+  reader_ = jobs_->Logs(&second, request_);
+  EXPECT_EQ(rest(), "1/4294967295: srun: error\n");
+  EXPECT_TRUE(status_.ok());
 }
 
 // Goal: after a lost connection nothing is missing and nothing comes twice.
