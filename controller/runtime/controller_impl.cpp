@@ -298,8 +298,11 @@ std::string Impl::problems_of(muster::v1::JobSpec& spec) const {
   spec::fill_defaults(spec);
   std::string problems;
   const auto add = [&](const std::string& problem) { problems += (problems.empty() ? "" : "\n") + problem; };
+  // What "auto" is here is known by now.
+  auto judged = spec;
+  if (spec.executor() == "auto") judged.set_executor(executor_.has_queue("auto") ? "slurm" : "local");
   for (const auto& problem :
-       spec::validate(spec, options_.check_folders ? spec::FileChecks::kLook : spec::FileChecks::kSkip)) {
+       spec::validate(judged, options_.check_folders ? spec::FileChecks::kLook : spec::FileChecks::kSkip)) {
     add(spec::to_string(problem));
   }
   for (auto& unfit : executor_.unfit(launch_request(spec, {}, {data_, {}, {}, {}}))) {

@@ -34,6 +34,13 @@ class Findings {
   std::vector<Problem> found_;
 };
 
+/// What a program can be given as an argument or a variable.
+inline bool is_c_text(const std::string& text) {
+  return text.find('\0') == std::string::npos && text.size() < kMostTextBytes;
+}
+
+/// What ranks find in their environment.
+void check_variables(const muster::v1::JobSpec& spec, Findings& findings);
 /// What sbatch would be told.
 void check_slurm(const muster::v1::JobSpec& spec, Findings& findings);
 /// When and by what it is started: executor, after, hold.

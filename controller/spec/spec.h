@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/v1/job.pb.h"
@@ -46,6 +47,9 @@ enum class FileChecks { kSkip, kLook };
 /// Everything wrong with a spec whose defaults are filled in; empty if it is fine. At most kMostProblems.
 std::vector<Problem> validate(const muster::v1::JobSpec& spec, FileChecks checks);
 inline constexpr std::size_t kMostProblems = 20;
+
+/// Whether ranks find this variable set by muster itself, whatever the job file says.
+bool is_set_by_muster(const muster::v1::JobSpec& spec, std::string_view variable);
 
 /// nodes x ranks_per_node.
 inline constexpr std::uint64_t kMostRanks = 4096;

@@ -12,7 +12,6 @@ namespace fs = std::filesystem;
 using muster::v1::JobSpec;
 
 constexpr int kMostArguments = 4096;
-constexpr std::size_t kMostVariables = 1024;
 
 std::string number(std::uint64_t value) {
   return std::to_string(value);
@@ -105,43 +104,6 @@ void check_data(const JobSpec& spec, FileChecks checks, Findings& findings) {
                   {"data.source"}});
   } else if (std::error_code error; checks == FileChecks::kLook && !fs::is_directory(data.path(), error)) {
     findings.add("data.path", "want a folder; there is none of this name", "create it, or correct the path");
-  }
-}
-
-bool is_variable_name(const std::string& name) {
-  const auto ok = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), ok);
-}
-
-bool is_c_text(const std::string& text) {
-  return text.find('\0') == std::string::npos && text.size() < kMostTextBytes;
-}
-
-void check_variables(const JobSpec& spec, Findings& findings) {
-  if (spec.env_size() > static_cast<int>(kMostVariables)) {
-    findings.add({"env",
-                  number(static_cast<std::uint64_t>(spec.env_size())) + " variables",
-                  "want at most " + number(kMostVariables),
-                  "put them into a file that the program reads",
-                  {}});
-    return;
-  }
-  std::vector<std::string> names;
-  for (const auto& [name, value] : spec.env()) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  for (const auto& name : names) {
-    if (!is_variable_name(name)) {
-      findings.add(
-          {"env." + name, name, "want a variable's name: letters, digits and \"_\", no digit first", "rename it", {}});
-    } else if (const auto& value = spec.env().at(name); !is_c_text(value)) {
-      findings.add({"env." + name,
-                    value.substr(0, kLongestValue),
-                    "want a text without NUL, under 128 KiB",
-                    "put it into a file that the program reads",
-                    {}});
-    }
   }
 }
 

@@ -68,6 +68,16 @@ TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
   EXPECT_FALSE(request.env.contains("MUSTER_RUN_FILE"));
 }
 
+TEST(LaunchRequests, SetNothingThatAJobFileMayStillSet) {
+  for (auto spec : {command_request("a").spec(), recipe_request("a").spec()}) {
+    spec::fill_defaults(spec);
+    const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+    const auto request = launch_request(spec, {5, 2}, settings);
+    EXPECT_GE(request.env.size(), 5U);
+    for (const auto& [name, value] : request.env) EXPECT_TRUE(spec::is_set_by_muster(spec, name)) << name;
+  }
+}
+
 TEST(LaunchRequests, OfARecipeRunTheWorkerOnItsRunFile) {
   Bench bench;
   const auto id = bench.submit(recipe_request("a"));

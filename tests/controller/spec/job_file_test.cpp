@@ -123,6 +123,63 @@ INSTANTIATE_TEST_SUITE_P(
             {"job.toml:4:9: resources.nodes \"100\": want at most 4096 ranks, not 100 x 100 = 10000; lower nodes or "
              "ranks_per_node"}}));
 
+// What muster-task (on Slurm) and muster-worker would refuse at each attempt.
+INSTANTIATE_TEST_SUITE_P(
+    Variables, Refusals,
+    testing::Values(
+        Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"0\""),
+                {"job.toml:5:8: env.RANK \"0\": want WORLD_SIZE beside it, or neither; leave it out: muster sets it "
+                 "for each rank"}},
+        Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"one\"\nWORLD_SIZE = \"1\""),
+                {"job.toml:5:8: env.RANK \"one\": want a whole number from 0; leave it out: muster sets it for each "
+                 "rank"}},
+        Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"0\"\nWORLD_SIZE = \"2\"\n[resources]\nnodes = 2"),
+                {"job.toml:5:8: env.RANK \"0\": want it left out: all 2 ranks would have the same; muster sets it for "
+                 "each"}},
+        Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"1\"\nWORLD_SIZE = \"1\""),
+                {"job.toml:6:14: env.WORLD_SIZE \"1\": want RANK below WORLD_SIZE, not 1 of 1; leave it out: muster "
+                 "sets it for each rank"}},
+        Refusal{command("executor = \"slurm\"\n[env]\nMASTER_ADDR = \"n1\"\nMASTER_PORT = \"x\""),
+                {"job.toml:6:15: env.MASTER_PORT \"x\": want a port from 1 to 65535; leave it out: muster chooses "
+                 "one"}},
+        Refusal{recipe("[env]\nWORLD_SIZE = \"1\"\n[resources]\nranks_per_node = 2"),
+                {"job.toml:4:14: env.WORLD_SIZE \"1\": want LOCAL_WORLD_SIZE at most WORLD_SIZE, not 2 of 1; leave it "
+                 "out: muster sets it for each rank"}},
+        Refusal{recipe("[env]\nWORLD_SIZE = \"\""),
+                {"job.toml:4:14: env.WORLD_SIZE: want a whole number from 1; leave it out: muster sets it for each "
+                 "rank"}},
+        Refusal{recipe("[env]\nLOCAL_RANK = \"2\"\n[resources]\nranks_per_node = 2"),
+                {"job.toml:4:14: env.LOCAL_RANK \"2\": want LOCAL_RANK below LOCAL_WORLD_SIZE, not 2 of 2; leave it "
+                 "out: muster sets it for each rank"}},
+        Refusal{recipe("[env]\nNODE_RANK = \"1\""),
+                {"job.toml:4:13: env.NODE_RANK \"1\": want NODE_RANK 0 where all 1 ranks are on one node, not 1; leave "
+                 "it out: muster sets it for each rank"}},
+        Refusal{"executor = \"local\"\n" + recipe("[env]\nMASTER_PORT = \"0\""),
+                {"job.toml:5:15: env.MASTER_PORT \"0\": want a port from 1 to 65535; leave it out: muster chooses "
+                 "one"}},
+        Refusal{command("[env]\nMUSTER_JOB_ID = \"7\""),
+                {"job.toml:4:17: env.MUSTER_JOB_ID \"7\": want another name: muster sets this one itself; leave it "
+                 "out, or rename it"}},
+        Refusal{command("[env]\nMUSTER_CHECKPOINT_FOLDER = \"/c\""),
+                {"job.toml:4:28: env.MUSTER_CHECKPOINT_FOLDER \"/c\": want another name: muster sets this one itself; "
+                 "set checkpoint.folder, or rename it"}},
+        Refusal{recipe("[env]\nMUSTER_RUN_FILE = \"/r\""),
+                {"job.toml:4:19: env.MUSTER_RUN_FILE \"/r\": want another name: muster sets this one itself; leave it "
+                 "out, or rename it"}}));
+
+TEST(JobFiles, WhatTheReadersOfRankVariablesTakeStaysTheUsers) {
+  for (const auto& text :
+       {command("[env]\nRANK = \"5\"\nWORLD_SIZE = \"x\""), command("executor = \"local\"\n[env]\nRANK = \"5\""),
+        command("executor = \"slurm\"\n[env]\nRANK = \"0\"\nWORLD_SIZE = \"1\""),
+        command("executor = \"slurm\"\n[env]\nWORLD_SIZE = \"x\"\nLOCAL_RANK = \"9\"\nMASTER_PORT = \"x\""),
+        command("executor = \"slurm\"\n[env]\nMASTER_ADDR = \"n1\"\nMASTER_PORT = \"4242\""),
+        recipe("[env]\nMASTER_PORT = \"x\""), recipe("[env]\nRANK = \"0\""),
+        recipe("[env]\nLOCAL_RANK = \"0\"\n[resources]\nranks_per_node = 2"),
+        command("[env]\nMUSTER_OF_MY_OWN = \"1\"\nMUSTER_RUN_FILE = \"/mine\"")}) {
+    EXPECT_THAT(parse_job_file(text, "job.toml", "/tmp", {}, FileChecks::kSkip).problems, testing::IsEmpty()) << text;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Together, Refusals,
     testing::Values(
