@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -68,19 +69,60 @@ fs::path program(const std::string& given, const char* name) {
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-// Whether jobs can go to Slurm: its commands are there and a cluster is configured.
-bool slurm_is_here() {
+bool is_in_path(const char* name) {
   const auto path = environment("PATH");
-  bool found = false;
-  for (std::size_t at = 0; at <= path.size() && !found;) {
+  for (std::size_t at = 0; at <= path.size();) {
     const auto colon = std::min(path.find(':', at), path.size());
-    found = ::access((path.substr(at, colon - at) + "/sbatch").c_str(), X_OK) == 0;
+    if (::access((path.substr(at, colon - at) + "/" + name).c_str(), X_OK) == 0) return true;
     at = colon + 1;
   }
-  if (!found) return false;
+  return false;
+}
+
+// Where Slurm's commands look without SLURM_CONF; the last is what slurmd leaves of a configuration it was sent.
+constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
+                                       "/run/slurm/conf/slurm.conf"};
+
+// What a command says that finds no configuration, or can't read it; one that slurmctld does not answer has found it.
+std::string configuration_problem(slurm::CommandRunner& runner) {
+  slurm::Command ask;
+  ask.argv = {"sinfo", "--noheader", "--format=%R"};
+  ask.time_limit = std::chrono::milliseconds(10'000);
+  ask.unset = {"SINFO_*"};
+  const auto said = runner.run(ask);
+  if (!said.could_not_start.empty()) return said.could_not_start;
+  for (const char* sign : {"configuration source", "process configuration file", "s_p_parse_file"}) {
+    if (said.err.find(sign) == std::string::npos) continue;
+    auto text = said.err;
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    std::ranges::replace(text, '\n', ';');
+    return text;
+  }
+  return {};
+}
+
+// Why jobs can't go to Slurm, with the remedy; empty: its commands are there, and a cluster is configured. Where
+// somebody insists, Slurm's own commands are asked: they may get their configuration from elsewhere.
+std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner) {
+  if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
+  for (const char* name : {"sbatch", "sinfo"}) {
+    if (!is_in_path(name)) {
+      return std::string("there is no ") + name +
+             " in musterd's PATH; install Slurm's commands, and start musterd again";
+    }
+  }
+  const std::string remedy = "; set SLURM_CONF to the cluster's slurm.conf, and start musterd again";
   const auto named = environment("SLURM_CONF");
-  if (!named.empty()) return fs::exists(named);
-  return fs::exists("/etc/slurm/slurm.conf") || fs::exists("/etc/slurm-llnl/slurm.conf");
+  if (!named.empty() && !fs::exists(named)) return "SLURM_CONF names " + named + ", which is not there" + remedy;
+  if (wanted == "yes") {
+    const auto problem = configuration_problem(runner);
+    return problem.empty() ? "" : "Slurm's commands have no usable configuration (" + problem + ")" + remedy;
+  }
+  if (!named.empty()) return {};
+  const bool found = std::ranges::any_of(kSlurmConfs, [](const char* file) { return fs::exists(file); });
+  return found ? ""
+               : std::string("sbatch is there, but no slurm.conf (looked for ") + kSlurmConfs[0] + ")" + remedy +
+                     ", with --slurm yes if the cluster sends it";
 }
 
 std::string own_user() {
@@ -108,7 +150,9 @@ class Executors {
  public:
   Executors(const Flags& flags, const fs::path& data, const std::string& secret, runtime::Clock& clock)
       : local_({data, program(flags.supervisor, "muster-supervisor"), {}}) {
-    if (flags.slurm == "no" || (flags.slurm == "auto" && !slurm_is_here())) return;
+    why_no_slurm_ = ::why_no_slurm(flags.slurm, runner_);
+    if (flags.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
+    if (!why_no_slurm_.empty()) return;
     client_ = std::make_unique<slurm::Client>(runner_, client_options());
     slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
         *client_, clock,
@@ -118,8 +162,10 @@ class Executors {
   }
   runtime::Executor& get() { return both_ ? static_cast<runtime::Executor&>(*both_) : local_; }
   bool has_slurm() const { return slurm_ != nullptr; }
+  const std::string& why_no_slurm() const { return why_no_slurm_; }
 
  private:
+  std::string why_no_slurm_;
   runtime::local::LocalExecutor local_;
   slurm::ProcessRunner runner_;
   std::unique_ptr<slurm::Client> client_;
@@ -254,6 +300,7 @@ int serve(const Flags& flags) {
   options.version = MUSTER_VERSION;
   options.check_folders = !executors.has_slurm();
   options.scheduler_log = slurm_log_of;
+  options.why_no_slurm = executors.why_no_slurm();
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = runtime::make_controller(*store, executors.get(), clock, options);
 
@@ -296,7 +343,8 @@ int main(int argc, char** argv) {
                  "the program that stays with an attempt (default: muster-supervisor beside musterd)");
   app.add_option("--task", flags.task, "the program beside each rank on Slurm (default: muster-task beside musterd)");
   app.add_option("--slurm", flags.slurm,
-                 "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) are there")
+                 "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) are there; "
+                 "yes: musterd does not start without them")
       ->check(CLI::IsMember({"auto", "yes", "no"}))
       ->capture_default_str();
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");

@@ -79,7 +79,9 @@ Finding check_data() {
           "few or no manual pages here: data.source \"auto\" uses the small built-in text; \"folder\" takes your own"};
 }
 
-Finding check_slurm() {
+/// `why_not`: what a controller without Slurm says of that.
+Finding check_slurm(const std::string& why_not) {
+  if (!why_not.empty()) return {"slurm", Verdict::kNote, why_not};
   const auto sbatch = find_program("sbatch");
   return {"slurm", sbatch.empty() ? Verdict::kNote : Verdict::kFine,
           sbatch.empty() ? "no sbatch here; on the controller's machine it is needed for executor \"slurm\""
@@ -122,14 +124,28 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
   if (!status.dashboard_url().empty()) findings.push_back({"dashboard", Verdict::kFine, status.dashboard_url()});
 }
 
-void check_controller(Client& client, std::vector<Finding>& findings) {
+/// A controller without Slurm says why there is none to whoever asks for its nodes.
+std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& status) {
+  for (const auto& name : status.executors()) {
+    if (name == "slurm") return {};
+  }
+  muster::v1::ListNodesResponse nodes;
+  const auto answer = client.try_call(client.admin(), &muster::v1::AdminService::Stub::ListNodes,
+                                      muster::v1::ListNodesRequest(), &nodes);
+  return answer.error_code() == grpc::StatusCode::FAILED_PRECONDITION ? answer.error_message() : "";
+}
+
+/// Returns why the controller has no Slurm; empty: it has, or can't be asked.
+std::string check_controller(Client& client, std::vector<Finding>& findings) {
   try {
     client.must_connect();
     const auto status =
         client.call(client.admin(), &muster::v1::AdminService::Stub::Status, muster::v1::StatusRequest());
     check_status(client, status, findings);
+    return why_no_slurm(client, status);
   } catch (const Failure& failure) {
     findings.push_back({"controller", Verdict::kBad, failure.what()});
+    return {};
   }
 }
 
@@ -152,17 +168,18 @@ void print(const Finding& finding) {
 
 int run_doctor(Session& session, const DoctorOptions& options) {
   std::vector<Finding> findings;
+  std::string no_slurm;
   try {
     const auto& config = session.config();
     findings.push_back(check_config(config));
     findings.push_back(check_token(config));
-    check_controller(session.client_unconnected(), findings);
+    no_slurm = check_controller(session.client_unconnected(), findings);
     findings.push_back(check_worker(config));
   } catch (const Failure& failure) {
     findings.push_back({"configuration", Verdict::kBad, failure.what()});
   }
   findings.push_back(check_data());
-  findings.push_back(check_slurm());
+  findings.push_back(check_slurm(no_slurm));
   JsonRows rows(false);
   for (const auto& finding : findings) {
     if (options.json) {

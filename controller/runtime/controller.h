@@ -22,6 +22,12 @@ struct Refusal {
   std::string text;
 };
 
+/// Of what only Slurm can do. `why` there is none, with the remedy; empty: not known.
+inline Refusal no_slurm(const std::string& why) {
+  return {Refusal::Kind::kWrongState,
+          "this controller has no Slurm: " + (why.empty() ? "start musterd where sbatch is to be found" : why)};
+}
+
 /// A value or a refusal.
 template <typename T>
 class Outcome {
@@ -113,9 +119,7 @@ class Controller {
   virtual bool is_people_token(const std::string& token) const = 0;
 
  protected:
-  static Refusal without_slurm() {
-    return {Refusal::Kind::kWrongState, "this controller has no Slurm: start musterd where sbatch is to be found"};
-  }
+  static Refusal without_slurm() { return no_slurm({}); }
 };
 
 }  // namespace runtime

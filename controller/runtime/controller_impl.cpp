@@ -71,7 +71,8 @@ class Impl final : public RunningController {
         specs_(store),
         newest_(store, board_),
         metrics_(store, options_.threads),
-        partitions_({store, executor, clock, specs_}, options_.partitions_file, options_.threads),
+        partitions_({store, executor, clock, specs_, options_.why_no_slurm}, options_.partitions_file,
+                    options_.threads),
         dispatcher_(
             store, clock, [this](const JobPtr& job, bool actions) { publish(job, actions); }, options_.threads),
         dependencies_(dispatcher_),
@@ -218,6 +219,8 @@ class Impl final : public RunningController {
   bool is_over(const core::AttemptKey& key) const;
   /// As the first attempt of a job with this spec would be launched.
   Outcome<LaunchRequest> planned(const muster::v1::PlanScriptRequest& request);
+  /// Why there is none of such a job.
+  Refusal no_script(const LaunchRequest& request) const;
   std::vector<core::JobId> jobs_of(const std::string& sweep);
   void publish(const JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
@@ -556,11 +559,21 @@ Outcome<LaunchRequest> Impl::planned(const muster::v1::PlanScriptRequest& reques
   return planned;
 }
 
+Refusal Impl::no_script(const LaunchRequest& request) const {
+  const auto names = executor_.names();
+  const bool has_slurm = std::ranges::find(names, "slurm") != names.end();
+  if (request.executor != "local") return no_slurm(options_.why_no_slurm);
+  return {Refusal::Kind::kInvalid,
+          std::string("executor \"local\": its ranks are started as processes of the controller's machine, without a "
+                      "script of Slurm's") +
+              (has_slurm ? "; use \"slurm\" to see one" : "")};
+}
+
 Outcome<muster::v1::PlanScriptResponse> Impl::plan_script(const muster::v1::PlanScriptRequest& request) {
   const auto planned_request = planned(request);
   if (!planned_request.ok()) return planned_request.refusal();
   const auto script = executor_.script(planned_request.value());
-  if (!script) return without_slurm();
+  if (!script) return no_script(planned_request.value());
   muster::v1::PlanScriptResponse response;
   response.set_script(*script);
   return response;
@@ -570,7 +583,7 @@ Outcome<muster::v1::CheckScriptResponse> Impl::check_script(const muster::v1::Pl
   const auto planned_request = planned(request);
   if (!planned_request.ok()) return planned_request.refusal();
   const auto check = executor_.check_script(planned_request.value());
-  if (!check) return without_slurm();
+  if (!check) return no_script(planned_request.value());
   if (!check->unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check->unreachable);
   muster::v1::CheckScriptResponse response;
   response.set_refusal(check->refusal);

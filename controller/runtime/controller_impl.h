@@ -23,6 +23,8 @@ struct ControllerOptions {
   std::filesystem::path partitions_file = {};
   /// The log of an attempt that was handed to a scheduler, from its folder.
   std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log = {};
+  /// Why there is no Slurm, and what to do about it; empty: there is, or nobody knows.
+  std::string why_no_slurm = {};
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
   /// tick(): for simulations, where any step may be the last one before a crash.
   bool threads = true;

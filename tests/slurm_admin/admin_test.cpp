@@ -272,5 +272,24 @@ TEST_F(SlurmAdmin, AFileIsReloadedLiveAndABrokenOneChangesNothing) {
   EXPECT_EQ(partition("main").at("policy").at("max_nodes"), 1) << "the last good one, though the file is broken";
 }
 
+TEST_F(SlurmAdmin, MusterdThatMustHaveSlurmWantsAConfigurationThatSlurmTakes) {
+  TempFolder folder;
+  write_file(folder.path() / "slurm.conf", "nonsense nonsense\n");
+  World::Options options;
+  options.daemon_flags = {"--slurm", "yes"};
+  options.daemon_environment = slurm().env();
+  options.daemon_environment["SLURM_CONF"] = folder.path() / "slurm.conf";
+  World broken(options);
+  EXPECT_EQ(broken.launch_daemon().wait(60s), 2);
+  EXPECT_THAT(broken.daemon_log(), AllOf(HasSubstr("musterd: --slurm yes: "), HasSubstr("line 1")));
+  start({"--slurm", "yes"});
+  EXPECT_THAT(muster().cli({"nodes"}).out, HasSubstr("node1"));
+  const auto file = muster().folder() / "job.toml";
+  write_file(file, shell_job("true"));
+  EXPECT_THAT(muster().cli({"submit", "--print-script", "--executor", "local", file}).err,
+              HasSubstr("executor \"local\": its ranks are started as processes of the controller's machine, without a "
+                        "script of Slurm's; use \"slurm\" to see one"));
+}
+
 }  // namespace
 }  // namespace test

@@ -100,5 +100,63 @@ TEST(CommandJobs, ALineOfTenMegabytesIsKeptWhole) {
   EXPECT_EQ(world.cli({"logs", job, "--tail", "1"}).out, "end\n");
 }
 
+/// A folder with commands of these names that only say something.
+std::string commands_that_say(const TempFolder& folder, const std::string& text) {
+  for (const char* name : {"sbatch", "sinfo"}) {
+    const auto file = folder.path() / name;
+    write_file(file, "#!/bin/sh\necho '" + text + "' >&2\nexit 1\n");
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
+  return folder.path().string() + ":/usr/bin:/bin";
+}
+
+// Goal: a controller without Slurm says which part of it is missing, and what to do.
+// Method: musterd where nothing of Slurm is there, where its configuration is missing, and where nobody wants it.
+TEST(WithoutSlurm, TheMissingPartIsNamed) {
+  TempFolder folder;
+  const auto commands = commands_that_say(folder, "nothing");
+  const auto file = folder.path() / "job.toml";
+  write_file(file, shell_job("true"));
+  struct Case {
+    World::Options options;
+    std::string says;
+  };
+  for (auto& [options, says] : {
+           Case{{.data = {}, .daemon_flags = {}, .daemon_environment = {{"PATH", "/nowhere"}}},
+                "there is no sbatch in musterd's PATH"},
+           Case{
+               {.data = {}, .daemon_flags = {}, .daemon_environment = {{"PATH", commands}, {"SLURM_CONF", "/no/conf"}}},
+               "SLURM_CONF names /no/conf, which is not there; set SLURM_CONF to"},
+           Case{{.data = {}, .daemon_flags = {"--slurm", "no"}}, "musterd was started with --slurm no"},
+       }) {
+    World world(options);
+    world.start_daemon();
+    for (const auto& arguments :
+         {std::vector<std::string>{"partitions"}, {"nodes"}, {"submit", "--print-script", file}}) {
+      const auto refused = world.cli(arguments);
+      EXPECT_EQ(refused.exit, 2);
+      EXPECT_NE(refused.err.find("this controller has no Slurm: " + says), std::string::npos) << refused.err;
+    }
+    EXPECT_NE(world.cli({"doctor", "--json"}).out.find(says), std::string::npos);
+    const auto local = world.cli({"submit", "--print-script", "--executor", "local", file});
+    EXPECT_EQ(local.exit, 2);
+    EXPECT_NE(local.err.find("executor \"local\": its ranks are started as processes"), std::string::npos) << local.err;
+    EXPECT_EQ(local.err.find("no Slurm"), std::string::npos) << local.err;
+  }
+}
+
+TEST(WithoutSlurm, WhoInsistsOnItIsRefusedAtTheStart) {
+  TempFolder folder;
+  const auto commands = commands_that_say(folder, "sinfo: fatal: Could not establish a configuration source");
+  for (const auto& [path, says] : {std::pair<std::string, std::string>("/nowhere", "there is no sbatch"),
+                                   {commands, "no usable configuration (sinfo: fatal: Could not establish a "}}) {
+    World world(
+        {.data = {}, .daemon_flags = {"--slurm", "yes"}, .daemon_environment = {{"PATH", path}, {"SLURM_CONF", ""}}});
+    EXPECT_EQ(world.launch_daemon().wait(20s), 2);
+    EXPECT_NE(world.daemon_log().find("musterd: --slurm yes: "), std::string::npos) << world.daemon_log();
+    EXPECT_NE(world.daemon_log().find(says), std::string::npos) << world.daemon_log();
+  }
+}
+
 }  // namespace
 }  // namespace test

@@ -134,7 +134,7 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::file
   std::vector<Unfit> found;
   if (request.executor == "slurm") {
     found.push_back({"executor", "slurm", "want auto or local: this musterd has no Slurm",
-                     "start musterd where sbatch is, or submit to one that has it"});
+                     "muster doctor tells why; or submit to one that has it"});
   }
   if (request.nodes != 1) {
     found.push_back({"resources.nodes", std::to_string(request.nodes),

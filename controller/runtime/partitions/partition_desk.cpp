@@ -18,10 +18,6 @@ constexpr std::chrono::milliseconds kSubmitPatience{2000};
 constexpr std::uint32_t kAuditDefault = 100;
 constexpr std::uint32_t kAuditMost = 1000;
 
-Refusal without_slurm() {
-  return {Refusal::Kind::kWrongState, "this controller has no Slurm: start musterd where sbatch is to be found"};
-}
-
 Refusal refusal_of(PartitionRefusal&& from) {
   return {from.limit ? Refusal::Kind::kLimit : Refusal::Kind::kInvalid, std::move(from.text)};
 }
@@ -33,10 +29,10 @@ bool lacks(const ClusterFacts& facts, const std::string& partition) {
 }  // namespace
 
 PartitionDesk::PartitionDesk(Parts parts, std::filesystem::path file, bool threads)
-    : parts_(parts),
-      keeper_(parts.store, parts.clock, std::move(file), threads),
-      cluster_(parts.executor, parts.clock, threads),
-      groups_(parts.clock),
+    : parts_(std::move(parts)),
+      keeper_(parts_.store, parts_.clock, std::move(file), threads),
+      cluster_(parts_.executor, parts_.clock, threads),
+      groups_(parts_.clock),
       jobs_([this](core::JobId job) { return partition_of(job); }) {}
 
 void PartitionDesk::start() {
@@ -146,7 +142,7 @@ std::string PartitionDesk::slurm_problem(const ClusterFacts& facts) const {
 }
 
 Outcome<muster::v1::ListPartitionsResponse> PartitionDesk::list(const muster::v1::ListPartitionsRequest& request) {
-  if (!has_slurm()) return without_slurm();
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
   const auto book = keeper_.book();
   const auto who = applicant(request.user());
@@ -170,7 +166,7 @@ Outcome<muster::v1::ListPartitionsResponse> PartitionDesk::list(const muster::v1
 }
 
 Outcome<muster::v1::PartitionView> PartitionDesk::set(const muster::v1::SetPartitionRequest& request) {
-  if (!has_slurm()) return without_slurm();
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience, core::Millis(0));
   const auto policy = keeper_.set(request, *facts);
   if (!policy.ok()) return policy.refusal();
@@ -179,7 +175,7 @@ Outcome<muster::v1::PartitionView> PartitionDesk::set(const muster::v1::SetParti
 }
 
 Outcome<muster::v1::RemovePartitionResponse> PartitionDesk::remove(const muster::v1::RemovePartitionRequest& request) {
-  if (!has_slurm()) return without_slurm();
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
   const auto removed = keeper_.remove(request);
   if (!removed.ok()) return removed.refusal();
   spdlog::info("partition {} was removed by {}", request.name(), request.user());
@@ -190,7 +186,7 @@ Outcome<muster::v1::RemovePartitionResponse> PartitionDesk::remove(const muster:
 }
 
 Outcome<muster::v1::ListNodesResponse> PartitionDesk::nodes() {
-  if (!has_slurm()) return without_slurm();
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
   const auto losses =
       parts_.store.node_losses(parts_.clock.wall() - ActionRunner::kExcludedFor, ActionRunner::kMostExcluded);

@@ -25,6 +25,7 @@ class PartitionDesk {
     Executor& executor;
     Clock& clock;
     SpecCache& specs;
+    std::string why_no_slurm = {};  // see ControllerOptions
   };
   /// `file`: see PolicyKeeper, which says what is thrown.
   PartitionDesk(Parts parts, std::filesystem::path file, bool threads);

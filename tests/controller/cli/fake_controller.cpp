@@ -336,6 +336,11 @@ class Jobs final : public JobService::Service {
 class Admin final : public AdminService::Service {
  public:
   explicit Admin(Shared& shared) : shared_(shared) {}
+  grpc::Status ListNodes(ServerContext* context, const ListNodesRequest*, ListNodesResponse*) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    return {StatusCode::FAILED_PRECONDITION, shared_.state.no_slurm};
+  }
   grpc::Status Status(ServerContext* context, const StatusRequest*, StatusResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
@@ -344,9 +349,10 @@ class Admin final : public AdminService::Service {
     response->set_data_folder("/var/lib/muster");
     response->set_data_free_bytes(shared_.state.free_bytes);
     response->set_dashboard_url(shared_.state.dashboard_url);
-    response->set_executor("slurm");
+    const bool slurm = shared_.state.no_slurm.empty();
+    response->set_executor(slurm ? "slurm" : "local");
     response->add_executors("local");
-    response->add_executors("slurm");
+    if (slurm) response->add_executors("slurm");
     response->set_scheduler_problem(shared_.state.scheduler_problem);
     response->set_store_problem(shared_.state.store_problem);
     return grpc::Status::OK;

@@ -28,6 +28,7 @@ struct FakeState {
   bool full = false;                       // List answers RESOURCE_EXHAUSTED
   std::string store_problem;
   std::string scheduler_problem;
+  std::string no_slurm;  // why there is none; empty: there is
   muster::v1::WhyResponse why;
   muster::v1::PlanScriptResponse plan;
   muster::v1::CheckScriptResponse check;

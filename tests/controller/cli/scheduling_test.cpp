@@ -197,6 +197,48 @@ TEST(List, NamesHeldJobsAndSlurmsOwnNumbers) {
   EXPECT_EQ(fake.muster({"list", "--state", "queued"}).exit, 0);
 }
 
+TEST(List, MarksAHoldOnWhatRunsToo) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.jobs.push_back(sample_job(1, "running"));
+    s.jobs[0].set_held_by("ada");
+  });
+  EXPECT_THAT(fake.muster({"list"}).out, HasSubstr("  running, held  "));
+}
+
+TEST(List, HeldIsAStateToAskFor) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (const char* state : {"queued", "queued", "running", "succeeded", "pending"}) {
+      s.jobs.push_back(sample_job(static_cast<std::int64_t>(s.jobs.size()) + 1, state));
+    }
+    for (const int held : {0, 2, 4}) s.jobs[static_cast<std::size_t>(held)].set_held_by("ada");
+  });
+  const auto ids = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"list", "--json"});
+    std::vector<int> found;
+    for (const auto& job : Json::parse(fake.muster(arguments).out)) found.push_back(job.at("id"));
+    return found;
+  };
+  EXPECT_THAT(ids({"--state", "held"}), ElementsAre(5, 3, 1));
+  EXPECT_THAT(ids({"--state", "held", "--state", "succeeded"}), ElementsAre(5, 4, 3, 1));
+  EXPECT_THAT(ids({"--state", "held", "--limit", "2"}), ElementsAre(5, 3));
+  EXPECT_THAT(fake.muster({"list", "--state", "held", "--limit", "2"}).err, HasSubstr("the newest 2 of 3 jobs"));
+  fake.with([](FakeState& s) {
+    EXPECT_THAT(s.list_requests[0].states(), ElementsAre("pending", "queued", "running", "stopping", "waiting"));
+  });
+  EXPECT_THAT(fake.muster({"list", "--help"}).out, HasSubstr("waiting,held,succeeded"));
+  EXPECT_THAT(fake.muster({"completion", "bash"}).out, HasSubstr("waiting held succeeded"));
+}
+
+TEST(Doctor, TellsWhyTheControllerHasNoSlurm) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.no_slurm = "this controller has no Slurm: no slurm.conf; set SLURM_CONF"; });
+  const auto done = fake.muster({"doctor"}, {{"COLUMNS", ""}});
+  EXPECT_THAT(done.out,
+              HasSubstr("note  slurm          this controller has no Slurm: no slurm.conf; set SLURM_CONF\n"));
+}
+
 TEST(Doctor, TellsExecutorsAndTheSchedulersTrouble) {
   FakeController fake;
   EXPECT_THAT(fake.muster({"doctor"}).out, HasSubstr("slurm for \"auto\"; also local"));
