@@ -432,7 +432,12 @@ Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
     const auto* attempt = job->current();
     const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
     const auto number = static_cast<core::AttemptNumber>(job->attempts.size() + (between ? 1 : 0));
-    const auto word = executor_.queue_word({id, number});
+    auto word = executor_.queue_word({id, number});
+    if (word && word->expected_start && !is_foreseen(*word->expected_start, clock_.wall())) {
+      word->expected_start.reset();
+      if (!word->sentence.empty())
+        word->sentence += " When it starts can't be told: a job without a time limit is first.";
+    }
     auto view = why_view(*job, word, executor_.trouble());
     if (const auto turn = gate_.explain(id); !turn.empty() && between && job->may_start()) {
       view.set_reason(turn);
@@ -587,7 +592,7 @@ Outcome<muster::v1::CheckScriptResponse> Impl::check_script(const muster::v1::Pl
   if (!check->unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check->unreachable);
   muster::v1::CheckScriptResponse response;
   response.set_refusal(check->refusal);
-  response.set_expected_start(time_text(check->start));
+  if (check->start && is_foreseen(*check->start, clock_.wall())) response.set_expected_start(time_text(check->start));
   response.set_partition(check->partition);
   response.set_nodes(check->nodes);
   return response;

@@ -68,6 +68,12 @@ void fill_rank(const core::Attempt& attempt, std::size_t number, const std::opti
   out.set_step_ms(live->step_ms);
 }
 
+/// Its newest attempt was refused by what should have started it.
+bool never_launched(const core::Job& job) {
+  const auto* attempt = job.current();
+  return attempt == nullptr || (!attempt->started_at && attempt->handle.empty());
+}
+
 void fill_newest(const std::optional<store::MetricRow>& newest, muster::v1::Job& out) {
   if (!newest) return;
   out.set_step(newest->step);
@@ -91,6 +97,11 @@ std::string time_text(core::Time time) {
 
 std::string time_text(const std::optional<core::Time>& time) {
   return time ? time_text(*time) : std::string();
+}
+
+bool is_foreseen(core::Time start, core::Time now) {
+  constexpr core::Millis kFarthest = std::chrono::hours(24 * 60);
+  return start - now < kFarthest;
 }
 
 std::string unreachable_text(const Trouble& trouble) {
@@ -205,6 +216,10 @@ muster::v1::WhyResponse why_view(const core::Job& job, const std::optional<Queue
     const auto other =
         std::ranges::find_if(job.after, [](const core::Dependency& dependency) { return !dependency.met; });
     out.set_action("Nothing: it starts by itself. What it waits for: muster why " + std::to_string(other->job));
+  } else if (job.state == core::JobState::kFailed && never_launched(job)) {
+    out.set_action(
+        "Correct in the job file what the reason names, and submit it again; nothing of it was started, so there is no "
+        "log");
   } else if (job.state == core::JobState::kFailed) {
     out.set_action("Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id +
                    " names the files), then correct the job file and submit it again, or: muster requeue " + id);

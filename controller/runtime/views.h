@@ -29,6 +29,10 @@ struct JobFacts {
 };
 muster::v1::Job job_view(const JobFacts& facts);
 
+/// Whether a start that the scheduler names means anything: it takes a job without a time limit for one of a year, so
+/// what comes after such a job would start a year after that one did.
+bool is_foreseen(core::Time start, core::Time now);
+
 /// Why the job is in its state and what to do, in words. `queue`: what the scheduler says of its attempt.
 muster::v1::WhyResponse why_view(const core::Job& job, const std::optional<QueueWord>& queue,
                                  const std::optional<Trouble>& trouble);

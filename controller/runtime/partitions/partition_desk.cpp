@@ -8,6 +8,7 @@
 #include "runtime/action_runner.h"
 #include "runtime/partitions/partition_views.h"
 #include "runtime/views.h"
+#include "spec/units.h"
 
 namespace runtime {
 namespace {
@@ -106,7 +107,34 @@ bool PartitionDesk::enter(const core::Job& job) {
   return !most || jobs_.enter(job, *most);
 }
 
+namespace {
+
+/// Slurm's words for what no waiting mends; they don't say what is wrong.
+bool may_never_start(std::string_view reason) {
+  constexpr std::string_view kWords[]{"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints"};
+  return std::ranges::find(kWords, reason) != std::end(kWords) || reason.starts_with("ReqNodeNotAvail") ||
+         reason.starts_with("Nodes required for job are");
+}
+
+}  // namespace
+
+void PartitionDesk::explain_never(const core::Job& job, muster::v1::WhyResponse& why) {
+  const auto spec = parts_.specs.get(job.id);
+  const auto facts = cluster_.known();
+  if (spec == nullptr || !facts->known()) return;
+  const auto never = never_starts(*spec, job.time_limit, *facts);
+  if (!never) return;
+  const auto id = std::to_string(job.id);
+  why.set_reason("It can't start as it is: " + never->why + ".");
+  why.set_action((never->limit ? "muster limit " + id + " " + spec::print_duration_ms(never->limit->count()) + "; or "
+                               : std::string()) +
+                 "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition");
+}
+
 void PartitionDesk::explain(const core::Job& job, muster::v1::WhyResponse& why) {
+  if (job.state == core::JobState::kQueued && !job.held && may_never_start(why.scheduler_reason())) {
+    return explain_never(job, why);
+  }
   const bool idle = job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
   if (!idle || !job.may_start()) return;
   const auto most = running_limit(job.id);

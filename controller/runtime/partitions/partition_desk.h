@@ -74,6 +74,8 @@ class PartitionDesk {
   std::vector<std::string> problems();
 
  private:
+  /// Of a job whose reason in Slurm's queue may be one for ever.
+  void explain_never(const core::Job& job, muster::v1::WhyResponse& why);
   bool has_slurm() const { return parts_.executor.has_queue("slurm"); }
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;
   std::string partition_of(core::JobId job);

@@ -1,7 +1,9 @@
 #include "runtime/partitions/partition_views.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <sstream>
 
 #include "core/event.h"
 #include "runtime/views.h"
@@ -100,6 +102,24 @@ void fill_loss(const store::StoredEvent& event, core::Millis excluded_for, muste
 }
 
 }  // namespace
+
+std::optional<NeverStarts> never_starts(const muster::v1::JobSpec& spec, core::Millis limit,
+                                        const ClusterFacts& slurm) {
+  std::vector<std::string> names;
+  std::istringstream list(spec.slurm().partition());
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  for (const auto& partition : slurm.partitions) {
+    if (names.empty() && spec.slurm().partition().empty() && partition.is_default) names = {partition.name};
+  }
+  std::optional<NeverStarts> first;
+  for (const auto& name : names) {
+    const auto* partition = slurm.find(name);
+    const auto verdict = partition == nullptr ? std::nullopt : too_much_for(spec, limit, *partition, slurm.nodes);
+    if (!verdict) return std::nullopt;
+    if (!first) first = verdict;
+  }
+  return first;
+}
 
 std::vector<std::string> misfits(const PartitionPolicy& policy, const PartitionFacts* slurm) {
   std::vector<std::string> found;

@@ -207,6 +207,7 @@ TEST_P(Requeue, ALaunchThatCannotWorkEndsTheJobWithTheReason) {
   const auto id = bench.submit(command_request("a"));
   EXPECT_EQ(bench.state(id), "failed");
   EXPECT_EQ(bench.job(id).reason(), "could not be started, and trying again cannot help: no such program: python4");
+  EXPECT_TRUE(bench.controller().why(id).value().action().starts_with("Correct in the job file what the reason names"));
 }
 
 TEST_P(Requeue, ALaunchThatMayWorkLaterIsTriedAgain) {

@@ -252,5 +252,75 @@ TEST_F(Desk, WithoutSlurmThereAreNoPartitions) {
   EXPECT_FALSE(bench.controller().list_nodes().ok());
 }
 
+/// Two nodes with 8 CPUs, 4000 MiB and two GPUs each in "main", which allows an hour.
+ClusterFacts small_cluster() {
+  ClusterFacts facts;
+  auto& partition = facts.partitions.emplace_back();
+  partition.name = "main";
+  partition.state = "UP";
+  partition.is_default = true;
+  partition.nodes = 2;
+  partition.max_time = std::chrono::hours(1);
+  for (const char* name : {"n1", "n2"}) {
+    auto& node = facts.nodes.emplace_back();
+    node.name = name;
+    node.cpus = 8;
+    node.memory_bytes = std::int64_t{4000} << 20;
+    node.gres = "gpu:fake:2(S:0-1)";
+    node.partitions = {"main"};
+  }
+  return facts;
+}
+
+TEST_F(Desk, AJobThatCanNeverStartIsToldWhatIsTooMuch) {
+  bench.machine->cluster = small_cluster();
+  bench.pass(30s);
+  struct Case {
+    std::function<void(muster::v1::JobSpec&)> ask;
+    const char *why, *action;
+  };
+  const Case cases[] = {
+      {[](auto& spec) { spec.mutable_resources()->set_nodes(3); },
+       "It can't start as it is: it asks for 3 nodes, and partition \"main\" has 2.",
+       "and submit it with resources.nodes at most 2, or to another partition"},
+      {[](auto& spec) { spec.mutable_resources()->set_time_limit_ms(7'200'000); },
+       "its time limit of 2h is longer than the 1h that partition \"main\" allows", " 1h; or muster cancel "},
+      {[](auto& spec) { spec.mutable_resources()->set_cpus_per_rank(99); },
+       "it asks for 99 CPUs on each of 1 node, and the largest of partition \"main\" has 8 CPUs",
+       "less in resources.ranks_per_node x cpus_per_rank"},
+      {[](auto& spec) { spec.mutable_slurm()->set_mem_bytes(std::int64_t{8000} << 20); },
+       "it asks for 8000 MiB on each of 1 node, and the largest of partition \"main\" has 4000 MiB", "slurm.mem"},
+      {[](auto& spec) { spec.mutable_resources()->set_gpus_per_rank(3); },
+       "it asks for 3 GPUs on each of 1 node, and the largest of partition \"main\" has 2 GPUs", "gpus_per_rank"}};
+  for (const auto& [ask, why, action] : cases) {
+    bench.machine->word = QueueWord{"12", "PartitionConfig", "Slurm's own.", "Nothing.", std::nullopt};
+    auto request = command("");
+    ask(*request.mutable_spec());
+    const auto job = bench.submit(request);
+    const auto told = bench.controller().why(job).value();
+    EXPECT_THAT(told.reason(), HasSubstr(why));
+    EXPECT_THAT(told.action(), HasSubstr(action));
+    bench.machine->word->reason = "Priority";
+    EXPECT_EQ(bench.controller().why(job).value().reason(), "Slurm's own.") << "Slurm thinks that it will start";
+  }
+  bench.machine->word->reason = "PartitionConfig";
+  EXPECT_EQ(bench.controller().why(bench.submit(command("main"))).value().reason(), "Slurm's own.")
+      << "what is wrong is not known";
+}
+
+// Slurm's estimate behind a job without a time limit is a year after that one's start.
+TEST_F(Desk, AStartAYearAwayIsNoEstimate) {
+  const auto now = bench.clock.wall();
+  bench.machine->word = QueueWord{"12", "Priority", "Others are first.", "Wait.", now + std::chrono::hours(24 * 365)};
+  const auto job = bench.submit(command("main"));
+  const auto far = bench.controller().why(job).value();
+  EXPECT_EQ(far.expected_start(), "");
+  EXPECT_THAT(far.reason(), HasSubstr("Others are first. When it starts can't be told: a job without a time limit"));
+  bench.machine->word->expected_start = now + std::chrono::hours(24);
+  const auto near = bench.controller().why(job).value();
+  EXPECT_NE(near.expected_start(), "");
+  EXPECT_EQ(near.reason(), "Others are first.");
+}
+
 }  // namespace
 }  // namespace runtime::testing
