@@ -35,8 +35,10 @@ std::span<const Command> commands() {
        "  muster submit --executor debug job.toml",
        define_submit},
       {"list", "List jobs, newest first",
-       "SLURM is Slurm's own number of the newest attempt. held: a person must release it. A queued job is Slurm's to\n"
-       "start; muster why tells what it waits for.\n\n"
+       "SLURM is Slurm's own number of the newest attempt. held: a person must release it (running, held: before its\n"
+       "next attempt). A queued job is Slurm's to start; muster why tells what it waits for. On a terminal the table "
+       "is\n"
+       "cut to its width; in a pipe nothing is, unless COLUMNS says so.\n\n"
        "  muster list\n"
        "  muster list -w --state running --state waiting\n"
        "  muster list --sweep s12\n"

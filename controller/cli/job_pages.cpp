@@ -12,10 +12,35 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t kPage = 1000;
+constexpr const char* kHeld = "held";
+constexpr const char* kHoldable[]{"pending", "queued", "running", "stopping", "waiting"};
+
+bool asks_for(const JobQuery& query, const std::string& state) {
+  return std::ranges::find(query.states, state) != query.states.end();
+}
+
+/// The controller knows no state of that name: all that may be held are asked for, and looked at here.
+grpc::Status read_held(Client& client, const JobQuery& query, Listing* listing) {
+  JobQuery wider = query;
+  std::erase(wider.states, kHeld);
+  for (const char* state : kHoldable) {
+    if (!asks_for(query, state)) wider.states.emplace_back(state);
+  }
+  wider.limit = UINT32_MAX;
+  Listing all;
+  if (const auto status = read_jobs(client, wider, &all); !status.ok()) return status;
+  for (auto& job : all.jobs) {
+    if (job.held_by().empty() && !asks_for(query, job.state())) continue;
+    ++listing->total;
+    if (listing->jobs.size() < query.limit) listing->jobs.push_back(std::move(job));
+  }
+  return grpc::Status::OK;
+}
 
 }  // namespace
 
 grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) {
+  if (asks_for(query, kHeld)) return read_held(client, query, listing);
   muster::v1::ListRequest request;
   for (const auto& state : query.states) request.add_states(state);
   request.set_sweep(query.sweep);

@@ -7,7 +7,7 @@
 namespace cli {
 
 struct JobQuery {
-  std::vector<std::string> states;  // empty: all
+  std::vector<std::string> states;  // empty: all. "held": those under a hold, whatever else they are
   std::string sweep;                // empty: of every sweep and of none
   std::uint32_t limit = 100;
 };

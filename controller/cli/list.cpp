@@ -26,9 +26,11 @@ std::string step_text(const muster::v1::Job& job) {
 }
 
 /// What a held job's state is called here: that it waits for a person says more than what it would wait for otherwise.
+/// One that has an attempt goes on, but not to the next.
 std::string state_text(const muster::v1::Job& job) {
+  if (job.held_by().empty()) return job.state();
   const bool idle = job.state() == "pending" || job.state() == "queued" || job.state() == "waiting";
-  return idle && !job.held_by().empty() ? "held" : job.state();
+  return idle ? "held" : job.state() + ", held";
 }
 
 std::string scheduler_job(const muster::v1::Job& job) {
@@ -162,8 +164,8 @@ void define_list(CLI::App& app, Session& session) {
   auto options = add_action<ListOptions>(app, session, run_list);
   app.add_flag("-w,--watch", options->watch, "Keep showing it, until Ctrl-C");
   app.add_option("--state", options->query.states, "Only jobs in this state; may be repeated")
-      ->check(
-          CLI::IsMember({"pending", "queued", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}))
+      ->check(CLI::IsMember(
+          {"pending", "queued", "running", "stopping", "waiting", "held", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
   app.add_option("--sweep", options->query.sweep, "Only jobs of this sweep, with their settings")->type_name("SWEEP");
   app.add_option("--limit", options->query.limit, "At most so many, the newest")

@@ -67,6 +67,7 @@ std::string painted(std::string_view text, Colour colour) {
 }
 
 Colour colour_of_state(std::string_view state) {
+  state = state.substr(0, state.find(','));  // "running, held"
   if (state == "succeeded" || state == "completed") return Colour::kGreen;
   if (state == "failed" || state == "silent") return Colour::kRed;
   if (state == "waiting" || state == "held" || state == "stopping" || state == "draining") return Colour::kYellow;

@@ -171,7 +171,7 @@ TEST(Script, CheckTellsTheStartOrExitsWith5) {
 TEST(Show, TellsWhatAJobWaitsForAndWhereItRan) {
   FakeController fake;
   fake.with([](FakeState& s) { s.jobs.push_back(queued_job()); });
-  const auto show = fake.muster({"show", "1"}, {{"COLUMNS", "150"}}).out;
+  const auto show = fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out;
   for (const char* line :
        {"executor     slurm, Slurm job 4711_5\n", "held         by ada; start it with muster release 1\n",
         "waits for    succeeded:12\n", "time limit   4h an attempt\n", "sweep        s1, seed=3\n",
