@@ -51,11 +51,26 @@ std::string time_limit_text(const Job& job) {
   return text;
 }
 
-/// What starts it, where, and how long it waited for that.
+/// Of the newest attempt alone, one after another: how long it waited, ran, and where.
+std::string attempt_text(const muster::v1::Attempt& attempt) {
+  std::string text;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (!attempt.scheduler_job().empty()) add("Slurm job " + attempt.scheduler_job());
+  if (!attempt.queued_at().empty()) {
+    const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
+    add("queued " + time_text(attempt.queued_at()) + " UTC, waited " + span_text(attempt.queued_at(), until));
+  }
+  if (!attempt.started_at().empty()) {
+    add("started " + time_text(attempt.started_at()) + " UTC, ran " +
+        span_text(attempt.started_at(), attempt.ended_at()));
+  }
+  if (attempt.nodes_size() > 0) add("on " + joined(attempt.nodes()));
+  return text;
+}
+
+/// What starts it, and what it waits for.
 void print_scheduling(const Job& job) {
-  const auto* attempt = job.attempts_size() > 0 ? &*job.attempts().rbegin() : nullptr;
-  const bool listed = attempt != nullptr && !attempt->scheduler_job().empty();
-  print_entry("executor", job.executor() + (listed ? ", Slurm job " + attempt->scheduler_job() : ""));
+  print_entry("executor", job.executor());
   print_entry("scheduler", job.scheduler_problem());
   if (!job.held_by().empty()) {
     print_entry("held", "by " + job.held_by() + "; start it with muster release " + std::to_string(job.id()));
@@ -65,12 +80,19 @@ void print_scheduling(const Job& job) {
   if (const auto& element = job.sweep(); !element.sweep().empty()) {
     print_entry("sweep", element.sweep() + ", " + settings_text(element));
   }
-  if (attempt == nullptr) return;
-  if (!attempt->queued_at().empty()) {
-    const auto& until = attempt->started_at().empty() ? attempt->ended_at() : attempt->started_at();
-    print_entry("queued", time_text(attempt->queued_at()) + " UTC, waited " + span_text(attempt->queued_at(), until));
+}
+
+/// Of the job as a whole: its first attempt started it.
+void print_times(const Job& job) {
+  print_entry("submitted", time_text(job.submitted_at()) + " UTC, " + span_text(job.submitted_at(), "") + " ago");
+  if (!job.started_at().empty()) {
+    const bool over = !job.ended_at().empty();
+    print_entry("started", time_text(job.started_at()) + " UTC, " + (over ? "ended after " : "") +
+                               span_text(job.started_at(), job.ended_at()) + (over ? "" : " ago") +
+                               (job.attempts_size() > 1 ? ", with attempt 1" : ""));
   }
-  print_entry("nodes", joined(attempt->nodes()));
+  if (!job.ended_at().empty()) print_entry("ended", time_text(job.ended_at()) + " UTC");
+  if (!job.next_attempt_at().empty()) print_entry("next attempt", time_text(job.next_attempt_at()) + " UTC");
 }
 
 void print_summary(const Job& job, const std::vector<std::string>& words) {
@@ -79,13 +101,12 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   print_entry("reason", job.reason());
   print_entry("user", job.user());
   print_entry("kind", ranks_text(job));
-  print_entry("submitted", time_text(job.submitted_at()) + " UTC, " + span_text(job.submitted_at(), "") + " ago");
+  print_times(job);
   print_scheduling(job);
-  if (!job.started_at().empty()) {
-    print_entry("started", time_text(job.started_at()) + " UTC, ran " + span_text(job.started_at(), job.ended_at()));
+  if (job.attempts_size() > 0) {
+    const auto& newest = *job.attempts().rbegin();
+    print_entry("attempt " + std::to_string(newest.number()), attempt_text(newest));
   }
-  if (!job.ended_at().empty()) print_entry("ended", time_text(job.ended_at()) + " UTC");
-  if (!job.next_attempt_at().empty()) print_entry("next attempt", time_text(job.next_attempt_at()) + " UTC");
   print_entry("step", progress_text(job));
   print_path("logs", job.log_folder());
   print_path("Slurm's log", slurm_log_place(job));

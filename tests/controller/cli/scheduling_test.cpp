@@ -173,15 +173,33 @@ TEST(Show, TellsWhatAJobWaitsForAndWhereItRan) {
   fake.with([](FakeState& s) { s.jobs.push_back(queued_job()); });
   const auto show = fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out;
   for (const char* line :
-       {"executor     slurm, Slurm job 4711_5\n", "held         by ada; start it with muster release 1\n",
-        "waits for    succeeded:12\n", "time limit   4h an attempt\n", "sweep        s1, seed=3\n",
-        "queued       2026-11-20 19:50:00 UTC, waited 3m12s\n", "nodes        n1, n2\n",
-        "scheduler    Slurm can't be asked since 19:50:00"}) {
+       {"executor     slurm\n", "held         by ada; start it with muster release 1\n", "waits for    succeeded:12\n",
+        "time limit   4h an attempt\n", "sweep        s1, seed=3\n", "started      2026-11-20 19:48:56 UTC, ",
+        "attempt 2    Slurm job 4711_5; queued 2026-11-20 19:50:00 UTC, waited 3m12s; started 2026-11-20 19:53:12 "
+        "UTC, ",
+        "; on n1, n2\n", "scheduler    Slurm can't be asked since 19:50:00"}) {
     EXPECT_THAT(show, HasSubstr(line));
   }
   EXPECT_THAT(show, AllOf(HasSubstr("WAITED"), HasSubstr("3m12s  n1, n2")));
   fake.with([](FakeState& s) { s.jobs[0] = sample_job(1, "running"); });
   EXPECT_THAT(fake.muster({"show", "1"}).out, Not(HasSubstr("SLURM"))) << "a local job has none";
+}
+
+// Of several attempts the job's rows are about the job, the newest attempt's about that one.
+TEST(Show, EachRowIsAboutOneThing) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    auto job = sample_job(1, "succeeded");
+    job.set_ended_at("2026-11-20T20:48:56.000Z");
+    auto& newest = *job.mutable_attempts(1);
+    newest.set_started_at("2026-11-20T20:18:56.000Z");
+    newest.set_ended_at("2026-11-20T20:48:56.000Z");
+    s.jobs.push_back(job);
+  });
+  EXPECT_THAT(fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out,
+              AllOf(HasSubstr("  started      2026-11-20 19:48:56 UTC, ended after 1h, with attempt 1\n"
+                              "  ended        2026-11-20 20:48:56 UTC\n"),
+                    HasSubstr("  attempt 2    started 2026-11-20 20:18:56 UTC, ran 30m\n")));
 }
 
 TEST(List, NamesHeldJobsAndSlurmsOwnNumbers) {
