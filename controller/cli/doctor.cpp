@@ -160,7 +160,7 @@ void print(const Finding& finding) {
   const std::string verdict = name_of(finding.verdict);
   auto lead = painted(verdict, colour) + std::string(6 - verdict.size(), ' ') + finding.check +
               std::string(15 - finding.check.size(), ' ');
-  for (const auto& line : wrapped(finding.text, columns() - 21)) {
+  for (const auto& line : wrapped(finding.text, table_columns() - 21)) {
     std::cout << lead << line << "\n";
     lead.assign(21, ' ');
   }

@@ -1,5 +1,6 @@
 #include "cli/entries.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "cli/terminal.h"
@@ -11,7 +12,7 @@ namespace {
 constexpr std::size_t kLabelWidth = 13;
 
 std::string lead_of(const std::string& label) {
-  return "  " + label + std::string(kLabelWidth - label.size(), ' ');
+  return "  " + label + std::string(std::max(kLabelWidth, label.size() + 1) - label.size(), ' ');
 }
 
 }  // namespace
@@ -19,7 +20,7 @@ std::string lead_of(const std::string& label) {
 void print_entry(const std::string& label, const std::string& text) {
   if (text.empty()) return;
   auto lead = lead_of(label);
-  for (const auto& line : wrapped(text, columns() - lead.size())) {
+  for (const auto& line : wrapped(text, table_columns() - lead.size())) {
     std::cout << lead << line << "\n";
     lead.assign(lead.size(), ' ');
   }

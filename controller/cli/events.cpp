@@ -25,7 +25,7 @@ void print_event(const Event& event, bool name_job) {
   const std::size_t subject_width = name_job ? 18 : 10;
   lead += subject + std::string(subject_width - std::min(subject_width, subject.size()), ' ') + "  ";
   const auto text = event.text().empty() ? event.type() : event.text();
-  const auto room = columns() > lead.size() + 20 ? columns() - lead.size() : 20;
+  const auto room = table_columns() > lead.size() + 20 ? table_columns() - lead.size() : 20;
   for (const auto& line : wrapped(text, room)) {
     std::cout << lead << line << "\n";
     lead.assign(lead.size(), ' ');

@@ -28,7 +28,7 @@ std::string row_text(const std::array<std::string, 8>& cells) {
   std::string text;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto width = kWidths[i] + (i == 0 ? 0 : 1);
-    if (text.size() + width > columns()) break;  // a narrow terminal: the last columns go
+    if (text.size() + width > table_columns()) break;  // a narrow terminal: the last columns go
     text += std::string(width - std::min(width, cells[i].size()), ' ') + cells[i];
   }
   return text;

@@ -16,6 +16,15 @@ constexpr std::size_t kFewestColumns = 40;
 constexpr std::size_t kMostColumns = 1000;
 constexpr std::size_t kGap = 2;
 
+/// 0: nobody says.
+std::size_t known_columns() {
+  winsize size{};
+  std::size_t width = 0;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  if (const char* text = std::getenv("COLUMNS"); width == 0 && text != nullptr) width = std::strtoul(text, nullptr, 10);
+  return width == 0 ? 0 : std::clamp(width, kFewestColumns, kMostColumns);
+}
+
 bool colours_wanted() {
   static const bool wanted = [] {
     const char* no_color = std::getenv("NO_COLOR");
@@ -36,11 +45,13 @@ bool stderr_is_terminal() {
 }
 
 std::size_t columns() {
-  winsize size{};
-  std::size_t width = 0;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  if (const char* text = std::getenv("COLUMNS"); width == 0 && text != nullptr) width = std::strtoul(text, nullptr, 10);
-  return width == 0 ? kUsualColumns : std::clamp(width, kFewestColumns, kMostColumns);
+  const auto known = known_columns();
+  return known == 0 ? kUsualColumns : known;
+}
+std::size_t table_columns() {
+  const auto known = known_columns();
+  // A terminal that does not say how wide it is has 80, as for everything else.
+  return known == 0 && !stdout_is_terminal() ? SIZE_MAX : columns();
 }
 
 std::string painted(std::string_view text, Colour colour) {
@@ -118,7 +129,7 @@ std::string Table::line(const std::vector<std::string>& row, const std::vector<s
 }
 
 std::string Table::text(std::size_t indent) const {
-  const auto fitting = widths(cli::columns() - indent);
+  const auto fitting = widths(table_columns() - indent);
   std::vector<std::string> titles;
   for (const auto& column : columns_) titles.push_back(column.title);
   const std::string margin(indent, ' ');

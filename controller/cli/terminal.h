@@ -8,6 +8,8 @@ namespace cli {
 
 /// Columns to fit: those of the terminal on stdout, else of COLUMNS, else 80. At least 40.
 std::size_t columns();
+/// The same for what people look for in a pipe: without a terminal or COLUMNS nothing is cut or broken into lines.
+std::size_t table_columns();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 
@@ -17,8 +19,8 @@ std::string painted(std::string_view text, Colour colour);
 /// Of a job's, attempt's or rank's state.
 Colour colour_of_state(std::string_view state);
 
-/// Rows under titles, aligned, never wider than columns(). Where it does not fit, the columns that may shrink are cut;
-/// where that is not enough, the last ones are left out.
+/// Rows under titles, aligned, never wider than table_columns(). Where it does not fit, the columns that may shrink are
+/// cut; where that is not enough, the last ones are left out.
 class Table {
  public:
   struct Column {

@@ -270,6 +270,18 @@ TEST(Read, TablesFit80ColumnsAndArePlainOffATerminal) {
   EXPECT_THAT(limited.err, HasSubstr("the newest 2 of 3 jobs"));
 }
 
+TEST(Read, InAPipeNothingIsCut) {
+  FakeController fake;
+  add_job(fake, "running");
+  const auto job = sample_job(1, "running");
+  for (const auto& arguments : {std::vector<std::string>{"list"}, {"show", "1"}}) {
+    const auto whole = fake.muster(arguments, {{"COLUMNS", ""}}).out;
+    EXPECT_THAT(whole, AllOf(HasSubstr(job.name()), HasSubstr(job.reason() + "\n"), Not(HasSubstr("...")))) << whole;
+    EXPECT_LE(widest_line(fake.muster(arguments, {{"COLUMNS", "60"}}).out), 60U) << "unless somebody asks for it";
+  }
+  EXPECT_THAT(fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out, HasSubstr(job.attempts(0).reason() + "\n"));
+}
+
 /// Runs muster with a terminal of so many columns as its stdout; what it wrote there.
 std::string on_terminal(FakeController& fake, std::vector<std::string> arguments, unsigned short columns, bool no_color,
                         const char* kind = "xterm") {
