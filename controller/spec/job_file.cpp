@@ -90,6 +90,12 @@ Place Reader::place_of(const std::string& path, const toml::source_region& sourc
       return {true, 0, {1, 1}, found->second->option, found->second->key};
     }
   }
+  if (!source.path) {  // a table that is there for the sake of an option's key alone
+    const auto found = overridden_.lower_bound(path + ".");
+    if (found != overridden_.end() && found->first.starts_with(path + ".")) {
+      return {true, 0, {1, 1}, found->second->option, found->second->key};
+    }
+  }
   return {false, source_.depth_of(source), source.begin, source.path ? *source.path : source_.name(), ""};
 }
 

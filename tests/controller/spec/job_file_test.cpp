@@ -437,5 +437,36 @@ TEST(Examples, TheSweepIsSixJobs) {
   EXPECT_EQ(sweep.parallel, 2U);
 }
 
+TEST(JobFiles, ASlipInTomlIsToldInOurWords) {
+  for (const auto& [line, said] :
+       {std::pair("hold = yes", "8: not TOML: this is no value; a text needs quotes"),
+        {"hold =", "7: not TOML: there is no value after =; write one, a text in quotes"},
+        {"hold", "5: not TOML: there is no = after the key; write key = value"},
+        {"[resources", "11: not TOML: the table's name does not end; write ] after it"},
+        {"hold = 12h", "10: not TOML: this is no number; a text such as \"12h\" needs quotes"},
+        {"hold = .5", "8: not TOML: a number needs digits on both sides of its point"},
+        {"hold = 01", "10: not TOML: a number can't begin with 0"},
+        {"hold = 1 2", "10: not TOML: this is too much for one line"},
+        {"after = [\"1\"", "14: not TOML: the array does not end"},
+        {"after = [1 2]", "12: not TOML: the array's values are not told apart"},
+        {"name = \"b\"", "8: not TOML: this key is given twice"},
+        {"env = { A = \"b\"", "16: not TOML: the { } does not end on its line"},
+        {"working_folder = \"\\d\"", "20: not TOML: this backslash means nothing"}}) {
+    const auto problems = parsed(kCommand + std::string(line) + "\n").problems;
+    ASSERT_THAT(problems, SizeIs(1)) << line;
+    EXPECT_THAT(problems[0], StartsWith(std::string("job.toml:3:") + said)) << line;
+    EXPECT_THAT(problems[0], testing::Not(HasSubstr("parsing"))) << line;
+  }
+}
+
+TEST(Overrides, AreThemselvesThePlaceOfWhatTheyMakeWrong) {
+  EXPECT_THAT(parsed(std::string(kCommand), {"train.steps=10"}).problems,
+              ElementsAre("--set train.steps=10: command: want either command or [train], not both; remove one of "
+                          "them"));
+  EXPECT_THAT(
+      parsed(std::string(kCommand), {"model.hidden_size=16", "model.famly=x"}).problems,
+      ElementsAre(StartsWith("--set model.famly=x: unknown key"), StartsWith("--set model.hidden_size=16: command:")));
+}
+
 }  // namespace
 }  // namespace spec
