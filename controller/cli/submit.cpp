@@ -34,6 +34,15 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   return tell_end(client, end, id, job);
 }
 
+/// The same job file runs on both; what only one of them heeds is said once.
+void tell_unheeded(const muster::v1::JobSpec& spec) {
+  const bool local = spec.executor() == "local" || spec.executor() == "debug";
+  if (!local || spec.slurm().output().empty()) return;
+  std::cerr << "muster submit: slurm.output is for Slurm alone; "
+            << (spec.executor() == "local" ? "muster logs shows what local processes write\n"
+                                           : "a debug run writes to this terminal\n");
+}
+
 int submit_job(Session& session, const SubmitOptions& options, const muster::v1::JobSpec& spec) {
   muster::v1::SubmitRequest request;
   *request.mutable_spec() = spec;
@@ -79,6 +88,7 @@ int run_submit(Session& session, const SubmitOptions& options) {
     throw Failure(kUsage, "--follow shows one job, and this is a sweep of " + std::to_string(request->specs.size()) +
                               "; use --wait, or muster list -w --sweep and the sweep's name");
   }
+  tell_unheeded(request->specs.front());
   if (request->specs.front().executor() == "debug") return debug(options, *request);
   if (options.print_script) return print_script(session, options, *request);
   if (options.check) return check_script(session, options, *request);

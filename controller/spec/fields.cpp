@@ -159,7 +159,9 @@ constexpr auto kFields = std::to_array<Field>({
     {.key = "slurm.output",
      .path = "slurm.output",
      .kind = Kind::kText,
-     .meaning = "A link to rank 0's log, or with %t to each rank's: a file name as of sbatch, such as \"%x-%j.out\"."},
+     .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's: a path as of sbatch, such as "
+                "\"%x-%j.out\". From the "
+                "working folder, unless absolute; folders are made. Local processes have no such link."},
     {.key = "slurm.setup",
      .path = "slurm.setup",
      .kind = Kind::kLines,

@@ -42,7 +42,7 @@ inline bool is_c_text(const std::string& text) {
 /// What ranks find in their environment.
 void check_variables(const muster::v1::JobSpec& spec, Findings& findings);
 /// What sbatch would be told.
-void check_slurm(const muster::v1::JobSpec& spec, Findings& findings);
+void check_slurm(const muster::v1::JobSpec& spec, FileChecks checks, Findings& findings);
 /// When and by what it is started: executor, after, hold.
 void check_start(const muster::v1::JobSpec& spec, Findings& findings);
 

@@ -202,7 +202,7 @@ std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
   check_folders(spec, checks, findings);
   check_variables(spec, findings);
   check_times(spec, findings);
-  check_slurm(spec, findings);
+  check_slurm(spec, checks, findings);
   check_start(spec, findings);
   return findings.take();
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "spec/findings.h"
 #include "spec/slurm_options.h"
@@ -62,6 +63,28 @@ void check_output(const std::string& output, Findings& findings) {
     if (at == std::string::npos || kSigns.find(output[at]) == std::string_view::npos) {
       return refuse("want after each % one of %, A, J, N, a, j, n, s, t, u, x, as in man sbatch");
     }
+  }
+}
+
+/// Folders that are missing are made; where a file stands in the way they can't be.
+void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findings) {
+  namespace fs = std::filesystem;
+  const auto& output = spec.slurm().output();
+  if (checks == FileChecks::kSkip || output.empty()) return;
+  fs::path folder(spec.working_folder());
+  if (output.starts_with('/')) folder = "/";
+  for (const auto& part : fs::path(output).relative_path().parent_path()) {
+    if (part.native().find('%') != std::string::npos) return;
+    folder /= part;
+    std::error_code error;
+    const auto there = fs::status(folder, error);
+    if (!fs::exists(there)) return;
+    if (fs::is_directory(there)) continue;
+    return findings.add({"slurm.output",
+                         output.substr(0, kLongestValue),
+                         "want a file in a folder; " + folder.native().substr(0, kLongestValue) + " is none",
+                         "choose another path",
+                         {"working_folder"}});
   }
 }
 
@@ -131,13 +154,14 @@ void check_debug(const JobSpec& spec, Findings& findings) {
 
 }  // namespace
 
-void check_slurm(const JobSpec& spec, Findings& findings) {
+void check_slurm(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto& slurm = spec.slurm();
   check_memory(slurm, findings);
   check_lines("slurm.setup", slurm.setup(), findings);
   check_lines("slurm.teardown", slurm.teardown(), findings);
   check_lines("slurm.srun_args", slurm.srun_args(), findings);
   check_output(slurm.output(), findings);
+  check_output_folder(spec, checks, findings);
   check_options(slurm, findings);
 }
 

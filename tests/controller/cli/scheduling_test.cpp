@@ -131,6 +131,16 @@ TEST(Submit, HoldAfterAndExecutorStandAboveTheJobFile) {
   EXPECT_THAT(wrong.err, HasSubstr("--after done:12\" : want a job's number such as \"12\""));
 }
 
+TEST(Submit, SaysWhatLocalProcessesDoNotHeed) {
+  FakeController fake;
+  const auto file = write_job(fake);
+  const auto submit = [&](const std::string& executor) {
+    return fake.muster({"submit", file, "--set", "slurm.output=%j.out", "--executor", executor});
+  };
+  EXPECT_THAT(submit("local").err, HasSubstr("muster submit: slurm.output is for Slurm alone; muster logs shows"));
+  EXPECT_THAT(submit("slurm").err, Not(HasSubstr("slurm.output")));
+}
+
 TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   FakeController fake;
   fake.with([](FakeState& s) { s.plan.set_script("#!/bin/bash\n#SBATCH --job-name=a\n"); });

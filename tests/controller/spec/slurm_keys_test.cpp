@@ -217,5 +217,18 @@ TEST(SlurmKeys, ASpecFromAnywhereIsHeldToTheSameRules) {
                                 "slurm.options.comment", "slurm.options.hint", "after"));
 }
 
+TEST(SlurmOutput, MayLeaveTheWorkingFolderButNotGoThroughAFile) {
+  const auto problems = [](const std::string& output) {
+    return parsed("[slurm]\noutput = \"" + output + "\"\n").problems;
+  };
+  for (const char* fine : {"%x-%j.out", "no/such/folder/%j.out", "../elsewhere/%j.out", "/tmp/%x/%j.out"}) {
+    EXPECT_THAT(problems(fine), IsEmpty()) << fine;
+  }
+  EXPECT_THAT(
+      problems("/dev/null/%j.out"),
+      ElementsAre("job.toml:4:10: slurm.output \"/dev/null/%j.out\": want a file in a folder; /dev/null is none; "
+                  "choose another path"));
+}
+
 }  // namespace
 }  // namespace spec
