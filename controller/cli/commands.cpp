@@ -127,7 +127,9 @@ std::span<const Command> commands() {
        "  muster partitions --json | jq '.[] | select(.may_use) | .name'",
        define_partitions},
       {"nodes", "Show Slurm's nodes, and which of them muster leaves out",
-       "A node that was lost under a job, or whose health check failed, gets no rank for ten minutes.\n\n"
+       "A node that was lost under a job, or that failed its partition's health check, gets no rank for ten minutes. "
+       "One\n"
+       "that failed a job's own check gets none of that job's.\n\n"
        "  muster nodes\n"
        "  muster nodes --json | jq '.[] | select(.excluded_until) | .name'",
        define_nodes},

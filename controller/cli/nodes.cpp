@@ -30,9 +30,11 @@ std::string gres_text(const muster::v1::NodeView& node) {
 /// Why no rank starts there, muster's own reason first.
 std::string remark(const muster::v1::NodeView& node) {
   std::string text;
+  const auto by = "job " + std::to_string(node.lost_by_job()) + " attempt " + std::to_string(node.lost_by_attempt());
   if (!node.excluded_until().empty()) {
-    text = "excluded until " + time_text(node.excluded_until()) + " UTC: job " + std::to_string(node.lost_by_job()) +
-           " attempt " + std::to_string(node.lost_by_attempt()) + " lost it";
+    text = "excluded until " + time_text(node.excluded_until()) + " UTC: " + node.lost_reason() + " (" + by + ")";
+  } else if (!node.lost_at().empty()) {
+    text = "left out by job " + std::to_string(node.lost_by_job()) + " alone: " + node.lost_reason() + " (" + by + ")";
   }
   if (!node.reason().empty()) text += (text.empty() ? "" : "; ") + node.reason();
   return text;

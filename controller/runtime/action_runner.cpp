@@ -285,7 +285,11 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
       continue;
     }
     requests.push_back(std::move(std::get<LaunchRequest>(planned)));
-    requests.back().exclude_nodes = lost_nodes;
+    for (const auto& [node, only] : lost_nodes) {
+      auto& excluded = requests.back().exclude_nodes;
+      const bool concerns = only == 0 || only == job->id;
+      if (concerns && std::ranges::find(excluded, node) == excluded.end()) excluded.push_back(node);
+    }
     indices.push_back(i);
     done[i] = false;
   }
@@ -327,11 +331,11 @@ std::variant<LaunchRequest, core::AttemptLaunchFailed> ActionRunner::plan(const 
   return request;
 }
 
-std::vector<std::string> ActionRunner::nodes_lost_lately() const {
-  std::vector<std::string> nodes;
+std::vector<std::pair<std::string, core::JobId>> ActionRunner::nodes_lost_lately() const {
+  std::vector<std::pair<std::string, core::JobId>> nodes;
   for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - kExcludedFor, kMostExcluded)) {
-    const auto& node = std::get<core::NodeLost>(event.event.body).node;
-    if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+    const auto& lost = std::get<core::NodeLost>(event.event.body);
+    nodes.emplace_back(lost.node, is_own_finding(lost) ? event.job : 0);
   }
   return nodes;
 }

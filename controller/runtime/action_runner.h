@@ -74,7 +74,8 @@ class ActionRunner {
   bool perform(const store::PendingAction& action);
   std::vector<bool> start_attempts(const Batch& batch);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
-  std::vector<std::string> nodes_lost_lately() const;
+  /// With the job that alone is kept off it; 0: all are.
+  std::vector<std::pair<std::string, core::JobId>> nodes_lost_lately() const;
   bool hold_attempt(core::JobId id, const core::HoldAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
   /// What to launch, or why that can't be.

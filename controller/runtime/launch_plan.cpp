@@ -22,6 +22,18 @@ nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job
   return spec::run_file(spec, checkpoint_folder(spec, job, data).string(), data.cache().string());
 }
 
+// The check that goes before it may be the partition's, with a trap of its own: from here on this one counts.
+std::string own_check(const std::string& check) {
+  if (check.empty()) return {};
+  return "trap 'muster_code=$?; if [ $muster_code != 0 ]; then echo \"muster: the health check failed on "
+         "${SLURMD_NODENAME:-$(uname -n)} " +
+         std::string(kOwnCheck) + " with exit code $muster_code\" >&2; fi' EXIT\n" + check;
+}
+
+bool is_own_finding(const core::NodeLost& lost) {
+  return lost.why.find(kOwnCheck) != std::string::npos;
+}
+
 SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
   SlurmWishes to;
   to.partition = from.partition();
@@ -45,7 +57,7 @@ SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
   to.teardown.assign(from.teardown().begin(), from.teardown().end());
   to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
   to.options.insert(from.options().begin(), from.options().end());
-  to.health_check = from.health_check();
+  to.health_check = own_check(from.health_check());
   return to;
 }
 

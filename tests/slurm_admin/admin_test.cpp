@@ -192,7 +192,29 @@ TEST_F(SlurmAdmin, AFailedHealthCheckKeepsRanksOffAndNamesTheNode) {
   EXPECT_FALSE(nodes[0].at("excluded_until").is_null());
   EXPECT_EQ(std::to_string(nodes[0].at("lost_by_job").get<int>()), job);
   EXPECT_TRUE(nodes[1].at("lost_at").is_null());
-  EXPECT_THAT(muster().cli({"nodes"}).out, HasSubstr("node1"));
+  EXPECT_THAT(
+      muster().cli({"nodes"}).out,
+      HasSubstr(" UTC: node node1 is unfit: its health check failed with exit code 1 (job " + job + " attempt 1)"));
+}
+
+// Whose check is wrong keeps nobody else off a node.
+TEST_F(SlurmAdmin, AJobsOwnHealthCheckKeepsThatJobAloneOffANode) {
+  start();
+  must({"add", "main", "--health-check", "true"});
+  const auto job = muster().submit(shell_job(
+      "true", "max_node_failed = 1\n" + in_partition("main", "nodelist = \"node1\"\nhealth_check = \"exit 7\"\n")));
+  muster().until(job, [](const Json& view) {
+    return !view.at("attempts").empty() && view.at("attempts")[0].at("cause") == "node_failed";
+  });
+  const auto node = muster().json({"nodes"})[0];
+  EXPECT_TRUE(node.at("excluded_until").is_null()) << node.dump(1);
+  EXPECT_THAT(muster().cli({"nodes"}).out,
+              HasSubstr("left out by job " + job +
+                        " alone: node node1 is unfit: its health check failed (of this job alone) "
+                        "with exit code 7"));
+  const auto other = muster().submit(shell_job("true", in_partition("main", "nodelist = \"node1\"\n")));
+  EXPECT_EQ(muster().until_state(other, "succeeded").at("attempts").size(), 1U);
+  cancel(job);
 }
 
 TEST_F(SlurmAdmin, PoliciesAndTheirHistorySurviveARestart) {

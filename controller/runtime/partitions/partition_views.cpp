@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "core/event.h"
+#include "core/text.h"
+#include "runtime/launch_plan.h"
 #include "runtime/views.h"
 #include "spec/units.h"
 
@@ -98,7 +100,91 @@ void fill_loss(const store::StoredEvent& event, core::Millis excluded_for, muste
   out.set_excluded_until(time_text(event.event.at + excluded_for));
   out.set_lost_by_job(event.job);
   out.set_lost_by_attempt(core::attempt_of(event.event.body));
-  out.set_lost_reason(event.text);
+  const auto& lost = std::get<core::NodeLost>(event.event.body);
+  out.set_lost_reason(core::node_lost_text(lost));
+  if (is_own_finding(lost)) out.clear_excluded_until();
+}
+
+std::string count_of(std::uint64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+/// "gpu:fake:2(S:0-1),gpu:4" are six.
+std::uint64_t gpus_of(const std::string& gres) {
+  std::uint64_t all = 0;
+  for (std::size_t at = 0; at < gres.size();) {
+    const auto end = std::min(gres.find(',', at), gres.size());
+    const auto entry = gres.substr(at, gres.find('(', at) < end ? gres.find('(', at) - at : end - at);
+    at = end + 1;
+    if (entry != "gpu" && !entry.starts_with("gpu:")) continue;
+    const auto digits = entry.find_last_not_of("0123456789");
+    const auto number = entry.substr(digits + 1);
+    all += number.empty() || number.size() > 9 ? 1 : std::stoul(number);
+  }
+  return all;
+}
+
+/// What is asked of each node, against what the partition's nodes have, up or not.
+std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec, const PartitionFacts& partition,
+                                              const std::vector<NodeFacts>& nodes) {
+  const auto& resources = spec.resources();
+  const auto& slurm = spec.slurm();
+  const std::uint64_t ranks = resources.ranks_per_node(), cpus = ranks * std::max(1u, resources.cpus_per_rank());
+  const auto bytes =
+      std::max<std::int64_t>(slurm.mem_bytes(), slurm.mem_per_cpu_bytes() * static_cast<std::int64_t>(cpus));
+  const bool shares_cpus = slurm.options().contains("overcommit");
+  struct Want {
+    std::uint64_t amount;
+    std::function<std::uint64_t(const NodeFacts&)> has;
+    std::function<std::string(std::uint64_t)> said;
+    const char* keys;
+  };
+  constexpr std::uint64_t kMebi = 1 << 20;
+  const Want wants[]{
+      {shares_cpus ? 0 : cpus, [](const NodeFacts& node) { return std::uint64_t{node.cpus}; },
+       [](std::uint64_t count) { return count_of(count, "CPU"); }, "resources.ranks_per_node x cpus_per_rank"},
+      {static_cast<std::uint64_t>(bytes) / kMebi,
+       [](const NodeFacts& node) { return static_cast<std::uint64_t>(node.memory_bytes) / kMebi; },
+       [](std::uint64_t count) { return std::to_string(count) + " MiB"; }, "slurm.mem or slurm.mem_per_cpu"},
+      {ranks * resources.gpus_per_rank(), [](const NodeFacts& node) { return gpus_of(node.gres); },
+       [](std::uint64_t count) { return count_of(count, "GPU"); }, "resources.ranks_per_node x gpus_per_rank"}};
+  for (const auto& want : wants) {
+    std::uint64_t most = 0, enough = 0;
+    for (const auto& node : nodes) {
+      if (std::ranges::find(node.partitions, partition.name) == node.partitions.end()) continue;
+      most = std::max(most, want.has(node));
+      enough += want.has(node) >= want.amount ? 1 : 0;
+    }
+    if (enough >= resources.nodes() || most == 0) continue;
+    const auto has = enough == 0
+                         ? "the largest of partition \"" + partition.name + "\" has " + want.said(most)
+                         : "partition \"" + partition.name + "\" has " + count_of(enough, "node") + " with so many";
+    return NeverStarts{
+        "it asks for " + want.said(want.amount) + " on each of " + count_of(resources.nodes(), "node") + ", and " + has,
+        std::string("less in ") + want.keys,
+        {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::Millis limit,
+                                        const PartitionFacts& partition, const std::vector<NodeFacts>& nodes) {
+  const auto wanted = spec.resources().nodes();
+  const auto most = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
+  const auto name = "partition \"" + partition.name + "\"";
+  if (partition.nodes > 0 && wanted > most) {
+    return NeverStarts{"it asks for " + count_of(wanted, "node") + ", and " + name +
+                           (most < partition.nodes ? " allows a job " : " has ") + std::to_string(most),
+                       "resources.nodes at most " + std::to_string(most),
+                       {}};
+  }
+  if (partition.max_time && limit > *partition.max_time) {
+    const auto allowed = spec::print_duration_ms(partition.max_time->count());
+    return NeverStarts{"its time limit of " + spec::print_duration_ms(limit.count()) + " is longer than the " +
+                           allowed + " that " + name + " allows",
+                       "resources.time_limit at most " + allowed, *partition.max_time};
+  }
+  return too_much_for_nodes(spec, partition, nodes);
 }
 
 }  // namespace
@@ -156,7 +242,13 @@ muster::v1::PartitionView partition_view(const std::string& name, const Partitio
 std::vector<muster::v1::NodeView> node_views(const std::vector<NodeFacts>& nodes,
                                              const std::vector<store::StoredEvent>& losses, core::Millis excluded_for) {
   std::map<std::string, const store::StoredEvent*> lost;
-  for (const auto& event : losses) lost[std::get<core::NodeLost>(event.event.body).node] = &event;
+  for (const auto& event : losses) {
+    const auto& body = std::get<core::NodeLost>(event.event.body);
+    auto& known = lost[body.node];
+    // What one job alone makes of a node does not hide why all are kept off it.
+    if (known == nullptr || !is_own_finding(body) || is_own_finding(std::get<core::NodeLost>(known->event.body)))
+      known = &event;
+  }
   std::vector<muster::v1::NodeView> views;
   for (const auto& node : nodes) {
     fill_node(node, views.emplace_back());

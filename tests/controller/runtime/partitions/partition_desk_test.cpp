@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "../bench.h"
+#include "runtime/launch_plan.h"
 #include "spec/partition_fields.h"
 
 namespace runtime::testing {
@@ -94,7 +95,7 @@ TEST_F(Desk, ChecksAndSetupComeBeforeTheJobsOwn) {
   request.mutable_spec()->mutable_slurm()->add_setup("source env.sh");
   const auto job = bench.submit(request);
   const auto launch = bench.machine->get({job, 1}).request.slurm;
-  EXPECT_EQ(launch.health_check, "nvidia-smi\ndf /scratch");
+  EXPECT_EQ(launch.health_check, "nvidia-smi\n" + own_check("df /scratch"));
   EXPECT_THAT(launch.setup, ElementsAre("module load cuda", "source env.sh"));
   EXPECT_EQ(bench.job(job).spec().slurm().setup_size(), 1) << "the job itself has not changed";
 }
