@@ -33,7 +33,7 @@ std::map<std::string, std::string> read_keys(const fs::path& file) {
   try {
     table = toml::parse_file(file.native());
   } catch (const toml::parse_error& error) {
-    throw Failure(kUsage, place(file, error.source()) + "not TOML: " + spec::shown(error.description()));
+    throw Failure(kUsage, place(file, error.source()) + spec::syntax_problem(error.description()));
   }
   std::map<std::string, std::string> found;
   for (const auto& [key, node] : table) {

@@ -18,6 +18,7 @@ struct ControlOptions {
   std::vector<std::int64_t> jobs;
   std::string sweep;
   bool json = false;
+  std::string command;
 };
 
 template <typename Request>
@@ -62,7 +63,7 @@ int ask_jobs(Session& session, const ControlOptions& options, Method<Request> me
   JsonRows rows(false);
   int exit = kSuccess;
   const auto trouble = [&](int code, const std::string& text) {
-    std::cerr << "muster: " << text << "\n";
+    std::cerr << "muster " << options.command << ": " << text << "\n";
     if (exit == kSuccess) exit = code;
   };
   const bool lone = options.jobs.size() == 1;
@@ -138,6 +139,7 @@ int run_release(Session& session, const ControlOptions& options) {
 
 void define(CLI::App& app, Session& session, int (*run)(Session&, const ControlOptions&)) {
   auto options = add_action<ControlOptions>(app, session, run);
+  options->command = app.get_name();
   app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");

@@ -57,7 +57,7 @@ void add_command(CLI::App& app, Session& session, const Command& command) {
   command.define(*sub, session);
 }
 
-int run_action(Session& session) {
+int run_action(Session& session, const std::string& name) {
   try {
     const int code = session.action();
     std::cout << std::flush;
@@ -65,10 +65,10 @@ int run_action(Session& session) {
     return code;
   } catch (const Failure& failure) {
     std::cout << std::flush;
-    std::cerr << "muster: " << failure.what() << "\n";
+    std::cerr << name << ": " << failure.what() << "\n";
     return failure.exit();
   } catch (const std::exception& error) {
-    std::cerr << "muster: " << error.what() << "; this is a fault of muster itself, please report it\n";
+    std::cerr << name << ": " << error.what() << "; this is a fault of muster itself, please report it\n";
     return kUsage;
   }
 }
@@ -139,7 +139,7 @@ int run_program(int argc, char** argv) {
     std::cerr << usage_problem(*app, error, argc, argv) << "\n";
     return kUsage;
   }
-  return run_action(session);
+  return run_action(session, command_name(*app));
 }
 
 }  // namespace cli

@@ -30,7 +30,7 @@ std::vector<spec::Override> overrides_of(const SubmitOptions& options) {
 
 std::nullopt_t tell(const std::vector<std::string>& problems) {
   for (const auto& problem : problems) std::cerr << problem << "\n";
-  std::cerr << "muster: nothing was submitted; muster submit --help explains every key\n";
+  std::cerr << "muster submit: nothing was submitted; muster submit --help explains every key\n";
   return std::nullopt;
 }
 

@@ -114,15 +114,21 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   return {check, ""};
 }
 
+std::string command_name(const CLI::App& app) {
+  auto name = app.get_name();
+  for (const auto* command = &app; !command->get_subcommands().empty();) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  return name;
+}
+
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
     const auto* command = chosen.front();
-    auto name = "muster " + command->get_name();
-    while (!command->get_subcommands().empty()) {
-      command = command->get_subcommands().front();
-      name += " " + command->get_name();
-    }
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    const auto name = command_name(app);
     return name + ": " + problem_of(app, *command, error) + "; see " + name + " --help";
   }
   const auto word = command_word(argc, argv);

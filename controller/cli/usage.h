@@ -17,6 +17,9 @@ class HelpFormatter : public CLI::Formatter {
 /// Refuses all but whole numbers of that range, in words people understand.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
+/// "muster admin partition": the program and the command that was chosen.
+std::string command_name(const CLI::App& app);
+
 /// What was wrong with the command line and the next thing to try, in one line.
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv);
 

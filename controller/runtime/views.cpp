@@ -105,7 +105,10 @@ bool is_foreseen(core::Time start, core::Time now) {
 }
 
 std::string unreachable_text(const Trouble& trouble) {
-  return "unreachable since " + time_text(trouble.since) + ": " + trouble.why;
+  // As people read times everywhere else.
+  auto since = time_text(trouble.since).substr(0, 19);
+  since[10] = ' ';
+  return "unreachable since " + since + " UTC: " + trouble.why;
 }
 
 // What an ended job was held by or waited for is history.

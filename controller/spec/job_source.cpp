@@ -10,28 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the parser says, and what to do about the slips that people make most.
-std::string syntax_problem(std::string_view description) {
-  struct Remedy {
-    std::string_view says, remedy;
-  };
-  static constexpr Remedy kRemedies[]{
-      {"cannot redefine existing", "it is given twice: remove one of them"},
-      {"could not determine value type", "a text needs quotes"},
-      {"expected 'true'", "write true or false in small letters, and texts in quotes"},
-      {"expected 'false'", "write true or false in small letters, and texts in quotes"},
-      {"is not representable", "write a smaller number"},
-      {"could not be interpreted", "write a smaller number"},
-      {"invalid utf-8", "save the file as UTF-8"},
-      {"Error while parsing string", "close the quotes on the same line"},
-  };
-  auto text = "not TOML: " + shown(description);
-  for (const auto& [says, remedy] : kRemedies) {
-    if (description.find(says) != std::string_view::npos) return text + "; " + std::string(remedy);
-  }
-  return text;
-}
-
 /// What the upper table says wins. Values move, so that they keep their places.
 void merge(toml::table& upper, toml::table&& lower) {
   for (auto&& [key, node] : lower) {

@@ -56,7 +56,7 @@ constexpr auto kFields = std::to_array<Field>({
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
-     .meaning = "So many of a user's jobs may wait in muster; more are refused."},
+     .meaning = "So many of a user's jobs may wait to run, in muster or in Slurm's queue; more are refused at submit."},
     {.key = "default_account", .path = "default_account", .kind = Kind::kText, .meaning = "For jobs that name none."},
     {.key = "default_qos", .path = "default_qos", .kind = Kind::kText, .meaning = "For jobs that name none."},
     {.key = "default_constraint",

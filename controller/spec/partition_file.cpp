@@ -18,7 +18,7 @@ class Reader {
     try {
       root = toml::parse(text, name_);
     } catch (const toml::parse_error& error) {
-      refuse(error.source(), "not TOML: " + shown(error.description()));
+      refuse(error.source(), syntax_problem(error.description()));
       return finish();
     }
     for (const auto& [key, node] : root) {

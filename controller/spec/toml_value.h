@@ -17,6 +17,9 @@ std::optional<Value> value_of(const Field& field, const toml::node& node);
 std::string shown(const toml::node& node);
 std::string shown(std::string_view text);
 
+/// What is wrong with a text that is no TOML, and what to do: in our words where we know what the parser's mean.
+std::string syntax_problem(std::string_view description);
+
 /// Puts the text of a command-line value into `table` under `key`: as a TOML value, else as a text.
 void insert_text(toml::table& table, std::string_view key, const Field* field, const std::string& text);
 

@@ -20,6 +20,10 @@ TEST(CommandJobs, EveryRankSeesItsPlaceAndWhatTheUserSetIsKept) {
   world.until_state(job, "succeeded");
   EXPECT_EQ(world.cli({"logs", job, "--rank", "1"}).out, "1 1 0 2 2 127.0.0.1 4242 two words; $HOME\n");
   EXPECT_EQ(world.cli({"logs", job, "--rank", "0"}).out, "0 0 0 2 2 127.0.0.1 4242 two words; $HOME\n");
+  const auto none = world.cli({"logs", job, "--rank", "7"});
+  EXPECT_EQ(none.exit, 2);
+  EXPECT_NE(none.err.find("muster logs: job " + job + " has no rank 7; its ranks are 0 to 1"), std::string::npos)
+      << none.err;
 }
 
 TEST(CommandJobs, CancelSendsTermThenKillAndTheJobNeverComesBack) {

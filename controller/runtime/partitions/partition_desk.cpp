@@ -164,7 +164,7 @@ void PartitionDesk::equip(LaunchRequest& request) {
 
 std::string PartitionDesk::slurm_problem(const ClusterFacts& facts) const {
   if (const auto trouble = parts_.executor.trouble()) {
-    return "unreachable since " + time_text(trouble->since) + ": " + trouble->why;
+    return unreachable_text(*trouble);
   }
   return facts.unreachable.empty() ? std::string() : "unreachable: " + facts.unreachable;
 }

@@ -291,8 +291,8 @@ TEST(JobFiles, GarbageGivesOneClearLine) {
 
 TEST(JobFiles, SlipsInTheSyntaxComeWithTheirRemedy) {
   const std::pair<const char*, const char*> slips[] = {
-      {"name = \"a\"\nname = \"b\"", "it is given twice: remove one of them"},
-      {"[train]\n[train]", "it is given twice: remove one of them"},
+      {"name = \"a\"\nname = \"b\"", "this key is given twice; remove one of them"},
+      {"[train]\n[train]", "this table is there already; put all of its keys in one place"},
       {"name = a", "a text needs quotes"},
       {"[fsdp]\nprefetch = True", "write true or false in small letters"},
       {"[train]\nsteps = 99999999999999999999999", "write a smaller number"},
