@@ -14,7 +14,7 @@ constexpr auto kReplace = Json::error_handler_t::replace;
 void empty_times_to_null(Json& json) {
   for (auto& [key, value] : json.items()) {
     if (value.is_string() && value.get_ref<const std::string&>().empty() &&
-        (key == "at" || key.ends_with("_at") || key == "expected_start")) {
+        (key == "at" || key.ends_with("_at") || key.ends_with("_until") || key == "expected_start")) {
       value = nullptr;
     } else if (value.is_structured() && key != "spec" && key != "settings") {
       empty_times_to_null(value);
