@@ -194,7 +194,7 @@ TEST(Reasons, TheUsualOnesSayWhatItIsAndWhatToDo) {
   says("JobHeldAdmin", "An admin holds", "Ask the admin");
   says("BeginTime", "may not start before", "begin now");
   says("PartitionTimeLimit", "time limit is longer than the partition allows", "Ask for less time");
-  says("PartitionNodeLimit", "more or fewer nodes than the partition allows", "within the partition's limits");
+  says("PartitionNodeLimit", "more or fewer nodes than the partition has or allows", "within the partition's limits");
   says("PartitionDown", "partition is down", "another partition");
   says("ReqNodeNotAvail", "down, drained or reserved", "other nodes");
   says("Reservation", "its reservation", "without the reservation");
