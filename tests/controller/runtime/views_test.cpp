@@ -7,6 +7,7 @@
 #include "json/proto_json.h"
 #include "runtime/durable_file.h"
 #include "runtime/launch_plan.h"
+#include "runtime/spec_cache.h"
 #include "runtime/views.h"
 #include "spec/spec.h"
 
@@ -76,6 +77,45 @@ TEST(LaunchRequests, SetNothingThatAJobFileMayStillSet) {
     EXPECT_GE(request.env.size(), 5U);
     for (const auto& [name, value] : request.env) EXPECT_TRUE(spec::is_set_by_muster(spec, name)) << name;
   }
+}
+
+TEST(LaunchRequests, SayOfSlurmWhatTheJobFileSays) {
+  muster::v1::Slurm from;
+  from.set_partition("p"), from.set_account("a"), from.set_qos("q"), from.set_constraint("c"), from.set_gres("g");
+  from.set_reservation("r"), from.set_exclude("x"), from.set_nodelist("n"), from.set_licenses("l");
+  from.set_mail_user("u"), from.set_mail_type("t"), from.set_output("o"), from.set_health_check("h");
+  from.set_mem_bytes(1), from.set_mem_per_cpu_bytes(2), from.set_mem_per_gpu_bytes(3);
+  from.set_exclusive(true), from.set_nice(-4);
+  from.add_setup("s"), from.add_teardown("d"), from.add_srun_args("--x");
+  (*from.mutable_options())["hint"] = "nomultithread";
+  SlurmWishes to;
+  to.partition = "p", to.account = "a", to.qos = "q", to.constraint = "c", to.gres = "g", to.reservation = "r";
+  to.exclude = "x", to.nodelist = "n", to.licenses = "l", to.mail_user = "u", to.mail_type = "t", to.output = "o";
+  const auto said = slurm_wishes(from);
+  EXPECT_THAT(said.health_check, ::testing::EndsWith("\nh")) << "behind what tells whose check it was";
+  to.health_check = said.health_check;
+  to.mem_bytes = 1, to.mem_per_cpu_bytes = 2, to.mem_per_gpu_bytes = 3;
+  to.exclusive = true, to.nice = -4;
+  to.setup = {"s"}, to.teardown = {"d"}, to.srun_args = {"--x"};
+  to.options = {{"hint", "nomultithread"}};
+  EXPECT_TRUE(said == to);
+}
+
+TEST(Submissions, KeepEachBudgetOfTheJobFile) {
+  muster::v1::JobSpec spec;
+  auto& from = *spec.mutable_requeue();
+  from.set_max_failed(1), from.set_max_rank_silent(2), from.set_max_rank_hung(3), from.set_max_preempted(4);
+  from.set_max_timed_out(5), from.set_max_node_failed(6), from.set_max_out_of_memory(7);
+  from.set_max_controller_lost(8);
+  const auto policy = requeue_policy(spec);
+  EXPECT_EQ(policy.max_failed, 1U);
+  EXPECT_EQ(policy.max_rank_silent, 2U);
+  EXPECT_EQ(policy.max_rank_hung, 3U);
+  EXPECT_EQ(policy.max_preempted, 4U);
+  EXPECT_EQ(policy.max_timed_out, 5U);
+  EXPECT_EQ(policy.max_node_failed, 6U);
+  EXPECT_EQ(policy.max_out_of_memory, 7U);
+  EXPECT_EQ(policy.max_controller_lost, 8U);
 }
 
 TEST(LaunchRequests, OfARecipeRunTheWorkerOnItsRunFile) {
