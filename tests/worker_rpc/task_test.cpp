@@ -245,6 +245,27 @@ TEST_F(MusterTask, WithTheControllerAwayItAsksForASaveBeforeTheJobsTimeLimit) {
       << "so the cause is the limit";
 }
 
+// It might have asked, had it lived a second longer.
+TEST_F(MusterTask, AControllerThatGoesAwayWhenItsTimeToAskHasComeIsStoodInFor) {
+  launch_["time_limit_ms"] = 3'600'000;
+  launch_["stop_grace_ms"] = 600'000;
+  start("trap 'echo saved > saved; exit 99' TERM; while :; do sleep 0.05; done", {started_before(3070s)});
+  ASSERT_TRUE(controller_.wait_until([](const FakeController& c) { return c.tasks.size() >= 20; }));
+  EXPECT_FALSE(fs::exists(folder_ / "saved"));
+  server_->shutdown();
+  EXPECT_EQ(written("saved"), "saved\n");
+  EXPECT_EQ(WEXITSTATUS(wait()), 99);
+}
+
+TEST_F(MusterTask, ALimitThatHasPassedWasChangedAndSaysNothing) {
+  server_->shutdown();
+  launch_["time_limit_ms"] = 3'600'000;
+  start("trap 'echo saved > saved; exit 99' TERM; i=0; while [ $i -lt 120 ]; do sleep 0.05; i=$((i + 1)); done",
+        {started_before(3601s)});
+  EXPECT_EQ(wait(), 0) << "six seconds later";
+  EXPECT_FALSE(fs::exists(folder_ / "saved"));
+}
+
 TEST_F(MusterTask, WithAControllerTheTimeLimitIsThatOnesBusiness) {
   launch_["time_limit_ms"] = 3'600'000;
   start("trap 'exit 99' TERM; while [ ! -e leave ]; do sleep 0.05; done", {started_before(3590s)});

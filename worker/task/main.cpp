@@ -266,7 +266,8 @@ class Task {
     const auto ran =
         started > 0 ? std::chrono::duration_cast<milliseconds>(now) - std::chrono::seconds(started) : milliseconds(0);
     const auto grace = std::min(milliseconds(launch_.stop_grace_ms), milliseconds(launch_.time_limit_ms / 2));
-    save_at_ = Clock::now() + milliseconds(launch_.time_limit_ms) - grace + grace / 10 - std::max(ran, milliseconds(0));
+    limit_at_ = Clock::now() + milliseconds(launch_.time_limit_ms) - std::max(ran, milliseconds(0));
+    save_at_ = limit_at_ - grace + grace / 10;
   }
 
   // Slurm no longer knows of us: a rank that went on would run beside its successor.
@@ -290,10 +291,11 @@ class Task {
   }
 
   // The controller asks for a save in time before the limit. If it is away then, each task does it by itself, and the
-  // ranks agree on the step as with any signal.
+  // ranks agree on the step as with any signal. A limit that has passed was changed, and only the controller knows to
+  // what.
   void look_at_limit() {
     if (!save_at_ || asked_ || Clock::now() < *save_at_) return;
-    save_at_.reset();
+    if (Clock::now() >= limit_at_) return save_at_.reset();
     if (reporter_->unheard_for() < kAway) return;
     asked_ = true;
     status_.signals_seen.push_back(SIGUSR2);
@@ -356,6 +358,7 @@ class Task {
   bool ended_ = false, stopped_ = false, asked_ = false, step_lost_ = false;
   std::atomic<muster::v1::Directive> directive_{muster::v1::DIRECTIVE_CONTINUE};
   std::optional<Clock::time_point> kill_at_, save_at_;
+  Clock::time_point limit_at_{};
   std::unique_ptr<TaskReporter> reporter_;  // last: its thread uses the others
 };
 
