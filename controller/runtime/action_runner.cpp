@@ -10,6 +10,9 @@ namespace runtime {
 namespace {
 
 constexpr core::Millis kOutboxInterval{100};
+/// The outbox is read at most a fifth of the time, and looked at this often at least.
+constexpr int kRestFactor = 4;
+constexpr core::Millis kMostRest{500};
 constexpr core::Millis kTryAgainAfter{1000};
 /// The batch of all stops: executors carry each out at once, so they need one transaction together.
 const std::string kStops = "stops";
@@ -80,14 +83,20 @@ void ActionRunner::close() {
   threads_running_.clear();
 }
 
+// Thousands of waiting actions are read in one go: after a round that took long nobody is served sooner by the next
+// than by those who carry them out.
 void ActionRunner::run_outbox() {
+  core::Millis rest(0);
   while (true) {
     {
       std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, rest, [&] { return closed_; });
       wake_.wait_for(lock, kOutboxInterval, [&] { return closed_ || stale_; });
       if (closed_) return;
     }
+    const auto begin = parts_.clock.monotonic();
     poll();
+    rest = std::min((parts_.clock.monotonic() - begin) * kRestFactor, kMostRest);
   }
 }
 

@@ -128,6 +128,20 @@ struct Plan {
   ::_exit(127);
 }
 
+/// Like fork, but nothing is copied that exec throws away again: of a large process that takes longer than the program.
+/// Until then the child has our memory, and none of our signal handlers may run in it.
+pid_t spawn(const Plan& plan) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto pid = ::vfork();
+  if (pid == 0) become(plan);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
+}
+
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> all;
   for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
@@ -174,9 +188,8 @@ Child start_child(const Command& command, bool dies_with_us) {
   std::ranges::sort(plan.keep);
   plan.keep.erase(std::ranges::unique(plan.keep).begin(), plan.keep.end());
 
-  const auto pid = ::fork();
+  const auto pid = spawn(plan);
   if (pid < 0) return failed(name, std::string("can't fork: ") + ::strerror(errno));
-  if (pid == 0) become(plan);
   ::setpgid(pid, pid);  // whoever comes first; a kill must never miss the group
   problem.write.reset();
   if (const int error = exec_problem(problem.read); error != 0) {
