@@ -138,13 +138,6 @@ slurm::ClientOptions client_options() {
   return options;
 }
 
-// Elements of an array write into its folder.
-fs::path slurm_log_of(const fs::path& attempt_folder) {
-  const auto record = runtime::on_slurm::read_record(attempt_folder);
-  if (!record || record->set_folder.empty()) return attempt_folder / "slurm.log";
-  return fs::path(record->set_folder) / ("slurm-" + std::to_string(record->index) + ".log");
-}
-
 // Local processes alone, or beside Slurm.
 class Executors {
  public:
@@ -299,7 +292,7 @@ int serve(const Flags& flags) {
   options.people_token = token;
   options.version = MUSTER_VERSION;
   options.check_folders = !executors.has_slurm();
-  options.scheduler_log = slurm_log_of;
+  options.scheduler_log = runtime::on_slurm::slurm_log_of;
   options.why_no_slurm = executors.why_no_slurm();
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = runtime::make_controller(*store, executors.get(), clock, options);

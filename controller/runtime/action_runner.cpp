@@ -1,4 +1,5 @@
 #include "runtime/action_runner.h"
+#include "runtime/unfit_check.h"
 
 #include <spdlog/spdlog.h>
 

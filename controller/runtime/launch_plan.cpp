@@ -5,6 +5,7 @@
 #include "runtime/durable_file.h"
 #include "runtime/fence.h"
 #include "runtime/token_file.h"
+#include "runtime/unfit_check.h"
 #include "spec/run_file.h"
 
 namespace runtime {
@@ -20,18 +21,6 @@ std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::J
 
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
   return spec::run_file(spec, checkpoint_folder(spec, job, data).string(), data.cache().string());
-}
-
-// The check that goes before it may be the partition's, with a trap of its own: from here on this one counts.
-std::string own_check(const std::string& check) {
-  if (check.empty()) return {};
-  return "trap 'muster_code=$?; if [ $muster_code != 0 ]; then echo \"muster: the health check failed on "
-         "${SLURMD_NODENAME:-$(uname -n)} " +
-         std::string(kOwnCheck) + " with exit code $muster_code\" >&2; fi' EXIT\n" + check;
-}
-
-bool is_own_finding(const core::NodeLost& lost) {
-  return lost.why.find(kOwnCheck) != std::string::npos;
 }
 
 SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {

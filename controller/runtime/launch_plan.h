@@ -2,9 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
-#include "core/event.h"
 #include "core/job.h"
 #include "muster/v1/job.pb.h"
 #include "runtime/data_folder.h"
@@ -26,13 +24,6 @@ std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::J
 /// What muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the spec leaves
 /// out are left out, but for the folders.
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data);
-
-/// What the log says of a health check that is the job file's own, so that others are not kept from the node.
-inline constexpr std::string_view kOwnCheck = "(of this job alone)";
-/// Such a check, with its failure told so.
-std::string own_check(const std::string& check);
-/// Whether a node was found unfit by nobody but its job.
-bool is_own_finding(const core::NodeLost& lost);
 
 SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
 

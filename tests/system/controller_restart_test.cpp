@@ -26,6 +26,12 @@ std::vector<std::pair<int, std::string>> pids_and_starts(const Json& job) {
   return result;
 }
 
+/// Steps 1 to `last`, each once and in order.
+void expect_every_step(const Json& rows, std::size_t last) {
+  ASSERT_EQ(rows.size(), last);
+  for (std::size_t step = 1; step <= last; ++step) EXPECT_EQ(rows.at(step - 1).at("step"), step);
+}
+
 TEST(ControllerRestart, RanksGoOnTrainingAndMetricsHaveNoGap) {
   World world;
   world.start_daemon();
@@ -44,9 +50,7 @@ TEST(ControllerRestart, RanksGoOnTrainingAndMetricsHaveNoGap) {
   EXPECT_EQ(pids_and_starts(now), before);
   const auto after = world.until_state(job, "succeeded");
   EXPECT_EQ(after.at("attempts").size(), 1U);
-  const auto rows = world.metrics(job);
-  ASSERT_EQ(rows.size(), 300U);
-  for (int step = 1; step <= 300; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
+  expect_every_step(world.metrics(job), 300);
 }
 
 // The ranks end by themselves, and nobody is there to hear their last steps.
@@ -67,9 +71,7 @@ TEST(ControllerRestart, AJobThatFinishesMeanwhileIsCompleteAfterwards) {
   EXPECT_EQ(after.at("attempts").size(), 1U);
   EXPECT_EQ(after.at("ranks")[0].at("step"), 60);
   EXPECT_EQ(after.at("last_checkpoint_step"), 60);
-  const auto rows = world.metrics(job);
-  ASSERT_EQ(rows.size(), 60U);
-  for (int step = 1; step <= 60; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
+  expect_every_step(world.metrics(job), 60);
 }
 
 TEST(ControllerRestart, AnEndThatHappenedMeanwhileIsLearnedAfterwards) {

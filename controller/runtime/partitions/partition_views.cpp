@@ -7,7 +7,7 @@
 
 #include "core/event.h"
 #include "core/text.h"
-#include "runtime/launch_plan.h"
+#include "runtime/unfit_check.h"
 #include "runtime/views.h"
 #include "spec/units.h"
 

@@ -12,9 +12,6 @@ namespace runtime::on_slurm {
 /// The exit code of a batch script whose health check failed, so that no rank was started.
 inline constexpr int kUnfitExit = 96;
 
-/// The same check, which also writes into the job's log on which node it failed.
-std::string telling_check(const std::string& check);
-
 /// The nodes that a job's log says a check failed on, each once, as facts about that attempt.
 std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt);
 /// The same of the log of the attempt in this folder. Of a log that is missing or can't be read: none.

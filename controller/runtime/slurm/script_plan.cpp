@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/slurm/health_check.h"
+#include "runtime/unfit_check.h"
 #include "slurm/host_list.h"
 
 namespace runtime::on_slurm {

@@ -58,6 +58,12 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
   }
 }
 
+std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder) {
+  const auto record = read_record(attempt_folder);
+  if (!record || record->set_folder.empty()) return attempt_folder / "slurm.log";
+  return std::filesystem::path(record->set_folder) / ("slurm-" + std::to_string(record->index) + ".log");
+}
+
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record) {
   const nlohmann::ordered_json json = {{"format", 1},
                                        {"comment", record.comment},

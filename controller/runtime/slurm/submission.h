@@ -25,6 +25,8 @@ struct SubmissionRecord {
 
 /// nullopt: none, or unreadable (treated as none is only safe where nothing can have been submitted: see Submitter).
 std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder);
+/// What Slurm and the lines before the ranks write of an attempt: into the array's folder if it is an element of one.
+std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder);
 /// Durable when it returns. Throws std::system_error.
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record);
 

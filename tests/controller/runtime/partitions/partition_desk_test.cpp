@@ -5,6 +5,7 @@
 
 #include "../bench.h"
 #include "runtime/launch_plan.h"
+#include "runtime/unfit_check.h"
 #include "spec/partition_fields.h"
 
 namespace runtime::testing {

@@ -11,6 +11,7 @@
 #include "bench.h"
 #include "runtime/durable_file.h"
 #include "runtime/slurm/submission.h"
+#include "runtime/unfit_check.h"
 
 namespace runtime::on_slurm {
 namespace {
