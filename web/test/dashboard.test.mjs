@@ -103,14 +103,18 @@ test("heartbeat ages tick between two answers of the server", () =>
 
 test("plots rewind at a resume: each step once, the overtaken ones marked", () =>
   on("/jobs/1", async (page) => {
-    await page.getByText("Loss: data table").click();
-    const rows = await page.locator("table[data-plot=loss] tbody tr").evaluateAll((all) =>
-      all.map((tr) => [...tr.cells].map((cell) => cell.innerText)));
-    const kept = rows.filter((cells) => cells[4] !== "repeated later");
-    assert.match(kept[19][4], /^validation \d/);
-    assert.deepEqual(kept.map((cells) => Number(cells[1])), range(1, 64));
-    assert.deepEqual(kept.map((cells) => Number(cells[0])), range(1, 64).map((step) => (step <= 40 ? 1 : 2)));
-    assert.deepEqual(rows.filter((cells) => cells[4] === "repeated later").map((cells) => Number(cells[1])), range(41, 55));
+    for (const [title, plot, value] of [["Loss", "loss", /^\d\.\d+$/], ["Tokens/s", "tokens", /^1[78][.,]?\d*\s?k?/],
+                                        ["Peak memory of a rank", "memory", /^1\.6 GiB$/]]) {
+      await page.getByText(`${title}: data table`).click();
+      const rows = await page.locator(`table[data-plot=${plot}] tbody tr`).evaluateAll((all) =>
+        all.map((tr) => [...tr.cells].map((cell) => cell.innerText)));
+      const kept = rows.filter((cells) => cells[4] !== "repeated later");
+      if (plot === "loss") assert.match(kept[19][4], /^validation \d/);
+      for (const cells of kept) assert.match(cells[2], value, title);
+      assert.deepEqual(kept.map((cells) => Number(cells[1])), range(1, 64), title);
+      assert.deepEqual(kept.map((cells) => Number(cells[0])), range(1, 64).map((step) => (step <= 40 ? 1 : 2)), title);
+      assert.deepEqual(rows.filter((cells) => cells[4] === "repeated later").map((cells) => Number(cells[1])), range(41, 55), title);
+    }
   }));
 
 test("the keyboard reads single steps of a plot aloud", () =>
@@ -305,6 +309,25 @@ test("cancel asks first; Escape keeps the job, yes cancels it and the page follo
     await button.click();
     await dialog.getByRole("button", { name: "Cancel the job" }).click();
     await page.getByText("cancelled by dashboard; its ranks are stopping.").waitFor();
+    await page.locator("h1 .badge", { hasText: "stopping" }).waitFor();
+  }));
+
+test("a job is cancelled by keyboard alone", () =>
+  on("/jobs/26", async (page) => {
+    await page.getByText("there is no job 26").waitFor();
+    await server.tell({ do: "job", job: job(26, "running", { name: "by-keyboard", attempts: [attempt(1, { state: "running" })] }) });
+    await server.tell({ do: "event", job_id: 26, type: "job_submitted", text: "submitted" });
+    await page.getByRole("button", { name: "Cancel job…" }).waitFor();
+    const focused = () => page.evaluate(() => document.activeElement?.innerText ?? "");
+    const tabTo = async (text) => {
+      for (let i = 0; i < 60 && (await focused()) !== text; ++i) await page.keyboard.press("Tab");
+      assert.equal(await focused(), text);
+    };
+    await tabTo("Cancel job…");
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").waitFor();
+    await tabTo("Cancel the job");
+    await page.keyboard.press("Enter");
     await page.locator("h1 .badge", { hasText: "stopping" }).waitFor();
   }));
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Daemon, shellJob, trainingJob } from "./daemon.mjs";
-import { axeViolations, eventually, openBrowser, openPage } from "./support.mjs";
+import { axeViolations, closeWindow, eventually, openBrowser, openPage } from "./support.mjs";
 
 let browser;
 let daemon;
@@ -75,7 +75,7 @@ test("a job page lives through a lost rank, a killed controller and its own canc
   assert.equal((await daemon.show(id)).state, "cancelled");
   assert.deepEqual(await axeViolations(page), []);
   assert.deepEqual(page.problems, []);
-  await page.context().close();
+  await closeWindow(page);
 });
 
 test("of a program of one's own nothing is shown that nobody measured, and huge logs do not hold the page up", async () => {
@@ -98,5 +98,5 @@ test("of a program of one's own nothing is shown that nobody measured, and huge 
   await page.getByRole("link", { name: "writes-much" }).waitFor();
   assert.equal(await page.locator("tbody tr").count(), 1, "the cancelled job is no waiting one");
   assert.deepEqual(page.problems, []);
-  await page.context().close();
+  await closeWindow(page);
 });
