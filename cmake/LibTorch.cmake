@@ -1,5 +1,5 @@
 # Imported targets for the LibTorch wheel. find_package(Torch) of that wheel wants a CUDA toolkit; these do not.
-#   libtorch::headers   the headers, with c10d's Gloo declarations switched on
+#   libtorch::headers   the headers
 #   libtorch::cpu       headers, libtorch_cpu and libc10
 #   libtorch::cuda      libtorch_cuda and libc10_cuda besides (only with MUSTER_WITH_CUDA)
 include_guard(GLOBAL)
@@ -21,15 +21,10 @@ endif()
 message(STATUS "LibTorch: ${_torch}")
 set(MUSTER_LIBTORCH_DIR "${_torch}" CACHE INTERNAL "")
 
-find_path(MUSTER_GLOO_INCLUDE gloo/algorithm.h)
-
 add_library(libtorch_headers INTERFACE)
 add_library(libtorch::headers ALIAS libtorch_headers)
 # -isystem keeps LibTorch's own warnings out of ours.
 target_include_directories(libtorch_headers SYSTEM INTERFACE "${_torch}/include" "${_torch}/include/torch/csrc/api/include")
-if(MUSTER_GLOO_INCLUDE)
-  target_compile_definitions(libtorch_headers INTERFACE USE_C10D_GLOO)
-endif()
 
 add_library(libtorch_cpu_import INTERFACE)
 add_library(libtorch::cpu ALIAS libtorch_cpu_import)

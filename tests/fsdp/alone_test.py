@@ -1,0 +1,104 @@
+"""Goal: the engine and the worker build where there is nothing but LibTorch, CMake and a compiler.
+Method: both are configured in a folder of their own with every package that CMake could find hidden; what was compiled
+may have read headers of LibTorch, of the compiler and of the C library alone; the worker trains two ranks by itself.
+
+Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH
+"""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCES, BUILD, LIBTORCH = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+HIDDEN = ("GTest", "gRPC", "Protobuf", "Boost", "SQLite3", "SQLiteCpp", "spdlog", "fmt", "nlohmann_json", "OpenSSL", "ZLIB",
+          "tomlplusplus", "CLI11", "prometheus-cpp", "PkgConfig", "absl")
+# Folders of /usr/include that belong to the compiler, the C library and the kernel.
+PLAIN = {"c++", "x86_64-linux-gnu", "aarch64-linux-gnu", "linux", "asm", "asm-generic", "sys", "bits", "gnu", "net", "netinet",
+         "arpa", "rpc"}
+FOREIGN_FILES = {"zlib.h", "sqlite3.h", "zconf.h"}
+RUN = {"format": 1, "name": "alone",
+       "model": {"family": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
+                 "num_attention_heads": 2},
+       "data": {"source": "fixture", "sequence_length": 16},
+       "train": {"steps": 3, "batch_size": 4, "learning_rate": 1e-2}}
+
+
+def run(*words, **options):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=900, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def configure(source, folder, *settings):
+    # As the preset dev compiles, so that ccache has most of it.
+    run("cmake", "-G", "Ninja", "-S", source, "-B", folder, "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
+        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2", f"-DMUSTER_LIBTORCH={LIBTORCH}",
+        *(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=TRUE" for name in HIDDEN), *settings)
+
+
+def headers_of(folder):
+    """Every header that was read, absolute."""
+    lines = run("ninja", "-C", folder, "-t", "deps").splitlines()
+    paths = {line.strip() for line in lines if line.startswith("    ")}
+    return {pathlib.Path(os.path.normpath(folder / path)) for path in paths}
+
+
+class Alone(unittest.TestCase):
+    def expect_nothing_foreign(self, folder):
+        headers = headers_of(folder)
+        self.assertTrue(any(LIBTORCH in path.parents for path in headers), "no header of LibTorch was read?")
+        foreign = []
+        for path in headers:
+            try:
+                inside = path.relative_to("/usr/include")
+            except ValueError:
+                continue
+            if inside.parts[0] not in PLAIN and (len(inside.parts) > 1 or inside.name in FOREIGN_FILES):
+                foreign.append(str(path))
+        self.assertEqual(sorted(foreign), [])
+
+    def test_the_engine_alone(self):
+        folder = BUILD / "engine"
+        configure(SOURCES / "fsdp", folder)
+        # What needs most beyond LibTorch's own headers.
+        run("ninja", "-C", folder, "CMakeFiles/fsdp.dir/src/gloo/gloo_transport.cpp.o")
+        self.expect_nothing_foreign(folder)
+        self.assertNotIn("fsdp_engine_test", run("ninja", "-C", folder, "-t", "targets", "all"))
+
+    def test_the_worker_without_a_controller_trains(self):
+        folder = BUILD.with_name(BUILD.name + "-worker")  # as deep as the preset's, for ccache
+        configure(SOURCES, folder, "-DMUSTER_WITH_CONTROLLER=OFF", "-DMUSTER_WITH_TESTS=OFF", "-DMUSTER_UNITY=ON")
+        run("ninja", "-C", folder, "-j2", "muster-worker")
+        self.expect_nothing_foreign(folder)
+        worker = folder / "bin" / "muster-worker"
+        self.assertNotIn("grpc", run("ldd", worker))
+        with tempfile.TemporaryDirectory() as place, socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            probe.close()
+            pathlib.Path(place, "run.json").write_text(json.dumps(RUN))
+            ranks = []
+            for rank in range(2):
+                environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                               "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                ranks.append(subprocess.Popen([worker, "--run-file", "run.json"], cwd=place, env=environment,
+                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            try:
+                for rank in ranks:
+                    said = rank.communicate(timeout=120)[0]
+                    self.assertEqual(rank.returncode, 0, said)
+            finally:
+                for rank in ranks:
+                    rank.kill()
+            rows = [json.loads(line) for line in pathlib.Path(place, "metrics.rank0.jsonl").read_text().splitlines()]
+            self.assertEqual([row["step"] for row in rows if row["kind"] == "step"], [1, 2, 3])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
