@@ -40,7 +40,8 @@ Environment
   MUSTER_METRICS_FILE        that file, JSON lines (default: metrics.rank<r>.jsonl)
   OMP_NUM_THREADS            threads of this rank (default: cores / ranks on this node)
 
-Signals: SIGUSR2 or SIGTERM: all ranks finish the step, save and leave together. A second SIGTERM: leave at once.
+Signals: SIGUSR2 or SIGTERM: all ranks finish the step, save and leave together. A SIGTERM half a second
+later or more: leave at once, without saving.
 Exit codes: 0 done; 99 saved, start me again; 97 out of memory; 94 another attempt owns the job; 93 the run file or the
 data is wrong, don't start me again; 1 anything else.
 )";

@@ -134,7 +134,7 @@ TEST(Worker, ASecondTermLeavesAtOnceWithoutASave) {
   Ranks ranks(folder.path(), TinyRun{.step_delay_ms = 6000}.json(folder), {});
   ASSERT_TRUE(ranks.reached(0, 1));
   ranks.rank(0).signal_and_wait(SIGTERM);
-  std::this_thread::sleep_for(1100ms);  // sooner it would be the same request
+  std::this_thread::sleep_for(600ms);  // sooner it would be the same request
   ranks.rank(0).signal(SIGTERM);
   EXPECT_EQ(ranks.wait_rank(0, 1500ms), 99);
   EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 0);

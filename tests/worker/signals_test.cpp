@@ -49,8 +49,8 @@ TEST_F(Signals, ASecondTermLeavesAtOnceWithTheRequeueCode) {
   EXPECT_EXIT(
       {
         ::raise(SIGTERM);
-        // What the feature is about: it is another request only when it comes a second later.
-        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+        // What the feature is about: it is another request only when it comes half a second later.
+        std::this_thread::sleep_for(std::chrono::milliseconds(600));
         ::raise(SIGTERM);
         ::_exit(0);
       },

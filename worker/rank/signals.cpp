@@ -12,7 +12,7 @@
 namespace worker {
 namespace {
 
-constexpr std::int64_t kSameTermMs = 1000;
+constexpr std::int64_t kSameTermMs = 500;
 
 std::atomic<bool> stop_asked{false};
 std::atomic<std::int64_t> first_term_ms{0};

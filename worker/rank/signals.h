@@ -5,10 +5,10 @@
 namespace worker {
 
 /// Takes over the signals a scheduler sends. SIGUSR2 and SIGTERM only set a flag, which `signalled_stop` reads at the
-/// next step boundary; a second SIGTERM, a second or more after the first, ends the process at once with kExitRequeue
-/// (two at once are one: Slurm sends them so). SIGCONT and SIGPIPE are ignored. Until `now_there_is_something_to_save`
-/// the first SIGTERM or SIGUSR2 ends the process at once too, with kExitRequeue: a rank that still waits for the others
-/// has nothing to lose and must not sit out its time limit.
+/// next step boundary; a second SIGTERM, half a second or more after the first, ends the process at once with
+/// kExitRequeue (two at once are one: Slurm sends them so). SIGCONT and SIGPIPE are ignored. Until
+/// `now_there_is_something_to_save` the first SIGTERM or SIGUSR2 ends the process at once too, with kExitRequeue: a
+/// rank that still waits for the others has nothing to lose and must not sit out its time limit.
 void install_stop_signals();
 
 /// From now on a first signal asks for a save instead of ending the process.
