@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "slurm_system/story.h"
 
@@ -17,6 +18,38 @@ using testing::HasSubstr;
 std::string log_of(test::World& muster, const std::string& job, int rank) {
   return test::read_file(muster.data() / "jobs" / job / "attempt-1" / "logs" /
                          ("rank-" + std::to_string(rank) + ".log"));
+}
+
+/// A job's ranks again, under sbatch and srun alone, with metrics in files.
+void train_alone(Stage& stage, const std::string& job) {
+  auto& muster = stage.muster();
+  const auto folder = muster.folder() / "alone";
+  std::filesystem::create_directories(folder);
+  auto run = Json::parse(test::read_file(muster.data() / "jobs" / job / "attempt-1" / "run.json"));
+  run["checkpoint"]["folder"] = (folder / "checkpoints").string();
+  test::write_file(folder / "run.json", run.dump());
+  const auto done =
+      stage.slurm().run({"sbatch", "--wait", "--parsable", "--nodes=2", "--ntasks-per-node=2",
+                         "--chdir=" + folder.string(), "--output=" + (folder / "log").string(),
+                         "--wrap=srun " + test::World::program("muster-worker").string() + " --run-file run.json"},
+                        60s);
+  EXPECT_EQ(done.exit, 0) << done.err << test::read_file(folder / "log");
+  const auto losses = [](const std::string& lines) {
+    std::vector<double> all;
+    std::istringstream stream(lines);
+    for (std::string line; std::getline(stream, line);) {
+      const auto row = Json::parse(line);
+      if (row.contains("loss") && row.contains("step")) all.push_back(row.at("loss").get<double>());
+    }
+    return all;
+  };
+  std::vector<double> expected;
+  for (const auto& row : muster.metrics(job)) expected.push_back(row.at("loss").get<double>());
+  ASSERT_FALSE(expected.empty());
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(losses(test::read_file(folder / ("metrics.rank" + std::to_string(rank) + ".jsonl"))), expected) << rank;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 struct Ranks;
@@ -68,6 +101,38 @@ TEST_F(SlurmRanks, ARestartOfTheControllerInTheMiddleOfTrainingLosesNothing) {
 }
 
 // The job ends, and Slurm forgets nothing, while nobody follows it.
+// It waits in Slurm's queue when musterd is killed, and Slurm starts it then.
+TEST_F(SlurmRanks, AnAttemptThatStartsWhileTheControllerIsAwayTrainsOnceItIsBack) {
+  const auto first = muster().submit(
+      shell({.script = "while [ ! -e go ]; do sleep 0.1; done", .nodes = 2, .more = "[slurm]\nexclusive = true\n"}));
+  stage().until_running(first, 1);
+  const auto job = muster().submit(training({.steps = 20, .every_steps = 10, .step_delay_ms = 0}));
+  muster().until(job, [](const Json& view) {
+    return !view.at("attempts").empty() && !text(attempt(view, 1), "scheduler_job").empty();
+  });
+  const auto slurm_job = stage().slurm_job(job, 1);
+  muster().kill_daemon();
+  test::write_file(muster().folder() / "go", "");
+  const bool runs = test::eventually(
+      [&] {
+        const auto all = stage().slurm_jobs();
+        return std::ranges::any_of(all, [&](const auto& line) { return line.starts_with(slurm_job + " RUNNING"); });
+      },
+      30s);
+  muster().start_daemon();
+  EXPECT_TRUE(runs) << "Slurm never started job " << slurm_job;
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  std::filesystem::remove(muster().folder() / "go");
+}
+
+// As people do who have no controller at all: `srun muster-worker` in a batch script of their own.
+TEST_F(SlurmRanks, WithoutAControllerWorkersMeetByWhatSlurmTellsThem) {
+  const auto job = muster().submit(training({.steps = 6, .every_steps = 0, .step_delay_ms = 0}));
+  muster().until_state(job, "succeeded");
+  train_alone(stage(), job);
+}
+
 TEST_F(SlurmRanks, AnEndThatNobodySawIsFoundInTheStatusFiles) {
   const auto good = muster().submit(
       shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; while [ ! -e go ]; do sleep 0.1; done"}));
@@ -144,6 +209,7 @@ TEST_F(SlurmNetwork, NodesWithAddressesOfTheirOwnAndNamesThatNobodyResolvesTrain
   const auto after = muster().until_state(job, "succeeded");
   EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
   EXPECT_NE(text(after.at("ranks")[0], "node"), text(after.at("ranks")[3], "node"));
+  train_alone(stage(), job);
 }
 
 // Alive, but out of reach: it must not write when it comes back.

@@ -27,6 +27,8 @@ namespace {
 
 /// Called before each rename of this process with what is to be its new name.
 std::function<void(const std::string&)> before_rename;
+/// Called before each flush to disk with the name of what is flushed.
+std::function<void(const std::string&)> before_sync;
 
 }  // namespace
 
@@ -34,6 +36,10 @@ std::function<void(const std::string&)> before_rename;
 extern "C" int rename(const char* from, const char* to) noexcept {
   if (before_rename) before_rename(to);
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+extern "C" int fsync(int fd) {
+  if (before_sync) before_sync(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)));
+  return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
 namespace worker::testing {
@@ -152,6 +158,39 @@ TEST(Trainer, HoldsTheFencesLockWhileACheckpointIsPublished) {
   ::close(lock);
   EXPECT_THAT(held, ElementsAre(true, true));
   EXPECT_THAT(held_in_training, ElementsAre(false, false, false, false));
+}
+
+// Goal: a checkpoint that is there after a power cut is whole. No power can be cut here, so the order of what makes it
+// so is looked at: each file on disk, then the folder that names them, then the new name, then the folder that holds
+// it.
+TEST(Trainer, ACheckpointIsOnDiskBeforeItHasItsName) {
+  const TemporaryFolder folder;
+  std::vector<std::string> seen;
+  before_sync = [&](const std::string& path) { seen.push_back("sync " + path); };
+  before_rename = [&](const std::string& to) { seen.push_back("rename " + to); };
+  std::vector<Listener> ranks(1);
+  const RunConfig config = run_of(folder, R"(,"steps":2)");
+  train(config, ranks);
+  before_sync = nullptr;
+  before_rename = nullptr;
+  const auto place = [&](const std::string& start, const std::string& end) {
+    const auto found = std::find_if(seen.rbegin(), seen.rend(), [&](const std::string& text) {
+      return text.starts_with(start) && text.ends_with(end);
+    });
+    EXPECT_NE(found, seen.rend()) << start << " ... " << end;
+    return seen.rend() - found;
+  };
+  const auto name = place("rename ", "/step-00000002");
+  const auto held = place("sync ", std::filesystem::path(config.checkpoint.folder).filename().string());
+  const auto weights = place("sync ", ".safetensors"), manifest = place("sync ", "/manifest.json");
+  EXPECT_LT(weights, manifest);
+  EXPECT_LT(manifest, name);
+  EXPECT_LT(name, held);
+  const auto folder_of_files =
+      std::filesystem::path(seen.at(static_cast<std::size_t>(manifest - 1)).substr(5)).parent_path();
+  const auto names = place("sync " + folder_of_files.string(), folder_of_files.filename().string());
+  EXPECT_LT(manifest, names);
+  EXPECT_LT(names, name);
 }
 
 TEST(Trainer, TheLearningRateFollowsItsScheduleOverAResume) {

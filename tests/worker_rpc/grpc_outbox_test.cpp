@@ -33,6 +33,29 @@ TEST(Outbox, HandsOutTheOldestUntilTheyAreAcknowledged) {
   EXPECT_EQ(steps_of(rest), (std::vector<std::int64_t>{3, 4}));
 }
 
+TEST(Outbox, AStepTravelsWithAllItsNumbers) {
+  StepReport report;
+  report.step = 7;
+  report.loss = 2.5;
+  report.tokens_per_s = 1000.5;
+  report.step_ms = 12.25;
+  report.memory_bytes = 11;
+  report.memory_peak_bytes = 13;
+  report.bytes_communicated = 17;
+  report.learning_rate = 0.125;
+  report.grad_norm = 0.75;
+  report.validation_loss = 2.25;
+  report.at_ms = 19;
+  GrpcOutbox outbox;
+  outbox.add(report);
+  muster::v1::HeartbeatRequest request;
+  outbox.fill(request);
+  ASSERT_EQ(request.metrics_size(), 1);
+  EXPECT_EQ(request.metrics(0).ShortDebugString(),
+            "step: 7 loss: 2.5 tokens_per_s: 1000.5 step_ms: 12.25 memory_bytes: 11 memory_peak_bytes: 13 "
+            "bytes_communicated: 17 learning_rate: 0.125 grad_norm: 0.75 validation_loss: 2.25 at_ms: 19");
+}
+
 TEST(Outbox, ABatchIsBoundedAndAnAcknowledgementCannotExceedIt) {
   GrpcOutbox outbox;
   for (int i = 1; i <= 600; ++i) outbox.add(step(i));

@@ -284,12 +284,13 @@ std::string error_of_meeting(worker::Reporter& reporter) {
 }
 
 TEST_F(GrpcReporter, AMeetingThatNeverHappensEndsWithWhatToDo) {
-  const worker::GrpcReporterOptions options{.rendezvous_limit = 1000ms, .fenced_grace = 1s};
+  const worker::GrpcReporterOptions options{
+      .rendezvous_limit = 1000ms, .rendezvous_away_limit = 2000ms, .fenced_grace = 1s};
   EXPECT_EQ(error_of_meeting(*reporter(options)),
             "rendezvous: rank 0 waited 1 s but rank 0 has not said where it listens; look into rank 0's log");
   server_->shutdown();
   const auto error = error_of_meeting(*reporter(options));
-  EXPECT_THAT(error, HasSubstr("waited 1 s for the controller at 127.0.0.1:"));
+  EXPECT_THAT(error, HasSubstr("waited 2 s for the controller at 127.0.0.1:"));
   EXPECT_THAT(error, HasSubstr("check that musterd runs"));
 }
 

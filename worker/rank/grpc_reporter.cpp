@@ -21,6 +21,7 @@
 #include "rank/grpc_client.h"
 #include "rank/grpc_outbox.h"
 #include "rank/grpc_unsent_file.h"
+#include "rank/meeting_patience.h"
 
 namespace worker {
 namespace {
@@ -264,7 +265,7 @@ class GrpcReporter final : public Reporter {
   void heard(v1::Directive directive, std::int64_t interval_ms);
   void follow(v1::Directive directive);
   void wait_fenced(Lock& lock);
-  [[noreturn]] void rendezvous_failed(const std::string& last_error) const;
+  [[noreturn]] void rendezvous_failed(const MeetingPatience& patience, const std::string& last_error) const;
 
   void say(const std::string& text) const { std::fprintf(stderr, "[rank %u] %s\n", key_.rank(), text.c_str()); }
 
@@ -478,12 +479,12 @@ Endpoint GrpcReporter::rendezvous(std::optional<Endpoint> mine) {
   v1::RendezvousRequest request;
   *request.mutable_key() = key_;
   if (mine) request.set_endpoint(to_string(*mine));
-  const auto until = Clock::now() + options_.rendezvous_limit;
+  MeetingPatience patience(options_.rendezvous_limit, options_.rendezvous_away_limit, Clock::now());
   Backoff backoff(options_);
   std::string last_error;
   while (true) {
-    const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
-    if (left <= milliseconds(0)) rendezvous_failed(last_error);
+    const auto left = patience.left(Clock::now());
+    if (left == milliseconds(0)) rendezvous_failed(patience, last_error);
     v1::RendezvousResponse response;
     const auto limit = std::min(left, kRendezvousCallLimit);
     const auto status = client_->call(request, response, limit);
@@ -497,16 +498,19 @@ Endpoint GrpcReporter::rendezvous(std::optional<Endpoint> mine) {
     }
     // The last call is cut short by our own limit, which says nothing of the controller.
     const bool cut = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && limit < kRendezvousCallLimit;
-    if (!cut) last_error = status.error_message();
+    if (!cut) {
+      last_error = status.error_message();
+      patience.heard(status.ok(), Clock::now());
+    }
     const auto pause = status.ok() ? kRendezvousPause : backoff.next();
     wake_.wait_for(lock, std::min(pause, left), [this] { return stop_ != StopKind::kNone; });
   }
 }
 
-void GrpcReporter::rendezvous_failed(const std::string& last_error) const {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.rendezvous_limit).count();
+void GrpcReporter::rendezvous_failed(const MeetingPatience& patience, const std::string& last_error) const {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience.limit()).count();
   std::string text = "rendezvous: rank " + std::to_string(key_.rank()) + " waited " + std::to_string(seconds) + " s";
-  if (last_error.empty()) {
+  if (!patience.controller_is_away()) {
     text += " but rank 0 has not said where it listens; look into rank 0's log";
   } else {
     text += " for the controller at " + to_string(controller_) + " (" + last_error +

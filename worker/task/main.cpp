@@ -45,7 +45,8 @@ muster-task --set FILE --index N
 
 Starts one rank of an attempt inside a Slurm step. musterd writes the folder; srun starts one muster-task a rank.
 )";
-constexpr milliseconds kMeetPatience{120'000};
+constexpr milliseconds kMeetLimit{120'000};
+constexpr milliseconds kMeetAwayLimit{1'800'000};
 constexpr milliseconds kLastWord{5'000};
 /// After the attempt is over, between asking the program to leave and killing it.
 constexpr milliseconds kLeaveWithin{1'500};
@@ -202,7 +203,7 @@ class Task {
     std::string mine;
     if (environment_.rank == 0) mine = free_endpoint(own_address_towards(*environment_.controller));
     if (environment_.world_size == 1) return parse_endpoint(mine);
-    const auto at = reporter_->meet(mine, kMeetPatience);
+    const auto at = reporter_->meet(mine, {kMeetLimit, kMeetAwayLimit, Clock::now()});
     if (at.empty()) throw std::runtime_error("the controller did not tell where rank 0 listens");
     return parse_endpoint(at);
   }

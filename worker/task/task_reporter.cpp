@@ -64,16 +64,18 @@ milliseconds TaskReporter::unheard_for() const {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - heard_at_);
 }
 
-std::string TaskReporter::meet(const std::string& mine, milliseconds patience) {
+std::string TaskReporter::meet(const std::string& mine, MeetingPatience patience) {
   muster::v1::RendezvousRequest request;
   {
     std::lock_guard lock(mutex_);
     *request.mutable_key() = request_.key();
   }
   request.set_endpoint(mine);
-  for (const auto until = Clock::now() + patience; Clock::now() < until;) {
+  while (patience.left(Clock::now()) > milliseconds(0)) {
     muster::v1::RendezvousResponse response;
-    if (client_.call(request, response, kMeetLimit).ok()) {
+    const bool answered = client_.call(request, response, kMeetLimit).ok();
+    patience.heard(answered, Clock::now());
+    if (answered) {
       if (!response.endpoint().empty()) return response.endpoint();
       if (response.directive() == muster::v1::DIRECTIVE_STOP) return {};
     }

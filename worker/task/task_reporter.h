@@ -8,6 +8,7 @@
 
 #include "muster/v1/rank_service.pb.h"
 #include "rank/grpc_client.h"
+#include "rank/meeting_patience.h"
 
 namespace worker::task {
 
@@ -27,9 +28,9 @@ class TaskReporter {
   bool flush(std::chrono::milliseconds patience);
   /// Since the controller last answered.
   std::chrono::milliseconds unheard_for() const;
-  /// Where rank 0 listens: offers `mine` (rank 0) or asks (the others; empty). Blocks until it is known, at most
-  /// `patience`; empty if it is not, or if the attempt is over.
-  std::string meet(const std::string& mine, std::chrono::milliseconds patience);
+  /// Where rank 0 listens: offers `mine` (rank 0) or asks (the others; empty). Blocks until it is known, as long as
+  /// there is patience; empty if it is not, or if the attempt is over.
+  std::string meet(const std::string& mine, MeetingPatience patience);
 
  private:
   void run();
