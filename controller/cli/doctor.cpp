@@ -45,9 +45,10 @@ Finding check_token(const Config& config) {
     return {"token", Verdict::kBad,
             "there is no " + path + " (" + source + "): musterd writes it at its first start; or set --token-file"};
   }
-  if ((info.st_mode & 077) != 0) {
-    return {"token", Verdict::kBad, path + " can be read by others: chmod 600 " + path};
+  if ((info.st_mode & 037) != 0) {
+    return {"token", Verdict::kBad, path + " is open to others: chmod 600 " + path + " (640 for one that a group shares)"};
   }
+  if ((info.st_mode & 040) != 0) return {"token", Verdict::kFine, path + ", readable by its owner and its group"};
   return {"token", Verdict::kFine, path + ", readable by its owner alone"};
 }
 

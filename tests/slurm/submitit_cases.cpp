@@ -20,6 +20,7 @@ std::vector<SubmititCase> generic_cases() {
       {"an empty call", {Dict{}}},
       {"name", {{{"name", text("train")}}}},
       {"name with spaces and quotes", {{{"name", text("it's a \"run\" 100% $HOME")}}}},
+      {"name with a line break", {{{"name", text("two\nlines")}}}},
       {"empty name", {{{"name", text("")}}}},
       {"name beyond ASCII", {{{"name", text("größe")}}}},
       {"timeout_min", {{{"timeout_min", whole(60)}}}},
@@ -68,6 +69,7 @@ std::vector<SubmititCase> slurm_cases() {
                                             "gpus_per_task", "num_gpus",     "signal_delay_s"};
   for (const auto* name : numbers) cases.push_back({name, {{{std::string("slurm_") + name, whole(3)}}}});
   const std::vector<SubmititCase> more = {
+      {"comment with line breaks", {{{"slurm_comment", text("why:\n#SBATCH --nodes=9\r\n")}}}},
       {"exclusive as a flag", {{{"slurm_exclusive", true}}}},
       {"exclusive False is a value", {{{"slurm_exclusive", false}}}},
       {"num_gpus over gpus_per_node", {{{"gpus_per_node", whole(1)}, {"slurm_num_gpus", whole(4)}}}},
@@ -80,6 +82,7 @@ std::vector<SubmititCase> slurm_cases() {
       {"slurm_nodes over nodes", {{{"slurm_nodes", whole(3)}, {"nodes", whole(2)}}}},
       {"slurm_stderr_to_stdout", {{{"slurm_stderr_to_stdout", true}}}},
       {"setup", {{{"slurm_setup", List{"module load cuda", "export A='x y'"}}}}},
+      {"setup lines with line breaks", {{{"slurm_setup", List{"if true\nthen echo x; fi", "\n"}}}}},
       {"empty setup", {{{"slurm_setup", List{}}}}},
       {"teardown", {{{"slurm_teardown", List{"echo done", "rm -f x"}}}}},
       {"setup and teardown", {{{"slurm_setup", List{"a"}}, {"slurm_teardown", List{"b"}}}}},
@@ -141,6 +144,7 @@ std::vector<SubmititCase> folder_cases() {
   return {
       {"folder with a space", {}, 1, "/my run"},
       {"folder with quotes", {}, 1, "/it's \"this\""},
+      {"folder with a line break", {}, 1, "/my\nrun"},
       {"folder with %j", {}, 1, "/%j"},
       {"folder with %A", {}, 3, "/%A"},
       {"folder with %t and %j", {}, 2, "/%j/%t"},

@@ -29,7 +29,7 @@ muster::v1::Job queued_job() {
   job.set_held_by("ada");
   job.add_waits_for("succeeded:12");
   job.set_time_limit_ms(4 * 3'600'000);
-  job.set_scheduler_problem("Slurm can't be asked since 19:50:00: timed out");
+  job.set_scheduler_problem("unreachable since 19:50:00 UTC: timed out");
   job.mutable_sweep()->set_sweep("s1");
   (*job.mutable_sweep()->mutable_settings())["train.seed"] = "3";
   auto& attempt = *job.mutable_attempts(1);
@@ -143,19 +143,26 @@ TEST(Submit, SaysWhatLocalProcessesDoNotHeed) {
 
 TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   FakeController fake;
-  fake.with([](FakeState& s) { s.plan.set_script("#!/bin/bash\n#SBATCH --job-name=a\n"); });
+  fake.with([](FakeState& s) { s.plan.add_scripts("#!/bin/bash\n#SBATCH --job-name=a\n"); });
   const auto plan = fake.muster({"submit", "--print-script", write_job(fake)});
   EXPECT_EQ(plan.exit, 0) << plan.err;
   EXPECT_EQ(plan.out, "#!/bin/bash\n#SBATCH --job-name=a\n");
-  const auto sweep = fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", write_job(fake)});
-  EXPECT_THAT(sweep.err, HasSubstr("of the sweep's 2 jobs, the first: a-0000"));
-  fake.with([](FakeState& s) {
-    s.plan.clear_script();
-    s.plan.set_problem("name: a line break");
-  });
-  const auto refused = fake.muster({"submit", "--print-script", write_job(fake)});
-  EXPECT_EQ(refused.exit, 2);
-  EXPECT_THAT(refused.err, HasSubstr("there is no script for it: name: a line break"));
+  const auto sweep =
+      fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
+  EXPECT_EQ(sweep.out, plan.out) << "an array is one script";
+  EXPECT_EQ(sweep.err, "");
+  const auto asked = fake.get<muster::v1::PlanScriptRequest>([](FakeState& s) { return s.planned; });
+  EXPECT_TRUE(asked.is_sweep());
+  EXPECT_EQ(asked.parallel(), 1U);
+  ASSERT_EQ(asked.specs_size(), 2);
+  EXPECT_EQ(asked.specs(1).name(), "a-0001");
+  fake.with([](FakeState& s) { s.plan.add_scripts("#!/bin/bash\n#SBATCH --job-name=b\n"); });
+  const auto two =
+      fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
+  EXPECT_EQ(two.out, plan.out + "#!/bin/bash\n#SBATCH --job-name=b\n");
+  EXPECT_EQ(
+      two.err,
+      "muster: the sweep's 2 jobs become 2 jobs of Slurm's, each with a dependency (afterany) on the one before\n");
   EXPECT_EQ(fake.muster({"submit", "--print-script", "--check", write_job(fake)}).exit, 2);
   EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
 }
@@ -187,7 +194,7 @@ TEST(Show, TellsWhatAJobWaitsForAndWhereItRan) {
         "time limit   4h an attempt\n", "sweep        s1, seed=3\n", "started      2026-11-20 19:48:56 UTC, ",
         "attempt 2    Slurm job 4711_5; queued 2026-11-20 19:50:00 UTC, waited 3m12s; started 2026-11-20 19:53:12 "
         "UTC, ",
-        "; on n1, n2\n", "scheduler    Slurm can't be asked since 19:50:00"}) {
+        "; on n1, n2\n", "scheduler    unreachable since 19:50:00 UTC"}) {
     EXPECT_THAT(show, HasSubstr(line));
   }
   EXPECT_THAT(show, AllOf(HasSubstr("WAITED"), HasSubstr("3m12s  n1, n2")));
@@ -220,7 +227,7 @@ TEST(List, NamesHeldJobsAndSlurmsOwnNumbers) {
   });
   const auto list = fake.muster({"list"}, {{"COLUMNS", "140"}});
   EXPECT_THAT(list.out, AllOf(HasSubstr("SLURM"), HasSubstr("4711_5"), HasSubstr("held"), HasSubstr("queued")));
-  EXPECT_THAT(list.err, HasSubstr("Slurm can't be asked since"));
+  EXPECT_THAT(list.err, HasSubstr("unreachable since"));
   EXPECT_EQ(Json::parse(fake.muster({"list", "--json"}).out)[1].at("state"), "queued") << "held is no state of its own";
   EXPECT_EQ(fake.muster({"list", "--state", "queued"}).exit, 0);
 }
@@ -270,10 +277,10 @@ TEST(Doctor, TellsWhyTheControllerHasNoSlurm) {
 TEST(Doctor, TellsExecutorsAndTheSchedulersTrouble) {
   FakeController fake;
   EXPECT_THAT(fake.muster({"doctor"}).out, HasSubstr("slurm for \"auto\"; also local"));
-  fake.with([](FakeState& s) { s.scheduler_problem = "Slurm can't be asked since 19:50:00: timed out"; });
+  fake.with([](FakeState& s) { s.scheduler_problem = "unreachable since 19:50:00 UTC: timed out"; });
   const auto done = fake.muster({"doctor", "--json"});
   EXPECT_EQ(done.exit, 1);
-  EXPECT_THAT(done.out, HasSubstr("Slurm can't be asked since 19:50:00: timed out; jobs go on"));
+  EXPECT_THAT(done.out, HasSubstr("unreachable since 19:50:00 UTC: timed out; jobs go on"));
 }
 
 }  // namespace
