@@ -10,14 +10,19 @@ namespace {
 using Stub = muster::v1::JobService::Stub;
 
 muster::v1::PlanScriptRequest call_of(const Request& request) {
-  if (request.is_sweep) {
-    std::cerr << "muster: of the sweep's " << request.specs.size() << " jobs, the first: " << request.specs[0].name()
-              << "\n";
-  }
   muster::v1::PlanScriptRequest call;
-  *call.mutable_spec() = request.specs.front();
+  for (const auto& spec : request.specs) *call.add_specs() = spec;
   call.set_user(user_name());
+  call.set_parallel(request.parallel);
+  call.set_is_sweep(request.is_sweep);
   return call;
+}
+
+/// Said beside several scripts: what a sweep becomes.
+void tell_of_several(const Request& request, int scripts) {
+  std::cerr << "muster: the sweep's " << request.specs.size() << " jobs become " << scripts << " jobs of Slurm's";
+  if (request.parallel > 0) std::cerr << ", each with a dependency (afterany) on the one before";
+  std::cerr << "\n";
 }
 
 std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
@@ -35,13 +40,13 @@ int print_script(Session& session, const SubmitOptions& options, const Request& 
   const auto call = call_of(request);
   auto& client = session.client();
   const auto plan = client.call(client.jobs(), &Stub::PlanScript, call);
+  if (plan.scripts_size() > 1) tell_of_several(request, plan.scripts_size());
   if (options.json) {
     print_json(json_of(plan));
   } else {
-    std::cout << plan.script();
+    for (const auto& script : plan.scripts()) std::cout << script;
   }
-  if (plan.problem().empty()) return kSuccess;
-  throw Failure(kUsage, "there is no script for it: " + plan.problem());
+  return kSuccess;
 }
 
 int check_script(Session& session, const SubmitOptions& options, const Request& request) {

@@ -284,7 +284,6 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
   std::vector<bool> done(batch.size(), true);
   std::vector<LaunchRequest> requests;
   std::vector<std::size_t> indices;
-  const auto lost_nodes = nodes_lost_lately();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto number = std::get<core::StartAttempt>(batch[i].action).attempt;
     const auto job = parts_.dispatcher.job(batch[i].job);
@@ -295,15 +294,11 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
       continue;
     }
     requests.push_back(std::move(std::get<LaunchRequest>(planned)));
-    for (const auto& [node, only] : lost_nodes) {
-      auto& excluded = requests.back().exclude_nodes;
-      const bool concerns = only == 0 || only == job->id;
-      if (concerns && std::ranges::find(excluded, node) == excluded.end()) excluded.push_back(node);
-    }
     indices.push_back(i);
     done[i] = false;
   }
   if (requests.empty()) return done;
+  leave_out_lost_nodes(requests);
   auto answers = requests.size() == 1 ? std::vector<LaunchAnswer>{parts_.executor.launch(requests.front())}
                                       : parts_.executor.launch_all(requests);
   std::vector<std::pair<core::JobId, core::EventBody>> facts;
@@ -341,13 +336,15 @@ std::variant<LaunchRequest, core::AttemptLaunchFailed> ActionRunner::plan(const 
   return request;
 }
 
-std::vector<std::pair<std::string, core::JobId>> ActionRunner::nodes_lost_lately() const {
-  std::vector<std::pair<std::string, core::JobId>> nodes;
+void ActionRunner::leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const {
   for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - kExcludedFor, kMostExcluded)) {
     const auto& lost = std::get<core::NodeLost>(event.event.body);
-    nodes.emplace_back(lost.node, is_own_finding(lost) ? event.job : 0);
+    for (auto& request : requests) {
+      auto& excluded = request.exclude_nodes;
+      const bool concerns = !is_own_finding(lost) || event.job == request.key.job;
+      if (concerns && std::ranges::find(excluded, lost.node) == excluded.end()) excluded.push_back(lost.node);
+    }
   }
-  return nodes;
 }
 
 namespace {

@@ -50,6 +50,10 @@ class ActionRunner {
   void wake();
   /// Carries out what is due, in this thread. Only without threads.
   void poll();
+  /// Adds to each request the nodes that were lost lately, as before every launch.
+  void leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const;
+  /// So many attempts of a sweep are launched together at most.
+  static constexpr std::size_t kLargestBatch = 1000;
   /// Starts nothing more.
   void stop_taking();
   /// The same, and waits for launches under way.
@@ -62,7 +66,6 @@ class ActionRunner {
   core::Millis backoff_left(const store::PendingAction& action) const;
   /// Actions carried out together: first attempts of one sweep, stops, or one action of any kind.
   using Batch = std::vector<store::PendingAction>;
-  static constexpr std::size_t kLargestBatch = 1000;
   /// What is due now, marked as under way.
   std::vector<Batch> take_due();
   /// The sweep whose other first attempts may be launched with this one; empty: it goes alone.
@@ -74,8 +77,6 @@ class ActionRunner {
   bool perform(const store::PendingAction& action);
   std::vector<bool> start_attempts(const Batch& batch);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
-  /// With the job that alone is kept off it; 0: all are.
-  std::vector<std::pair<std::string, core::JobId>> nodes_lost_lately() const;
   bool hold_attempt(core::JobId id, const core::HoldAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
   /// What to launch, or why that can't be.

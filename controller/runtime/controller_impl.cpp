@@ -45,6 +45,13 @@ std::string user_or_unknown(const std::string& user) {
   return user.empty() ? "unknown" : core::valid_utf8(user.substr(0, kMostUser));
 }
 
+/// The job's place in its sweep, which is named when it is stored.
+void name_in_sweep(muster::v1::JobSpec& spec, int index, std::uint32_t parallel) {
+  spec.mutable_sweep()->clear_sweep();
+  spec.mutable_sweep()->set_index(static_cast<std::uint32_t>(index));
+  spec.mutable_sweep()->set_parallel(parallel);
+}
+
 void fill_change(const core::Job& job, muster::v1::Job& out) {
   out.set_id(job.id);
   out.set_name(job.name);
@@ -217,8 +224,10 @@ class Impl final : public RunningController {
   std::string problems_of(muster::v1::JobSpec& spec) const;
   muster::v1::Job view(const JobPtr& job);
   bool is_over(const core::AttemptKey& key) const;
-  /// As the first attempt of a job with this spec would be launched.
-  Outcome<LaunchRequest> planned(const muster::v1::PlanScriptRequest& request);
+  /// As the first attempts would be launched, were they submitted next.
+  Outcome<std::vector<LaunchRequest>> planned(const muster::v1::PlanScriptRequest& request);
+  /// What the executor would hand over of them.
+  Outcome<std::vector<std::string>> scripts_of(const std::vector<LaunchRequest>& requests);
   /// Why there is none of such a job.
   Refusal no_script(const LaunchRequest& request) const;
   std::vector<core::JobId> jobs_of(const std::string& sweep);
@@ -341,9 +350,7 @@ Outcome<muster::v1::SubmitSweepResponse> Impl::submit_sweep(const muster::v1::Su
   std::map<std::string, std::uint32_t> places;
   for (int i = 0; i < request.specs_size(); ++i) {
     muster::v1::JobSpec spec = request.specs(i);
-    spec.mutable_sweep()->clear_sweep();  // named when it is stored
-    spec.mutable_sweep()->set_index(static_cast<std::uint32_t>(i));
-    spec.mutable_sweep()->set_parallel(request.parallel());
+    name_in_sweep(spec, i, request.parallel());
     if (auto refusal = unless_known(partitions_.admit(spec, user), request.request_id())) {
       return refuse(refusal->kind, "job " + std::to_string(i) + " of the sweep: " + refusal->text);
     }
@@ -361,7 +368,7 @@ Outcome<muster::v1::SubmitSweepResponse> Impl::submit_sweep(const muster::v1::Su
   if (!outcome.ok()) return outcome.refusal();
   muster::v1::SubmitSweepResponse response;
   const auto first = outcome.value().id;
-  response.set_sweep("s" + std::to_string(first));
+  response.set_sweep(sweep_name(first));
   response.set_already_submitted(outcome.value().already);
   std::int64_t count = request.specs_size();
   if (outcome.value().already) {
@@ -555,13 +562,30 @@ bool Impl::is_over(const core::AttemptKey& key) const {
   return job->attempts[key.number - 1].state == core::AttemptState::kEnded;
 }
 
-Outcome<LaunchRequest> Impl::planned(const muster::v1::PlanScriptRequest& request) {
-  muster::v1::JobSpec spec = request.spec();
-  if (const auto refusal = partitions_.admit(spec, user_or_unknown(request.user()))) return *refusal;
-  if (const auto problems = problems_of(spec); !problems.empty()) return refuse(Refusal::Kind::kInvalid, problems);
-  auto planned = launch_request(spec, {0, 1}, {data_, options_.worker_program, "the controller", secret_});
-  partitions_.equip(planned);
-  return planned;
+Outcome<std::vector<LaunchRequest>> Impl::planned(const muster::v1::PlanScriptRequest& request) {
+  if (request.specs().empty()) return refuse(Refusal::Kind::kInvalid, "specs: no job at all");
+  if (request.specs_size() > (request.is_sweep() ? kMostSweep : 1)) {
+    return refuse(Refusal::Kind::kLimit, "specs: " + std::to_string(request.specs_size()) + " jobs are too many");
+  }
+  std::vector<LaunchRequest> requests;
+  const auto first = store_.next_job_id();
+  for (int i = 0; i < request.specs_size(); ++i) {
+    muster::v1::JobSpec spec = request.specs(i);
+    if (request.is_sweep()) name_in_sweep(spec, i, request.parallel());
+    const std::string place = request.is_sweep() ? "job " + std::to_string(i) + " of the sweep: " : "";
+    if (const auto refusal = partitions_.admit(spec, user_or_unknown(request.user()))) {
+      return refuse(refusal->kind, place + refusal->text);
+    }
+    if (const auto problems = problems_of(spec); !problems.empty()) {
+      return refuse(Refusal::Kind::kInvalid, place + problems);
+    }
+    auto planned = launch_request(spec, {first + i, 1}, {data_, options_.worker_program, "the controller", secret_});
+    if (request.is_sweep()) planned.sweep = sweep_name(first);
+    partitions_.equip(planned);
+    requests.push_back(std::move(planned));
+  }
+  runner_.leave_out_lost_nodes(requests);
+  return requests;
 }
 
 Refusal Impl::no_script(const LaunchRequest& request) const {
@@ -575,26 +599,45 @@ Refusal Impl::no_script(const LaunchRequest& request) const {
 }
 
 Outcome<muster::v1::PlanScriptResponse> Impl::plan_script(const muster::v1::PlanScriptRequest& request) {
-  const auto planned_request = planned(request);
-  if (!planned_request.ok()) return planned_request.refusal();
-  const auto script = executor_.script(planned_request.value());
-  if (!script) return no_script(planned_request.value());
+  const auto requests = planned(request);
+  if (!requests.ok()) return requests.refusal();
+  const auto scripts = scripts_of(requests.value());
+  if (!scripts.ok()) return scripts.refusal();
   muster::v1::PlanScriptResponse response;
-  response.set_script(*script);
+  for (const auto& script : scripts.value()) response.add_scripts(script);
   return response;
 }
 
+Outcome<std::vector<std::string>> Impl::scripts_of(const std::vector<LaunchRequest>& requests) {
+  std::vector<std::string> scripts;
+  for (std::size_t at = 0; at < requests.size(); at += ActionRunner::kLargestBatch) {
+    const auto end = std::min(requests.size(), at + ActionRunner::kLargestBatch);
+    const std::vector batch(requests.begin() + static_cast<std::ptrdiff_t>(at),
+                            requests.begin() + static_cast<std::ptrdiff_t>(end));
+    for (auto& script : executor_.scripts(batch)) scripts.push_back(std::move(script));
+  }
+  if (scripts.empty()) return no_script(requests.front());
+  return scripts;
+}
+
 Outcome<muster::v1::CheckScriptResponse> Impl::check_script(const muster::v1::PlanScriptRequest& request) {
-  const auto planned_request = planned(request);
-  if (!planned_request.ok()) return planned_request.refusal();
-  const auto check = executor_.check_script(planned_request.value());
-  if (!check) return no_script(planned_request.value());
-  if (!check->unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check->unreachable);
+  const auto requests = planned(request);
+  if (!requests.ok()) return requests.refusal();
+  const auto scripts = scripts_of(requests.value());
+  if (!scripts.ok()) return scripts.refusal();
+  // Of several the first that is refused has the word, else the first of all.
+  std::optional<ScriptCheck> word;
+  for (const auto& script : scripts.value()) {
+    auto check = executor_.check_script(requests.value().front(), script);
+    if (!check.unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check.unreachable);
+    if (!word || !check.refusal.empty()) word = std::move(check);
+    if (!word->refusal.empty()) break;
+  }
   muster::v1::CheckScriptResponse response;
-  response.set_refusal(check->refusal);
-  if (check->start && is_foreseen(*check->start, clock_.wall())) response.set_expected_start(time_text(check->start));
-  response.set_partition(check->partition);
-  response.set_nodes(check->nodes);
+  response.set_refusal(word->refusal);
+  if (word->start && is_foreseen(*word->start, clock_.wall())) response.set_expected_start(time_text(word->start));
+  response.set_partition(word->partition);
+  response.set_nodes(word->nodes);
   return response;
 }
 

@@ -69,11 +69,11 @@ bool known_already(const core::Job& job, const core::EventBody& body) {
   return std::holds_alternative<core::AttemptLaunched>(body) && handed_over;
 }
 
+}  // namespace
+
 std::string sweep_name(core::JobId first) {
   return "s" + std::to_string(first);
 }
-
-}  // namespace
 
 // Commits that go into one transaction, and what to answer once they are durable.
 struct Dispatcher::Group {

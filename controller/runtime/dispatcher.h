@@ -20,6 +20,9 @@
 
 namespace runtime {
 
+/// Of the sweep whose first job this is: "s12".
+std::string sweep_name(core::JobId first);
+
 using JobPtr = std::shared_ptr<const core::Job>;
 
 /// The single writer of events. Takes (job, event) from any thread, folds it with core::apply and groups what waits

@@ -165,9 +165,10 @@ class Executor {
   /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism
   /// itself.
   virtual bool has_queue(const std::string&) const { return false; }
-  /// The script that launch() would submit, and what the scheduler says of it; nullopt: this one needs no script.
-  virtual std::optional<std::string> script(const LaunchRequest&) const { return std::nullopt; }
-  virtual std::optional<ScriptCheck> check_script(const LaunchRequest&) { return std::nullopt; }
+  /// The scripts that launch_all() would submit, of attempts never launched before; none: this one needs no script.
+  virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
+  /// What the scheduler of such attempts says of one of these scripts.
+  virtual ScriptCheck check_script(const LaunchRequest&, const std::string&) { return {}; }
   /// What a job file may name: "local", "slurm"; the first is what "auto" means.
   virtual std::vector<std::string> names() const { return {name()}; }
   virtual std::optional<Trouble> trouble() const { return std::nullopt; }

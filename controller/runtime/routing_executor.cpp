@@ -81,12 +81,16 @@ void RoutingExecutor::task(const core::AttemptKey& key, core::RankNumber rank, c
   if (Executor* owner = of(key)) owner->task(key, rank, report);
 }
 
-std::optional<std::string> RoutingExecutor::script(const LaunchRequest& request) const {
-  return chosen(request.executor).script(request);
+std::vector<std::string> RoutingExecutor::scripts(const std::vector<LaunchRequest>& requests) {
+  std::vector<LaunchRequest> theirs;
+  for (const auto& request : requests) {
+    if (&chosen(request.executor) == &slurm_) theirs.push_back(request);
+  }
+  return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
 }
 
-std::optional<ScriptCheck> RoutingExecutor::check_script(const LaunchRequest& request) {
-  return chosen(request.executor).check_script(request);
+ScriptCheck RoutingExecutor::check_script(const LaunchRequest& request, const std::string& script) {
+  return chosen(request.executor).check_script(request, script);
 }
 
 void RoutingExecutor::shutdown() {

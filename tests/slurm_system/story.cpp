@@ -90,9 +90,10 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& folder) {
 }
 
 Stage::Stage(slurm_cluster::Options options, std::vector<std::string> daemon_flags,
-             const std::map<std::string, std::string>& daemon_environment)
+             const std::map<std::string, std::string>& daemon_environment, const std::string& data_name)
     : slurm_(options) {
   test::World::Options world;
+  world.data_name = data_name;
   world.daemon_flags = std::move(daemon_flags);
   world.daemon_environment = slurm_.env();
   world.daemon_environment.insert(daemon_environment.begin(), daemon_environment.end());

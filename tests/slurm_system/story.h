@@ -46,7 +46,8 @@ std::string shell(const Shell& job);
 class Stage {
  public:
   explicit Stage(slurm_cluster::Options options = {}, std::vector<std::string> daemon_flags = {},
-                 const std::map<std::string, std::string>& daemon_environment = {});
+                 const std::map<std::string, std::string>& daemon_environment = {},
+                 const std::string& data_name = "data");
 
   slurm_cluster::Cluster& slurm() { return slurm_; }
   test::World& muster() { return *muster_; }
@@ -103,8 +104,9 @@ class Story : public testing::Test {
 
  protected:
   static void set_up(slurm_cluster::Options options, std::vector<std::string> daemon_flags = {},
-                     const std::map<std::string, std::string>& daemon_environment = {}) {
-    stage_ = std::make_unique<Stage>(std::move(options), std::move(daemon_flags), daemon_environment);
+                     const std::map<std::string, std::string>& daemon_environment = {},
+                     const std::string& data_name = "data") {
+    stage_ = std::make_unique<Stage>(std::move(options), std::move(daemon_flags), daemon_environment, data_name);
   }
   static Stage& stage() { return *stage_; }
   static test::World& muster() { return stage_->muster(); }

@@ -5,7 +5,7 @@
 namespace test {
 
 World::World(Options options)
-    : data_(options.data.empty() ? folder_.path() / "data" : options.data),
+    : data_(options.data.empty() ? folder_.path() / options.data_name : options.data),
       daemon_flags_(std::move(options.daemon_flags)),
       daemon_environment_(std::move(options.daemon_environment)),
       listen_(std::move(options.listen)) {}

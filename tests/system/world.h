@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 class World {
  public:
   struct Options {
-    std::filesystem::path data;  // empty: a fresh temporary folder
+    std::filesystem::path data;  // empty: data_name in a fresh temporary folder
+    std::string data_name = "data";
     std::vector<std::string> daemon_flags;
     std::map<std::string, std::string> daemon_environment = {};
     std::string listen = "127.0.0.1:0";

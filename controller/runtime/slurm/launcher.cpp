@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <numeric>
 #include <ranges>
 #include <sstream>
 
@@ -44,6 +45,13 @@ bool has_chain(const LaunchRequest& request) {
 
 std::string after(const ::slurm::JobId& id) {
   return "afterany:" + std::to_string(id.job);
+}
+
+std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests,
+                                      const std::vector<std::size_t>& indices) {
+  std::vector<LaunchRequest> members;
+  for (const auto i : indices) members.push_back(requests[i]);
+  return members;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -142,7 +150,10 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
 Submitter::Outcome Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Chain& chain) {
   const auto& first = requests[set.members.front()];
   if (chain.broken) return Submitter::Later{"waits for the sweep's earlier array"};
-  prepare_set(requests, set, chain.after);
+  const auto members = members_of(requests, set.members);
+  const auto script = script_of_set(members, chain.after);
+  if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
+  prepare_set(members, set.folder, script, chain.after);
   if (has_chain(first)) note_set(first.sweep, set.folder);
   auto outcome = submit_set(set.folder);
   if (!has_chain(first)) return outcome;
@@ -201,7 +212,7 @@ Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
   record.comment = comment;
   record.ranks_per_node = request.ranks_per_node;
   const auto now = clock_.wall().time_since_epoch().count();
-  const auto script = plan_script(request, options_.task_program.string(), comment);
+  const auto script = script_of(request);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) {
     return ::slurm::Refused{problems.front()};
   }
@@ -212,10 +223,35 @@ Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
     everywhere.exclude_nodes.clear();
     spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them", request.key.job,
                  request.key.number);
-    outcome = submitter_.submit(request.attempt_folder, record,
-                                ::slurm::render(plan_script(everywhere, options_.task_program.string(), comment)), now);
+    outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script_of(everywhere)), now);
   }
   return outcome;
+}
+
+::slurm::BatchScript Launcher::script_of(const LaunchRequest& request) const {
+  return plan_script(request, options_.task_program.string(), comment_of(request.key));
+}
+
+::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members,
+                                             const std::string& after) const {
+  const auto& first = members.front().key;
+  auto script = plan_array(members, options_.task_program.string(), comment_of_set(first),
+                           (set_folder(first) / kSetFile).string());
+  script.terms.dependency = after;
+  script.terms.kill_on_invalid_dep = false;
+  return script;
+}
+
+std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
+  std::vector<std::string> texts;
+  std::vector<std::size_t> all(requests.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  for (const auto& set : fresh_sets(requests, all)) {
+    const auto members = members_of(requests, set.members);
+    const bool alone = members.size() == 1 && !has_chain(members.front());
+    texts.push_back(::slurm::render(alone ? script_of(members.front()) : script_of_set(members, "")));
+  }
+  return texts;
 }
 
 std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>& requests,
@@ -237,41 +273,28 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
 
 // Everything on disk before sbatch: the elements' own launch files and records, who is which, and the script. The
 // comment comes last: without it the set is none, and nothing of it was ever submitted.
-void Launcher::prepare_set(const std::vector<LaunchRequest>& requests, const Set& set, const std::string& after) {
-  std::vector<LaunchRequest> members;
+void Launcher::prepare_set(std::vector<LaunchRequest> members, const std::filesystem::path& folder,
+                           const ::slurm::BatchScript& script, const std::string& after) {
   std::vector<std::string> folders;
-  for (const auto i : set.members) {
-    members.push_back(requests[i]);
-    folders.push_back(requests[i].attempt_folder);
-  }
-  const auto set_file = set.folder / kSetFile;
-  write_set_file(set_file, folders);
+  for (const auto& member : members) folders.push_back(member.attempt_folder);
+  write_set_file(folder / kSetFile, folders);
   const auto comment = comment_of_set(members.front().key);
   const bool forward = forwards_signals();
   for (std::uint32_t i = 0; i < members.size(); ++i) {
     write_launch_file(members[i], forward);
     SubmissionRecord record;
     record.comment = comment;
-    record.set_folder = set.folder.string();
+    record.set_folder = folder.string();
     record.index = i;
     record.ranks_per_node = members[i].ranks_per_node;
     write_record(members[i].attempt_folder, record);
   }
-  write_set_script(set.folder / kScript, members, comment, after);
+  write_file_durably(folder / kScript, ::slurm::render(script));
   if (!members.front().exclude_nodes.empty()) {
     members.front().exclude_nodes.clear();
-    write_set_script(set.folder / kScriptAnywhere, members, comment, after);
+    write_file_durably(folder / kScriptAnywhere, ::slurm::render(script_of_set(members, after)));
   }
-  write_file_durably(set.folder / kComment, comment);
-}
-
-void Launcher::write_set_script(const std::filesystem::path& path, const std::vector<LaunchRequest>& members,
-                                const std::string& comment, const std::string& after) const {
-  const auto set_file = (path.parent_path() / kSetFile).string();
-  auto script = plan_array(members, options_.task_program.string(), comment, set_file);
-  script.terms.dependency = after;
-  script.terms.kill_on_invalid_dep = false;
-  write_file_durably(path, ::slurm::render(script));
+  write_file_durably(folder / kComment, comment);
 }
 
 bool Launcher::is_complete(const std::filesystem::path& set_folder) {

@@ -18,6 +18,9 @@ class Launcher {
   /// Whether an attempt is over, as the store has it; before anything is launched. Without it none is.
   void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
+  /// What launch_all() would hand over of attempts that it has not seen yet, but for the dependency of one array on
+  /// another, whose number is not known before. Nothing is written.
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
   /// "muster:<store>:<job>.<attempt>"; of an array the set's.
   std::string comment_of(const core::AttemptKey& key) const;
   /// The attempt that a comment of ours speaks of; nullopt: a stranger's, or a set's.
@@ -45,9 +48,10 @@ class Launcher {
   LaunchAnswer submit_alone(const LaunchRequest& request);
   Submitter::Outcome try_submit(const LaunchRequest& request);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
-  void prepare_set(const std::vector<LaunchRequest>& requests, const Set& set, const std::string& after);
-  void write_set_script(const std::filesystem::path& path, const std::vector<LaunchRequest>& members,
-                        const std::string& comment, const std::string& after) const;
+  void prepare_set(std::vector<LaunchRequest> members, const std::filesystem::path& folder,
+                   const ::slurm::BatchScript& script, const std::string& after);
+  ::slurm::BatchScript script_of(const LaunchRequest& request) const;
+  ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
   static bool is_complete(const std::filesystem::path& set_folder);
   Submitter::Outcome submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Chain& chain);
   Submitter::Outcome submit_set(const std::filesystem::path& folder);

@@ -111,7 +111,7 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   auto script = plan(requests.front(), comment, folder);
   // Elements differ in these.
   script.name = without_index(requests.front().job_name);
-  script.output = {(folder / "slurm-%a.log").string(), false};
+  script.output = {(folder / ("slurm-" + std::string(kIndexMark) + ".log")).string(), true};
   script.index_mark = kIndexMark;
   script.launch.command = {task_program, "--set", set_file, "--index", kIndexMark};
   ::slurm::ArrayTasks tasks;

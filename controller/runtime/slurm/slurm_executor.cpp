@@ -119,6 +119,7 @@ class SlurmExecutor::Impl {
   }
   std::optional<QueueWord> queue_word(const core::AttemptKey& key) const;
   std::string comment_of(const core::AttemptKey& key) const { return launcher_.comment_of(key); }
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) { return launcher_.scripts(requests); }
   /// False: Slurm could not be asked. A refusal is Slurm's last word.
   bool told(const ::slurm::Answer<::slurm::Done>& answer, const core::AttemptKey& key, const char* what);
 
@@ -596,11 +597,11 @@ void SlurmExecutor::task(const core::AttemptKey& key, core::RankNumber rank, con
 void SlurmExecutor::failing(const core::AttemptKey& key, core::RankNumber rank) {
   impl_->with(key, [&](Attempt& attempt) { attempt.follower.failing(rank); });
 }
-std::optional<std::string> SlurmExecutor::script(const LaunchRequest& request) const {
-  return ::slurm::render(plan_script(request, impl_->options_.task_program.string(), impl_->comment_of(request.key)));
+std::vector<std::string> SlurmExecutor::scripts(const std::vector<LaunchRequest>& requests) {
+  return impl_->scripts(requests);
 }
-std::optional<ScriptCheck> SlurmExecutor::check_script(const LaunchRequest& request) {
-  const auto answer = impl_->scheduler_.test_only(*script(request));
+ScriptCheck SlurmExecutor::check_script(const LaunchRequest&, const std::string& script) {
+  const auto answer = impl_->scheduler_.test_only(script);
   ScriptCheck check;
   if (answer.unreachable()) check.unreachable = answer.why();
   if (answer.refused()) check.refusal = answer.why();

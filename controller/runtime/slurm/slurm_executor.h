@@ -54,8 +54,8 @@ class SlurmExecutor : public Executor {
   void failing(const core::AttemptKey& key, core::RankNumber rank) override;
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
   bool has_queue(const std::string&) const override { return true; }
-  std::optional<std::string> script(const LaunchRequest& request) const override;
-  std::optional<ScriptCheck> check_script(const LaunchRequest& request) override;
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override;
+  ScriptCheck check_script(const LaunchRequest& request, const std::string& script) override;
   std::optional<Trouble> trouble() const override;
   std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override;
   std::optional<ClusterFacts> cluster() override;

@@ -146,7 +146,7 @@ class Jobs final : public JobService::Service {
   Status PlanScript(ServerContext* context, const PlanScriptRequest* request, PlanScriptResponse* response) override {
     if (!allowed(*context)) return refused();
     with([&](FakeState& state) {
-      state.asked.push_back("plan " + request->spec().name());
+      state.planned = *request;
       *response = state.plan;
     });
     return Status::OK;
@@ -155,7 +155,7 @@ class Jobs final : public JobService::Service {
   Status CheckScript(ServerContext* context, const PlanScriptRequest* request, CheckScriptResponse* response) override {
     if (!allowed(*context)) return refused();
     with([&](FakeState& state) {
-      state.asked.push_back("check " + request->spec().name());
+      state.asked.push_back("check " + request->specs(0).name());
       *response = state.check;
     });
     return Status::OK;

@@ -31,6 +31,7 @@ struct FakeState {
   std::string no_slurm;  // why there is none; empty: there is
   muster::v1::WhyResponse why;
   muster::v1::PlanScriptResponse plan;
+  muster::v1::PlanScriptRequest planned;  // the newest that was asked for
   muster::v1::CheckScriptResponse check;
   std::string version = "0.1.0", dashboard_url;
   std::int64_t free_bytes = std::int64_t{50} << 30;

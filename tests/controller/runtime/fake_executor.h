@@ -50,7 +50,7 @@ struct Machine {
   std::vector<Unfit> unfit;
   std::optional<ClusterFacts> cluster;
   ScriptCheck check;                      // what the queue says of a script
-  std::optional<LaunchRequest> scripted;  // the newest that a script was asked for
+  std::vector<LaunchRequest> scripted;    // the newest that scripts were asked for
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
@@ -120,14 +120,12 @@ class FakeExecutor : public Executor {
   std::optional<QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }
   std::vector<Unfit> unfit(const LaunchRequest&) const override { return machine_->unfit; }
   std::optional<ClusterFacts> cluster() override { return machine_->cluster; }
-  std::optional<std::string> script(const LaunchRequest& request) const override {
-    if (!machine_->queue) return std::nullopt;
-    machine_->scripted = request;
-    return "a script";
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override {
+    if (!machine_->queue) return {};
+    machine_->scripted = requests;
+    return {"a script"};
   }
-  std::optional<ScriptCheck> check_script(const LaunchRequest& request) override {
-    return script(request) ? std::optional(machine_->check) : std::nullopt;
-  }
+  ScriptCheck check_script(const LaunchRequest&, const std::string&) override { return machine_->check; }
   void set_history(std::function<bool(const core::AttemptKey&)> over) override { is_over = std::move(over); }
 
   /// The scheduler gives a queued attempt its nodes, one a rank.

@@ -105,20 +105,72 @@ TEST_F(Desk, AScriptIsShownAsItWouldBeSubmitted) {
   set("main", {{"health_check", "nvidia-smi"}, {"setup", "module load cuda"}, {"default_account", "lab"}});
   muster::v1::PlanScriptRequest request;
   request.set_user("ann");
-  *request.mutable_spec() = command("main").spec();
+  *request.add_specs() = command("main").spec();
   const auto plan = bench.controller().plan_script(request);
   ASSERT_TRUE(plan.ok()) << plan.refusal().text;
-  EXPECT_EQ(plan.value().script(), "a script");
-  EXPECT_EQ(bench.machine->scripted->slurm.health_check, "nvidia-smi");
-  EXPECT_THAT(bench.machine->scripted->slurm.setup, ElementsAre("module load cuda"));
-  EXPECT_EQ(bench.machine->scripted->slurm.account, "lab");
+  EXPECT_THAT(plan.value().scripts(), ElementsAre("a script"));
+  ASSERT_EQ(bench.machine->scripted.size(), 1U);
+  const auto& asked = bench.machine->scripted.front();
+  EXPECT_EQ(asked.slurm.health_check, "nvidia-smi");
+  EXPECT_THAT(asked.slurm.setup, ElementsAre("module load cuda"));
+  EXPECT_EQ(asked.slurm.account, "lab");
   EXPECT_TRUE(bench.machine->attempts.empty()) << "nothing is submitted";
+}
+
+// Of a sweep after a node was lost: the requests that scripts are asked for against those that are launched.
+TEST_F(Desk, TheScriptsOfASweepAreAskedForAsItsJobsAreLaunched) {
+  const auto before = bench.submit(command("main"));
+  bench.executor().tell(before, core::NodeLost{1, "n7", core::Millis(3000)});
+  bench.tick();
+  muster::v1::PlanScriptRequest request;
+  request.set_user("ann");
+  request.set_is_sweep(true);
+  request.set_parallel(2);
+  muster::v1::SubmitSweepRequest sweep;
+  sweep.set_user("ann");
+  sweep.set_parallel(2);
+  for (int i = 0; i < 3; ++i) {
+    *request.add_specs() = command("main").spec();
+    *sweep.add_specs() = command("main").spec();
+  }
+  ASSERT_TRUE(bench.controller().plan_script(request).ok());
+  const auto asked = bench.machine->scripted;
+  const auto submitted = bench.controller().submit_sweep(sweep);
+  ASSERT_TRUE(submitted.ok());
+  bench.tick();
+  ASSERT_EQ(asked.size(), 3U);
+  for (int i = 0; i < 3; ++i) {
+    const core::AttemptKey key{submitted.value().job_ids(i), 1};
+    ASSERT_TRUE(launched(key.job));
+    const auto& launch = bench.machine->get(key).request;
+    const auto& plan = asked[static_cast<std::size_t>(i)];
+    EXPECT_EQ(plan.key, key) << "the number that comes next";
+    EXPECT_EQ(plan.attempt_folder, launch.attempt_folder);
+    EXPECT_THAT(plan.exclude_nodes, ElementsAre("n7"));
+    EXPECT_EQ(plan.exclude_nodes, launch.exclude_nodes);
+    EXPECT_EQ(plan.sweep, launch.sweep);
+    EXPECT_EQ(plan.sweep_parallel, launch.sweep_parallel);
+    EXPECT_EQ(plan.job_name, launch.job_name);
+  }
+}
+
+TEST_F(Desk, AJobOfASweepThatIsRefusedIsNamedBeforeAnyScriptIsMade) {
+  set("main", {{"max_nodes", "1"}});
+  muster::v1::PlanScriptRequest request;
+  request.set_is_sweep(true);
+  *request.add_specs() = command("main").spec();
+  *request.add_specs() = command("main").spec();
+  request.mutable_specs(1)->mutable_resources()->set_nodes(2);
+  const auto plan = bench.controller().plan_script(request);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_THAT(plan.refusal().text, HasSubstr("job 1 of the sweep: "));
+  EXPECT_TRUE(bench.machine->scripted.empty());
 }
 
 TEST_F(Desk, SlurmsWordOnAScriptIsPassedOn) {
   muster::v1::PlanScriptRequest request;
   request.set_user("ann");
-  *request.mutable_spec() = command("main").spec();
+  *request.add_specs() = command("main").spec();
   bench.machine->check.refusal = "Requested node configuration is not available";
   auto check = bench.controller().check_script(request);
   ASSERT_TRUE(check.ok()) << check.refusal().text;

@@ -121,6 +121,51 @@ TEST(Launcher, WithoutALimitTheArraysNeedNotWait) {
   EXPECT_EQ(l.dependency_of(1), "");
 }
 
+// Of one job, of a sweep of two shapes, and of one beyond the largest array with a limit, whose later arrays then
+// depend on earlier ones.
+TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
+  {
+    Launching l;
+    const auto asked = Launcher(l.slurm, l.clock, l.options).scripts({l.request(7)});
+    EXPECT_TRUE(l.slurm.scripts.empty()) << "asking submits nothing";
+    l.launch({l.request(7)});
+    EXPECT_EQ(asked, l.slurm.scripts);
+  }
+  {
+    Launching l;
+    auto requests = l.sweep(3);
+    requests[1].nodes = 2;
+    const auto asked = Launcher(l.slurm, l.clock, l.options).scripts(requests);
+    l.launch(requests);
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked, l.slurm.scripts);
+  }
+  Launching l;
+  l.slurm.max_array_size = 4;  // ids 0 to 3, of which three are used
+  const auto asked = Launcher(l.slurm, l.clock, l.options).scripts(l.sweep(4, 2));
+  l.launch(l.sweep(4, 2));
+  ASSERT_EQ(asked.size(), 2U);
+  EXPECT_EQ(asked[0], l.slurm.scripts[0]);
+  EXPECT_EQ(FakeScheduler::option(asked[1], "array"), l.array_of(1));
+  EXPECT_EQ(FakeScheduler::option(asked[1], "dependency"), "") << "the number is not known before";
+}
+
+TEST(Launcher, AnArraysLogIsInItsFolderWhateverThatIsCalled) {
+  Launching l;
+  l.options.root = l.folder.path() / "100%j";
+  l.launch(l.sweep(2));
+  EXPECT_EQ(FakeScheduler::option(l.slurm.scripts.at(0), "output"),
+            l.folder.path().string() + "/100%%j/slurm/set-1.1/slurm-%a.log");
+}
+
+TEST(Launcher, AnArrayThatNoScriptCanSayFailsBeforeSlurmIsAsked) {
+  Launching l;
+  auto requests = l.sweep(2);
+  for (auto& request : requests) request.slurm.partition = "ma\nin";
+  EXPECT_EQ(l.launch(requests), "failed failed");
+  EXPECT_TRUE(l.slurm.scripts.empty());
+}
+
 TEST(Launcher, AfterADeathTheSameSetIsFoundAgain) {
   for (const auto mode : {Submits::kCrashesBefore, Submits::kCrashesAfter}) {
     Launching l;

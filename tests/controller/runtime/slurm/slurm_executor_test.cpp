@@ -357,16 +357,19 @@ TEST(SlurmExecutor, TellsWhatSlurmSaysToAScript) {
   Executing e;
   e.slurm.estimate =
       ::slurm::StartEstimate{.start = ::slurm::Time(1795253486s), .node_list = "n1", .partition = "main"};
-  auto check = e.executor->check_script(e.request(1));
-  ASSERT_TRUE(check);
-  EXPECT_EQ(check->start, core::Time(1795253486s));
-  EXPECT_EQ(check->partition, "main");
-  EXPECT_EQ(check->nodes, "n1");
-  EXPECT_EQ(check->refusal + check->unreachable, "");
+  const auto check_script = [&] {
+    const auto request = e.request(1);
+    return e.executor->check_script(request, e.executor->scripts({request}).at(0));
+  };
+  const auto check = check_script();
+  EXPECT_EQ(check.start, core::Time(1795253486s));
+  EXPECT_EQ(check.partition, "main");
+  EXPECT_EQ(check.nodes, "n1");
+  EXPECT_EQ(check.refusal + check.unreachable, "");
   e.slurm.estimate = ::slurm::Refused{"Requested node configuration is not available"};
-  EXPECT_EQ(e.executor->check_script(e.request(1))->refusal, "Requested node configuration is not available");
+  EXPECT_EQ(check_script().refusal, "Requested node configuration is not available");
   e.slurm.estimate = ::slurm::Unreachable{"sbatch: Unable to contact slurm controller"};
-  EXPECT_EQ(e.executor->check_script(e.request(1))->unreachable, "sbatch: Unable to contact slurm controller");
+  EXPECT_EQ(check_script().unreachable, "sbatch: Unable to contact slurm controller");
 }
 
 TEST(SlurmExecutor, TellsWhatSlurmSaysToATimeLimit) {

@@ -1,0 +1,81 @@
+// Goal: the script that people are shown is the one that Slurm gets, and it works wherever the data folder lies.
+// Method: real Slurm, a data folder whose name means something to shells and to Slurm; `muster submit --print-script`
+// against what slurmctld has.
+#include <algorithm>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+struct Scripts;
+class SlurmScripts : public Story<Scripts> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 2}, {}, {}, "it's 100%j of \"data\" $HOME"); }
+
+ protected:
+  static std::string printed(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"submit", "--print-script"});
+    const auto done = muster().cli(arguments);
+    EXPECT_EQ(done.exit, 0) << done.err;
+    return done.out;
+  }
+  /// Of a job in Slurm's queue, in which it stays until the test is over.
+  static std::string script_of(const std::string& slurm_job) {
+    return slurm().run({"scontrol", "write", "batch_script", slurm_job, "-"}).out;
+  }
+};
+
+TEST_F(SlurmScripts, OfAJobIsShownAsSlurmGetsIt) {
+  const auto file = muster().folder() / "single.toml";
+  test::write_file(file, shell({.script = "sleep 60", .more = "[slurm]\nsetup = [\"echo 'a  b' $HOME\"]\n"}));
+  const auto shown = printed({file});
+  const auto job = muster().submit(test::read_file(file));
+  stage().until_running(job, 1);
+  EXPECT_EQ(script_of(stage().slurm_job(job, 1)), shown);
+  EXPECT_THAT(shown, HasSubstr("--comment="));
+}
+
+TEST_F(SlurmScripts, OfASweepIsShownAsSlurmGetsIt) {
+  const auto file = muster().folder() / "sweep.toml";
+  test::write_file(file, shell({.script = "sleep 60", .more = "[env]\nA = \"0\"\n"}));
+  const std::vector<std::string> arguments{file, "--sweep", "env.A=0..2", "--parallel", "1"};
+  const auto shown = printed(arguments);
+  EXPECT_THAT(shown, HasSubstr("--array=0-2%1\n"));
+  auto submit = arguments;
+  submit.insert(submit.begin(), "submit");
+  const auto sweep = muster().cli(submit);
+  ASSERT_EQ(sweep.exit, 0) << sweep.err;
+  const auto jobs = muster().json({"list", "--sweep", sweep.out.substr(0, sweep.out.find('\n'))});
+  ASSERT_EQ(jobs.size(), 3U);
+  const auto job = std::to_string(jobs.back().at("id").get<int>());
+  muster().until(job, [](const Json& view) {
+    return !view.at("attempts").empty() && !text(attempt(view, 1), "scheduler_job").empty();
+  });
+  const auto element = stage().slurm_job(job, 1);
+  EXPECT_EQ(script_of(element.substr(0, element.find('_'))), shown);
+}
+
+// Alone and as elements of an array, whose log's name Slurm makes.
+TEST_F(SlurmScripts, TrainAndLogWhereverTheDataFolderLies) {
+  const auto file = muster().folder() / "setup.toml";
+  test::write_file(file, shell({.script = "echo rank $RANK in \"$MUSTER_ATTEMPT_FOLDER\"",
+                                .more = "[slurm]\nsetup = [\"echo set up\"]\n[env]\nA = \"0\"\n"}));
+  std::vector<std::string> jobs{muster().submit(test::read_file(file))};
+  const auto sweep = muster().cli({"submit", file, "--sweep", "env.A=0..1", "--wait"});
+  ASSERT_EQ(sweep.exit, 0) << sweep.err;
+  for (const auto& job : muster().json({"list", "--sweep", sweep.out.substr(0, sweep.out.find('\n'))})) {
+    jobs.push_back(std::to_string(job.at("id").get<int>()));
+  }
+  ASSERT_EQ(jobs.size(), 3U);
+  for (const auto& job : jobs) {
+    muster().until_state(job, "succeeded");
+    EXPECT_THAT(muster().cli({"logs", job}).out, HasSubstr("rank 0 in " + muster().data().string() + "/jobs/" + job));
+    EXPECT_THAT(muster().cli({"logs", job, "--slurm"}).out, HasSubstr("set up\n"));
+  }
+}
+
+}  // namespace
+}  // namespace story
