@@ -59,6 +59,30 @@ TEST(Faults, AFullDiskRefusesSubmissionsClearlyAndHealsByItself) {
   EXPECT_EQ(world.show(running).at("state"), "running");
 }
 
+// Store, logs and all else that belongs to a job are on the full disk; checkpoints, as people have them, on another.
+TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
+  constexpr int kSteps = 120;
+  TempFolder folder;
+  TinyDisk disk(folder.path() / "disk", "24m");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
+  World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
+  world.start_daemon();
+  auto text = training_job({.steps = kSteps, .every_steps = 10, .step_delay_ms = 50});
+  const auto checkpoints = folder.path() / "checkpoints";
+  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + checkpoints.string() + "\"\n");
+  const auto job = world.submit(text);
+  world.until_step(job, 15);
+  disk.fill();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(checkpoints / "step-00000060"); }, 60s))
+      << "training stands still";
+  disk.make_room();
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  const auto rows = world.metrics(job);
+  ASSERT_EQ(rows.size(), static_cast<std::size_t>(kSteps));
+  for (int step = 1; step <= kSteps; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
+}
+
 TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {
   TempFolder folder;
   TinyDisk disk(folder.path() / "checkpoints", "64m");

@@ -42,6 +42,11 @@ TEST(Fencing, ARankOfAnOldAttemptIsStoppedAndWritesNothing) {
   const auto fenced = run({World::program("muster-worker"), "--run-file", run_file}, ghost_environment, 60s);
   EXPECT_EQ(fenced.exit, 94) << fenced.err;
   EXPECT_NE(fenced.err.find("attempt 1"), std::string::npos) << fenced.err;
+  for (const auto& entry : std::filesystem::directory_iterator(world.checkpoints(job))) {
+    const auto manifest = read_file(entry.path() / "manifest.json");
+    if (manifest.empty()) continue;
+    EXPECT_EQ(Json::parse(manifest).at("world_size"), 2) << "a lone ghost's: " << entry.path();
+  }
   const auto now = world.show(job);
   EXPECT_EQ(now.at("state"), "running");
   EXPECT_EQ(now.at("attempts").size(), 2U);

@@ -74,6 +74,9 @@ TEST(RankLoss, AKilledRankResumesFromTheLastCheckpointAndEndsBitEqualToAnUninter
   const auto first = std::find_if(rows.begin(), rows.end(), [](const Json& row) { return row.at("attempt") == 2; });
   ASSERT_NE(first, rows.end());
   EXPECT_EQ(first->at("step"), resumed + 1);
+  for (const char* number : {"tokens_per_s", "step_ms", "memory_peak_bytes", "bytes_communicated"}) {
+    EXPECT_GT(first->at(number).get<double>(), 0) << number;
+  }
   EXPECT_LT(last(rows).at("loss").get<double>(), 0.8 * rows[0].at("loss").get<double>());
   expect_same_tensors(newest_checkpoint(world.checkpoints(calm)), newest_checkpoint(world.checkpoints(job)));
 }

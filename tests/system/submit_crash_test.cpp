@@ -12,33 +12,44 @@ namespace test {
 namespace {
 
 TEST(SubmitCrash, NoAcknowledgedJobIsLostAndNoneRunsTwice) {
-  constexpr int kRounds = 24;
+  // At which points of its submission a job's controller died.
+  struct {
+    int before_the_answer = 0, before_it_ran = 0, after_it_ran = 0;
+    bool all() const { return before_the_answer >= 3 && before_it_ran >= 1 && after_it_ran >= 3; }
+  } died;
+  constexpr int kLeast = 24, kMost = 80;
+  int rounds = 0;
   World world;
   world.start_daemon();
   std::map<std::string, std::filesystem::path> acknowledged;
-  for (int round = 0; round < kRounds; ++round) {
+  for (; rounds < kMost && (rounds < kLeast || !died.all()); ++rounds) {
+    const int round = rounds;
     const auto witness = world.folder() / ("ran-" + std::to_string(round));
     const auto file = world.folder() / ("crash-" + std::to_string(round) + ".toml");
     // One attempt only: whatever starts it again is a fault of the controller, not a requeue.
     write_file(file, shell_job("echo once >> " + witness.string(), "max_failed = 0\nmax_controller_lost = 0\n"));
     Process submit({World::program("muster"), "submit", file.string()}, world.client_environment(),
                    world.folder() / ("out-" + std::to_string(round)), world.folder() / "submit.err");
-    // The sweep: from before the call arrives to after the process has run.
-    std::this_thread::sleep_for(std::chrono::milliseconds(4 * round));
+    // The sweep: from before the call arrives to after the process has run, again and again, each wider than the last.
+    std::this_thread::sleep_for(std::chrono::milliseconds(4 * (round % kLeast) * (1 + round / kLeast)));
     world.kill_daemon();
+    const bool answered = !read_file(world.folder() / ("out-" + std::to_string(round))).empty();
+    ++(!answered ? died.before_the_answer : !std::filesystem::exists(witness) ? died.before_it_ran : died.after_it_ran);
     world.start_daemon();
     ASSERT_TRUE(submit.wait(60s)) << "a submission outlives a controller's restart: it asks again";
     const auto id = read_file(world.folder() / ("out-" + std::to_string(round)));
     if (!id.empty()) acknowledged[id.substr(0, id.find('\n'))] = witness;
   }
-  EXPECT_EQ(acknowledged.size(), static_cast<std::size_t>(kRounds)) << read_file(world.folder() / "submit.err");
+  EXPECT_TRUE(died.all()) << died.before_the_answer << " died before the answer, " << died.before_it_ran
+                          << " before the job ran, " << died.after_it_ran << " after it";
+  EXPECT_EQ(acknowledged.size(), static_cast<std::size_t>(rounds)) << read_file(world.folder() / "submit.err");
   for (const auto& [id, witness] : acknowledged) {
     const auto view =
         world.until(id, [](const Json& job) { return job.at("state") == "succeeded" || job.at("state") == "failed"; });
     EXPECT_EQ(view.at("state"), "succeeded") << view.dump(1);
     EXPECT_EQ(read_file(witness), "once\n") << "job " << id;
   }
-  EXPECT_EQ(world.json({"list", "--limit", "1000"}).size(), static_cast<std::size_t>(kRounds))
+  EXPECT_EQ(world.json({"list", "--limit", "1000"}).size(), static_cast<std::size_t>(rounds))
       << "no job was stored twice";
 }
 
