@@ -49,8 +49,8 @@ struct Machine {
   std::optional<QueueWord> word;
   std::vector<Unfit> unfit;
   std::optional<ClusterFacts> cluster;
-  ScriptCheck check;                      // what the queue says of a script
-  std::vector<LaunchRequest> scripted;    // the newest that scripts were asked for
+  ScriptCheck check;                    // what the queue says of a script
+  std::vector<LaunchRequest> scripted;  // the newest that scripts were asked for
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
