@@ -29,15 +29,16 @@ confirm() {  # what will be done
   say "$1"
   [ "$assume_yes" = no ] && [ -t 0 ] && [ -t 2 ] || return 0
   local answer
-  read -r -p "Go ahead? [Y/n] " answer
+  read -r -p "Go ahead? [Y/n] " answer || { say; answer=no; }
   case $answer in '' | [Yy]*) ;; *) die "nothing was installed" ;; esac
 }
 
+can_be_root() {
+  [ "$(id -u)" = 0 ] || command -v sudo > /dev/null
+}
+
 as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"; else
-    command -v sudo > /dev/null || die "installing packages needs root: run as root once, or install sudo"
-    sudo "$@"
-  fi
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 need_space() {  # folder, MiB, for what
@@ -51,13 +52,15 @@ setup_packages() {
   mapfile -t missing < <(missing_packages)
   [ ${#missing[@]} -gt 0 ] || return 0
   command -v apt-get > /dev/null || die "these packages are missing and there is no apt-get: ${missing[*]}"
+  # Said here, where it is seen: what apt-get and sudo say goes into the log.
+  can_be_root || die "installing ${missing[*]} needs root: run ./dev setup as root once, or install sudo"
   confirm "setup: will install ${#missing[@]} Debian packages: ${missing[*]}"
   log=$(mktemp)
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq > "$log" 2>&1 || true
   if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >> "$log" 2>&1; then
     local why
     why=$(grep -m1 '^E: ' "$log" || tail -n 1 "$log")
-    die "apt-get could not install the packages (log: $log): $why"
+    die "apt-get could not install ${missing[*]} (log: $log): $why"
   fi
   rm -f "$log"
 }

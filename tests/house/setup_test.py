@@ -6,16 +6,21 @@ Method: the real script with its own lists and folders; nothing is installed or 
 import hashlib
 import os
 import pathlib
+import pty
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS_TOOLS = ("awk", "bash", "cat", "df", "dirname", "grep", "id", "mkdir", "mktemp", "mv", "python3", "rm",
                  "sha256sum", "tail", "unzip")
+PROMPT = "Go ahead? [Y/n] "
+TERMINAL_LIMIT_S = 120
 FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
 
 
@@ -37,13 +42,37 @@ class SetupCase(unittest.TestCase):
         self.tools.mkdir()
         self.path = f"{self.tools}:{os.environ['PATH']}"
 
-    def setup(self, **environment):
+    def environment_of(self, **changes):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MUSTER_", "PIP_"))}
         clean.update(MUSTER_PACKAGE_LIST=str(self.packages), MUSTER_DEPS_FOLDER=str(self.deps), PATH=self.path,
                      PIP_NO_INDEX="1", PIP_FIND_LINKS=str(self.wheels), TMPDIR=str(self.folder))
-        clean.update(environment)
-        return subprocess.run(["./dev", "setup", *self.options], cwd=ROOT, env=clean, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=150)
+        clean.update(changes)
+        return clean
+
+    def setup(self, **environment):
+        return subprocess.run(["./dev", "setup", *self.options], cwd=ROOT, env=self.environment_of(**environment),
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=150)
+
+    def setup_on_a_terminal(self, *options, answer=b"n\n", **environment):
+        """Exit status and everything on the screen. The answer is typed when the question is there."""
+        ours, its = pty.openpty()
+        with subprocess.Popen(["./dev", "setup", *options], cwd=ROOT, env=self.environment_of(**environment),
+                              stdin=its, stdout=its, stderr=its, start_new_session=True) as process:
+            os.close(its)
+            screen, deadline = b"", time.monotonic() + TERMINAL_LIMIT_S
+            while True:
+                if not select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    process.kill()
+                    self.fail(f"still running after {TERMINAL_LIMIT_S} s: {screen}")
+                try:
+                    screen += os.read(ours, 4096)
+                except OSError:  # nobody has the other side open any more
+                    break
+                if answer is not None and PROMPT.encode() in screen:
+                    os.write(ours, answer)
+                    answer = None
+        os.close(ours)
+        return process.returncode, screen.decode().replace("\r\n", "\n")
 
     def refused(self, *texts, **environment):
         """The set-up fails, and its last line says why."""
@@ -66,10 +95,21 @@ class SetupCase(unittest.TestCase):
         """From now on these programs are not to be found; of the others, those that the script names are."""
         few = self.folder / "few"
         few.mkdir()
-        for name in SCRIPTS_TOOLS:
+        for name in {*SCRIPTS_TOOLS, *(path.name for path in self.tools.iterdir())}:
             if name not in names:
                 (few / name).symlink_to(shutil.which(name, path=self.path))
         self.path = str(few)
+
+    def apt_get(self, script=""):
+        """An apt-get that writes down how it is called; `script` is what it does when it is to install."""
+        self.tool("apt-get", f'echo "$@" >> {self.folder}/apt-calls\ncase "$*" in *install*) {script or ":"} ;; esac')
+
+    def apt_calls(self):
+        file = self.folder / "apt-calls"
+        return file.read_text() if file.exists() else ""
+
+    def user(self, number):
+        self.tool("id", f"echo {number}")
 
     def wheel(self, name, files):
         """A wheel for any platform, and its line in a list."""
@@ -91,7 +131,38 @@ class SetupCase(unittest.TestCase):
 class Setup(SetupCase):
     def test_a_package_that_does_not_exist_is_named_in_one_line(self):
         self.packages.write_text("no-such-package-as-this\n")
-        self.refused("no-such-package-as-this", MUSTER_LIBTORCH="/nonexistent")
+        self.user(0)
+        self.apt_get("echo 'E: Unable to locate package no-such-package-as-this' >&2; exit 100")
+        self.refused("E: Unable to locate package no-such-package-as-this", MUSTER_LIBTORCH="/nonexistent")
+        self.assertEqual(self.apt_calls(), "update -qq\n"
+                         "install -y -qq --no-install-recommends no-such-package-as-this\n")
+
+    def test_a_user_who_can_not_become_root_is_told_which_packages_are_missing(self):
+        self.packages.write_text("no-such-package-as-this\nbash bash\nnor-this\n")
+        self.user(1000)
+        self.apt_get()
+        self.take_away("sudo")
+        self.refused("needs root", "no-such-package-as-this nor-this", "sudo", MUSTER_LIBTORCH="/nonexistent")
+        self.assertEqual(self.apt_calls(), "")
+
+    def test_a_user_with_sudo_installs_through_it(self):
+        self.packages.write_text("no-such-package-as-this\n")
+        self.user(1000)
+        self.apt_get()
+        self.tool("sudo", f'echo "sudo $@" >> {self.folder}/apt-calls; exec "$@"')
+        (self.folder / "lib").mkdir()
+        (self.folder / "lib" / "libtorch_cpu.so").touch()
+        self.assertEqual(self.setup(MUSTER_LIBTORCH=str(self.folder)).returncode, 0)
+        self.assertIn("sudo env DEBIAN_FRONTEND=noninteractive apt-get install", self.apt_calls())
+        self.assertIn("\ninstall -y -qq --no-install-recommends no-such-package-as-this\n", self.apt_calls())
+
+    def test_a_sudo_that_refuses_is_quoted_beside_the_packages(self):
+        self.packages.write_text("no-such-package-as-this\n")
+        self.user(1000)
+        self.apt_get()
+        self.tool("sudo", "echo 'sudo: a password is required' >&2; exit 1")
+        self.refused("no-such-package-as-this", "sudo: a password is required", MUSTER_LIBTORCH="/nonexistent")
+        self.assertEqual(self.apt_calls(), "")
 
     def test_packages_that_are_missing_where_there_is_no_apt_get_are_named(self):
         self.packages.write_text("bash bash\nno-such-package-as-this no-such-command\n")
@@ -119,6 +190,73 @@ class Setup(SetupCase):
     def test_too_little_room_is_said_before_anything_is_downloaded(self):
         self.free_space(1)
         self.refused("has 1 MiB free")
+
+
+class SetupAsks(SetupCase):
+    """On a terminal it asks before it installs; elsewhere, and with --yes, it goes ahead."""
+
+    def setUp(self):
+        super().setUp()
+        self.packages.write_text("no-such-package-as-this\n")
+        self.user(0)
+        self.apt_get()
+        (self.folder / "lib").mkdir()
+        (self.folder / "lib" / "libtorch_cpu.so").touch()
+
+    def on_a_terminal(self, *options, answer=b"n\n"):
+        return self.setup_on_a_terminal(*options, answer=answer, MUSTER_LIBTORCH=str(self.folder))
+
+    def files(self):
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def test_no_means_that_nothing_is_installed_and_nothing_is_left(self):
+        before = self.files()
+        for answer in (b"n\n", b"No\n", b"what?\n", b"\x04"):  # the last: Ctrl-D
+            with self.subTest(answer=answer):
+                code, screen = self.on_a_terminal(answer=answer)
+                self.assertEqual(code, 1, screen)
+                self.assertIn("setup: will install 1 Debian packages: no-such-package-as-this\n" + PROMPT, screen)
+                self.assertEqual(screen.splitlines()[-1].removeprefix(PROMPT), "dev: nothing was installed")
+                self.assertEqual(self.files(), before)
+
+    def test_yes_goes_ahead(self):
+        for answer in (b"y\n", b"Yes\n", b"\n"):
+            with self.subTest(answer=answer):
+                (self.folder / "apt-calls").unlink(missing_ok=True)
+                code, screen = self.on_a_terminal(answer=answer)
+                self.assertEqual(code, 0, screen)
+                self.assertIn(PROMPT, screen)
+                self.assertIn("install -y", self.apt_calls())
+                self.assertEqual(screen.splitlines()[-1], "setup: everything is there")
+
+    def test_the_flag_yes_asks_nothing_on_a_terminal(self):
+        code, screen = self.on_a_terminal("--yes")
+        self.assertEqual(code, 0, screen)
+        self.assertNotIn("Go ahead", screen)
+        self.assertIn("install -y", self.apt_calls())
+
+    def test_without_a_terminal_nothing_is_asked(self):
+        done = self.setup(MUSTER_LIBTORCH=str(self.folder))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("Go ahead", done.stderr)
+        self.assertIn("install -y", self.apt_calls())
+
+    def test_a_download_is_asked_about_like_packages(self):
+        self.packages.write_text("bash bash\n")
+        before = self.files()
+        code, screen = self.setup_on_a_terminal(answer=b"n\n")
+        self.assertEqual(code, 1, screen)
+        self.assertIn("will download LibTorch", screen)
+        self.assertIn("dev: nothing was installed", screen)
+        self.assertEqual(self.files(), before)
+
+    def test_who_can_not_install_is_not_asked(self):
+        self.user(1000)
+        self.take_away("sudo")
+        code, screen = self.on_a_terminal(answer=b"y\n")
+        self.assertEqual(code, 1, screen)
+        self.assertNotIn(PROMPT, screen)
+        self.assertIn("no-such-package-as-this", screen.splitlines()[-1])
 
 
 class SetupCuda(SetupCase):
