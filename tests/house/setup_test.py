@@ -17,8 +17,8 @@ import unittest
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPTS_TOOLS = ("awk", "bash", "cat", "df", "dirname", "grep", "id", "mkdir", "mktemp", "mv", "python3", "rm",
-                 "sha256sum", "tail", "unzip")
+SCRIPTS_TOOLS = ("awk", "bash", "cat", "df", "dirname", "grep", "id", "mkdir", "mktemp", "mv", "python3", "realpath",
+                 "rm", "sha256sum", "tail", "unzip")
 PROMPT = "Go ahead? [Y/n] "
 TERMINAL_LIMIT_S = 120
 FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
