@@ -1,42 +1,87 @@
 """Prints the skipped tests with their reasons, the failed ones, and one closing line with the counts.
 
-Usage: test_summary.py RESULTS.xml    (the JUnit file that ctest writes)
-Exit status: 0 if something passed and nothing failed, 1 otherwise.
+Usage: test_summary.py RESULTS.xml...    (the JUnit files that ctest writes, one a run)
+A skip inside a program that is one test to ctest counts as a skip, beside that test's own pass. Over several runs a test has
+passed if it did so in each.
+Exit status: 0 if something passed in every run, nothing failed and every skip has a reason, 1 otherwise.
 """
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+NO_REASON = "gave no reason"
+# GoogleTest: "[ RUN      ] Suite.name", then "file:line: Skipped" with the reason below it, then "[  SKIPPED ] Suite.name (0 ms)".
+CASE_BEGINS = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
+CASE_SKIPPED = re.compile(r"^\[  SKIPPED \] \S+.* \(\d+ ms\)$", re.MULTILINE)
+CASE_FAILED = re.compile(r"^\[  FAILED  \] ", re.MULTILINE)
+CASE_PASSED = re.compile(r"^\[       OK \] ", re.MULTILINE)
+# Python's unittest -v; a test with a comment of its own takes two lines.
+PYTHON_SKIPPED = re.compile(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
 
-def skip_reason(case):
-    """The reason a test gave: GoogleTest prints it on the line after 'Skipped'."""
-    output = case.findtext("system-out") or ""
-    match = re.search(r"Skipped\n(.+)", output) or re.search(r"[Ss][Kk][Ii][Pp][^:]*: *(.+)", output)
-    return match.group(1).strip() if match else "gave no reason"
+
+def reason_in(text):
+    found = re.search(r"Skipped\n(.+)", text) or re.search(r"[Ss][Kk][Ii][Pp][^:\n]*: *(.+)", text)
+    return found.group(1).strip() if found else NO_REASON
 
 
-def main(path):
+def skips_inside(output):
+    """(case, reason) of each test that the program left out by itself."""
+    begins = list(CASE_BEGINS.finditer(output))
+    for begin, after in zip(begins, [m.start() for m in begins[1:]] + [len(output)]):
+        text = output[begin.end():after]
+        skipped = CASE_SKIPPED.search(text)
+        if skipped:
+            yield begin.group(1), reason_in(text[:skipped.start()])
+    for match in PYTHON_SKIPPED.finditer(output):
+        yield match.group(1), match.group(3).strip() or NO_REASON
+
+
+def outcome_of(test):
+    """'passed', 'failed' or 'skipped', and [(name, reason)] of what was skipped."""
+    name, output = test.get("name"), test.findtext("system-out") or ""
+    skip = test.find("skipped")
+    if test.find("failure") is not None or test.get("status") == "fail" or CASE_FAILED.search(output):
+        return "failed", []
+    if test.get("status") == "disabled":
+        return "skipped", [(name, "disabled")]
+    if skip is not None or test.get("status") == "notrun":
+        asked_for = skip is not None and skip.get("message", "").startswith("SKIP_")
+        return ("skipped", [(name, reason_in(output))]) if asked_for else ("failed", [])
+    skips = [(f"{name}: {case}", reason) for case, reason in skips_inside(output)]
+    everything = skips and CASE_BEGINS.search(output) and not CASE_PASSED.search(output)
+    return ("skipped" if everything else "passed"), skips
+
+
+def read(path):
+    """name -> outcome and skips, of one run."""
     try:
-        cases = ElementTree.parse(path).getroot().findall("testcase")
+        tests = ElementTree.parse(path).getroot().findall("testcase")
     except (OSError, ElementTree.ParseError) as error:
         print(f"no test results: {error}", file=sys.stderr)
-        cases = []
-    passed, failed, skipped = [], [], []
-    for case in cases:
-        if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
-            skipped.append(case)
-        elif case.find("failure") is not None or case.get("status") == "fail":
-            failed.append(case)
-        else:
-            passed.append(case)
-    for case in skipped:
-        print(f"skipped: {case.get('name')}: {skip_reason(case)}")
-    for case in failed:
-        print(f"FAILED: {case.get('name')}")
-    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
-    return 0 if passed and not failed else 1
+        return {}
+    return {test.get("name"): outcome_of(test) for test in tests}
+
+
+def main(paths):
+    runs = [read(path) for path in paths]
+    names = list(dict.fromkeys(name for run in runs for name in run))
+    outcomes = {name: [run[name][0] for run in runs if name in run] for name in names}
+    skips = dict(skip for run in runs for _, found in run.values() for skip in found)
+    failed = [name for name in names if "failed" in outcomes[name]]
+    passed = [name for name in names if set(outcomes[name]) == {"passed"}]
+    for case, reason in skips.items():
+        print(f"skipped: {case}: {reason}")
+    for name in failed:
+        print(f"FAILED: {name}" + (f" ({outcomes[name].count('failed')} of {len(runs)} runs)" if len(runs) > 1 else ""))
+    empty = sum(all(outcome != "passed" for outcome, _ in run.values()) for run in runs)
+    if len(runs) > 1:
+        print(f"{len(runs)} runs" + (f", in {empty} of which nothing passed" if empty else ""))
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(skips)} skipped")
+    return 1 if failed or empty or not passed or NO_REASON in skips.values() else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    if len(sys.argv) < 2:
+        sys.exit("usage: test_summary.py RESULTS.xml...")
+    sys.exit(main(sys.argv[1:]))

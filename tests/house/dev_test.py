@@ -1,4 +1,4 @@
-"""Which LibTorch ./dev builds with: the one that MUSTER_LIBTORCH names now, not the one of the first time.
+"""./dev builds with the LibTorch that MUSTER_LIBTORCH names now, not with that of the first time, and counts what its tests say.
 
 Method: the real script and the real cmake/LibTorch.cmake in a project that has nothing to compile.
 """
@@ -15,23 +15,25 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = """cmake_minimum_required(VERSION 3.24)
 project(nothing LANGUAGES NONE)
+enable_testing()
 include(cmake/LibTorch.cmake)
 """
 
 
-class WhichLibtorch(unittest.TestCase):
+class Project(unittest.TestCase):
+    """A clone of its own: set up, with nothing in it but what ./dev needs."""
+
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name).resolve()
         self.project = self.folder / "project"
-        for name in ("dev", "tools/setup.sh", "cmake/LibTorch.cmake", "CMakePresets.json"):
+        for name in ("dev", "tools/setup.sh", "tools/test_summary.py", "cmake/LibTorch.cmake", "CMakePresets.json"):
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.project / name)
         (self.project / "CMakeLists.txt").write_text(PROJECT)
         (self.project / "packages.txt").write_text("bash bash\n")
         (self.project / "libtorch.txt").write_text("torch\n")
-        self.one, self.other = self.libtorch("one"), self.libtorch("other")
         self.own = self.libtorch("project/.deps/libtorch-2.11.0/torch")
         stamp = hashlib.sha256((self.project / "libtorch.txt").read_bytes()).hexdigest()
         (self.own.parent / ".complete").write_text(f"{stamp}  -\n")
@@ -42,14 +44,23 @@ class WhichLibtorch(unittest.TestCase):
         (folder / "lib" / "libtorch_cpu.so").touch()
         return folder
 
+    def dev(self, *arguments, cwd=None, **variables):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
+        environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt", MUSTER_PEERS="0")
+        environment.update(variables)
+        return subprocess.run([self.project / "dev", *arguments], cwd=cwd or self.project, env=environment,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
+
+
+class WhichLibtorch(Project):
+    def setUp(self):
+        super().setUp()
+        self.one, self.other = self.libtorch("one"), self.libtorch("other")
+
     def build(self, libtorch=None, cwd=None):
         """Builds, and returns whether that configured anything."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
-        environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt")
-        if libtorch is not None:
-            environment["MUSTER_LIBTORCH"] = str(libtorch)
-        done = subprocess.run([self.project / "dev", "build"], cwd=cwd or self.project, env=environment,
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
+        variables = {} if libtorch is None else {"MUSTER_LIBTORCH": str(libtorch)}
+        done = self.dev("build", cwd=cwd, **variables)
         self.assertEqual(done.returncode, 0, done.stderr)
         return "configuring" in done.stderr
 
@@ -101,6 +112,72 @@ class WhichLibtorch(unittest.TestCase):
         (self.folder / "way").symlink_to(self.project)
         self.project = self.folder / "way"
         self.assertFalse(self.build())
+
+
+class RunsTests(Project):
+    # A test that notes each of its runs, and says what its argument says in the run of that number.
+    SCRIPT = """import pathlib, sys
+runs = pathlib.Path(sys.argv[1])
+runs.write_text((runs.read_text() if runs.exists() else "") + "x")
+sys.exit(len(runs.read_text()) == int(sys.argv[2]))
+"""
+
+    def setUp(self):
+        super().setUp()
+        (self.project / "test.py").write_text(self.SCRIPT)
+        self.runs = self.folder / "runs"
+
+    def add_test(self, name, *command):
+        with open(self.project / "CMakeLists.txt", "a") as file:
+            file.write(f"add_test(NAME {name} COMMAND {' '.join(map(str, command))})\n")
+
+    def add_counting_test(self, name, fails_in_run=0):
+        self.add_test(name, "python3", self.project / "test.py", self.runs, fails_in_run)
+
+    def test_repeated_tests_run_that_often_and_the_last_line_counts_each_once(self):
+        self.add_counting_test("Steady")
+        done = self.dev("test", "--repeat", "3")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.runs.read_text(), "xxx")
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 0 failed, 0 skipped")
+
+    def test_one_failure_among_many_runs_is_told_and_the_other_runs_follow(self):
+        self.add_counting_test("Flaky", fails_in_run=2)
+        self.add_test("Steady", "true")
+        done = self.dev("test", "--repeat", "4")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(self.runs.read_text(), "xxxx")
+        self.assertEqual(done.stdout.splitlines()[-3:],
+                         ["FAILED: Flaky (1 of 4 runs)", "4 runs", "1 passed, 1 failed, 0 skipped"])
+
+    def test_once_is_the_rule_and_results_of_longer_runs_do_not_count_later(self):
+        self.add_counting_test("Late", fails_in_run=2)
+        self.assertNotEqual(self.dev("test", "--repeat", "2").returncode, 0)
+        done = self.dev("test")
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"))
+        self.assertEqual(self.runs.read_text(), "xxx")
+
+    def test_no_test_at_all_is_a_failure(self):
+        self.add_test("Steady", "true")
+        done = self.dev("test", "-R", "NoSuchTest")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout.splitlines()[-1], "0 passed, 0 failed, 0 skipped")
+
+    def test_a_skip_at_the_begin_of_a_long_output_is_counted(self):
+        (self.project / "long.py").write_text(
+            "print('[ RUN      ] Long.OfRoot')\nprint('long.cpp:1: Skipped\\nneeds root\\n')\n"
+            "print('[  SKIPPED ] Long.OfRoot (0 ms)')\n"
+            "print('[ RUN      ] Long.OfAll')\nprint('a line\\n' * 100_000)\nprint('[       OK ] Long.OfAll (0 ms)')\n")
+        self.add_test("Long", "python3", self.project / "long.py")
+        done = self.dev("test")
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-2:]),
+                         (0, ["skipped: Long: Long.OfRoot: needs root", "1 passed, 0 failed, 1 skipped"]))
+
+    def test_what_is_no_number_is_refused(self):
+        for number in ("0", "-1", "many", ""):
+            done = self.dev("test", "--repeat", number)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("--repeat", done.stderr.splitlines()[-1])
 
 
 if __name__ == "__main__":
