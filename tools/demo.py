@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -95,6 +96,13 @@ class Progress:
             print()
         self.open = False
 
+    def note(self, text):
+        """A line in place of the bar, which comes back below it."""
+        if self.open:
+            print("\r\x1b[K", end="")
+        self.open = False
+        say(text)
+
 
 class Demo:
     def __init__(self, bin_folder, keep, signals):
@@ -164,6 +172,23 @@ class Demo:
             time.sleep(0.1)
         raise DemoFailed(f"no {what} within the {STORY_LIMIT_S} s that the whole story may take")
 
+    def text_of_the_run(self):
+        """What the ranks learn from, in the worker's own words: the manual pages, or what it brings where there are few."""
+        said = re.search(r"tokens from (.+), batch ", self.muster("logs", self.job, "--attempt", "1", "--rank", "0"))
+        return said.group(1) if said else None
+
+    def last_checkpoint(self, attempt):
+        """The newest step that the attempt saved, as it lies on the disk; 0 without any."""
+        steps = [0]
+        for manifest in pathlib.Path(self.show()["checkpoint_folder"]).glob("step-*/manifest.json"):
+            try:
+                saved = json.loads(manifest.read_text())
+            except (OSError, ValueError):  # an older one that is being removed
+                continue
+            if saved["attempt"] == attempt:
+                steps.append(saved["step"])
+        return max(steps)
+
     def lose_a_rank(self, progress):
         job = self.until(f"step {KILL_AT_STEP}",
                          lambda j: j if j["step"] >= KILL_AT_STEP and j["last_checkpoint_step"] > 0 else None, progress)
@@ -173,14 +198,14 @@ class Demo:
         progress.close()
         killed_at = time.time()
         os.kill(victim["pid"], signal.SIGKILL)
-        say(f"killed rank {VICTIM} (pid {victim['pid']}) on purpose at step {job['step']}, "
-            f"{job['step'] - job['last_checkpoint_step']} steps after the checkpoint of step {job['last_checkpoint_step']}")
+        say(f"killed rank {VICTIM} (pid {victim['pid']}) on purpose at step {job['step']}")
         return killed_at
 
     def recover(self, killed_at, progress):
         ended = self.until("end of attempt 1",
                            lambda j: next((a for a in j["attempts"] if a["number"] == 1 and a["state"] == "ended"), None))
-        say(f"attempt 1 ended: {ended['cause']}, {ended['reason']}")
+        saved = self.last_checkpoint(1)
+        say(f"attempt 1 ended: {ended['cause']}, {ended['reason']}; its last checkpoint is of step {saved}")
         self.until("attempt 2", lambda j: len(j["attempts"]) >= 2, progress)
 
         def first_step(job):
@@ -189,36 +214,45 @@ class Demo:
         first = self.until("the first step of attempt 2", first_step)
         attempt = self.show()["attempts"][1]
         progress.close()
-        say(f"attempt 2 resumed from step {attempt['resumed_from_step']}; its first step is {first['step']}")
-        return first["at_ms"] / 1000 - killed_at, attempt
+        resumed = attempt["resumed_from_step"]
+        say(f"attempt 2 resumed from step {resumed}; its first step is {first['step']}")
+        if saved <= 0 or (resumed, first["step"]) != (saved, saved + 1):
+            raise DemoFailed(f"attempt 2 should have gone on from the last checkpoint, that of step {saved}")
+        return first["at_ms"] / 1000 - killed_at
 
-    def summary(self, seconds, attempt):
+    def summary(self, seconds, text):
         metrics = self.metrics()
         losses = [m["loss"] for m in metrics]
         speeds = sorted(m["tokens_per_s"] for m in metrics)
         job = self.show()
         rows = [(f"job {self.job}", job["state"])]
         rows += [(f"attempt {a['number']}", f"{a['cause']}: {a['reason']}") for a in job["attempts"]]
-        rows += [("loss", f"{losses[0]:.3f} first, {losses[-1]:.3f} last"),
+        rows += [("text", text),
+                 ("loss", f"{losses[0]:.3f} first, {losses[-1]:.3f} last"),
                  ("throughput", f"{speeds[len(speeds) // 2]:.0f} tokens/s (median step)"),
                  ("kill to next step", f"{seconds:.1f} s")]
         say()
         for label, text in rows:
             say(f"  {label:<19}{text}")
-        if job["state"] != "succeeded" or attempt["resumed_from_step"] <= 0 or not losses[-1] < 0.8 * losses[0]:
+        if job["state"] != "succeeded" or not losses[-1] < 0.8 * losses[0]:
             raise DemoFailed("the story did not end as it should: see the lines above")
 
     def run(self):
         progress = Progress()
         self.start_daemon()
         self.job = self.muster("submit", str(JOB_FILE)).split()[0]
-        say(f"musterd runs (pid {self.daemon.pid}); submitted {JOB_FILE.relative_to(ROOT)} as job {self.job}: two ranks, real text")
+        say(f"musterd runs (pid {self.daemon.pid}); submitted {JOB_FILE.relative_to(ROOT)} as job {self.job}")
         say(f"dashboard: {self.dashboard}")
+        self.until("first step", lambda j: j["step"] >= 1, progress)
+        text = self.text_of_the_run()
+        if text is None:
+            raise DemoFailed("the log of rank 0 does not say what it learns from")
+        progress.note(f"two ranks learn from {text}")
         killed_at = self.lose_a_rank(progress)
-        seconds, attempt = self.recover(killed_at, progress)
+        seconds = self.recover(killed_at, progress)
         self.until("end of the job", lambda j: j["state"] == "succeeded", progress)
         progress.close()
-        self.summary(seconds, attempt)
+        self.summary(seconds, text)
         if self.keep:
             say(f"\nmusterd keeps running. Look around with:\n"
                 f"  export MUSTER_ADDRESS={self.environment['MUSTER_ADDRESS']}\n"

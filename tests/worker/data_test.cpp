@@ -84,6 +84,7 @@ TEST(AutoSource, FallsBackOnTheFixtureWhereManualPagesAreFew) {
   write_file(folder / "man1/one.1", "little");
   const auto source = open_text_source({.kind = "auto", .man_folder = folder.path().native()});
   EXPECT_THAT(source.description, HasSubstr("fixture"));
+  EXPECT_EQ(source.name, "the built-in text");
 }
 
 TEST(FixtureSource, HoldsEnoughTextToLearnFrom) {

@@ -110,12 +110,14 @@ TextSource man_source(std::vector<File> pages, const TextSourceOptions& options)
   }
   std::string description = "man max_bytes=" + std::to_string(options.max_bytes) +
                             " files=" + std::to_string(pages.size()) + " " + fingerprint(pages, options.man_folder);
-  return {std::move(description), [pages = std::move(pages), left = options.max_bytes](const DocumentSink& sink) {
+  return {std::move(description),
+          [pages = std::move(pages), left = options.max_bytes](const DocumentSink& sink) {
             std::int64_t remaining = left;
             for (const auto& page : pages) {
               if (!pass(page_text(page), remaining, sink)) break;
             }
-          }};
+          },
+          "the manual pages of this machine"};
 }
 
 TextSource folder_source(const TextSourceOptions& options) {
@@ -132,14 +134,16 @@ TextSource folder_source(const TextSourceOptions& options) {
   std::string description = "folder " + fs::absolute(options.path).lexically_normal().native() +
                             " max_bytes=" + std::to_string(options.max_bytes) +
                             " files=" + std::to_string(files.size()) + " " + fingerprint(files, options.path);
-  return {std::move(description), [files = std::move(files), left = options.max_bytes](const DocumentSink& sink) {
+  return {std::move(description),
+          [files = std::move(files), left = options.max_bytes](const DocumentSink& sink) {
             std::int64_t remaining = left;
             for (const auto& file : files) {
               const auto text = read_file(file.path, std::min<std::uintmax_t>(file.bytes, remaining));
               const bool binary = std::string_view(text).substr(0, 8192).find('\0') != std::string_view::npos;
               if (!binary && !pass(text, remaining, sink)) break;
             }
-          }};
+          },
+          options.path};
 }
 
 TextSource fixture_source(const TextSourceOptions& options) {
@@ -151,7 +155,8 @@ TextSource fixture_source(const TextSourceOptions& options) {
             for (const auto text : fixture_documents()) {
               if (!pass(text, remaining, sink)) break;
             }
-          }};
+          },
+          "the built-in text"};
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ using DocumentSink = std::function<void(std::string_view text)>;
 struct TextSource {
   std::string description;  ///< what it is, with a fingerprint of its files: equal texts have equal descriptions
   std::function<void(const DocumentSink&)> read;  ///< hands over every document; throws std::runtime_error
+  std::string name = {};                          ///< what it is, for people
 };
 
 struct TextSourceOptions {

@@ -29,6 +29,7 @@ class CausalLm : public Recipe {
   void load_data() override {
     const DataConfig& data = config_.data;
     const TextSource source = open_text_source({.kind = data.source, .path = data.path, .max_bytes = data.max_bytes});
+    data_name_ = source.name;
     tokens_ = open_or_build_tokens(source, data.cache_folder.empty() ? default_cache_folder() : data.cache_folder);
     dataset_.emplace(tokens_->tokens(), data.sequence_length, data.validation_fraction);
   }
@@ -36,6 +37,7 @@ class CausalLm : public Recipe {
   std::string data_fingerprint() const override {
     return std::to_string(tokens_->tokens().size()) + " byte tokens, checksum " + std::to_string(tokens_->checksum());
   }
+  std::string data_name() const override { return data_name_; }
   std::int64_t train_samples() const override { return dataset_->train_samples(); }
   std::int64_t validation_samples() const override { return dataset_->validation_samples(); }
   std::int64_t tokens_per_sample() const override { return dataset_->sequence_length(); }
@@ -69,6 +71,7 @@ class CausalLm : public Recipe {
 
  private:
   const RunConfig& config_;
+  std::string data_name_;
   std::optional<TokenFile> tokens_;
   std::optional<TokenDataset> dataset_;
   std::shared_ptr<LlamaForCausalLm> model_;

@@ -180,12 +180,13 @@ class Trainer::Run {
     adam.eps = config_.train.epsilon;
     adam.weight_decay = config_.train.weight_decay;
     optimizer_ = std::make_unique<fsdp::AdamW>(*sharded_, adam);
-    say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens, batch %lld = %lld x %d ranks x %lld",
+    say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens from %s, batch %lld = %lld x %d ranks x "
+        "%lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
         mesh_->device().is_cuda() ? "GPUs" : "the CPU", static_cast<long long>(recipe_->train_samples()),
-        static_cast<long long>(recipe_->tokens_per_sample()), static_cast<long long>(config_.train.batch_size),
-        static_cast<long long>(split_.micro_batch_size), environment_.world_size,
-        static_cast<long long>(split_.accumulation));
+        static_cast<long long>(recipe_->tokens_per_sample()), recipe_->data_name().c_str(),
+        static_cast<long long>(config_.train.batch_size), static_cast<long long>(split_.micro_batch_size),
+        environment_.world_size, static_cast<long long>(split_.accumulation));
   }
 
   /// Opens the checkpoint folder and goes on from the newest checkpoint in it.

@@ -24,6 +24,8 @@ class Recipe {
   virtual void load_data() = 0;
   /// Names the data: ranks with another text must not train together, a run must not go on with another text.
   virtual std::string data_fingerprint() const = 0;
+  /// What the data is, for people.
+  virtual std::string data_name() const = 0;
   /// Samples are numbered from 0, those for validation last.
   virtual std::int64_t train_samples() const = 0;
   virtual std::int64_t validation_samples() const = 0;
