@@ -96,17 +96,15 @@ Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory) {
 std::string exit_text(const RankExited& event) {
   std::string text = "rank " + std::to_string(event.rank);
   const std::string code = std::to_string(event.exit.code);
-  const std::string how =
-      event.exit.signal != 0 ? "killed by " + signal_text(event.exit.signal) : "exited with " + code;
+  const bool exited = event.exit.signal == 0;
+  const std::string how = exited ? "exited with " + code : "killed by " + signal_text(event.exit.signal);
   if (cause_of_exit(event.exit, event.out_of_memory) == Cause::kOutOfMemory) {
     text += " ran out of memory (" + how + ")";
-  } else if (event.exit.signal != 0) {
-    text += " " + how;
-  } else if (event.exit.code == kExitNeverRequeue) {
+  } else if (exited && event.exit.code == kExitNeverRequeue) {
     text += " exited with " + code + " (trying again cannot help)";
-  } else if (event.exit.code == kExitRequeue) {
+  } else if (exited && event.exit.code == kExitRequeue) {
     text += " was asked to leave, saved and exited with " + code;
-  } else if (event.exit.code == kExitFenced) {
+  } else if (exited && event.exit.code == kExitFenced) {
     text += " exited with " + code + " (it was told that its attempt was over)";
   } else {
     text += " " + how;

@@ -1,0 +1,51 @@
+"""Checks that every C++ file looks as clang-format would write it, by .clang-format of the root.
+
+Usage: check_format.py [ROOT]
+Exit status: 0 if all do, 1 otherwise, with one line a file.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+LEFT_OUT = {"build", "node_modules"}  # besides what begins with a dot
+FILES_A_CALL = 50
+
+
+def source_files(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f not in LEFT_OUT and not f.startswith("."))
+        yield from (str(pathlib.Path(folder, n).relative_to(root)) for n in sorted(names) if n.endswith((".h", ".cpp")))
+
+
+def badly_formatted(root, files):
+    """Those of the files that clang-format would change; raises RuntimeError if it can't say."""
+    done = subprocess.run(["clang-format", "--dry-run", "--Werror", *files], cwd=root, capture_output=True, text=True)
+    found = {line.split(":")[0] for line in done.stderr.splitlines() if "[-Wclang-format-violations]" in line}
+    if done.returncode != 0 and not found:
+        raise RuntimeError(f"clang-format failed with {done.returncode}: {done.stderr.strip()}")
+    return sorted(found)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    files = list(source_files(root))
+    if not files:
+        print(f"{root}: no source files found")
+        return 1
+    batches = [files[at:at + FILES_A_CALL] for at in range(0, len(files), FILES_A_CALL)]
+    try:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = [file for some in pool.map(lambda batch: badly_formatted(root, batch), batches) for file in some]
+    except (OSError, RuntimeError) as error:
+        print(f"format: {error}")
+        return 1
+    for file in found:
+        print(f"{file}: clang-format -i {file}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
