@@ -32,8 +32,8 @@ if(MUSTER_SANITIZER)
   endif()
 endif()
 
-# Several files at once, which read the same large headers: half the time of a build from nothing. The other presets
-# compile each file alone, so that each includes what it uses.
+# Several files at once, which read the same large headers: half the time of a build from nothing. The tidy preset shows
+# clang-tidy each file alone, so that each includes what it uses.
 option(MUSTER_UNITY "Compile several source files of a part at once" OFF)
 function(muster_unity target files)
   if(MUSTER_UNITY AND files)

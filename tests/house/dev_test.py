@@ -4,6 +4,7 @@ Method: the real script and the real cmake/LibTorch.cmake in a project that has 
 """
 
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -178,6 +179,13 @@ sys.exit(len(runs.read_text()) == int(sys.argv[2]))
             done = self.dev("test", "--repeat", number)
             self.assertEqual(done.returncode, 1)
             self.assertIn("--repeat", done.stderr.splitlines()[-1])
+
+
+class Presets(unittest.TestCase):
+    def test_release_is_dev_without_tests_so_that_they_share_what_ccache_has(self):
+        presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+        dev, release = (next(p for p in presets if p["name"] == name)["cacheVariables"] for name in ("dev", "release"))
+        self.assertEqual(release, dev | {"MUSTER_WITH_TESTS": "OFF"})
 
 
 if __name__ == "__main__":
