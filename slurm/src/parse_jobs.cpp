@@ -85,9 +85,13 @@ ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, con
   job.eligible = parse_time(f[11]);
   job.preempted = parse_time(f[12]);
   job.time_limit = parse_duration(f[13]);
-  if (classify(job.state.state) == JobPhase::kEnded) {
-    job.exit = wait_status(f[14]);
+  const auto phase = classify(job.state.state);
+  const auto exit = wait_status(f[14]);
+  if (phase == JobPhase::kEnded) {
+    job.exit = exit;
     job.worst_step = wait_status(f[15]);
+  } else if (phase == JobPhase::kQueued && job.restarts > 0 && exit != ExitStatus{}) {
+    job.exit = exit;
   }
   job.partition = f[16];
   job.priority = parse_number<std::uint64_t>(f[17]).value_or(0);

@@ -75,6 +75,7 @@ TEST(Squeue, ElementsOfArraysAndJobsThatWaitAreRead) {
   waiting[2] = "PENDING";
   waiting[5] = "";
   waiting[6] = "n/a";
+  waiting[7] = "0";
   waiting[9] = "N/A";
   waiting[10] = "NONE";
   waiting[13] = "UNLIMITED";
@@ -86,6 +87,18 @@ TEST(Squeue, ElementsOfArraysAndJobsThatWaitAreRead) {
   EXPECT_FALSE(jobs[1].ends);
   EXPECT_FALSE(jobs[1].time_limit);
   EXPECT_FALSE(jobs[1].exit) << "it has not ended";
+}
+
+// After `scontrol requeue` and a preemption it is 0, whatever the ranks left with.
+TEST(Squeue, AJobThatWaitsAgainBecauseOfItsExitCodeSaysWhichItWas) {
+  auto again = failed_job(), asked = failed_job();
+  again[2] = asked[2] = "PENDING";
+  again[14] = "25344";
+  asked[14] = "0";
+  const auto jobs = jobs_of(row(again) + row(asked));
+  ASSERT_THAT(jobs, SizeIs(2));
+  EXPECT_EQ(jobs[0].exit, (ExitStatus{99, 0}));
+  EXPECT_FALSE(jobs[1].exit);
 }
 
 TEST(Squeue, NoOutputIsNoJobs) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/slurm/health_check.h"
 #include "slurm/host_list.h"
 
 namespace runtime::on_slurm {
@@ -35,10 +36,26 @@ bool has_ended(const TaskReport& report) {
 
 constexpr const char* kPreemptedInSlurm = "preempted in Slurm";
 constexpr const char* kRequeuedInSlurm = "requeued in Slurm (scontrol requeue, or by the cluster itself)";
+constexpr const char* kToldToLeave = "told to leave in Slurm (SIGTERM), which would start it again for its exit code";
 constexpr const char* kNodeFailedInSlurm = "Slurm says that a node failed";
 
-std::string job_text(const ::slurm::ListedJob& job) {
-  return "Slurm job " + ::slurm::to_string(job.id);
+std::string job_text(const ::slurm::JobId& id) {
+  return "Slurm job " + ::slurm::to_string(id);
+}
+
+/// What an end is called that neither Slurm nor any rank explains.
+struct End {
+  core::Cause cause = core::Cause::kFailed;
+  std::string reason;
+};
+End end_of(const std::string& what, const std::optional<::slurm::ExitStatus>& exit) {
+  if (!exit || *exit == ::slurm::ExitStatus{}) return {core::Cause::kFailed, what};
+  if (exit->signal != 0) return {core::Cause::kFailed, what + " (signal " + std::to_string(exit->signal) + ")"};
+  if (exit->code == kUnfitExit) {
+    return {core::Cause::kNodeFailed, "the health check failed; its output is in slurm.log of the attempt's folder"};
+  }
+  const auto cause = exit->code == core::kExitRequeue ? core::Cause::kPreempted : core::Cause::kFailed;
+  return {cause, what + " (exit code " + std::to_string(exit->code) + ")"};
 }
 
 }  // namespace
@@ -92,6 +109,7 @@ void AttemptFollower::task(core::RankNumber number, const TaskReport& report, co
             false);
   }
   if (has_signal(report, SIGUSR2)) explain(core::Cause::kTimedOut, "the time limit is near");
+  if (by_itself_ && has_signal(report, SIGTERM)) explain(core::Cause::kPreempted, kToldToLeave, false);
   if (explained_) return tell_exit(number);
   rank.cleared = !may_be_slurms(report);
   wants_listing_ = wants_listing_ || !rank.cleared;
@@ -191,6 +209,10 @@ void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::
   }
   leftover_ = phase != ::slurm::JobPhase::kEnded;
   slurm_over_ = !leftover_;
+  if (by_itself_) return;
+  if (cause == core::Cause::kRequeued && phase == ::slurm::JobPhase::kQueued && job.exit) {
+    return left_by_itself(job_text(job.id), *job.exit, now);
+  }
   // Whether it was preempted is told only while its first run ends.
   unseen_ = cause == core::Cause::kRequeued && !explained_ && !ended_at_ && !history_told_;
   if (unseen_) return ask_history(now);
@@ -205,6 +227,25 @@ void AttemptFollower::restarted_unseen(core::Cause cause, const std::string& rea
   if (!ended_at_) slurm_ended(cause, reason, now);
 }
 
+// [Note: requeued for its exit code] Where RequeueExit has 99, as some sites do, Slurm starts a run again whose ranks
+// left with it. What Slurm lists then differs from a job that somebody requeued: it keeps the exit code of a run that
+// ended by itself, and of no other. Such a run is what its ranks say: left with 99 of their own will, it costs the
+// budget of preemptions, or a program that always does so would be started for ever. If they had been told to leave, it
+// was within a grace period that was over before Slurm was asked: all other ways to be told leave no exit code.
+void AttemptFollower::left_by_itself(const std::string& job, const ::slurm::ExitStatus& exit, core::Millis now) {
+  unseen_ = false;
+  by_itself_ = true;
+  started_ = true;  // whether or not anybody saw it
+  const auto end = end_of(job + " ended and would be started again by Slurm", exit);
+  if (!ended_at_) slurm_ended(end.cause, end.reason, now);
+  for (auto& rank : ranks_) {
+    if (!rank.exited_at) continue;
+    rank.cleared = true;
+    if (has_signal(*rank.report, SIGTERM)) explain(core::Cause::kPreempted, kToldToLeave, false);
+  }
+  release_settled(now);
+}
+
 void AttemptFollower::ask_history(core::Millis now) {
   if (!history_told_ && !history_since_) history_since_ = now;
 }
@@ -215,11 +256,14 @@ void AttemptFollower::remembered(const ::slurm::PastRun* run, core::Millis now) 
   const auto cause = run == nullptr ? std::nullopt : cause_of(run->state.state);
   if (unseen_ && cause == core::Cause::kPreempted) return restarted_unseen(*cause, kPreemptedInSlurm, now);
   if (unseen_ && cause == core::Cause::kNodeFailed) return restarted_unseen(*cause, kNodeFailedInSlurm, now);
+  const bool by_itself = run != nullptr && run->exit != ::slurm::ExitStatus{};
+  if (unseen_ && by_itself) return left_by_itself(job_text(run->id), run->exit, now);
   if (unseen_) return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
   // Otherwise it is missing; unless it has been listed again meanwhile, or has ended in another way.
   if (run == nullptr || !missing_since_ || ended_at_ || explained_) return;
   if (run->state.state == ::slurm::JobState::kRequeued) {
     slurm_over_ = true;
+    if (by_itself) return left_by_itself(job_text(run->id), run->exit, now);
     return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
   }
   ::slurm::ListedJob job;
@@ -237,7 +281,7 @@ void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis no
   if (!job.node_list.empty()) tell_started(job);
   if (job.preempted) preempted_ = true;
   const auto state = std::string(::slurm::name(job.state.state));
-  std::string reason = job_text(job) + " ended as " + state;
+  std::string reason = job_text(job.id) + " ended as " + state;
   auto cause = cause_of(job.state.state);
   if (cause == core::Cause::kCancelled) {
     reason = "cancelled in Slurm" + (job.state.by.empty() ? "" : " by " + job.state.by) + ", not through muster";
@@ -248,14 +292,9 @@ void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis no
   if (preempted_) cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   if (cause) {
     explain(*cause, reason, false);
-  } else if (job.exit && job.exit->code == 96) {
-    cause = core::Cause::kNodeFailed;
-    reason = "the health check failed; its output is in slurm.log of the attempt's folder";
-  } else if (job.exit && (job.exit->code != 0 || job.exit->signal != 0)) {
-    reason += job.exit->signal != 0 ? " (signal " + std::to_string(job.exit->signal) + ")"
-                                    : " (exit code " + std::to_string(job.exit->code) + ")";
   }
-  slurm_ended(cause.value_or(core::Cause::kFailed), reason, now);
+  const auto end = cause ? End{*cause, reason} : end_of(reason, job.exit);
+  slurm_ended(end.cause, end.reason, now);
   for (auto& rank : ranks_) rank.cleared = rank.cleared || rank.exited_at.has_value();
   release_settled(now);
 }

@@ -35,6 +35,7 @@ struct Followed {
 /// job lost.
 ///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
+/// Why it does: [Note: requeued for its exit code].
 class AttemptFollower {
  public:
   AttemptFollower(Followed what, core::Millis now);
@@ -114,6 +115,7 @@ class AttemptFollower {
   void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
   void look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down, core::Millis now);
   void restarted_unseen(core::Cause cause, const std::string& reason, core::Millis now);
+  void left_by_itself(const std::string& job, const ::slurm::ExitStatus& exit, core::Millis now);
   void missing(core::Millis asked_at, core::Millis now);
   void ask_history(core::Millis now);
   void slurm_ended(core::Cause cause, const std::string& reason, core::Millis now);
@@ -137,8 +139,9 @@ class AttemptFollower {
   bool explained_ = false;  // the core knows, or has been told, why it ends
   bool preempted_ = false;  // Slurm said so once; it forgets
   bool core_over_ = false, slurm_over_ = false;
-  bool leftover_ = false;  // Slurm would run it again
-  bool unseen_ = false;    // Slurm started it again, and does not say why
+  bool leftover_ = false;   // Slurm would run it again
+  bool unseen_ = false;     // Slurm started it again, and does not say why
+  bool by_itself_ = false;  // Slurm started it again because of its exit code
   bool wants_listing_ = true;
   std::optional<core::Millis> ending_since_;  // as Slurm had it last
   std::optional<StopRequest> stop_;

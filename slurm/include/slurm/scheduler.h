@@ -39,10 +39,12 @@ struct ListedJob {
   std::optional<Time> eligible{};  // not before this
   std::optional<Time> preempted{};
   std::optional<std::chrono::seconds> time_limit{};  // nothing: unlimited
-  std::optional<ExitStatus> exit{};                  // of the batch script; only once it ended
-  std::optional<ExitStatus> worst_step{};            // the highest exit of its srun steps; only once it ended
-  std::string partition{};                           // of a queued job perhaps several, with commas
-  std::uint64_t priority = 0;                        // 0: held
+  /// Of the batch script, once it ended. Of a job that waits again: what its last run ended with, if that is why
+  /// (RequeueExit); after `scontrol requeue` and the like nothing.
+  std::optional<ExitStatus> exit{};
+  std::optional<ExitStatus> worst_step{};  // the highest exit of its srun steps; only once it ended
+  std::string partition{};                 // of a queued job perhaps several, with commas
+  std::uint64_t priority = 0;              // 0: held
   std::string user{};
   std::string account{};
   std::string qos{};

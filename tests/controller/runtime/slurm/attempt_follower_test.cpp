@@ -229,14 +229,66 @@ TEST(AttemptFollower, AVictimThatSlurmCallsCompletedWasPreempted) {
   }
 }
 
-// Its task was killed before it could tell of the signal: the code alone would be a preemption, and cost its budget.
+// The code alone would be a preemption, and cost its budget.
 TEST(AttemptFollower, ARankThatLeavesWith99WaitsForSlurmsWordToo) {
   Following f;
-  f.under_way().task(0, exited(99)).task(1, exited(99));
+  f.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM}));
   EXPECT_THAT(f.facts(), IsEmpty());
   f.job.restarts = 1;
   f.slurm_says("COMPLETING");
   EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save", "rank 0 exit 99", "rank 1 exit 99"));
+}
+
+// RequeueExit: nobody asked for it but the ranks, and their budget counts.
+TEST(AttemptFollower, ARunThatSlurmStartsAgainBecauseOfItsExitCodeEndedByItself) {
+  for (const int code : {99, 1, 97}) {
+    SCOPED_TRACE(code);
+    Following f;
+    f.under_way().task(0, exited(code)).task(1, exited(code)).slurm_waits_again(code);
+    const auto text = " exit " + std::to_string(code);
+    EXPECT_THAT(f.facts(), ElementsAre("rank 0" + text, "rank 1" + text));
+    EXPECT_TRUE(f.follower.ended());
+    EXPECT_TRUE(f.follower.wants_cancel(f.now)) << "its second run is nobody's";
+    f.slurm_says("CANCELLED");
+    EXPECT_THAT(f.facts(), IsEmpty());
+    EXPECT_TRUE(f.follower.over());
+  }
+}
+
+// It had a grace period, and left sooner than anybody saw PreemptTime. `scontrol requeue` leaves no exit code.
+TEST(AttemptFollower, AVictimThatSavedFasterThanSlurmWasAskedWasPreempted) {
+  Following f;
+  f.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM})).slurm_waits_again(99);
+  EXPECT_THAT(f.facts(), ElementsAre("stopping preempted", "rank 0 exit 99", "rank 1 exit 99"));
+  Following requeued;
+  requeued.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM}));
+  requeued.job.restarts = 1;
+  requeued.slurm_says("PENDING", "BeginTime");
+  EXPECT_THAT(requeued.facts(), ElementsAre("stopping requeued save", "rank 0 exit 99", "rank 1 exit 99"));
+}
+
+// The controller was away, and so the task asked for the save; or nobody can tell any more.
+TEST(AttemptFollower, WhatWasRequeuedForItsExitCodeWhileNobodyLookedIsToldByItsFiles) {
+  const std::vector<std::pair<std::vector<int>, std::string>> stories{
+      {{SIGUSR2}, "stopping timed_out save"}, {{SIGTERM}, "stopping preempted"}, {{}, "rank 0 exit 99"}};
+  for (const auto& [signals, first] : stories) {
+    SCOPED_TRACE(first);
+    Following f;
+    f.slurm_waits_again(99);
+    EXPECT_TRUE(f.follower.wants_files(f.now));
+    const auto saved = exited(99, 0, signals);
+    f.follower.file(0, &saved, f.now);
+    f.follower.file(1, &saved, f.now);
+    f.after(50ms).slurm_says("CANCELLED");
+    const auto facts = f.facts();
+    ASSERT_FALSE(facts.empty());
+    EXPECT_EQ(facts.front(), first);
+    EXPECT_EQ(facts.back(), "rank 1 exit 99");
+    EXPECT_TRUE(f.follower.over());
+  }
+  Following nothing_left;
+  nothing_left.slurm_waits_again(99).after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(nothing_left.facts(), ElementsAre("gone preempted"));
 }
 
 TEST(AttemptFollower, ARequeueBySlurmEndsTheAttemptAndItsSecondRunIsCancelled) {
@@ -425,6 +477,20 @@ TEST(AttemptFollower, WhyAJobWaitsAgainIsAccountingsWordWhereListingsForgot) {
     EXPECT_THAT(f.facts(), ElementsAre("gone " + cause));
     EXPECT_TRUE(f.follower.over());
   }
+}
+
+TEST(AttemptFollower, AccountingTellsOfARequeueForItsExitCodeWhereItsSecondRunIsListed) {
+  Following f({{7, 1}, 2, 1, true, false});
+  f.accounting = true;
+  f.job.restarts = 1;
+  f.slurm_says("RUNNING");
+  EXPECT_TRUE(f.follower.wants_history());
+  f.slurm_remembers("REQUEUED", {99, 0}).after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("gone preempted"));
+  Following missing({{7, 1}, 2, 1, true, false});
+  missing.accounting = true;
+  missing.slurm_lists_nothing().slurm_remembers("REQUEUED", {99, 0}).after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(missing.facts(), ElementsAre("gone preempted"));
 }
 
 TEST(AttemptFollower, WhatAListingTellsItselfNeedsNoAccounting) {

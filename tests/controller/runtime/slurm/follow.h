@@ -82,6 +82,14 @@ class Following {
     follower.tick(now);
     return *this;
   }
+  /// Its run left with a code that the cluster requeues jobs for.
+  Following& slurm_waits_again(int code) {
+    job.restarts = 1;
+    job.exit = ::slurm::ExitStatus{code, 0};
+    slurm_says("PENDING", "NonZeroExitCode");
+    job.exit.reset();
+    return *this;
+  }
   Following& slurm_lists_nothing() {
     follower.listed(nullptr, down, now, now);
     if (!accounting) follower.remembered(nullptr, now);
