@@ -1,6 +1,7 @@
-// Goal: what became of a job while musterd was away is told as it was, though Slurm's list has forgotten it.
+// Goal: what only accounting remembers is told as it was: what became of a job while musterd was away, though Slurm's
+// list has forgotten it; and who cancelled it.
 // Method: real Slurm with accounting, which forgets ended jobs after seconds; musterd is killed, something happens to
-// the job, and musterd comes back when squeue does not tell it any more.
+// the job, and musterd comes back when squeue does not tell it any more. A plain scancel while it runs.
 #include "slurm_system/story.h"
 
 namespace story {
@@ -52,6 +53,18 @@ TEST_F(SlurmHistory, AJobThatIsNotListedAnyMoreWasCancelledBySomebody) {
   const auto after = muster().until_state(job, "cancelled");
   EXPECT_EQ(text(attempt(after, 1), "cause"), "cancelled");
   EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("cancelled in Slurm by root, not through muster"));
+}
+
+TEST_F(SlurmHistory, WhoCancelledAJobIsToldWhileMusterdRuns) {
+  const auto running = running_job("main");
+  ASSERT_EQ(slurm().run({"scancel", stage().slurm_job(running, 1)}).exit, 0);
+  const auto queued = muster().submit(shell({.script = "true", .more = "[slurm.options]\nbegin = \"now+1hour\"\n"}));
+  muster().until_state(queued, "queued");
+  ASSERT_EQ(slurm().run({"scancel", stage().slurm_job(queued, 1)}).exit, 0);
+  for (const auto& job : {running, queued}) {
+    const auto after = muster().until_state(job, "cancelled");
+    EXPECT_EQ(text(attempt(after, 1), "reason"), "cancelled in Slurm by root, not through muster");
+  }
 }
 
 }  // namespace

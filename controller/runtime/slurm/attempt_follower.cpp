@@ -259,6 +259,10 @@ void AttemptFollower::remembered(const ::slurm::PastRun* run, core::Millis now) 
   const bool by_itself = run != nullptr && run->exit != ::slurm::ExitStatus{};
   if (unseen_ && by_itself) return left_by_itself(job_text(run->id), run->exit, now);
   if (unseen_) return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
+  if (by_whom_) {
+    if (run != nullptr && cause == core::Cause::kCancelled) by_whom_->state.by = run->state.by;
+    return look_at_end(::slurm::ListedJob(*by_whom_), now);
+  }
   // Otherwise it is missing; unless it has been listed again meanwhile, or has ended in another way.
   if (run == nullptr || !missing_since_ || ended_at_ || explained_) return;
   if (run->state.state == ::slurm::JobState::kRequeued) {
@@ -284,16 +288,19 @@ void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis no
   std::string reason = job_text(job.id) + " ended as " + state;
   auto cause = cause_of(job.state.state);
   if (cause == core::Cause::kCancelled) {
+    if (job.state.by.empty() && !explained_ && !preempted_ && !history_told_) {
+      by_whom_ = job;  // its ranks' ends wait with it
+      return ask_history(now);
+    }
     reason = "cancelled in Slurm" + (job.state.by.empty() ? "" : " by " + job.state.by) + ", not through muster";
   }
   if (cause == core::Cause::kTimedOut) reason = "Slurm ended it at the time limit";
   if (cause == core::Cause::kNodeFailed) reason = kNodeFailedInSlurm;
   if (cause == core::Cause::kOutOfMemory) reason = "Slurm says that it ran out of memory";
   if (preempted_) cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
-  if (cause) {
-    explain(*cause, reason, false);
-  }
+  if (cause) explain(*cause, reason, false);
   const auto end = cause ? End{*cause, reason} : end_of(reason, job.exit);
+  by_whom_.reset();
   slurm_ended(end.cause, end.reason, now);
   for (auto& rank : ranks_) rank.cleared = rank.cleared || rank.exited_at.has_value();
   release_settled(now);
@@ -311,7 +318,7 @@ void AttemptFollower::missing(core::Millis asked_at, core::Millis now) {
   ++missing_listings_;
   if (!missing_since_) missing_since_ = now;
   if (core_over_) slurm_over_ = true;
-  if (ended_at_) return;
+  if (ended_at_ || by_whom_) return;
   // slurmctld may have lost a job whose ranks go on; they are heard, and its nodes end them when they find out.
   const bool heard =
       std::ranges::any_of(ranks_, [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
@@ -335,7 +342,7 @@ void AttemptFollower::stop(const StopRequest& how, core::Millis now) {
 }
 
 void AttemptFollower::tick(core::Millis now) {
-  if (unseen_ && now - history_since_.value_or(now) >= kHistoryPatience) remembered(nullptr, now);
+  if ((unseen_ || by_whom_) && now - history_since_.value_or(now) >= kHistoryPatience) remembered(nullptr, now);
   release_settled(now);
   if (all_told() && !core_over_) {
     core_over_ = true;
@@ -397,6 +404,7 @@ void AttemptFollower::release_exits() {
 }
 
 void AttemptFollower::release_settled(core::Millis now) {
+  if (by_whom_) return;
   const auto most = ending_since_ && !ended_at_ ? kHoldWhileEnding : kHoldMost;
   std::vector<core::RankNumber> settled;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -502,7 +510,7 @@ Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {
   if (rank.exited_at) return rank.told ? Vouch::kGone : Vouch::kEnded;
   if (!rank.report || !heard_within(rank, kHeardWithin, now)) {
     // Killed with its task, it seems: why will be told with Slurm's last word.
-    const bool ending = ended_at_ || (ending_since_ && now - *ending_since_ < kHoldWhileEnding);
+    const bool ending = ended_at_ || by_whom_ || (ending_since_ && now - *ending_since_ < kHoldWhileEnding);
     return ending ? Vouch::kEnded : Vouch::kUnknown;
   }
   switch (rank.report->process) {

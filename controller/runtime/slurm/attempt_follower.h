@@ -32,7 +32,7 @@ struct Followed {
 ///
 /// What happened while nobody listened may be told no more: a preempted job waits again and PreemptTime is gone, or the
 /// job is not listed at all. Then accounting's word is waited for, a moment, before the end is called a requeue or the
-/// job lost.
+/// job lost. So it is before a cancel is told: listings do not say whose it was.
 ///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
 /// Why it does: [Note: requeued for its exit code].
@@ -60,7 +60,7 @@ class AttemptFollower {
 
   /// The next listing should not wait for its turn.
   bool wants_listing() const { return wants_listing_; }
-  /// Listings do not tell its end any more: accounting is to be asked.
+  /// Listings do not tell its end, or not who is behind it: accounting is to be asked.
   bool wants_history() const { return history_since_.has_value() && !history_told_; }
   /// Status files of ranks that have not told their end are to be read.
   bool wants_files(core::Millis now) const;
@@ -139,9 +139,10 @@ class AttemptFollower {
   bool explained_ = false;  // the core knows, or has been told, why it ends
   bool preempted_ = false;  // Slurm said so once; it forgets
   bool core_over_ = false, slurm_over_ = false;
-  bool leftover_ = false;   // Slurm would run it again
-  bool unseen_ = false;     // Slurm started it again, and does not say why
-  bool by_itself_ = false;  // Slurm started it again because of its exit code
+  bool leftover_ = false;                      // Slurm would run it again
+  bool unseen_ = false;                        // Slurm started it again, and does not say why
+  bool by_itself_ = false;                     // Slurm started it again because of its exit code
+  std::optional<::slurm::ListedJob> by_whom_;  // cancelled, and who did it is being asked
   bool wants_listing_ = true;
   std::optional<core::Millis> ending_since_;  // as Slurm had it last
   std::optional<StopRequest> stop_;

@@ -559,6 +559,52 @@ TEST(AttemptFollower, AccountingNamesWhoCancelledAndTheExitCode) {
   EXPECT_EQ(std::get<core::AttemptGone>(facts[0]).reason, "Slurm job 12 ended as FAILED (exit code 7)");
 }
 
+// Slurm lists no more than CANCELLED, and the ranks' ends are older than it can be asked for.
+TEST(AttemptFollower, WhoCancelledIsAskedForBeforeTheCancelIsTold) {
+  Following f;
+  f.accounting = true;
+  f.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM})).slurm_says("COMPLETING");
+  f.after(AttemptFollower::kHoldMost).slurm_says("CANCELLED").slurm_says("CANCELLED");
+  EXPECT_TRUE(f.follower.wants_history());
+  EXPECT_THAT(f.facts(), IsEmpty()) << "its ranks' exits must not be told first";
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kEnded);
+  f.slurm_remembers("CANCELLED by ada");
+  const auto facts = f.follower.take_facts();
+  ASSERT_EQ(facts.size(), 3U);
+  EXPECT_EQ(std::get<core::AttemptStopping>(facts[0]).reason, "cancelled in Slurm by ada, not through muster");
+  EXPECT_TRUE(f.follower.over());
+  Following queued;
+  queued.accounting = true;
+  queued.slurm_says("PENDING").slurm_says("CANCELLED").slurm_remembers("CANCELLED by ada");
+  EXPECT_EQ(std::get<core::AttemptGone>(queued.follower.take_facts().at(0)).reason,
+            "cancelled in Slurm by ada, not through muster");
+}
+
+TEST(AttemptFollower, ACancelIsToldWithoutANameWhereNoneIsToBeHad) {
+  for (const bool accounting : {true, false}) {
+    Following f;
+    f.accounting = accounting;
+    f.under_way().task(0, exited(99, 0, {SIGTERM})).task(1, exited(99, 0, {SIGTERM})).slurm_says("CANCELLED");
+    if (accounting) {
+      f.slurm_lists_nothing().after(AttemptFollower::kHistoryPatience - 100ms);
+      EXPECT_THAT(f.facts(), IsEmpty());
+      f.after(200ms);
+    }
+    EXPECT_THAT(f.facts(), ElementsAre("stopping cancelled", "rank 0 exit 99", "rank 1 exit 99")) << accounting;
+    EXPECT_TRUE(f.follower.over());
+  }
+}
+
+TEST(AttemptFollower, NobodyAsksWhoCancelledWhatMusterCancelled) {
+  Following f;
+  f.accounting = true;
+  f.under_way();
+  f.follower.stop({0s, false}, f.now);
+  f.task(0, exited(0, SIGTERM, {SIGTERM})).task(1, exited(0, SIGTERM, {SIGTERM})).slurm_says("CANCELLED");
+  EXPECT_FALSE(f.follower.wants_history());
+  EXPECT_TRUE(f.follower.over());
+}
+
 TEST(AttemptFollower, AccountingIsNotAskedOfAJobWhoseRanksAreHeardNorBelievedOfOneThatIsListedAgain) {
   Following f;
   f.accounting = true;

@@ -212,6 +212,22 @@ TEST(SlurmExecutor, WhoCancelledIsCalledByNameWhereThereIsOne) {
   EXPECT_EQ(e.reason(2), "cancelled in Slurm by 4000000000, not through muster");
 }
 
+TEST(SlurmExecutor, WhoCancelledAListedJobIsAskedOfAccountingOnceForAll) {
+  Executing e;
+  e.slurm.past = {e.run("1", "CANCELLED by 0"), e.run("2_7", "CANCELLED by 0")};
+  for (const auto* id : {"1", "2_7"}) {
+    e.list(id, "CANCELLED", "muster:s:" + std::to_string(std::stoi(id)) + ".1");
+    e.adopt(std::stoi(id), id);
+  }
+  e.start();
+  for (const core::JobId job : {1, 2}) {
+    EXPECT_EQ(e.first_word(job), "stopping cancelled");
+    EXPECT_EQ(e.reason(job), "cancelled in Slurm by root, not through muster");
+  }
+  e.stop();
+  EXPECT_THAT(e.slurm.calls_to_history, ElementsAre(ElementsAre(1U, 2U)));
+}
+
 TEST(SlurmExecutor, OneListingOfItsOwnUserTellsOfAllJobs) {
   Executing e(Executing::Time::kHurried);
   for (const auto* id : {"1", "2", "3"}) {
