@@ -124,5 +124,20 @@ TEST_F(SlurmRequeue, ExitCodesAreTheRanksOwn) {
   EXPECT_EQ(attempt(after, 1).at("signal"), SIGSEGV);
 }
 
+// One rank of four; the others are ended for it.
+TEST_F(SlurmRequeue, RunningOutOfMemoryHasABudgetOfItsOwn) {
+  const auto job = muster().submit(shell({.script = "[ $RANK = 2 ] && exit 97; sleep 600",
+                                          .nodes = 2,
+                                          .ranks_per_node = 2,
+                                          .requeue = "max_out_of_memory = 1\nmax_failed = 0\n"}));
+  const auto after = muster().until_state(job, "failed");
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  for (const std::size_t number : {1, 2}) {
+    EXPECT_EQ(text(attempt(after, number), "cause"), "out_of_memory") << text(attempt(after, number), "reason");
+    EXPECT_EQ(attempt(after, number).at("rank"), 2);
+  }
+  EXPECT_THAT(text(after, "reason"), HasSubstr("2 times without progress (limit 1)"));
+}
+
 }  // namespace
 }  // namespace story

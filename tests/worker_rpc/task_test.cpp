@@ -95,9 +95,16 @@ class MusterTask : public ::testing::Test {
     std::vector<char*> environment;
     for (auto& variable : variables) environment.push_back(variable.data());
     environment.push_back(nullptr);
-    std::string program = MUSTER_TASK, option = "--attempt", folder = folder_.string();
-    char* arguments[] = {program.data(), option.data(), folder.data(), nullptr};
-    ASSERT_EQ(::posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environment.data()), 0);
+    std::vector<std::string> words = {MUSTER_TASK, "--attempt", folder_.string()};
+    if (!oom_counter_.empty()) words.insert(words.end(), {"--oom-counter", oom_counter_});
+    if (!cgroup_.empty()) {
+      const auto enter = "echo $$ > " + (cgroup_ / "cgroup.procs").string() + " && exec \"$@\"";
+      words.insert(words.begin(), {"/bin/sh", "-c", enter, "sh"});
+    }
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ASSERT_EQ(::posix_spawn(&pid_, arguments[0], nullptr, nullptr, arguments.data(), environment.data()), 0);
   }
   /// What the batch script tells of the job's own start.
   static std::string started_before(std::chrono::seconds time) {
@@ -124,6 +131,8 @@ class MusterTask : public ::testing::Test {
   std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
   fs::path folder_;
   nlohmann::json launch_;
+  std::string oom_counter_;  // empty: the kernel's
+  fs::path cgroup_;          // empty: the test's
   pid_t pid_ = 0;
 };
 
@@ -138,6 +147,86 @@ TEST_F(MusterTask, TellsHowItsProgramEndedAndEndsAlike) {
   EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
   EXPECT_EQ(controller_.tasks.back().exit_code(), 7);
   EXPECT_EQ(controller_.tasks.back().node(), "n1");
+}
+
+// Of a SIGKILL from outside the kernel's count alone says whether it was for memory.
+TEST_F(MusterTask, AProgramThatTheKernelKilledForMemoryRanOutOfMemory) {
+  oom_counter_ = folder_ / "memory.events";
+  for (const bool for_memory : {true, false}) {
+    SCOPED_TRACE(for_memory);
+    fs::remove(folder_ / "pid");
+    std::ofstream(oom_counter_) << "oom 1\noom_kill 1\n";
+    start("echo $$ > pid; exec sleep 1000");
+    const auto program = written_pid("pid");
+    ASSERT_GT(program, 1);
+    if (for_memory) std::ofstream(oom_counter_) << "oom 2\noom_kill 2\n";
+    ::kill(program, SIGKILL);
+    EXPECT_EQ(WEXITSTATUS(wait()), 128 + SIGKILL);
+    EXPECT_EQ(status_file().at("out_of_memory"), for_memory);
+    EXPECT_EQ(controller_.tasks.back().signal(), SIGKILL);
+    EXPECT_EQ(controller_.tasks.back().out_of_memory(), for_memory);
+  }
+}
+
+TEST_F(MusterTask, WhatItKillsItselfDidNotRunOutOfMemory) {
+  oom_counter_ = folder_ / "memory.events";
+  std::ofstream(oom_counter_) << "oom_kill 1\n";
+  start("trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done");
+  written_pid("pid");
+  std::ofstream(oom_counter_) << "oom_kill 2\n";
+  controller_.set_directive(muster::v1::DIRECTIVE_STOP);
+  EXPECT_EQ(WEXITSTATUS(wait()), 128 + SIGKILL);
+  EXPECT_EQ(status_file().at("out_of_memory"), false);
+}
+
+/// A cgroup of 128 MiB and no swap below this process's own, with either version of cgroups; gone with it.
+class SmallCgroup {
+ public:
+  SmallCgroup() {
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; path_.empty() && std::getline(groups, line);) {
+      if (const auto at = line.find(":memory:"); at != std::string::npos) {
+        make("/sys/fs/cgroup/memory" + line.substr(at + 8), "memory.limit_in_bytes");
+      } else if (line.starts_with("0::")) {
+        make("/sys/fs/cgroup" + line.substr(3), "memory.max");
+      }
+    }
+  }
+  ~SmallCgroup() {
+    std::error_code ignored;
+    if (!path_.empty()) eventually([&] { return fs::remove(path_, ignored); });
+  }
+  /// Empty: none can be made here.
+  const fs::path& path() const { return path_; }
+
+ private:
+  void make(const fs::path& parent, const char* limit) {
+    const auto path = parent / ("muster-test-" + std::to_string(::getpid()));
+    std::error_code refused;
+    if (!fs::create_directory(path, refused)) return;
+    std::ofstream(path / limit) << kLimit;
+    for (const char* swap : {"memory.swappiness", "memory.swap.max"}) {
+      if (fs::exists(path / swap)) std::ofstream(path / swap) << 0;
+    }
+    if (std::atol(read(path / limit).c_str()) == kLimit) {
+      path_ = path;
+    } else {
+      fs::remove(path, refused);
+    }
+  }
+  static constexpr long kLimit = 128 << 20;
+  fs::path path_;
+};
+
+// The real thing, where this process may make cgroups with a limit.
+TEST_F(MusterTask, ARealKillOfTheKernelsIsTold) {
+  const SmallCgroup small;
+  if (small.path().empty()) GTEST_SKIP() << "no cgroup with a memory limit can be made here; it takes root";
+  cgroup_ = small.path();
+  start("x=x; i=0; while [ $i -lt 29 ]; do x=$x$x; i=$((i + 1)); done");
+  EXPECT_EQ(WEXITSTATUS(wait()), 128 + SIGKILL);
+  EXPECT_EQ(status_file().at("signal"), SIGKILL);
+  EXPECT_EQ(status_file().at("out_of_memory"), true);
 }
 
 TEST_F(MusterTask, WhatTheJobFileSetsStandsAboveTheNodesEnvironment) {

@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 
+#include "os/oom_watch.h"
 #include "rank/environment.h"
 #include "task/launch_file.h"
 #include "task/log_link.h"
@@ -44,6 +45,8 @@ constexpr const char* kHelp = R"(muster-task --attempt FOLDER
 muster-task --set FILE --index N
 
 Starts one rank of an attempt inside a Slurm step. musterd writes the folder; srun starts one muster-task a rank.
+
+--oom-counter FILE: where the kernel counts what it kills for memory ("oom_kill N"), instead of where it does here.
 )";
 constexpr milliseconds kMeetLimit{120'000};
 constexpr milliseconds kMeetAwayLimit{1'800'000};
@@ -60,13 +63,22 @@ std::int64_t wall_ms() {
       .count();
 }
 
-std::filesystem::path attempt_folder(int argc, char** argv) {
+struct Wanted {
+  std::filesystem::path attempt_folder;
+  std::filesystem::path oom_counter = os::OomWatch::best_counter_file();
+};
+
+Wanted read_arguments(int argc, char** argv) {
+  Wanted wanted;
   std::string set;
   std::optional<std::size_t> index;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i], value = argv[i + 1];
-    if (name == "--attempt") return value;
-    if (name == "--set") {
+    if (name == "--attempt") {
+      wanted.attempt_folder = value;
+    } else if (name == "--oom-counter") {
+      wanted.oom_counter = value;
+    } else if (name == "--set") {
       set = value;
     } else if (name == "--index") {
       std::size_t number = 0;
@@ -74,8 +86,10 @@ std::filesystem::path attempt_folder(int argc, char** argv) {
       if (error == std::errc() && end == value.data() + value.size()) index = number;
     }
   }
+  if (!wanted.attempt_folder.empty()) return wanted;
   if (set.empty() || !index) throw std::runtime_error("want --attempt FOLDER, or --set FILE and --index N");
-  return attempt_of_set(set, *index);
+  wanted.attempt_folder = attempt_of_set(set, *index);
+  return wanted;
 }
 
 std::string text_of(const char* name) {
@@ -106,7 +120,8 @@ std::string free_endpoint(const std::string& address) {
 /// One rank from its start to its end.
 class Task {
  public:
-  explicit Task(LaunchFile launch) : launch_(std::move(launch)) {
+  Task(LaunchFile launch, std::filesystem::path oom_counter)
+      : launch_(std::move(launch)), oom_(std::move(oom_counter), Clock::now()) {
     // The user's own variables come first in everything, RANK and the like included.
     environment_ = read_environment([this](const char* name) -> std::optional<std::string> {
       if (const auto own = launch_.env.find(name); own != launch_.env.end()) return own->second;
@@ -216,12 +231,18 @@ class Task {
       take_directive();
       look_at_parent();
       look_at_limit();
-      if (kill_at_ && Clock::now() >= *kill_at_) process_->signal(SIGKILL);
+      if (kill_at_ && Clock::now() >= *kill_at_) kill();
+      oom_.tick(Clock::now());
       if (const bool stopped = process_->stopped(); stopped != stopped_ && !ended_) {
         stopped_ = stopped;
         tell(stopped ? muster::v1::PROCESS_STOPPED : muster::v1::PROCESS_RUNNING);
       }
     }
+  }
+
+  void kill() {
+    killed_ = true;
+    process_->signal(SIGKILL);
   }
 
   void take_signals() {
@@ -239,6 +260,7 @@ class Task {
     status_.ended_at_ms = wall_ms();
     status_.exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
     status_.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
+    status_.out_of_memory = status_.signal == SIGKILL && !killed_ && oom_.killed_lately(Clock::now());
   }
 
   void take_directive() {
@@ -275,7 +297,7 @@ class Task {
   void look_at_parent() {
     if (step_lost_ || ::getppid() == parent_id_) return;
     step_lost_ = true;
-    process_->signal(SIGKILL);
+    kill();
   }
 
   // A convenience: the job runs without it.
@@ -316,6 +338,7 @@ class Task {
     told_.set_pid(status_.pid);
     told_.set_exit_code(status_.exit_code);
     told_.set_signal(status_.signal);
+    told_.set_out_of_memory(status_.out_of_memory);
     told_.set_ended_at_ms(status_.ended_at_ms);
     told_.set_trouble(status_.trouble);
     told_.mutable_signals_seen()->Assign(status_.signals_seen.begin(), status_.signals_seen.end());
@@ -352,11 +375,12 @@ class Task {
   LaunchFile launch_;
   RankEnvironment environment_;
   RankStatus status_;
+  os::OomWatch oom_;
   muster::v1::TaskRequest told_;
   std::optional<RankProcess> process_;
   int signals_ = -1, directives_ = -1, parent_ = -1;
   pid_t parent_id_ = 0;
-  bool ended_ = false, stopped_ = false, asked_ = false, step_lost_ = false;
+  bool ended_ = false, stopped_ = false, asked_ = false, killed_ = false, step_lost_ = false;
   std::atomic<muster::v1::Directive> directive_{muster::v1::DIRECTIVE_CONTINUE};
   std::optional<Clock::time_point> kill_at_, save_at_;
   Clock::time_point limit_at_{};
@@ -371,7 +395,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   try {
-    return Task(read_launch_file(attempt_folder(argc, argv))).run();
+    const auto wanted = read_arguments(argc, argv);
+    return Task(read_launch_file(wanted.attempt_folder), wanted.oom_counter).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster-task: %s\n", error.what());
     return kExitCannotStart;

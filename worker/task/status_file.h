@@ -15,8 +15,8 @@ struct RankStatus {
   std::int64_t pid = 0;
   int exit_code = 0;  // of kExited and kStepLost: one of the two is 0
   int signal = 0;
-  std::int64_t ended_at_ms = 0;  // by the node's clock; 0: not ended
-  bool out_of_memory = false;
+  std::int64_t ended_at_ms = 0;   // by the node's clock; 0: not ended
+  bool out_of_memory = false;     // the kernel killed it for memory
   std::vector<int> signals_seen;  // from outside, in order
   std::string trouble;            // why it could not be started; empty otherwise
 };

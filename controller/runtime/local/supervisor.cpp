@@ -23,10 +23,10 @@
 #include <system_error>
 #include <vector>
 
+#include "os/oom_watch.h"
 #include "runtime/local/attempt_folder.h"
 #include "runtime/local/gang.h"
 #include "runtime/local/launch_file.h"
-#include "runtime/local/oom_watch.h"
 #include "runtime/local/process_table.h"
 #include "runtime/local/socket_path.h"
 #include "runtime/local/status_log.h"
@@ -81,7 +81,7 @@ class Supervisor {
   std::unique_ptr<Gang> gang_;
   std::set<core::RankNumber> living_;
   std::list<Client> clients_;
-  OomWatch oom_;
+  os::OomWatch oom_;
   bool recorded_ = true;
   bool asked_to_leave_ = false;
   bool killed_ = false;
@@ -89,7 +89,7 @@ class Supervisor {
 };
 
 Supervisor::Supervisor(const SupervisorOptions& options)
-    : options_(options), folder_(open_folder(options.folder)), oom_(OomWatch::best_counter_file(), Clock::now()) {
+    : options_(options), folder_(open_folder(options.folder)), oom_(os::OomWatch::best_counter_file(), Clock::now()) {
   if (options.started_by_executor) {
     lock_ = Fd(kLockFd);
   } else if (auto lock = try_lock(folder_.get())) {
@@ -177,7 +177,7 @@ void Supervisor::turn() {
 
 /// Milliseconds until something is due.
 int Supervisor::patience() const {
-  milliseconds wait = OomWatch::kWindow;
+  milliseconds wait = os::OomWatch::kWindow;
   if (!recorded_) wait = std::min(wait, kRetryRecording);
   if (kill_at_) wait = std::min(wait, std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now()));
   return static_cast<int>(std::max(wait, milliseconds{0}).count());

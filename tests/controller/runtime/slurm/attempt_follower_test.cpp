@@ -54,6 +54,20 @@ TEST(AttemptFollower, TellsAtOnceWhatCannotBeAnothersDoing) {
   EXPECT_THAT(alone.facts(), ElementsAre("started node1", "rank 0 exit 7"));
 }
 
+// Slurm lists RUNNING: of a gang it tells only in the end that it ran out of memory.
+TEST(AttemptFollower, ARankThatTheKernelKilledForMemoryIsToldSo) {
+  Following f;
+  auto killed = exited(0, SIGKILL);
+  killed.out_of_memory = true;
+  f.under_way().task(1, killed);
+  EXPECT_THAT(f.facts(), IsEmpty()) << "Slurm may have done it";
+  f.slurm_says("RUNNING");
+  const auto facts = f.follower.take_facts();
+  ASSERT_EQ(facts.size(), 1U) << "no other rank's end can be behind it";
+  EXPECT_EQ(words(facts[0]), "rank 1 signal 9");
+  EXPECT_TRUE(std::get<core::RankExited>(facts[0]).out_of_memory);
+}
+
 // A rank was killed; another lost its connection to it and was quicker to say so.
 TEST(AttemptFollower, TheRankThatWasKilledIsToldBeforeThoseThatFailedBecauseOfIt) {
   Following f({{7, 1}, 3, 1, false, false});

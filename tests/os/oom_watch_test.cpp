@@ -1,10 +1,10 @@
-#include "runtime/local/oom_watch.h"
+#include "os/oom_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-namespace runtime::local {
+namespace os {
 
 class OutOfMemory : public testing::Test {
  protected:
@@ -41,9 +41,30 @@ TEST_F(OutOfMemory, AKillOfLongAgoIsNotBlamed) {
   EXPECT_FALSE(watch.killed_lately(now_));
 }
 
+// A kill in another job's cgroup is none of ours.
+TEST_F(OutOfMemory, TheOwnCgroupsCountIsReadWhereThereIsOne) {
+  const std::filesystem::path root = file_.string() + ".mount", groups = file_;
+  const auto counter_of = [&](const std::string& text) {
+    std::ofstream(groups) << text;
+    return OomWatch::counter_file_of(groups, root);
+  };
+  EXPECT_EQ(counter_of("4:memory:/slurm/job_7\n0::/slurm/job_7\n"), "/proc/vmstat") << "none can be read";
+  std::filesystem::create_directories(root / "slurm/job_7");
+  std::ofstream(root / "slurm/job_7/memory.events") << "oom 1\noom_kill 1\n";
+  EXPECT_EQ(counter_of("1:name=systemd:/\n0::/slurm/job_7\n"), root / "slurm/job_7/memory.events");
+  std::filesystem::create_directories(root / "memory/slurm/job_7");
+  const auto first = root / "memory/slurm/job_7/memory.oom_control";
+  std::ofstream(first) << "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+  EXPECT_EQ(counter_of("9:name=systemd:/\n4:memory:/slurm/job_7\n0::/\n"), first);
+  OomWatch watch(first, now_);
+  std::ofstream(first) << "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n";
+  EXPECT_TRUE(watch.killed_lately(now_));
+  std::filesystem::remove_all(root);
+}
+
 TEST_F(OutOfMemory, WithoutACounterNothingIsClaimed) {
   OomWatch watch(file_, now_);
   EXPECT_FALSE(watch.killed_lately(now_));
 }
 
-}  // namespace runtime::local
+}  // namespace os

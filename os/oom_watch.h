@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-namespace runtime::local {
+namespace os {
 
 /// Tells whether the kernel killed something for memory lately, from the counter `oom_kill` in a file such as
 /// /proc/vmstat or a cgroup's memory.events. Lately: within the last one to two windows, because a large process takes
@@ -22,8 +22,11 @@ class OomWatch {
   /// False too when the file cannot be read.
   bool killed_lately(Time now);
 
-  /// This process's cgroup's memory.events, which counts its own processes alone; else /proc/vmstat, the machine's.
+  /// Where this process's cgroup counts: its own processes alone. Else /proc/vmstat, the machine's.
   static std::filesystem::path best_counter_file();
+  /// The same, of a process whose /proc/<pid>/cgroup is this; with both versions of cgroups.
+  static std::filesystem::path counter_file_of(const std::filesystem::path& cgroup_file,
+                                               const std::filesystem::path& mounted_at);
 
  private:
   std::optional<std::uint64_t> read() const;
@@ -34,4 +37,4 @@ class OomWatch {
   Time turned_;
 };
 
-}  // namespace runtime::local
+}  // namespace os
