@@ -44,6 +44,7 @@ struct Flags {
   std::string log_level = "info";
   bool insecure_listen = false;
   std::int64_t slurm_poll_ms = 1000;
+  std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(runtime::kExcludedFor).count();
 };
 
 struct UsageError : std::runtime_error {
@@ -294,6 +295,7 @@ int serve(const Flags& flags) {
   options.check_folders = !executors.has_slurm();
   options.scheduler_log = runtime::on_slurm::slurm_log_of;
   options.why_no_slurm = executors.why_no_slurm();
+  options.excluded_for = std::chrono::seconds(flags.exclusion_s);
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = runtime::make_controller(*store, executors.get(), clock, options);
 
@@ -341,6 +343,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "yes", "no"}))
       ->capture_default_str();
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
+  app.add_option("--node-exclusion-s", flags.exclusion_s,
+                 "seconds that a lost or unfit node gets no ranks, as far as others can be had")
+      ->check(CLI::Range(0, 30 * 24 * 3600))
+      ->capture_default_str();
   app.add_option("--partitions", flags.partitions,
                  "TOML file that says which Slurm partitions may be used, by whom and how; read again when it changes")
       ->type_name("FILE");

@@ -336,15 +336,27 @@ std::variant<LaunchRequest, core::AttemptLaunchFailed> ActionRunner::plan(const 
   return request;
 }
 
-void ActionRunner::leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const {
-  for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - kExcludedFor, kMostExcluded)) {
-    const auto& lost = std::get<core::NodeLost>(event.event.body);
-    for (auto& request : requests) {
-      auto& excluded = request.exclude_nodes;
-      const bool concerns = !is_own_finding(lost) || event.job == request.key.job;
-      if (concerns && std::ranges::find(excluded, lost.node) == excluded.end()) excluded.push_back(lost.node);
-    }
+std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost) {
+  std::vector<std::string> nodes;
+  for (const auto& [node, only] : lost) {
+    const bool concerns = only == 0 || only == job;
+    if (concerns && std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
   }
+  return nodes;
+}
+
+LostNodes ActionRunner::nodes_lost_lately() const {
+  LostNodes nodes;
+  for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, kMostExcluded)) {
+    const auto& lost = std::get<core::NodeLost>(event.event.body);
+    nodes.emplace_back(lost.node, is_own_finding(lost) ? event.job : 0);
+  }
+  return nodes;
+}
+
+void ActionRunner::leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const {
+  const auto lost = nodes_lost_lately();
+  for (auto& request : requests) request.exclude_nodes = kept_off(request.key.job, lost);
 }
 
 namespace {

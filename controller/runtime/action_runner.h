@@ -27,8 +27,6 @@ namespace runtime {
 class ActionRunner {
  public:
   static constexpr int kLaunchers = 4;
-  /// A node that was lost gets no rank for so long, as far as others can be had.
-  static constexpr core::Millis kExcludedFor{600'000};
   static constexpr std::uint32_t kMostExcluded = 256;
 
   struct Parts {
@@ -39,6 +37,7 @@ class ActionRunner {
     SpecCache& specs;
     SweepGate& gate;
     PartitionDesk& partitions;
+    core::Millis excluded_for = kExcludedFor;
   };
   ActionRunner(Parts parts, bool threads);
   ~ActionRunner();
@@ -54,6 +53,7 @@ class ActionRunner {
   void leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const;
   /// So many attempts of a sweep are launched together at most.
   static constexpr std::size_t kLargestBatch = 1000;
+  LostNodes nodes_lost_lately() const;
   /// Starts nothing more.
   void stop_taking();
   /// The same, and waits for launches under way.

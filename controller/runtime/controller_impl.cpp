@@ -78,12 +78,13 @@ class Impl final : public RunningController {
         specs_(store),
         newest_(store, board_),
         metrics_(store, options_.threads),
-        partitions_({store, executor, clock, specs_, options_.why_no_slurm}, options_.partitions_file,
-                    options_.threads),
+        partitions_({store, executor, clock, specs_, options_.why_no_slurm, options_.excluded_for},
+                    options_.partitions_file, options_.threads),
         dispatcher_(
             store, clock, [this](const JobPtr& job, bool actions) { publish(job, actions); }, options_.threads),
         dependencies_(dispatcher_),
-        runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_}, options_.threads),
+        runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_, options_.excluded_for},
+                options_.threads),
         desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
     dispatcher_.load_open();
     for (const auto& job : dispatcher_.open_jobs()) {
@@ -106,6 +107,7 @@ class Impl final : public RunningController {
       dashboard_ = addresses.dashboard;
     }
     executor_.set_history([this](const core::AttemptKey& key) { return is_over(key); });
+    executor_.set_lost_nodes([this] { return runner_.nodes_lost_lately(); });
     executor_.start([this](core::JobId job, core::EventBody body) { take_fact(job, std::move(body)); });
     started_ = true;
     partitions_.start();

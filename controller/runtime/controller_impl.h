@@ -25,6 +25,8 @@ struct ControllerOptions {
   std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log = {};
   /// Why there is no Slurm, and what to do about it; empty: there is, or nobody knows.
   std::string why_no_slurm = {};
+  /// How long a lost node is left out.
+  core::Millis excluded_for = kExcludedFor;
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
   /// tick(): for simulations, where any step may be the last one before a crash.
   bool threads = true;

@@ -123,6 +123,13 @@ using FactSink = std::function<void(core::JobId, core::EventBody)>;
 /// the executor knows what it means; that executor answers for how long this takes.
 enum class Vouch { kAlive, kStopped, kEnded, kGone, kUnknown };
 
+/// A node that was lost, or is not fit to run ranks, gets none for so long, as far as others can be had.
+inline constexpr core::Millis kExcludedFor{600'000};
+/// Such nodes, each with the job that alone is kept off it; 0: all are.
+using LostNodes = std::vector<std::pair<std::string, core::JobId>>;
+/// Those that concern a job.
+std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost);
+
 /// Starts, stops and follows attempts. Contract (one suite for every executor):
 /// - launch() is idempotent by key: if the attempt was started before (by this process or an earlier one that crashed),
 ///   it is found, not started again.
@@ -138,6 +145,9 @@ class Executor {
   virtual std::string name() const = 0;  // "local", "slurm"
   /// Before start(): whether an attempt is over, as the store has it.
   virtual void set_history(std::function<bool(const core::AttemptKey&)>) {}
+  /// Before start(): the nodes left out now. An attempt that waits longer than one of its nodes is left out may have
+  /// it.
+  virtual void set_lost_nodes(std::function<LostNodes()>) {}
   /// Why such a job can never run here, known before anything is started or kept; empty: it may. Looks at `executor`,
   /// the resources and the scheduler's wishes alone.
   virtual std::vector<Unfit> unfit(const LaunchRequest&) const { return {}; }

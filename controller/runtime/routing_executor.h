@@ -17,6 +17,7 @@ class RoutingExecutor : public Executor {
   std::string name() const override { return slurm_.name(); }
   std::vector<std::string> names() const override { return {slurm_.name(), local_.name()}; }
   void set_history(std::function<bool(const core::AttemptKey&)> is_over) override;
+  void set_lost_nodes(std::function<LostNodes()> lost) override { slurm_.set_lost_nodes(std::move(lost)); }
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
     return chosen(request.executor).unfit(request);
   }

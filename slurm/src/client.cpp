@@ -222,6 +222,10 @@ Answer<Done> Client::update_time_limit(const JobId& job, std::chrono::minutes li
   return change("scontrol", {"update", "JobId=" + to_string(job), "TimeLimit=" + value});
 }
 
+Answer<Done> Client::exclude(const JobId& job, const std::vector<std::string>& nodes) {
+  return change("scontrol", {"update", "JobId=" + to_string(job), "ExcNodeList=" + joined(nodes, ",")});
+}
+
 Answer<Done> Client::throttle(std::uint64_t array_job, std::uint32_t parallelism) {
   return change("scontrol",
                 {"update", "JobId=" + std::to_string(array_job), "ArrayTaskThrottle=" + std::to_string(parallelism)});

@@ -203,12 +203,15 @@ TEST_F(ClientTest, ChangesAreSpelledAsScontrolWantsThem) {
   EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(90)));
   EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(0)));
   EXPECT_TRUE(client.throttle(5, 3));
+  EXPECT_TRUE(client.exclude({5, {}}, {"n1", "n[3-4]"}));
+  EXPECT_TRUE(client.exclude({5, {}}, {}));
   std::vector<std::string> all;
   for (std::size_t i = 0; i < runner.commands.size(); ++i) all.push_back(arguments(i));
-  EXPECT_THAT(
-      all, ElementsAre("scontrol requeue 5_1", "scontrol uhold 5", "scontrol release 5",
-                       "scontrol update JobId=5 StartTime=now", "scontrol update JobId=5 TimeLimit=90",
-                       "scontrol update JobId=5 TimeLimit=UNLIMITED", "scontrol update JobId=5 ArrayTaskThrottle=3"));
+  EXPECT_THAT(all,
+              ElementsAre("scontrol requeue 5_1", "scontrol uhold 5", "scontrol release 5",
+                          "scontrol update JobId=5 StartTime=now", "scontrol update JobId=5 TimeLimit=90",
+                          "scontrol update JobId=5 TimeLimit=UNLIMITED", "scontrol update JobId=5 ArrayTaskThrottle=3",
+                          "scontrol update JobId=5 ExcNodeList=n1,n[3-4]", "scontrol update JobId=5 ExcNodeList="));
 }
 
 TEST_F(ClientTest, ScontrolsOddWordForNoControllerIsUnreachable) {

@@ -137,5 +137,37 @@ TEST_F(SlurmLoss, APowerCutIsKnownLongBeforeSlurmKnowsAndTheNodeIsLeftOut) {
   slurm().power_on(node);
 }
 
+struct Exclusion;
+class SlurmExclusion : public Story<Exclusion> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 2}, {"--node-exclusion-s", "5"}); }
+
+ protected:
+  /// Of what was written down before it was handed to Slurm.
+  static std::string left_out(const std::string& job, int attempt) {
+    const auto folder = muster().data() / "jobs" / job / ("attempt-" + std::to_string(attempt));
+    const auto json = Json::parse(test::read_file(folder / "slurm.json"), nullptr, false);
+    return json.is_object() ? json.value("left_out", Json::array()).dump() : "";
+  }
+};
+
+// The other node is taken for good, so the job can only have the one it lost; musterd itself is started again
+// meanwhile.
+TEST_F(SlurmExclusion, AJobThatWaitsMayHaveANodeAgainThatIsNoLongerLeftOut) {
+  if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
+  slurm_cluster::submit(slurm(), {"-w", "node2", "--exclusive"}, "sleep 600");
+  const auto job = muster().submit(training({.steps = 40, .nodes = 1, .ranks_per_node = 1}));
+  muster().until_step(job, 3);
+  slurm().power_cut("node1");
+  stage().until_ended(job, 1);
+  ASSERT_TRUE(test::eventually([&] { return left_out(job, 2) == "[\"node1\"]"; }, 20s)) << left_out(job, 2);
+  slurm().power_on("node1");
+  muster().kill_daemon();
+  muster().start_daemon();
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "node_failed") << text(attempt(after, 1), "reason");
+  EXPECT_EQ(text(after.at("ranks")[0], "node"), "node1");
+}
+
 }  // namespace
 }  // namespace story

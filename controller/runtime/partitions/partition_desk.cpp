@@ -216,11 +216,9 @@ Outcome<muster::v1::RemovePartitionResponse> PartitionDesk::remove(const muster:
 Outcome<muster::v1::ListNodesResponse> PartitionDesk::nodes() {
   if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
-  const auto losses =
-      parts_.store.node_losses(parts_.clock.wall() - ActionRunner::kExcludedFor, ActionRunner::kMostExcluded);
+  const auto losses = parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, ActionRunner::kMostExcluded);
   muster::v1::ListNodesResponse response;
-  for (auto& view : node_views(facts->nodes, losses, ActionRunner::kExcludedFor))
-    *response.add_nodes() = std::move(view);
+  for (auto& view : node_views(facts->nodes, losses, parts_.excluded_for)) *response.add_nodes() = std::move(view);
   response.set_slurm_problem(slurm_problem(*facts));
   return response;
 }

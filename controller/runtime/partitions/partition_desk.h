@@ -25,7 +25,8 @@ class PartitionDesk {
     Executor& executor;
     Clock& clock;
     SpecCache& specs;
-    std::string why_no_slurm = {};  // see ControllerOptions
+    std::string why_no_slurm = {};             // see ControllerOptions
+    core::Millis excluded_for = kExcludedFor;  // the same
   };
   /// `file`: see PolicyKeeper, which says what is thrown.
   PartitionDesk(Parts parts, std::filesystem::path file, bool threads);

@@ -211,6 +211,8 @@ Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
   SubmissionRecord record;
   record.comment = comment;
   record.ranks_per_node = request.ranks_per_node;
+  record.exclude = request.slurm.exclude;
+  record.left_out = request.exclude_nodes;
   const auto now = clock_.wall().time_since_epoch().count();
   const auto script = script_of(request);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) {
@@ -221,6 +223,7 @@ Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
   if (std::holds_alternative<::slurm::Refused>(outcome) && !request.exclude_nodes.empty()) {
     auto everywhere = request;
     everywhere.exclude_nodes.clear();
+    record.left_out.clear();
     spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them", request.key.job,
                  request.key.number);
     outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script_of(everywhere)), now);
@@ -287,6 +290,8 @@ void Launcher::prepare_set(std::vector<LaunchRequest> members, const std::filesy
     record.set_folder = folder.string();
     record.index = i;
     record.ranks_per_node = members[i].ranks_per_node;
+    record.exclude = members[i].slurm.exclude;
+    record.left_out = members[i].exclude_nodes;
     write_record(members[i].attempt_folder, record);
   }
   write_file_durably(folder / kScript, ::slurm::render(script));

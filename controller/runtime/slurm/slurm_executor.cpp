@@ -35,6 +35,8 @@ struct Attempt {
   std::vector<core::EventBody> told = {};    // besides what the follower tells, and before it
   bool checked = false;                      // its health check's word is read
   core::Time submitted_after{}, submitted_before{};
+  std::string exclude = {};                // what its job file wants none of
+  std::vector<std::string> left_out = {};  // what it gets none of besides, as long as it is lost
 };
 
 /// How far the clocks of slurmctld and ours may be apart.
@@ -82,6 +84,7 @@ class SlurmExecutor::Impl {
     launcher_.set_history(is_over);
     is_over_ = std::move(is_over);
   }
+  void set_lost_nodes(std::function<LostNodes()> lost) { lost_nodes_ = std::move(lost); }
   void start(FactSink sink) {
     sink_ = std::move(sink);
     poller_ = std::thread([this] { run_poller(); });
@@ -139,6 +142,7 @@ class SlurmExecutor::Impl {
   void tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs);
   void ask_history(const std::vector<::slurm::ListedJob>& jobs);
   void read_files();
+  void end_exclusions();
   void cancel_wanted();
   void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
   std::vector<std::pair<const ::slurm::ListedJob*, core::AttemptKey>> unfollowed(
@@ -150,6 +154,7 @@ class SlurmExecutor::Impl {
 
   Launcher launcher_;
   std::function<bool(const core::AttemptKey&)> is_over_;
+  std::function<LostNodes()> lost_nodes_;
   FactSink sink_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -209,6 +214,8 @@ void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::
   const auto id = ::slurm::parse_job_id(scheduler_job_of(handle).value_or(""));
   auto record = read_record(folder);
   const auto comment = record ? record->comment : launcher_.comment_of(key);
+  const auto exclude = record ? record->exclude : std::string();
+  const auto left_out = record ? record->left_out : std::vector<std::string>();
   // Of an array its set knows when.
   if (record && !record->set_folder.empty()) record = read_record(record->set_folder);
   const core::Time tried_at(core::Millis(record ? record->tried_at_ms : 0));
@@ -222,7 +229,9 @@ void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::
                                        {},
                                        false,
                                        tried_at,
-                                       handed_over});
+                                       handed_over,
+                                       exclude,
+                                       left_out});
     urgent_ = true;
   }
   wake_.notify_all();
@@ -324,6 +333,7 @@ void SlurmExecutor::Impl::poll() {
   take_listing(*listed, asked_at);
   ask_history(*listed);
   cancel_wanted();
+  end_exclusions();
   cancel_leftovers(*listed);
 }
 
@@ -470,6 +480,40 @@ void SlurmExecutor::Impl::cancel_wanted() {
   }
 }
 
+// What was lost when they were handed over may be back while they wait. One call for all elements of an array.
+void SlurmExecutor::Impl::end_exclusions() {
+  struct Waiting {
+    std::string exclude;
+    std::vector<std::string> left_out;
+    std::vector<core::AttemptKey> keys;
+  };
+  std::map<std::uint64_t, Waiting> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, attempt] : attempts_) {
+      if (attempt.left_out.empty() || !attempt.listed || attempt.listed->restarts > 0) continue;
+      if (::slurm::classify(attempt.listed->state.state) != ::slurm::JobPhase::kQueued) continue;
+      auto& job = waiting.try_emplace(attempt.id.job, Waiting{attempt.exclude, attempt.left_out, {}}).first->second;
+      job.keys.push_back(key);
+    }
+  }
+  if (waiting.empty() || !lost_nodes_) return;
+  const auto lost = lost_nodes_();
+  for (auto& [id, job] : waiting) {
+    const auto still = kept_off(job.keys.front().job, lost);
+    auto left_out = job.left_out;
+    std::erase_if(left_out, [&](const auto& node) { return std::ranges::find(still, node) == still.end(); });
+    if (left_out == job.left_out) continue;
+    auto nodes = left_out;
+    if (!job.exclude.empty()) nodes.push_back(job.exclude);
+    const auto answer = scheduler_.exclude({id, {}}, nodes);
+    if (answer.unreachable()) return note(answer.why());
+    // Of an array those that have started meanwhile.
+    if (answer.refused()) spdlog::debug("Slurm job {}: {}", id, answer.why());
+    for (const auto& key : job.keys) with(key, [&](Attempt& attempt) { attempt.left_out = left_out; });
+  }
+}
+
 // Jobs of ours in Slurm whose attempts are over: left by a controller that died, or run again by Slurm.
 void SlurmExecutor::Impl::cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs) {
   if (!is_over_) return;
@@ -557,6 +601,9 @@ SlurmExecutor::~SlurmExecutor() {
 }
 void SlurmExecutor::start(FactSink sink) {
   impl_->start(std::move(sink));
+}
+void SlurmExecutor::set_lost_nodes(std::function<LostNodes()> lost) {
+  impl_->set_lost_nodes(std::move(lost));
 }
 void SlurmExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
   impl_->set_history(std::move(is_over));

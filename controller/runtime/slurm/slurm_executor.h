@@ -44,6 +44,7 @@ class SlurmExecutor : public Executor {
   std::string name() const override { return "slurm"; }
   void start(FactSink sink) override;
   void set_history(std::function<bool(const core::AttemptKey&)> is_over) override;
+  void set_lost_nodes(std::function<LostNodes()> lost) override;
   LaunchAnswer launch(const LaunchRequest& request) override;
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override;
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;

@@ -52,6 +52,8 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
     record.set_folder = json.value("set_folder", "");
     record.index = json.value("index", std::uint32_t{0});
     record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
+    record.exclude = json.value("exclude", "");
+    record.left_out = json.value("left_out", std::vector<std::string>{});
     return record;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -72,7 +74,9 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"unsure", record.unsure},
                                        {"set_folder", record.set_folder},
                                        {"index", record.index},
-                                       {"ranks_per_node", record.ranks_per_node}};
+                                       {"ranks_per_node", record.ranks_per_node},
+                                       {"exclude", record.exclude},
+                                       {"left_out", record.left_out}};
   write_file_durably(folder / kRecord, json.dump(2) + "\n", 0600);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "runtime/executor.h"
 #include "slurm/scheduler.h"
@@ -21,6 +22,8 @@ struct SubmissionRecord {
   std::string set_folder;
   std::uint32_t index = 0;
   std::uint32_t ranks_per_node = 1;
+  std::string exclude;                // the nodes that its job file wants none of
+  std::vector<std::string> left_out;  // and those that were left out for a while
 };
 
 /// nullopt: none, or unreadable (treated as none is only safe where nothing can have been submitted: see Submitter).

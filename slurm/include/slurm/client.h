@@ -54,6 +54,7 @@ class Client : public Scheduler {
   Answer<Done> release(const JobId& job) override;
   Answer<Done> skip_hold(const JobId& job) override;
   Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) override;
+  Answer<Done> exclude(const JobId& job, const std::vector<std::string>& nodes) override;
   Answer<Done> throttle(std::uint64_t array_job, std::uint32_t parallelism) override;
   Answer<std::vector<PastRun>> history(const std::vector<std::uint64_t>& jobs) override;
   Answer<std::vector<Partition>> partitions() override;

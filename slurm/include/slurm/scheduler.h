@@ -188,6 +188,9 @@ class Scheduler {
   virtual Answer<Done> skip_hold(const JobId& job) = 0;
   /// 0: none. Raising it needs an operator's rights unless the job is still queued.
   virtual Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) = 0;
+  /// A queued job gets none of these nodes, instead of those it was to get none of before; an array's number stands for
+  /// all its elements that wait. Refused too where some of them run already; the others are changed all the same.
+  virtual Answer<Done> exclude(const JobId& job, const std::vector<std::string>& nodes) = 0;
   /// How many elements of an array may run at once; 0: all.
   virtual Answer<Done> throttle(std::uint64_t array_job, std::uint32_t parallelism) = 0;
 

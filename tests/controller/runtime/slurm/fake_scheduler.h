@@ -34,6 +34,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::map<::slurm::JobId, ::slurm::ListedJob> jobs;
   std::vector<std::string> scripts;  // every one that was taken
   std::vector<::slurm::JobId> cancelled;
+  std::vector<std::pair<::slurm::JobId, std::vector<std::string>>> excluded;  // what it was asked for
   int calls_to_submit = 0, calls_to_list = 0;
   std::size_t inherited = 0;  // descriptors, by the newest sbatch
   std::set<std::string> users_listed;
@@ -59,6 +60,10 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::vector<::slurm::JobId> cancelled_ids() {
     std::lock_guard lock(mutex_);
     return cancelled;
+  }
+  std::size_t times_excluded() {
+    std::lock_guard lock(mutex_);
+    return excluded.size();
   }
   int times_listed() {
     std::lock_guard lock(mutex_);
@@ -144,6 +149,14 @@ class FakeScheduler : public ::slurm::Scheduler {
       return ::slurm::Refused{"Access/permission denied"};
     }
     job.time_limit = limit.count() > 0 ? std::optional<std::chrono::seconds>(limit) : std::nullopt;
+    return ::slurm::Done{};
+  }
+  ::slurm::Answer<::slurm::Done> exclude(const ::slurm::JobId& id, const std::vector<std::string>& nodes) override {
+    std::lock_guard lock(mutex_);
+    if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
+    const bool there = std::ranges::any_of(jobs, [&](const auto& entry) { return entry.first.job == id.job; });
+    if (!there) return ::slurm::Refused{"Invalid job id specified"};
+    excluded.emplace_back(id, nodes);
     return ::slurm::Done{};
   }
   ::slurm::Answer<::slurm::Done> throttle(std::uint64_t, std::uint32_t) override { return ::slurm::Done{}; }

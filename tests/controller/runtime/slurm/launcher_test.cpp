@@ -257,12 +257,32 @@ TEST(Launcher, AnArrayThatWaitsForSlurmKeepsLaterOnesBackUnlessItsJobsAreOver) {
   EXPECT_EQ(l.launch(late), "1_0 1_1 1_2");
 }
 
+// Whoever follows it must know what to take back when the node is no longer left out.
+TEST(Launcher, WhatALaunchLeavesOutIsOnDisk) {
+  Launching l;
+  auto requests = l.sweep(2);
+  requests.push_back(l.request(9));
+  for (auto& request : requests) {
+    request.exclude_nodes = {"node1"};
+    request.slurm.exclude = "node[7-8]";
+  }
+  l.launch({requests[0], requests[1]});
+  l.launch({requests[2]});
+  for (const auto& request : requests) {
+    const auto record = read_record(request.attempt_folder);
+    ASSERT_TRUE(record);
+    EXPECT_THAT(record->left_out, ::testing::ElementsAre("node1"));
+    EXPECT_EQ(record->exclude, "node[7-8]");
+  }
+}
+
 TEST(Launcher, BetterANodeThatWasLostLatelyThanNone) {
   Launching l;
   l.slurm.refuses_excludes = true;
   auto alone = l.request(9);
   alone.exclude_nodes = {"node1"};
   EXPECT_EQ(l.launch({alone}), "1");
+  EXPECT_THAT(read_record(alone.attempt_folder)->left_out, ::testing::IsEmpty());
   auto requests = l.sweep(2);
   for (auto& request : requests) request.exclude_nodes = {"node1"};
   EXPECT_EQ(l.launch(requests), "2_0 2_1");

@@ -137,6 +137,13 @@ TEST_P(SchedulerContract, ANewTimeLimitIsListed) {
   EXPECT_EQ(look(id)->time_limit, std::nullopt) << "none";
 }
 
+TEST_P(SchedulerContract, NodesThatAWaitingJobIsToGetNoneOfMayChange) {
+  const auto id = submit(job("a"));
+  EXPECT_TRUE(slurm().hold(id));
+  EXPECT_TRUE(slurm().exclude(id, {"node1"}));
+  EXPECT_TRUE(slurm().exclude(id, {})) << "none";
+}
+
 TEST_P(SchedulerContract, ARequeuedJobKeepsItsNumberAndCountsItsRestarts) {
   auto again = job("a");
   again.terms.requeue = true;
@@ -155,6 +162,7 @@ TEST_P(SchedulerContract, OfANumberThatNobodyHasNothingCanBeAsked) {
   EXPECT_TRUE(slurm().release(kNobody).refused());
   EXPECT_TRUE(slurm().requeue(kNobody).refused());
   EXPECT_TRUE(slurm().update_time_limit(kNobody, 5min).refused());
+  EXPECT_TRUE(slurm().exclude(kNobody, {}).refused());
   EXPECT_TRUE(slurm().history({1}).refused()) << "there is no accounting here";
 }
 

@@ -63,11 +63,14 @@ class Executing {
     return (folder.path() / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number))).string();
   }
   /// An attempt of one rank that an earlier controller handed over as this Slurm job, and saw start.
-  void adopt(core::JobId job, const std::string& id) {
+  void adopt(core::JobId job, const std::string& id, const std::string& exclude = {},
+             const std::vector<std::string>& left_out = {}) {
     const core::AttemptKey key{job, 1};
     SubmissionRecord record;
     record.comment = "muster:s:" + std::to_string(job) + ".1";
     record.id = ::slurm::parse_job_id(id);
+    record.exclude = exclude;
+    record.left_out = left_out;
     record.tried_at_ms = clock().wall().time_since_epoch().count();
     std::filesystem::create_directories(folder_of(key));
     write_record(folder_of(key), record);
@@ -297,6 +300,40 @@ TEST(SlurmExecutor, AHoldIsAskedForAgainWhenSlurmIsBack) {
   EXPECT_TRUE(e.executor->hold({1, 1}, false));
   EXPECT_GT(e.slurm.jobs[id].priority, 0U);
   EXPECT_TRUE(e.executor->hold({2, 1}, true)) << "not followed: there is nothing to ask again";
+}
+
+// Two nodes were lost, and one of them no more; the job file wants none of n9. Slurm is away at first.
+TEST(SlurmExecutor, WhatWaitsLongerThanANodeIsLeftOutMayHaveItAfterARestartToo) {
+  using Asked = std::pair<::slurm::JobId, std::vector<std::string>>;
+  Executing e;
+  for (const auto* id : {"1", "2", "3_0", "3_1", "3_2"}) e.list(id, "PENDING", "");
+  e.slurm.jobs[{2, {}}].state = e.slurm.jobs[{3, 0}].state = ::slurm::parse_job_state("RUNNING");
+  core::JobId number = 0;
+  for (auto& [id, job] : e.slurm.jobs) {
+    job.comment = "muster:s:" + std::to_string(++number) + ".1";
+    e.adopt(number, ::slurm::to_string(id), "n9", {"n1", "n2"});
+  }
+  e.executor->set_lost_nodes([] { return LostNodes{{"n2", 0}, {"n1", 99}}; });
+  e.slurm.lists = false;
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 3; }));
+  EXPECT_EQ(e.slurm.times_excluded(), 0U);
+  e.slurm.set_lists(true);
+  const auto listed = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= listed + 5; }));
+  e.stop();
+  EXPECT_THAT(e.slurm.excluded, ElementsAre(Asked{{1, {}}, {"n2", "n9"}}, Asked{{3, {}}, {"n2", "n9"}}))
+      << "once; not what runs";
+}
+
+TEST(SlurmExecutor, WhatIsStillLostStaysLeftOut) {
+  Executing e;
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.adopt(1, "1", "", {"n1", "n2"});
+  e.executor->set_lost_nodes([] { return LostNodes{{"n2", 0}, {"n1", 1}, {"n3", 0}}; });
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 5; }));
+  EXPECT_EQ(e.slurm.times_excluded(), 0U);
 }
 
 // slurmctld has lost ours and given its number to another, who must not pay for it.
