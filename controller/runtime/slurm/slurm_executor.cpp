@@ -31,7 +31,7 @@ struct Attempt {
   std::string comment;
   ::slurm::JobId id;
   std::filesystem::path folder;
-  std::optional<::slurm::ListedJob> listed;  // newest
+  std::optional<::slurm::ListedJob> listed;  // as the newest listing has it, if its number is still ours there
   std::vector<core::EventBody> told = {};    // besides what the follower tells, and before it
   bool checked = false;                      // its health check's word is read
   core::Time submitted_after{}, submitted_before{};
@@ -361,7 +361,7 @@ void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jo
     const auto found = by_id.find(attempt.id);
     // The same number with another comment is another's job: slurmctld gives numbers again that it has lost.
     const bool ours = found != by_id.end() && found->second->comment == attempt.comment;
-    if (ours) attempt.listed = *found->second;
+    attempt.listed = ours ? std::optional(*found->second) : std::nullopt;
     attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now);
     urgent_ = urgent_ || attempt.follower.wants_listing();
   }

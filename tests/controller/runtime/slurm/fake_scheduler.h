@@ -186,6 +186,11 @@ class FakeScheduler : public ::slurm::Scheduler {
     }
   }
 
+  /// slurmctld has lost the job, and gives its number to another's.
+  void give_away(const ::slurm::JobId& id) {
+    change(id, [](auto& job) { job.comment = "a stranger's"; });
+  }
+
   /// What an sbatch does that was under way when its caller died.
   std::uint64_t take(const std::string& script) {
     const auto id = next_id++;

@@ -349,6 +349,21 @@ TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeverCancelled) {
   EXPECT_TRUE(e.slurm.cancelled_ids().empty());
 }
 
+TEST(SlurmExecutor, ANumberThatWasOursOnceIsNotForEver) {
+  Executing e(Executing::Time::kHurried);
+  e.list("5", "PENDING", "muster:s:5.1");
+  e.adopt(5, "5");
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
+  e.slurm.give_away({5, {}});
+  const auto given_away = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= given_away + 2; }));
+  e.executor->stop({5, 1}, {core::Millis(0)});
+  const auto listed = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= listed + 20; }));
+  EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
 TEST(SlurmExecutor, ANodeThatFailsTheHealthCheckIsNamedBeforeTheAttemptEnds) {
   Executing e;
   e.list("1", "FAILED", "muster:s:1.1");
