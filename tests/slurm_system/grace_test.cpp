@@ -33,18 +33,49 @@ TEST_F(SlurmGrace, AVictimThatSavedInTimeComesBack) {
   stage().expect_model_of_calm_run(job, what);
 }
 
-// It knows nothing of signals, so it is still there when the period is over.
-TEST_F(SlurmGrace, AStubbornVictimIsPreemptedAllTheSame) {
-  const auto job =
+// Twice: first the period is the partition's 10 s, then there is none, and KillWait is all there is. Beside it, a
+// victim that knows nothing of signals.
+// Method: a library preloaded into its ranks, ahead of a sanitizer where there is one, holds up what they flush.
+TEST_F(SlurmGrace, ASaveThatDoesNotFitLeavesTheLastGoodCheckpoint) {
+  const auto slow = (muster().folder() / "slow").string();
+  const Training what{.partition = "low",
+                      .more = "[env]\nLD_PRELOAD = \"" MUSTER_SLOW_DISK "\"\nSLOW_DISK = \"" + slow +
+                              "\"\nASAN_OPTIONS = \"verify_asan_link_order=0\"\n"};
+  test::write_file(slow + "-2", "");
+  const auto stubborn =
       muster().submit(shell({.script = "trap '' TERM; [ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 1; done",
                              .nodes = 2,
                              .resources = "stop_grace = \"2m\"\n",
-                             .more = "[slurm]\npartition = \"low\"\nexclusive = true\n"}));
-  stage().until_running(job, 1);
+                             .more = "[slurm]\npartition = \"low\"\n"}));
+  stage().until_running(stubborn, 1);
+  const auto job = muster().submit(training(what));
+  muster().until_step(job, 24);
+  test::write_file(slow + "-1", "");
+  slurm_cluster::submit(slurm(), {"-p", "high", "-N2", "--exclusive"}, "sleep 1");
+  stage().until_ended(job, 1);
+  const auto kept = stage().saved_steps(job, 1);
+  ASSERT_FALSE(kept.empty());
+  EXPECT_EQ(kept.back() % what.every_steps, 0) << "the asked save was to be held up";
+  EXPECT_TRUE(std::filesystem::exists(slow + "-1-tried")) << "it never began to save";
+  const auto came_back = muster().until_state(stubborn, "succeeded");
+  ASSERT_EQ(came_back.at("attempts").size(), 2U) << came_back.dump(1);
+  EXPECT_EQ(text(attempt(came_back, 1), "cause"), "preempted") << text(attempt(came_back, 1), "reason");
+
+  ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=low", "gracetime=0"}).exit, 0);
+  muster().until(job, [&](const Json& view) {
+    return view.at("attempts").size() == 2 && attempt(view, 2).at("resumed_from_step") != 0;
+  });
   slurm_cluster::submit(slurm(), {"-p", "high", "-N2", "--exclusive"}, "sleep 1");
   const auto after = muster().until_state(job, "succeeded");
-  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
-  EXPECT_EQ(text(attempt(after, 1), "cause"), "preempted") << text(attempt(after, 1), "reason");
+  EXPECT_EQ(slurm().run({"scontrol", "update", "partitionname=low", "gracetime=10"}).exit, 0);
+  EXPECT_TRUE(std::filesystem::exists(slow + "-2-tried")) << "it never began to save";
+  ASSERT_EQ(after.at("attempts").size(), 3U) << after.dump(1);
+  for (const std::size_t number : {1, 2}) {
+    EXPECT_EQ(text(attempt(after, number), "cause"), "preempted") << text(attempt(after, number), "reason");
+    EXPECT_EQ(attempt(after, number + 1).at("resumed_from_step"), kept.back());
+  }
+  EXPECT_TRUE(stage().saved_steps(job, 2).empty());
+  stage().expect_model_of_calm_run(job, what);
 }
 
 }  // namespace
