@@ -181,6 +181,7 @@ void Stage::expect_model_of_calm_run(const std::string& job, const Training& wha
   Training calm = what;
   calm.partition = "main";
   calm.step_delay_ms = 0;
+  calm.every_steps = Training().every_steps;
   calm.resources = calm.requeue = calm.more = "";
   auto& reference = calm_[training(calm)];
   if (reference.empty()) {

@@ -20,7 +20,7 @@ using test::last;
 /// A small Llama on the built-in text, on 2 nodes with 2 ranks each.
 struct Training {
   int steps = 60;
-  int every_steps = 20;
+  int every_steps = 20;  // 0: nothing is saved but at the end and when asked
   int step_delay_ms = 100;
   int nodes = 2;
   int ranks_per_node = 2;
