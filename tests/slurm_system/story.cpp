@@ -131,6 +131,17 @@ Json Stage::until_running(const std::string& job, std::size_t attempt, std::chro
       limit);
 }
 
+Json Stage::until_trains(const std::string& job, std::size_t attempt, std::chrono::milliseconds limit) {
+  return muster_->until(
+      job,
+      [&](const Json& view) {
+        if (view.at("attempts").size() != attempt) return false;
+        const auto& from = story::attempt(view, attempt).at("resumed_from_step");
+        return std::ranges::all_of(view.at("ranks"), [&](const Json& rank) { return rank.at("step") > from; });
+      },
+      limit);
+}
+
 std::vector<int> Stage::saved_steps(const std::string& job, int attempt) {
   std::vector<int> steps;
   for (const auto& event : muster_->json({"events", job})) {

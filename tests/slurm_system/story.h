@@ -58,6 +58,8 @@ class Stage {
   Json until_ended(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Waits until attempt `number` runs, or has run.
   Json until_running(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
+  /// Waits until every rank of attempt `number` has gone a step beyond where it began.
+  Json until_trains(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Steps that an attempt told the controller it has saved.
   std::vector<int> saved_steps(const std::string& job, int attempt);
   /// What happened, one event a line.
