@@ -14,7 +14,8 @@ using testing::HasSubstr;
 struct Requeue;
 class SlurmRequeue : public Story<Requeue> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 4}); }
+  /// What Slurm requeues it holds for two minutes, as on a cluster that leaves cred_expire as it is.
+  static void SetUpTestSuite() { set_up({.nodes = 4, .kill_wait = 5s, .cred_expire = 120s}); }
 
  protected:
   /// Waits until the job has saved and gone a few steps beyond; Slurm's number of its first attempt.
@@ -22,55 +23,58 @@ class SlurmRequeue : public Story<Requeue> {
     muster().until_step(job, step);
     return stage().slurm_job(job, 1);
   }
-  /// Attempt 1 ended so, attempt 2 went on from where it was saved, and the model is what it should be.
-  static Json expect_resumed(const std::string& job, const Training& what, const std::string& cause) {
-    const auto after = muster().until_state(job, "succeeded");
-    EXPECT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
-    EXPECT_EQ(text(attempt(after, 1), "cause"), cause) << text(attempt(after, 1), "reason");
-    EXPECT_EQ(text(attempt(after, 2), "cause"), "completed");
-    const auto saved = stage().saved_steps(job, 1);
-    EXPECT_FALSE(saved.empty());
-    const int kept = saved.empty() ? 0 : saved.back();
-    EXPECT_EQ(attempt(after, 2).at("resumed_from_step"), kept);
-    EXPECT_EQ(stage().submissions_of(job, 1), 1);
-    EXPECT_EQ(stage().submissions_of(job, 2), 1);
-    stage().expect_model_of_calm_run(job, what);
-    return after;
-  }
 };
 
-TEST_F(SlurmRequeue, ScontrolRequeueIsANewAttemptThatCostsNoBudget) {
-  const Training what;
+// Nothing is saved but when it is asked for, so that there is nothing else to resume from.
+TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATimeLimitOneAfterTheOther) {
+  const Training what{.every_steps = 0, .step_delay_ms = 400, .partition = "low"};
   const auto job = muster().submit(training(what));
-  const auto id = under_way(job);
-  ASSERT_EQ(slurm().run({"scontrol", "requeue", id}).exit, 0);
-  const auto after = expect_resumed(job, what, "requeued");
-  EXPECT_GE(attempt(after, 2).at("resumed_from_step").get<int>(), 24) << "its ranks saved when they were told";
-  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("requeued in Slurm"));
-  EXPECT_THAT(stage().events(job), testing::Not(HasSubstr(" of 3)"))) << "it is nobody's fault";
-  // Slurm's own second run is nobody's: it was cancelled, or left at once.
-  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
-}
+  muster().until_step(job, 4);
+  ASSERT_EQ(slurm().run({"scontrol", "requeue", stage().slurm_job(job, 1)}).exit, 0);
+  stage().until_running(job, 2, 60s);  // half of Slurm's hold
 
-TEST_F(SlurmRequeue, APreemptionWithoutGraceCountsAsPreempted) {
-  const Training what{.every_steps = 0, .partition = "low"};
-// Nothing but the save that was asked for can be resumed from, here and where the time limit is reached.
-  const auto job = muster().submit(training(what));
-  under_way(job, 4);
+  stage().until_trains(job, 2);
   slurm_cluster::submit(slurm(), {"-p", "high", "-N4", "--exclusive"}, "sleep 2");
-  const auto after = expect_resumed(job, what, "preempted");
-  EXPECT_THAT(stage().events(job), HasSubstr("preemption 1 of 1000"));
-}
+  stage().until_running(job, 3, 60s);
 
-TEST_F(SlurmRequeue, TheTimeLimitIsSavedForAndCountsAsTimedOut) {
-  const Training what{.every_steps = 0, .step_delay_ms = 400, .resources = "time_limit = \"40s\"\n"};
-  const auto job = muster().submit(training(what));
-  stage().until_ended(job, 1, 120s);
-  // However slow the machine is, the second attempt is to finish.
+  const auto node = text(stage().until_trains(job, 3).at("ranks")[3], "node");
+  ASSERT_FALSE(slurm().kill_stepd(node, stage().slurm_job(job, 3)).empty());
+
+  stage().until_trains(job, 4);
+  EXPECT_EQ(muster().cli({"limit", job, "20s"}).exit, 0);
+  stage().until_ended(job, 4);
+  // However slow the machine is, the last attempt is to finish.
   EXPECT_EQ(muster().cli({"limit", job, "1h"}).exit, 0);
-  const auto after = expect_resumed(job, what, "timed_out");
-  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("time limit of 40 s reached"));
-  EXPECT_THAT(stage().events(job), HasSubstr("1 of 3"));
+
+  const auto after = muster().until_state(job, "succeeded");
+  ASSERT_EQ(after.at("attempts").size(), 5U) << after.dump(1);
+  const std::vector<std::pair<const char*, const char*>> ends = {{"requeued", "requeued in Slurm"},
+                                                                 {"preempted", "preempted in Slurm"},
+                                                                 {"node_failed", "slurmstepd"},
+                                                                 {"timed_out", "time limit of 20 s reached"},
+                                                                 {"completed", "every rank exited with 0"}};
+  int kept = 0;
+  for (std::size_t number = 1; number <= ends.size(); ++number) {
+    SCOPED_TRACE("attempt " + std::to_string(number));
+    const auto& [cause, reason] = ends[number - 1];
+    const auto& one = attempt(after, number);
+    EXPECT_EQ(text(one, "cause"), cause) << text(one, "reason");
+    EXPECT_THAT(text(one, "reason"), HasSubstr(reason));
+    EXPECT_EQ(one.at("resumed_from_step"), kept);
+    EXPECT_EQ(stage().submissions_of(job, static_cast<int>(number)), 1);
+    const auto saved = stage().saved_steps(job, static_cast<int>(number));
+    EXPECT_EQ(saved.size(), text(one, "cause") == "node_failed" ? 0U : 1U) << "nobody could save, or all when asked";
+    const int newest = saved.empty() ? kept + 1 : saved.back();
+    EXPECT_GT(newest, kept);
+    if (!saved.empty()) kept = newest;
+  }
+  // Each costs its own budget, and a requeue none: it is nobody's fault.
+  const auto events = stage().events(job);
+  for (const char* budget : {"preemption 1 of 1000", "1 of 10)", "1 of 3)"}) EXPECT_THAT(events, HasSubstr(budget));
+  EXPECT_THAT(events, testing::Not(HasSubstr("2 of "))) << events;
+  stage().expect_model_of_calm_run(job, what);
+  // Slurm's own second runs are nobody's: they were cancelled, or left at once.
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
 }
 
 TEST_F(SlurmRequeue, AnOutsidersScancelIsACancel) {
