@@ -26,6 +26,11 @@ if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then
 fi
 
 # setup
+muster_begun=/data/slurm/set-7.1/begun${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}
+if ! mkdir "$muster_begun" 2> /dev/null && [ -d "$muster_begun" ]; then
+  echo "muster: this attempt has begun already, and Slurm does not know it: nothing to do" >&2
+  exit 0
+fi
 export MUSTER_STARTED_AT=$(date +%s)
 module load x
 

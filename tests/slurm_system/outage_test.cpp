@@ -1,7 +1,13 @@
 // Goal: a Slurm that does not answer ends nothing, and whatever was asked meanwhile is done when it is back.
 // Method: real Slurm; slurmctld is ended, killed and started under running jobs, while musterd asks twenty times as
 // often as usual; a squeue of ours fails at once, where Slurm's own would take seconds.
+#include <signal.h>
 #include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
 
 #include "slurm_system/story.h"
 
@@ -36,6 +42,8 @@ exec /usr/bin/squeue "$@"
   test::TempFolder folder_;
 };
 
+constexpr const char* kForgotten = "Slurm does not know any more that it runs";
+
 struct Outage;
 class SlurmOutage : public Story<Outage> {
  public:
@@ -63,6 +71,58 @@ class SlurmOutage : public Story<Outage> {
     slurm().start_ctld();
     squeue_->fail(false);
   }
+  static void drain_all_nodes() {
+    ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=node[1-4]", "state=drain", "reason=story"}).exit, 0);
+  }
+  /// A slurmctld that has just begun refuses this for a moment, and does it all the same.
+  static void resume(const std::string& nodes) {
+    const auto resumed = [&] {
+      slurm().run({"scontrol", "update", "nodename=" + nodes, "state=resume"});
+      const auto states = slurm().run({"sinfo", "-h", "-N", "-p", "main", "-n", nodes, "-o", "%T"});
+      return states.exit == 0 && states.out.find("drain") == std::string::npos;
+    };
+    ASSERT_TRUE(test::eventually(resumed, 20s));
+  }
+  /// A job on node1 and node2 that has come so far, and a slurmctld killed before it had written down that it runs:
+  /// when it begins again the job waits and all nodes are drained. musterd hears nothing of Slurm until squeue_sees().
+  std::string runs_and_slurmctld_does_not_know(const std::string& toml,
+                                               const std::function<void(const std::string&)>& come_so_far) {
+    drain_all_nodes();
+    const auto job = muster().submit(toml);
+    muster().until_state(job, "queued");
+    const auto state = slurm().folder() / "state", before = muster().folder() / "state-before";
+    slurmctld_is_down();
+    std::filesystem::copy(state, before, std::filesystem::copy_options::recursive);
+    slurmctld_is_back();
+    resume("node[1-2]");
+    come_so_far(job);
+    squeue_->fail(true);
+    slurm().kill_ctld();
+    down_ = true;
+    std::filesystem::remove_all(state);
+    std::filesystem::rename(before, state);
+    return job;
+  }
+  void slurmctld_begins_again() {
+    down_ = false;
+    slurm().start_ctld();
+  }
+  void squeue_sees() { squeue_->fail(false); }
+  /// The slurmds of these nodes, which hear nothing while they are stopped.
+  static std::vector<pid_t> slurmds(const std::set<std::string>& nodes) {
+    std::vector<pid_t> pids;
+    for (const pid_t pid : slurm_cluster::processes_of(slurm().folder())) {
+      const auto process = "/proc/" + std::to_string(pid);
+      if (test::read_file(process + "/comm") != "slurmd\n") continue;
+      auto words = test::read_file(process + "/cmdline");
+      std::ranges::replace(words, '\0', ' ');
+      for (const auto& node : nodes) {
+        if (words.find(" -N " + node + " ") != std::string::npos) pids.push_back(pid);
+      }
+    }
+    EXPECT_EQ(pids.size(), nodes.size());
+    return pids;
+  }
   static int failed_polls() {
     const auto log = muster().daemon_log();
     const std::string word = "Slurm does not answer";
@@ -89,8 +149,7 @@ TEST_F(SlurmOutage, ARestartOfSlurmctldIsNothingToATrainingJob) {
   const Training what;
   const auto job = muster().submit(training(what));
   muster().until_step(job, 5);
-  // In good order first: that writes down that the job runs. A slurmctld that is killed before it has written so would
-  // start the job again by itself, which is another story.
+  // In good order first: that writes down that the job runs.
   slurm().stop_ctld();
   slurm().start_ctld();
   muster().until_step(job, 15);
@@ -148,6 +207,67 @@ TEST_F(SlurmOutage, ACancelDuringAnOutageEndsTheRanksNowAndTheSlurmJobLater) {
   slurmctld_is_back();
   // A squeue that was under way when slurmctld left may take all of its 20 s.
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
+}
+
+// What it would start is a second run of the same attempt, and nothing in it says so.
+TEST_F(SlurmOutage, AJobThatSlurmctldDoesNotKnowRunsIsAnAttemptThatIsOver) {
+  const Training what;
+  const auto job =
+      runs_and_slurmctld_does_not_know(training(what), [](const std::string& id) { muster().until_step(id, 24); });
+  slurmctld_begins_again();
+  squeue_sees();
+  resume("node[1-4]");
+  const auto after = muster().until_state(job, "succeeded");
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "requeued");
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr(kForgotten));
+  const auto resumed = attempt(after, 2).at("resumed_from_step").get<int>();
+  EXPECT_GE(resumed, what.every_steps);
+  for (const int number : {1, 2}) EXPECT_EQ(stage().submissions_of(job, number), 1);
+  std::map<int, std::vector<int>> steps;  // by attempt
+  for (const auto& row : muster().metrics(job)) {
+    steps[row.at("attempt").get<int>()].push_back(row.at("step").get<int>());
+  }
+  EXPECT_EQ(steps[1].front(), 1);
+  EXPECT_EQ(steps[2].front(), resumed + 1);
+  EXPECT_EQ(steps[2].back(), what.steps);
+  for (const int number : {1, 2}) {
+    EXPECT_EQ(steps[number].back() - steps[number].front() + 1, static_cast<int>(steps[number].size()));
+  }
+  stage().expect_model_of_calm_run(job, what);
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
+}
+
+// The nodes of the first run do not hear slurmctld meanwhile, and so do not end it.
+TEST_F(SlurmOutage, ASecondRunOfTheSameAttemptLeavesWhileTheFirstGoesOn) {
+  const auto ran = muster().folder() / "ran";
+  const auto twice = [&](const std::string& line) {
+    return test::eventually([&] { return test::read_file(ran) == line + line; }, 30s);
+  };
+  const auto job = runs_and_slurmctld_does_not_know(
+      shell({.script = "echo attempt $MUSTER_ATTEMPT >> " + ran.string() + "; [ $MUSTER_ATTEMPT = 2 ] || sleep 600",
+             .nodes = 2,
+             .resources = "stop_grace = \"2s\"\n"}),
+      [&](const std::string&) { ASSERT_TRUE(twice("attempt 1\n")); });
+  const auto id = stage().slurm_job(job, 1);
+  const auto deaf = slurmds({"node1", "node2"});
+  for (const pid_t pid : deaf) ::kill(pid, SIGSTOP);
+  slurmctld_begins_again();
+  resume("node[3-4]");
+  EXPECT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "COMPLETED", 60s)) << "its second run, that is";
+  EXPECT_EQ(slurm_cluster::field(slurm(), id, "NodeList"), "node[3-4]");
+  EXPECT_EQ(text(muster().show(job), "state"), "running");
+  EXPECT_TRUE(twice("attempt 1\n")) << "not once more";
+  for (const pid_t pid : deaf) ::kill(pid, SIGCONT);
+  squeue_sees();
+  resume("node[1-2]");
+  const auto after = muster().until_state(job, "succeeded");
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "requeued");
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr(kForgotten));
+  EXPECT_EQ(test::read_file(ran), "attempt 1\nattempt 1\nattempt 2\nattempt 2\n");
+  EXPECT_THAT(test::read_file(muster().data() / "jobs" / job / "attempt-1" / "slurm.log"),
+              HasSubstr("has begun already"));
 }
 
 }  // namespace

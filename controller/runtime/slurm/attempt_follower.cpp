@@ -37,6 +37,7 @@ bool has_ended(const TaskReport& report) {
 constexpr const char* kPreemptedInSlurm = "preempted in Slurm";
 constexpr const char* kRequeuedInSlurm = "requeued in Slurm (scontrol requeue, or by the cluster itself)";
 constexpr const char* kToldToLeave = "told to leave in Slurm (SIGTERM), which would start it again for its exit code";
+constexpr const char* kForgottenBySlurm = "Slurm does not know any more that it runs, and starts it again";
 constexpr const char* kNodeFailedInSlurm = "Slurm says that a node failed";
 
 std::string job_text(const ::slurm::JobId& id) {
@@ -142,7 +143,9 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   const auto phase = ::slurm::classify(job->state.state);
   const bool ending = phase == ::slurm::JobPhase::kEnding;
   ending_since_ = ending ? std::optional(ending_since_.value_or(now)) : std::nullopt;
-  if (job->restarts > 0) return look_at_restart(*job, down, now);
+  // slurmctld died before it had written down that it runs.
+  const bool forgotten = phase == ::slurm::JobPhase::kQueued && started_;
+  if (job->restarts > 0 || forgotten) return look_at_restart(*job, down, now);
   if (phase == ::slurm::JobPhase::kEnded) return look_at_end(*job, now);
   if (job->preempted) preempted_ = true;
   if (phase == ::slurm::JobPhase::kActive) {
@@ -194,7 +197,7 @@ void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::
     if (down.contains(node)) lost = node;
   }
   auto cause = core::Cause::kRequeued;
-  std::string reason = kRequeuedInSlurm;
+  std::string reason = job.restarts > 0 ? kRequeuedInSlurm : kForgottenBySlurm;
   if (preempted_) {
     cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   } else if (!lost.empty()) {
@@ -214,7 +217,7 @@ void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::
     return left_by_itself(job_text(job.id), *job.exit, now);
   }
   // Whether it was preempted is told only while its first run ends.
-  unseen_ = cause == core::Cause::kRequeued && !explained_ && !ended_at_ && !history_told_;
+  unseen_ = cause == core::Cause::kRequeued && job.restarts > 0 && !explained_ && !ended_at_ && !history_told_;
   if (unseen_) return ask_history(now);
   restarted_unseen(cause, reason, now);
 }
@@ -300,6 +303,7 @@ void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis no
   if (preempted_) cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   if (cause) explain(*cause, reason, false);
   const auto end = cause ? End{*cause, reason} : end_of(reason, job.exit);
+  ended_well_ = !cause && job.state.state == ::slurm::JobState::kCompleted;
   by_whom_.reset();
   slurm_ended(end.cause, end.reason, now);
   for (auto& rank : ranks_) rank.cleared = rank.cleared || rank.exited_at.has_value();
@@ -364,10 +368,21 @@ void AttemptFollower::tick(core::Millis now) {
 
 void AttemptFollower::give_up(core::Millis now) {
   if (core_over_) return;
-  tell_ends_without_a_word(now);
+  if (ended_well_ && !explained_ && outlived()) {
+    end_cause_ = core::Cause::kRequeued;
+    end_reason_ = kForgottenBySlurm;
+  } else {
+    tell_ends_without_a_word(now);
+  }
   if (!all_told()) facts_.emplace_back(core::AttemptGone{what_.key.number, end_cause_, end_reason_});
   core_over_ = true;
   core_over_at_ = now;
+}
+
+// The batch script left with 0 and a rank is heard: what ended was a second run, which left at once.
+bool AttemptFollower::outlived() const {
+  return std::ranges::any_of(
+      ranks_, [&](const Rank& rank) { return !rank.exited_at && ended_at_ && rank.heard_at > ended_at_; });
 }
 
 // The job is over and nothing was done to it; a rank that ran and never told its end is what the others failed with.

@@ -35,7 +35,8 @@ struct Followed {
 /// job lost. So it is before a cancel is told: listings do not say whose it was.
 ///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
-/// Why it does: [Note: requeued for its exit code].
+/// Why it does: [Note: requeued for its exit code]. So it is with one that runs and is listed as waiting: slurmctld
+/// died before it had written down that it started it.
 class AttemptFollower {
  public:
   AttemptFollower(Followed what, core::Millis now);
@@ -126,6 +127,7 @@ class AttemptFollower {
   std::function<core::Millis(const Rank&)> order_of(const std::vector<core::RankNumber>& ranks) const;
   void tell_exit(core::RankNumber rank);
   void give_up(core::Millis now);
+  bool outlived() const;
   void tell_ends_without_a_word(core::Millis now);
   bool all_told() const;
   bool heard_within(const Rank& rank, core::Millis limit, core::Millis now) const;
@@ -142,6 +144,7 @@ class AttemptFollower {
   bool leftover_ = false;                      // Slurm would run it again
   bool unseen_ = false;                        // Slurm started it again, and does not say why
   bool by_itself_ = false;                     // Slurm started it again because of its exit code
+  bool ended_well_ = false;                    // as far as Slurm knows
   std::optional<::slurm::ListedJob> by_whom_;  // cancelled, and who did it is being asked
   bool wants_listing_ = true;
   std::optional<core::Millis> ending_since_;  // as Slurm had it last

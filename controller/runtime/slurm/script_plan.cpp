@@ -67,6 +67,17 @@ void fill_terms(const LaunchRequest& request, ::slurm::Terms& out) {
   out.mail_user = wishes.mail_user;
 }
 
+/// A slurmctld that dies before it has written down that a job runs starts it again when it is back, and calls that its
+/// first run. Whichever run makes the folder is the attempt's; one that finds it there leaves.
+std::string claim_line(const std::filesystem::path& folder) {
+  return "muster_begun=" + ::slurm::bash_quote((folder / "begun").string()) +
+         "${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}\n"
+         "if ! mkdir \"$muster_begun\" 2> /dev/null && [ -d \"$muster_begun\" ]; then\n"
+         "  echo \"muster: this attempt has begun already, and Slurm does not know it: nothing to do\" >&2\n"
+         "  exit 0\n"
+         "fi";
+}
+
 ::slurm::BatchScript plan(const LaunchRequest& request, const std::string& comment,
                           const std::filesystem::path& folder) {
   ::slurm::BatchScript script;
@@ -77,8 +88,8 @@ void fill_terms(const LaunchRequest& request, ::slurm::Terms& out) {
   fill_resources(request, script.resources);
   fill_terms(request, script.terms);
   script.steps.leave_when_restarted = true;
-  // When the limit began to run; 22.05 has no variable of its own for it.
-  script.steps.setup = {"export MUSTER_STARTED_AT=$(date +%s)"};
+  // Then: when the limit began to run; 22.05 has no variable of its own for it.
+  script.steps.setup = {claim_line(folder), "export MUSTER_STARTED_AT=$(date +%s)"};
   script.steps.setup.insert(script.steps.setup.end(), request.slurm.setup.begin(), request.slurm.setup.end());
   script.steps.teardown = request.slurm.teardown;
   if (!request.slurm.health_check.empty()) script.steps.health_check = {telling_check(request.slurm.health_check)};

@@ -356,6 +356,30 @@ TEST(AttemptFollower, ARequeueWhoseRanksNobodyHeardOfIsOverInTheEnd) {
   EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save", "gone requeued"));
 }
 
+// slurmctld died before it had written down that it had started it, and would start it a second time.
+TEST(AttemptFollower, AJobThatRunsAndIsListedAsWaitingIsOverAndCancelled) {
+  for (const bool after_restart : {false, true}) {
+    Following f({{7, 1}, 2, 1, after_restart, false});
+    if (!after_restart) f.under_way();
+    f.slurm_says("PENDING");
+    EXPECT_THAT(f.facts(), ElementsAre("stopping requeued save")) << after_restart;
+    EXPECT_TRUE(f.follower.wants_cancel(f.now));
+    f.after(AttemptFollower::kFilePatience + 100ms);
+    EXPECT_THAT(f.facts(), ElementsAre("gone requeued")) << after_restart;
+  }
+}
+
+// Nobody saw it waiting: the second run found the first one's mark, and left with 0.
+TEST(AttemptFollower, AJobThatEndsWellWhileItsRanksAreHeardWasRunTwice) {
+  for (const bool heard : {false, true}) {
+    Following f;
+    f.under_way().slurm_says("COMPLETED").after(1s);
+    if (heard) f.task(0, running("node1"));
+    f.after(AttemptFollower::kFilePatience);
+    EXPECT_THAT(f.facts(), ElementsAre(heard ? "gone requeued" : "gone failed"));
+  }
+}
+
 TEST(AttemptFollower, AJobEndedInTheQueueIsGoneAtOnce) {
   Following cancelled;
   cancelled.slurm_says("PENDING").slurm_says("CANCELLED");
