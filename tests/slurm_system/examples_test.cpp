@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "slurm_system/story.h"
 
@@ -131,7 +132,23 @@ TEST_F(SlurmExamples, TheSweepTrainsEachOfItsJobs) {
       },
       120s));
   const auto results = muster().json({"results", "--sweep", sweep});
-  EXPECT_EQ(results.size(), 4U) << results.dump(1);
+  ASSERT_EQ(results.size(), 4U) << results.dump(1);
+  double before = 0;
+  for (const auto& result : results) {
+    ASSERT_TRUE(result.at("best").is_number()) << results.dump(1);
+    EXPECT_GE(result.at("best").get<double>(), before) << "the best first: " << results.dump(1);
+    before = result.at("best").get<double>();
+  }
+  EXPECT_GT(before, results[0].at("best").get<double>()) << "they trained with unlike settings";
+  std::istringstream csv(muster().cli({"results", "--sweep", sweep, "--csv"}).out);
+  std::string line;
+  ASSERT_TRUE(std::getline(csv, line));
+  EXPECT_THAT(line, testing::EndsWith("metric,best,best_step,final,final_step"));
+  for (const auto& result : results) {
+    ASSERT_TRUE(std::getline(csv, line));
+    EXPECT_THAT(line, testing::MatchesRegex(".*,loss,[0-9.]+,[0-9]+,[0-9.]+,4"));
+    EXPECT_THAT(line, HasSubstr("loss," + result.at("best").dump() + ","));
+  }
 }
 
 }  // namespace

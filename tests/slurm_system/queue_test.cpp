@@ -13,7 +13,7 @@ using testing::HasSubstr;
 struct Queue;
 class SlurmQueue : public Story<Queue> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 4, .cpus = 2, .max_array_size = 5}); }
+  static void SetUpTestSuite() { set_up({.nodes = 4, .cpus = 2, .max_array_size = 6}); }
 
  protected:
   static void occupy(int nodes) {
@@ -98,13 +98,15 @@ TEST_F(SlurmQueue, AJobThatDependsOnAnotherIsHandedOverOnceThatHasEnded) {
   muster().until_state(second, "succeeded");
 }
 
-// Six elements, two at once: with MaxArraySize 5 (ids below 5, as Slurm counts) that takes two arrays.
+// Seven elements, two at once: with MaxArraySize 6 that takes two arrays.
 TEST_F(SlurmQueue, ASweepIsArraysOfLimitedParallelismAndAFailingElementHarmsNoOther) {
   occupy(4);
-  const auto sweep = submit_sweep(shell({.script = "[ $STEP != 3 ] || exit 5; sleep 1",
-                                         .requeue = "max_failed = 0\n",
-                                         .more = "[env]\nSTEP = \"0\"\n"}),
-                                  {"--sweep", "env.STEP=0..5", "--parallel", "2"});
+  const auto go = muster().folder() / "go";
+  const auto sweep =
+      submit_sweep(shell({.script = "until [ -e " + go.string() + " ]; do sleep 0.1; done; [ $STEP != 3 ] || exit 5",
+                          .requeue = "max_failed = 0\n",
+                          .more = "[env]\nSTEP = \"0\"\n"}),
+                   {"--sweep", "env.STEP=0..6", "--parallel", "2"});
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 20s));
   std::set<std::string> arrays;
   for (const auto& id : slurm_ids(sweep)) {
@@ -113,17 +115,18 @@ TEST_F(SlurmQueue, ASweepIsArraysOfLimitedParallelismAndAFailingElementHarmsNoOt
   }
   EXPECT_EQ(arrays.size(), 2U);
   make_room();
-  std::size_t most = 0;
-  ASSERT_TRUE(test::eventually(
-      [&] {
-        const auto jobs = stage().slurm_jobs(false);
-        most = std::max<std::size_t>(most, std::ranges::count_if(jobs, [](const std::string& line) {
-                                       return line.find(" RUNNING ") != std::string::npos;
-                                     }));
-        return all_are(sweep, {"succeeded", "failed"});
-      },
-      60s));
-  EXPECT_LE(most, 2U);
+  std::ptrdiff_t most = 0;
+  const auto at_once = [&] {
+    const auto jobs = stage().slurm_jobs(false);
+    most = std::max(most, std::ranges::count_if(jobs, [](const std::string& line) {
+                      return line.find(" RUNNING ") != std::string::npos;
+                    }));
+    return most;
+  };
+  EXPECT_TRUE(test::eventually([&] { return at_once() == 2; }, 20s));
+  test::write_file(go, "");
+  ASSERT_TRUE(test::eventually([&] { return at_once() > 2 || all_are(sweep, {"succeeded", "failed"}); }, 60s));
+  EXPECT_EQ(most, 2);
   int failed = 0;
   for (const auto& job : muster().json({"list", "--sweep", sweep})) {
     if (text(job, "state") != "failed") continue;
@@ -187,6 +190,54 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
   for (const auto& job : muster().json({"list", "--sweep", sweep})) {
     EXPECT_EQ(text(job, "state"), std::to_string(job.at("id").get<int>()) == one ? "cancelled" : "succeeded");
   }
+}
+
+// Four elements have a node each, the fifth waits for one.
+TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
+  const auto sweep = submit_sweep(training({.steps = 40,
+                                            .every_steps = 0,
+                                            .step_delay_ms = 200,
+                                            .nodes = 1,
+                                            .ranks_per_node = 1,
+                                            .partition = "low",
+                                            .resources = "time_limit = \"50m\"\n",
+                                            .more = "exclusive = true\n"}),
+                                  {"--sweep", "train.seed=0..4"});
+  std::vector<std::string> jobs;
+  for (const auto& job : muster().json({"list", "--sweep", sweep}))
+    jobs.push_back(std::to_string(job.at("id").get<int>()));
+  ASSERT_EQ(jobs.size(), 5U);
+  std::ranges::sort(jobs, {}, [](const std::string& job) { return std::stoi(job); });
+  const auto &requeued = jobs[0], &preempted = jobs[1], &cancelled = jobs[2], &calm = jobs[3], &waiting = jobs[4];
+  for (const auto& job : {requeued, preempted, cancelled, calm}) muster().until_step(job, 4);
+  const auto id = [&](const std::string& job) { return stage().slurm_job(job, 1); };
+  EXPECT_EQ(text(muster().show(waiting), "state"), "queued");
+  for (const auto& job : jobs) EXPECT_THAT(id(job), HasSubstr(id(calm).substr(0, id(calm).find('_') + 1)));
+
+  EXPECT_EQ(muster().cli({"hold", waiting}).exit, 0);
+  EXPECT_EQ(slurm().run({"scontrol", "requeue", id(requeued)}).exit, 0);
+  const auto node = text(muster().show(preempted).at("ranks")[0], "node");
+  slurm_cluster::submit(slurm(), {"-p", "high", "-w", node, "--exclusive"}, "sleep 1");
+  EXPECT_EQ(slurm().run({"scancel", id(cancelled)}).exit, 0);
+  EXPECT_EQ(muster().cli({"limit", calm, "40m"}).exit, 0);
+  EXPECT_EQ(muster().cli({"limit", waiting, "30m"}).exit, 0);
+  EXPECT_TRUE(slurm_cluster::becomes(slurm(), id(waiting), "TimeLimit", "30:00"));
+  EXPECT_TRUE(slurm_cluster::becomes(slurm(), id(calm), "TimeLimit", "40:00"));
+  EXPECT_EQ(slurm_cluster::field(slurm(), id(preempted), "TimeLimit"), "50:00");
+
+  EXPECT_TRUE(slurm_cluster::becomes(slurm(), id(waiting), "Reason", "JobHeldUser"));
+  EXPECT_EQ(muster().cli({"release", waiting}).exit, 0);
+
+  const auto ended = muster().until_state(cancelled, "cancelled");
+  EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr("not through muster"));
+  for (const auto& [job, cause] : {std::pair(requeued, "requeued"), std::pair(preempted, "preempted")}) {
+    const auto after = muster().until_state(job, "succeeded");
+    ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+    EXPECT_EQ(text(attempt(after, 1), "cause"), cause) << text(attempt(after, 1), "reason");
+    EXPECT_GE(attempt(after, 2).at("resumed_from_step").get<int>(), 4);
+  }
+  EXPECT_EQ(muster().until_state(calm, "succeeded").at("attempts").size(), 1U);
+  EXPECT_EQ(muster().until_state(waiting, "succeeded").at("attempts").size(), 1U);
 }
 
 }  // namespace
