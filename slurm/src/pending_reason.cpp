@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "slurm/scheduler.h"
 #include "text.h"
 
 namespace slurm {
@@ -232,10 +233,10 @@ constexpr PlainRow kPlain[] = {
      "Use another partition, or wait until an admin opens it again."},
     {"PartitionInactive", "The partition is inactive: it takes and starts no jobs.", "Use another partition."},
     {"JobHeldAdmin", "An admin holds the job.", "Ask the admin why, and to release it."},
-    {"JobHeldUser", "The job's owner holds it.", "Release it."},
+    {"JobHeldUser", "The job's owner holds it in Slurm.", "Release it: scontrol release JOBID."},
     {"BeginTime",
      "The job may not start before a given time; a job that Slurm requeued waits like this for two minutes.",
-     "Wait, or let it begin now."},
+     "Wait, or let it begin now: scontrol update JobId=JOBID StartTime=now."},
     {"Licenses", "The job waits for a license that others use.", "Wait until one is free, or ask for fewer."},
     {"AssociationJobLimit", "Your account has as many jobs as it may.",
      "Wait until some of them end, or ask an admin to raise the limit."},
@@ -280,9 +281,9 @@ constexpr PlainRow kPlain[] = {
     {"DependencyNeverSatisfied", "The job waits for another job that ended in the wrong way: it will never start.",
      "Cancel it, and submit it again without that dependency."},
     {"JobHoldMaxRequeue", "The job was requeued as often as the cluster allows, and is held now.",
-     "Find out why it failed so often, then release it."},
+     "Find out why it failed so often, then release it: scontrol release JOBID."},
     {"JobArrayTaskLimit", "As many elements of the array run as may run at once.",
-     "Wait until one ends, or raise the array's parallelism."},
+     "Wait until one ends, or let more of them run: scontrol update JobId=ARRAYID ArrayTaskThrottle=NUMBER."},
     {"BurstBufferResources", "The job waits for space in the burst buffer.", "Wait, or ask for less of it."},
     {"BurstBufferStageIn", "The job's files are being copied into the burst buffer.", "Wait."},
     {"BurstBufferOperation", "Copying the job's files to or from the burst buffer failed.",
@@ -444,14 +445,15 @@ std::optional<ReasonText> explain_text(std::string_view text) {
   }
   if (text.find("launch failed requeued held") != std::string_view::npos) {
     return said("The job could not be started on its nodes, and Slurm holds it now.",
-                "Ask an admin to look at those nodes, then release it.");
+                "Ask an admin to look at those nodes, then release it: scontrol release JOBID.");
   }
   if (text.find("job requeued in held state") != std::string_view::npos) {
-    return said("The job was put back into the queue and is held.", "Release it when it should run again.");
+    return said("The job was put back into the queue and is held.",
+                "Release it when it should run again: scontrol release JOBID.");
   }
   if (text.find("job requeued in special exit state") != std::string_view::npos) {
     return said("The job's script ended with an exit code that asks to be put back and held.",
-                "Read the job's log, then release it.");
+                "Read the job's log, then release it: scontrol release JOBID.");
   }
   if (text.starts_with("Job is at or exceeds")) {
     return said(quoted + ".",
@@ -475,6 +477,19 @@ ReasonText explain_reason(std::string_view reason) {
   if (auto text = explain_text(reason)) return *std::move(text);
   return {"Slurm gives the reason \"" + std::string(reason) + "\".",
           "Look it up in Slurm's documentation, or ask an admin.", false};
+}
+
+ReasonText explain_waiting(const ListedJob& job) {
+  auto text = explain_reason(job.reason);
+  const auto fill = [&](std::string_view word, const std::string& with) {
+    if (const auto at = text.action.find(word); at != std::string::npos) text.action.replace(at, word.size(), with);
+  };
+  fill("JOBID", to_string(job.id));
+  fill("ARRAYID", std::to_string(job.id.job));
+  if (job.reason == "Dependency" && !job.dependency.empty()) {
+    text.sentence = "The job waits for another Slurm job: " + job.dependency + ".";
+  }
+  return text;
 }
 
 std::span<const std::string_view> known_reasons() {

@@ -8,6 +8,7 @@
 #include "slurm/job_id.h"
 #include "slurm/job_state.h"
 #include "slurm/pending_reason.h"
+#include "slurm/scheduler.h"
 
 namespace slurm {
 namespace {
@@ -190,9 +191,9 @@ TEST(Reasons, TheUsualOnesSayWhatItIsAndWhatToDo) {
   says("Resources", "the nodes it needs are busy", "fewer nodes");
   says("Priority", "higher priority are first", "less time");
   says("Dependency", "waits for another job", "cancel this one");
-  says("JobHeldUser", "owner holds it", "Release it");
+  says("JobHeldUser", "owner holds it in Slurm", "scontrol release JOBID.");
   says("JobHeldAdmin", "An admin holds", "Ask the admin");
-  says("BeginTime", "may not start before", "begin now");
+  says("BeginTime", "may not start before", "scontrol update JobId=JOBID StartTime=now.");
   says("PartitionTimeLimit", "time limit is longer than the partition allows", "Ask for less time");
   says("PartitionNodeLimit", "more or fewer nodes than the partition has or allows", "within the partition's limits");
   says("PartitionDown", "partition is down", "another partition");
@@ -202,8 +203,20 @@ TEST(Reasons, TheUsualOnesSayWhatItIsAndWhatToDo) {
   says("BadConstraints", "No node has what the job asks for", "Change its features");
   says("InvalidAccount", "account does not exist", "account that you belong to");
   says("InvalidQOS", "QOS does not exist", "a QOS that your account may use");
-  says("JobArrayTaskLimit", "As many elements", "parallelism");
+  says("JobArrayTaskLimit", "As many elements", "scontrol update JobId=ARRAYID ArrayTaskThrottle=NUMBER.");
   says("DependencyNeverSatisfied", "will never start", "without that dependency");
+}
+
+TEST(Reasons, WhatWaitsIsNamedInTheCommandsAndSoIsWhatItWaitsFor) {
+  ListedJob job;
+  job.id = {12, 3};
+  job.reason = "JobHeldUser";
+  EXPECT_EQ(explain_waiting(job).action, "Release it: scontrol release 12_3.");
+  job.reason = "JobArrayTaskLimit";
+  EXPECT_THAT(explain_waiting(job).action, HasSubstr("scontrol update JobId=12 ArrayTaskThrottle=NUMBER."));
+  job.reason = "Dependency";
+  job.dependency = "afterany:11_*(unfulfilled)";
+  EXPECT_EQ(explain_waiting(job).sentence, "The job waits for another Slurm job: afterany:11_*(unfulfilled).");
 }
 
 TEST(Reasons, LimitsSayWhoseAndOfWhat) {

@@ -1,7 +1,9 @@
 // Goal: what people do with jobs in Slurm's queue: cancel, hold, limits, dependencies and sweeps.
 // Method: real Slurm and musterd; the command line asks, Slurm's own commands tell what became of it.
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include "slurm_system/story.h"
 
@@ -38,6 +40,31 @@ class SlurmQueue : public Story<Queue> {
     const auto done = muster().cli(arguments);
     EXPECT_EQ(done.exit, 0) << done.err;
     return Json::parse(done.out).at("sweep").get<std::string>();
+  }
+  /// What `muster why` says once Slurm gives that reason for the job; the action.
+  static std::string expect_why(const std::string& job, const std::string& reason, const std::string& sentence,
+                                const std::string& action) {
+    Json why;
+    const bool given = test::eventually(
+        [&] {
+          why = muster().json({"why", job});
+          return text(why, "scheduler_reason").find(reason) != std::string::npos;
+        },
+        30s);
+    EXPECT_TRUE(given) << reason << ": " << why.dump(1);
+    EXPECT_THAT(text(why, "reason"), HasSubstr(sentence));
+    EXPECT_THAT(text(why, "action"), HasSubstr(action));
+    return text(why, "action");
+  }
+  /// Does what an action's last words say: "...: scontrol release 12."
+  static void run_command_of(std::string action) {
+    if (const auto at = action.find("NUMBER"); at != std::string::npos) action.replace(at, 6, "2");
+    std::istringstream words(action.substr(action.rfind(": ") + 2));
+    std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+    ASSERT_FALSE(command.empty());
+    if (command.back().ends_with('.')) command.back().pop_back();
+    const auto done = slurm().run(command);
+    EXPECT_EQ(done.exit, 0) << action << "\n" << done.err;
   }
   static bool all_are(const std::string& sweep, const std::set<std::string>& states) {
     const auto jobs = muster().json({"list", "--sweep", sweep});
@@ -238,6 +265,58 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
   }
   EXPECT_EQ(muster().until_state(calm, "succeeded").at("attempts").size(), 1U);
   EXPECT_EQ(muster().until_state(waiting, "succeeded").at("attempts").size(), 1U);
+}
+
+// Each with a command that works where there is one.
+TEST_F(SlurmQueue, WhyAJobWaitsInSlurmIsSaidWithWhatToDo) {
+  const std::string two_nodes = "time_limit = \"1h\"\n";
+  const auto in_queue = [](const std::string& resources, int nodes, const std::string& more) {
+    const auto job = muster().submit(shell({.script = "true", .nodes = nodes, .resources = resources, .more = more}));
+    muster().until_state(job, "queued");
+    return job;
+  };
+  occupy(2);
+  const auto sweep = submit_sweep(shell({.script = "sleep 600",
+                                         .resources = "stop_grace = \"1s\"\n",
+                                         .more = "[slurm]\nexclusive = true\n[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..6", "--parallel", "1"});
+  ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=node4", "state=drain", "reason=story"}).exit, 0);
+  ASSERT_EQ(slurm().run({"scontrol", "create", "partitionname=short", "nodes=ALL", "maxtime=1"}).exit, 0);
+  std::vector<std::string> elements;
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
+  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+    elements.push_back(std::to_string(job.at("id").get<int>()));
+  }
+  std::ranges::sort(elements, {}, [](const std::string& job) { return std::stoi(job); });
+  stage().until_running(elements[0], 1);
+
+  const auto resources = in_queue(two_nodes, 2, "");
+  expect_why(resources, "Resources", "the nodes it needs are busy", "fewer nodes");
+  const auto priority = in_queue(two_nodes, 2, "");
+  expect_why(priority, "Priority", "higher priority are first", "less time");
+  const auto long_one = in_queue(two_nodes, 1, "[slurm]\npartition = \"short\"\n");
+  expect_why(long_one, "PartitionTimeLimit", "longer than the 1m", "muster limit " + long_one + " 1m;");
+  expect_why(in_queue("", 1, "[slurm]\nnodelist = \"node4\"\n"), "ReqNodeNotAvail", "drained or reserved: node4.",
+             "let the job use other nodes");
+
+  const auto id = stage().slurm_job(priority, 1);
+  ASSERT_EQ(slurm().run({"scontrol", "uhold", id}).exit, 0);
+  const auto held = expect_why(priority, "JobHeldUser", "owner holds it in Slurm", "scontrol release " + id);
+  run_command_of(held);
+  expect_why(priority, "Priority", "", "");
+  ASSERT_EQ(slurm().run({"scontrol", "update", "JobId=" + id, "StartTime=now+1hour"}).exit, 0);
+  const auto begins = expect_why(priority, "BeginTime", "may not start before", "scontrol update JobId=" + id);
+  run_command_of(begins);
+  expect_why(priority, "Priority", "", "");
+
+  const auto array = stage().slurm_job(elements[0], 1).substr(0, stage().slurm_job(elements[0], 1).find('_'));
+  expect_why(elements[6], "Dependency", "Slurm job", "");
+  const auto limited = expect_why(elements[1], "JobArrayTaskLimit", "As many elements", "JobId=" + array + " ");
+  run_command_of(limited);
+  const auto throttle = slurm().run({"scontrol", "show", "job", array}).out;
+  EXPECT_THAT(throttle, HasSubstr("ArrayTaskThrottle=2"));
+
+  EXPECT_EQ(slurm().run({"scontrol", "update", "nodename=node4", "state=resume"}).exit, 0);
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey&
   const auto& job = *found->second.listed;
   if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;
   word.reason = job.reason;
-  const auto text = ::slurm::explain_reason(job.reason);
+  const auto text = ::slurm::explain_waiting(job);
   word.sentence = text.sentence;
   word.action = text.action;
   if (job.started) word.expected_start = std::chrono::time_point_cast<core::Millis>(*job.started);
