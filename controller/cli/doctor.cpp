@@ -46,7 +46,8 @@ Finding check_token(const Config& config) {
             "there is no " + path + " (" + source + "): musterd writes it at its first start; or set --token-file"};
   }
   if ((info.st_mode & 037) != 0) {
-    return {"token", Verdict::kBad, path + " is open to others: chmod 600 " + path + " (640 for one that a group shares)"};
+    return {"token", Verdict::kBad,
+            path + " is open to others: chmod 600 " + path + " (640 for one that a group shares)"};
   }
   if ((info.st_mode & 040) != 0) return {"token", Verdict::kFine, path + ", readable by its owner and its group"};
   return {"token", Verdict::kFine, path + ", readable by its owner alone"};

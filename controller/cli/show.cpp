@@ -119,7 +119,7 @@ void print_attempts(const Job& job) {
   bool slurm = false;
   for (const auto& attempt : job.attempts()) slurm = slurm || !attempt.scheduler_job().empty();
   std::vector<Table::Column> columns{{"ATTEMPT", true}, {"STATE", false, 0, true}, {"CAUSE"},
-                                     {"FROM", true},    {"STARTED (UTC)", false},        {"RAN", true}};
+                                     {"FROM", true},    {"STARTED (UTC)", false},  {"RAN", true}};
   if (slurm) columns.insert(columns.end(), {{"SLURM", true}, {"WAITED", true}, {"NODES", false, 6}});
   columns.push_back({"REASON", false, 10});
   Table table(columns);
