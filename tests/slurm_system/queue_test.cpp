@@ -219,7 +219,7 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
   }
 }
 
-// Four elements have a node each, the fifth waits for one.
+// Four elements have a node each, the fifth waits for one. These nodes are one machine: a thread for each is plenty.
 TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
   const auto sweep = submit_sweep(training({.steps = 40,
                                             .every_steps = 0,
@@ -228,7 +228,7 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
                                             .ranks_per_node = 1,
                                             .partition = "low",
                                             .resources = "time_limit = \"50m\"\n",
-                                            .more = "exclusive = true\n"}),
+                                            .more = "exclusive = true\n[env]\nOMP_NUM_THREADS = \"1\"\n"}),
                                   {"--sweep", "train.seed=0..4"});
   std::vector<std::string> jobs;
   for (const auto& job : muster().json({"list", "--sweep", sweep}))
