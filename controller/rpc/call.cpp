@@ -36,7 +36,7 @@ grpc::Status failure(grpc::StatusCode code, std::string text) {
     text.resize(end);
     text += " ...";
   }
-  return {code, std::move(text)};
+  return {code, text};
 }
 
 grpc::Status failure(const runtime::Refusal& refusal) {
