@@ -62,7 +62,8 @@ class Executing {
   std::string folder_of(const core::AttemptKey& key) const {
     return (folder.path() / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number))).string();
   }
-  /// An attempt of one rank that an earlier controller handed over as this Slurm job, and saw start.
+  /// An attempt of one rank that an earlier controller handed over as this Slurm job, and saw start; unless
+  /// it left something out: then it waits.
   void adopt(core::JobId job, const std::string& id, const std::string& exclude = {},
              const std::vector<std::string>& left_out = {}) {
     const core::AttemptKey key{job, 1};
@@ -77,7 +78,8 @@ class Executing {
     core::Attempt attempt;
     attempt.number = 1;
     attempt.handle = scheduler_handle(id);
-    attempt.queued_at = attempt.started_at = clock().wall();
+    attempt.queued_at = clock().wall();
+    if (left_out.empty()) attempt.started_at = attempt.queued_at;
     attempt.ranks.resize(1);
     executor->adopt(key, attempt);
   }
@@ -351,7 +353,7 @@ TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeverCancelled) {
 
 TEST(SlurmExecutor, ANumberThatWasOursOnceIsNotForEver) {
   Executing e(Executing::Time::kHurried);
-  e.list("5", "PENDING", "muster:s:5.1");
+  e.list("5", "RUNNING", "muster:s:5.1");
   e.adopt(5, "5");
   e.start();
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
