@@ -71,7 +71,9 @@ std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
     const auto limit = rank.joined ? rules_.silent_after : rules_.join_within;
-    if (watched(rank) && passed(limit, rank.heard_at, now)) out.push_back(static_cast<core::RankNumber>(i));
+    const bool ask_task = watched_by_task(rank) && (!rank.vouched_at || now - *rank.vouched_at >= kAskTaskAgain);
+    if (ask_task || (watched(rank) && passed(limit, rank.heard_at, now)))
+      out.push_back(static_cast<core::RankNumber>(i));
   }
   if (scheduled_) add_neighbours(out);
   return out;
@@ -95,6 +97,7 @@ void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
 
 std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
+  if (watched_by_task(r)) return judge_by_task(rank, vouch, now);
   const auto first_limit = r.joined ? rules_.silent_after : rules_.join_within;
   if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
   note(rank, vouch, now);
@@ -115,6 +118,15 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
   if (vouch == Vouch::kUnknown && node_is_silent(rank, now)) return lose_node(rank, now);
   r.reported = true;
   return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+}
+
+std::optional<core::EventBody> AttemptWatch::judge_by_task(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  note(rank, vouch, now);
+  if (vouch != Vouch::kUnknown) r.heard_at = now;
+  const bool missed = r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
+  if (!missed || !node_is_silent(rank, now)) return std::nullopt;
+  return lose_node(rank, now);
 }
 
 bool AttemptWatch::node_is_silent(core::RankNumber rank, core::Millis now) const {

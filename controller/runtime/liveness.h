@@ -47,6 +47,10 @@ struct RankWatch {
 /// but neither its step nor its section moves for hung_after hangs. Where nobody on a scheduler's node is heard and
 /// nothing there vouches for anyone, the node is lost, once for all its ranks. The first finding ends the attempt.
 /// Nobody is watched while the attempt is queued.
+///
+/// Any program's ranks say nothing themselves. On a scheduler's node a task beside each vouches for it, if only by
+/// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. Nothing else is
+/// concluded.
 class AttemptWatch {
  public:
   AttemptWatch(LivenessRules rules, std::uint32_t world_size, core::AttemptNumber number, core::Millis now)
@@ -86,6 +90,8 @@ class AttemptWatch {
 
   static constexpr core::Millis kGonePatience{2000};
   static constexpr core::Millis kStopAgainAfter{10000};
+  /// Between two questions about a rank that only its task tells of.
+  static constexpr core::Millis kAskTaskAgain{500};
   /// A tick later than this means that the controller was blind.
   static constexpr core::Millis kBlindAfter{1000};
 
@@ -93,6 +99,11 @@ class AttemptWatch {
   bool watched(const RankWatch& rank) const {
     return rules_.heartbeats && !queued_ && !draining_ && !rank.exited && !rank.reported;
   }
+  /// Nobody but the task beside it tells of it, and that has spoken.
+  bool watched_by_task(const RankWatch& rank) const {
+    return !rules_.heartbeats && scheduled_ && !queued_ && !draining_ && !rank.exited && !rank.reported;
+  }
+  std::optional<core::EventBody> judge_by_task(core::RankNumber rank, Vouch vouch, core::Millis now);
 
   LivenessRules rules_;
   core::AttemptNumber number_;

@@ -178,6 +178,25 @@ class SlurmExclusion : public Story<Exclusion> {
   }
 };
 
+// Of any program muster hears only the task beside each rank.
+TEST_F(SlurmExclusion, APowerCutUnderACommandIsKnownByItsTasksSilence) {
+  if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
+  const auto job = muster().submit(
+      shell({.script = "[ $MUSTER_ATTEMPT -gt 1 ] || for i in $(seq 3000); do echo $i >> alive; sleep 0.1; done"}));
+  const auto alive = muster().folder() / "alive";
+  // Long enough for its task to have been heard.
+  ASSERT_TRUE(test::eventually([&] { return test::read_file(alive).find("\n20\n") != std::string::npos; }, 60s));
+  const auto node = text(muster().show(job).at("ranks")[0], "node"), slurm_job = stage().slurm_job(job, 1);
+  slurm().power_cut(node);
+  const auto ended = stage().until_ended(job, 1, 20s);
+  EXPECT_NE(slurm_cluster::field(slurm(), slurm_job, "State"), "NODE_FAIL") << "Slurm does not know yet";
+  EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed") << text(attempt(ended, 1), "reason");
+  EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr(node));
+  muster().until_state(job, "succeeded");
+  EXPECT_EQ(left_out(job, 2), "[\"" + node + "\"]");
+  slurm().power_on(node);
+}
+
 // The other node is taken for good, so the job can only have the one it lost; musterd itself is started again
 // meanwhile.
 TEST_F(SlurmExclusion, AJobThatWaitsMayHaveANodeAgainThatIsNoLongerLeftOut) {

@@ -233,6 +233,57 @@ TEST(LostNodes, ThisMachineIsNever) {
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
 }
 
+/// The ranks of any program on a scheduler's nodes, by rank.
+AttemptWatch of_command(const std::vector<std::string>& nodes) {
+  AttemptWatch watch({.heartbeats = false}, static_cast<std::uint32_t>(nodes.size()), 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kRunning;
+  attempt.queued_at = core::Time{};
+  attempt.ranks.resize(nodes.size());
+  for (std::size_t r = 0; r < nodes.size(); ++r) attempt.ranks[r].node = nodes[r];
+  watch.follow(attempt, kStart);
+  return watch;
+}
+
+// Only the tasks beside its ranks are heard.
+TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
+  auto watch = of_command({"n1", "n1", "n2"});
+  const auto round = [&](core::Millis now, const std::vector<Vouch>& words) {
+    std::vector<core::EventBody> found;
+    const auto asked = watch.overdue(now);
+    for (const auto rank : asked) watch.note(rank, words[rank], now);
+    for (const auto rank : asked) {
+      if (auto fact = watch.judge(rank, words[rank], now)) found.push_back(*fact);
+    }
+    return found;
+  };
+  const auto alive = Vouch::kAlive, unknown = Vouch::kUnknown;
+  // Lines before the ranks may take long: nobody has spoken yet, and nobody is missed.
+  for (core::Millis t{0}; t < 5min; t += 1s) ASSERT_TRUE(round(kStart + t, {unknown, unknown, unknown}).empty());
+  const auto begun = kStart + 5min;
+  ASSERT_TRUE(round(begun, {alive, alive, alive}).empty());
+  std::optional<core::Millis> lost_at;
+  for (core::Millis t{0}; t < 1min; t += 100ms) {
+    for (const auto& fact : round(begun + t, {alive, unknown, unknown})) {
+      EXPECT_FALSE(lost_at) << "told once, and n1 is there: one of its ranks is";
+      EXPECT_EQ(std::get<core::NodeLost>(fact).node, "n2");
+      lost_at = t;
+    }
+  }
+  ASSERT_TRUE(lost_at);
+  EXPECT_GE(*lost_at, 2500ms);
+  EXPECT_LE(*lost_at, 3200ms);
+}
+
+TEST(LostNodes, ATaskThatTellsOfAnEndSpeaksToo) {
+  auto watch = of_command({"n1"});
+  for (core::Millis t{0}; t < 1min; t += 500ms) {
+    for (const auto rank : watch.overdue(kStart + t)) {
+      EXPECT_FALSE(watch.judge(rank, t < 1s ? Vouch::kAlive : Vouch::kEnded, kStart + t));
+    }
+  }
+}
+
 TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
   RankBoard board;
   const core::AttemptKey key{1, 1};
