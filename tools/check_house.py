@@ -14,12 +14,13 @@ ALLOWED = {
     "fsdp": {"libtorch"},
     "proto": {"grpc", "json"},
     "slurm": {"boost"},
+    "os": set(),
     "worker": {"fsdp", "libtorch"},
     "worker/models": {"libtorch"},
     "worker/data": {"fsdp", "worker/rank"},
     "worker/rank": set(),
     "worker/rank/grpc": {"worker/rank", "proto", "grpc"},
-    "worker/task": {"worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
+    "worker/task": {"os", "worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
     "worker/train": {"fsdp", "libtorch", "worker/models", "worker/data", "worker/rank"},
     "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": set(),
@@ -31,7 +32,7 @@ ALLOWED = {
     "controller/runtime/partitions": {"controller/core", "controller/store", "controller/spec", "controller/runtime",
                                       "proto", "grpc", "json"},
     "controller/runtime/slurm": {"controller/core", "controller/runtime", "controller/runtime/partitions", "slurm", "json", "grpc"},
-    "controller/runtime/local": {"controller/core", "controller/runtime", "boost", "json"},
+    "controller/runtime/local": {"os", "controller/core", "controller/runtime", "boost", "json"},
     "controller/rpc": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc"},
     "controller/http": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
     "controller/cli": {"controller/spec", "proto", "grpc", "json", "toml"},
@@ -47,7 +48,7 @@ LIBRARIES = [
     ("boost", re.compile(r"^boost/")),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller"]
+ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]
 
 
 def folder_of(path):
@@ -75,7 +76,7 @@ def library_of(name):
 def read_includes(root):
     """file -> (project files, libraries) that it includes directly."""
     graph = {}
-    for top in ["fsdp", "proto", "slurm", "worker", "controller"]:
+    for top in ["fsdp", "os", "proto", "slurm", "worker", "controller"]:
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in (".h", ".hpp", ".cpp"):
                 continue

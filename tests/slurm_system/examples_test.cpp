@@ -46,6 +46,7 @@ TEST_F(SlurmExamples, TheFineTuneIsTheUsualBatchScript) {
 TEST_F(SlurmExamples, SlurmIsAskedWhetherTheFineTuneWouldStart) {
   const auto small = muster().cli(small_finetune({"submit", "--check"}));
   EXPECT_EQ(small.exit, 0) << small.err;
+  EXPECT_THAT(small.out, HasSubstr("would start at 20")) << "when";
   EXPECT_THAT(small.out, HasSubstr("node[1-2]")) << "where it would run";
   // Nodes of this cluster have not so many CPUs.
   const auto whole = muster().cli({"submit", "--check", kFinetune});

@@ -106,6 +106,7 @@ test("plots rewind at a resume: each step once, the overtaken ones marked", () =
     for (const [title, plot, value] of [["Loss", "loss", /^\d\.\d+$/], ["Tokens/s", "tokens", /^1[78][.,]?\d*\s?k?/],
                                         ["Peak memory of a rank", "memory", /^1\.6 GiB$/]]) {
       await page.getByText(`${title}: data table`).click();
+      await page.locator(`table[data-plot=${plot}] tbody tr`).first().waitFor();
       const rows = await page.locator(`table[data-plot=${plot}] tbody tr`).evaluateAll((all) =>
         all.map((tr) => [...tr.cells].map((cell) => cell.innerText)));
       const kept = rows.filter((cells) => cells[4] !== "repeated later");

@@ -18,6 +18,20 @@ TEST(AttemptFollower, TellsTheStartOnceWithEachRanksNode) {
   EXPECT_THAT(f.facts(), ElementsAre("started node1 node1 node2 node2"));
 }
 
+// A state that a later Slurm has, or that it has for some reason of its own.
+TEST(AttemptFollower, AStateThatNobodyKnowsEndsNothing) {
+  Following f;
+  f.under_way();
+  for (int listing = 0; listing < 100; ++listing) {
+    f.after(AttemptFollower::kMissingFor).task(0, running()).task(1, running()).slurm_says("EXPEDITING");
+  }
+  EXPECT_THAT(f.facts(), IsEmpty());
+  EXPECT_FALSE(f.follower.wants_cancel(f.now));
+  EXPECT_FALSE(f.follower.over());
+  f.task(0, exited(0)).task(1, exited(0)).slurm_says("COMPLETED");
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 0", "rank 1 exit 0"));
+}
+
 TEST(AttemptFollower, TellsACleanEndAtOnceAndIsOverWhenSlurmIs) {
   Following f;
   f.under_way().task(0, exited(0)).task(1, exited(0));
