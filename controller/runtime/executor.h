@@ -120,8 +120,9 @@ struct StopRequest {
 using FactSink = std::function<void(core::JobId, core::EventBody)>;
 
 /// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
-/// the executor knows what it means; that executor answers for how long this takes.
-enum class Vouch { kAlive, kStopped, kEnded, kGone, kUnknown };
+/// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has
+/// stopped it, with all that could speak for it, and will let it go on.
+enum class Vouch { kAlive, kStopped, kSuspended, kEnded, kGone, kUnknown };
 
 /// A node that was lost, or is not fit to run ranks, gets none for so long, as far as others can be had.
 inline constexpr core::Millis kExcludedFor{600'000};

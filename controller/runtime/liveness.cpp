@@ -12,6 +12,8 @@ std::string word(Vouch vouch) {
       return "alive";
     case Vouch::kStopped:
       return "stopped";
+    case Vouch::kSuspended:
+      return "suspended";
     case Vouch::kEnded:
     case Vouch::kGone:
       return "gone";
@@ -105,6 +107,9 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
     case Vouch::kAlive:
       if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
       break;
+    case Vouch::kSuspended:
+      r.heard_at = r.progress_at = now;
+      return std::nullopt;
     case Vouch::kEnded:
       return std::nullopt;
     case Vouch::kGone:

@@ -43,7 +43,7 @@ struct RankWatch {
 /// A rank is silent when unheard for silent_after while its node says "stopped" or knows nothing, for
 /// silent_after_vouched while its node says "alive", or kGonePatience after its node says "gone" without its end having
 /// arrived (executors report ends themselves, with the exit status, and that is the better news: a rank whose node says
-/// "ended" is never silent). A rank that reports
+/// "ended" is never silent, and none that is suspended). A rank that reports
 /// but neither its step nor its section moves for hung_after hangs. Where nobody on a scheduler's node is heard and
 /// nothing there vouches for anyone, the node is lost, once for all its ranks. The first finding ends the attempt.
 /// Nobody is watched while the attempt is queued.

@@ -126,6 +126,27 @@ TEST_F(SlurmRanks, AnAttemptThatStartsWhileTheControllerIsAwayTrainsOnceItIsBack
   std::filesystem::remove(muster().folder() / "go");
 }
 
+// Slurm stops every process of a suspended job, those that would speak for its ranks too.
+TEST_F(SlurmRanks, AJobThatIsSuspendedInSlurmIsMissedByNobodyAndGoesOn) {
+  const auto recipe = muster().submit(training({.steps = 40, .nodes = 1}));
+  const auto command = muster().submit(shell({.script = "for i in $(seq 100); do sleep 0.1; done"}));
+  stage().until_running(command, 1);
+  muster().until_step(recipe, 10);
+  const std::vector<std::string> slurm_jobs{stage().slurm_job(recipe, 1), stage().slurm_job(command, 1)};
+  for (const auto& job : slurm_jobs) ASSERT_EQ(slurm().run({"scontrol", "suspend", job}).exit, 0) << job;
+  // Longer than any rank may be silent, unless its node vouches for it.
+  const bool missed = test::eventually(
+      [&] {
+        return muster().show(recipe).at("attempts").size() > 1 || muster().show(command).at("attempts").size() > 1;
+      },
+      9s);
+  EXPECT_FALSE(missed) << stage().events(recipe) << stage().events(command);
+  for (const auto& job : slurm_jobs) ASSERT_EQ(slurm().run({"scontrol", "resume", job}).exit, 0) << job;
+  for (const auto& job : {recipe, command}) {
+    EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U) << stage().events(job);
+  }
+}
+
 // As people do who have no controller at all: `srun muster-worker` in a batch script of their own.
 TEST_F(SlurmRanks, WithoutAControllerWorkersMeetByWhatSlurmTellsThem) {
   const auto job = muster().submit(training({.steps = 6, .every_steps = 0, .step_delay_ms = 0}));

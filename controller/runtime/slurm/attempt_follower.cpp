@@ -148,6 +148,8 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   if (job->restarts > 0 || forgotten) return look_at_restart(*job, down, now);
   if (phase == ::slurm::JobPhase::kEnded) return look_at_end(*job, now);
   if (job->preempted) preempted_ = true;
+  const auto state = job->state.state;
+  if (state == ::slurm::JobState::kSuspended || state == ::slurm::JobState::kStopped) suspended_at_ = now;
   if (phase == ::slurm::JobPhase::kActive) {
     // Its nodes may take minutes to boot.
     if (job->state.state != ::slurm::JobState::kConfiguring) tell_started(*job);
@@ -523,6 +525,7 @@ Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {
   const auto& rank = ranks_[number];
   // Its task has left with it. Its end may have to wait for Slurm's word, as long as its peers take to save.
   if (rank.exited_at) return rank.told ? Vouch::kGone : Vouch::kEnded;
+  if (suspended_at_ && now - *suspended_at_ < kWakesWithin) return Vouch::kSuspended;
   if (!rank.report || !heard_within(rank, kHeardWithin, now)) {
     // Killed with its task, it seems: why will be told with Slurm's last word.
     const bool ending = ended_at_ || by_whom_ || (ending_since_ && now - *ending_since_ < kHoldWhileEnding);

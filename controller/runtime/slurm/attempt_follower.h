@@ -96,6 +96,8 @@ class AttemptFollower {
   /// A job that Slurm does not list any more is given up after so many listings and so long.
   static constexpr int kMissingListings = 3;
   static constexpr core::Millis kMissingFor{5000};
+  /// Ranks of a job that Slurm has let go on may take so long to be heard again, and listings to show it.
+  static constexpr core::Millis kWakesWithin{5000};
   /// Accounting may learn of an end a little later than a listing shows it.
   static constexpr core::Millis kHistoryPatience{5000};
 
@@ -148,6 +150,7 @@ class AttemptFollower {
   std::optional<::slurm::ListedJob> by_whom_;  // cancelled, and who did it is being asked
   bool wants_listing_ = true;
   std::optional<core::Millis> ending_since_;  // as Slurm had it last
+  std::optional<core::Millis> suspended_at_;  // a listing showed it so
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};
   std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_;

@@ -275,6 +275,22 @@ TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
   EXPECT_LE(*lost_at, 3200ms);
 }
 
+// Slurm stops a job's processes for hours, and lets them go on: nobody was silent, lost or hung.
+TEST(Liveness, RanksThatAreSuspendedAreMissedByNobody) {
+  auto recipe = on_nodes();
+  for (core::Millis t{0}; t < 2h; t += 500ms) {
+    for (const auto rank : recipe.overdue(kStart + t)) ASSERT_FALSE(recipe.judge(rank, Vouch::kSuspended, kStart + t));
+  }
+  for (core::RankNumber r = 0; r < 4; ++r) recipe.heard(r, 1, 2, kStart + 2h);
+  EXPECT_TRUE(recipe.findings(kStart + 2h).empty());
+  auto command = of_command({"n1"});
+  command.note(0, Vouch::kAlive, kStart);
+  for (core::Millis t{0}; t < 2h; t += 500ms) {
+    for (const auto rank : command.overdue(kStart + t))
+      ASSERT_FALSE(command.judge(rank, Vouch::kSuspended, kStart + t));
+  }
+}
+
 TEST(LostNodes, ATaskThatTellsOfAnEndSpeaksToo) {
   auto watch = of_command({"n1"});
   for (core::Millis t{0}; t < 1min; t += 500ms) {

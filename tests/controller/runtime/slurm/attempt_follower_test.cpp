@@ -18,6 +18,20 @@ TEST(AttemptFollower, TellsTheStartOnceWithEachRanksNode) {
   EXPECT_THAT(f.facts(), ElementsAre("started node1 node1 node2 node2"));
 }
 
+// Its tasks are stopped with it, so Slurm alone can speak for them, and a moment longer than it says so.
+TEST(AttemptFollower, RanksOfASuspendedJobAreVouchedForBySlurm) {
+  Following f;
+  f.under_way().slurm_says("SUSPENDED");
+  f.after(AttemptFollower::kHeardWithin + 1ms);
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kSuspended);
+  f.slurm_says("RUNNING");
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kSuspended) << "they are just waking";
+  f.task(0, running());
+  f.after(AttemptFollower::kWakesWithin);
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kUnknown);
+  EXPECT_THAT(f.facts(), IsEmpty());
+}
+
 // A state that a later Slurm has, or that it has for some reason of its own.
 TEST(AttemptFollower, AStateThatNobodyKnowsEndsNothing) {
   Following f;
