@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <fstream>
 #include <sstream>
@@ -113,11 +114,13 @@ Finished run(const std::vector<std::string>& argv, const std::map<std::string, s
 
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
   const auto deadline = Clock::now() + limit;
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(10ms);
+  for (;;) {
+    const auto begun = Clock::now();
+    if (condition()) return true;
+    const auto ended = Clock::now();
+    if (ended >= deadline) return false;
+    std::this_thread::sleep_for(std::clamp<Clock::duration>(2 * (ended - begun), 10ms, 200ms));
   }
-  return true;
 }
 
 std::string read_file(const std::filesystem::path& path) {
