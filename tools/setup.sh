@@ -138,8 +138,8 @@ setup_cuda() {
 
 # A Python with PyTorch and transformers. It shares the CUDA libraries, which PyTorch looks for beside itself.
 setup_peers() {
-  local site log
-  is_complete "$peers_list" "$peers_folder" && [ -e "$peers_folder/bin/python" ] && return 0
+  local site="$peers_folder/lib/python3.11/site-packages" log
+  is_complete "$peers_list" "$peers_folder" && [ -e "$peers_folder/bin/python" ] && [ -e "$site/nvidia" ] && return 0
   python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
     die "the packages of $peers_list are for Python 3.11, and python3 is $(python3 --version 2>&1)"
   setup_cuda
@@ -157,8 +157,7 @@ setup_peers() {
     case $why in *[Ss]pace*) why="$why: make room, or set MUSTER_DEPS_FOLDER" ;; esac
     die "installing $peers_list failed (log: $log): ${why#ERROR: }"
   fi
-  site=$("$peers_folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  ln -s "$cuda_folder/nvidia" "$site/nvidia"
+  ln -s --relative "$cuda_folder/nvidia" "$site/nvidia"
   "$peers_folder/bin/python" -c 'import torch, transformers, safetensors' > "$log" 2>&1 ||
     die "what is installed in $peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"
   wheel_stamp "$peers_list" > "$peers_folder/.complete"

@@ -386,6 +386,13 @@ class SetupPeers(SetupCase):
         done = self.setup()
         self.assertEqual((done.returncode, done.stderr), (0, "setup: everything is there\n"))
 
+    def test_a_checkout_that_moves_takes_them_along(self):
+        self.assertEqual(self.setup().returncode, 0)
+        self.deps = self.deps.rename(self.folder / "moved")
+        self.take_away("python3", "df")
+        done = self.setup()
+        self.assertEqual((done.returncode, done.stderr), (0, "setup: everything is there\n"))
+
     def test_a_wrong_hash_is_refused_and_leaves_nothing_behind(self):
         self.list.write_text("torch==1.0 --hash=sha256:" + "0" * 64 + "\n")
         self.refused(str(self.list), "DO NOT MATCH THE HASHES")
