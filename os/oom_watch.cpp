@@ -52,4 +52,15 @@ std::filesystem::path OomWatch::counter_file_of(const std::filesystem::path& cgr
   return "/proc/vmstat";
 }
 
+bool OomWatch::is_slurm_tasks(const std::filesystem::path& counter_file) {
+  // slurm_node1/uid_0/job_7/step_0/task_1, of the second version job_7/step_0/user/task_1.
+  bool of_step = false;
+  for (const auto& part : counter_file) {
+    const auto name = part.string();
+    if (name.starts_with("step_")) of_step = true;
+    if (of_step && name.starts_with("task_")) return true;
+  }
+  return false;
+}
+
 }  // namespace os

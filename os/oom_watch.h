@@ -27,6 +27,8 @@ class OomWatch {
   /// The same, of a process whose /proc/<pid>/cgroup is this; with both versions of cgroups.
   static std::filesystem::path counter_file_of(const std::filesystem::path& cgroup_file,
                                                const std::filesystem::path& mounted_at);
+  /// Whether such a file counts the processes of one task of a Slurm step, and no others.
+  static bool is_slurm_tasks(const std::filesystem::path& counter_file);
 
  private:
   std::optional<std::uint64_t> read() const;

@@ -62,6 +62,17 @@ TEST_F(OutOfMemory, TheOwnCgroupsCountIsReadWhereThereIsOne) {
   std::filesystem::remove_all(root);
 }
 
+TEST_F(OutOfMemory, SlurmsCgroupOfATaskIsKnownByItsPath) {
+  for (const char* tasks : {"/sys/fs/cgroup/memory/slurm_n1/uid_7/job_7/step_0/task_1/memory.oom_control",
+                            "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/user/task_1/memory.events"}) {
+    EXPECT_TRUE(OomWatch::is_slurm_tasks(tasks)) << tasks;
+  }
+  for (const char* others : {"/proc/vmstat", "/sys/fs/cgroup/memory/slurm_n1/uid_7/job_7/step_batch/memory.oom_control",
+                             "/sys/fs/cgroup/user.slice/task_1/memory.events"}) {
+    EXPECT_FALSE(OomWatch::is_slurm_tasks(others)) << others;
+  }
+}
+
 TEST_F(OutOfMemory, WithoutACounterNothingIsClaimed) {
   OomWatch watch(file_, now_);
   EXPECT_FALSE(watch.killed_lately(now_));

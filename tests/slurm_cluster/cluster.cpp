@@ -62,6 +62,7 @@ std::vector<std::string> start_command(const Options& options, const std::string
                                       options.separate_network ? "separate" : "shared"};
   if (options.unresolvable_names) command.emplace_back("--unresolvable-names");
   if (options.accounting) command.emplace_back("--accounting");
+  if (options.memory_limits) command.emplace_back("--memory-limits");
   for (const auto& line : options.conf) command.insert(command.end(), {"--conf", line});
   return command;
 }

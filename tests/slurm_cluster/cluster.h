@@ -34,6 +34,8 @@ struct Options {
   bool unresolvable_names = false;
   /// slurmdbd with a MariaDB of its own, for sacct. Takes a second or two.
   bool accounting = false;
+  /// The kernel holds jobs to the memory that they asked for. Needs root, and control groups of the first version.
+  bool memory_limits = false;
   /// More lines of slurm.conf, "Key=Value".
   std::vector<std::string> conf = {};
 };

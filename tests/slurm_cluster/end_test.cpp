@@ -143,6 +143,41 @@ TEST(SlurmCluster, ItsNetworkGoesWithIt) {
   EXPECT_TRUE(test::eventually([&] { return links().find(address) == std::string::npos; }, kGoneLimit));
 }
 
+// The kernel keeps empty control groups for ever; after a SIGKILL the next cluster that has some removes them.
+TEST(SlurmCluster, ItsControlGroupsGoWithItOrWithTheNext) {
+  const std::filesystem::path mounted = "/sys/fs/cgroup/memory";
+  if (getuid() != 0 || access(mounted.c_str(), W_OK) != 0) {
+    GTEST_SKIP() << "limits of memory need root, and control groups of the first version";
+  }
+  const auto groups_of = [&](const Cluster& cluster) {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(mounted)) {
+      const auto name = entry.path().filename().string();
+      if (name.starts_with("muster-cluster-" + std::to_string(cluster.keeper()) + "-")) found.push_back(entry.path());
+    }
+    return found;
+  };
+  std::vector<std::filesystem::path> groups;
+  {
+    const Cluster cluster({.nodes = 1, .memory_limits = true});
+    EXPECT_EQ(cluster.run({"srun", "--mem=100M", "true"}).exit, 0);
+    groups = groups_of(cluster);
+    ASSERT_EQ(groups.size(), 1U);
+    EXPECT_TRUE(std::filesystem::exists(groups[0] / "slurm_node1"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(groups[0]));
+  {
+    const Cluster killed({.nodes = 1, .memory_limits = true});
+    kill(killed.keeper(), SIGKILL);
+    EXPECT_TRUE(gone(killed.folder()));
+    groups = groups_of(killed);
+    ASSERT_EQ(groups.size(), 1U);
+  }
+  const Cluster next({.nodes = 1, .memory_limits = true});
+  EXPECT_FALSE(std::filesystem::exists(groups[0]));
+  EXPECT_EQ(groups_of(next).size(), 1U);
+}
+
 // --- ./dev cluster, for people
 // -------------------------------------------------------------------------------------------------
 

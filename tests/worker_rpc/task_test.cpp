@@ -168,6 +168,25 @@ TEST_F(MusterTask, AProgramThatTheKernelKilledForMemoryRanOutOfMemory) {
   }
 }
 
+// torchrun, or a trainer one of whose data loaders was killed. The machine's count says nothing about them.
+TEST_F(MusterTask, AProgramThatFailsForOneItStartedRanOutOfMemoryWhereSlurmCountsForItAlone) {
+  for (const bool alone : {true, false}) {
+    SCOPED_TRACE(alone);
+    fs::remove(folder_ / "ready");
+    fs::remove(folder_ / "go");
+    const auto counters = folder_ / (alone ? "job_7/step_0/task_1" : "user.slice");
+    fs::create_directories(counters);
+    oom_counter_ = counters / "memory.events";
+    std::ofstream(oom_counter_) << "oom_kill 1\n";
+    start("echo > ready; while [ ! -e go ]; do sleep 0.01; done; exit 1");
+    written("ready");
+    std::ofstream(oom_counter_) << "oom_kill 2\n";
+    std::ofstream(folder_ / "go").flush();
+    EXPECT_EQ(WEXITSTATUS(wait()), 1);
+    EXPECT_EQ(status_file().at("out_of_memory"), alone);
+  }
+}
+
 TEST_F(MusterTask, WhatItKillsItselfDidNotRunOutOfMemory) {
   oom_counter_ = folder_ / "memory.events";
   std::ofstream(oom_counter_) << "oom_kill 1\n";

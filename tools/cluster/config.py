@@ -36,11 +36,11 @@ def slurm_conf(options, layout, site):
         f"SlurmctldLogFile={layout.log}/slurmctld.log",
         f"SlurmdLogFile={layout.log}/slurmd-%n.log",
         "ProctrackType=proctrack/linuxproc",
-        "TaskPlugin=task/none",
+        f"TaskPlugin=task/{'cgroup' if options.memory_limits else 'none'}",
         "JobAcctGatherType=jobacct_gather/none",
         "MpiDefault=none",
         "SelectType=select/cons_tres",
-        "SelectTypeParameters=CR_CPU",
+        f"SelectTypeParameters=CR_CPU{'_Memory' if options.memory_limits else ''}",
         "SlurmdParameters=config_overrides",
         "ReturnToService=2",
         "MailProg=/bin/true",
@@ -95,6 +95,13 @@ def gres_conf(options, layout):
     return f"Name=gpu Type=fake File={layout.folder}/dev/fakegpu{f'[0-{last}]' if last else '0'}\n"
 
 
+def cgroup_conf(options, layout):
+    lines = ["CgroupAutomount=no"]
+    if options.memory_limits:
+        lines += ["CgroupPlugin=cgroup/v1", f"CgroupMountpoint={layout.control_groups}", "ConstrainRAMSpace=yes"]
+    return "\n".join(lines) + "\n"
+
+
 def slurmdbd_conf(layout, site):
     return "\n".join([
         "AuthType=auth/munge",
@@ -122,7 +129,7 @@ def hosts_file(options, site):
 
 def write_all(options, layout, site):
     layout.conf.write_text(slurm_conf(options, layout, site))
-    (layout.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    (layout.folder / "cgroup.conf").write_text(cgroup_conf(options, layout))
     (layout.folder / "gres.conf").write_text(gres_conf(options, layout))
     (layout.folder / "nodes" / "hosts").write_text(hosts_file(options, site))
     for i in range(options.gpus):

@@ -17,6 +17,7 @@ import signal
 import traceback
 
 import daemons
+import memory
 import processes
 from guard import Guard
 
@@ -30,7 +31,8 @@ class Keeper:
         """Starts the cluster, prints one line of JSON, and returns the exit status when the cluster has ended."""
         try:
             lock = self.claim_folder()
-        except daemons.ClusterFailed as e:
+            groups = memory.MemoryGroups(self.layout.control_groups) if self.options.memory_limits else None
+        except (daemons.ClusterFailed, memory.NoMemoryGroups) as e:
             print(json.dumps({"error": str(e)}), flush=True)
             return 1
         # Not the caller's, who may wait for its end.
@@ -43,6 +45,8 @@ class Keeper:
         status = self.watch(child, report, wake)
         if not namespaces:
             processes.kill_descendants()
+        if groups:
+            groups.remove()
         if self.remove_folder:
             shutil.rmtree(self.layout.folder, ignore_errors=True)
         os.close(lock)

@@ -23,6 +23,7 @@ class Options:
     network: str = "shared"
     unresolvable_names: bool = False
     accounting: bool = False
+    memory_limits: bool = False
     conf: list = dataclasses.field(default_factory=list)
 
     def node_names(self):
@@ -54,6 +55,9 @@ def add_arguments(parser):
     parser.add_argument("--unresolvable-names", action="store_true",
                         help="no node can resolve a node's name either (this machine never can)")
     parser.add_argument("--accounting", action="store_true", help="run slurmdbd with a MariaDB of its own, for sacct")
+    parser.add_argument("--memory-limits", action="store_true",
+                        help="the kernel holds jobs to the memory that they asked for, and kills what needs more (root, control "
+                             "groups of the first version)")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE",
                         help="another line for slurm.conf; may be repeated, the last one counts")
 
@@ -93,6 +97,7 @@ class Layout:
         self.munge_socket = self.run / "munge.sock"
         self.guard_socket = self.run / "guard.sock"
         self.record = self.folder / "cluster.json"
+        self.control_groups = self.folder / "cgroup"
         self.lock = self.folder / "lock"
 
     def make(self):

@@ -21,7 +21,6 @@
 #include "rank/grpc_client.h"
 #include "rank/grpc_outbox.h"
 #include "rank/grpc_unsent_file.h"
-#include "rank/meeting_patience.h"
 
 namespace worker {
 namespace {

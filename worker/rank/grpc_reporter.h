@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "rank/environment.h"
+#include "rank/meeting_patience.h"
 #include "rank/reporter.h"
 
 namespace worker {
@@ -11,8 +12,8 @@ namespace worker {
 /// Waits of the gRPC reporter; the defaults are for everybody but tests.
 struct GrpcReporterOptions {
   /// Until the ranks must have met; and how long to wait for a controller that does not answer meanwhile.
-  std::chrono::milliseconds rendezvous_limit{120'000};
-  std::chrono::milliseconds rendezvous_away_limit{1'800'000};
+  std::chrono::milliseconds rendezvous_limit = MeetingPatience::kLimit;
+  std::chrono::milliseconds rendezvous_away_limit = MeetingPatience::kAwayLimit;
   /// Between being told to stop and ending the process, when training does not leave by itself: a rank that hangs in a
   /// collective with dead peers must not keep its node.
   std::chrono::milliseconds fenced_grace{1'000};

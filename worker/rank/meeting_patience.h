@@ -13,6 +13,9 @@ class MeetingPatience {
   using Clock = std::chrono::steady_clock;
   using Limit = std::chrono::milliseconds;
 
+  static constexpr Limit kLimit{120'000};
+  static constexpr Limit kAwayLimit{1'800'000};
+
   MeetingPatience(Limit limit, Limit away_limit, Clock::time_point now)
       : limit_(limit), away_limit_(away_limit), since_(now) {}
 

@@ -48,8 +48,6 @@ Starts one rank of an attempt inside a Slurm step. musterd writes the folder; sr
 
 --oom-counter FILE: where the kernel counts what it kills for memory ("oom_kill N"), instead of where it does here.
 )";
-constexpr milliseconds kMeetLimit{120'000};
-constexpr milliseconds kMeetAwayLimit{1'800'000};
 constexpr milliseconds kLastWord{5'000};
 /// After the attempt is over, between asking the program to leave and killing it.
 constexpr milliseconds kLeaveWithin{1'500};
@@ -121,7 +119,9 @@ std::string free_endpoint(const std::string& address) {
 class Task {
  public:
   Task(LaunchFile launch, std::filesystem::path oom_counter)
-      : launch_(std::move(launch)), oom_(std::move(oom_counter), Clock::now()) {
+      : launch_(std::move(launch)),
+        counts_alone_(os::OomWatch::is_slurm_tasks(oom_counter)),
+        oom_(std::move(oom_counter), Clock::now()) {
     // The user's own variables come first in everything, RANK and the like included.
     environment_ = read_environment([this](const char* name) -> std::optional<std::string> {
       if (const auto own = launch_.env.find(name); own != launch_.env.end()) return own->second;
@@ -218,7 +218,7 @@ class Task {
     std::string mine;
     if (environment_.rank == 0) mine = free_endpoint(own_address_towards(*environment_.controller));
     if (environment_.world_size == 1) return parse_endpoint(mine);
-    const auto at = reporter_->meet(mine, {kMeetLimit, kMeetAwayLimit, Clock::now()});
+    const auto at = reporter_->meet(mine, {MeetingPatience::kLimit, MeetingPatience::kAwayLimit, Clock::now()});
     if (at.empty()) throw std::runtime_error("the controller did not tell where rank 0 listens");
     return parse_endpoint(at);
   }
@@ -260,7 +260,15 @@ class Task {
     status_.ended_at_ms = wall_ms();
     status_.exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
     status_.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
-    status_.out_of_memory = status_.signal == SIGKILL && !killed_ && oom_.killed_lately(Clock::now());
+    status_.out_of_memory = may_be_for_memory() && oom_.killed_lately(Clock::now());
+  }
+
+  /// A program may fail because the kernel killed one that it started; only where nobody else's are counted is that
+  /// known.
+  bool may_be_for_memory() const {
+    if (killed_) return false;
+    if (status_.signal == SIGKILL) return true;
+    return counts_alone_ && status_.exit_code != 0 && !asked_ && status_.signals_seen.empty();
   }
 
   void take_directive() {
@@ -375,6 +383,7 @@ class Task {
   LaunchFile launch_;
   RankEnvironment environment_;
   RankStatus status_;
+  bool counts_alone_;
   os::OomWatch oom_;
   muster::v1::TaskRequest told_;
   std::optional<RankProcess> process_;
