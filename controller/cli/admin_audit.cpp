@@ -44,7 +44,7 @@ int run_audit(Session& session, const AuditOptions& options) {
     return kSuccess;
   }
   for (const auto& entry : entries) {
-    std::cout << time_text(entry.at()) << " UTC  " << entry.user() << "  " << entry.action() << " " << entry.partition()
+    std::cout << utc_text(entry.at()) << "  " << entry.user() << "  " << entry.action() << " " << entry.partition()
               << ": " << or_nothing(entry.before()) << " -> " << or_nothing(entry.after()) << "\n";
   }
   if (entries.empty()) std::cerr << "muster: nobody has changed any partition yet\n";

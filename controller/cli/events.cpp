@@ -19,7 +19,7 @@ struct EventsOptions {
 
 /// "2026-11-20 19:48:55 UTC  job 1.2  rank_exited         what happened", wrapped below itself.
 void print_event(const Event& event, bool name_job) {
-  auto lead = time_text(event.at()) + " UTC  ";
+  auto lead = utc_text(event.at()) + "  ";
   auto subject = name_job ? "job " + std::to_string(event.job_id()) : std::string();
   if (event.attempt() > 0) subject += (name_job ? " attempt " : "attempt ") + std::to_string(event.attempt());
   const std::size_t subject_width = name_job ? 18 : 10;

@@ -32,7 +32,7 @@ std::string remark(const muster::v1::NodeView& node) {
   std::string text;
   const auto by = "job " + std::to_string(node.lost_by_job()) + " attempt " + std::to_string(node.lost_by_attempt());
   if (!node.excluded_until().empty()) {
-    text = "excluded until " + time_text(node.excluded_until()) + " UTC: " + node.lost_reason() + " (" + by + ")";
+    text = "excluded until " + utc_text(node.excluded_until()) + ": " + node.lost_reason() + " (" + by + ")";
   } else if (!node.lost_at().empty()) {
     text = "left out by job " + std::to_string(node.lost_by_job()) + " alone: " + node.lost_reason() + " (" + by + ")";
   }

@@ -28,7 +28,7 @@ void tell_of_several(const Request& request, int scripts) {
 std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
   if (answer.expected_start().empty())
     return answer.said().empty() ? "Slurm takes it" : "Slurm takes it: " + answer.said();
-  auto text = "would start at " + time_text(answer.expected_start()) + " UTC";
+  auto text = "would start at " + utc_text(answer.expected_start());
   if (!answer.nodes().empty()) text += " on " + answer.nodes();
   if (!answer.partition().empty()) text += " in partition " + answer.partition();
   return text;

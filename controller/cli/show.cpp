@@ -58,11 +58,10 @@ std::string attempt_text(const muster::v1::Attempt& attempt) {
   if (!attempt.scheduler_job().empty()) add("Slurm job " + attempt.scheduler_job());
   if (!attempt.queued_at().empty()) {
     const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
-    add("queued " + time_text(attempt.queued_at()) + " UTC, waited " + span_text(attempt.queued_at(), until));
+    add("queued " + utc_text(attempt.queued_at()) + ", waited " + span_text(attempt.queued_at(), until));
   }
   if (!attempt.started_at().empty()) {
-    add("started " + time_text(attempt.started_at()) + " UTC, ran " +
-        span_text(attempt.started_at(), attempt.ended_at()));
+    add("started " + utc_text(attempt.started_at()) + ", ran " + span_text(attempt.started_at(), attempt.ended_at()));
   }
   if (attempt.nodes_size() > 0) add("on " + joined(attempt.nodes()));
   return text;
@@ -84,15 +83,15 @@ void print_scheduling(const Job& job) {
 
 /// Of the job as a whole: its first attempt started it.
 void print_times(const Job& job) {
-  print_entry("submitted", time_text(job.submitted_at()) + " UTC, " + span_text(job.submitted_at(), "") + " ago");
+  print_entry("submitted", utc_text(job.submitted_at()) + ", " + span_text(job.submitted_at(), "") + " ago");
   if (!job.started_at().empty()) {
     const bool over = !job.ended_at().empty();
-    print_entry("started", time_text(job.started_at()) + " UTC, " + (over ? "ended after " : "") +
+    print_entry("started", utc_text(job.started_at()) + ", " + (over ? "ended after " : "") +
                                span_text(job.started_at(), job.ended_at()) + (over ? "" : " ago") +
                                (job.attempts_size() > 1 ? ", with attempt 1" : ""));
   }
-  if (!job.ended_at().empty()) print_entry("ended", time_text(job.ended_at()) + " UTC");
-  if (!job.next_attempt_at().empty()) print_entry("next attempt", time_text(job.next_attempt_at()) + " UTC");
+  if (!job.ended_at().empty()) print_entry("ended", utc_text(job.ended_at()));
+  if (!job.next_attempt_at().empty()) print_entry("next attempt", utc_text(job.next_attempt_at()));
 }
 
 void print_summary(const Job& job, const std::vector<std::string>& words) {

@@ -146,6 +146,10 @@ std::string time_text(const std::string& rfc3339) {
   return rfc3339.substr(0, 10) + " " + rfc3339.substr(11, 8);
 }
 
+std::string utc_text(const std::string& rfc3339) {
+  return time_text(rfc3339) + " UTC";
+}
+
 std::string span_text(const std::string& from, const std::string& to) {
   const auto begin = time_ms(from);
   if (begin < 0) return "-";

@@ -25,6 +25,8 @@ std::string duration_text(std::int64_t milliseconds);
 std::int64_t time_ms(const std::string& rfc3339);
 /// "2026-11-20 19:48:55" (UTC) of an RFC 3339 time; "-" if empty.
 std::string time_text(const std::string& rfc3339);
+/// The same and " UTC", as times stand in sentences and lists.
+std::string utc_text(const std::string& rfc3339);
 /// From one RFC 3339 time to another, or to now if `to` is empty: "3m12s"; "-" if `from` is empty.
 std::string span_text(const std::string& from, const std::string& to);
 /// Four to five digits that matter: "2.871", "21034", "1.2e+08".

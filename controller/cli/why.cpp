@@ -19,7 +19,7 @@ std::string expected_text(const std::string& at) {
   if (start < 0) return "";
   using namespace std::chrono;
   const auto left = start - duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-  return time_text(at) + " UTC" + (left > 0 ? ", in " + duration_text(left) : "");
+  return utc_text(at) + (left > 0 ? ", in " + duration_text(left) : "");
 }
 
 int run_why(Session& session, const WhyOptions& options) {

@@ -1,11 +1,12 @@
 #include "runtime/action_runner.h"
-#include "runtime/unfit_check.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+
+#include "runtime/unfit_check.h"
 
 namespace runtime {
 namespace {

@@ -630,7 +630,7 @@ Outcome<muster::v1::CheckScriptResponse> Impl::check_script(const muster::v1::Pl
   // Of several the first that is refused has the word, else the first of all.
   std::optional<ScriptCheck> word;
   for (const auto& script : scripts.value()) {
-    auto check = executor_.check_script(requests.value().front(), script);
+    auto check = executor_.check_script(script);
     if (!check.unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check.unreachable);
     if (!word || !check.refusal.empty()) word = std::move(check);
     if (!word->refusal.empty()) break;

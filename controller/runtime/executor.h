@@ -178,8 +178,8 @@ class Executor {
   virtual bool has_queue(const std::string&) const { return false; }
   /// The scripts that launch_all() would submit, of attempts never launched before; none: this one needs no script.
   virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
-  /// What the scheduler of such attempts says of one of these scripts.
-  virtual ScriptCheck check_script(const LaunchRequest&, const std::string&) { return {}; }
+  /// What the scheduler says of one of these scripts.
+  virtual ScriptCheck check_script(const std::string&) { return {}; }
   /// What a job file may name: "local", "slurm"; the first is what "auto" means.
   virtual std::vector<std::string> names() const { return {name()}; }
   virtual std::optional<Trouble> trouble() const { return std::nullopt; }

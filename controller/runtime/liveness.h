@@ -96,13 +96,10 @@ class AttemptWatch {
   static constexpr core::Millis kBlindAfter{1000};
 
  private:
-  bool watched(const RankWatch& rank) const {
-    return rules_.heartbeats && !queued_ && !draining_ && !rank.exited && !rank.reported;
-  }
-  /// Nobody but the task beside it tells of it, and that has spoken.
-  bool watched_by_task(const RankWatch& rank) const {
-    return !rules_.heartbeats && scheduled_ && !queued_ && !draining_ && !rank.exited && !rank.reported;
-  }
+  bool may_be_missed(const RankWatch& rank) const { return !queued_ && !draining_ && !rank.exited && !rank.reported; }
+  bool watched(const RankWatch& rank) const { return rules_.heartbeats && may_be_missed(rank); }
+  /// Nobody but the task beside it tells of it.
+  bool watched_by_task(const RankWatch& rank) const { return !rules_.heartbeats && scheduled_ && may_be_missed(rank); }
   std::optional<core::EventBody> judge_by_task(core::RankNumber rank, Vouch vouch, core::Millis now);
 
   LivenessRules rules_;

@@ -89,10 +89,6 @@ std::vector<std::string> RoutingExecutor::scripts(const std::vector<LaunchReques
   return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
 }
 
-ScriptCheck RoutingExecutor::check_script(const LaunchRequest& request, const std::string& script) {
-  return chosen(request.executor).check_script(request, script);
-}
-
 void RoutingExecutor::shutdown() {
   local_.shutdown();
   slurm_.shutdown();

@@ -35,7 +35,7 @@ class RoutingExecutor : public Executor {
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
   bool has_queue(const std::string& wanted) const override { return chosen(wanted).has_queue(wanted); }
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override;
-  ScriptCheck check_script(const LaunchRequest& request, const std::string& script) override;
+  ScriptCheck check_script(const std::string& script) override { return slurm_.check_script(script); }
   std::optional<Trouble> trouble() const override { return slurm_.trouble(); }
   std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override { return slurm_.queue_word(key); }
   std::optional<ClusterFacts> cluster() override { return slurm_.cluster(); }

@@ -107,10 +107,7 @@ TEST_F(SlurmRanks, AnAttemptThatStartsWhileTheControllerIsAwayTrainsOnceItIsBack
       shell({.script = "while [ ! -e go ]; do sleep 0.1; done", .nodes = 2, .more = "[slurm]\nexclusive = true\n"}));
   stage().until_running(first, 1);
   const auto job = muster().submit(training({.steps = 20, .every_steps = 10, .step_delay_ms = 0}));
-  muster().until(job, [](const Json& view) {
-    return !view.at("attempts").empty() && !text(attempt(view, 1), "scheduler_job").empty();
-  });
-  const auto slurm_job = stage().slurm_job(job, 1);
+  const auto slurm_job = stage().until_handed_over(job);
   muster().kill_daemon();
   test::write_file(muster().folder() / "go", "");
   const bool runs = test::eventually(
@@ -209,7 +206,7 @@ TEST_F(SlurmRanks, TheLogOfAnArraysElementIsFoundToo) {
                    .more = "[slurm]\nsetup = [\"echo element $SLURM_ARRAY_TASK_ID; exit 3\"]\n[env]\nA = \"0\"\n"}));
   const auto sweep = muster().cli({"submit", file, "--sweep", "env.A=0..1", "--wait"});
   EXPECT_EQ(sweep.exit, 1) << sweep.err;
-  const auto jobs = muster().json({"list", "--sweep", sweep.out.substr(0, sweep.out.find('\n'))});
+  const auto jobs = jobs_of(muster(), sweep);
   ASSERT_EQ(jobs.size(), 2U);
   for (const auto& job : jobs) {
     const auto element = text(job.at("attempts").at(0), "scheduler_job");

@@ -48,13 +48,9 @@ TEST_F(SlurmScripts, OfASweepIsShownAsSlurmGetsIt) {
   submit.insert(submit.begin(), "submit");
   const auto sweep = muster().cli(submit);
   ASSERT_EQ(sweep.exit, 0) << sweep.err;
-  const auto jobs = muster().json({"list", "--sweep", sweep.out.substr(0, sweep.out.find('\n'))});
+  const auto jobs = jobs_of(muster(), sweep);
   ASSERT_EQ(jobs.size(), 3U);
-  const auto job = std::to_string(jobs.back().at("id").get<int>());
-  muster().until(job, [](const Json& view) {
-    return !view.at("attempts").empty() && !text(attempt(view, 1), "scheduler_job").empty();
-  });
-  const auto element = stage().slurm_job(job, 1);
+  const auto element = stage().until_handed_over(std::to_string(jobs.back().at("id").get<int>()));
   EXPECT_EQ(script_of(element.substr(0, element.find('_'))), shown);
 }
 
@@ -66,7 +62,7 @@ TEST_F(SlurmScripts, TrainAndLogWhereverTheDataFolderLies) {
   std::vector<std::string> jobs{muster().submit(test::read_file(file))};
   const auto sweep = muster().cli({"submit", file, "--sweep", "env.A=0..1", "--wait"});
   ASSERT_EQ(sweep.exit, 0) << sweep.err;
-  for (const auto& job : muster().json({"list", "--sweep", sweep.out.substr(0, sweep.out.find('\n'))})) {
+  for (const auto& job : jobs_of(muster(), sweep)) {
     jobs.push_back(std::to_string(job.at("id").get<int>()));
   }
   ASSERT_EQ(jobs.size(), 3U);

@@ -89,6 +89,10 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& folder) {
   return found.empty() ? std::filesystem::path() : *found.rbegin();
 }
 
+Json jobs_of(test::World& muster, const test::Finished& submitted) {
+  return muster.json({"list", "--sweep", submitted.out.substr(0, submitted.out.find('\n'))});
+}
+
 Stage::Stage(slurm_cluster::Options options, std::vector<std::string> daemon_flags,
              const std::map<std::string, std::string>& daemon_environment, const std::string& data_name)
     : slurm_(options) {
@@ -140,6 +144,13 @@ Json Stage::until_trains(const std::string& job, std::size_t attempt, std::chron
         return std::ranges::all_of(view.at("ranks"), [&](const Json& rank) { return rank.at("step") > from; });
       },
       limit);
+}
+
+std::string Stage::until_handed_over(const std::string& job) {
+  muster_->until(job, [](const Json& view) {
+    return !view.at("attempts").empty() && !text(story::attempt(view, 1), "scheduler_job").empty();
+  });
+  return slurm_job(job, 1);
 }
 
 std::vector<int> Stage::saved_steps(const std::string& job, int attempt) {

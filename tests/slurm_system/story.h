@@ -60,6 +60,8 @@ class Stage {
   Json until_running(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Waits until every rank of attempt `number` has gone a step beyond where it began.
   Json until_trains(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
+  /// Waits until attempt 1 is in Slurm's queue, or was; Slurm's number of it.
+  std::string until_handed_over(const std::string& job);
   /// Steps that an attempt told the controller it has saved.
   std::vector<int> saved_steps(const std::string& job, int attempt);
   /// What happened, one event a line.
@@ -86,6 +88,9 @@ class Stage {
   std::map<std::string, std::string> calm_;  // by what was trained
   int told_ = 0;                             // the newest job of earlier tests
 };
+
+/// The jobs of the sweep that `muster submit` has just named.
+Json jobs_of(test::World& muster, const test::Finished& submitted);
 
 /// The newest complete checkpoint of a folder; empty if there is none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& folder);

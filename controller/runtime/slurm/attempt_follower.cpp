@@ -152,7 +152,7 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   if (state == ::slurm::JobState::kSuspended || state == ::slurm::JobState::kStopped) suspended_at_ = now;
   if (phase == ::slurm::JobPhase::kActive) {
     // Its nodes may take minutes to boot.
-    if (job->state.state != ::slurm::JobState::kConfiguring) tell_started(*job);
+    if (state != ::slurm::JobState::kConfiguring) tell_started(*job);
     if (preempted_) {
       explain(core::Cause::kPreempted, "preempted in Slurm; it gives the ranks time to save");
     }

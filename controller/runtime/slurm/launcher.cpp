@@ -47,6 +47,20 @@ std::string after(const ::slurm::JobId& id) {
   return "afterany:" + std::to_string(id.job);
 }
 
+/// Others wait for their turn in a chain even where they are the only one.
+bool goes_alone(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& indices) {
+  return indices.size() == 1 && !has_chain(requests[indices.front()]);
+}
+
+SubmissionRecord record_of(const LaunchRequest& request, const std::string& comment) {
+  SubmissionRecord record;
+  record.comment = comment;
+  record.ranks_per_node = request.ranks_per_node;
+  record.exclude = request.slurm.exclude;
+  record.left_out = request.exclude_nodes;
+  return record;
+}
+
 std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests,
                                       const std::vector<std::size_t>& indices) {
   std::vector<LaunchRequest> members;
@@ -134,7 +148,7 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   if (has_chain(any)) lock.lock();
   auto chain = has_chain(any) ? chain_of(any.sweep) : Chain{};
   for (const auto& set : fresh_sets(requests, fresh)) {
-    if (set.members.size() == 1 && !has_chain(any)) {
+    if (goes_alone(requests, set.members)) {
       answers[set.members.front()] = submit_alone(requests[set.members.front()]);
       continue;
     }
@@ -207,12 +221,7 @@ LaunchAnswer Launcher::submit_alone(const LaunchRequest& request) {
 }
 
 Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
-  const auto comment = comment_of(request.key);
-  SubmissionRecord record;
-  record.comment = comment;
-  record.ranks_per_node = request.ranks_per_node;
-  record.exclude = request.slurm.exclude;
-  record.left_out = request.exclude_nodes;
+  auto record = record_of(request, comment_of(request.key));
   const auto now = clock_.wall().time_since_epoch().count();
   const auto script = script_of(request);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) {
@@ -251,8 +260,8 @@ std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& req
   std::iota(all.begin(), all.end(), std::size_t{0});
   for (const auto& set : fresh_sets(requests, all)) {
     const auto members = members_of(requests, set.members);
-    const bool alone = members.size() == 1 && !has_chain(members.front());
-    texts.push_back(::slurm::render(alone ? script_of(members.front()) : script_of_set(members, "")));
+    texts.push_back(
+        ::slurm::render(goes_alone(requests, set.members) ? script_of(members.front()) : script_of_set(members, "")));
   }
   return texts;
 }
@@ -285,13 +294,9 @@ void Launcher::prepare_set(std::vector<LaunchRequest> members, const std::filesy
   const bool forward = forwards_signals();
   for (std::uint32_t i = 0; i < members.size(); ++i) {
     write_launch_file(members[i], forward);
-    SubmissionRecord record;
-    record.comment = comment;
+    auto record = record_of(members[i], comment);
     record.set_folder = folder.string();
     record.index = i;
-    record.ranks_per_node = members[i].ranks_per_node;
-    record.exclude = members[i].slurm.exclude;
-    record.left_out = members[i].exclude_nodes;
     write_record(members[i].attempt_folder, record);
   }
   write_file_durably(folder / kScript, ::slurm::render(script));

@@ -647,7 +647,7 @@ void SlurmExecutor::failing(const core::AttemptKey& key, core::RankNumber rank) 
 std::vector<std::string> SlurmExecutor::scripts(const std::vector<LaunchRequest>& requests) {
   return impl_->scripts(requests);
 }
-ScriptCheck SlurmExecutor::check_script(const LaunchRequest&, const std::string& script) {
+ScriptCheck SlurmExecutor::check_script(const std::string& script) {
   const auto answer = impl_->scheduler_.test_only(script);
   ScriptCheck check;
   if (answer.unreachable()) check.unreachable = answer.why();

@@ -56,7 +56,7 @@ class SlurmExecutor : public Executor {
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
   bool has_queue(const std::string&) const override { return true; }
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override;
-  ScriptCheck check_script(const LaunchRequest& request, const std::string& script) override;
+  ScriptCheck check_script(const std::string& script) override;
   std::optional<Trouble> trouble() const override;
   std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override;
   std::optional<ClusterFacts> cluster() override;

@@ -125,7 +125,7 @@ class FakeExecutor : public Executor {
     machine_->scripted = requests;
     return {"a script"};
   }
-  ScriptCheck check_script(const LaunchRequest&, const std::string&) override { return machine_->check; }
+  ScriptCheck check_script(const std::string&) override { return machine_->check; }
   void set_history(std::function<bool(const core::AttemptKey&)> over) override { is_over = std::move(over); }
 
   /// The scheduler gives a queued attempt its nodes, one a rank.

@@ -39,6 +39,19 @@ class Routing {
   std::vector<core::JobId> told;
 };
 
+// Of a sweep some jobs may be local: the others' script is Slurm's to judge, whoever comes first.
+TEST(RoutingExecutor, ScriptsAreOfTheQueuesJobsAloneAndTheQueueJudgesThem) {
+  Routing r;
+  const std::vector requests{r.request(1, "local"), r.request(2, "slurm")};
+  const auto scripts = r.both.scripts(requests);
+  ASSERT_EQ(scripts.size(), 1U);
+  ASSERT_EQ(r.slurm.machine().scripted.size(), 1U);
+  EXPECT_EQ(r.slurm.machine().scripted[0].key.job, 2);
+  r.slurm.machine().check.refusal = "no such node";
+  EXPECT_EQ(r.both.check_script(scripts[0]).refusal, "no such node");
+  EXPECT_TRUE(r.both.scripts({r.request(1, "local")}).empty());
+}
+
 TEST(RoutingExecutor, SendsEachJobWhereItsFileSays) {
   Routing r;
   r.both.launch(r.request(1, "auto"));

@@ -427,10 +427,7 @@ TEST(SlurmExecutor, TellsWhatSlurmSaysToAScript) {
   Executing e;
   e.slurm.estimate =
       ::slurm::StartEstimate{.start = ::slurm::Time(1795253486s), .node_list = "n1", .partition = "main"};
-  const auto check_script = [&] {
-    const auto request = e.request(1);
-    return e.executor->check_script(request, e.executor->scripts({request}).at(0));
-  };
+  const auto check_script = [&] { return e.executor->check_script(e.executor->scripts({e.request(1)}).at(0)); };
   const auto check = check_script();
   EXPECT_EQ(check.start, core::Time(1795253486s));
   EXPECT_EQ(check.partition, "main");
