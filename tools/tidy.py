@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("controller/", "fsdp/", "proto/json/", "slurm/", "worker/")
+FOLDERS = ("controller/", "fsdp/", "os/", "proto/json/", "slurm/", "worker/")
 FILE_LIMIT_S = 900
 FINDING = re.compile(r"^(/\S+?):(\d+:\d+): (?:error|warning): (.+) \[([\w.,-]+)\]$")
 # What g++ knows and clang does not; and the warnings that g++ is asked to leave out have other names.

@@ -26,12 +26,6 @@ std::vector<std::pair<int, std::string>> pids_and_starts(const Json& job) {
   return result;
 }
 
-/// Steps 1 to `last`, each once and in order.
-void expect_every_step(const Json& rows, std::size_t last) {
-  ASSERT_EQ(rows.size(), last);
-  for (std::size_t step = 1; step <= last; ++step) EXPECT_EQ(rows.at(step - 1).at("step"), step);
-}
-
 TEST(ControllerRestart, RanksGoOnTrainingAndMetricsHaveNoGap) {
   World world;
   world.start_daemon();

@@ -78,9 +78,7 @@ TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
   disk.make_room();
   const auto after = world.until_state(job, "succeeded");
   EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
-  const auto rows = world.metrics(job);
-  ASSERT_EQ(rows.size(), static_cast<std::size_t>(kSteps));
-  for (int step = 1; step <= kSteps; ++step) EXPECT_EQ(rows.at(static_cast<std::size_t>(step - 1)).at("step"), step);
+  expect_every_step(world.metrics(job), kSteps);
 }
 
 TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {

@@ -113,6 +113,11 @@ Json World::until_step(const std::string& job, int step, std::chrono::millisecon
       job, [&](const Json& view) { return view.at("step").get<int>() >= step; }, limit);
 }
 
+void expect_every_step(const Json& rows, std::size_t last) {
+  ASSERT_EQ(rows.size(), last);
+  for (std::size_t step = 1; step <= last; ++step) EXPECT_EQ(rows.at(step - 1).at("step"), step);
+}
+
 std::string training_job(const TrainingJob& job) {
   const auto text = [](int number) { return std::to_string(number); };
   return "name = \"training\"\n[resources]\nranks_per_node = " + text(job.ranks) +
