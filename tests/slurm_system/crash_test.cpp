@@ -159,7 +159,7 @@ TEST_F(SlurmCrash, AJobThatSlurmctldForgotIsNoticedAndAStrangerWithItsNumberLeft
   const auto after = stage().until_ended(job, 1, 60s);
   EXPECT_EQ(text(attempt(after, 1), "cause"), "controller_lost");
   EXPECT_EQ(slurm_cluster::field(slurm(), stranger, "State"), "PENDING") << "not cancelled";
-  slurm().run({"scancel", "--state=RUNNING", "-u", "root"});
+  slurm().run({"scancel", "--state=RUNNING", "--partition=main"});
   ASSERT_TRUE(slurm_cluster::becomes(slurm(), stranger, "State", "RUNNING"));
   slurm().run({"scancel", stranger});
   EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 2U);

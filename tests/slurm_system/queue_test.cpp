@@ -22,7 +22,7 @@ class SlurmQueue : public Story<Queue> {
     const auto id = slurm_cluster::submit(slurm(), {"-N" + std::to_string(nodes), "--exclusive"}, "sleep 600");
     ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "RUNNING"));
   }
-  static void make_room() { slurm().run({"scancel", "--name=job.sh", "-u", "root"}); }
+  static void make_room() { slurm().run({"scancel", "--name=job.sh"}); }
   static std::string state_in_slurm(const std::string& id) { return slurm_cluster::field(slurm(), id, "State"); }
   /// "Slurm job 12_3" of every element of a sweep.
   static std::vector<std::string> slurm_ids(const std::string& sweep) {

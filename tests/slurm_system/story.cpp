@@ -93,6 +93,11 @@ Json jobs_of(test::World& muster, const test::Finished& submitted) {
   return muster.json({"list", "--sweep", submitted.out.substr(0, submitted.out.find('\n'))});
 }
 
+std::string acting_user() {
+  const char* user = getenv("MUSTER_TEST_USER");
+  return user == nullptr ? std::string() : user;
+}
+
 Stage::Stage(slurm_cluster::Options options, std::vector<std::string> daemon_flags,
              const std::map<std::string, std::string>& daemon_environment, const std::string& data_name)
     : slurm_(options) {
@@ -105,6 +110,9 @@ Stage::Stage(slurm_cluster::Options options, std::vector<std::string> daemon_fla
     world.listen = slurm_.host_address() + ":0";
     world.daemon_flags.emplace_back("--insecure-listen");
   }
+  world.user = acting_user();
+  // Made for its owner alone.
+  if (!world.user.empty()) std::filesystem::permissions(slurm_.folder(), std::filesystem::perms(0711));
   muster_ = std::make_unique<test::World>(std::move(world));
   muster_->start_daemon();
 }
@@ -251,7 +259,9 @@ void Stage::clear() {
         return std::ranges::all_of(jobs, has_ended);
       },
       20s);
-  slurm_.run({"scancel", "-u", "root"});
+  std::vector<std::string> scancel = {"scancel"};
+  for (const auto& line : slurm_jobs(false)) scancel.push_back(line.substr(0, line.find(' ')));
+  if (scancel.size() > 1) slurm_.run(scancel);
   test::eventually([&] { return slurm_jobs(false).empty(); }, 20s);
 }
 

@@ -42,6 +42,10 @@ struct Shell {
 };
 std::string shell(const Shell& job);
 
+/// Who uses Slurm and muster in these stories (MUSTER_TEST_USER), on a cluster that is root's; empty: whoever runs
+/// them.
+std::string acting_user();
+
 /// A real Slurm, and a musterd that hands its jobs to it.
 class Stage {
  public:
@@ -113,7 +117,12 @@ class Story : public testing::Test {
   static void set_up(slurm_cluster::Options options, std::vector<std::string> daemon_flags = {},
                      const std::map<std::string, std::string>& daemon_environment = {},
                      const std::string& data_name = "data") {
+    if (!acting_user().empty()) cannot_play_ = test::World::cannot_run_as(acting_user());
+    if (!cannot_play_.empty()) return;
     stage_ = std::make_unique<Stage>(std::move(options), std::move(daemon_flags), daemon_environment, data_name);
+  }
+  void SetUp() override {
+    if (!cannot_play_.empty()) GTEST_SKIP() << cannot_play_;
   }
   static Stage& stage() { return *stage_; }
   static test::World& muster() { return stage_->muster(); }
@@ -126,6 +135,7 @@ class Story : public testing::Test {
 
  private:
   static inline std::unique_ptr<Stage> stage_;
+  static inline std::string cannot_play_;
 };
 
 }  // namespace story

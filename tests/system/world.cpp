@@ -1,14 +1,39 @@
 #include "system/world.h"
 
+#include <pwd.h>
 #include <signal.h>
+#include <unistd.h>
 
 namespace test {
+namespace {
+
+std::vector<std::string> with_user(const std::string& user, std::vector<std::string> argv) {
+  // The kernel forgets whose end is to be this process's end when its user changes.
+  const std::vector<std::string> prefix = {"/usr/bin/setpriv", "--reuid=" + user, "--regid=" + user, "--init-groups",
+                                           "--pdeathsig=SIGKILL"};
+  argv.insert(argv.begin(), prefix.begin(), prefix.end());
+  return argv;
+}
+
+void give_to(const std::string& user, const std::filesystem::path& folder) {
+  const auto* entry = getpwnam(user.c_str());
+  if (entry == nullptr || chown(folder.c_str(), entry->pw_uid, entry->pw_gid) != 0) {
+    throw std::runtime_error("can't give " + folder.string() + " to " + user);
+  }
+}
+
+}  // namespace
 
 World::World(Options options)
     : data_(options.data.empty() ? folder_.path() / options.data_name : options.data),
+      user_(std::move(options.user)),
       daemon_flags_(std::move(options.daemon_flags)),
       daemon_environment_(std::move(options.daemon_environment)),
-      listen_(std::move(options.listen)) {}
+      listen_(std::move(options.listen)) {
+  if (user_.empty()) return;
+  give_to(user_, folder());
+  daemon_environment_.emplace("HOME", folder());
+}
 
 World::~World() {
   if (!std::filesystem::exists(data_ / "muster.db")) return;
@@ -28,6 +53,19 @@ World::~World() {
   }
 }
 
+std::string World::cannot_run_as(const std::string& user) {
+  if (getuid() != 0) return "to act as " + user + " takes root";
+  for (const char* name : {"musterd", "muster-worker"}) {
+    const auto done = run(with_user(user, {program(name), "--help"}), {}, 20s);
+    if (done.exit != 0) return user + " can't run " + name + " of this checkout: " + done.err;
+  }
+  return {};
+}
+
+std::vector<std::string> World::as_user(std::vector<std::string> argv) const {
+  return user_.empty() ? argv : with_user(user_, std::move(argv));
+}
+
 std::filesystem::path World::program(const std::string& name) {
   return std::filesystem::path(MUSTER_BIN_FOLDER) / name;
 }
@@ -37,7 +75,8 @@ Process& World::launch_daemon() {
   std::filesystem::remove(data_ / "musterd.json", ignored);
   std::vector<std::string> argv{program("musterd"), "--data-folder", data_, "--listen", listen_, "--http", http_};
   argv.insert(argv.end(), daemon_flags_.begin(), daemon_flags_.end());
-  daemon_ = std::make_unique<Process>(argv, daemon_environment_, folder() / "musterd.out", folder() / "musterd.err");
+  daemon_ =
+      std::make_unique<Process>(as_user(argv), daemon_environment_, folder() / "musterd.out", folder() / "musterd.err");
   return *daemon_;
 }
 
@@ -68,7 +107,7 @@ std::map<std::string, std::string> World::client_environment() const {
 Finished World::cli(const std::vector<std::string>& arguments, std::chrono::milliseconds limit) {
   std::vector<std::string> argv{program("muster")};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  return run(argv, client_environment(), limit);
+  return run(as_user(argv), client_environment(), limit);
 }
 
 Json World::json(const std::vector<std::string>& arguments) {

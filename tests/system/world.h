@@ -21,6 +21,7 @@ class World {
     std::vector<std::string> daemon_flags;
     std::map<std::string, std::string> daemon_environment = {};
     std::string listen = "127.0.0.1:0";
+    std::string user = {};  // whose musterd and commands they are; empty: of whoever runs the tests. Takes root
   };
   World() : World(Options{}) {}
   explicit World(Options options);
@@ -29,6 +30,9 @@ class World {
   const std::filesystem::path& folder() const { return folder_.path(); }
   const std::filesystem::path& data() const { return data_; }
   static std::filesystem::path program(const std::string& name);
+
+  /// Why `user` could not run the programs of this build; empty: it can.
+  static std::string cannot_run_as(const std::string& user);
 
   /// Starts musterd and waits until it is ready; fails the test if it is not.
   void start_daemon();
@@ -56,8 +60,11 @@ class World {
   std::filesystem::path checkpoints(const std::string& job) const { return data_ / "jobs" / job / "checkpoints"; }
 
  private:
+  std::vector<std::string> as_user(std::vector<std::string> argv) const;
+
   TempFolder folder_;
   std::filesystem::path data_;
+  std::string user_;
   std::vector<std::string> daemon_flags_;
   std::map<std::string, std::string> daemon_environment_;
   std::string listen_;  // the port of the first start is kept, so that ranks find a restarted daemon
