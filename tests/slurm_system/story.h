@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -118,6 +119,7 @@ class Story : public testing::Test {
                      const std::map<std::string, std::string>& daemon_environment = {},
                      const std::string& data_name = "data") {
     if (!acting_user().empty()) cannot_play_ = test::World::cannot_run_as(acting_user());
+    if (options.separate_network && getuid() != 0) cannot_play_ = "a network of each node's own takes root";
     if (!cannot_play_.empty()) return;
     stage_ = std::make_unique<Stage>(std::move(options), std::move(daemon_flags), daemon_environment, data_name);
   }
