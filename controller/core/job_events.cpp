@@ -158,7 +158,8 @@ void on(Applied& out, const ReleaseRequested& e, Time at) {
 void on(Applied& out, const TimeLimitChanged& e, Time) {
   Job& job = out.job;
   if (!refuse_time_limit(job).empty()) {
-    out.text = person(e.user) + " asked for another time limit; the job has ended: nothing changes";
+    out.text = person(e.user) + " asked for another time limit; the job is " + std::string(to_string(job.state)) +
+               ": nothing changes";
     return;
   }
   const Millis limit = std::max(e.time_limit, Millis{0});

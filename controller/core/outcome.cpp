@@ -24,13 +24,13 @@ void charge(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
   const std::uint32_t limit = budget(job.policy, ended.cause).value_or(0);
   const std::uint32_t count = ++job.spent[ended.cause];
-  const bool slowed = has_backoff(ended.cause) || is_hasty(ended, job.saved_anew, at);
+  const bool slowed = has_backoff(ended.cause, job.saved_anew) || is_hasty(ended, job.saved_anew, at);
   if (slowed) ++job.unhealthy_ends;
   if (count > limit) {
-    end_job(job, JobState::kFailed,
-            ended.reason + "; " + std::string(cause_verb(ended.cause)) + " " + times_text(count) +
-                " without progress (limit " + std::to_string(limit) + ")",
-            at);
+    const std::string spent = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
+                                         : std::string(cause_verb(ended.cause)) + " " + times_text(count) +
+                                               " without progress (limit " + std::to_string(limit) + ")";
+    end_job(job, JobState::kFailed, ended.reason + "; " + spent, at);
     out.text = job.reason;
     return;
   }

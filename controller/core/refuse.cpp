@@ -6,6 +6,12 @@ namespace {
 std::string name_of(const Job& job) {
   return "job " + std::to_string(job.id);
 }
+
+/// Of one that has ended or is about to, for good; empty: it goes on.
+std::string how_it_ended(const Job& job) {
+  if (is_ended(job.state)) return name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")";
+  return job.cancel_requested ? name_of(job) + " is being cancelled" : "";
+}
 }  // namespace
 
 std::string refuse_cancel(const Job& job) {
@@ -31,8 +37,8 @@ std::string refuse_requeue(const Job& job) {
 }
 
 std::string refuse_hold(const Job& job) {
-  if (!is_ended(job.state)) return "";
-  return name_of(job) + " has ended (" + std::string(to_string(job.state)) + "): there is nothing to hold";
+  const auto end = how_it_ended(job);
+  return end.empty() ? "" : end + ": there is nothing to hold";
 }
 
 std::string refuse_release(const Job& job) {
@@ -43,8 +49,8 @@ std::string refuse_release(const Job& job) {
 }
 
 std::string refuse_time_limit(const Job& job) {
-  if (!is_ended(job.state)) return "";
-  return name_of(job) + " has ended (" + std::string(to_string(job.state)) + "): its time limit can't be changed";
+  const auto end = how_it_ended(job);
+  return end.empty() ? "" : end + ": its time limit can't be changed";
 }
 
 }  // namespace core

@@ -31,7 +31,9 @@ std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
   return std::nullopt;
 }
 
-bool has_backoff(Cause cause) {
+bool has_backoff(Cause cause, bool saved_anew) {
+  // Long training passes through many limits.
+  if (cause == Cause::kTimedOut && saved_anew) return false;
   // A lost node is left out next time, so there is nothing to wait for.
   return cause != Cause::kPreempted && cause != Cause::kRequeued && cause != Cause::kNodeFailed;
 }

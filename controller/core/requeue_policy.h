@@ -11,8 +11,9 @@ namespace core {
 /// back), kCompleted, kCancelled and kNone (never).
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
 
-/// False for causes that say nothing bad about the job: kPreempted, kRequeued and kNodeFailed start again at once.
-bool has_backoff(Cause cause);
+/// False for causes that say nothing bad about the job: kPreempted, kRequeued and kNodeFailed start again at once, and
+/// so does kTimedOut of an attempt that saved.
+bool has_backoff(Cause cause, bool saved_anew);
 
 /// An attempt that asks to be started again, though it brought nothing new, is no victim when it ends this soon.
 inline constexpr Millis kHasty{10000};

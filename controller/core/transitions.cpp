@@ -52,7 +52,7 @@ void note_joined(Applied& out, Attempt& attempt, Time at) {
     attempt.state = AttemptState::kRunning;
     attempt.running_at = at;
     attempt.reason = "running";
-    out.text += "; every rank has joined";
+    if (!out.job.is_command) out.text += "; every rank has joined";
   }
   out.job.reason = attempt_text(attempt.number) + ": " + attempt.reason;
 }

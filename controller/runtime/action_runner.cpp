@@ -308,6 +308,8 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
     const auto& key = requests[i].key;
     if (const auto* later = std::get_if<LaunchLater>(&answers[i])) {
       spdlog::debug("job {} attempt {}: not started yet: {}", key.job, key.number, later->why);
+      std::lock_guard lock(mutex_);
+      pauses_[batch[indices[i]].id] = later->pause;
       continue;
     }
     auto* launched = std::get_if<core::AttemptLaunched>(&answers[i]);
@@ -403,13 +405,14 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
 void ActionRunner::finish(const Batch& batch, const std::vector<bool>& done) {
   std::vector<std::int64_t> completed;
   {
-    const auto again = parts_.clock.monotonic() + kTryAgainAfter;
+    const auto now = parts_.clock.monotonic();
     std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto pause = pauses_.extract(batch[i].id);
       if (done[i]) {
         completed.push_back(batch[i].id);
       } else {
-        not_again_before_[batch[i].id] = again;
+        not_again_before_[batch[i].id] = now + (pause ? pause.mapped() : kTryAgainAfter);
       }
     }
   }

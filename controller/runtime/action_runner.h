@@ -99,6 +99,7 @@ class ActionRunner {
     std::string batch;    // see batch_name
   };
   std::map<std::int64_t, Plan> plans_;                     // written by the one that reads the outbox
+  std::map<std::int64_t, core::Millis> pauses_;            // of what has just been tried in vain
   std::map<std::int64_t, core::Millis> not_again_before_;  // tried in vain
   std::set<std::int64_t> under_way_;
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that

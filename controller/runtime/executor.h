@@ -48,9 +48,10 @@ struct LaunchRequest {
   SlurmWishes slurm;
 };
 
-/// The executor can't tell whether it can start it, or can't now: nothing is lost, ask again.
+/// The executor can't tell whether it can start it, or can't now: nothing is lost, ask again after a pause.
 struct LaunchLater {
   std::string why;
+  core::Millis pause{1000};
   bool operator==(const LaunchLater&) const = default;
 };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;

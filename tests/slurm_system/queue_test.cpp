@@ -100,6 +100,25 @@ TEST_F(SlurmQueue, AHeldJobStaysInTheQueueUntilItIsReleased) {
   EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U);
 }
 
+// Slurm refuses even those whom it has had before.
+TEST_F(SlurmQueue, AClosedPartitionKeepsAJobsNextAttemptWaitingUntilItOpens) {
+  const auto job = muster().submit(shell({.script = "[ $MUSTER_ATTEMPT = 2 ] || sleep 600"}));
+  stage().until_running(job, 1);
+  ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=main", "state=drain"}).exit, 0);
+  ASSERT_EQ(slurm().run({"scontrol", "requeue", stage().slurm_job(job, 1)}).exit, 0);
+  Json why;
+  const bool told = test::eventually(
+      [&] {
+        why = muster().json({"why", job});
+        return text(why, "reason").find("not available (inactive or drain)") != std::string::npos;
+      },
+      30s);
+  EXPECT_TRUE(told) << why.dump(1);
+  EXPECT_THAT(text(why, "action"), HasSubstr("muster cancel " + job));
+  ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=main", "state=up"}).exit, 0);
+  EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 2U);
+}
+
 TEST_F(SlurmQueue, ANewTimeLimitReachesAQueuedAndARunningJob) {
   const auto running = muster().submit(shell({.script = "sleep 600", .resources = "time_limit = \"50m\"\n"}));
   stage().until_running(running, 1);

@@ -41,10 +41,12 @@ TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATim
   ASSERT_FALSE(slurm().kill_stepd(node, stage().slurm_job(job, 3)).empty());
 
   stage().until_trains(job, 4);
+  // However slow the machine is, the last attempt is to finish. Once handed over, Slurm lets admins alone lengthen it.
+  EXPECT_EQ(muster().cli({"hold", job}).exit, 0);
   EXPECT_EQ(muster().cli({"limit", job, "20s"}).exit, 0);
   stage().until_ended(job, 4);
-  // However slow the machine is, the last attempt is to finish.
   EXPECT_EQ(muster().cli({"limit", job, "1h"}).exit, 0);
+  EXPECT_EQ(muster().cli({"release", job}).exit, 0);
 
   const auto after = muster().until_state(job, "succeeded");
   ASSERT_EQ(after.at("attempts").size(), 5U) << after.dump(1);
@@ -75,6 +77,28 @@ TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATim
   stage().expect_model_of_calm_run(job, what);
   // Slurm's own second runs are nobody's: they were cancelled, or left at once.
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
+}
+
+// The partition's default, which the job file says nothing of.
+TEST_F(SlurmRequeue, RanksSaveBeforeALimitThatIsSlurmsAlone) {
+  const auto default_time = [&](const std::string& time) {
+    return slurm().run({"scontrol", "update", "partitionname=low", "DefaultTime=" + time}).exit;
+  };
+  const Training what{
+      .every_steps = 0, .step_delay_ms = 900, .partition = "low", .resources = "stop_grace = \"25s\"\n"};
+  ASSERT_EQ(default_time("1"), 0);
+  const auto job = muster().submit(training(what));
+  stage().until_running(job, 1);
+  EXPECT_EQ(default_time("INFINITE"), 0);
+  const auto after = muster().until_state(job, "succeeded", 240s);
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "timed_out");
+  EXPECT_EQ(text(attempt(after, 1), "reason"), "Slurm's time limit of 1 min is near");
+  const auto saved = stage().saved_steps(job, 1);
+  ASSERT_EQ(saved.size(), 1U);
+  EXPECT_EQ(attempt(after, 2).at("resumed_from_step"), saved.back());
+  EXPECT_THAT(stage().events(job), HasSubstr("time limit 1 of"));
+  stage().expect_model_of_calm_run(job, what);
 }
 
 TEST_F(SlurmRequeue, AnOutsidersScancelIsACancel) {

@@ -53,9 +53,10 @@ std::string explain(const RankProcess::Plan& plan, const Failure& failure) {
 }
 
 [[noreturn]] void be_rank(const RankProcess::Plan& plan, const std::vector<char*>& argv, const std::vector<char*>& env,
-                          int told) {
+                          int told, pid_t task) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != task) ::_exit(127);  // the task has died before that
   reset_signals();
   Failure failure{1, 0};
   if (::chdir(plan.working_folder.c_str()) == 0) {
@@ -84,9 +85,10 @@ RankProcess::RankProcess(const Plan& plan) {
   std::vector<std::string> environment;
   for (const auto& [name, value] : plan.environment) environment.push_back(name + "=" + value);
   const auto argv = pointers(plan.argv), env = pointers(environment);
+  const auto task = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error(words("cannot start", "a process", errno));
-  if (pid_ == 0) be_rank(plan, argv, env, ends[1]);
+  if (pid_ == 0) be_rank(plan, argv, env, ends[1], task);
   ::setpgid(pid_, pid_);
   ::close(ends[1]);
   Failure failure;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "runtime/slurm/health_check.h"
 #include "slurm/host_list.h"
 
@@ -135,7 +136,8 @@ void AttemptFollower::file(core::RankNumber number, const TaskReport* report, co
 }
 
 void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
-                             core::Millis now) {
+                             core::Millis now, core::Time wall) {
+  save_at_.reset();
   wants_listing_ = false;
   if (job == nullptr) return missing(asked_at, now);
   missing_listings_ = 0;
@@ -153,6 +155,7 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   if (phase == ::slurm::JobPhase::kActive) {
     // Its nodes may take minutes to boot.
     if (state != ::slurm::JobState::kConfiguring) tell_started(*job);
+    look_at_limit(*job, now, wall);
     if (preempted_) {
       explain(core::Cause::kPreempted, "preempted in Slurm; it gives the ranks time to save");
     }
@@ -164,6 +167,14 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   } else if (phase == ::slurm::JobPhase::kEnding) {
     look_at_ending(*job);
   }
+}
+
+// The job's own limit is the controller's to watch; it is never later than this one.
+void AttemptFollower::look_at_limit(const ::slurm::ListedJob& job, core::Millis now, core::Time wall) {
+  if (job.state.state != ::slurm::JobState::kRunning || !job.time_limit || !job.ends) return;
+  const core::Millis limit = *job.time_limit;
+  save_at_ = now + std::chrono::duration_cast<core::Millis>(*job.ends - wall) - std::min(what_.stop_grace, limit / 2);
+  limit_ = limit;
 }
 
 // Its final state is not told yet. A cancelled job and one that ended by itself look alike here.
@@ -349,6 +360,9 @@ void AttemptFollower::stop(const StopRequest& how, core::Millis now) {
 
 void AttemptFollower::tick(core::Millis now) {
   if ((unseen_ || by_whom_) && now - history_since_.value_or(now) >= kHistoryPatience) remembered(nullptr, now);
+  if (save_at_ && now >= *save_at_) {
+    explain(core::Cause::kTimedOut, "Slurm's time limit of " + core::duration_text(limit_) + " is near");
+  }
   release_settled(now);
   if (all_told() && !core_over_) {
     core_over_ = true;

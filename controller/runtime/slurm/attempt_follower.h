@@ -18,6 +18,7 @@ struct Followed {
   std::uint32_t ranks_per_node = 1;
   bool started = false;   // its start is in the history already
   bool draining = false;  // and so is why it ends
+  core::Millis stop_grace{30'000};
 };
 
 /// One attempt on Slurm: puts together what Slurm lists, what the tasks beside its ranks say, and what their status
@@ -34,6 +35,9 @@ struct Followed {
 /// job is not listed at all. Then accounting's word is waited for, a moment, before the end is called a requeue or the
 /// job lost. So it is before a cancel is told: listings do not say whose it was.
 ///
+/// Slurm may end it sooner than its job file says, or where that says nothing: at the partition's limit, or at one that
+/// somebody has changed since. Before that limit, too, the ranks are told to save.
+///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
 /// Why it does: [Note: requeued for its exit code]. So it is with one that runs and is listed as waiting: slurmctld
 /// died before it had written down that it started it.
@@ -46,8 +50,9 @@ class AttemptFollower {
   /// A rank has said that it is about to leave with an error.
   void failing(core::RankNumber rank);
   /// A listing that was asked for at `asked_at` shows it so, or not at all. `down`: nodes that Slurm calls down.
-  void listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
-              core::Millis now);
+  /// `wall`: what `now` is by the clock that Slurm's times are of.
+  void listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at, core::Millis now,
+              core::Time wall);
   /// What a rank's status file says; nullptr: there is none.
   void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
   /// What accounting says of this attempt's run, once that has ended; nullptr: there is no accounting.
@@ -114,6 +119,7 @@ class AttemptFollower {
 
   void explain(core::Cause cause, const std::string& reason, bool save = true);
   void tell_started(const ::slurm::ListedJob& job);
+  void look_at_limit(const ::slurm::ListedJob& job, core::Millis now, core::Time wall);
   void look_at_ending(const ::slurm::ListedJob& job);
   void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
   void look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down, core::Millis now);
@@ -150,6 +156,8 @@ class AttemptFollower {
   std::optional<::slurm::ListedJob> by_whom_;  // cancelled, and who did it is being asked
   bool wants_listing_ = true;
   std::optional<core::Millis> ending_since_;  // as Slurm had it last
+  std::optional<core::Millis> save_at_;       // as long before Slurm's limit as a save may take
+  core::Millis limit_{0};                     // that one
   std::optional<core::Millis> suspended_at_;  // a listing showed it so
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <numeric>
@@ -25,13 +26,22 @@ constexpr const char* kScript = "script.sh";
 constexpr const char* kScriptAnywhere = "script-anywhere.sh";  // on nodes lost lately, too
 constexpr const char* kComment = "comment";
 
-/// Refusals that pass by themselves: a limit on jobs in the queue, a controller that is overwhelmed.
+constexpr core::Millis kAskAgain{10'000};
+
+/// Refusals that pass by themselves: a limit on jobs in the queue, a partition that is closed for a while, a controller
+/// that is overwhelmed.
 bool may_pass(const std::string& why) {
-  for (const char* word : {"temporarily", "Resource temporarily", "MaxSubmit", "submit limit", "Maximum job count",
-                           "try again", "in standby mode"}) {
-    if (why.find(word) != std::string::npos) return true;
+  // One sentence for every limit of accounting: the size of the job, its time, how many there are. A line before it
+  // names the limit: QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit, QOSMaxWallDurationPerJobLimit.
+  if (const auto policy = why.find("Job violates accounting/QOS policy"); policy != std::string::npos) {
+    const auto limit = why.substr(0, policy);
+    return limit.find("SubmitJob") != std::string::npos ||
+           (limit.find("QOS") == std::string::npos && limit.find("Assoc") == std::string::npos);
   }
-  return false;
+  const auto says = [&](const char* words) { return why.find(words) != std::string::npos; };
+  return std::ranges::any_of(std::array{"temporarily", "MaxSubmit", "Maximum job count", "try again", "in standby mode",
+                                        "(inactive or drain)"},
+                             says);
 }
 
 std::string key_text(const core::AttemptKey& key) {
@@ -56,6 +66,7 @@ SubmissionRecord record_of(const LaunchRequest& request, const std::string& comm
   SubmissionRecord record;
   record.comment = comment;
   record.ranks_per_node = request.ranks_per_node;
+  record.stop_grace = request.stop_grace;
   record.exclude = request.slurm.exclude;
   record.left_out = request.exclude_nodes;
   return record;
@@ -334,7 +345,9 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
   }
   if (const auto* later = std::get_if<Submitter::Later>(&outcome)) return LaunchLater{later->why};
   const auto& why = std::get<::slurm::Refused>(outcome).why;
-  if (may_pass(why)) return LaunchLater{"Slurm: " + why};
+  // What Slurm has taken once it may take again, when its partition is open and its accounting there: a job that has
+  // trained for days does not fail for that.
+  if (may_pass(why) || key.number > 1) return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
   return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
 }
 

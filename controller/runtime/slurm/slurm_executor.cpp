@@ -193,7 +193,8 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto& request = requests[i];
     if (const auto* launched = std::get_if<core::AttemptLaunched>(&answers[i])) {
-      follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false},
+      follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
+              request.stop_grace},
              launched->handle, request.attempt_folder, clock_.wall());
     }
     std::lock_guard lock(mutex_);
@@ -240,8 +241,13 @@ void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::
 void SlurmExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
   const auto folder = folder_of(key);
   const auto record = read_record(folder);
-  Followed what{key, static_cast<std::uint32_t>(attempt.ranks.size()), record ? record->ranks_per_node : 1,
-                attempt.started_at.has_value(), attempt.state == core::AttemptState::kDraining};
+  const auto found = record.value_or(SubmissionRecord{});
+  Followed what{key,
+                static_cast<std::uint32_t>(attempt.ranks.size()),
+                found.ranks_per_node,
+                attempt.started_at.has_value(),
+                attempt.state == core::AttemptState::kDraining,
+                found.stop_grace};
   follow(std::move(what), attempt.handle, folder, attempt.queued_at.value_or(clock_.wall()));
 }
 
@@ -257,7 +263,8 @@ std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey&
     const auto later = later_.find(key);
     if (later == later_.end()) return std::nullopt;
     word.sentence = "Not handed to Slurm yet: " + later->second;
-    word.action = "Nothing: muster tries again by itself.";
+    word.action = "Nothing: muster tries again by itself. If it can never be, give it up: muster cancel " +
+                  std::to_string(key.job) + ".";
     return word;
   }
   word.scheduler_job = ::slurm::to_string(found->second.id);
@@ -356,13 +363,14 @@ void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jo
   for (const auto& job : jobs) by_id.emplace(job.id, &job);
   const auto down = down_nodes(jobs);
   const auto now = clock_.monotonic();
+  const auto wall = clock_.wall();
   std::lock_guard lock(mutex_);
   for (auto& [key, attempt] : attempts_) {
     const auto found = by_id.find(attempt.id);
     // The same number with another comment is another's job: slurmctld gives numbers again that it has lost.
     const bool ours = found != by_id.end() && found->second->comment == attempt.comment;
     attempt.listed = ours ? std::optional(*found->second) : std::nullopt;
-    attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now);
+    attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now, wall);
     urgent_ = urgent_ || attempt.follower.wants_listing();
   }
 }

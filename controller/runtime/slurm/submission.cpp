@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -18,6 +19,7 @@ constexpr const char* kRecord = "slurm.json";
 constexpr const char* kLock = "submit.lock";
 /// A crash may have left an sbatch's request on its way to slurmctld.
 constexpr std::int64_t kInFlightMs = 5000;
+constexpr std::int64_t kFreshMs = 1000;
 
 /// Held by this process and by the sbatch that inherits it.
 class Lock {
@@ -52,6 +54,7 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
     record.set_folder = json.value("set_folder", "");
     record.index = json.value("index", std::uint32_t{0});
     record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
+    record.stop_grace = core::Millis(json.value("stop_grace_ms", record.stop_grace.count()));
     record.exclude = json.value("exclude", "");
     record.left_out = json.value("left_out", std::vector<std::string>{});
     return record;
@@ -75,6 +78,7 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"set_folder", record.set_folder},
                                        {"index", record.index},
                                        {"ranks_per_node", record.ranks_per_node},
+                                       {"stop_grace_ms", record.stop_grace.count()},
                                        {"exclude", record.exclude},
                                        {"left_out", record.left_out}};
   write_file_durably(folder / kRecord, json.dump(2) + "\n", 0600);
@@ -117,12 +121,25 @@ std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& f
   return look_for(folder, *record, now_ms);
 }
 
+// An overwhelmed slurmctld leaves many unsure at once: one query serves all that were tried before it.
+std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t tried_at_ms, std::int64_t now_ms) {
+  const auto before = listings_.load();
+  std::lock_guard lock(mutex_);
+  if (newest_ && newest_->asked_at_ms >= tried_at_ms) {
+    const bool while_waiting = listings_ != before;
+    if (while_waiting || (newest_->jobs && std::abs(now_ms - newest_->asked_at_ms) < kFreshMs)) return newest_;
+  }
+  ++listings_;
+  newest_ = std::make_shared<Listing>(Listing{now_ms, scheduler_.list(user_)});
+  return newest_;
+}
+
 // nullopt: it was surely not taken.
 std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record,
                                                       std::int64_t now_ms) {
-  const auto listed = scheduler_.list(user_);
-  if (!listed) return Later{listed.why()};
-  for (const auto& job : *listed) {
+  const auto listing = listing_since(record.tried_at_ms, now_ms);
+  if (!listing->jobs) return Later{listing->jobs.why()};
+  for (const auto& job : *listing->jobs) {
     if (job.comment != record.comment) continue;
     record.id = ::slurm::JobId{job.id.job, {}};
     write_record(folder, record);
@@ -131,7 +148,7 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
   // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
   if (record.set_folder.empty() && any_rank_status(folder)) return ::slurm::JobId{0, {}};
   const auto settle = record.unsure ? settle_.count() : kInFlightMs;
-  const auto passed = now_ms - record.tried_at_ms;
+  const auto passed = listing->asked_at_ms - record.tried_at_ms;
   // A clock that was set back must not make it wait for ever.
   if (passed >= 0 && passed < settle) return Later{"looking whether Slurm has taken an earlier sbatch"};
   return std::nullopt;

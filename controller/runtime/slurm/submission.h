@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
@@ -22,6 +25,7 @@ struct SubmissionRecord {
   std::string set_folder;
   std::uint32_t index = 0;
   std::uint32_t ranks_per_node = 1;
+  core::Millis stop_grace{30'000};
   std::string exclude;                // the nodes that its job file wants none of
   std::vector<std::string> left_out;  // and those that were left out for a while
 };
@@ -57,11 +61,19 @@ class Submitter {
   std::optional<Outcome> look(const std::filesystem::path& folder, std::int64_t now_ms);
 
  private:
+  struct Listing {
+    std::int64_t asked_at_ms;
+    ::slurm::Answer<std::vector<::slurm::ListedJob>> jobs;
+  };
+  std::shared_ptr<const Listing> listing_since(std::int64_t tried_at_ms, std::int64_t now_ms);
   std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record, std::int64_t now_ms);
 
   ::slurm::Scheduler& scheduler_;
   const std::string user_;
   const core::Millis settle_;
+  std::mutex mutex_;
+  std::atomic<std::uint64_t> listings_{0};
+  std::shared_ptr<const Listing> newest_;
 };
 
 }  // namespace runtime::on_slurm

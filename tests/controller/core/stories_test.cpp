@@ -108,7 +108,7 @@ TEST(JobStory, ABudgetOfNoneEndsTheJobAtTheFirstFailure) {
   story.tell(submitted(1, policy));
   fail_once(story);
   EXPECT_EQ(story.job.state, JobState::kFailed);
-  EXPECT_EQ(story.job.reason, "rank 0 exited with 1; failed once without progress (limit 0)");
+  EXPECT_EQ(story.job.reason, "rank 0 exited with 1; requeue.max_failed is 0");
 }
 
 TEST(JobStory, ANewCheckpointRefillsTheBudgetAndResetsTheBackoff) {
@@ -217,6 +217,9 @@ TEST(JobStory, AtTheTimeLimitRanksSaveAndTheJobComesBack) {
   EXPECT_EQ(story.job.last_checkpoint_step, 50) << "a checkpoint saved while leaving counts";
   EXPECT_EQ(story.job.spent.at(Cause::kTimedOut), 1U);
   EXPECT_EQ(story.job.state, JobState::kWaiting);
+  EXPECT_EQ(story.job.next_attempt_at, story.now) << "it saved: there is nothing to wait for";
+  story.run(2).tell(core::TimeLimitReached{2}).tell(exited(2, 0, 99)).tell(exited(2, 1, 99));
+  EXPECT_GT(story.job.next_attempt_at, story.now) << "nothing was saved";
 }
 
 TEST(JobStory, APendingJobIsCancelledAtOnceAndALaunchUnderWayIsStopped) {

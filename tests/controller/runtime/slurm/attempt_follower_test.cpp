@@ -206,7 +206,7 @@ TEST(AttemptFollower, AListingAskedForAfterTheExitReleasesItAnEarlierOneDoesNot)
   const auto exited_at = f.now;
   f.after(AttemptFollower::kLateWord).task(0, running());
   f.job.state = ::slurm::parse_job_state("RUNNING");
-  f.follower.listed(&f.job, {}, exited_at - 1ms, f.now);
+  f.follower.listed(&f.job, {}, exited_at - 1ms, f.now, f.wall());
   EXPECT_THAT(f.facts(), IsEmpty()) << "Slurm may not have known then";
   f.slurm_says("RUNNING");
   EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9"));
@@ -228,6 +228,39 @@ TEST(AttemptFollower, WhileSlurmIsEndingTheJobNothingIsGuessed) {
   EXPECT_THAT(f.facts(), IsEmpty());
   f.task(1, exited(0, SIGKILL, {SIGTERM})).slurm_says("CANCELLED");
   EXPECT_THAT(f.facts(), ElementsAre("stopping cancelled", "rank 1 signal 9", "rank 0 exit 99"));
+}
+
+// The partition's limit, one that an admin has changed, or the start of a job that nobody saw.
+TEST(AttemptFollower, RanksSaveBeforeALimitOfSlurmsOwn) {
+  const auto running_until = [](Following& f, std::chrono::seconds left, std::optional<std::chrono::seconds> limit) {
+    f.job.time_limit = limit;
+    f.job.ends = std::chrono::floor<std::chrono::seconds>(f.wall()) + left;
+    f.slurm_says("RUNNING");
+  };
+  Following f({{7, 1}, 2, 1, false, false, 10s});
+  f.under_way();
+  running_until(f, 40s, 60s);
+  EXPECT_THAT(f.after(28s).facts(), IsEmpty());
+  EXPECT_THAT(f.after(2s).facts(), ElementsAre("stopping timed_out save"));
+
+  Following later({{7, 1}, 2, 1, false, false, 10s});
+  later.under_way();
+  running_until(later, 40s, 60s);
+  running_until(later, 100s, 120s);
+  EXPECT_THAT(later.after(60s).facts(), IsEmpty()) << "somebody has given it more";
+  later.slurm_says("SUSPENDED").after(60s).slurm_lists_nothing();
+  EXPECT_THAT(later.facts(), IsEmpty()) << "its time stands still";
+
+  Following patient({{7, 1}, 2, 1, false, false, 50s});
+  patient.under_way();
+  running_until(patient, 60s, 60s);
+  EXPECT_THAT(patient.after(28s).facts(), IsEmpty()) << "a save may take half the limit at most";
+  EXPECT_THAT(patient.after(3s).facts(), ElementsAre("stopping timed_out save"));
+
+  Following unlimited;
+  unlimited.under_way();
+  running_until(unlimited, 1s, std::nullopt);
+  EXPECT_THAT(unlimited.after(10s).facts(), IsEmpty());
 }
 
 TEST(AttemptFollower, WhatSlurmSaysWhileItIsEndingIsTakenAtOnce) {
@@ -681,7 +714,7 @@ TEST(AttemptFollower, AccountingIsNotAskedOfAJobWhoseRanksAreHeardNorBelievedOfO
   f.slurm_says("RUNNING").slurm_remembers("NODE_FAIL");
   EXPECT_THAT(f.facts(), IsEmpty());
   Following fresh;
-  fresh.follower.listed(nullptr, {}, fresh.now - 1ms, fresh.now);
+  fresh.follower.listed(nullptr, {}, fresh.now - 1ms, fresh.now, fresh.wall());
   EXPECT_FALSE(fresh.follower.wants_history()) << "that listing is older than the job";
 }
 

@@ -77,7 +77,7 @@ class Following {
     job.state = ::slurm::parse_job_state(state);
     job.reason = reason;
     if (state == "RUNNING" && job.node_list.empty()) job.node_list = "node[1-2]";
-    follower.listed(&job, down, now, now);
+    follower.listed(&job, down, now, now, wall());
     if (!accounting) follower.remembered(nullptr, now);
     follower.tick(now);
     return *this;
@@ -91,7 +91,7 @@ class Following {
     return *this;
   }
   Following& slurm_lists_nothing() {
-    follower.listed(nullptr, down, now, now);
+    follower.listed(nullptr, down, now, now, wall());
     if (!accounting) follower.remembered(nullptr, now);
     follower.tick(now);
     return *this;
@@ -119,6 +119,9 @@ class Following {
     facts();
     return *this;
   }
+
+  /// The clock that Slurm's times are of.
+  core::Time wall() const { return core::Time(1'795'000'000s) + now; }
 
   core::Millis now{1'000'000};
   AttemptFollower follower;

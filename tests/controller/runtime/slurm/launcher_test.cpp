@@ -292,8 +292,27 @@ TEST(Launcher, WhatSlurmWillNeverTakeFailsAndWhatItMayTakeLaterWaits) {
   Launching l;
   l.slurm.submits = Submits::kRefuses;
   EXPECT_EQ(l.launch({l.request(1)}), "failed");
-  l.slurm.refusal = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
-  EXPECT_EQ(l.launch({l.request(1)}), "later");
+  const std::string policy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+  for (const auto& [refusal, answer] : std::map<std::string, std::string>{
+           {policy, "later"},
+           {"QOSMaxSubmitJobPerUserLimit; " + policy, "later"},
+           {"AssocGrpSubmitJobsLimit; " + policy, "later"},
+           {"QOSMaxWallDurationPerJobLimit; " + policy, "failed"},
+           {"AssocMaxNodePerJobLimit; " + policy, "failed"},
+           {"Required partition not available (inactive or drain)", "later"},
+       }) {
+    l.slurm.refusal = refusal;
+    EXPECT_EQ(l.launch({l.request(1)}), answer) << refusal;
+  }
+}
+
+// Its partition may be closed for a day, or accounting be away.
+TEST(Launcher, WhatSlurmHasTakenBeforeWaitsUntilSlurmTakesItAgain) {
+  Launching l;
+  l.slurm.submits = Submits::kRefuses;
+  auto request = l.request(1);
+  request.key.number = 2;
+  EXPECT_EQ(l.launch({request}), "later");
 }
 
 TEST(Launcher, KnowsItsOwnCommentsAndNoOthers) {

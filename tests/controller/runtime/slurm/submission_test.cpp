@@ -76,6 +76,28 @@ TEST(Submitter, AnAnswerThatGotLostIsLookedForBeforeAnythingElse) {
   EXPECT_EQ(s.slurm.jobs.size(), 1U);
 }
 
+// A slurmctld that answers no sbatch in time is not asked for all its jobs once for each.
+TEST(Submitter, ManyLostAnswersAreLookedForInOneListing) {
+  FakeScheduler slurm;
+  Submitter submitter(slurm, "me");
+  std::vector<runtime::testing::TempFolder> folders(3);
+  const auto submit_all = [&](std::int64_t now) {
+    std::vector<std::uint64_t> ids;
+    for (std::size_t i = 0; i < folders.size(); ++i) {
+      SubmissionRecord record;
+      record.comment = "muster:s:" + std::to_string(i + 1) + ".1";
+      const auto script = "#!/bin/bash\n#SBATCH --comment=" + record.comment + "\ntrue\n";
+      ids.push_back(Submitting::id(submitter.submit(folders[i].path(), record, script, now)));
+    }
+    return ids;
+  };
+  slurm.submits = Submits::kTakesSilently;
+  EXPECT_THAT(submit_all(kNow), ::testing::ElementsAre(0, 0, 0));
+  EXPECT_EQ(slurm.calls_to_list, 0);
+  EXPECT_THAT(submit_all(kNow + 1000), ::testing::ElementsAre(1, 2, 3));
+  EXPECT_EQ(slurm.calls_to_list, 1);
+}
+
 TEST(Submitter, ARequestThatGotLostIsRepeatedAfterHalfAMinute) {
   Submitting s;
   s.slurm.submits = Submits::kLosesIt;
