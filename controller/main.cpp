@@ -66,7 +66,13 @@ fs::path default_data_folder() {
 
 // A program of ours that was not named lies beside this one.
 fs::path program(const std::string& given, const char* name) {
-  if (!given.empty()) return fs::absolute(given);
+  if (!given.empty()) {
+    if (::access(given.c_str(), X_OK) != 0 || fs::is_directory(given)) {
+      throw UsageError("--" + std::string(name).substr(std::strlen("muster-")) + " " + given +
+                       ": no program there that can be run; leave it out for the " + name + " beside musterd");
+    }
+    return fs::absolute(given);
+  }
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
 

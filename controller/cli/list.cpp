@@ -25,14 +25,6 @@ std::string step_text(const muster::v1::Job& job) {
   return job.step() > 0 ? std::to_string(job.step()) : "-";
 }
 
-/// What a held job's state is called here: that it waits for a person says more than what it would wait for otherwise.
-/// One that has an attempt goes on, but not to the next.
-std::string state_text(const muster::v1::Job& job) {
-  if (job.held_by().empty()) return job.state();
-  const bool idle = job.state() == "pending" || job.state() == "queued" || job.state() == "waiting";
-  return idle ? "held" : job.state() + ", held";
-}
-
 std::string scheduler_job(const muster::v1::Job& job) {
   return job.attempts_size() > 0 ? job.attempts().rbegin()->scheduler_job() : "";
 }
@@ -67,7 +59,7 @@ std::string table_of(const Listing& listing, const JobQuery& query) {
   columns.push_back({"REASON", false, 8});
   Table table(columns);
   for (const auto& job : listing.jobs) {
-    std::vector<std::string> row{std::to_string(job.id()), job.name(), state_text(job)};
+    std::vector<std::string> row{std::to_string(job.id()), job.name(), state_text(job.state(), !job.held_by().empty())};
     if (shown.slurm) row.push_back(or_dash(scheduler_job(job)));
     if (shown.settings) row.push_back(settings_text(job.sweep()));
     row.push_back(job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-");

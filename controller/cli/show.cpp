@@ -95,8 +95,8 @@ void print_times(const Job& job) {
 }
 
 void print_summary(const Job& job, const std::vector<std::string>& words) {
-  std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(job.state(), colour_of_state(job.state()))
-            << "\n";
+  const auto state = state_text(job.state(), !job.held_by().empty());
+  std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(state, colour_of_state(state)) << "\n";
   print_entry("reason", job.reason());
   print_entry("user", job.user());
   print_entry("kind", ranks_text(job));

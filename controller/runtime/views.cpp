@@ -48,8 +48,9 @@ std::string trouble_text(const Trouble& trouble) {
   return "scheduler " + unreachable_text(trouble);
 }
 
-void fill_rank(const core::Attempt& attempt, std::size_t number, const std::optional<RankView>& live, core::Millis now,
-               muster::v1::Rank& out) {
+/// `newest`: the newest step that is stored of the job.
+void fill_rank(const core::Attempt& attempt, std::size_t number, const std::optional<RankView>& live,
+               const std::optional<store::MetricRow>& newest, core::Millis now, muster::v1::Rank& out) {
   const auto& rank = attempt.ranks[number];
   out.set_rank(static_cast<std::uint32_t>(number));
   out.set_node(rank.node);
@@ -57,6 +58,12 @@ void fill_rank(const core::Attempt& attempt, std::size_t number, const std::opti
   out.set_state(std::string(core::to_string(rank.state)));
   out.set_attempt(attempt.number);
   set_exit(rank.exit, out);
+  // Ranks go from step to step together; one that this controller has not heard itself has done that one.
+  if (newest && newest->attempt == attempt.number && !(live && live->heard_at)) {
+    out.set_step(newest->step);
+    out.set_step_ms(newest->step_ms);
+    return;
+  }
   if (!live) return;
   if (live->heard_at) {
     out.set_section(section_name(live->section));
@@ -145,7 +152,8 @@ muster::v1::Job job_view(const JobFacts& facts) {
   if (const auto* newest = job.current()) {
     const core::AttemptKey key{job.id, newest->number};
     for (std::size_t r = 0; r < newest->ranks.size(); ++r) {
-      fill_rank(*newest, r, facts.board.view(key, static_cast<core::RankNumber>(r)), facts.now, *out.add_ranks());
+      fill_rank(*newest, r, facts.board.view(key, static_cast<core::RankNumber>(r)), facts.newest, facts.now,
+                *out.add_ranks());
     }
     out.set_log_folder(facts.data.logs(key).string());
   }
@@ -223,6 +231,9 @@ muster::v1::WhyResponse why_view(const core::Job& job, const std::optional<Queue
     out.set_action(
         "Correct in the job file what the reason names, and submit it again; nothing of it was started, so there is no "
         "log");
+  } else if (job.state == core::JobState::kFailed && !job.attempts.back().culprit && job.attempts.back().queued_at) {
+    out.set_action("No rank is to blame: look at what Slurm and the lines before the ranks wrote (muster logs " + id +
+                   " --slurm), then correct the job file and submit it again, or: muster requeue " + id);
   } else if (job.state == core::JobState::kFailed) {
     out.set_action("Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id +
                    " names the files), then correct the job file and submit it again, or: muster requeue " + id);

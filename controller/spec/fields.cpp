@@ -165,7 +165,8 @@ constexpr auto kFields = std::to_array<Field>({
     {.key = "slurm.setup",
      .path = "slurm.setup",
      .kind = Kind::kLines,
-     .meaning = "Shell lines before the ranks, on the first node, such as module load cuda."},
+     .meaning = "Shell lines before the ranks, on the first node, such as module load cuda. As in any script one that "
+                "fails ends nothing, unless it says so: module load cuda || exit 1."},
     {.key = "slurm.teardown",
      .path = "slurm.teardown",
      .kind = Kind::kLines,

@@ -215,7 +215,7 @@ struct PlainRow {
 
 // Reasons with a text of their own. Those about limits are put together below.
 constexpr PlainRow kPlain[] = {
-    {"None", "The job has no reason to wait.", "Nothing to do."},
+    {"None", "Slurm names no reason: it has not looked at the job yet, or is about to start it.", "Nothing to do."},
     {"Prolog", "The nodes are being prepared for the job.",
      "Wait; if it lasts for minutes, ask an admin to look at the prolog on those nodes."},
     {"Priority", "Other jobs with a higher priority are first in the queue.",

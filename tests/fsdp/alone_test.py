@@ -21,11 +21,7 @@ HIDDEN = ("GTest", "gRPC", "Protobuf", "Boost", "SQLite3", "SQLiteCpp", "spdlog"
 PLAIN = {"c++", "x86_64-linux-gnu", "aarch64-linux-gnu", "linux", "asm", "asm-generic", "sys", "bits", "gnu", "net", "netinet",
          "arpa", "rpc"}
 FOREIGN_FILES = {"zlib.h", "sqlite3.h", "zconf.h"}
-RUN = {"format": 1, "name": "alone",
-       "model": {"family": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
-                 "num_attention_heads": 2},
-       "data": {"source": "fixture", "sequence_length": 16},
-       "train": {"steps": 3, "batch_size": 4, "learning_rate": 1e-2}}
+RUN = SOURCES / "examples" / "alone.json"
 
 
 def run(*words, **options):
@@ -82,12 +78,11 @@ class Alone(unittest.TestCase):
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
             probe.close()
-            pathlib.Path(place, "run.json").write_text(json.dumps(RUN))
             ranks = []
             for rank in range(2):
                 environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
                                "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-                ranks.append(subprocess.Popen([worker, "--run-file", "run.json"], cwd=place, env=environment,
+                ranks.append(subprocess.Popen([worker, "--run-file", RUN], cwd=place, env=environment,
                                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
             try:
                 for rank in ranks:

@@ -61,7 +61,7 @@ class WhichLibtorch(Project):
     def build(self, libtorch=None, cwd=None):
         """Builds, and returns whether that configured anything."""
         variables = {} if libtorch is None else {"MUSTER_LIBTORCH": str(libtorch)}
-        done = self.dev("build", cwd=cwd, **variables)
+        done = self.dev("build", "all", cwd=cwd, **variables)
         self.assertEqual(done.returncode, 0, done.stderr)
         return "configuring" in done.stderr
 

@@ -199,7 +199,7 @@ TEST_F(SlurmClusterCommand, StartsOnceTellsHowToUseItAndStops) {
   EXPECT_THAT(cluster({"status"}).err, HasSubstr("no cluster runs"));
   const auto started = cluster({"start", "--nodes", "2"});
   ASSERT_EQ(started.exit, 0) << started.err;
-  EXPECT_THAT(started.out, HasSubstr("eval \"$(./dev cluster env)\""));
+  EXPECT_THAT(started.out, HasSubstr("eval \"$(./dev cluster env --folder " + folder() + ")\""));
   EXPECT_THAT(started.out, HasSubstr("logs         " + folder() + "/log"));
   const auto again = cluster({"start"});
   EXPECT_EQ(again.exit, 1);

@@ -66,6 +66,9 @@ TEST(ControllerRestart, AJobThatFinishesMeanwhileIsCompleteAfterwards) {
   EXPECT_EQ(after.at("ranks")[0].at("step"), 60);
   EXPECT_EQ(after.at("last_checkpoint_step"), 60);
   expect_every_step(world.metrics(job), 60);
+  world.kill_daemon();
+  world.start_daemon();
+  for (const auto& rank : world.show(job).at("ranks")) EXPECT_EQ(rank.at("step"), 60) << "what is stored is shown";
 }
 
 TEST(ControllerRestart, AnEndThatHappenedMeanwhileIsLearnedAfterwards) {

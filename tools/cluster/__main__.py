@@ -107,7 +107,7 @@ def explain(described):
     partitions = "main (default), low and high; high preempts low"
     print(f"A Slurm cluster with {len(names)} node{'s' if len(names) > 1 else ''} runs in {described['folder']}.\n"
           f"  partitions   {partitions}\n"
-          f"  use it       eval \"$(./dev cluster env)\"   # in each shell; then sbatch, squeue, sinfo, ...\n"
+          f"  use it       eval \"$(./dev cluster env{other_folder(described['folder'])})\"   # in each shell; then sbatch, squeue, ...\n"
           f"  try it       srun -N {min(2, len(names))} hostname\n"
           f"  logs         {described['log']}\n"
           f"  end it       ./dev cluster stop{other_folder(described['folder'])}")
@@ -155,7 +155,8 @@ def env(given, layout):
         print(json.dumps({"SLURM_CONF": str(layout.conf)}))
     else:
         print(f"export SLURM_CONF={layout.conf}\n"
-              "# For this shell: eval \"$(./dev cluster env)\"; then sbatch --partition low --gres gpu:1 --wrap 'hostname'")
+              f"# For this shell: eval \"$(./dev cluster env{other_folder(str(layout.folder))})\"; "
+              "then sbatch --partition low --gres gpu:1 --wrap 'hostname'")
     return 0
 
 

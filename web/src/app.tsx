@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
-import { get, logIn, logOut, onSignedOut } from "./api";
+import { get, logIn, logOut, onSignedOut, type ApiError } from "./api";
 import { withLocalTimes } from "./format";
-import { useConnection, useLive } from "./hooks";
+import { asApiError, useConnection, useLive } from "./hooks";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
 import { Link } from "./link";
@@ -16,11 +16,11 @@ const MAX_PROBLEMS = 3;
 type Session = "asking" | "in" | "out" | "unreachable";
 
 // "#token=..." logs in and is gone from the address bar before anything else happens.
-async function takeTokenFromAddress(): Promise<void> {
+async function takeTokenFromAddress(): Promise<ApiError | null> {
   const match = /^#token=(.+)$/.exec(location.hash);
-  if (!match) return;
+  if (!match) return null;
   history.replaceState(null, "", location.pathname + location.search);
-  await logIn(decodeURIComponent(match[1]!)).catch(() => {});
+  return logIn(decodeURIComponent(match[1]!)).then(() => null, asApiError);
 }
 
 function Banner() {
@@ -78,13 +78,14 @@ function Page({ path }: { path: string }) {
 
 export function App() {
   const [session, setSession] = useState<Session>("asking");
+  const [refused, setRefused] = useState<ApiError | null>(null);
   const [path, setPath] = useState(location.pathname);
   useEffect(() => {
     const follow = () => setPath(location.pathname);
     addEventListener("popstate", follow);
     onSignedOut(() => setSession("out"));
     const enter = async () => {
-      await takeTokenFromAddress();
+      setRefused(await takeTokenFromAddress());
       await get("status").then(() => setSession("in"), (error) => setSession(error.status === 401 ? "out" : "unreachable"));
     };
     void enter();
@@ -104,7 +105,7 @@ export function App() {
     return () => clearInterval(retry);
   }, [session]);
   // The stream ended with the session; a fresh page starts both.
-  if (session === "out") return <Login onDone={() => location.reload()} />;
+  if (session === "out") return <Login refused={refused} onDone={() => location.reload()} />;
   if (session === "unreachable")
     return <main class="page"><h1>muster</h1><Empty title="musterd does not answer."><p>This page goes on by itself as soon as it does.</p></Empty></main>;
   if (session === "asking") return <main class="page"><h1 class="hidden">muster</h1><p class="muted">Loading…</p></main>;

@@ -37,7 +37,11 @@ function advice(job: Job, now: number): string {
     case "waiting": return job.next_attempt_at
       ? `The next attempt starts in ${formatDuration(Math.max(0, Date.parse(job.next_attempt_at) - now))}; nothing to do.`
       : "The next attempt starts by itself; nothing to do.";
-    case "failed": return `Read the log of rank ${culprit}, correct the cause, then requeue it.`;
+    case "failed":
+      if (!attempt?.started_at) return "Correct in the job file what the reason names, and submit it again.";
+      return attempt.rank == null && attempt.scheduler_job
+        ? "Read what Slurm and the lines before the ranks wrote, correct the cause, then requeue it."
+        : `Read the log of rank ${culprit}, correct the cause, then requeue it.`;
     case "cancelled": return "Submit it again if it is still wanted.";
     case "succeeded": return job.last_checkpoint_step > 0 ? `The result lies in ${job.checkpoint_folder}.` : "Nothing to do.";
     default: return "";

@@ -45,6 +45,7 @@ function Row({ job, now }: { job: Job; now: number }) {
     <tr class={`job-row ${tone(job.state)}`}>
       <td class="num id">{job.id}</td>
       <th scope="row">
+        <span class="number num">{job.id} </span>
         <Link to={`/jobs/${job.id}`}>{job.name || `job ${job.id}`}</Link>
         {job.sweep?.sweep && <SweepNote sweep={job.sweep} />}
       </th>

@@ -3,8 +3,9 @@ import { logIn, type ApiError } from "./api";
 import { asApiError } from "./hooks";
 import { ErrorNotice } from "./notice";
 
-export function Login({ onDone }: { onDone: () => void }) {
-  const [error, setError] = useState<ApiError | null>(null);
+// `refused`: what became of the token of a link.
+export function Login({ refused, onDone }: { refused: ApiError | null; onDone: () => void }) {
+  const [error, setError] = useState<ApiError | null>(refused);
   const [busy, setBusy] = useState(false);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();

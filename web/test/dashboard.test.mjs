@@ -332,6 +332,18 @@ test("a job is cancelled by keyboard alone", () =>
     await page.locator("h1 .badge", { hasText: "stopping" }).waitFor();
   }));
 
+test("a failed job's advice names a log that is there", async () => {
+  for (const [state, advice] of [
+    [{ attempts: [attempt(1, { cause: "failed", started_at: "", reason: "no such program" })] },
+      "Correct in the job file what the reason names, and submit it again."],
+    [{ attempts: [attempt(1, { cause: "failed", rank: null, scheduler_job: "12", reason: "ended" })] },
+      "Read what Slurm and the lines before the ranks wrote, correct the cause, then requeue it."],
+  ]) {
+    await server.tell({ do: "job", job: job(9, "failed", { name: "ended-ranks", ...state }) });
+    await on("/jobs/9", (page) => page.getByText(advice).waitFor());
+  }
+});
+
 test("requeue of a failed job works, and impossible actions say why", async () => {
   await on("/jobs/2", async (page) => {
     await page.getByText("Nothing to cancel: the job has ended (failed).").waitFor();
@@ -431,6 +443,15 @@ test("a link with a token, opened where the log-in page is open already, logs in
     assert.equal(page.url(), `${server.url}/`);
   }, { loggedOut: true }));
 
+test("a link with a wrong token says so", () =>
+  on("/#token=wrong", async (page) => {
+    await page.getByText("the token is wrong").waitFor();
+    await page.getByLabel("Token").fill(server.token);
+    await page.keyboard.press("Enter");
+    await row(page, "llama-70m-manpages").waitFor();
+    assert.equal(await page.getByText("the token is wrong").count(), 0);
+  }, { loggedOut: true }));
+
 test("a page opened while musterd does not answer goes on by itself, and a store that takes no writes is told", () =>
   on("/jobs/1", async (page) => {
     await page.getByRole("heading", { name: /llama/ }).waitFor();
@@ -492,6 +513,11 @@ test("long names and settings leave room for the reason, and a rank is named on 
     assert.ok((await cell.boundingBox()).width >= 200);
     assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
   });
+  await on("/", async (page) => {
+    const number = row(page, "llama-70m-manpages").locator("th .number");
+    await number.waitFor();
+    assert.equal((await number.innerText()).trim(), "1");
+  }, { viewport: { width: 375, height: 900 } });
   await on("/jobs/1", async (page) => {
     const name = page.locator("table.ranks tbody th").first();
     const lineHeight = await name.evaluate((cell) => parseFloat(getComputedStyle(cell).lineHeight));

@@ -357,6 +357,20 @@ TEST_P(Queue, WhyTellsTheSchedulersReasonAndWhatToDo) {
   EXPECT_EQ(bench.controller().why(99).refusal().kind, Refusal::Kind::kNotFound);
 }
 
+// A line of setup that ended the script: there is no rank, and no rank's log.
+TEST_P(Queue, WhyOfAnEndThatNoRankIsToBlameForNamesSlurmsLog) {
+  auto request = recipe_request("a");
+  request.mutable_spec()->mutable_requeue()->set_max_failed(0);
+  const auto id = queued(request);
+  bench.executor().begin({id, 1}, {"n1", "n2"});
+  bench.executor().tell(id, core::AttemptGone{1, core::Cause::kFailed, "ended (exit code 3)"});
+  bench.tick();
+  const auto why = bench.why(id);
+  EXPECT_EQ(why.state(), "failed");
+  EXPECT_EQ(why.reason(), "ended (exit code 3); requeue.max_failed is 0");
+  EXPECT_THAT(why.action(), HasSubstr("muster logs " + std::to_string(id) + " --slurm"));
+}
+
 TEST_P(Queue, ADebugJobIsNoneOfAControllers) {
   auto request = command_request("a");
   request.mutable_spec()->mutable_resources()->set_ranks_per_node(1);
