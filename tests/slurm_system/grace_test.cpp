@@ -1,11 +1,16 @@
-// Goal: a victim that uses its grace period to save always comes back, though Slurm calls it COMPLETED.
-// Method: a real Slurm whose low partition gives 10 s; a high job takes the nodes; the judge is an uninterrupted run.
+// Goal: a victim that leaves within its grace period always comes back, whether Slurm calls it FAILED, as one that
+// saved and left with 99, or COMPLETED. Method: a real Slurm whose low partition gives 10 s; a high job takes the
+// nodes; the judge is an uninterrupted run.
 #include "slurm_system/story.h"
 
 namespace story {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
+
+/// What Slurm calls a job that muster, which knows by then that it is over, ends before its script has.
+constexpr const char* kTidiedUp = "CANCELLED";
 
 struct Grace;
 class SlurmGrace : public Story<Grace> {
@@ -23,7 +28,7 @@ TEST_F(SlurmGrace, AVictimThatSavedInTimeComesBack) {
   ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
   EXPECT_EQ(text(attempt(after, 1), "cause"), "preempted") << text(attempt(after, 1), "reason");
   EXPECT_THAT(stage().events(job), HasSubstr("preemption 1 of 1000"));
-  EXPECT_NE(slurm_cluster::field(slurm(), victim, "State"), "PREEMPTED") << "it was gone before the period was over";
+  EXPECT_THAT(slurm_cluster::field(slurm(), victim, "State"), AnyOf("FAILED", kTidiedUp)) << "by its 99, in the period";
   const auto saved = stage().saved_steps(job, 1);
   ASSERT_FALSE(saved.empty());
   EXPECT_GE(saved.back(), 24) << "saved when it was told, not at its next turn";
@@ -31,6 +36,37 @@ TEST_F(SlurmGrace, AVictimThatSavedInTimeComesBack) {
   EXPECT_EQ(stage().submissions_of(job, 1), 1);
   EXPECT_EQ(stage().submissions_of(job, 2), 1);
   stage().expect_model_of_calm_run(job, what);
+}
+
+// To Slurm it ended as well as any job does; only that it was being preempted tells it from one that is done.
+TEST_F(SlurmGrace, AVictimThatLeavesWithZeroIsNotDone) {
+  for (const bool away : {false, true}) {
+    SCOPED_TRACE(away ? "musterd is away" : "musterd is there");
+    const auto job = muster().submit(shell({.script = "trap 'exit 0' TERM; touch $MUSTER_ATTEMPT_FOLDER/ready-$RANK\n"
+                                                      "[ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 0.1; done",
+                                            .nodes = 2,
+                                            .more = "[slurm]\npartition = \"low\"\nexclusive = true\n"}));
+    stage().until_running(job, 1);
+    const auto victim = stage().slurm_job(job, 1);
+    const auto folder = muster().data() / "jobs" / job / "attempt-1";
+    for (const char* mark : {"ready-0", "ready-1"}) {
+      ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / mark); }, 20s)) << mark;
+    }
+    if (away) muster().kill_daemon();
+    slurm_cluster::submit(slurm(), {"-p", "high", "-N2", "--exclusive"}, "sleep 1");
+    if (away) {
+      EXPECT_TRUE(slurm_cluster::becomes(slurm(), victim, "State", "COMPLETED"));
+      muster().start_daemon();
+    }
+    const auto after = muster().until_state(job, "succeeded");
+    EXPECT_THAT(slurm_cluster::field(slurm(), victim, "State"), AnyOf("COMPLETED", kTidiedUp));
+    ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+    EXPECT_EQ(text(attempt(after, 1), "cause"), "preempted") << text(attempt(after, 1), "reason");
+    EXPECT_THAT(stage().events(job), HasSubstr("preemption 1 of 1000"));
+    EXPECT_EQ(text(attempt(after, 2), "cause"), "completed") << text(attempt(after, 2), "reason");
+    EXPECT_TRUE(slurm_cluster::becomes(slurm(), stage().slurm_job(job, 2), "State", "COMPLETED"));
+    for (const int number : {1, 2}) EXPECT_EQ(stage().submissions_of(job, number), 1);
+  }
 }
 
 // Twice: first the period is the partition's 10 s, then there is none, and KillWait is all there is. Beside it, a
