@@ -1,0 +1,53 @@
+// Goal: a time limit that Slurm knows and muster was never told costs an attempt with the cause timed_out, whether
+// muster sees it come or learns of it when all is over.
+// Method: a real Slurm, where an admin shortens what runs (scontrol update). Slurm looks at limits every half minute,
+// and a limit is a minute at least. The ranks do not hear SIGTERM.
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+struct Limit;
+class SlurmLimit : public Story<Limit> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 2, .kill_wait = 2s}); }
+
+ protected:
+  /// It is content the second time.
+  static std::string deaf_job() {
+    const auto job = muster().submit(shell({.script = "trap '' TERM; touch $MUSTER_ATTEMPT_FOLDER/ready\n"
+                                                      "[ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 0.2; done",
+                                            .resources = "time_limit = \"1h\"\nstop_grace = \"1s\"\n"}));
+    stage().until_running(job, 1);
+    const auto ready = muster().data() / "jobs" / job / "attempt-1" / "ready";
+    EXPECT_TRUE(test::eventually([&] { return std::filesystem::exists(ready); }, 20s));
+    return job;
+  }
+  static void expect_one_attempt_timed_out(const std::string& job) {
+    const auto after = muster().until_state(job, "succeeded");
+    ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+    EXPECT_EQ(text(attempt(after, 1), "cause"), "timed_out") << text(attempt(after, 1), "reason");
+    for (const int number : {1, 2}) EXPECT_EQ(stage().submissions_of(job, number), 1);
+  }
+};
+
+TEST_F(SlurmLimit, ALimitThatAnAdminLoweredIsATimeLimitWithMusterdThereOrAway) {
+  const auto seen = deaf_job(), unseen = deaf_job();
+  ASSERT_EQ(slurm().run({"scontrol", "update", "JobId=" + stage().slurm_job(seen, 1), "TimeLimit=1"}).exit, 0);
+  stage().until_ended(seen, 1, 180s);
+  expect_one_attempt_timed_out(seen);
+
+  const auto id = stage().slurm_job(unseen, 1);
+  muster().kill_daemon();
+  ASSERT_EQ(slurm().run({"scontrol", "update", "JobId=" + id, "TimeLimit=1"}).exit, 0);
+  EXPECT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "TIMEOUT", 120s));
+  muster().start_daemon();
+  expect_one_attempt_timed_out(unseen);
+  EXPECT_THAT(text(attempt(muster().show(unseen), 1), "reason"), HasSubstr("Slurm ended it at the time limit"));
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
+}
+
+}  // namespace
+}  // namespace story
