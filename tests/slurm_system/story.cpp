@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <set>
 #include <sstream>
 
 namespace story {
@@ -187,6 +186,21 @@ pid_t Stage::pid_of_rank(const std::string& job, int attempt, int rank) {
 pid_t Stage::pid_of_task(const std::string& job, int attempt, int rank) {
   return find_process("muster-task", {{"SLURM_JOB_ID", slurm_job(job, static_cast<std::size_t>(attempt))},
                                       {"SLURM_PROCID", number(rank)}});
+}
+
+std::vector<pid_t> Stage::pids_of_slurmds(const std::set<std::string>& nodes) {
+  std::vector<pid_t> pids;
+  for (const pid_t pid : slurm_cluster::processes_of(slurm_.folder())) {
+    const auto process = "/proc/" + std::to_string(pid);
+    if (test::read_file(process + "/comm") != "slurmd\n") continue;
+    auto words = test::read_file(process + "/cmdline");
+    std::ranges::replace(words, '\0', ' ');
+    for (const auto& node : nodes) {
+      if (words.find(" -N " + node + " ") != std::string::npos) pids.push_back(pid);
+    }
+  }
+  EXPECT_EQ(pids.size(), nodes.size());
+  return pids;
 }
 
 std::vector<std::string> Stage::slurm_jobs(bool all) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,8 @@ class Stage {
   /// Pid, as this process sees it, of a rank's own process, or of the muster-task beside it; 0: there is none.
   pid_t pid_of_rank(const std::string& job, int attempt, int rank);
   pid_t pid_of_task(const std::string& job, int attempt, int rank);
+  /// Those of the slurmds of these nodes, which hear nothing while they are stopped.
+  std::vector<pid_t> pids_of_slurmds(const std::set<std::string>& nodes);
   /// Every name and comment that Slurm knows, ended jobs too, one a line: "<id> <state> <comment>".
   std::vector<std::string> slurm_jobs(bool all = true);
   /// The attempt's comment in Slurm, however it got there, counted over all jobs that Slurm knows.
