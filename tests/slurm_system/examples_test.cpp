@@ -23,14 +23,24 @@ class SlurmExamples : public Story<Examples> {
  protected:
   static std::vector<std::string> small_finetune(std::vector<std::string> arguments) {
     for (const char* setting :
-         {"resources.ranks_per_node=2", "resources.gpus_per_rank=0", "resources.cpus_per_rank=1", "slurm.mem=512MiB",
-          "train.steps=8", "train.batch_size=16", "train.micro_batch_size=2", "checkpoint.every_steps=4",
-          "model.hidden_size=32", "model.intermediate_size=64", "model.num_hidden_layers=2",
-          "model.num_attention_heads=2", "data.sequence_length=32", "data.source=fixture"}) {
+         {"resources.ranks_per_node=2", "resources.cpus_per_rank=1", "slurm.mem=512MiB", "train.steps=8",
+          "train.batch_size=16", "train.micro_batch_size=2", "checkpoint.every_steps=4", "model.hidden_size=32",
+          "model.intermediate_size=64", "model.num_hidden_layers=2", "model.num_attention_heads=2",
+          "data.sequence_length=32", "data.source=fixture"}) {
       arguments.insert(arguments.end(), {"--set", setting});
     }
     arguments.insert(arguments.end(), {"--set", "working_folder=" + muster().folder().string(), kFinetune});
     return arguments;
+  }
+  /// What Slurm lets a rank of a first attempt see.
+  static std::string gpus_of(const std::string& job, int rank) {
+    const auto process = "/proc/" + std::to_string(stage().pid_of_rank(job, 1, rank));
+    const std::string name = "CUDA_VISIBLE_DEVICES=";
+    std::istringstream environment(test::read_file(process + "/environ"));
+    for (std::string entry; std::getline(environment, entry, '\0');) {
+      if (entry.starts_with(name)) return entry.substr(name.size());
+    }
+    return "none";
   }
 };
 
@@ -54,14 +64,16 @@ TEST_F(SlurmExamples, SlurmIsAskedWhetherTheFineTuneWouldStart) {
   EXPECT_TRUE(muster().json({"list"}).empty()) << "nothing was submitted";
 }
 
+// Each rank is given a GPU of its own. These are no more than files, and so it trains on the CPU.
 TEST_F(SlurmExamples, TheFineTuneTrainsOnTwoNodesAndItsLogIsWherePeopleLook) {
-  const auto done = muster().cli(small_finetune({"submit", "--json", "--wait"}), 120s);
+  const auto done = muster().cli(small_finetune({"submit", "--json", "--set", "train.step_delay_ms=800"}));
   ASSERT_EQ(done.exit, 0) << done.err;
   const auto jobs = muster().json({"list"});
   ASSERT_EQ(jobs.size(), 1U);
   const auto job = std::to_string(jobs[0].at("id").get<int>());
-  const auto after = muster().show(job);
-  EXPECT_EQ(after.at("state"), "succeeded");
+  muster().until_step(job, 1);
+  for (const int rank : {0, 1, 2, 3}) EXPECT_EQ(gpus_of(job, rank), std::to_string(rank % 2)) << "rank " << rank;
+  const auto after = muster().until_state(job, "succeeded");
   EXPECT_EQ(attempt(after, 1).at("nodes"), Json::parse(R"(["node1","node2"])"));
   std::set<int> steps;
   for (const auto& row : muster().metrics(job)) steps.insert(row.at("step").get<int>());
@@ -71,6 +83,20 @@ TEST_F(SlurmExamples, TheFineTuneTrainsOnTwoNodesAndItsLogIsWherePeopleLook) {
   ASSERT_TRUE(std::filesystem::is_symlink(link)) << link;
   EXPECT_EQ(test::read_file(link), muster().cli({"logs", job, "--rank", "0"}).out);
   EXPECT_THAT(test::read_file(link), HasSubstr("step 8"));
+  EXPECT_EQ(slurm_cluster::field(slurm(), stage().slurm_job(job, 1), "tres-per-task"), "gres:gpu:1");
+}
+
+// The example's own sum in small: with twice the ranks it is half as many accumulated.
+TEST_F(SlurmExamples, TheFineTunesTotalBatchIsTheSameWithAnyNumberOfGpus) {
+  for (const auto& [nodes, sum] :
+       {std::pair("1", "batch 16 = 2 x 2 ranks x 4\n"), std::pair("2", "batch 16 = 2 x 4 ranks x 2\n")}) {
+    const auto done = muster().cli(small_finetune({"submit", "--json", "--wait", "--set",
+                                                   std::string("resources.nodes=") + nodes, "--set", "train.steps=2"}),
+                                   120s);
+    ASSERT_EQ(done.exit, 0) << done.err;
+    const auto job = std::to_string(muster().json({"list"})[0].at("id").get<int>());
+    EXPECT_THAT(muster().cli({"logs", job, "--rank", "0"}).out, HasSubstr(sum));
+  }
 }
 
 TEST_F(SlurmExamples, ANameThatIsTakenIsLeftAlone) {
