@@ -16,11 +16,13 @@ namespace {
 
 using testing::HasSubstr;
 
-/// While the file `fails` lies beside it, squeue finds no slurmctld, and says so at once rather than after seconds.
+/// While the file `fails` lies beside it, squeue finds no slurmctld, and says so at once rather than after seconds;
+/// while `hangs` does, it says nothing at all.
 class FakeSqueue {
  public:
   FakeSqueue() {
     test::write_file(folder_.path() / "squeue", R"sh(#!/bin/bash
+while [ -e "$(dirname "$0")/hangs" ]; do sleep 0.2; done
 if [ -e "$(dirname "$0")/fails" ]; then
   echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2
   exit 1
@@ -30,15 +32,18 @@ exec /usr/bin/squeue "$@"
     ::chmod((folder_.path() / "squeue").c_str(), 0755);
   }
   std::string path() const { return folder_.path().string() + ":" + std::getenv("PATH"); }
-  void fail(bool on) const {
+  void fail(bool on) const { mark("fails", on); }
+  void hang(bool on) const { mark("hangs", on); }
+
+ private:
+  void mark(const char* name, bool on) const {
     if (on) {
-      test::write_file(folder_.path() / "fails", "");
+      test::write_file(folder_.path() / name, "");
     } else {
-      std::filesystem::remove(folder_.path() / "fails");
+      std::filesystem::remove(folder_.path() / name);
     }
   }
 
- private:
   test::TempFolder folder_;
 };
 
@@ -59,6 +64,7 @@ class SlurmOutage : public Story<Outage> {
  protected:
   void TearDown() override {
     if (down_) slurmctld_is_back();
+    squeue_->hang(false);
     Story::TearDown();
   }
   void slurmctld_is_down() {
@@ -108,21 +114,7 @@ class SlurmOutage : public Story<Outage> {
     slurm().start_ctld();
   }
   void squeue_sees() { squeue_->fail(false); }
-  /// The slurmds of these nodes, which hear nothing while they are stopped.
-  static std::vector<pid_t> slurmds(const std::set<std::string>& nodes) {
-    std::vector<pid_t> pids;
-    for (const pid_t pid : slurm_cluster::processes_of(slurm().folder())) {
-      const auto process = "/proc/" + std::to_string(pid);
-      if (test::read_file(process + "/comm") != "slurmd\n") continue;
-      auto words = test::read_file(process + "/cmdline");
-      std::ranges::replace(words, '\0', ' ');
-      for (const auto& node : nodes) {
-        if (words.find(" -N " + node + " ") != std::string::npos) pids.push_back(pid);
-      }
-    }
-    EXPECT_EQ(pids.size(), nodes.size());
-    return pids;
-  }
+  void squeue_hangs(bool on) { squeue_->hang(on); }
   static int failed_polls() {
     const auto log = muster().daemon_log();
     const std::string word = "Slurm does not answer";
@@ -197,6 +189,40 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   EXPECT_EQ(stage().submissions_of(running, 1), 1);
 }
 
+// Each is given up after 20 s; until the first one is, nobody can know that Slurm is out of reach.
+TEST_F(SlurmOutage, ASqueueThatHangsEndsNothingAndHoldsUpNoCancel) {
+  const Training what{.every_steps = 0};
+  const auto trains = muster().submit(training(what));
+  const auto running = muster().submit(shell({.script = waiting_for_go()}));
+  const auto leaving = muster().submit(shell({.script = waiting_for_go("exit 7"), .requeue = "max_failed = 1\n"}));
+  const auto cancelled = muster().submit(shell({.script = waiting_for_go(), .resources = "stop_grace = \"2s\"\n"}));
+  for (const auto& job : {running, leaving, cancelled}) until_begun(job);
+  muster().until_step(trains, 3);
+  const auto before = failed_polls();
+  squeue_hangs(true);
+  EXPECT_EQ(muster().cli({"cancel", cancelled}).exit, 0);
+  muster().until_state(cancelled, "cancelled", 30s);
+  go(leaving);
+  EXPECT_EQ(text(attempt(stage().until_ended(leaving, 1, 30s), 1), "cause"), "failed");
+  const auto problem = [&] { return text(muster().show(running), "scheduler_problem"); };
+  EXPECT_TRUE(test::eventually([&] { return problem().find("unreachable since") != std::string::npos; }, 60s));
+  EXPECT_THAT(muster().cli({"show", running}).out, HasSubstr("unreachable"));
+  EXPECT_GT(failed_polls(), before);
+  EXPECT_EQ(muster().show(running).at("state"), "running");
+  const auto waiting = muster().submit(shell({.script = "true"}));
+
+  squeue_hangs(false);
+  EXPECT_TRUE(test::eventually([&] { return problem().empty(); }, 40s)) << problem();
+  EXPECT_EQ(muster().until_state(waiting, "succeeded").at("attempts").size(), 1U);
+  EXPECT_EQ(muster().until_state(leaving, "failed").at("attempts").size(), 2U);
+  EXPECT_EQ(muster().until_state(trains, "succeeded").at("attempts").size(), 1U);
+  go(running);
+  EXPECT_EQ(muster().until_state(running, "succeeded").at("attempts").size(), 1U);
+  for (const auto& job : {trains, running, waiting, cancelled}) EXPECT_EQ(stage().submissions_of(job, 1), 1);
+  stage().expect_model_of_calm_run(trains, what);
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
+}
+
 TEST_F(SlurmOutage, ACancelDuringAnOutageEndsTheRanksNowAndTheSlurmJobLater) {
   const auto job = muster().submit(shell(
       {.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; sleep 600", .resources = "stop_grace = \"2s\"\n"}));
@@ -250,7 +276,7 @@ TEST_F(SlurmOutage, ASecondRunOfTheSameAttemptLeavesWhileTheFirstGoesOn) {
              .resources = "stop_grace = \"2s\"\n"}),
       [&](const std::string&) { ASSERT_TRUE(twice("attempt 1\n")); });
   const auto id = stage().slurm_job(job, 1);
-  const auto deaf = slurmds({"node1", "node2"});
+  const auto deaf = stage().pids_of_slurmds({"node1", "node2"});
   for (const pid_t pid : deaf) ::kill(pid, SIGSTOP);
   slurmctld_begins_again();
   resume("node[3-4]");
