@@ -38,7 +38,8 @@ std::string variable(const std::string& block, const std::string& name) {
   return {};
 }
 
-/// A process whose first word ends so and whose environment has all of these.
+/// A process whose first word ends so and whose environment has all of these. Other stories run beside: of one's own
+/// processes something must be asked for that no other has.
 pid_t find_process(const std::string& program, const std::map<std::string, std::string>& variables) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
@@ -176,15 +177,13 @@ std::string Stage::events(const std::string& job) {
 }
 
 pid_t Stage::pid_of_rank(const std::string& job, int attempt, int rank) {
-  const auto number_of = muster_->show(job).at("ranks").size();
-  return find_process("muster-worker", {{"MUSTER_JOB_ID", job},
-                                        {"MUSTER_ATTEMPT", number(attempt)},
-                                        {"RANK", number(rank)},
-                                        {"WORLD_SIZE", std::to_string(number_of)}});
+  const auto folder = muster_->data() / "jobs" / job / ("attempt-" + number(attempt));
+  return find_process("muster-worker", {{"MUSTER_ATTEMPT_FOLDER", folder}, {"RANK", number(rank)}});
 }
 
 pid_t Stage::pid_of_task(const std::string& job, int attempt, int rank) {
-  return find_process("muster-task", {{"SLURM_JOB_ID", slurm_job(job, static_cast<std::size_t>(attempt))},
+  return find_process("muster-task", {{"SLURM_CONF", slurm_.conf()},
+                                      {"SLURM_JOB_ID", slurm_job(job, static_cast<std::size_t>(attempt))},
                                       {"SLURM_PROCID", number(rank)}});
 }
 
