@@ -7,9 +7,14 @@ std::string name_of(const Job& job) {
   return "job " + std::to_string(job.id);
 }
 
-/// Of one that has ended or is about to, for good; empty: it goes on.
+/// Empty: it has not.
 std::string how_it_ended(const Job& job) {
-  if (is_ended(job.state)) return name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")";
+  return is_ended(job.state) ? name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")" : "";
+}
+
+/// The same of one that is about to; empty: it goes on.
+std::string how_it_ends(const Job& job) {
+  if (is_ended(job.state)) return how_it_ended(job);
   return job.cancel_requested ? name_of(job) + " is being cancelled" : "";
 }
 }  // namespace
@@ -37,19 +42,17 @@ std::string refuse_requeue(const Job& job) {
 }
 
 std::string refuse_hold(const Job& job) {
-  const auto end = how_it_ended(job);
+  const auto end = how_it_ends(job);
   return end.empty() ? "" : end + ": there is nothing to hold";
 }
 
 std::string refuse_release(const Job& job) {
-  if (is_ended(job.state)) {
-    return name_of(job) + " has ended (" + std::string(to_string(job.state)) + "): there is nothing to release";
-  }
+  if (is_ended(job.state)) return how_it_ended(job) + ": there is nothing to release";
   return job.held ? "" : name_of(job) + " is not held";
 }
 
 std::string refuse_time_limit(const Job& job) {
-  const auto end = how_it_ended(job);
+  const auto end = how_it_ends(job);
   return end.empty() ? "" : end + ": its time limit can't be changed";
 }
 

@@ -15,7 +15,6 @@ constexpr core::Millis kOutboxInterval{100};
 /// The outbox is read at most a fifth of the time, and looked at this often at least.
 constexpr int kRestFactor = 4;
 constexpr core::Millis kMostRest{500};
-constexpr core::Millis kTryAgainAfter{1000};
 /// The batch of all stops: executors carry each out at once, so they need one transaction together.
 const std::string kStops = "stops";
 // A gang that has lost a rank can't finish its step: the others get this long to leave.
@@ -251,18 +250,20 @@ bool ActionRunner::gate_closed(const store::PendingAction& action,
 }
 
 void ActionRunner::perform(const Batch& batch) {
-  std::vector<bool> done(batch.size(), false);
+  Pauses pauses(batch.size(), kTryAgainAfter);
   const bool start = std::holds_alternative<core::StartAttempt>(batch.front().action);
   try {
     if (start) {
-      done = start_attempts(batch);
+      pauses = start_attempts(batch);
     } else {
-      for (std::size_t i = 0; i < batch.size(); ++i) done[i] = perform(batch[i]);
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        if (perform(batch[i])) pauses[i].reset();
+      }
     }
   } catch (const std::exception& e) {
     spdlog::error("job {}: an action failed and is tried again: {}", batch.front().job, e.what());
   }
-  finish(batch, done);
+  finish(batch, pauses);
   for (const auto& action : batch) {
     if (!start) break;
     parts_.gate.leave(action.job);
@@ -281,8 +282,8 @@ bool ActionRunner::perform(const store::PendingAction& action) {
   return limit_attempt(action.job, std::get<core::LimitAttempt>(action.action));
 }
 
-std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
-  std::vector<bool> done(batch.size(), true);
+ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
+  Pauses pauses(batch.size());
   std::vector<LaunchRequest> requests;
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -291,14 +292,14 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
     if (job == nullptr || !expects_launch(*job, number)) continue;
     auto planned = plan(*job, number);
     if (auto* failed = std::get_if<core::AttemptLaunchFailed>(&planned)) {
-      done[i] = parts_.dispatcher.keep_and_wait(job->id, std::move(*failed));
+      if (!parts_.dispatcher.keep_and_wait(job->id, std::move(*failed))) pauses[i] = kTryAgainAfter;
       continue;
     }
     requests.push_back(std::move(std::get<LaunchRequest>(planned)));
     indices.push_back(i);
-    done[i] = false;
+    pauses[i] = kTryAgainAfter;
   }
-  if (requests.empty()) return done;
+  if (requests.empty()) return pauses;
   leave_out_lost_nodes(requests);
   auto answers = requests.size() == 1 ? std::vector<LaunchAnswer>{parts_.executor.launch(requests.front())}
                                       : parts_.executor.launch_all(requests);
@@ -308,8 +309,7 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
     const auto& key = requests[i].key;
     if (const auto* later = std::get_if<LaunchLater>(&answers[i])) {
       spdlog::debug("job {} attempt {}: not started yet: {}", key.job, key.number, later->why);
-      std::lock_guard lock(mutex_);
-      pauses_[batch[indices[i]].id] = later->pause;
+      pauses[indices[i]] = later->pause;
       continue;
     }
     auto* launched = std::get_if<core::AttemptLaunched>(&answers[i]);
@@ -318,8 +318,10 @@ std::vector<bool> ActionRunner::start_attempts(const Batch& batch) {
     of_facts.push_back(indices[i]);
   }
   const auto kept = parts_.dispatcher.keep_all_and_wait(std::move(facts));
-  for (std::size_t i = 0; i < kept.size(); ++i) done[of_facts[i]] = kept[i];
-  return done;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i]) pauses[of_facts[i]].reset();
+  }
+  return pauses;
 }
 
 std::variant<LaunchRequest, core::AttemptLaunchFailed> ActionRunner::plan(const core::Job& job,
@@ -402,17 +404,16 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   return true;
 }
 
-void ActionRunner::finish(const Batch& batch, const std::vector<bool>& done) {
+void ActionRunner::finish(const Batch& batch, const Pauses& pauses) {
   std::vector<std::int64_t> completed;
   {
     const auto now = parts_.clock.monotonic();
     std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      const auto pause = pauses_.extract(batch[i].id);
-      if (done[i]) {
-        completed.push_back(batch[i].id);
+      if (pauses[i]) {
+        not_again_before_[batch[i].id] = now + *pauses[i];
       } else {
-        not_again_before_[batch[i].id] = now + (pause ? pause.mapped() : kTryAgainAfter);
+        completed.push_back(batch[i].id);
       }
     }
   }

@@ -73,15 +73,17 @@ class ActionRunner {
   /// Otherwise its sweep and its partition have kept a place for it.
   /// `to_queue`: of each sweep, first attempts that are to be handed over together.
   bool gate_closed(const store::PendingAction& action, const std::map<std::string, std::size_t>& to_queue) const;
+  /// What came of each of a batch: nothing, if it is done, or after how long to try again.
+  using Pauses = std::vector<std::optional<core::Millis>>;
   void perform(const Batch& batch);
   bool perform(const store::PendingAction& action);
-  std::vector<bool> start_attempts(const Batch& batch);
+  Pauses start_attempts(const Batch& batch);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
   bool hold_attempt(core::JobId id, const core::HoldAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
   /// What to launch, or why that can't be.
   std::variant<LaunchRequest, core::AttemptLaunchFailed> plan(const core::Job& job, core::AttemptNumber attempt);
-  void finish(const Batch& batch, const std::vector<bool>& done);
+  void finish(const Batch& batch, const Pauses& pauses);
   void complete(const std::vector<std::int64_t>& actions);
 
   Parts parts_;
@@ -99,7 +101,6 @@ class ActionRunner {
     std::string batch;    // see batch_name
   };
   std::map<std::int64_t, Plan> plans_;                     // written by the one that reads the outbox
-  std::map<std::int64_t, core::Millis> pauses_;            // of what has just been tried in vain
   std::map<std::int64_t, core::Millis> not_again_before_;  // tried in vain
   std::set<std::int64_t> under_way_;
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that

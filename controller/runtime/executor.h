@@ -48,10 +48,13 @@ struct LaunchRequest {
   SlurmWishes slurm;
 };
 
+/// What could not be carried out is tried again after this, unless somebody says otherwise.
+inline constexpr core::Millis kTryAgainAfter{1000};
+
 /// The executor can't tell whether it can start it, or can't now: nothing is lost, ask again after a pause.
 struct LaunchLater {
   std::string why;
-  core::Millis pause{1000};
+  core::Millis pause = kTryAgainAfter;
   bool operator==(const LaunchLater&) const = default;
 };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;

@@ -58,21 +58,18 @@ void fill_rank(const core::Attempt& attempt, std::size_t number, const std::opti
   out.set_state(std::string(core::to_string(rank.state)));
   out.set_attempt(attempt.number);
   set_exit(rank.exit, out);
-  // Ranks go from step to step together; one that this controller has not heard itself has done that one.
-  if (newest && newest->attempt == attempt.number && !(live && live->heard_at)) {
-    out.set_step(newest->step);
-    out.set_step_ms(newest->step_ms);
-    return;
-  }
-  if (!live) return;
-  if (live->heard_at) {
+  if (live && live->heard_at) {
     out.set_section(section_name(live->section));
     out.set_last_heartbeat_ms(std::max<std::int64_t>(0, (now - *live->heard_at).count()));
+    out.set_step(live->step);
+    out.set_memory_bytes(live->memory_bytes);
+    out.set_memory_peak_bytes(live->memory_peak_bytes);
+    out.set_step_ms(live->step_ms);
+  } else if (newest && newest->attempt == attempt.number) {
+    // Ranks go from step to step together; one that this controller has not heard itself has done that one.
+    out.set_step(newest->step);
+    out.set_step_ms(newest->step_ms);
   }
-  out.set_step(live->step);
-  out.set_memory_bytes(live->memory_bytes);
-  out.set_memory_peak_bytes(live->memory_peak_bytes);
-  out.set_step_ms(live->step_ms);
 }
 
 /// Its newest attempt was refused by what should have started it.

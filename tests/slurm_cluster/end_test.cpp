@@ -146,9 +146,7 @@ TEST(SlurmCluster, ItsNetworkGoesWithIt) {
 // The kernel keeps empty control groups for ever; after a SIGKILL the next cluster that has some removes them.
 TEST(SlurmCluster, ItsControlGroupsGoWithItOrWithTheNext) {
   const std::filesystem::path mounted = "/sys/fs/cgroup/memory";
-  if (getuid() != 0 || access(mounted.c_str(), W_OK) != 0) {
-    GTEST_SKIP() << "limits of memory need root, and control groups of the first version";
-  }
+  if (const auto why = no_memory_limits(); !why.empty()) GTEST_SKIP() << why;
   const auto groups_of = [&](const Cluster& cluster) {
     std::vector<std::filesystem::path> found;
     for (const auto& entry : std::filesystem::directory_iterator(mounted)) {

@@ -19,6 +19,11 @@ bool is_number(const std::string& text) {
 
 }  // namespace
 
+std::string no_memory_limits() {
+  if (getuid() == 0 && access("/sys/fs/cgroup/memory", W_OK) == 0) return {};
+  return "limits of memory need root, and control groups of the first version";
+}
+
 std::string submit(const Cluster& cluster, const std::vector<std::string>& options, const std::string& script) {
   const auto file = cluster.folder() / "job.sh";
   test::write_file(file, "#!/bin/bash\n" + script + "\n");

@@ -7,6 +7,9 @@
 
 namespace slurm_cluster {
 
+/// Why jobs can't be held to their memory here (Options::memory_limits); empty: they can.
+std::string no_memory_limits();
+
 /// Submits `script` (the body of a bash script) and returns the job's id. Fails the test if sbatch refuses.
 std::string submit(const Cluster& cluster, const std::vector<std::string>& options, const std::string& script);
 

@@ -123,6 +123,7 @@ class Story : public testing::Test {
                      const std::string& data_name = "data") {
     if (!acting_user().empty()) cannot_play_ = test::World::cannot_run_as(acting_user());
     if (options.separate_network && getuid() != 0) cannot_play_ = "a network of each node's own takes root";
+    if (options.memory_limits && cannot_play_.empty()) cannot_play_ = slurm_cluster::no_memory_limits();
     if (!cannot_play_.empty()) return;
     stage_ = std::make_unique<Stage>(std::move(options), std::move(daemon_flags), daemon_environment, data_name);
   }

@@ -131,7 +131,8 @@ class SlurmExecutor::Impl {
   const SlurmOptions options_;
 
  private:
-  void follow(Followed what, const std::string& handle, std::filesystem::path folder, core::Time handed_over);
+  void follow(Followed what, const std::string& handle, std::filesystem::path folder,
+              std::optional<SubmissionRecord> record, core::Time handed_over);
   std::filesystem::path folder_of(const core::AttemptKey& key) const {
     return options_.root / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number));
   }
@@ -195,7 +196,7 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
     if (const auto* launched = std::get_if<core::AttemptLaunched>(&answers[i])) {
       follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
               request.stop_grace},
-             launched->handle, request.attempt_folder, clock_.wall());
+             launched->handle, request.attempt_folder, read_record(request.attempt_folder), clock_.wall());
     }
     std::lock_guard lock(mutex_);
     launching_.erase(request.key);
@@ -210,10 +211,9 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
 }
 
 void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::filesystem::path folder,
-                                 core::Time handed_over) {
+                                 std::optional<SubmissionRecord> record, core::Time handed_over) {
   const auto key = what.key;
   const auto id = ::slurm::parse_job_id(scheduler_job_of(handle).value_or(""));
-  auto record = read_record(folder);
   const auto comment = record ? record->comment : launcher_.comment_of(key);
   const auto exclude = record ? record->exclude : std::string();
   const auto left_out = record ? record->left_out : std::vector<std::string>();
@@ -248,7 +248,7 @@ void SlurmExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt
                 attempt.started_at.has_value(),
                 attempt.state == core::AttemptState::kDraining,
                 found.stop_grace};
-  follow(std::move(what), attempt.handle, folder, attempt.queued_at.value_or(clock_.wall()));
+  follow(std::move(what), attempt.handle, folder, record, attempt.queued_at.value_or(clock_.wall()));
 }
 
 void SlurmExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
