@@ -1,7 +1,7 @@
-// Goal: a time limit that Slurm knows and muster was never told costs an attempt with the cause timed_out, whether
-// muster sees it come or learns of it when all is over.
-// Method: a real Slurm, where an admin shortens what runs (scontrol update). Slurm looks at limits every half minute,
-// and a limit is a minute at least. The ranks do not hear SIGTERM.
+// Goal: a time limit that Slurm knows better than muster costs an attempt with the cause timed_out, whether muster sees
+// it come or learns of it when all is over; who can save, saves.
+// Method: a real Slurm, where an admin shortens what runs (scontrol update), or starts it while musterd is away. Slurm
+// looks at limits every half minute, and a limit is a minute at least.
 #include "slurm_system/story.h"
 
 namespace story {
@@ -15,7 +15,7 @@ class SlurmLimit : public Story<Limit> {
   static void SetUpTestSuite() { set_up({.nodes = 2, .kill_wait = 2s}); }
 
  protected:
-  /// It is content the second time.
+  /// Its ranks do not hear SIGTERM; it is content the second time.
   static std::string deaf_job() {
     const auto job = muster().submit(shell({.script = "trap '' TERM; touch $MUSTER_ATTEMPT_FOLDER/ready\n"
                                                       "[ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 0.2; done",
@@ -47,6 +47,34 @@ TEST_F(SlurmLimit, ALimitThatAnAdminLoweredIsATimeLimitWithMusterdThereOrAway) {
   expect_one_attempt_timed_out(unseen);
   EXPECT_THAT(text(attempt(muster().show(unseen), 1), "reason"), HasSubstr("Slurm ended it at the time limit"));
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
+}
+
+// By muster's own count, from when it saw them run, the limit would come later than Slurm's.
+TEST_F(SlurmLimit, RanksThatBeganWhileMusterdWasAwaySaveBeforeALimitThatCountsFromTheirTrueStart) {
+  const auto blocker = slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), blocker, "State", "RUNNING"));
+  const Training what{
+      .every_steps = 0, .step_delay_ms = 900, .resources = "time_limit = \"1m\"\nstop_grace = \"20s\"\n"};
+  const auto job = muster().submit(training(what));
+  const auto id = stage().until_handed_over(job);
+  muster().kill_daemon();
+  ASSERT_EQ(slurm().run({"scancel", blocker}).exit, 0);
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "RUNNING"));
+  muster().start_daemon();
+  stage().until_trains(job, 1);
+  EXPECT_EQ(muster().cli({"hold", job}).exit, 0);
+  const auto ended = stage().until_ended(job, 1, 90s);
+  EXPECT_EQ(text(attempt(ended, 1), "cause"), "timed_out");
+  EXPECT_EQ(text(attempt(ended, 1), "reason"), "Slurm's time limit of 1 min is near");
+  // The rest has as long as it needs, however slow the machine is.
+  EXPECT_EQ(muster().cli({"limit", job, "1h"}).exit, 0);
+  EXPECT_EQ(muster().cli({"release", job}).exit, 0);
+  const auto after = muster().until_state(job, "succeeded", 180s);
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  const auto saved = stage().saved_steps(job, 1);
+  ASSERT_EQ(saved.size(), 1U);
+  EXPECT_EQ(attempt(after, 2).at("resumed_from_step"), saved.back());
+  stage().expect_model_of_calm_run(job, what);
 }
 
 }  // namespace
