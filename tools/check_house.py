@@ -25,7 +25,7 @@ ALLOWED = {
     "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": set(),
     "controller/store": {"controller/core", "json", "sqlite"},
-    "controller/spec": {"proto", "grpc", "json", "toml"},
+    "controller/spec": {"proto", "slurm", "grpc", "json", "toml"},
     "controller/logs": set(),
     "controller/runtime": {"controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
                            "proto", "grpc", "json"},

@@ -87,6 +87,7 @@ class Impl final : public RunningController {
                 options_.threads),
         desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
     dispatcher_.load_open();
+    dispatcher_.begin_after(data_.newest_job_folder());
     for (const auto& job : dispatcher_.open_jobs()) {
       gate_.follow(*job);
       partitions_.follow(*job);
@@ -570,7 +571,7 @@ Outcome<std::vector<LaunchRequest>> Impl::planned(const muster::v1::PlanScriptRe
     return refuse(Refusal::Kind::kLimit, "specs: " + std::to_string(request.specs_size()) + " jobs are too many");
   }
   std::vector<LaunchRequest> requests;
-  const auto first = store_.next_job_id();
+  const auto first = dispatcher_.next_job_id();
   for (int i = 0; i < request.specs_size(); ++i) {
     muster::v1::JobSpec spec = request.specs(i);
     if (request.is_sweep()) name_in_sweep(spec, i, request.parallel());

@@ -7,7 +7,7 @@
 
 namespace runtime {
 
-/// Where everything lies under musterd's data folder. Names only; nothing is created here.
+/// Where everything lies under musterd's data folder. Nothing is created here.
 class DataFolder {
  public:
   explicit DataFolder(std::filesystem::path root) : root_(std::move(root)) {}
@@ -29,6 +29,9 @@ class DataFolder {
     return attempt(key) / "unsent" / ("rank-" + std::to_string(rank));
   }
   std::filesystem::path checkpoints(core::JobId id) const { return job(id) / "checkpoints"; }
+  /// The highest number that a job's folder has; 0: there is none. After a restored backup it may be higher than any
+  /// the store knows, and what lies there is another job's.
+  core::JobId newest_job_folder() const;
 
  private:
   std::filesystem::path root_;

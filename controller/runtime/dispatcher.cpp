@@ -227,6 +227,10 @@ void Dispatcher::load_open() {
   }
 }
 
+core::JobId Dispatcher::next_job_id() const {
+  return std::max(store_.next_job_id(), begin_after_ + 1);
+}
+
 std::string Dispatcher::problem() const {
   std::lock_guard lock(mutex_);
   const bool told = failing_ && (!facts_.empty() || clock_.monotonic() - failed_at_ < kProblemTold);
@@ -409,7 +413,7 @@ void Dispatcher::prepare_submit(Entry& entry, Group& group) {
     group.results.push_back({&entry, {nullptr, {*known, true}, std::nullopt}});
     return;
   }
-  if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : store_.next_job_id();
+  if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : next_job_id();
   const auto first = group.next_id;
   if (entry.sweep.empty()) {
     prepare_new(std::get<core::JobSubmitted>(entry.body), entry.request_id, entry.spec_json, group);

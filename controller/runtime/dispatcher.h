@@ -82,6 +82,10 @@ class Dispatcher {
   std::vector<JobPtr> open_jobs() const;
   /// Puts the jobs that have not ended into memory. Throws store::Error.
   void load_open();
+  /// Jobs to come have higher ids than this. Before the first is submitted.
+  void begin_after(core::JobId id) { begin_after_ = id; }
+  /// The id that the next job would have. Throws store::Error.
+  core::JobId next_job_id() const;
 
   /// Empty, or why the store takes no writes now.
   std::string problem() const;
@@ -173,6 +177,7 @@ class Dispatcher {
   // The writer's own.
   core::Time last_time_{};
   core::JobId next_id_ = 0;  // 0: ask the store
+  core::JobId begin_after_ = 0;
   std::map<core::JobId, std::vector<Entry>> early_;
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "slurm/host_list.h"
 #include "spec/findings.h"
 #include "spec/slurm_options.h"
 
@@ -49,6 +50,18 @@ void check_lines(const std::string& key, const Lines& lines, Findings& findings)
                   "write each line as a text of its own",
                   {}});
     return;
+  }
+}
+
+/// What can't be read would name no node at all, and the job would run where it must not.
+void check_hosts(const std::string& key, const std::string& hosts, Findings& findings) {
+  const auto read = ::slurm::expand_hosts(hosts);
+  if (const auto* problem = std::get_if<::slurm::HostListProblem>(&read)) {
+    findings.add({key,
+                  hosts.substr(0, kLongestValue),
+                  "column " + std::to_string(problem->column) + ": " + problem->what,
+                  "want nodes such as \"n1,n[3-5]\"",
+                  {}});
   }
 }
 
@@ -160,6 +173,8 @@ void check_slurm(const JobSpec& spec, FileChecks checks, Findings& findings) {
   check_lines("slurm.setup", slurm.setup(), findings);
   check_lines("slurm.teardown", slurm.teardown(), findings);
   check_lines("slurm.srun_args", slurm.srun_args(), findings);
+  check_hosts("slurm.exclude", slurm.exclude(), findings);
+  check_hosts("slurm.nodelist", slurm.nodelist(), findings);
   check_output(slurm.output(), findings);
   check_output_folder(spec, checks, findings);
   check_options(slurm, findings);

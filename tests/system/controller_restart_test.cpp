@@ -110,6 +110,28 @@ TEST(ControllerRestart, ARankThatDiedMeanwhileBringsTheNextAttempt) {
   for (int step = 1; step <= resumed; ++step) EXPECT_TRUE(first.contains(step)) << step;
 }
 
+// The store forgets a job; what it left on disk, its attempt's records and checkpoints, is no other job's.
+TEST(ControllerRestart, ARestoredBackupGivesNoNewJobTheNumberOfAForgottenOne) {
+  World world;
+  const auto file = world.data() / "muster.db", backup = world.folder() / "backup.db";
+  world.start_daemon();
+  world.until_state(world.submit(shell_job("true")), "succeeded");
+  world.stop_daemon();
+  std::filesystem::copy_file(file, backup);
+  world.start_daemon();
+  const auto forgotten = world.submit(shell_job("touch forgotten"));
+  world.until_state(forgotten, "succeeded");
+  world.stop_daemon();
+  std::filesystem::copy_file(backup, file, std::filesystem::copy_options::overwrite_existing);
+  for (const char* more : {"-wal", "-shm"}) std::filesystem::remove(file.string() + more);
+  world.start_daemon();
+  EXPECT_EQ(world.cli({"show", forgotten}).exit, 3);
+  const auto job = world.submit(shell_job("touch new"));
+  EXPECT_EQ(std::stoi(job), std::stoi(forgotten) + 1);
+  world.until_state(job, "succeeded");
+  EXPECT_TRUE(std::filesystem::exists(world.folder() / "new")) << "it ran itself";
+}
+
 TEST(ControllerRestart, APoliteStopLeavesTheJobRunning) {
   World world;
   world.start_daemon();

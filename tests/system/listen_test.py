@@ -69,8 +69,7 @@ class Listen(unittest.TestCase):
         finally:
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=STOP_LIMIT_S)
-            if process.returncode != 0:
-                print(errors, file=sys.stderr)
+            self.assertEqual(process.returncode, 0, errors)
 
     def test_by_default_it_listens_on_this_machine_alone(self):
         self.assertEqual(self.listens_on(), {("127.0.0.1", 7600), ("127.0.0.1", 7601)})

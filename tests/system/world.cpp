@@ -22,6 +22,8 @@ void give_to(const std::string& user, const std::filesystem::path& folder) {
   }
 }
 
+constexpr auto kStopLimit = 20s;
+
 }  // namespace
 
 World::World(Options options)
@@ -36,6 +38,30 @@ World::World(Options options)
 }
 
 World::~World() {
+  cancel_all();
+  if (daemon_ && daemon_->running()) {
+    daemon_->signal(SIGTERM);
+    EXPECT_EQ(daemon_->wait(kStopLimit), 0) << "musterd did not leave well: " << daemon_log();
+  }
+  expect_no_sanitizer_report();
+}
+
+// What a sanitizer finds when a program ends reaches nobody else.
+void World::expect_no_sanitizer_report() const {
+  std::vector<std::filesystem::path> logs{folder() / "musterd.err"};
+  std::error_code ignored;
+  for (const auto& job : std::filesystem::directory_iterator(data_ / "jobs", ignored)) {
+    for (const auto& attempt : std::filesystem::directory_iterator(job.path(), ignored)) {
+      logs.push_back(attempt.path() / "supervisor.log");
+    }
+  }
+  for (const auto& log : logs) {
+    const auto text = read_file(log);
+    EXPECT_EQ(text.find("Sanitizer"), std::string::npos) << log << ":\n" << text;
+  }
+}
+
+void World::cancel_all() {
   if (!std::filesystem::exists(data_ / "muster.db")) return;
   if (!daemon_ || !daemon_->running()) {
     launch_daemon();
@@ -97,7 +123,7 @@ void World::kill_daemon() {
 
 void World::stop_daemon() {
   daemon_->signal(SIGTERM);
-  ASSERT_TRUE(daemon_->wait(15s)) << "musterd did not stop";
+  ASSERT_EQ(daemon_->wait(kStopLimit), 0) << "musterd did not leave well: " << daemon_log();
 }
 
 std::map<std::string, std::string> World::client_environment() const {

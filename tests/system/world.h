@@ -12,7 +12,7 @@ namespace test {
 using Json = nlohmann::json;
 
 /// One musterd with its own folder and ports, and the command line that talks to it. At the end every job is cancelled
-/// and no process is left.
+/// and no process is left; a musterd that does not leave well then, or a sanitizer's report, fails the test.
 class World {
  public:
   struct Options {
@@ -61,6 +61,8 @@ class World {
 
  private:
   std::vector<std::string> as_user(std::vector<std::string> argv) const;
+  void cancel_all();
+  void expect_no_sanitizer_report() const;
 
   TempFolder folder_;
   std::filesystem::path data_;

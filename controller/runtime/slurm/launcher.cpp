@@ -19,6 +19,7 @@ namespace runtime::on_slurm {
 namespace {
 
 constexpr std::size_t kMostScript = 1 << 20;
+constexpr std::uint64_t kMostElements = 1000;  // of one array
 /// Of a limited sweep so many arrays are remembered.
 constexpr std::size_t kLongestChain = 64;
 // Of a set's folder.
@@ -154,6 +155,10 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
     for (const auto i : members) answers[i] = answer(requests[i].key, outcome, index_of[i]);
   }
   if (fresh.empty()) return answers;
+  if (!config()) {  // how large an array may be is not known, and a small one would hold back those behind it
+    for (const auto i : fresh) answers[i] = LaunchLater{"Slurm's configuration can't be asked for yet"};
+    return answers;
+  }
   const auto& any = requests[fresh.front()];
   std::unique_lock lock(chain_mutex_, std::defer_lock);
   if (has_chain(any)) lock.lock();
@@ -360,8 +365,9 @@ bool Launcher::forwards_signals() {
 
 std::uint64_t Launcher::largest_array() {
   const auto known = config();
+  if (!known) return kMostElements;
   // Task ids are below MaxArraySize.
-  return known && known->max_array_size > 1 ? std::min<std::uint64_t>(known->max_array_size - 1, 1000) : 1;
+  return known->max_array_size > 1 ? std::min<std::uint64_t>(known->max_array_size - 1, kMostElements) : 1;
 }
 
 std::optional<::slurm::ClusterConfig> Launcher::config() {

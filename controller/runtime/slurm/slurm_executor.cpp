@@ -111,10 +111,15 @@ class SlurmExecutor::Impl {
     const auto found = attempts_.find(key);
     return found == attempts_.end() ? Vouch::kUnknown : found->second.follower.vouch(rank, clock_.monotonic());
   }
+  bool follows(const core::AttemptKey& key) const {
+    std::lock_guard lock(mutex_);
+    return attempts_.contains(key);
+  }
+  /// Its number, if the newest listing has our job under it: slurmctld gives numbers again that it has lost.
   std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const {
     std::lock_guard lock(mutex_);
     const auto found = attempts_.find(key);
-    return found == attempts_.end() ? std::nullopt : std::optional(found->second.id);
+    return found == attempts_.end() || !found->second.listed ? std::nullopt : std::optional(found->second.id);
   }
   std::optional<Trouble> trouble() const {
     std::lock_guard lock(mutex_);
@@ -633,13 +638,13 @@ Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
 }
 bool SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
   const auto id = impl_->id_of(key);
-  if (!id) return true;
+  if (!id) return !impl_->follows(key);
   return impl_->told(hold ? impl_->scheduler_.hold(*id) : impl_->scheduler_.release(*id), key,
                      hold ? "hold it" : "release it");
 }
 LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
   const auto id = impl_->id_of(key);
-  // Not followed yet, or no more: then nobody will ask again.
+  // Not followed yet, not listed, or no more: then nobody will ask again.
   if (!id) return {LimitAnswer::Kind::kLater};
   const auto answer = impl_->scheduler_.update_time_limit(*id, slurm_minutes(limit));
   if (answer.unreachable()) return {LimitAnswer::Kind::kLater};

@@ -107,6 +107,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "remove it, or slurm.mem"},
         Refusal{"[slurm]\nnice = 2147483646",
                 "job.toml:4:8: slurm.nice \"2147483646\": want a whole number from -2147483645 to 2147483645"},
+        Refusal{"[slurm]\nexclude = \"node1, node2\"",
+                "job.toml:4:11: slurm.exclude \"node1, node2\": column 7: white space inside a host list; want nodes "
+                "such as \"n1,n[3-5]\""},
+        Refusal{"[slurm]\nnodelist = \"node[1-4\"",
+                "job.toml:4:12: slurm.nodelist \"node[1-4\": column 5: '[' without its ']'; want nodes such as "
+                "\"n1,n[3-5]\""},
         Refusal{"[slurm]\noutput = \"a%k\"",
                 "job.toml:4:10: slurm.output \"a%k\": want after each % one of %, A, J, N, a, j, n, s, t, u, x, as in "
                 "man sbatch"},

@@ -114,6 +114,16 @@ TEST(Launcher, WhatIsLargerThanMaxArraySizeIsSplitIntoArraysThatFollowOneAnother
   EXPECT_EQ(l.dependency_of(2), "afterany:2");
 }
 
+// One element in an array of its own would keep all others behind it, however many may run at once.
+TEST(Launcher, HowLargeAnArrayMayBeIsNotGuessedWhenSlurmDoesNotSay) {
+  Launching l;
+  l.slurm.lists = false;
+  EXPECT_EQ(l.launch(l.sweep(3, 2)), "later later later");
+  EXPECT_EQ(l.slurm.calls_to_submit, 0);
+  l.slurm.lists = true;
+  EXPECT_EQ(l.launch(l.sweep(3, 2)), "1_0 1_1 1_2");
+}
+
 TEST(Launcher, WithoutALimitTheArraysNeedNotWait) {
   Launching l;
   l.slurm.max_array_size = 4;

@@ -294,6 +294,8 @@ TEST(SlurmExecutor, AHoldIsAskedForAgainWhenSlurmIsBack) {
   e.list("1", "PENDING", "muster:s:1.1");
   e.slurm.jobs[id].priority = 7;
   e.adopt(1, "1");
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
   e.slurm.lists = false;
   EXPECT_FALSE(e.executor->hold({1, 1}, true));
   e.slurm.lists = true;
@@ -349,6 +351,22 @@ TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeverCancelled) {
   const auto listed = e.slurm.times_listed();
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= listed + 20; }));
   EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
+TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeitherHeldNorLimited) {
+  Executing e;
+  const ::slurm::JobId id{5, {}};
+  e.list("5", "PENDING", "a stranger's");
+  e.slurm.jobs[id].priority = 7;
+  e.slurm.jobs[id].time_limit = 60min;
+  e.adopt(5, "5");
+  EXPECT_FALSE(e.executor->hold({5, 1}, true)) << "not listed yet";
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
+  EXPECT_EQ(e.executor->limit({5, 1}, 10min).kind, LimitAnswer::Kind::kLater);
+  e.executor->hold({5, 1}, true);
+  EXPECT_EQ(e.slurm.jobs[id].priority, 7U);
+  EXPECT_EQ(e.slurm.jobs[id].time_limit, 60min);
 }
 
 TEST(SlurmExecutor, ANumberThatWasOursOnceIsNotForEver) {
@@ -445,6 +463,8 @@ TEST(SlurmExecutor, TellsWhatSlurmSaysToATimeLimit) {
   e.list("1", "RUNNING", "muster:s:1.1");
   e.slurm.jobs[{1, {}}].time_limit = 60min;
   e.adopt(1, "1");
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
   using Kind = LimitAnswer::Kind;
   EXPECT_EQ(e.executor->limit({1, 1}, 30min).kind, Kind::kTaken);
   EXPECT_EQ(e.slurm.jobs[(::slurm::JobId{1, {}})].time_limit, 30min);
