@@ -1,7 +1,9 @@
 """Runs the benchmarks and writes their results as Markdown beside this file.
 
 Usage: run.py --bin FOLDER [--only NAME] [--quick]
-Each result names the command, the machine and the counts. Nothing here judges; people do.
+Each result names the command, the machine and the counts. A benchmark is a function of the programs' folder and of
+whether it is to be quick, to its text and what is promised of it.
+Exit status: 0 if every promise holds, 1 otherwise, with one line for each that does not.
 """
 
 import argparse
@@ -11,12 +13,13 @@ import pathlib
 import platform
 import sys
 
+import demo
 import fault_latency
 import slurm_latency
 import slurm_submit
 import soak
 
-BENCHMARKS = {"fault_latency": fault_latency.measure, "slurm_latency": slurm_latency.measure,
+BENCHMARKS = {"demo": demo.measure, "fault_latency": fault_latency.measure, "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -33,15 +36,19 @@ def main():
     parser.add_argument("--only", choices=sorted(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; writes no file")
     options = parser.parse_args()
+    broken = []
     for name, measure in BENCHMARKS.items():
         if options.only not in (None, name):
             continue
-        text = measure(pathlib.Path(options.bin).resolve(), options.quick)
+        text, promises = measure(pathlib.Path(options.bin).resolve(), options.quick)
         text += f"\nMeasured {datetime.date.today()} by `./dev bench --only {name}` on {machine()}.\n"
         print(text)
         if not options.quick:
             (HERE / f"{name}.md").write_text(text)
-    return 0
+        broken += [promise for promise in promises if not promise.holds()]
+    for promise in broken:
+        print(f"bench: {promise}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import statistics
 import time
 
 from controller import TRAINING
+from promise import Promise
 from slurm_cluster import Cluster, SlurmController
 
 JOB = TRAINING.replace("ranks_per_node = 2", "nodes = 2\nranks_per_node = 2").replace("batch_size = 4\n", "batch_size = 8\n") \
@@ -70,6 +71,7 @@ def one_round(controller, cluster, job, cause):
 
 def measure(binaries, quick):
     rounds = 2 if quick else 5
+    promises = []
     lines = ["# On Slurm: from what ends an attempt to the first step of the next", "",
              f"Two nodes with two ranks each of a small Llama, on a private Slurm on this one machine; {rounds} rounds each.",
              "Decision: from the attempt's end to the next attempt being in Slurm's queue (backoff of 100 ms included where there is",
@@ -89,4 +91,6 @@ def measure(binaries, quick):
             decision, slurms, rest = zip(*[one_round(controller, cluster, job, cause) for _ in range(rounds)])
         lines.append(f"| {cause.name} | {statistics.median(decision):.2f} s | {statistics.median(slurms):.2f} s | "
                      f"{statistics.median(rest):.2f} s | {max(rest):.2f} s |")
-    return "\n".join(lines) + "\n"
+        promises += [Promise(f"{cause.name}: most seconds to the next step without Slurm's part", max(rest), at_most=5),
+                     Promise(f"{cause.name}: most seconds of the decision", max(decision), at_most=1)]
+    return "\n".join(lines) + "\n", promises

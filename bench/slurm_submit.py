@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 
+from promise import Promise
 from slurm_cluster import Cluster, SlurmController
 
 COMMAND = 'name = "bench"\ncommand = ["/bin/true"]\n[env]\nSTEP = "0"\n'
@@ -139,4 +140,8 @@ def measure(binaries, quick):
         f"| sbatch alone, {SBATCHES} at once, {handed} jobs | {alone:.0f} a second |",
         f"| submitit 1.5.4, `executor.submit` in a loop, {handed} jobs | {f'{peer:.0f} a second' if peer else 'not there'} |",
         f"| squeue calls with {known} jobs in the queue, over {over_s} s (a poll a second) | {polls:.2f} a second |",
-        f"| one such squeue | {took:.2f} s |"]) + "\n"
+        f"| one such squeue | {took:.2f} s |"]) + "\n", [
+            Promise("jobs accepted a second", told["jobs"] / told["seconds"], at_least=1000),
+            Promise("jobs handed over a second, each with its own sbatch", handed_over, at_least=80),
+            # The ends of the time looked at may cut off one more.
+            Promise("squeue calls a second", polls, at_most=1 + 1 / over_s)]
