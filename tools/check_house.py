@@ -1,4 +1,4 @@
-"""Checks the rules of the house that a compiler does not: which folder may include which, and that no file sees both
+"""Checks the rules of the house that a compiler does not: which folder may include and link which, and that no file sees both
 LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's wheel carries its own copies of fmt and protobuf).
 
 Usage: check_house.py [ROOT]
@@ -47,6 +47,16 @@ LIBRARIES = [
     ("sqlite", re.compile(r"^(SQLiteCpp/|sqlite3\.h)")),
     ("boost", re.compile(r"^boost/")),
 ]
+LINKED_LIBRARIES = [
+    ("libtorch", re.compile(r"^libtorch::")),
+    ("grpc", re.compile(r"^(PkgConfig::GRPCPP|gRPC::|protobuf::|spdlog::)")),
+    ("json", re.compile(r"^nlohmann_json::")),
+    ("toml", re.compile(r"^PkgConfig::TOMLPLUSPLUS$")),
+    ("sqlite", re.compile(r"^SQLiteCpp$")),
+    ("boost", re.compile(r"^Boost::")),
+]
+TOPS = ["fsdp", "os", "proto", "slurm", "worker", "controller"]
+CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]
 
@@ -76,7 +86,7 @@ def library_of(name):
 def read_includes(root):
     """file -> (project files, libraries) that it includes directly."""
     graph = {}
-    for top in ["fsdp", "os", "proto", "slurm", "worker", "controller"]:
+    for top in TOPS:
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in (".h", ".hpp", ".cpp"):
                 continue
@@ -105,6 +115,35 @@ def seen_libraries(graph, start):
     return libraries
 
 
+def read_links(root):
+    """target -> (the folders of its sources, what it links), of what the folders' CMakeLists.txt say."""
+    targets = {}
+    for top in TOPS:
+        for path in sorted((root / top).rglob("CMakeLists.txt")):
+            here = path.parent.relative_to(root)
+            for call, text in CMAKE_CALL.findall(re.sub(r"#.*", "", path.read_text())):
+                name, *words = text.split()
+                folders, linked = targets.setdefault(name, (set(), []))
+                if call == "target_link_libraries":
+                    linked += words
+                    continue
+                linked += words[words.index("DEPENDS") + 1:] if "DEPENDS" in words else []
+                sources = [word for word in words if word.endswith(".cpp") and "$" not in word]
+                folders |= {folder_of((here / source).as_posix()) for source in sources} or {folder_of(f"{here.as_posix()}/x")}
+    return targets
+
+
+def link_violations(root):
+    targets = read_links(root)
+    for name, (folders, linked) in targets.items():
+        allowed = folders.union(*(ALLOWED.get(folder, set()) for folder in folders))
+        for other in linked:
+            library = next((library for library, pattern in LINKED_LIBRARIES if pattern.match(other)), None)
+            needed = {library} if library else targets.get(other, (set(), []))[0] - {None}
+            if needed and not needed & allowed:
+                yield f"{name} links {other}, but {', '.join(sorted(filter(None, folders)))} may not link {', '.join(sorted(needed))}"
+
+
 def violations(root):
     graph = read_includes(root)
     if not graph:
@@ -124,6 +163,7 @@ def violations(root):
         everything = seen_libraries(graph, file)
         if "libtorch" in everything and everything & {"grpc", "proto"}:
             yield f"{file}: sees headers of both LibTorch and gRPC/protobuf/spdlog"
+    yield from link_violations(root)
 
 
 def main():

@@ -39,6 +39,21 @@ class CheckHouse(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("worker/train may not include controller/core", out)
 
+    def test_the_core_may_not_link_the_store(self):
+        files = {"controller/core/job.h": "", "controller/store/CMakeLists.txt": "muster_library(muster_store SOURCES store.cpp)\n"}
+        core = "muster_library(muster_core SOURCES job.cpp DEPENDS\n  {})\n"
+        code, out = self.check(files | {"controller/core/CMakeLists.txt": core.format("muster_store")})
+        self.assertEqual(code, 1)
+        self.assertIn("muster_core links muster_store, but controller/core may not link controller/store", out)
+        self.assertEqual(self.check(files | {"controller/core/CMakeLists.txt": core.format("")})[0], 0)
+
+    def test_models_may_not_link_grpc(self):
+        code, out = self.check({"worker/models/a.h": "", "worker/CMakeLists.txt":
+                                "muster_library(worker_models SOURCES models/a.cpp)\n"
+                                "target_link_libraries(worker_models PUBLIC PkgConfig::GRPCPP)\n"})
+        self.assertEqual(code, 1)
+        self.assertIn("worker/models may not link grpc", out)
+
     def test_grpc_and_libtorch_never_meet_even_through_another_header(self):
         code, out = self.check({"worker/models/a.h": "#include <ATen/ATen.h>\n",
                                 "worker/train/b.h": '#include "models/a.h"\n#include <grpcpp/grpcpp.h>\n'})
