@@ -164,6 +164,27 @@ TEST_F(SlurmAdmin, EachLimitIsRefusedAtSubmitWithItsName) {
   muster().until_state(second, "succeeded");
 }
 
+TEST_F(SlurmAdmin, AGroupsPartitionIsItsMembersAlone) {
+  start();
+  must({"add", "high", "--groups", "nogroup"});
+  const auto refused = submit(in_partition("high"));
+  EXPECT_EQ(refused.exit, 5);
+  EXPECT_THAT(refused.err, HasSubstr("its groups do not include"));
+  auto group = run({"/usr/bin/id", "-gn"}, {}, 20s).out;
+  while (group.ends_with('\n')) group.pop_back();
+  must({"set", "high", "--groups", "nogroup," + group});
+  const auto job = in_slurm("true", in_partition("high"));
+  EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U);
+}
+
+TEST_F(SlurmAdmin, OfSeveralPartitionsSlurmChoosesWhereNoneHasLimitsOfItsOwn) {
+  start();
+  const auto job = in_slurm("true", in_partition("main,high"));
+  EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U);
+  must({"add", "main"});
+  EXPECT_THAT(submit(in_partition("main,high")).err, HasSubstr("want one partition"));
+}
+
 TEST_F(SlurmAdmin, DefaultsAndSetupReachSlurm) {
   start();
   must({"add", "main", "--default", "true", "--default-time", "90m", "--default-account", "lab", "--default-gres",

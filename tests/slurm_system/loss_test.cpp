@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <functional>
+#include <algorithm>
 #include <iterator>
 #include <sstream>
 
@@ -160,6 +161,12 @@ TEST_F(SlurmLoss, APowerCutIsKnownLongBeforeSlurmKnowsAndTheNodeIsLeftOut) {
   });
   for (const std::size_t number : {1, 2}) {
     EXPECT_THAT(text(attempt(after, number), "reason"), HasSubstr(lost.at(number - 1)));
+  }
+  for (const auto& listed : muster().json({"nodes"})) {
+    const bool is_lost = std::ranges::find(lost, text(listed, "name")) != lost.end();
+    EXPECT_EQ(listed.at("excluded_until").is_null(), !is_lost) << listed.dump();
+    if (!is_lost) continue;
+    EXPECT_EQ(std::to_string(listed.at("lost_by_job").get<int>()), job);
   }
   for (const auto& node : lost) slurm().power_on(node);
 }

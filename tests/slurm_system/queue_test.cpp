@@ -136,12 +136,21 @@ TEST_F(SlurmQueue, ANewTimeLimitReachesAQueuedAndARunningJob) {
 TEST_F(SlurmQueue, AJobThatDependsOnAnotherIsHandedOverOnceThatHasEnded) {
   const auto first =
       muster().submit(shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER/..; while [ ! -e go ]; do sleep 0.1; done"}));
-  const auto second = muster().submit(shell({.script = "true", .requeue = "", .more = ""}), {"--after", first});
+  const auto after = [&](const std::string& condition) {
+    return muster().submit(shell({.script = "true"}), {"--after", condition + first});
+  };
+  const auto second = after(""), at_its_end = after("ended:"), for_its_failure = after("failed:");
   stage().until_running(first, 1);
-  EXPECT_EQ(muster().show(second).at("state"), "pending");
-  EXPECT_EQ(muster().show(second).at("attempts").size(), 0U);
+  for (const auto& job : {second, at_its_end, for_its_failure}) {
+    EXPECT_EQ(muster().show(job).at("state"), "pending");
+    EXPECT_EQ(muster().show(job).at("attempts").size(), 0U);
+  }
   test::write_file(muster().data() / "jobs" / first / "go", "");
   muster().until_state(second, "succeeded");
+  muster().until_state(at_its_end, "succeeded");
+  const auto never = muster().until_state(for_its_failure, "cancelled");
+  EXPECT_EQ(never.at("attempts").size(), 0U);
+  EXPECT_THAT(text(never, "reason"), HasSubstr("job " + first));
 }
 
 // Seven elements, two at once: with MaxArraySize 6 that takes two arrays.
