@@ -252,6 +252,7 @@ TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
       {"\"data\":", "\"date\":", "no key \"data\""},
       {"\"samples\": 64", "\"samples\": \"64\"", "integer"},
       {"\"samples\": 64", "\"samples\": -64", "samples is -64"},
+      {"\"order\": 2", "\"order\": \"2\"", "integer"},
   };
   for (const auto& [from, to, says] : damages) {
     write_file(newest / "manifest.json", good);
@@ -266,6 +267,25 @@ TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
   Ranks again(folder.path(), run.json(folder), {.label = "again"});
   ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
   EXPECT_THAT(values(again.lines(0, "resumed"), "step"), ElementsAre("4"));
+}
+
+// Goal: a job does not silently go on in another order of samples, and so learn from some twice and from some never.
+TEST(Worker, ACheckpointOfAnotherOrderOfTheSamplesIsRefused) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 4};
+  ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
+  const auto manifest = folder / "checkpoints" / step_folder(4) / "manifest.json";
+  const std::string good = read_file(manifest);
+  for (const auto& [key, says] : {std::pair{"\"order\": 1", "(number 1, this one by number 2)"},
+                                  {"\"order\": 3", "(number 3, this one by number 2)"},
+                                  {"\"before there was one\": 2", "(number 1, this one by number 2)"}}) {
+    write_file(manifest, good);
+    edit(manifest, "\"order\": 2", key);
+    Ranks ranks(folder.path(), run.json(folder), {.label = "again"});
+    EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
+    EXPECT_THAT(ranks.log(1), HasSubstr(says));
+    EXPECT_THAT(ranks.log(1), HasSubstr("go on with that program, or use a new checkpoint.folder"));
+  }
 }
 
 // Goal: a rank of an old attempt publishes nothing.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 
 namespace worker {
 namespace {
@@ -76,6 +78,39 @@ TEST(Sampler, TheSeedDecidesTheOrder) {
   const Samples first = a[0].take(100);
   EXPECT_NE(first, b[0].take(100));
   EXPECT_EQ(first, again[0].take(100));
+}
+
+// Goal: who changes the order raises its number, without which checkpoints would go on in another order unnoticed.
+TEST(Sampler, AnOrderKeepsItsNumber) {
+  ShardedSampler sampler(100, 7, 0, 1);
+  EXPECT_EQ(ShardedSampler::kOrder, 2);
+  EXPECT_THAT(sampler.take(8), ::testing::ElementsAre(26, 36, 55, 98, 92, 45, 5, 38));
+  sampler.seek(300);
+  EXPECT_THAT(sampler.take(4), ::testing::ElementsAre(2, 63, 57, 60));
+}
+
+// Goal: runs of neighbouring seeds, as a sweep has them, and neighbouring epochs are of independent orders.
+// Method: of two independent orders one place in kSamples agrees, so about one in all, however they are laid against
+// each other.
+TEST(Sampler, NeighbouringSeedsAndEpochsHaveNothingInCommon) {
+  constexpr std::int64_t kSamples = 2000, kEpoch = 5, kMostByChance = 8;
+  std::map<std::string, Samples> orders;
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) {
+    ShardedSampler sampler(kSamples, seed, 0, 1);
+    sampler.seek(kEpoch * kSamples);
+    for (const int epoch : {0, 1}) {
+      orders["seed " + std::to_string(seed) + ", epoch " + std::to_string(epoch)] = sampler.take(kSamples);
+    }
+  }
+  for (const auto& [name_a, a] : orders) {
+    for (const auto& [name_b, b] : orders) {
+      for (std::size_t lag = 0; lag <= 3 && name_a != name_b; ++lag) {
+        std::int64_t agree = 0;
+        for (std::size_t k = 0; k + lag < a.size(); ++k) agree += a[k] == b[k + lag] ? 1 : 0;
+        EXPECT_LE(agree, kMostByChance) << name_a << " and " << name_b << ", " << lag << " later";
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -6,10 +6,18 @@
 namespace worker {
 namespace {
 
+std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
 /// splitmix64: the same stream on every platform and library version, which std::shuffle does not promise.
 class Random {
  public:
-  Random(std::uint64_t seed, std::uint64_t epoch) : state_(seed * 0x9e3779b97f4a7c15ull + epoch) { next(); }
+  /// All streams are one walk of equal strides, so a start must be mixed: neighbouring seeds would else follow one
+  /// another a few strides apart.
+  Random(std::uint64_t seed, std::uint64_t epoch) : state_(mix(mix(seed) + epoch)) {}
 
   /// Uniform in [0, bound), with a bias below bound / 2^64.
   std::uint64_t below(std::uint64_t bound) {
@@ -17,12 +25,7 @@ class Random {
   }
 
  private:
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15ull); }
 
   std::uint64_t state_;
 };

@@ -11,6 +11,10 @@ namespace worker {
 /// its state is one number.
 class ShardedSampler {
  public:
+  /// The number of the rule by which (samples, seed) give an order, saved with positions: under another rule a position
+  /// means other samples. Raise it with every change of the order.
+  static constexpr std::int64_t kOrder = 2;
+
   /// `samples` of at least 1; `rank` in [0, world_size).
   ShardedSampler(std::int64_t samples, std::uint64_t seed, int rank, int world_size);
 

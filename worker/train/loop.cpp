@@ -36,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Periodic saves that may fail in a row before the run gives up: a disk that fills up for a moment costs no training.
 constexpr int kMostFailedSaves = 3;
+/// ShardedSampler::kOrder of checkpoints that do not tell it.
+constexpr std::int64_t kFirstOrder = 1;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -257,6 +259,7 @@ class Trainer::Run {
       throw UsageError("the text is another than when " + path.native() + " was saved (then " + text + ", now " +
                        recipe_->data_fingerprint() + "); restore it, or use a new checkpoint.folder");
     }
+    check_order(extra, path);
     const std::int64_t samples = extra.at("samples").as_int();
     if (samples < 0) throw fsdp::JsonError("samples is " + text_of(samples));
     sampler_->seek(samples);
@@ -266,6 +269,16 @@ class Trainer::Run {
     }
     saved_step_ = step_;
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
+  }
+
+  /// A saved position means other samples under another rule of their order.
+  void check_order(const fsdp::Json& extra, const std::filesystem::path& path) const {
+    const fsdp::Json* saved = extra.find("order");
+    const std::int64_t order = saved != nullptr ? saved->as_int() : kFirstOrder;
+    if (order == ShardedSampler::kOrder) return;
+    throw UsageError(path.native() + " was saved by a program that shuffles the samples by another rule (number " +
+                     text_of(order) + ", this one by number " + text_of(ShardedSampler::kOrder) +
+                     "); go on with that program, or use a new checkpoint.folder");
   }
 
   /// One optimizer step of all ranks; says what they were asked to do meanwhile.
@@ -382,6 +395,7 @@ class Trainer::Run {
     fsdp::CheckpointState state;
     state.step = step_;
     state.extra["data"] = recipe_->data_fingerprint();
+    state.extra["order"] = ShardedSampler::kOrder;
     state.extra["samples"] = sampler_->position();
     state.extra["name"] = config_.name;
     state.rank_tensors["random_state"] = fsdp::cpu_random_state();
