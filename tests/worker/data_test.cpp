@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -6,6 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/text_source.h"
+#include "data/token_file.h"
 #include "rank/errors.h"
 #include "temporary_folder.h"
 
@@ -26,6 +29,11 @@ std::vector<std::string> documents(const TextSource& source) {
 
 TextSource folder_source(const TemporaryFolder& folder, std::int64_t max_bytes = 1 << 20) {
   return open_text_source({.kind = "folder", .path = folder.path().native(), .max_bytes = max_bytes});
+}
+
+void set_modified(const std::filesystem::path& file, timespec at) {
+  const timespec times[2] = {at, at};
+  ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
 }
 
 TEST(FolderSource, ReadsTextFilesBelowItInOrder) {
@@ -55,6 +63,59 @@ TEST(FolderSource, ItsDescriptionFollowsItsFiles) {
   EXPECT_NE(folder_source(folder).description, before);
 }
 
+// Goal: what was tokenised is looked up by the description, so it must not outlive an edit.
+TEST(FolderSource, ItsDescriptionFollowsAnEditThatKeepsTheSize) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "12345");
+  set_modified(folder / "a", {1700000000, 1});
+  const auto before = folder_source(folder).description;
+  write_file(folder / "a", "54321");
+  set_modified(folder / "a", {1700000000, 2});
+  EXPECT_NE(folder_source(folder).description, before);
+}
+
+// Goal: neither an archive's times nor a copy that keeps them hide an edit.
+TEST(FolderSource, ItsDescriptionFollowsWhatPutsTheTimeOfAnEditBack) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "12345");
+  set_modified(folder / "a", {1700000000, 1});
+  const auto before = folder_source(folder).description;
+  std::string now = before;
+  for (int i = 0; i < 10'000 && now == before; ++i) {  // the kernel's clock of files has a coarse tick
+    write_file(folder / "a", "54321");
+    set_modified(folder / "a", {1700000000, 1});
+    now = folder_source(folder).description;
+  }
+  EXPECT_NE(now, before);
+}
+
+TEST(FolderSource, ATouchedFileIsTheSameText) {
+  const TemporaryFolder folder;
+  write_file(folder / "text/a", "12345");
+  set_modified(folder / "text/a", {1700000000, 1});
+  const auto source = [&] { return open_text_source({.kind = "folder", .path = (folder / "text").native()}); };
+  const auto before = source();
+  const auto tokens = open_or_build_tokens(before, (folder / "cache").native());
+  set_modified(folder / "text/a", {1700000000, 2});
+  const auto after = source();
+  EXPECT_NE(after.description, before.description);
+  EXPECT_EQ(open_or_build_tokens(after, (folder / "cache").native()).checksum(), tokens.checksum());
+}
+
+// Goal: tokens of a text that was edited without a change of its length are those of the new text.
+TEST(FolderSource, AnEditThatKeepsTheSizeReachesTheTokens) {
+  const TemporaryFolder folder;
+  const auto tokens_of = [&](const char* text, long nanosecond) {
+    write_file(folder / "text/a", text);
+    set_modified(folder / "text/a", {1700000000, nanosecond});
+    const auto source = open_text_source({.kind = "folder", .path = (folder / "text").native()});
+    const auto file = open_or_build_tokens(source, (folder / "cache").native());
+    return std::string(file.tokens().begin(), file.tokens().end() - 1);
+  };
+  EXPECT_EQ(tokens_of("12345", 1), "12345");
+  EXPECT_EQ(tokens_of("54321", 2), "54321");
+}
+
 TEST(FolderSource, NamesAFolderThatIsNotThereOrHoldsNothing) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of<UsageError>([] { open_text_source({.kind = "folder", .path = "/no/such"}); }),
@@ -71,6 +132,23 @@ TEST(ManSource, ReadsPackedAndPlainPagesAndLeavesDamagedOnesOut) {
   const TextSourceOptions options{.kind = "man", .man_folder = folder.path().native()};
   EXPECT_THAT(documents(open_text_source(options)),
               ::testing::UnorderedElementsAre(HasSubstr("plain words"), HasSubstr("packed words")));
+}
+
+// Goal: nodes with the same packages share one token file, edited pages get another.
+TEST(ManSource, ItsDescriptionFollowsContentsAndNothingThatDiffersBetweenNodes) {
+  const TemporaryFolder one, two;
+  for (const auto* machine : {&one, &two}) {
+    write_file(*machine / "man1/page.1", "words");
+    set_modified(*machine / "man1/page.1", {1700000000, 1});
+  }
+  const auto description = [](const TemporaryFolder& machine) {
+    return open_text_source({.kind = "man", .man_folder = machine.path().native()}).description;
+  };
+  const auto before = description(one);
+  EXPECT_EQ(description(two), before);
+  write_file(one / "man1/page.1", "sword");
+  set_modified(one / "man1/page.1", {1700000000, 2});
+  EXPECT_NE(description(one), before);
 }
 
 TEST(ManSource, NamesTheRemedyWhereThereAreNoPages) {

@@ -1,5 +1,7 @@
 #include "data/text_source.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +28,13 @@ constexpr std::size_t kMostBytesAPage = 4 << 20;
 struct File {
   fs::path path;
   std::uintmax_t bytes = 0;
+  std::int64_t modified_ns = 0;  ///< of the content, as whoever wrote it says
+  std::int64_t changed_ns = 0;   ///< of anything about the file, as this machine's kernel says
 };
+
+std::int64_t ns_of(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
 
 /// The regular files among `range`, at most kMostFiles; what can't be read is left out.
 template <class Iterator>
@@ -38,18 +46,24 @@ void collect(Iterator range, std::vector<File>& out) {
     if constexpr (requires { range.disable_recursion_pending(); }) {
       if (hidden && range->is_directory(error)) range.disable_recursion_pending();
     }
-    if (hidden || range->is_symlink(error) || !range->is_regular_file(error)) continue;
-    const auto size = range->file_size(error);
-    if (!error) out.push_back({range->path(), size});
+    struct stat status {};
+    if (hidden || ::lstat(range->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    out.push_back(
+        {range->path(), static_cast<std::uintmax_t>(status.st_size), ns_of(status.st_mtim), ns_of(status.st_ctim)});
   }
 }
 
-/// A hash of the names (relative to `root`) and sizes.
-std::string fingerprint(const std::vector<File>& files, const fs::path& root) {
+/// Which times of a file tell that it may have been edited.
+enum class Times { kModified, kModifiedAndChanged };
+
+/// A hash of the names (relative to `root`), sizes and times.
+std::string fingerprint(const std::vector<File>& files, const fs::path& root, Times times) {
   Checksum sum;
   for (const auto& file : files) {
     sum.add(file.path.lexically_relative(root).native());
-    sum.add(":" + std::to_string(file.bytes) + "\n");
+    sum.add(":" + std::to_string(file.bytes) + ":" + std::to_string(file.modified_ns));
+    if (times == Times::kModifiedAndChanged) sum.add(":" + std::to_string(file.changed_ns));
+    sum.add("\n");
   }
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum.value()));
@@ -108,8 +122,10 @@ TextSource man_source(std::vector<File> pages, const TextSourceOptions& options)
     throw UsageError("data.source = \"man\": there are no manual pages in " + options.man_folder +
                      "; install some (apt-get install man-db manpages), or use \"folder\" or \"fixture\"");
   }
+  // Pages keep their package's time, so nodes with the same packages share one token file.
   std::string description = "man max_bytes=" + std::to_string(options.max_bytes) +
-                            " files=" + std::to_string(pages.size()) + " " + fingerprint(pages, options.man_folder);
+                            " files=" + std::to_string(pages.size()) + " " +
+                            fingerprint(pages, options.man_folder, Times::kModified);
   return {std::move(description),
           [pages = std::move(pages), left = options.max_bytes](const DocumentSink& sink) {
             std::int64_t remaining = left;
@@ -133,7 +149,8 @@ TextSource folder_source(const TextSourceOptions& options) {
   if (files.empty()) throw UsageError("data.path = \"" + options.path + "\": the folder holds no text files");
   std::string description = "folder " + fs::absolute(options.path).lexically_normal().native() +
                             " max_bytes=" + std::to_string(options.max_bytes) +
-                            " files=" + std::to_string(files.size()) + " " + fingerprint(files, options.path);
+                            " files=" + std::to_string(files.size()) + " " +
+                            fingerprint(files, options.path, Times::kModifiedAndChanged);
   return {std::move(description),
           [files = std::move(files), left = options.max_bytes](const DocumentSink& sink) {
             std::int64_t remaining = left;

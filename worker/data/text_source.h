@@ -12,7 +12,9 @@ using DocumentSink = std::function<void(std::string_view text)>;
 
 /// Real text as a sequence of documents, always in the same order.
 struct TextSource {
-  std::string description;  ///< what it is, with a fingerprint of its files: equal texts have equal descriptions
+  /// What it is, with a fingerprint of its files' names, sizes and times: equal descriptions mean equal texts. The same
+  /// text may have several, as after a touch.
+  std::string description;
   std::function<void(const DocumentSink&)> read;  ///< hands over every document; throws std::runtime_error
   std::string name = {};                          ///< what it is, for people
 };
