@@ -165,6 +165,21 @@ TEST(AutoSource, FallsBackOnTheFixtureWhereManualPagesAreFew) {
   EXPECT_EQ(source.name, "the built-in text");
 }
 
+// Method: packed sizes count, over all sections; one byte less than enough is not enough.
+TEST(AutoSource, IsTheManualPagesWhereThereAreEnough) {
+  constexpr std::size_t kEnough = 512 << 10;
+  const TemporaryFolder folder;
+  write_file(folder / "man1/one.1", std::string(kEnough / 2, 'a'));
+  write_file(folder / "man8/two.8", std::string(kEnough / 2 - 1, 'b'));
+  const TextSourceOptions options{.kind = "auto", .man_folder = folder.path().native()};
+  EXPECT_EQ(open_text_source(options).name, "the built-in text");
+  write_file(folder / "man7/three.7", "c");
+  const auto source = open_text_source(options);
+  EXPECT_EQ(source.name, "the manual pages of this machine");
+  EXPECT_THAT(source.description, ::testing::StartsWith("man "));
+  EXPECT_EQ(documents(source).size(), 3u);
+}
+
 TEST(FixtureSource, HoldsEnoughTextToLearnFrom) {
   std::size_t bytes = 0;
   for (const auto& text : documents(open_text_source({.kind = "fixture"}))) bytes += text.size();
