@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <cmath>
+#include <functional>
 #include <sstream>
 #include <thread>
 #include <tuple>
@@ -32,15 +33,17 @@ struct TinyRun {
   std::string model = R"("hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,
                          "num_key_value_heads":2,"max_position_embeddings":64,"tie_word_embeddings":true)";
   std::string source = R"("source":"fixture")";
+  std::string cache = "cache";  ///< empty: the default one
 
   std::string json(const TemporaryFolder& folder) const {
     std::ostringstream out;
     out << R"({"format":1,"name":"test","recipe":"causal_lm","model":{)" << model << R"(},"data":{)" << source
-        << R"(,"sequence_length":32,"cache_folder":")" << (folder / "cache").native() << R"("},"train":{"steps":)"
-        << steps << R"(,"batch_size":)" << batch_size << R"(,"micro_batch_size":)" << micro_batch_size
-        << R"(,"warmup_steps":3,"learning_rate":)" << learning_rate << R"(,"min_learning_rate":0,"step_delay_ms":)"
-        << step_delay_ms << extra_train << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native()
-        << R"(","every_steps":)" << every_steps << R"(,"keep":)" << keep << "}}";
+        << R"(,"sequence_length":32,"cache_folder":")" << (cache.empty() ? "" : (folder / cache).native())
+        << R"("},"train":{"steps":)" << steps << R"(,"batch_size":)" << batch_size << R"(,"micro_batch_size":)"
+        << micro_batch_size << R"(,"warmup_steps":3,"learning_rate":)" << learning_rate
+        << R"(,"min_learning_rate":0,"step_delay_ms":)" << step_delay_ms << extra_train
+        << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native() << R"(","every_steps":)" << every_steps
+        << R"(,"keep":)" << keep << "}}";
     return out.str();
   }
 };
@@ -267,6 +270,121 @@ TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
   Ranks again(folder.path(), run.json(folder), {.label = "again"});
   ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
   EXPECT_THAT(values(again.lines(0, "resumed"), "step"), ElementsAre("4"));
+}
+
+/// A text of `lines` lines, the same every time.
+std::string words(int lines) {
+  std::string out;
+  for (int i = 0; i < lines; ++i) out += "line " + std::to_string(i * i % 97) + " of the text\n";
+  return out;
+}
+
+std::string folder_source(const TemporaryFolder& folder) {
+  return R"("source":"folder","path":")" + (folder / "text").native() + "\"";
+}
+
+// Goal: what happens to a text while its job runs ends no job and changes no result, as long as its tokens are kept.
+// Method: a run of 8 steps, then again from its step 4 after each thing that may happen.
+TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 8, .every_steps = 4, .source = folder_source(folder)};
+  const auto newest = folder / "checkpoints" / step_folder(8);
+  write_file(folder / "text/b.txt", words(200));
+  ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
+  const auto expected = tensors_of(newest);
+  ASSERT_EQ(expected.size(), 2u);
+
+  const std::tuple<std::string, std::function<void()>, std::string> events[] = {
+      {"touched", [&] { write_file(folder / "text/b.txt", words(200)); }, "the run goes on"},
+      {"grown", [&] { write_file(folder / "text/a.txt", "more"); }, "the run goes on"},
+      {"shorter than a sample", [&] { write_file(folder / "text/b.txt", ""); }, "the run goes on"},
+      {"gone", [&] { std::filesystem::remove_all(folder / "text"); }, "(data.path = "},
+  };
+  for (const auto& [label, happen, why] : events) {
+    happen();
+    std::filesystem::remove_all(newest);
+    Ranks ranks(folder.path(), run.json(folder), {.label = label});
+    ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0) << ranks.log(1);
+    EXPECT_THAT(values(ranks.lines(0, "resumed"), "step"), ElementsAre("4")) << label;
+    EXPECT_TRUE(tensors_of(newest) == expected) << label;
+    for (const int rank : {0, 1}) {
+      EXPECT_THAT(ranks.log(rank), HasSubstr("] the files of the text are not as they were when the run began"))
+          << label;
+      EXPECT_THAT(ranks.log(rank), HasSubstr(why)) << label;
+      EXPECT_THAT(ranks.log(rank),
+                  HasSubstr("goes on with what was read of them then, out of " + (folder / "cache").native()));
+    }
+  }
+}
+
+TEST(Worker, WithoutItsTokensARunGoesOnWithTheSameTextAlone) {
+  const TemporaryFolder folder;
+  TinyRun run{.steps = 4, .source = folder_source(folder)};
+  write_file(folder / "text/b.txt", words(200));
+  ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
+  run.steps = 6;
+  write_file(folder / "text/a.txt", "more");
+  std::filesystem::remove_all(folder / "cache");
+  Ranks grown(folder.path(), run.json(folder), {.label = "grown"});
+  EXPECT_THAT(grown.wait(), Each(93)) << grown.log(0);
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(grown.log(rank), HasSubstr("the text is another than when " + (folder / "checkpoints").native()));
+    EXPECT_THAT(grown.log(rank), HasSubstr("restore it or its token file in the cache folder, or use a new"));
+  }
+  std::filesystem::remove(folder / "text/a.txt");
+  write_file(folder / "text/b.txt", words(200));  // another time, the same text
+  std::filesystem::remove_all(folder / "cache");
+  Ranks restored(folder.path(), run.json(folder), {.label = "restored"});
+  EXPECT_THAT(restored.wait(), Each(0)) << restored.log(0);
+  EXPECT_THAT(values(restored.lines(0, "resumed"), "step"), ElementsAre("4"));
+  EXPECT_THAT(restored.log(0), Not(HasSubstr("are not as they were")));
+}
+
+// Goal: whoever changes the run file's text on purpose is not served the old one out of the cache.
+TEST(Worker, ARunFileThatAsksForAnotherTextIsRefusedThoughTheOldOneIsKept) {
+  const TemporaryFolder folder;
+  TinyRun run{.steps = 4};
+  ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
+  write_file(folder / "text/b.txt", words(200));
+  run.source = folder_source(folder);
+  Ranks ranks(folder.path(), run.json(folder), {.label = "second"});
+  EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
+  EXPECT_THAT(ranks.log(1), HasSubstr("the run file asks for folder " + (folder / "text").native()));
+  EXPECT_THAT(ranks.log(1), HasSubstr("then for fixture max_bytes="));
+}
+
+// Goal: ranks on nodes with caches of their own go on with one text or stop together, with the node that lacks it
+// named.
+TEST(Worker, NodesThatKeepTheirTokensApartGoOnTogetherOrNotAtAll) {
+  const TemporaryFolder folder;
+  TinyRun run{.steps = 4, .source = folder_source(folder), .cache = ""};
+  const auto attempt = [&](const std::string& label) {
+    run.steps += 2;
+    return Ranks(folder.path(), run.json(folder), {.label = label, .own_homes = true});
+  };
+  write_file(folder / "text/b.txt", words(200));
+  Ranks first = attempt("first");
+  ASSERT_THAT(first.wait(), Each(0)) << first.log(0);
+
+  std::filesystem::remove_all(folder / "home.1");
+  Ranks unchanged = attempt("unchanged");
+  EXPECT_THAT(unchanged.wait(), Each(0)) << unchanged.log(1);
+
+  write_file(folder / "text/a.txt", "more");
+  Ranks grown = attempt("grown");
+  EXPECT_THAT(grown.wait(), Each(0)) << grown.log(0);
+
+  for (const int lost : {1, 0}) {
+    const auto home = folder / ("home." + std::to_string(lost)), aside = folder / "aside";
+    std::filesystem::rename(home, aside);
+    Ranks ranks = attempt("lost" + std::to_string(lost));
+    EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0) << ranks.log(1);
+    for (const int rank : {0, 1}) {
+      EXPECT_THAT(ranks.log(rank), HasSubstr("rank " + std::to_string(lost) + ": the text is another than when"));
+    }
+    std::filesystem::remove_all(home);
+    std::filesystem::rename(aside, home);
+  }
 }
 
 // Goal: a job does not silently go on in another order of samples, and so learn from some twice and from some never.

@@ -111,6 +111,55 @@ TEST(TokenCache, ADamagedFileIsBuiltAgain) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("built again"));
 }
 
+TEST(TokenCache, TokensAreFoundByWhatTheyAre) {
+  const TemporaryFolder folder;
+  const TextSource other{"another", [](const DocumentSink& sink) { sink("z"); }};
+  const auto cache = folder.path().native();
+  const auto wanted = open_or_build_tokens(two_documents(), cache).fingerprint();
+  open_or_build_tokens(other, cache);
+  const auto found = find_tokens(wanted, cache);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fingerprint(), wanted);
+  EXPECT_TRUE(found->made_from(two_documents()));
+  EXPECT_FALSE(found->made_from(other));
+  EXPECT_FALSE(find_tokens("5 byte tokens, checksum 0", cache));
+  EXPECT_FALSE(find_tokens(wanted, (folder / "no such").native()));
+}
+
+// Goal: tokens are not said to be of other files than those that a rank sees, where another node's files have the same.
+TEST(TokenCache, OfEqualTokensThoseOfTheOwnSourceAreFound) {
+  const TemporaryFolder folder;
+  for (int source = 0; source < 8; ++source) {
+    TextSource other = two_documents();
+    other.description = "source " + std::to_string(source);
+    open_or_build_tokens(other, folder.path().native());
+  }
+  const auto wanted = open_or_build_tokens(two_documents(), folder.path().native()).fingerprint();
+  for (const std::string name : {"source 0", "source 3", "source 7", "two documents"}) {
+    EXPECT_EQ(find_tokens(wanted, folder.path().native(), name).value().description(), name);
+  }
+}
+
+TEST(TokenCache, ADamagedFileIsPassedOverForAWholeOneOrNone) {
+  const TemporaryFolder folder;
+  const auto cache = folder.path().native();
+  const auto wanted = open_or_build_tokens(two_documents(), cache).fingerprint();
+  const auto path = only_file(folder);
+  auto bytes = read_file(path);
+  bytes.back() ^= 1;
+  write_file(path, bytes);
+  write_file(folder / "tokens-short.bin", "MUSTTOKN");
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(find_tokens(wanted, cache));
+  TextSource touched = two_documents();
+  touched.description = "two documents, touched";
+  open_or_build_tokens(touched, cache);
+  const auto found = find_tokens(wanted, cache);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("do not fit their checksum; it is passed over"));
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->made_from(touched));
+}
+
 TEST(TokenCache, SourcesDoNotShareAFile) {
   const TemporaryFolder folder;
   const TextSource other{"another", [](const DocumentSink& sink) { sink("z"); }};

@@ -324,6 +324,32 @@ TEST(Trainer, ValidatesOnTheTextThatItDidNotLearnFrom) {
   EXPECT_NE(validation['b'], validation['c']);
 }
 
+// Goal: manual pages that are installed while a run waits for its next attempt neither end it nor change its result.
+// Method: pages where there were too few, so that "auto" means another text by now; then more pages.
+TEST(Trainer, ManualPagesThatComeAndGoDoNotEndARun) {
+  for (const std::size_t bytes_before : {0u, 600u << 10}) {
+    const TemporaryFolder folder;
+    if (bytes_before > 0) write_file(folder / "man/man1/first.1", std::string(bytes_before, 'a'));
+    RunConfig config = run_of(folder, R"(,"steps":6,"batch_size":4)", "", "whole");
+    config.data.source = "auto";
+    config.data.man_folder = (folder / "man").native();
+    std::vector<Listener> whole(2), first(2), second(2);
+    train(config, whole);
+    config.checkpoint.folder = (folder / "broken").native();
+    first[1].save_at = 3;
+    train(config, first);
+    write_file(folder / "man/man8/second.8", std::string(600 << 10, 'b'));
+    const auto outcomes = train(config, second, 2);
+    EXPECT_THAT(outcomes, Each(Field(&Outcome::code, kExitDone)));
+    ASSERT_THAT(numbers(second[0].steps), ElementsAre(4, 5, 6));
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(second[0].steps[i].loss, whole[0].steps[i + 3].loss);
+    for (const char* file : {"rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"}) {
+      const std::string name = std::string("/step-00000006/") + file;
+      EXPECT_TRUE(read_file(folder / ("broken" + name)) == read_file(folder / ("whole" + name))) << file;
+    }
+  }
+}
+
 TEST(Trainer, EverySettingOfTheOptimizerReachesIt) {
   const TemporaryFolder folder;
   std::map<std::string, std::string> files;

@@ -119,6 +119,7 @@ Ranks::Ranks(const std::filesystem::path& folder, const std::string& run_json, c
                                                       {"OMP_NUM_THREADS", "1"},
                                                       {"HOME", folder.native()},
                                                       {"MUSTER_METRICS_FILE", file(rank, ".jsonl").native()}};
+    if (options.own_homes) environment["HOME"] = (folder / ("home." + std::to_string(rank))).native();
     if (options.attempt > 0) environment["MUSTER_ATTEMPT"] = std::to_string(options.attempt);
     for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"}) {
       if (const char* value = std::getenv(name); value != nullptr) environment[name] = value;

@@ -48,6 +48,7 @@ class Ranks {
     std::int64_t attempt = 0;
     std::string label = "run";  ///< metrics and logs are <label>.<rank>.jsonl and .log in the folder
     std::int64_t address_space_bytes = 0;
+    bool own_homes = false;  ///< each rank's HOME is home.<rank> in the folder, as on nodes that share none
   };
   Ranks(const std::filesystem::path& folder, const std::string& run_json, const Options& options);
 

@@ -45,6 +45,7 @@ constexpr std::size_t kMostDescription = kHeaderBytes - sizeof(Header);
 constexpr const char* kLockSuffix = ".lock";
 constexpr const char* kTemporaryMark = ".tmp.";
 constexpr const char* kCachePrefix = "tokens-";
+constexpr const char* kCacheSuffix = ".bin";
 
 class Fd {
  public:
@@ -127,7 +128,35 @@ std::optional<std::string> fault_in(const Header& header, std::size_t file_bytes
   return std::nullopt;
 }
 
+/// Where the tokens of the source of this description are kept.
+std::string path_in(const std::string& cache_folder, const std::string& description) {
+  char name[40];
+  std::snprintf(name, sizeof name, "%s%016llx%s", kCachePrefix,
+                static_cast<unsigned long long>(checksum_of(description)), kCacheSuffix);
+  return (fs::path(cache_folder) / name).native();
+}
+
+std::string name_of(std::uint64_t count, std::uint64_t checksum) {
+  return std::to_string(count) + " byte tokens, checksum " + std::to_string(checksum);
+}
+
+/// What the file's header says of its tokens; empty when it can't be read.
+std::string fingerprint_in(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Header header;
+  if (fd.get() < 0 || ::pread(fd.get(), &header, sizeof header, 0) != sizeof header) return {};
+  return name_of(header.count, header.checksum);
+}
+
 }  // namespace
+
+std::string TokenFile::fingerprint() const {
+  return name_of(tokens_.size(), checksum_);
+}
+
+bool TokenFile::made_from(const TextSource& source) const {
+  return description_ == source.description.substr(0, kMostDescription);
+}
 
 TokenFile TokenFile::open(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -216,10 +245,7 @@ TokenFile open_or_build_tokens(const TextSource& source, const std::string& cach
   std::error_code error;
   fs::create_directories(cache_folder, error);
   if (error) fail("cannot create the cache folder", cache_folder, error.message() + "; set data.cache_folder");
-  char name[40];
-  std::snprintf(name, sizeof name, "%s%016llx.bin", kCachePrefix,
-                static_cast<unsigned long long>(checksum_of(source.description)));
-  const std::string path = (fs::path(cache_folder) / name).native();
+  const std::string path = path_in(cache_folder, source.description);
 
   // The kernel drops the lock with its holder, so a writer that dies never blocks the others.
   const Fd lock(::open((path + kLockSuffix).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -227,13 +253,34 @@ TokenFile open_or_build_tokens(const TextSource& source, const std::string& cach
   if (fs::exists(path, error)) {
     try {
       TokenFile found = TokenFile::open(path);
-      if (found.description() == source.description.substr(0, kMostDescription)) return found;
+      if (found.made_from(source)) return found;
     } catch (const std::runtime_error& fault) {
       std::fprintf(stderr, "warning: %s; it is built again\n", fault.what());
     }
   }
   TokenFile::write(path, source);
   return TokenFile::open(path);
+}
+
+std::optional<TokenFile> find_tokens(const std::string& fingerprint, const std::string& cache_folder,
+                                     const std::string& description) {
+  std::vector<std::string> candidates = {path_in(cache_folder, description)};
+  std::error_code error;
+  for (fs::directory_iterator entry(cache_folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.filename().native().starts_with(kCachePrefix) && path.extension() == kCacheSuffix) {
+      candidates.push_back(path.native());
+    }
+  }
+  for (const std::string& path : candidates) {
+    if (fingerprint_in(path) != fingerprint) continue;
+    try {
+      return TokenFile::open(path);
+    } catch (const std::runtime_error& fault) {
+      std::fprintf(stderr, "warning: %s; it is passed over\n", fault.what());
+    }
+  }
+  return std::nullopt;
 }
 
 std::string default_cache_folder() {

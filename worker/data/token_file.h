@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -32,6 +33,10 @@ class TokenFile {
   std::int64_t vocabulary() const { return vocabulary_; }
   std::uint64_t checksum() const { return checksum_; }
   const std::string& description() const { return description_; }
+  /// Names the tokens themselves, whichever source they came from.
+  std::string fingerprint() const;
+  /// Whether it was made from a source of this description.
+  bool made_from(const TextSource& source) const;
 
  private:
   TokenFile() = default;
@@ -49,6 +54,11 @@ class TokenFile {
 /// writes, the others wait for it. What a killed writer has left in the folder is removed, unless its lock is held.
 /// Throws std::runtime_error as TokenFile does.
 TokenFile open_or_build_tokens(const TextSource& source, const std::string& cache_folder);
+
+/// The tokens of this fingerprint out of `cache_folder`, from whatever source they came, that of this description
+/// first; nothing when no whole file there holds them. A damaged one is told of on stderr.
+std::optional<TokenFile> find_tokens(const std::string& fingerprint, const std::string& cache_folder,
+                                     const std::string& description = "");
 
 /// $XDG_CACHE_HOME/muster, or ~/.cache/muster, or a folder of this user's in the temporary folder.
 std::string default_cache_folder();

@@ -11,6 +11,7 @@
 #include "data/token_file.h"
 #include "models/llama.h"
 #include "models/loss.h"
+#include "rank/errors.h"
 
 namespace worker {
 namespace {
@@ -26,17 +27,38 @@ class CausalLm : public Recipe {
  public:
   explicit CausalLm(const RunConfig& config) : config_(config) {}
 
-  void load_data() override {
+  std::string data_source() const override {
     const DataConfig& data = config_.data;
-    const TextSource source = open_text_source({.kind = data.source, .path = data.path, .max_bytes = data.max_bytes});
-    data_name_ = source.name;
-    tokens_ = open_or_build_tokens(source, data.cache_folder.empty() ? default_cache_folder() : data.cache_folder);
+    return data.source + (data.path.empty() ? "" : " " + data.path) + " max_bytes=" + std::to_string(data.max_bytes);
+  }
+
+  void load_data(const std::string& began_with) override {
+    const DataConfig& data = config_.data;
+    const std::string cache = data.cache_folder.empty() ? default_cache_folder() : data.cache_folder;
+    std::optional<TextSource> source;
+    std::string missing;
+    try {
+      source = open_text_source(
+          {.kind = data.source, .path = data.path, .max_bytes = data.max_bytes, .man_folder = data.man_folder});
+      data_name_ = source->name;
+    } catch (const UsageError& error) {
+      missing = error.what();
+    }
+    if (!began_with.empty()) tokens_ = find_tokens(began_with, cache, source ? source->description : "");
+    if (!tokens_) {
+      if (!source) throw UsageError(missing);
+      tokens_ = open_or_build_tokens(*source, cache);
+    } else if (!source || !tokens_->made_from(*source)) {
+      data_name_ = "the text that the run began with";
+      data_note_ = "the files of the text are not as they were when the run began" +
+                   (source ? "" : " (" + missing + ")") + "; the run goes on with what was read of them then, out of " +
+                   cache;
+    }
     dataset_.emplace(tokens_->tokens(), data.sequence_length, data.validation_fraction);
   }
 
-  std::string data_fingerprint() const override {
-    return std::to_string(tokens_->tokens().size()) + " byte tokens, checksum " + std::to_string(tokens_->checksum());
-  }
+  std::string data_fingerprint() const override { return tokens_->fingerprint(); }
+  std::string data_note() const override { return data_note_; }
   std::string data_name() const override { return data_name_; }
   std::int64_t train_samples() const override { return dataset_->train_samples(); }
   std::int64_t validation_samples() const override { return dataset_->validation_samples(); }
@@ -71,7 +93,7 @@ class CausalLm : public Recipe {
 
  private:
   const RunConfig& config_;
-  std::string data_name_;
+  std::string data_name_, data_note_;
   std::optional<TokenFile> tokens_;
   std::optional<TokenDataset> dataset_;
   std::shared_ptr<LlamaForCausalLm> model_;

@@ -15,11 +15,12 @@ enum class Precision { kFp32, kBf16 };
 /// Which text to learn from; see data/text_source.h.
 struct DataConfig {
   std::string source = "auto";
-  std::string path;                    ///< for source "folder"
-  std::int64_t sequence_length = 256;  ///< tokens a sample
-  double validation_fraction = 0.05;   ///< of all samples, in [0, 1); 0 for no validation
-  std::int64_t max_bytes = 16 << 20;   ///< of text
-  std::string cache_folder;            ///< empty: default_cache_folder()
+  std::string path;                           ///< for source "folder"
+  std::int64_t sequence_length = 256;         ///< tokens a sample
+  double validation_fraction = 0.05;          ///< of all samples, in [0, 1); 0 for no validation
+  std::int64_t max_bytes = 16 << 20;          ///< of text
+  std::string cache_folder;                   ///< empty: default_cache_folder()
+  std::string man_folder = "/usr/share/man";  ///< of the machine, not of the run file; tests bring their own
 };
 
 /// The optimizer's steps.

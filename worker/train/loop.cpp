@@ -151,13 +151,44 @@ class Trainer::Run {
     recipe_ = make_recipe(config_);
     mesh_ = meet(environment_, reporter_);
     reporter_.section(Section::kData);
-    together(ranks(), [&] { recipe_->load_data(); });
+    load_data();
     check_same_on_all_ranks();
     reporter_.section(Section::kInit);
     sampler_.emplace(recipe_->train_samples(), static_cast<std::uint64_t>(config_.train.seed), environment_.rank,
                      environment_.world_size);
     shard_model();
     resume();
+  }
+
+  /// The run's text, which is that of its newest checkpoint where it is still to be had: sources such as a machine's
+  /// manual pages change under a run. On nodes with caches of their own each rank finds it for itself or not at all.
+  void load_data() {
+    const fsdp::Json newest = newest_checkpoint();
+    const fsdp::Json* text = newest.find("data");
+    const fsdp::Json* source = newest.find("source");
+    const bool known = text != nullptr && text->is_string() && source != nullptr && source->is_string();
+    const bool asks_alike = known && source->as_string() == recipe_->data_source();
+    together(ranks(), [&] {
+      recipe_->load_data(asks_alike ? text->as_string() : "");
+      if (known) check_text(newest, newest.at("path").as_string());
+    });
+    if (const std::string note = recipe_->data_note(); !note.empty()) say(note.c_str());
+  }
+
+  /// What the newest checkpoint that looks whole tells of itself, with its path; null when there is none. What is wrong
+  /// with the others, or the folder, is told by resume().
+  fsdp::Json newest_checkpoint() {
+    fsdp::Json out;
+    try {
+      const std::filesystem::path folder = config_.checkpoint.folder;
+      if (const auto newest = ranks().rank() == 0 ? fsdp::latest_valid(folder) : std::nullopt) {
+        out = newest->manifest.at("extra");
+        out["path"] = newest->path.native();
+      }
+    } catch (const std::runtime_error&) {
+      out = {};
+    }
+    return fsdp::Json::parse(ranks().broadcast(out.dump()));
   }
 
   void check_same_on_all_ranks() {
@@ -255,10 +286,7 @@ class Trainer::Run {
 
   void restore_state(const fsdp::CheckpointState& state, const std::filesystem::path& path) {
     const auto& extra = state.extra;
-    if (const auto& text = extra.at("data").as_string(); text != recipe_->data_fingerprint()) {
-      throw UsageError("the text is another than when " + path.native() + " was saved (then " + text + ", now " +
-                       recipe_->data_fingerprint() + "); restore it, or use a new checkpoint.folder");
-    }
+    check_text(extra, path);
     check_order(extra, path);
     const std::int64_t samples = extra.at("samples").as_int();
     if (samples < 0) throw fsdp::JsonError("samples is " + text_of(samples));
@@ -269,6 +297,20 @@ class Trainer::Run {
     }
     saved_step_ = step_;
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
+  }
+
+  void check_text(const fsdp::Json& extra, const std::filesystem::path& path) const {
+    const std::string& then = extra.at("data").as_string();
+    const std::string now = recipe_->data_fingerprint();
+    if (then == now) return;
+    std::string remedy = "restore it or its token file in the cache folder";
+    const fsdp::Json* asked = extra.find("source");
+    if (asked != nullptr && asked->as_string() != recipe_->data_source()) {
+      remedy = "the run file asks for " + recipe_->data_source() + ", then for " + asked->as_string() +
+               ": restore the run file";
+    }
+    throw UsageError("the text is another than when " + path.native() + " was saved (then " + then + ", now " + now +
+                     "); " + remedy + ", or use a new checkpoint.folder");
   }
 
   /// A saved position means other samples under another rule of their order.
@@ -395,6 +437,7 @@ class Trainer::Run {
     fsdp::CheckpointState state;
     state.step = step_;
     state.extra["data"] = recipe_->data_fingerprint();
+    state.extra["source"] = recipe_->data_source();
     state.extra["order"] = ShardedSampler::kOrder;
     state.extra["samples"] = sampler_->position();
     state.extra["name"] = config_.name;

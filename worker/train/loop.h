@@ -23,8 +23,8 @@ struct Outcome {
 /// runs beside the last backward. All ranks thus see the same requests at the same step boundary and leave there
 /// together: after a save for kSave, without one for kNow (which wins).
 ///
-/// The loss, the sampler's position and the random state are part of each checkpoint, so a run that was stopped and
-/// resumed at the same world size and thread count continues bit for bit.
+/// The loss, the sampler's position and the random state are part of each checkpoint, and the text is that of the
+/// checkpoint, so a run that was stopped and resumed at the same world size and thread count continues bit for bit.
 class Trainer {
  public:
   /// The references must outlive it. Does nothing yet.

@@ -20,10 +20,16 @@ class Recipe {
  public:
   virtual ~Recipe() = default;
 
-  /// Opens the data. Throws UsageError when it can't ever work. Not collective.
-  virtual void load_data() = 0;
+  /// Which data the run file asks for. What is found there may differ from one day to the next.
+  virtual std::string data_source() const = 0;
+  /// Opens the data. `began_with`: the fingerprint of what the run began with if it asked for the same source, else
+  /// empty; that data is taken wherever it is kept, even where the source holds other data by now or is gone. Throws
+  /// UsageError when it can't ever work. Not collective.
+  virtual void load_data(const std::string& began_with) = 0;
   /// Names the data: ranks with another text must not train together, a run must not go on with another text.
   virtual std::string data_fingerprint() const = 0;
+  /// What people should know of where the data came from; mostly empty.
+  virtual std::string data_note() const = 0;
   /// What the data is, for people.
   virtual std::string data_name() const = 0;
   /// Samples are numbered from 0, those for validation last.
