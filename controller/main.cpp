@@ -211,10 +211,10 @@ class RememberedPorts {
   // Calls serve(address) with the remembered port, then with any; returns its server and sets the real port.
   template <typename Serve>
   auto serve(const char* name, ListenAddress& address, Serve serve) {
-    const auto known = known_.value(name, 0);
-    if (address.port == 0 && known > 0 && known <= 65535) {
+    const auto known = known_port(name);
+    if (address.port == 0 && known > 0) {
       auto wanted = address;
-      wanted.port = static_cast<std::uint16_t>(known);
+      wanted.port = known;
       try {
         return keep(name, address, serve(wanted.text()));
       } catch (const std::runtime_error& e) {
@@ -226,6 +226,15 @@ class RememberedPorts {
   void save() const { runtime::write_file_durably(file_, known_.dump() + "\n"); }
 
  private:
+  // 0: none. A file that somebody has edited costs the port, never the start.
+  std::uint16_t known_port(const char* name) const {
+    const auto entry = known_.find(name);
+    if (entry == known_.end()) return 0;
+    const auto port = entry->is_number_integer() ? entry->get<std::int64_t>() : 0;
+    if (port > 0 && port <= 65535) return static_cast<std::uint16_t>(port);
+    spdlog::warn("{}: \"{}\" is {}, which is no port; any free one is taken", file_.string(), name, entry->dump());
+    return 0;
+  }
   template <typename Server>
   Server keep(const char* name, ListenAddress& address, Server server) {
     address.port = static_cast<std::uint16_t>(server->port());

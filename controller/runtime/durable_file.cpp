@@ -1,12 +1,15 @@
 #include "runtime/durable_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <system_error>
+#include <vector>
 
 namespace runtime {
 namespace {
@@ -44,28 +47,53 @@ void sync_folder(const std::filesystem::path& folder) {
   if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail("cannot sync", folder, errno);
 }
 
-// A new file with exactly this mode, whatever the umask; removed again if it cannot be filled.
-void create_filled(const std::filesystem::path& path, std::string_view text, unsigned mode) {
-  const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+// A new file with exactly this mode, whatever the umask; removed again if it cannot be filled. Failures name `path`,
+// which is what people know.
+void create_filled(const std::filesystem::path& file, std::string_view text, unsigned mode,
+                   const std::filesystem::path& path) {
+  const Descriptor fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (fd.get() < 0) fail("cannot create", path, errno);
   try {
     if (::fchmod(fd.get(), mode) != 0) fail("cannot set the mode of", path, errno);
     write_all(fd.get(), text, path);
   } catch (const std::system_error&) {
-    ::unlink(path.c_str());
+    ::unlink(file.c_str());
     throw;
   }
+}
+
+constexpr std::string_view kTemporaryMark = ".tmp.";
+
+// A file beside `path` with these contents. Its name is unique within the machine, so that two writers never share one.
+std::filesystem::path create_temporary(const std::filesystem::path& path, std::string_view text, unsigned mode) {
+  static std::atomic<unsigned> counter{0};
+  auto temporary = path;
+  temporary += std::string(kTemporaryMark) + std::to_string(::getpid()) + "." + std::to_string(counter++);
+  ::unlink(temporary.c_str());  // left by a crash of an earlier process with our pid
+  create_filled(temporary, text, mode, path);
+  return temporary;
+}
+
+// What writers of `path` left that were killed. Never fails: they only take room.
+void remove_leftovers(const std::filesystem::path& path) {
+  const std::string start = path.filename().string() + std::string(kTemporaryMark);
+  std::error_code ignored;
+  std::vector<std::filesystem::path> dead;
+  for (std::filesystem::directory_iterator entry(path.parent_path(), ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(start)) continue;
+    ::pid_t writer = 0;
+    const auto read = std::from_chars(name.data() + start.size(), name.data() + name.size(), writer);
+    if (read.ec == std::errc() && writer > 0 && ::kill(writer, 0) != 0 && errno == ESRCH) dead.push_back(entry->path());
+  }
+  for (const auto& temporary : dead) ::unlink(temporary.c_str());
 }
 
 }  // namespace
 
 void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode) {
-  // Unique within the machine, so that two writers never share a temporary file.
-  static std::atomic<unsigned> counter{0};
-  auto temporary = path;
-  temporary += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
-  ::unlink(temporary.c_str());  // left by a crash of an earlier process with our pid
-  create_filled(temporary, text, mode);
+  const auto temporary = create_temporary(path, text, mode);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
@@ -75,7 +103,14 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 }
 
 void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode) {
-  create_filled(path, text, mode);
+  // Asked first, so that finding it takes no room on a full disk.
+  struct stat there {};
+  if (::lstat(path.c_str(), &there) == 0) fail("cannot create", path, EEXIST);
+  remove_leftovers(path);
+  const auto temporary = create_temporary(path, text, mode);
+  const int error = ::link(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
+  ::unlink(temporary.c_str());
+  if (error != 0) fail("cannot create", path, error);
   sync_folder(path.parent_path());
 }
 

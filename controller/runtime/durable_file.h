@@ -10,7 +10,8 @@ namespace runtime {
 /// the file is the old or the new one. Throws std::system_error that names the path.
 void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0644);
 
-/// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST if it is there already.
+/// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST, and writes nothing, if it is
+/// there already. After a crash at any point it is whole or not there; the next call removes what is left beside it.
 void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode);
 
 /// The first `max_bytes` of the file; empty text if there is none. Throws std::system_error on anything else.

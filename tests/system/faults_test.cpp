@@ -155,6 +155,19 @@ TEST(Faults, APortInUseIsNamed) {
   EXPECT_NE(refused.err.find("in use"), std::string::npos) << refused.err;
 }
 
+TEST(Faults, ADamagedMemoryOfPortsIsNamedAndCostsNoStart) {
+  for (const char* text : {R"({"grpc":"x","http":[1]})", R"({"grpc":70000,"http":-1})", R"({"grpc":1e300})", "[", ""}) {
+    World world;
+    std::filesystem::create_directories(world.data());
+    write_file(world.data() / "ports.json", text);
+    world.start_daemon();
+    EXPECT_EQ(world.cli({"list"}).exit, 0) << text;
+    const bool has_entries = text[0] == '{';
+    EXPECT_EQ(world.daemon_log().find("ports.json: \"grpc\" is ") != std::string::npos, has_entries) << text;
+    EXPECT_GT(Json::parse(read_file(world.data() / "ports.json")).at("grpc").get<int>(), 0) << text;
+  }
+}
+
 TEST(Faults, AJobFileOfGarbageIsRefusedBeforeAnythingIsStored) {
   World world;
   world.start_daemon();

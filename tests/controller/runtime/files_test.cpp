@@ -1,9 +1,12 @@
 // Goal: what lies on disk is whole, private where it must be, and never goes back.
-#include <gmock/gmock.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <system_error>
@@ -70,6 +73,44 @@ TEST(TokenFile, ThatIsEmptyIsRefused) {
   const auto file = folder.path() / "token";
   create_file_durably(file, "", 0600);
   EXPECT_THAT(failure_of([&] { load_or_create_token(file); }), HasSubstr("delete it"));
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  return names;
+}
+
+// Goal: whoever is killed inside the first start leaves a folder that the next start takes.
+// Method: a process that may not write a byte is killed by the kernel at its first, with the file open.
+TEST(TokenFile, WhoseMakerWasKilledIsMadeByTheNext) {
+  TempFolder folder;
+  const auto file = folder.path() / "token";
+  const auto child = ::fork();
+  if (child == 0) {
+    const rlimit nothing{0, 0};
+    ::setrlimit(RLIMIT_CORE, &nothing);
+    ::setrlimit(RLIMIT_FSIZE, &nothing);
+    ::signal(SIGXFSZ, SIG_DFL);
+    load_or_create_token(file);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ) << status;
+  EXPECT_EQ(names_in(folder.path()).size(), 1U) << "it had opened a file";
+  EXPECT_EQ(load_or_create_token(file).size(), 43U);
+  EXPECT_THAT(names_in(folder.path()), ::testing::ElementsAre("token"));
+}
+
+TEST(TokenFile, ThatIsThereIsReadWithoutWritingAnything) {
+  TempFolder folder;
+  const auto file = folder.path() / "token";
+  const auto token = load_or_create_token(file);
+  const auto long_ago = std::filesystem::last_write_time(folder.path()) - 24h;
+  std::filesystem::last_write_time(folder.path(), long_ago);
+  EXPECT_EQ(load_or_create_token(file), token);
+  EXPECT_EQ(std::filesystem::last_write_time(folder.path()), long_ago) << "a full disk must not keep musterd from it";
 }
 
 TEST(RankToken, IsTheAttemptsOwn) {
