@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "runtime/room.h"
 #include "runtime/unfit_check.h"
 
 namespace runtime {
@@ -250,7 +251,7 @@ bool ActionRunner::gate_closed(const store::PendingAction& action,
 }
 
 void ActionRunner::perform(const Batch& batch) {
-  Pauses pauses(batch.size(), kTryAgainAfter);
+  Pauses pauses(batch.size(), LaunchLater{});
   const bool start = std::holds_alternative<core::StartAttempt>(batch.front().action);
   try {
     if (start) {
@@ -292,12 +293,16 @@ ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
     if (job == nullptr || !expects_launch(*job, number)) continue;
     auto planned = plan(*job, number);
     if (auto* failed = std::get_if<core::AttemptLaunchFailed>(&planned)) {
-      if (!parts_.dispatcher.keep_and_wait(job->id, std::move(*failed))) pauses[i] = kTryAgainAfter;
+      if (!parts_.dispatcher.keep_and_wait(job->id, std::move(*failed))) pauses[i] = LaunchLater{};
+      continue;
+    }
+    if (auto* later = std::get_if<LaunchLater>(&planned)) {
+      pauses[i] = std::move(*later);
       continue;
     }
     requests.push_back(std::move(std::get<LaunchRequest>(planned)));
     indices.push_back(i);
-    pauses[i] = kTryAgainAfter;
+    pauses[i] = LaunchLater{};
   }
   if (requests.empty()) return pauses;
   leave_out_lost_nodes(requests);
@@ -308,8 +313,8 @@ ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
   for (std::size_t i = 0; i < answers.size() && i < requests.size(); ++i) {
     const auto& key = requests[i].key;
     if (const auto* later = std::get_if<LaunchLater>(&answers[i])) {
-      spdlog::debug("job {} attempt {}: not started yet: {}", key.job, key.number, later->why);
-      pauses[indices[i]] = later->pause;
+      pauses[indices[i]] = *later;
+      if (parts_.executor.queue_word(key)) pauses[indices[i]]->why.clear();
       continue;
     }
     auto* launched = std::get_if<core::AttemptLaunched>(&answers[i]);
@@ -324,14 +329,15 @@ ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
   return pauses;
 }
 
-std::variant<LaunchRequest, core::AttemptLaunchFailed> ActionRunner::plan(const core::Job& job,
-                                                                          core::AttemptNumber attempt) {
+std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> ActionRunner::plan(const core::Job& job,
+                                                                                       core::AttemptNumber attempt) {
   const core::AttemptKey key{job.id, attempt};
   const auto spec = parts_.specs.get(job.id);
   if (spec == nullptr) return core::AttemptLaunchFailed{attempt, "the job has no stored spec", false};
   try {
     prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
+    if (lacks_room(e.code().value())) return LaunchLater{e.what(), kTryAgainAfter, kMakeRoom};
     return core::AttemptLaunchFailed{attempt, folder_problem(e), may_heal(e.code().value())};
   }
   auto request = launch_request(*spec, key, settings_);
@@ -404,14 +410,32 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   return true;
 }
 
+std::optional<LaunchLater> ActionRunner::put_off(core::JobId job) const {
+  std::lock_guard lock(mutex_);
+  const auto found = put_off_.find(job);
+  return found == put_off_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void ActionRunner::note(core::JobId job, const std::optional<LaunchLater>& later) {
+  if (!later || later->why.empty()) {
+    put_off_.erase(job);
+    return;
+  }
+  auto& known = put_off_[job];
+  // Once, not at every try.
+  if (known.why != later->why) spdlog::warn("job {}: not started yet, and tried again: {}", job, later->why);
+  known = *later;
+}
+
 void ActionRunner::finish(const Batch& batch, const Pauses& pauses) {
   std::vector<std::int64_t> completed;
   {
     const auto now = parts_.clock.monotonic();
     std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (std::holds_alternative<core::StartAttempt>(batch[i].action)) note(batch[i].job, pauses[i]);
       if (pauses[i]) {
-        not_again_before_[batch[i].id] = now + *pauses[i];
+        not_again_before_[batch[i].id] = now + pauses[i]->pause;
       } else {
         completed.push_back(batch[i].id);
       }

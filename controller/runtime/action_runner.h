@@ -54,6 +54,9 @@ class ActionRunner {
   /// So many attempts of a sweep are launched together at most.
   static constexpr std::size_t kLargestBatch = 1000;
   LostNodes nodes_lost_lately() const;
+  /// Why the job's next attempt could not be launched the last time, and is tried again at no cost; nullopt: it was not
+  /// put off, or its executor tells why itself (Executor::queue_word).
+  std::optional<LaunchLater> put_off(core::JobId job) const;
   /// Starts nothing more.
   void stop_taking();
   /// The same, and waits for launches under way.
@@ -74,7 +77,7 @@ class ActionRunner {
   /// `to_queue`: of each sweep, first attempts that are to be handed over together.
   bool gate_closed(const store::PendingAction& action, const std::map<std::string, std::size_t>& to_queue) const;
   /// What came of each of a batch: nothing, if it is done, or after how long to try again.
-  using Pauses = std::vector<std::optional<core::Millis>>;
+  using Pauses = std::vector<std::optional<LaunchLater>>;
   void perform(const Batch& batch);
   bool perform(const store::PendingAction& action);
   Pauses start_attempts(const Batch& batch);
@@ -82,7 +85,10 @@ class ActionRunner {
   bool hold_attempt(core::JobId id, const core::HoldAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
   /// What to launch, or why that can't be.
-  std::variant<LaunchRequest, core::AttemptLaunchFailed> plan(const core::Job& job, core::AttemptNumber attempt);
+  std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> plan(const core::Job& job,
+                                                                           core::AttemptNumber attempt);
+  /// Under the lock: keeps, or forgets, why a launch was put off.
+  void note(core::JobId job, const std::optional<LaunchLater>& later);
   void finish(const Batch& batch, const Pauses& pauses);
   void complete(const std::vector<std::int64_t>& actions);
 
@@ -90,7 +96,7 @@ class ActionRunner {
   const bool threads_;
   LaunchSettings settings_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_, launchers_wake_;
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
@@ -102,6 +108,7 @@ class ActionRunner {
   };
   std::map<std::int64_t, Plan> plans_;                     // written by the one that reads the outbox
   std::map<std::int64_t, core::Millis> not_again_before_;  // tried in vain
+  std::map<core::JobId, LaunchLater> put_off_;
   std::set<std::int64_t> under_way_;
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that
   std::set<core::JobId> jobs_launching_;

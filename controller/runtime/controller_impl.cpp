@@ -453,6 +453,10 @@ Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
       view.set_reason(turn);
       view.set_action("Nothing: it starts by itself.");
     }
+    if (const auto off = runner_.put_off(id); off && between && job->may_start()) {
+      view.set_reason("Not started yet: " + off->why);
+      view.set_action(off->remedy);
+    }
     partitions_.explain(*job, view);
     return view;
   } catch (const std::exception& e) {

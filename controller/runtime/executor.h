@@ -55,6 +55,7 @@ inline constexpr core::Millis kTryAgainAfter{1000};
 struct LaunchLater {
   std::string why;
   core::Millis pause = kTryAgainAfter;
+  std::string remedy = "Nothing: it starts by itself.";  // what people can do, for `muster why`
   bool operator==(const LaunchLater&) const = default;
 };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;

@@ -81,6 +81,33 @@ TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
   expect_every_step(world.metrics(job), kSteps);
 }
 
+TEST(Faults, ANextAttemptWaitsForRoomOnItsCheckpointDiskAndWhySaysSo) {
+  TempFolder folder;
+  TinyDisk disk(folder.path() / "checkpoints", "8m");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
+  World world;
+  world.start_daemon();
+  // Saves nothing before its end, so what it removes makes no room.
+  auto text = training_job({.steps = 60, .every_steps = 1000, .step_delay_ms = 30});
+  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
+  const auto job = world.submit(text);
+  const auto running = world.until_step(job, 5);
+  disk.fill();
+  signal_rank(running, 0, SIGKILL);
+  EXPECT_TRUE(eventually(
+      [&] {
+        const auto why = world.cli({"why", job}).out;
+        return why.find("checkpoints/FENCE: No space left on device") != std::string::npos &&
+               why.find("Make room there") != std::string::npos;
+      },
+      60s))
+      << world.cli({"why", job}).out;
+  EXPECT_EQ(world.show(job).at("state"), "waiting");
+  disk.make_room();
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+}
+
 TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {
   TempFolder folder;
   TinyDisk disk(folder.path() / "checkpoints", "64m");

@@ -19,6 +19,7 @@
 #include "runtime/local/process_table.h"
 #include "runtime/local/start_supervisor.h"
 #include "runtime/local/status_log.h"
+#include "runtime/room.h"
 
 namespace runtime::local {
 namespace {
@@ -95,6 +96,7 @@ class LocalExecutor::Impl {
   }
   LaunchAnswer find_or_start(const LaunchRequest& request);
   LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
+  LaunchLater no_room(const core::AttemptKey& key, const std::string& why) const;
   LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
   void keep_port(const core::AttemptKey& key, int folder);
   /// In the executor's thread.
@@ -119,9 +121,16 @@ LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
     return failed(error.what(), false);
   } catch (const std::invalid_argument& error) {
     return failed(error.what(), false);
+  } catch (const std::system_error& error) {
+    if (lacks_room(error.code().value())) return no_room(request.key, error.what());
+    return failed(error.what(), true);
   } catch (const std::exception& error) {
     return failed(error.what(), true);
   }
+}
+
+LaunchLater LocalExecutor::Impl::no_room(const core::AttemptKey& key, const std::string& why) const {
+  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, kMakeRoom};
 }
 
 LaunchAnswer LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
@@ -166,6 +175,7 @@ LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int 
   if (status.started && !status.failed) return found(key, folder, *status.started);
   ports_.give_back(key);
   if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+  if (answer.lacks_room) return no_room(key, answer.reason);
   if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
   return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
 }

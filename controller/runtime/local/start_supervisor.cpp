@@ -74,12 +74,12 @@ bool read_all(int fd, std::string& text, Clock::time_point deadline) {
   }
 }
 
-/// The supervisor's words: "pid <n>", then "running", or "failed <retryable 0|1> <reason>".
+/// The supervisor's words: "pid <n>", then "running", or "failed <0: for good | 1 | 2: no room> <reason>".
 StartAnswer understand(const std::string& text) {
   const auto line = text.find('\n') == std::string::npos ? "" : text.substr(text.find('\n') + 1);
   if (line == "running\n") return {StartAnswer::Kind::kRunning, "", true};
   if (line.starts_with("failed ") && line.size() > 10) {
-    return {StartAnswer::Kind::kFailed, line.substr(9, line.size() - 10), line[7] == '1'};
+    return {StartAnswer::Kind::kFailed, line.substr(9, line.size() - 10), line[7] != '0', line[7] == '2'};
   }
   return {StartAnswer::Kind::kSilent, "its supervisor ended without a word", true};
 }

@@ -19,6 +19,7 @@ struct StartAnswer {
   Kind kind = Kind::kSilent;
   std::string reason;
   bool retryable = true;
+  bool lacks_room = false;  // it found no room for its files, and started nothing
 };
 
 /// Starts `program` on an attempt's folder, in a session of its own, with the attempt's lock and none of this process's

@@ -30,6 +30,7 @@
 #include "runtime/local/process_table.h"
 #include "runtime/local/socket_path.h"
 #include "runtime/local/status_log.h"
+#include "runtime/room.h"
 
 namespace runtime::local {
 namespace {
@@ -118,7 +119,7 @@ void Supervisor::start() {
   if (!log_->flush()) {
     const int error = errno;
     log_->erase();
-    throw LaunchError(std::string("cannot write ") + kStatusFile + ": " + std::strerror(error), may_pass(error));
+    throw std::system_error(error, std::generic_category(), std::string("cannot write ") + kStatusFile);
   }
   step("recorded");
   for (core::RankNumber rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
@@ -313,9 +314,10 @@ class Report {
     line += '\n';
     [[maybe_unused]] const auto count = ::write(pipe_.get(), line.data(), line.size());
   }
-  void failed(const std::string& reason, bool retryable) {
+  /// `kind`: as start_supervisor() reads it.
+  void failed(const std::string& reason, char kind) {
     std::fprintf(stderr, "muster-supervisor: %s\n", reason.c_str());
-    say(std::string("failed ") + (retryable ? "1 " : "0 ") + reason);
+    say(std::string("failed ") + kind + " " + reason);
   }
   void close() { pipe_.reset(); }
 
@@ -339,11 +341,12 @@ int supervise(const SupervisorOptions& options) {
     supervisor.run();
     return 0;
   } catch (const LaunchError& error) {
-    report.failed(error.what(), error.retryable);
+    report.failed(error.what(), error.retryable ? '1' : '0');
   } catch (const std::system_error& error) {
-    report.failed(error.what(), may_pass(error.code().value()));
+    const int number = error.code().value();
+    report.failed(error.what(), lacks_room(number) ? '2' : may_pass(number) ? '1' : '0');
   } catch (const std::exception& error) {
-    report.failed(error.what(), false);
+    report.failed(error.what(), '0');
   }
   return 1;
 }

@@ -1,5 +1,9 @@
 // Goal: whatever ends an attempt, the job comes back, ends, or stays away as its policy says.
 // Method: the real controller without threads; store in memory and in SQLite, ranks and clock of our own.
+#include <sys/mount.h>
+
+#include <fstream>
+
 #include "bench.h"
 
 namespace runtime::testing {
@@ -216,6 +220,69 @@ TEST_P(Requeue, ALaunchThatMayWorkLaterIsTriedAgain) {
   EXPECT_EQ(bench.state(id), "waiting");
   bench.machine->launch_failure.clear();
   bench.pass(1500ms);
+  EXPECT_EQ(bench.state(id), "running");
+}
+
+/// A file system of 64 KiB, unmounted at the end.
+class SmallDisk {
+ public:
+  SmallDisk() : mounted_(::mount("tmpfs", path().c_str(), "tmpfs", 0, "size=64k") == 0) {}
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path().c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
+  void fill() const {
+    std::ofstream file(path() / "filler", std::ios::binary);
+    while (file.write(std::string(1 << 12, 'x').data(), 1 << 12).flush()) {
+    }
+  }
+  void make_room() const { std::filesystem::remove(path() / "filler"); }
+
+ private:
+  TempFolder folder_;
+  bool mounted_;
+};
+
+TEST_P(Requeue, AFullCheckpointDiskIsWaitedForAtNoCost) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
+  disk.fill();
+  auto request = recipe_request("a", 1);
+  request.mutable_spec()->mutable_checkpoint()->set_folder(disk.path());
+  const auto id = bench.submit(request);
+  for (core::AttemptNumber number = 1; number <= 2; ++number) {
+    const std::string before = number == 1 ? "pending" : "waiting";
+    bench.pass(10min);
+    EXPECT_EQ(bench.state(id), before);
+    bench.restart();
+    bench.pass(10min);
+    EXPECT_EQ(bench.state(id), before);
+    EXPECT_EQ(bench.why(id).reason(),
+              "Not started yet: cannot write " + (disk.path() / "FENCE").string() + ": No space left on device");
+    EXPECT_EQ(bench.why(id).action(), "Make room there: it starts by itself.");
+    disk.make_room();
+    bench.pass(1100ms);
+    EXPECT_EQ(bench.state(id), "running");
+    EXPECT_EQ(bench.job(id).attempts_size(), number) << "waiting cost nothing";
+    EXPECT_EQ(bench.why(id).reason().find("Not started yet"), std::string::npos);
+    disk.fill();
+    bench.executor().end({id, number}, 0, {1, 0});
+    bench.tick();
+  }
+}
+
+// Local processes have no queue that would tell it.
+TEST_P(Requeue, WhyTellsWhatAnExecutorWithoutAQueueWaitsFor) {
+  bench.machine->launch_later = "cannot write launch.json: No space left on device";
+  const auto id = bench.submit(command_request("a"));
+  EXPECT_EQ(bench.why(id).reason(), "Not started yet: cannot write launch.json: No space left on device");
+  EXPECT_EQ(bench.why(id).action(), "Nothing: it starts by itself.");
+  ASSERT_TRUE(bench.controller().hold(id, "ada").ok());
+  EXPECT_EQ(bench.why(id).action(), "muster release " + std::to_string(id)) << "a person's hold comes first";
+  ASSERT_TRUE(bench.controller().release(id, "ada").ok());
+  bench.machine->launch_later.clear();
+  bench.pass(1100ms);
   EXPECT_EQ(bench.state(id), "running");
 }
 

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -228,16 +229,32 @@ TEST_F(Launch, AScriptWithoutItsInterpreterIsNamedAndNotTriedAgain) {
   EXPECT_TRUE(facts_.all().empty());
 }
 
-TEST_F(Launch, AFullDiskIsWorthAnotherTry) {
+TEST_F(Launch, AFullDiskIsWaitedFor) {
   std::filesystem::create_directories(folder(1));
   std::filesystem::create_symlink("/dev/full", folder(1) / "launch.json.tmp");
-  const auto failed = must_fail(script_request(root_, 1, "echo ran >> starts", 1));
-  EXPECT_THAT(failed.reason, testing::HasSubstr("No space left on device"));
-  EXPECT_TRUE(failed.retryable);
+  const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
+  const auto* later = std::get_if<runtime::LaunchLater>(&answer);
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->why, "cannot write launch.json.tmp: No space left on device (in " + folder(1).string() + ")");
+  EXPECT_EQ(later->remedy, "Make room there: it starts by itself.");
 
   std::filesystem::remove(folder(1) / "launch.json.tmp");
   run("echo ran >> starts");
   EXPECT_EQ(count_lines(root_ / "work/starts"), 1u);
+}
+
+// Method: room for launch.json alone, on a disk whose files take whole pages.
+TEST_F(Launch, ADiskWithoutRoomForTheSupervisorsFactsIsWaitedFor) {
+  std::filesystem::create_directories(folder(1));
+  if (::mount("tmpfs", folder(1).c_str(), "tmpfs", 0, "size=8k") != 0) GTEST_SKIP() << "mounting a tmpfs needs root";
+  const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
+  const auto* later = std::get_if<runtime::LaunchLater>(&answer);
+  EXPECT_THAT(later ? later->why : "it was launched, or failed",
+              testing::HasSubstr("status.jsonl: No space left on device"));
+  ASSERT_EQ(::mount("tmpfs", folder(1).c_str(), "tmpfs", MS_REMOUNT, "size=1m"), 0);
+  run("echo ran >> starts");
+  EXPECT_EQ(count_lines(root_ / "work/starts"), 1u);
+  ::umount2(folder(1).c_str(), MNT_DETACH);
 }
 
 TEST_F(Launch, AMissingSupervisorIsNamed) {
