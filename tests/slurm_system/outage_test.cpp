@@ -65,6 +65,7 @@ class SlurmOutage : public Story<Outage> {
   void TearDown() override {
     if (down_) slurmctld_is_back();
     squeue_->hang(false);
+    squeue_->fail(false);
     Story::TearDown();
   }
   void slurmctld_is_down() {
@@ -113,7 +114,8 @@ class SlurmOutage : public Story<Outage> {
     down_ = false;
     slurm().start_ctld();
   }
-  void squeue_sees() { squeue_->fail(false); }
+  void squeue_sees() { squeue_fails(false); }
+  void squeue_fails(bool on) { squeue_->fail(on); }
   void squeue_hangs(bool on) { squeue_->hang(on); }
   static int failed_polls() {
     const auto log = muster().daemon_log();
@@ -126,6 +128,16 @@ class SlurmOutage : public Story<Outage> {
   /// A rank that waits for the file `go`, and then does this.
   static std::string waiting_for_go(const std::string& then = "true") {
     return "cd $MUSTER_CHECKPOINT_FOLDER/..; touch began; while [ ! -e go ]; do sleep 0.1; done; " + then;
+  }
+  /// Leaves with 0 when it is told to; in its second attempt at once.
+  static std::string leaves_with_zero() {
+    return "trap 'exit 0' TERM; cd $MUSTER_CHECKPOINT_FOLDER/..; touch began\n"
+           "[ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 0.1; done";
+  }
+  /// Longer than an end waits for anything but Slurm's word.
+  static void until_squeue_has_failed_for_long() {
+    const auto before = failed_polls();
+    ASSERT_TRUE(test::eventually([&] { return failed_polls() - before >= 200; }, 120s)) << failed_polls() - before;
   }
   static void until_begun(const std::string& job) {
     ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(job) / "began"); }, 30s));
@@ -233,6 +245,54 @@ TEST_F(SlurmOutage, ACancelDuringAnOutageEndsTheRanksNowAndTheSlurmJobLater) {
   slurmctld_is_back();
   // A squeue that was under way when slurmctld left may take all of its 20 s.
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
+}
+
+// To Slurm it ended as well as any job does; only the listing that nobody gets tells it from one that is done.
+TEST_F(SlurmOutage, AVictimThatLeavesWithZeroWhileSqueueFailsComesBack) {
+  ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=low", "gracetime=60"}).exit, 0);
+  const auto job = muster().submit(
+      shell({.script = leaves_with_zero(), .more = "[slurm]\npartition = \"low\"\nexclusive = true\n"}));
+  until_begun(job);
+  const auto victim = stage().slurm_job(job, 1);
+  squeue_fails(true);
+  slurm_cluster::submit(slurm(), {"-p", "high", "-N4", "--exclusive"}, "sleep 1");
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), victim, "State", "COMPLETED"));
+  until_squeue_has_failed_for_long();
+  const auto meanwhile = muster().show(job);
+  EXPECT_EQ(text(meanwhile, "state"), "running") << meanwhile.dump(1);
+  EXPECT_THAT(text(meanwhile, "scheduler_problem"), HasSubstr("unreachable since"));
+  squeue_fails(false);
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(slurm().run({"scontrol", "update", "partitionname=low", "gracetime=0"}).exit, 0);
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "preempted") << text(attempt(after, 1), "reason");
+  EXPECT_THAT(stage().events(job), HasSubstr("preemption 1 of 1000"));
+  for (const int number : {1, 2}) EXPECT_EQ(stage().submissions_of(job, number), 1);
+}
+
+// One ends of the SIGTERM, one leaves with 0, and of one nobody wants to know what Slurm will say.
+TEST_F(SlurmOutage, WhatIsCancelledInSlurmWhileSqueueFailsIsCancelled) {
+  const auto killed = muster().submit(shell({.script = waiting_for_go()}));
+  const auto leaves = muster().submit(shell({.script = leaves_with_zero()}));
+  const auto given_up = muster().submit(shell({.script = leaves_with_zero()}));
+  std::vector<std::string> slurm_jobs;
+  for (const auto& job : {killed, leaves, given_up}) {
+    until_begun(job);
+    slurm_jobs.push_back(stage().slurm_job(job, 1));
+  }
+  squeue_fails(true);
+  for (const auto& job : slurm_jobs) ASSERT_EQ(slurm().run({"scancel", job}).exit, 0);
+  for (const auto& job : slurm_jobs) ASSERT_TRUE(slurm_cluster::becomes(slurm(), job, "State", "CANCELLED"));
+  until_squeue_has_failed_for_long();
+  for (const auto& job : {killed, leaves, given_up}) EXPECT_EQ(text(muster().show(job), "state"), "running") << job;
+  EXPECT_EQ(muster().cli({"cancel", given_up}).exit, 0);
+  muster().until_state(given_up, "cancelled");
+  squeue_fails(false);
+  for (const auto& job : {killed, leaves}) {
+    const auto after = muster().until_state(job, "cancelled");
+    ASSERT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+    EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("cancelled in Slurm"));
+  }
 }
 
 // What it would start is a second run of the same attempt, and nothing in it says so.

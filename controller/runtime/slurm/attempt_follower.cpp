@@ -38,6 +38,7 @@ bool has_ended(const TaskReport& report) {
 constexpr const char* kPreemptedInSlurm = "preempted in Slurm";
 constexpr const char* kRequeuedInSlurm = "requeued in Slurm (scontrol requeue, or by the cluster itself)";
 constexpr const char* kToldToLeave = "told to leave in Slurm (SIGTERM), which would start it again for its exit code";
+constexpr const char* kToldToLeaveUnexplained = "told to leave (SIGTERM), and Slurm did not say why";
 constexpr const char* kForgottenBySlurm = "Slurm does not know any more that it runs, and starts it again";
 constexpr const char* kNodeFailedInSlurm = "Slurm says that a node failed";
 
@@ -98,6 +99,7 @@ void AttemptFollower::task(core::RankNumber number, const TaskReport& report, co
   if (rank.told || rank.exited_at) return;
   rank.report = report;
   if (!report.signals_seen.empty() && news) wants_listing_ = true;
+  if (has_signal(report, SIGTERM) && !rank.asked_to_leave_at) rank.asked_to_leave_at = now;
   if (!has_ended(report)) {
     // Only our own --signal sends it.
     if (has_signal(report, SIGUSR2)) explain(core::Cause::kTimedOut, "the time limit is near");
@@ -139,6 +141,13 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
                              core::Millis now, core::Time wall) {
   save_at_.reset();
   wants_listing_ = false;
+  answered_ = asked_at;
+  look_at(job, down, asked_at, now, wall);
+  leave_unexplained(asked_at, now);
+}
+
+void AttemptFollower::look_at(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
+                              core::Millis now, core::Time wall) {
   if (job == nullptr) return missing(asked_at, now);
   missing_listings_ = 0;
   missing_since_.reset();
@@ -436,15 +445,41 @@ void AttemptFollower::release_exits() {
 
 void AttemptFollower::release_settled(core::Millis now) {
   if (by_whom_) return;
-  const auto most = ending_since_ && !ended_at_ ? kHoldWhileEnding : kHoldMost;
+  for (auto& rank : ranks_) {
+    if (rank.exited_at && !rank.cleared && now - *rank.exited_at >= kHoldUnanswered) give_up_explaining(rank);
+  }
+  const bool may_be_told = !waits_for_slurm();
   std::vector<core::RankNumber> settled;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
     if (!rank.exited_at || rank.told) continue;
     const auto number = static_cast<core::RankNumber>(i);
-    if (is_settled(number) || now - *rank.exited_at >= most) settled.push_back(number);
+    if (is_settled(number) || (may_be_told && now - *rank.exited_at >= kHoldMost)) settled.push_back(number);
   }
   tell_exits(std::move(settled));
+}
+
+// Slurm has answered, and its answer explains nothing. It may take all of KillWait to come to its last word, and
+// accounting may have the last one.
+void AttemptFollower::leave_unexplained(core::Millis asked_at, core::Millis now) {
+  const bool accounting_may_tell = wants_history() && now - *history_since_ < kHistoryPatience;
+  if (unseen_ || by_whom_ || accounting_may_tell) return;
+  const auto most = ending_since_ ? kHoldWhileEnding : kHoldMost;
+  for (auto& rank : ranks_) {
+    const bool asked_after = rank.exited_at && asked_at > *rank.exited_at;
+    if (asked_after && !rank.cleared && now - *rank.exited_at >= most) give_up_explaining(rank);
+  }
+}
+
+void AttemptFollower::give_up_explaining(Rank& rank) {
+  rank.cleared = true;
+  if (!rank.told && has_signal(*rank.report, SIGTERM)) {
+    explain(core::Cause::kPreempted, kToldToLeaveUnexplained, false);
+  }
+}
+
+bool AttemptFollower::waits_for_slurm() const {
+  return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.exited_at && !rank.told && !rank.cleared; });
 }
 
 // Nothing that may still come to light would explain it better.
@@ -543,7 +578,9 @@ Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {
   if (!rank.report || !heard_within(rank, kHeardWithin, now)) {
     // Killed with its task, it seems: why will be told with Slurm's last word.
     const bool ending = ended_at_ || by_whom_ || (ending_since_ && now - *ending_since_ < kHoldWhileEnding);
-    return ending ? Vouch::kEnded : Vouch::kUnknown;
+    const bool leaving = rank.asked_to_leave_at && *rank.asked_to_leave_at >= answered_.value_or(core::Millis(0)) &&
+                         now - *rank.asked_to_leave_at < kHoldUnanswered;
+    return ending || leaving ? Vouch::kEnded : Vouch::kUnknown;
   }
   switch (rank.report->process) {
     case Process::kStarting:

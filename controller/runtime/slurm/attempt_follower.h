@@ -26,7 +26,8 @@ struct Followed {
 ///
 /// An exit that may be Slurm's doing (code 99, SIGTERM, SIGKILL) is held until a listing asked for after it has said
 /// why: preempted, requeued, timed out, cancelled, node down, or nothing of the kind. So the cause is Slurm's word and
-/// never a guess.
+/// never a guess. While Slurm can't be reached that takes minutes, and nothing is lost: it would start nothing anyway.
+/// Who was told to leave and is never explained counts as preempted, whatever it left with: it was not done.
 ///
 /// A failure is held until every other rank has been heard after it: where one was lost, the others fail a moment
 /// later, and often tell it first. Which of several is told first, and so blamed: [Note: who failed first].
@@ -89,8 +90,11 @@ class AttemptFollower {
   static constexpr core::Millis kLateWord{300};
   /// Nodes whose words come so much sooner or later than others', by their clocks, have clocks that cannot be compared.
   static constexpr core::Millis kClocksAgree{1000};
-  /// How long an exit waits for Slurm's word at most.
+  /// How long an exit waits at most for other ranks to be heard, or where a listing answers and does not say why.
   static constexpr core::Millis kHoldMost{5000};
+  /// How long one that may be Slurm's doing waits for a listing that answers. Longer than a slurmctld takes to be
+  /// replaced.
+  static constexpr core::Millis kHoldUnanswered{std::chrono::minutes(10)};
   /// The same while Slurm ends the job (COMPLETING) without having said why; other ranks may take all of KillWait.
   static constexpr core::Millis kHoldWhileEnding{60000};
   /// Between Slurm's "ended" and giving up on ranks that never told their end.
@@ -110,13 +114,16 @@ class AttemptFollower {
   struct Rank {
     std::optional<TaskReport> report;
     std::optional<core::Millis> heard_at;
-    std::optional<core::Millis> exited_at;  // its exit waits to be told since
-    std::optional<int> failing;             // the how manieth it was to say that it leaves with an error
-    bool from_file = false;                 // its end was read, long after
-    bool cleared = false;                   // Slurm has nothing to do with it
+    std::optional<core::Millis> exited_at;          // its exit waits to be told since
+    std::optional<core::Millis> asked_to_leave_at;  // its task told of a SIGTERM from outside
+    std::optional<int> failing;                     // the how manieth it was to say that it leaves with an error
+    bool from_file = false;                         // its end was read, long after
+    bool cleared = false;                           // Slurm has nothing to do with it
     bool told = false;
   };
 
+  void look_at(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
+               core::Millis now, core::Time wall);
   void explain(core::Cause cause, const std::string& reason, bool save = true);
   void tell_started(const ::slurm::ListedJob& job);
   void look_at_limit(const ::slurm::ListedJob& job, core::Millis now, core::Time wall);
@@ -130,6 +137,9 @@ class AttemptFollower {
   void slurm_ended(core::Cause cause, const std::string& reason, core::Millis now);
   void release_exits();
   void release_settled(core::Millis now);
+  void leave_unexplained(core::Millis asked_at, core::Millis now);
+  void give_up_explaining(Rank& rank);
+  bool waits_for_slurm() const;
   bool is_settled(core::RankNumber rank) const;
   void tell_exits(std::vector<core::RankNumber> ranks);
   std::function<core::Millis(const Rank&)> order_of(const std::vector<core::RankNumber>& ranks) const;
@@ -155,6 +165,7 @@ class AttemptFollower {
   bool ended_well_ = false;                    // as far as Slurm knows
   std::optional<::slurm::ListedJob> by_whom_;  // cancelled, and who did it is being asked
   bool wants_listing_ = true;
+  std::optional<core::Millis> answered_;      // when the newest listing that answered was asked for
   std::optional<core::Millis> ending_since_;  // as Slurm had it last
   std::optional<core::Millis> save_at_;       // as long before Slurm's limit as a save may take
   core::Millis limit_{0};                     // that one

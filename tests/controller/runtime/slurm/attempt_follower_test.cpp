@@ -212,12 +212,93 @@ TEST(AttemptFollower, AListingAskedForAfterTheExitReleasesItAnEarlierOneDoesNot)
   EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9"));
 }
 
-TEST(AttemptFollower, AnUnreachableSlurmHoldsNobodyForLong) {
+// squeue fails, or hangs for longer than anybody would wait: what Slurm does meanwhile is known when it answers.
+TEST(AttemptFollower, AnExitThatMayBeSlurmsWaitsForAnUnreachableSlurm) {
+  constexpr auto outage = 5min;
+  Following victim;
+  victim.under_way().task(0, exited(0, 0, {SIGTERM})).task(1, exited(0, 0, {SIGTERM})).after(outage);
+  EXPECT_THAT(victim.facts(), IsEmpty());
+  victim.job.preempted = Time(1s);
+  victim.slurm_says("COMPLETED");
+  EXPECT_THAT(victim.facts(), ElementsAre("stopping preempted", "rank 0 exit 0", "rank 1 exit 0"));
+
+  Following cancelled;
+  cancelled.under_way().task(0, exited(0, SIGTERM, {SIGTERM})).task(1, exited(0, SIGKILL)).after(outage);
+  EXPECT_THAT(cancelled.facts(), IsEmpty());
+  cancelled.slurm_says("CANCELLED");
+  EXPECT_THAT(cancelled.facts(), ElementsAre("stopping cancelled", "rank 0 signal 15", "rank 1 signal 9"));
+
+  Following by_itself;
+  by_itself.under_way().task(1, exited(0, SIGKILL)).after(outage).slurm_says("RUNNING");
+  EXPECT_THAT(by_itself.facts(), ElementsAre("rank 1 signal 9"));
+}
+
+// Slurm ended one rank, and the other lost its connection to it before it was told to leave.
+TEST(AttemptFollower, AFailureWaitsWithAnExitThatMayBeSlurms) {
   Following f;
-  f.under_way().task(1, exited(0, SIGKILL)).after(AttemptFollower::kHoldMost - 100ms);
+  f.under_way().task(1, exited(0, SIGKILL)).task(0, exited(1)).after(AttemptFollower::kHoldMost + 1s);
   EXPECT_THAT(f.facts(), IsEmpty());
-  f.after(200ms);
-  EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9"));
+  f.slurm_says("NODE_FAIL");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping node_failed", "rank 1 signal 9", "rank 0 exit 1"));
+  Following alone;
+  alone.under_way().task(1, exited(0, SIGKILL)).task(0, exited(93));
+  EXPECT_THAT(alone.facts(), ElementsAre("rank 0 exit 93")) << "nothing can be behind it";
+}
+
+TEST(AttemptFollower, WhatSlurmDoesNotExplainIsToldInTheEndAndIsNoSuccessIfItWasToldToLeave) {
+  for (const auto& [report, told] : std::vector<std::pair<TaskReport, std::vector<std::string>>>{
+           {exited(0, 0, {SIGTERM}), {"stopping preempted", "rank 1 exit 0"}},
+           {exited(0, SIGTERM, {SIGTERM}), {"stopping preempted", "rank 1 signal 15"}},
+           {exited(0, SIGKILL), {"rank 1 signal 9"}}}) {
+    SCOPED_TRACE(told.back());
+    Following silent;
+    silent.under_way().task(1, report).after(AttemptFollower::kHoldUnanswered);
+    EXPECT_EQ(silent.facts(), told) << "Slurm cannot be asked";
+    Following forgotten;
+    forgotten.under_way().task(1, report).after(AttemptFollower::kHoldMost).slurm_lists_nothing();
+    EXPECT_THAT(forgotten.facts(), IsEmpty()) << "accounting may know";
+    forgotten.slurm_lists_nothing();
+    EXPECT_EQ(forgotten.facts(), told) << "Slurm knows nothing of it";
+    Following stuck;
+    stuck.under_way().task(1, report).slurm_says("COMPLETING").after(AttemptFollower::kHoldWhileEnding);
+    EXPECT_THAT(stuck.facts(), IsEmpty());
+    stuck.slurm_says("COMPLETING");
+    EXPECT_EQ(stuck.facts(), told) << "Slurm does not come to an end";
+  }
+}
+
+// slurmctld was away for longer than it remembers what has ended.
+TEST(AttemptFollower, AccountingExplainsAnExitThatNoListingTellsOfAnyMore) {
+  Following f;
+  f.accounting = true;
+  f.under_way().task(0, exited(0, 0, {SIGTERM})).task(1, exited(0, 0, {SIGTERM})).after(5min).slurm_lists_nothing();
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.slurm_remembers("CANCELLED by ada");
+  EXPECT_THAT(f.facts(), ElementsAre("stopping cancelled", "rank 0 exit 0", "rank 1 exit 0"));
+  Following silent;
+  silent.accounting = true;
+  silent.under_way().task(1, exited(0, 0, {SIGTERM})).after(5min).slurm_lists_nothing();
+  silent.after(AttemptFollower::kHistoryPatience).slurm_lists_nothing();
+  EXPECT_THAT(silent.facts(), ElementsAre("stopping preempted", "rank 1 exit 0"));
+}
+
+TEST(AttemptFollower, ACancelIsNotKeptByAnExitThatWaitsForSlurm) {
+  Following f;
+  f.under_way().task(0, exited(0, 0, {SIGTERM})).task(1, exited(0, 0, {SIGTERM})).after(30s);
+  f.follower.stop({2s, true}, f.now);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 0", "rank 1 exit 0"));
+}
+
+// It was told to leave and did not: killed with its task, as it seems, while squeue fails.
+TEST(AttemptFollower, ARankThatWasToldToLeaveIsNotCalledSilentWhileSlurmCannotBeAsked) {
+  Following f;
+  auto told = running();
+  told.signals_seen = {SIGTERM};
+  f.under_way().task(0, told).after(30s);
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kEnded);
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kUnknown) << "nobody told it";
+  f.slurm_says("RUNNING");
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kUnknown);
 }
 
 // One rank has saved and left; another uses all of its KillWait. Only the final state tells a cancel from anything
