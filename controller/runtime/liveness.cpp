@@ -32,6 +32,7 @@ bool passed(core::Millis limit, core::Millis since, core::Millis now) {
 void AttemptWatch::heard(core::RankNumber rank, core::Step step, int section, core::Millis now) {
   auto& r = ranks_.at(rank);
   if (!r.joined || step != r.step || section != r.section) r.progress_at = now;
+  go_on(now);
   r.joined = true;
   r.heard_at = now;
   r.gone_since.reset();
@@ -93,6 +94,11 @@ void AttemptWatch::add_neighbours(std::vector<core::RankNumber>& overdue) const 
 
 void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
+  if (vouch == Vouch::kSuspended) {
+    stand_still(r);
+  } else if (vouch != Vouch::kUnknown) {
+    go_on(now);
+  }
   if (vouch != Vouch::kUnknown) r.vouched_at = now;
   if (vouch != Vouch::kGone) r.gone_since.reset();
 }
@@ -163,11 +169,24 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
     out.emplace_back(
         core::RankHung{number_, static_cast<core::RankNumber>(i), section_name(rank.section), now - rank.progress_at});
   }
-  if (!draining_ && !queued_ && !time_limit_told_ && passed(save_at(), started_at_, now)) {
+  if (!draining_ && !queued_ && !time_limit_told_ &&
+      passed(save_at(), started_at_ + stood_still_, still_since_.value_or(now))) {
     time_limit_told_ = true;
     out.emplace_back(core::TimeLimitReached{number_});
   }
   return out;
+}
+
+// It was last heard before it was suspended.
+void AttemptWatch::stand_still(const RankWatch& rank) {
+  if (!still_since_) still_since_ = std::max(rank.heard_at, went_on_at_);
+}
+
+void AttemptWatch::go_on(core::Millis now) {
+  if (!still_since_) return;
+  stood_still_ += now - *still_since_;
+  still_since_.reset();
+  went_on_at_ = now;
 }
 
 core::Millis AttemptWatch::save_at() const {

@@ -51,6 +51,9 @@ struct RankWatch {
 /// Any program's ranks say nothing themselves. On a scheduler's node a task beside each vouches for it, if only by
 /// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. Nothing else is
 /// concluded.
+///
+/// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
+/// is not, its clock stands still, as the scheduler's does.
 class AttemptWatch {
  public:
   AttemptWatch(LivenessRules rules, std::uint32_t world_size, core::AttemptNumber number, core::Millis now)
@@ -112,12 +115,17 @@ class AttemptWatch {
   core::NodeLost lose_node(core::RankNumber rank, core::Millis now);
   /// After this long the ranks are asked to save; 0: never.
   core::Millis save_at() const;
+  void stand_still(const RankWatch& rank);
+  void go_on(core::Millis now);
 
   bool scheduled_ = false;  // on nodes that a scheduler gave, rather than on this machine
   bool queued_ = false;     // in a scheduler's queue: nobody can be heard yet
   bool draining_ = false;
   bool time_limit_told_ = false;
   core::Millis draining_since_{0};
+  std::optional<core::Millis> still_since_;  // suspended
+  core::Millis stood_still_{0};              // before that, altogether
+  core::Millis went_on_at_{0};
 };
 
 /// The section's name as people read it: "init", "data", "step", "checkpoint", "done".

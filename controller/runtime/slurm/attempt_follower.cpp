@@ -151,6 +151,7 @@ void AttemptFollower::look_at(const ::slurm::ListedJob* job, const std::set<std:
   if (job == nullptr) return missing(asked_at, now);
   missing_listings_ = 0;
   missing_since_.reset();
+  look_at_suspension(job->state.state, now);
   const auto phase = ::slurm::classify(job->state.state);
   const bool ending = phase == ::slurm::JobPhase::kEnding;
   ending_since_ = ending ? std::optional(ending_since_.value_or(now)) : std::nullopt;
@@ -160,7 +161,6 @@ void AttemptFollower::look_at(const ::slurm::ListedJob* job, const std::set<std:
   if (phase == ::slurm::JobPhase::kEnded) return look_at_end(*job, now);
   if (job->preempted) preempted_ = true;
   const auto state = job->state.state;
-  if (state == ::slurm::JobState::kSuspended || state == ::slurm::JobState::kStopped) suspended_at_ = now;
   if (phase == ::slurm::JobPhase::kActive) {
     // Its nodes may take minutes to boot.
     if (state != ::slurm::JobState::kConfiguring) tell_started(*job);
@@ -176,6 +176,13 @@ void AttemptFollower::look_at(const ::slurm::ListedJob* job, const std::set<std:
   } else if (phase == ::slurm::JobPhase::kEnding) {
     look_at_ending(*job);
   }
+}
+
+void AttemptFollower::look_at_suspension(::slurm::JobState state, core::Millis now) {
+  const bool was = suspended_;
+  suspended_ = state == ::slurm::JobState::kSuspended || state == ::slurm::JobState::kStopped;
+  if (suspended_) woken_at_.reset();
+  if (was && !suspended_) woken_at_ = now;
 }
 
 // The job's own limit is the controller's to watch; it is never later than this one.
@@ -574,7 +581,9 @@ Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {
   const auto& rank = ranks_[number];
   // Its task has left with it. Its end may have to wait for Slurm's word, as long as its peers take to save.
   if (rank.exited_at) return rank.told ? Vouch::kGone : Vouch::kEnded;
-  if (suspended_at_ && now - *suspended_at_ < kWakesWithin) return Vouch::kSuspended;
+  // A word of before it was stopped with its task is no news.
+  const bool runs = rank.report && rank.report->process == Process::kRunning && heard_within(rank, kHeardWithin, now);
+  if (!runs && (suspended_ || (woken_at_ && now - *woken_at_ < kWakesWithin))) return Vouch::kSuspended;
   if (!rank.report || !heard_within(rank, kHeardWithin, now)) {
     // Killed with its task, it seems: why will be told with Slurm's last word.
     const bool ending = ended_at_ || by_whom_ || (ending_since_ && now - *ending_since_ < kHoldWhileEnding);

@@ -39,6 +39,9 @@ struct Followed {
 /// Slurm may end it sooner than its job file says, or where that says nothing: at the partition's limit, or at one that
 /// somebody has changed since. Before that limit, too, the ranks are told to save.
 ///
+/// Of a suspended job nobody is heard, and it stays suspended until a listing shows otherwise, however long none
+/// answers.
+///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
 /// Why it does: [Note: requeued for its exit code]. So it is with one that runs and is listed as waiting: slurmctld
 /// died before it had written down that it started it.
@@ -105,7 +108,7 @@ class AttemptFollower {
   /// A job that Slurm does not list any more is given up after so many listings and so long.
   static constexpr int kMissingListings = 3;
   static constexpr core::Millis kMissingFor{5000};
-  /// Ranks of a job that Slurm has let go on may take so long to be heard again, and listings to show it.
+  /// Ranks of a job that Slurm has let go on may take so long to be heard again.
   static constexpr core::Millis kWakesWithin{5000};
   /// Accounting may learn of an end a little later than a listing shows it.
   static constexpr core::Millis kHistoryPatience{5000};
@@ -126,6 +129,7 @@ class AttemptFollower {
                core::Millis now, core::Time wall);
   void explain(core::Cause cause, const std::string& reason, bool save = true);
   void tell_started(const ::slurm::ListedJob& job);
+  void look_at_suspension(::slurm::JobState state, core::Millis now);
   void look_at_limit(const ::slurm::ListedJob& job, core::Millis now, core::Time wall);
   void look_at_ending(const ::slurm::ListedJob& job);
   void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
@@ -169,7 +173,8 @@ class AttemptFollower {
   std::optional<core::Millis> ending_since_;  // as Slurm had it last
   std::optional<core::Millis> save_at_;       // as long before Slurm's limit as a save may take
   core::Millis limit_{0};                     // that one
-  std::optional<core::Millis> suspended_at_;  // a listing showed it so
+  bool suspended_ = false;                    // in the newest listing that shows it
+  std::optional<core::Millis> woken_at_;      // and then it was not any more
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};
   std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_;

@@ -291,6 +291,37 @@ TEST(Liveness, RanksThatAreSuspendedAreMissedByNobody) {
   }
 }
 
+/// When the time limit is told of one that runs for 20 s, is suspended for two hours, and then goes on.
+std::optional<core::Millis> limit_told(AttemptWatch watch, bool blind_now_and_then) {
+  watch.set_time_limit(60s, true);
+  for (core::Millis t{0}; t < 3h; t += 500ms) {
+    const auto now = kStart + t;
+    const bool suspended = t >= 20s && t < 2h;
+    if (blind_now_and_then && t.count() % 60'000 == 0) watch.fresh_start(now);
+    for (core::RankNumber r = 0; r < watch.world_size() && watch.rules().heartbeats && !suspended; ++r) {
+      watch.heard(r, static_cast<core::Step>(t.count()), 2, now);
+    }
+    for (const auto rank : watch.overdue(now)) {
+      EXPECT_FALSE(watch.judge(rank, suspended ? Vouch::kSuspended : Vouch::kAlive, now));
+    }
+    if (!watch.findings(now).empty()) return t;
+  }
+  return std::nullopt;
+}
+
+// Slurm stops its clock with it. Told by ours it would be stopped unsaved, and called timed out.
+TEST(Liveness, TheTimeLimitStandsStillWhileItIsSuspended) {
+  for (const bool blind : {false, true}) {
+    for (auto watch : {on_nodes(), of_command({"n1"})}) {
+      const auto told = limit_told(watch, blind);
+      ASSERT_TRUE(told) << "it comes all the same";
+      // 30 s of the limit are for the save; 20 s had passed.
+      EXPECT_GE(*told, 2h + 8s);
+      EXPECT_LE(*told, 2h + 12s);
+    }
+  }
+}
+
 TEST(LostNodes, ATaskThatTellsOfAnEndSpeaksToo) {
   auto watch = of_command({"n1"});
   for (core::Millis t{0}; t < 1min; t += 500ms) {

@@ -27,7 +27,23 @@ TEST(AttemptFollower, RanksOfASuspendedJobAreVouchedForBySlurm) {
   f.slurm_says("RUNNING");
   EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kSuspended) << "they are just waking";
   f.task(0, running());
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kAlive);
   f.after(AttemptFollower::kWakesWithin);
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kUnknown);
+  EXPECT_THAT(f.facts(), IsEmpty());
+}
+
+TEST(AttemptFollower, AJobStaysSuspendedForAsLongAsNoListingAnswers) {
+  Following f;
+  auto stopped = running();
+  stopped.process = TaskReport::Process::kStopped;
+  f.under_way().slurm_says("SUSPENDED").task(0, stopped);
+  EXPECT_EQ(f.follower.vouch(0, f.now), Vouch::kSuspended) << "its task told of it before it was stopped itself";
+  f.after(60s);
+  for (const core::RankNumber rank : {0U, 1U}) EXPECT_EQ(f.follower.vouch(rank, f.now), Vouch::kSuspended);
+  f.slurm_says("RUNNING").after(AttemptFollower::kWakesWithin - 1ms);
+  EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kSuspended) << "it has just been let go on";
+  f.slurm_says("RUNNING").after(1ms);
   EXPECT_EQ(f.follower.vouch(1, f.now), Vouch::kUnknown);
   EXPECT_THAT(f.facts(), IsEmpty());
 }
