@@ -3,8 +3,8 @@
 // Method: real Slurm, musterd, muster-task and workers; power cuts and SIGKILL; the judge is an uninterrupted run.
 #include <signal.h>
 
-#include <functional>
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <sstream>
 
