@@ -12,7 +12,8 @@ namespace runtime {
 ///
 /// Raises it to `attempt`, never lowers it, under an exclusive flock waited for at most `patience`: an old rank that
 /// hangs inside its save must not keep the next attempt from starting. Creates the folder. Returns false if the lock
-/// was not to be had (the fence is raised all the same). Throws std::system_error when the folder takes no writes.
+/// was not to be had. The fence is raised all the same: that rank looks at it again when it has published, and
+/// withdraws what it has. Throws std::system_error when the folder takes no writes.
 bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience);
 
 /// The attempt the fence names; nullopt if there is no fence or it is damaged.

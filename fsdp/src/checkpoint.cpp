@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,22 +118,54 @@ std::string read_text(const fs::path& path, std::int64_t limit) {
   return text.str();
 }
 
-/// Renames a folder over another in one step; the other ends up under the old name and is removed.
-void publish_folder(const fs::path& from, const fs::path& to) {
+bool exchange(const fs::path& a, const fs::path& b) {
+  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+/// Renames a folder over another, in one step where the file system can. Where the other is now; empty: there was none.
+fs::path publish_folder(const fs::path& from, const fs::path& to) {
   if (!fs::exists(to)) {
     fs::rename(from, to);
+    return {};
+  }
+  if (exchange(from, to)) return from;
+  // A file system without exchange: for a moment neither is there, and the one before counts.
+  // Named as remove_stale() looks for it, should the process end before it is removed.
+  const fs::path aside = from.parent_path() / (kTemporaryPrefix + std::string("replaced") + from.filename().string());
+  fs::rename(to, aside);
+  fs::rename(from, to);
+  return aside;
+}
+
+/// Which folder is under a name: others may have renamed theirs to it.
+struct Identity {
+  ::dev_t device = 0;
+  ::ino_t inode = 0;
+  bool operator==(const Identity&) const = default;
+};
+
+std::optional<Identity> identity_of(const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  return Identity{info.st_dev, info.st_ino};
+}
+
+/// Takes back what publish_folder(from, to) did, which returned `before`: `own` is under `from` again. A newer attempt
+/// may have replaced it meanwhile, in time or between two lines of this: then its own stays.
+void withdraw_folder(const fs::path& from, const fs::path& to, const fs::path& before,
+                     const std::optional<Identity>& own) {
+  if (identity_of(to) != own) return;
+  if (before == from) {
+    if (!exchange(from, to)) fail("cannot put back " + to.string() + ": " + std::strerror(errno));
+    if (identity_of(from) != own) exchange(from, to);
     return;
   }
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-    // A file system without exchange: for a moment neither is there, and the one before counts.
-    // Named as remove_stale() looks for it, should the process end before it is removed.
-    const fs::path aside = from.parent_path() / (kTemporaryPrefix + std::string("replaced") + from.filename().string());
-    fs::rename(to, aside);
+  fs::rename(to, from);
+  if (identity_of(from) != own) {
     fs::rename(from, to);
-    fs::remove_all(aside);
-    return;
+  } else if (!before.empty()) {
+    fs::rename(before, to);
   }
-  fs::remove_all(from);
 }
 
 // Reading back.
@@ -348,34 +381,39 @@ fs::path Checkpointer::temporary(std::int64_t step) const {
   return options_.folder / (kTemporaryPrefix + step_name(step) + kAttemptMark + std::to_string(options_.attempt));
 }
 
+struct Checkpointer::Committed {
+  std::string problem;  // empty for success, else kFenced or kFailed and the reason
+  /// What is under the temporary name, if anything, is this save's own, and not another attempt's checkpoint.
+  bool ours = true;
+};
+
 SavedCheckpoint Checkpointer::save(const CheckpointState& state) {
   Communicator& ranks = model_.mesh().shard();
   const bool first = ranks.rank() == 0;
   const fs::path target = options_.folder / step_name(state.step);
   const fs::path folder = temporary(state.step);
 
-  std::string problem = ranks.agree(failure_of([&] {
-    if (!first) return;
-    fs::create_directories(options_.folder);
-    fs::remove_all(folder);
-    fs::create_directory(folder);
-  }));
+  std::string problem = ranks.broadcast(first ? begin(folder) : std::string());
+  // May be removed: a refusal at the beginning is no reason to touch what is there.
+  bool ours = problem.empty() || problem.front() != kFenced;
   Json files;
-  if (problem.empty()) problem = write_files(folder, state, files);
   if (problem.empty()) {
-    std::string outcome;
+    problem = write_files(folder, state, files);
+    if (!problem.empty()) problem.insert(problem.begin(), kFailed);
+  }
+  if (problem.empty()) {
+    Committed committed;
     if (first) {
       Json manifest = make_manifest(state);
       manifest["files"] = files;
-      outcome = commit(folder, target, manifest);
+      committed = commit(folder, target, manifest);
+      ours = committed.ours;
     }
-    problem = ranks.broadcast(outcome);
-  } else {
-    problem.insert(problem.begin(), kFailed);
+    problem = ranks.broadcast(committed.problem);
   }
   if (!problem.empty()) {
     std::error_code ignored;
-    if (first) fs::remove_all(folder, ignored);
+    if (first && ours) fs::remove_all(folder, ignored);
     const std::string text = "checkpoint of step " + std::to_string(state.step) + " not saved: " + problem.substr(1);
     if (problem.front() == kFenced) throw CheckpointFenced(text);
     throw CheckpointError(text);
@@ -386,6 +424,20 @@ SavedCheckpoint Checkpointer::save(const CheckpointState& state) {
   for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
   if (first) saved.warnings = prune(target, state.step);
   return saved;
+}
+
+/// Rank 0 makes the temporary folder. Empty for success, else kFenced or kFailed and the reason.
+std::string Checkpointer::begin(const fs::path& folder) const {
+  std::string refusal;
+  const std::string problem = failure_of([&] {
+    if (options_.may_write) refusal = options_.may_write();
+    if (!refusal.empty()) return;
+    fs::create_directories(options_.folder);
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+  });
+  if (!problem.empty()) return kFailed + ("rank 0: " + problem);
+  return refusal.empty() ? refusal : kFenced + refusal;
 }
 
 /// Writes this rank's file and gathers what all ranks wrote; the first failure of any rank, or empty.
@@ -463,20 +515,34 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
   return manifest;
 }
 
-/// Rank 0's half of [Note: commit]. Empty for success, else kFenced or kFailed and the reason.
-std::string Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
+/// Rank 0's half of [Note: commit].
+Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
+  Committed out;
   std::string refusal;
+  std::optional<Identity> own;  // from the publication on
   const std::string problem = failure_of([&] {
     write_text(from / kManifest, manifest.dump(1) + "\n");
     sync_path(from, O_RDONLY | O_DIRECTORY);
     if (options_.may_commit) refusal = options_.may_commit();
     if (!refusal.empty()) return;
-    publish_folder(from, to);
+    own = identity_of(from);
+    const fs::path before = publish_folder(from, to);
+    if (options_.may_write) refusal = options_.may_write();
+    if (!refusal.empty()) {
+      withdraw_folder(from, to, before, own);
+    } else if (!before.empty()) {
+      fs::remove_all(before);
+    }
     sync_path(to.parent_path(), O_RDONLY | O_DIRECTORY);
   });
-  if (!problem.empty()) return kFailed + problem;
-  if (!refusal.empty()) return kFenced + refusal;
-  return {};
+  out.ours = !own || identity_of(from) == own;
+  // Whatever else went wrong: who is fenced must not try again.
+  if (!refusal.empty()) {
+    out.problem = kFenced + refusal + (problem.empty() ? "" : "; " + problem);
+  } else if (!problem.empty()) {
+    out.problem = kFailed + problem;
+  }
+  return out;
 }
 
 /// Removes all but the newest `keep` up to `step`; later ones are of a run this one rewound behind, and are left.
@@ -488,6 +554,8 @@ std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_
   if (!unlisted.empty()) warnings.push_back("old checkpoints not removed: " + unlisted);
   for (const CheckpointInfo& old : list.valid) {
     if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
+    // It may have been long since the commit.
+    if (options_.may_write && !options_.may_write().empty()) break;
     // Renamed first: a crash halfway must not leave a torn checkpoint.
     const fs::path aside = temporary(old.step);
     const std::string problem = failure_of([&] {

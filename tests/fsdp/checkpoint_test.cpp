@@ -1,12 +1,17 @@
 // Goal: a checkpoint is either whole or not there, and a run resumed from it is the run that was never interrupted.
 // Method: the small model on 1 to 4 ranks as threads, real files, damage done by hand.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include <fstream>
 #include <limits>
@@ -17,6 +22,22 @@
 #include "ranks.h"
 #include "small_model.h"
 #include "temporary_folder.h"
+
+namespace {
+
+/// Network file systems can't exchange two names in one step.
+std::atomic<bool> can_exchange = true;
+
+}  // namespace
+
+/// Stands before the C library's.
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  if ((flags & RENAME_EXCHANGE) != 0 && !can_exchange) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
 
 namespace {
 
@@ -488,6 +509,105 @@ TEST_F(Checkpoint, OfAFencedAttemptIsNotPublished) {
     }
   });
   EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
+}
+
+/// A rank 0 that is frozen while it commits step 2 of attempt 1; attempt 2 begins meanwhile, and may save that step.
+class FrozenCommit : public Checkpoint, public ::testing::WithParamInterface<bool> {
+ protected:
+  FrozenCommit() { can_exchange = GetParam(); }
+  ~FrozenCommit() override { can_exchange = true; }
+
+  void begin_attempt_2() { newest_ = 2; }
+  /// As attempt 2 would publish it: whole, in one step.
+  void publish_of_attempt_2() {
+    const auto target = step_path(2), away = folder_.path() / "replaced";
+    if (fs::exists(target)) fs::rename(target, away);
+    fs::rename(folder_.path() / "elsewhere" / "step-00000002", target);
+    fs::remove_all(away);
+  }
+  /// Saves step 2 as attempt 1, which must find out that it is fenced.
+  void save_frozen(const std::function<void()>& before_rename, const std::function<void()>& after_rename) {
+    save_steps(2, {1});
+    run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      CheckpointOptions other = options(2);
+      other.folder = folder_.path() / "elsewhere";
+      Checkpointer(trainer.sharded, *trainer.optimizer, other).save(state_of(2));
+    });
+    run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      CheckpointOptions frozen = options(1);
+      int asked = 0;
+      frozen.may_write = [&, asked]() mutable {
+        EXPECT_EQ(mesh.rank(), 0);
+        if (++asked == 2) after_rename();
+        return newest_ == 1 ? std::string() : "attempt 2 has begun";
+      };
+      frozen.may_commit = [&] {
+        before_rename();
+        return std::string();  // it had asked before it was frozen
+      };
+      try {
+        Checkpointer(trainer.sharded, *trainer.optimizer, frozen).save(state_of(2));
+        ADD_FAILURE() << "saved";
+      } catch (const fsdp::CheckpointFenced& error) {
+        EXPECT_STREQ(error.what(), "checkpoint of step 2 not saved: attempt 2 has begun");
+      }
+    });
+  }
+  std::atomic<int> newest_ = 1;
+};
+INSTANTIATE_TEST_SUITE_P(FileSystems, FrozenCommit, ::testing::Bool(),
+                         [](const auto& param) { return std::string(param.param ? "Exchange" : "NoExchange"); });
+
+TEST_P(FrozenCommit, IsWithdrawn) {
+  save_frozen([&] { begin_attempt_2(); }, [&] { EXPECT_EQ(fsdp::latest_valid(options().folder)->step, 2); });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
+}
+
+TEST_P(FrozenCommit, PutsBackTheNewerAttemptsCheckpointOfTheSameStep) {
+  save_frozen(
+      [&] {
+        begin_attempt_2();
+        publish_of_attempt_2();
+      },
+      [&] { EXPECT_EQ(fsdp::latest_valid(options().folder)->attempt, 1) << "it has taken its place"; });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001", "step-00000002"));
+  EXPECT_EQ(fsdp::latest_valid(options().folder)->attempt, 2);
+  EXPECT_EQ(load(2).first, 2) << "all of it is there";
+}
+
+TEST_P(FrozenCommit, LeavesWhatTheNewerAttemptHasPutInItsPlaceMeanwhile) {
+  save_frozen([&] { begin_attempt_2(); }, [&] { publish_of_attempt_2(); });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001", "step-00000002"));
+  EXPECT_EQ(fsdp::latest_valid(options().folder)->attempt, 2);
+  EXPECT_EQ(load(2).first, 2);
+}
+
+TEST_F(Checkpoint, OfAFencedAttemptIsNotEvenBegun) {
+  save_steps(2, {1});
+  const auto long_ago = fs::last_write_time(options().folder) - std::chrono::hours(24);
+  fs::last_write_time(options().folder, long_ago);
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointOptions fenced = options();
+    fenced.may_write = [] { return std::string("attempt 2 has begun"); };
+    EXPECT_THROW(Checkpointer(trainer.sharded, *trainer.optimizer, fenced).save(state_of(2)), fsdp::CheckpointFenced);
+  });
+  EXPECT_EQ(fs::last_write_time(options().folder), long_ago) << "something was written and removed again";
+}
+
+TEST_F(Checkpoint, OldOnesStayWhenTheAttemptIsFencedAfterItsCommit) {
+  save_steps(2, {1});
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointOptions late = options();
+    late.keep = 1;
+    int asked = 0;
+    late.may_write = [&asked] { return ++asked <= 2 ? std::string() : "attempt 2 has begun"; };
+    Checkpointer(trainer.sharded, *trainer.optimizer, late).save(state_of(2));
+  });
+  EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001", "step-00000002"));
 }
 
 TEST_F(Checkpoint, ThatOneRankCannotWriteIsTheSameErrorOnAll) {

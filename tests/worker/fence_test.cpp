@@ -35,6 +35,19 @@ TEST(Fence, TheNewestAttemptMayCommitAndAnOlderOneMayNot) {
   EXPECT_THAT(first.may_commit(), HasSubstr("attempt 2 owns this job now"));
 }
 
+TEST(Fence, IsLookedAtWithoutItsLock) {
+  const TemporaryFolder folder;
+  Fence fence(folder.path(), 1);
+  const int fd = ::open((folder / "FENCE.lock").c_str(), O_RDWR | O_CREAT, 0644);
+  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0) << "as while it is raised";
+  EXPECT_EQ(fence.may_write(), "");
+  write_file(folder / "FENCE", "attempt 2\n");
+  EXPECT_THAT(fence.may_write(), HasSubstr("attempt 2 owns this job now"));
+  EXPECT_EQ(Fence(folder.path(), 2).may_write(), "");
+  EXPECT_EQ(Fence(folder.path(), 0).may_write(), "") << "without a controller there is none";
+  ::close(fd);
+}
+
 TEST(Fence, CannotBeRaisedBetweenCheckAndCommit) {
   const TemporaryFolder folder;
   Fence fence(folder.path(), 1);

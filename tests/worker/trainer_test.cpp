@@ -72,8 +72,9 @@ class Listener : public Reporter {
   std::vector<StepReport> steps;
   std::vector<std::int64_t> saved;
   std::function<void()> on_step, on_resumed;
-  int save_at = 0;                            ///< the step in which it asks for a save; 0: never
-  std::promise<Endpoint>* meeting = nullptr;  ///< of all ranks
+  std::function<void(const std::string&)> on_failure;  ///< unless set, a failure ends the test
+  int save_at = 0;                                     ///< the step in which it asks for a save; 0: never
+  std::promise<Endpoint>* meeting = nullptr;           ///< of all ranks
   std::shared_future<Endpoint> where;
 
  private:
@@ -110,7 +111,12 @@ std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& liste
       environment.rank = environment.local_rank = rank;
       environment.world_size = environment.local_world_size = world_size;
       environment.attempt = attempt;
-      outcomes[static_cast<std::size_t>(rank)] = Trainer(config, environment, listener).run();
+      try {
+        outcomes[static_cast<std::size_t>(rank)] = Trainer(config, environment, listener).run();
+      } catch (const std::exception& error) {
+        if (!listener.on_failure) throw;
+        listener.on_failure(error.what());
+      }
     });
   }
   for (auto& thread : threads) thread.join();
@@ -158,6 +164,30 @@ TEST(Trainer, HoldsTheFencesLockWhileACheckpointIsPublished) {
   ::close(lock);
   EXPECT_THAT(held, ElementsAre(true, true));
   EXPECT_THAT(held_in_training, ElementsAre(false, false, false, false));
+}
+
+// Goal: a rank that was frozen between its check and the publication, so long that the controller has raised the fence
+// over its lock, leaves nothing behind.
+TEST(Trainer, WithdrawsWhatItPublishesAfterTheFenceWasRaisedOverItsLock) {
+  const TemporaryFolder folder;
+  int published = 0;
+  before_rename = [&](const std::string& to) {
+    if (!to.ends_with("/step-00000002")) return;
+    ++published;
+    write_file(folder / "FENCE", "attempt 2\n");
+  };
+  std::vector<Listener> ranks(1);
+  RunConfig config = run_of(folder, R"(,"steps":4)", "", ".");
+  config.checkpoint.every_steps = 2;
+  std::string fenced;
+  ranks[0].on_failure = [&](const std::string& text) { fenced = text; };
+  train(config, ranks);
+  before_rename = nullptr;
+  EXPECT_EQ(published, 1);
+  EXPECT_THAT(fenced, ::testing::HasSubstr("attempt 2 owns this job now"));
+  EXPECT_THAT(ranks[0].saved, ::testing::IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder / "step-00000002"));
+  EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-step-00000002-attempt-1"));
 }
 
 // Goal: a checkpoint that is there after a power cut is whole. No power can be cut here, so the order of what makes it

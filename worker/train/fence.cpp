@@ -50,6 +50,10 @@ Fence::~Fence() {
   release();
 }
 
+std::string Fence::may_write() const {
+  return attempt_ == 0 ? std::string() : objection(folder_ / "FENCE", attempt_);
+}
+
 std::string Fence::may_commit() {
   if (attempt_ == 0) return {};
   release();

@@ -238,6 +238,7 @@ class Trainer::Run {
     options.folder = folder;
     options.attempt = environment_.attempt;
     options.keep = static_cast<int>(config_.checkpoint.keep);
+    options.may_write = [this] { return fence_->may_write(); };
     options.may_commit = [this] { return fence_->may_commit(); };
     checkpointer_ = std::make_unique<fsdp::Checkpointer>(*sharded_, *optimizer_, std::move(options));
     check_not_fenced();

@@ -20,9 +20,11 @@ namespace fsdp {
 //                                                            "exp_avg_sq/<name>" (fp32, 1-D) and "rank/<key>" tensors
 //   <folder>/step-00000100/manifest.json                     written last; without it the checkpoint does not exist
 //   <folder>/.tmp-step-00000100-attempt-2/                   one being written
-// [Note: commit] Every rank writes and fsyncs its file; when all have, rank 0 writes and fsyncs the manifest, asks
-// may_commit, renames the folder and fsyncs its parent. A crash at any point leaves the earlier checkpoints as they
-// were.
+// [Note: commit] Rank 0 asks may_write; every rank writes and fsyncs its file; when all have, rank 0 writes and fsyncs
+// the manifest, asks may_commit, renames the folder, asks may_write once more and fsyncs the parent. A crash at any
+// point leaves the earlier checkpoints as they were. A process may be frozen between any two of these, and wake up when
+// a newer attempt has begun and saved the same step: so what stood in the new one's place is kept until the second
+// may_write, and put back if that refuses.
 
 /// A save or load that failed, the same text on every rank: which rank, which file, why.
 class CheckpointError : public std::runtime_error {
@@ -30,7 +32,7 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// may_commit refused: this attempt is no longer the job's. Nothing was published.
+/// may_write or may_commit refused: this attempt is no longer the job's. Nothing is published, or no longer.
 class CheckpointFenced : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
@@ -50,7 +52,10 @@ struct CheckpointOptions {
   int keep = 3;
   /// Compare file checksums when loading.
   bool verify_checksums = true;
-  /// Asked on rank 0 right before the commit: empty allows it, anything else is the reason against.
+  /// Asked on rank 0 before a save writes anything, and again when it is published, see [Note: commit],
+  /// and before an old one is removed: empty allows it, anything else is the reason against. Must not wait for anybody.
+  std::function<std::string()> may_write;
+  /// The same right before the commit; may wait, and keep others from becoming the job's newest attempt meanwhile.
   std::function<std::string()> may_commit;
 };
 
@@ -108,9 +113,9 @@ class Checkpointer {
   Checkpointer(ShardedModel& model, AdamW& optimizer, CheckpointOptions options);
 
   /// Writes and commits a checkpoint, then removes all but the newest `keep`. Throws CheckpointError, the same on every
-  /// rank, when any rank could not write (disk full, read-only, no permission), CheckpointFenced when may_commit
-  /// refused; in both cases nothing new is visible and the temporary folder is gone as far as it could be removed. A
-  /// checkpoint of the same step is replaced.
+  /// rank, when any rank could not write (disk full, read-only, no permission), CheckpointFenced when may_write or
+  /// may_commit refused; in both cases nothing new is visible and the temporary folder is gone as far as it could be
+  /// removed. A checkpoint of the same step is replaced.
   SavedCheckpoint save(const CheckpointState& state);
 
   /// Loads the newest checkpoint that is whole on every rank; a torn or corrupt one is passed over. Another world size
@@ -126,7 +131,9 @@ class Checkpointer {
   std::filesystem::path temporary(std::int64_t step) const;
   std::string write_files(const std::filesystem::path& folder, const CheckpointState& state, Json& files);
   Json make_manifest(const CheckpointState& state) const;
-  std::string commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
+  std::string begin(const std::filesystem::path& folder) const;
+  struct Committed;
+  Committed commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
   std::vector<std::string> prune(const std::filesystem::path& newest, std::int64_t step);
   std::optional<LoadedCheckpoint> try_load(const std::filesystem::path& path, std::int64_t step,
                                            std::vector<std::string>& passed_over);
