@@ -195,7 +195,10 @@ Parsed<ClusterConfig> parse_config(std::string_view text) {
     fields.try_emplace(std::string(trimmed(line.substr(0, equals))), trimmed(line.substr(equals + 3)));
   }
   if (!fields.contains("ClusterName")) return std::string("no ClusterName in it");
-  return config_of(fields);
+  auto config = config_of(fields);
+  constexpr std::string_view kNow = "Configuration data as of ";
+  if (text.starts_with(kNow)) config.now = parse_time(trimmed(text.substr(kNow.size(), text.find('\n') - kNow.size())));
+  return config;
 }
 
 std::optional<StartEstimate> parse_start(std::string_view text) {

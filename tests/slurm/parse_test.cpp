@@ -251,6 +251,7 @@ TEST(Scontrol, TheConfigurationThatMattersIsRead) {
   const auto& c = std::get<ClusterConfig>(parsed);
   EXPECT_EQ(c.cluster, "muster");
   EXPECT_EQ(c.version, "22.05.8");
+  EXPECT_EQ(c.now, Time(1795253486s));
   EXPECT_THAT(c.requeue_exit, ElementsAre(10, 11, 12, 99));
   EXPECT_THAT(c.requeue_exit_hold, IsEmpty());
   EXPECT_EQ(c.kill_wait, 2s);
@@ -259,6 +260,9 @@ TEST(Scontrol, TheConfigurationThatMattersIsRead) {
   EXPECT_EQ(c.max_array_size, 1001U);
   EXPECT_TRUE(c.warns_at_preemption);
   EXPECT_TRUE(c.has_accounting);
+  const auto bare = parse_config("ClusterName = muster\n");
+  ASSERT_TRUE(std::holds_alternative<ClusterConfig>(bare));
+  EXPECT_FALSE(std::get<ClusterConfig>(bare).now);
   EXPECT_TRUE(std::holds_alternative<std::string>(parse_config("slurm_load_ctl_conf error\n")));
 }
 

@@ -259,9 +259,13 @@ TEST_F(SlurmClient, SlurmSaysBeforehandWhatItWouldDo) {
 
 TEST_F(SlurmClient, TheClusterIsDescribed) {
   ASSERT_NO_FATAL_FAILURE(start("--grace 10"));
+  const auto now = [] { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); };
+  const auto before = now();
   const auto config = client_.config();
   ASSERT_TRUE(config) << config.why();
   EXPECT_EQ(config->cluster, "muster");
+  EXPECT_GE(config->now, before);
+  EXPECT_LE(config->now, now());
   EXPECT_EQ(config->kill_wait, 2s);
   EXPECT_EQ(config->cred_expire, 5s);
   EXPECT_FALSE(config->has_accounting);

@@ -16,6 +16,7 @@
 #include "runtime/slurm/health_check.h"
 #include "runtime/slurm/launcher.h"
 #include "runtime/slurm/script_plan.h"
+#include "runtime/slurm/slurm_clock.h"
 #include "runtime/slurm/task_files.h"
 #include "slurm/pending_reason.h"
 
@@ -39,7 +40,7 @@ struct Attempt {
   std::vector<std::string> left_out = {};  // what it gets none of besides, as long as it is lost
 };
 
-/// How far the clocks of slurmctld and ours may be apart.
+/// How far the moment of which accounting says that it was submitted may be from when we did: an sbatch may be slow.
 constexpr core::Millis kClocksApart{60'000};
 
 /// "ada", or the number itself where nobody has it.
@@ -55,15 +56,17 @@ std::string person(const std::string& user_id) {
 
 /// The run of an attempt among those that accounting remembers: its job's first. Numbers are given twice, and comments
 /// are kept by few clusters.
-std::optional<::slurm::PastRun> run_of(const Attempt& attempt, const std::vector<::slurm::PastRun>& runs) {
+std::optional<::slurm::PastRun> run_of(const Attempt& attempt, const std::vector<::slurm::PastRun>& runs,
+                                       const SlurmClock& clock) {
   std::optional<::slurm::PastRun> first;
   for (const auto& run : runs) {
     if (run.id != attempt.id || !run.submitted || (!run.comment.empty() && run.comment != attempt.comment)) continue;
-    if (*run.submitted < attempt.submitted_after - kClocksApart) continue;
+    if (clock.ours(*run.submitted) < attempt.submitted_after - kClocksApart) continue;
     if (first && first->submitted <= run.submitted) continue;
     first = run;
   }
-  if (!first || !first->ended || *first->submitted > attempt.submitted_before + kClocksApart) return std::nullopt;
+  if (!first || !first->ended) return std::nullopt;
+  if (clock.ours(*first->submitted) > attempt.submitted_before + kClocksApart) return std::nullopt;
   first->state.by = person(first->state.by);
   return first;
 }
@@ -144,6 +147,7 @@ class SlurmExecutor::Impl {
   void run_poller();
   void run_ticker();
   void poll();
+  void ask_clock();
   void take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at);
   void tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs);
   void ask_history(const std::vector<::slurm::ListedJob>& jobs);
@@ -171,6 +175,7 @@ class SlurmExecutor::Impl {
   std::map<::slurm::JobId, core::Millis> leftover_since_;
   std::map<std::string, std::vector<core::AttemptKey>> sets_;  // by comment
   std::optional<Trouble> trouble_;
+  SlurmClock slurm_clock_;
   bool urgent_ = false, closed_ = false;
   std::thread poller_, ticker_;
 };
@@ -280,7 +285,7 @@ std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey&
   const auto text = ::slurm::explain_waiting(job);
   word.sentence = text.sentence;
   word.action = text.action;
-  if (job.started) word.expected_start = std::chrono::time_point_cast<core::Millis>(*job.started);
+  if (job.started) word.expected_start = slurm_clock_.ours(*job.started);
   return word;
 }
 
@@ -341,12 +346,31 @@ void SlurmExecutor::Impl::poll() {
   const auto listed = scheduler_.list(options_.user);
   if (!listed) return note(listed.why());
   note({});
+  ask_clock();
   tell_unfit_nodes(*listed);
   take_listing(*listed, asked_at);
   ask_history(*listed);
   cancel_wanted();
   end_exclusions();
   cancel_leftovers(*listed);
+}
+
+// When a job will end, and when it was submitted, are times of slurmctld's clock.
+void SlurmExecutor::Impl::ask_clock() {
+  const auto before = clock_.wall();
+  {
+    std::lock_guard lock(mutex_);
+    if (attempts_.empty() || !slurm_clock_.is_due(before, clock_.monotonic())) return;
+  }
+  const auto config = scheduler_.config();
+  const auto after = clock_.wall();
+  std::lock_guard lock(mutex_);
+  const auto was = slurm_clock_.ahead();
+  slurm_clock_.asked(config ? config->now : std::nullopt, before, after, clock_.monotonic());
+  const auto ahead = slurm_clock_.ahead();
+  if (std::chrono::abs(ahead - was) < SlurmClock::kSet) return;
+  spdlog::warn("slurmctld's clock is {} s {} this machine's; its times are understood so",
+               std::chrono::abs(ahead).count() / 1000, ahead.count() > 0 ? "ahead of" : "behind");
 }
 
 void SlurmExecutor::Impl::note(const std::string& why) {
@@ -368,8 +392,8 @@ void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jo
   for (const auto& job : jobs) by_id.emplace(job.id, &job);
   const auto down = down_nodes(jobs);
   const auto now = clock_.monotonic();
-  const auto wall = clock_.wall();
   std::lock_guard lock(mutex_);
+  const auto wall = slurm_clock_.theirs(clock_.wall());
   for (auto& [key, attempt] : attempts_) {
     const auto found = by_id.find(attempt.id);
     // The same number with another comment is another's job: slurmctld gives numbers again that it has lost.
@@ -402,7 +426,7 @@ void SlurmExecutor::Impl::ask_history(const std::vector<::slurm::ListedJob>& job
   if (runs.unreachable()) return spdlog::debug("accounting does not answer: {}", runs.why());
   for (const auto& key : wanted) {
     with(key, [&](Attempt& attempt) {
-      const auto run = runs ? run_of(attempt, *runs) : std::nullopt;
+      const auto run = runs ? run_of(attempt, *runs, slurm_clock_) : std::nullopt;
       if (run || !runs) attempt.follower.remembered(run ? &*run : nullptr, clock_.monotonic());
     });
   }

@@ -123,6 +123,7 @@ struct Node {
 struct ClusterConfig {
   std::string cluster{};
   std::string version{};
+  std::optional<Time> now{};        // what slurmctld's clock said when it answered
   std::vector<int> requeue_exit{};  // a batch script that exits so is requeued
   std::vector<int> requeue_exit_hold{};
   bool job_requeue = true;             // jobs may be requeued unless they say otherwise

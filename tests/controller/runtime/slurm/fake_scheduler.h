@@ -30,6 +30,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   bool is_operator = true;
   std::uint64_t max_array_size = 1001;
   std::string proctrack = "proctrack/linuxproc";
+  std::optional<std::chrono::milliseconds> ahead;  // of this machine's clock; nothing: it does not say
   std::uint64_t next_id = 1;
   std::map<::slurm::JobId, ::slurm::ListedJob> jobs;
   std::vector<std::string> scripts;  // every one that was taken
@@ -110,10 +111,12 @@ class FakeScheduler : public ::slurm::Scheduler {
     return ::slurm::Done{};
   }
   ::slurm::Answer<::slurm::ClusterConfig> config() override {
+    std::lock_guard lock(mutex_);
     if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
     ::slurm::ClusterConfig config;
     config.max_array_size = max_array_size;
     config.fields["ProctrackType"] = proctrack;
+    if (ahead) config.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() + *ahead);
     return config;
   }
 

@@ -72,12 +72,13 @@ class Following {
     return *this;
   }
   /// A listing asked for and answered now.
-  Following& slurm_says(const std::string& state, const std::string& reason = "None") {
+  Following& slurm_says(const std::string& state, const std::string& reason = "None",
+                        std::optional<core::Time> by_its_clock = std::nullopt) {
     now += 1ms;
     job.state = ::slurm::parse_job_state(state);
     job.reason = reason;
     if (state == "RUNNING" && job.node_list.empty()) job.node_list = "node[1-2]";
-    follower.listed(&job, down, now, now, wall());
+    follower.listed(&job, down, now, now, by_its_clock.value_or(wall()));
     if (!accounting) follower.remembered(nullptr, now);
     follower.tick(now);
     return *this;

@@ -288,6 +288,27 @@ TEST(SlurmExecutor, TellsWhyAJobWaitsAndWhenItMayStart) {
   EXPECT_EQ(word(2).sentence, "") << "it does not wait";
 }
 
+/// A job of a minute that ends so long from now by a clock of slurmctld's that is so far ahead.
+void run_with_end(Executing& e, std::chrono::seconds ahead, std::chrono::seconds left) {
+  e.slurm.ahead = ahead;
+  e.list("1", "RUNNING", "muster:s:1.1");
+  auto& job = e.slurm.jobs[{1, {}}];
+  job.time_limit = 60s;
+  job.ends = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()) + ahead + left;
+  e.adopt(1, "1");
+  e.start();
+}
+
+TEST(SlurmExecutor, WhenAJobWillEndIsUnderstoodByTheClockThatSaysIt) {
+  Executing ours_is_behind;
+  run_with_end(ours_is_behind, 1h, 15s);
+  EXPECT_EQ(ours_is_behind.first_word(1), "stopping timed_out save") << "half a minute may be needed for that";
+  Executing ours_is_ahead;
+  run_with_end(ours_is_ahead, -1h, 15min);
+  ASSERT_TRUE(ours_is_ahead.eventually([&] { return ours_is_ahead.slurm.times_listed() >= 10; }));
+  EXPECT_FALSE(ours_is_ahead.has_told(1)) << "it has more than ten minutes";
+}
+
 TEST(SlurmExecutor, AHoldIsAskedForAgainWhenSlurmIsBack) {
   Executing e;
   const ::slurm::JobId id{1, {}};
