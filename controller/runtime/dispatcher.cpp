@@ -52,6 +52,16 @@ bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& sta
   return true;
 }
 
+// What becomes of jobs and attempts, for whoever reads musterd's log; each rank's arrival and each save are many.
+void log(const store::Commit& commit) {
+  const auto& body = commit.event.body;
+  const bool often =
+      std::holds_alternative<core::RankJoined>(body) || std::holds_alternative<core::CheckpointSaved>(body);
+  const auto& text = commit.applied.text;
+  if (!text.empty())
+    spdlog::log(often ? spdlog::level::debug : spdlog::level::info, "job {}: {}", commit.applied.job.id, text);
+}
+
 // Executors tell again what they told an earlier controller; the history needs it once.
 bool known_already(const core::Job& job, const core::EventBody& body) {
   const auto number = core::attempt_of(body);
@@ -449,6 +459,7 @@ void Dispatcher::commit(Group& group) {
   if (group.commits.empty()) return;
   store_.append(group.commits);
   note_success();
+  for (const auto& commit : group.commits) log(commit);
   if (group.next_id != 0) next_id_ = group.next_id;
 }
 

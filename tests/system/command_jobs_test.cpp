@@ -55,6 +55,14 @@ TEST(CommandJobs, RequeueOfARunningJobStartsTheNextAttempt) {
   ASSERT_EQ(after.at("attempts").size(), 2U);
   EXPECT_EQ(after.at("attempts")[0].at("cause"), "requeued");
   EXPECT_EQ(world.cli({"logs", job, "--attempt", "2"}).out, "attempt 2\n");
+  // Admins read in musterd's log what became of jobs and attempts.
+  const auto log = world.daemon_log();
+  std::size_t at = 0;
+  for (const char* line : {": submitted by ", ": attempt 1 started on ", "requeue", ": attempt 2 started on ",
+                           ": every rank exited with 0"}) {
+    at = log.find(line, at);
+    ASSERT_NE(at, std::string::npos) << line << log;
+  }
 }
 
 TEST(CommandJobs, TheTimeLimitEndsAnAttemptWithItsOwnCause) {

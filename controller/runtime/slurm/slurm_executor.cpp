@@ -672,7 +672,11 @@ LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit
   if (!id) return {LimitAnswer::Kind::kLater};
   const auto answer = impl_->scheduler_.update_time_limit(*id, slurm_minutes(limit));
   if (answer.unreachable()) return {LimitAnswer::Kind::kLater};
-  if (answer.refused()) return {LimitAnswer::Kind::kRefused, answer.why()};
+  if (answer.refused()) {
+    const bool forbidden = answer.why().find("permission denied") != std::string::npos;
+    return {LimitAnswer::Kind::kRefused,
+            answer.why() + (forbidden ? " (only Slurm's operators and admins may give a job more time)" : "")};
+  }
   return {};
 }
 void SlurmExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {

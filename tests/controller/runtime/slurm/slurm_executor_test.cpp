@@ -489,7 +489,8 @@ TEST(SlurmExecutor, TellsWhatSlurmSaysToATimeLimit) {
   using Kind = LimitAnswer::Kind;
   EXPECT_EQ(e.executor->limit({1, 1}, 30min).kind, Kind::kTaken);
   EXPECT_EQ(e.slurm.jobs[(::slurm::JobId{1, {}})].time_limit, 30min);
-  EXPECT_EQ(e.executor->limit({1, 1}, 31min).why, "Access/permission denied");
+  EXPECT_EQ(e.executor->limit({1, 1}, 31min).why,
+            "Access/permission denied (only Slurm's operators and admins may give a job more time)");
   EXPECT_EQ(e.executor->limit({1, 1}, 0min).kind, Kind::kRefused) << "no limit at all";
   EXPECT_EQ(e.executor->limit({2, 1}, 5min).kind, Kind::kLater) << "not followed";
   e.slurm.lists = false;
