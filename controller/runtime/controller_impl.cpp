@@ -113,6 +113,7 @@ class Impl final : public RunningController {
     started_ = true;
     partitions_.start();
     Reconciler({store_, executor_, clock_, dispatcher_, specs_, board_}).take_over();
+    desk_.search_unsent(attempts_that_are_over());
     runner_.start({data_, options_.worker_program, addresses.grpc, secret_});
     if (options_.threads) ticker_ = std::thread([this] { run_ticker(); });
   }
@@ -234,6 +235,8 @@ class Impl final : public RunningController {
   /// Why there is none of such a job.
   Refusal no_script(const LaunchRequest& request) const;
   std::vector<core::JobId> jobs_of(const std::string& sweep);
+  /// Of the newest jobs.
+  std::vector<core::AttemptKey> attempts_that_are_over();
   void publish(const JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
@@ -648,6 +651,23 @@ Outcome<muster::v1::CheckScriptResponse> Impl::check_script(const muster::v1::Pl
   return response;
 }
 
+std::vector<core::AttemptKey> Impl::attempts_that_are_over() {
+  std::vector<core::AttemptKey> keys;
+  try {
+    store::ListFilter filter;
+    filter.limit = kListMost;
+    for (const auto& row : store_.list(filter)) {
+      if (!row.newest_attempt) continue;
+      const bool over = row.newest_attempt->state == core::AttemptState::kEnded;
+      const auto last = row.newest_attempt->number - (over ? 0 : 1);
+      for (core::AttemptNumber number = 1; number <= last; ++number) keys.push_back({row.id, number});
+    }
+  } catch (const std::exception& e) {
+    spdlog::warn("what ranks left unsent is not looked for: {}", e.what());
+  }
+  return keys;
+}
+
 // Writer's thread.
 void Impl::publish(const JobPtr& job, bool has_actions) {
   const auto now = clock_.monotonic();
@@ -691,6 +711,7 @@ void Impl::watch() {
     spdlog::warn("job {} attempt {}: ranks are still there after the grace; stopping them again", key.job, key.number);
     executor_.stop(key, {core::Millis(0)});
   }
+  desk_.take_what_waits();
 }
 
 void Impl::run_ticker() {

@@ -28,6 +28,7 @@ std::string subject_of(const core::EventBody& body) {
         if constexpr (requires { e.rank; }) return std::to_string(e.rank);
         if constexpr (requires { e.node; }) return e.node;
         if constexpr (requires { e.job; }) return std::to_string(e.job);
+        if constexpr (requires { e.step; }) return std::to_string(e.step);
         return {};
       },
       body);

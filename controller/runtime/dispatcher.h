@@ -123,7 +123,7 @@ class Dispatcher {
     std::vector<Submission> sweep = {};
     std::vector<core::JobId> jobs = {};  // a request of several, rather than of `job`
   };
-  // (job, type, attempt, rank or node or other job): what makes two facts equal.
+  // (job, type, attempt, rank or node or other job or step): what makes two facts equal.
   using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
   struct Group;
 

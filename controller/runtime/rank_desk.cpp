@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "runtime/action_runner.h"
 #include "runtime/durable_file.h"
@@ -14,6 +15,10 @@ namespace {
 
 constexpr std::size_t kMostMetrics = 512;
 constexpr std::size_t kMostEndpoint = 300;
+/// What the store did not take of ranks that have ended.
+constexpr core::Millis kReadAgainAfter{1000};
+/// Looked through in one round, so that a network folder holds nobody up.
+constexpr int kFoldersAtOnce = 50;
 
 store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m) {
   store::MetricRow row;
@@ -219,20 +224,36 @@ std::uint32_t RankDesk::take_checkpoints(const Caller& caller, const muster::v1:
 }
 
 void RankDesk::take_unsent(const core::AttemptKey& key, core::RankNumber rank) {
-  const auto file = data_.unsent(key, rank);
+  if (read_late({key, rank}) != Late::kLater) return;
+  spdlog::warn("{}: the store does not take all of it; it is read again", data_.unsent(key, rank).string());
+  std::lock_guard lock(unread_mutex_);
+  unread_.insert({key, rank});
+}
+
+// Goes on after a refusal: what the end must not overtake stands behind it.
+RankDesk::Late RankDesk::read_late(const RankKey& rank) {
+  const auto& [key, number] = rank;
+  const auto file = data_.unsent(key, number);
   try {
+    Late all = Late::kTaken;
     int reports = 0;
-    const bool all = read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
+    read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
       const auto& from = request.key();
-      const bool own = from.job_id() == key.job && from.attempt() == key.number && from.rank() == rank;
+      const bool own = from.job_id() == key.job && from.attempt() == key.number && from.rank() == number;
       reports += own ? 1 : 0;
-      return own && take_late(request);
+      const auto taken = own ? take_late(request, all == Late::kTaken) : Late::kNotTaken;
+      if (taken != Late::kTaken) all = taken;
+      return all != Late::kNotTaken;
     });
-    if (reports > 0) spdlog::info("job {} attempt {}: read what rank {} could not send", key.job, key.number, rank);
-    if (all && reports > 0) std::filesystem::remove(file);
-    if (!all) spdlog::warn("{}: not all of it could be taken in; it stays there", file.string());
+    if (all == Late::kNotTaken) spdlog::warn("{}: not this rank's words; they stay there", file.string());
+    if (all != Late::kTaken) return all;
+    if (reports > 0) spdlog::info("job {} attempt {}: read what rank {} could not send", key.job, key.number, number);
+    std::error_code none;
+    if (reports > 0 || std::filesystem::file_size(file, none) == 0) std::filesystem::remove(file);
+    return all;
   } catch (const std::exception& e) {
-    spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, rank, e.what());
+    spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, number, e.what());
+    return Late::kNotTaken;
   }
 }
 
@@ -246,17 +267,86 @@ void RankDesk::take_unsent(const core::AttemptKey& key) {
   for (core::RankNumber rank = 0; rank < ranks; ++rank) take_unsent(key, rank);
 }
 
-bool RankDesk::take_late(const muster::v1::HeartbeatRequest& request) {
+RankDesk::Late RankDesk::take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics) {
   const auto found = find(request.key());
-  if (!found.ok()) return false;
+  if (!found.ok()) return found.refusal().kind == Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
   const auto& caller = found.value();
   parts_.board.heartbeat(caller.key, request, parts_.clock.monotonic());
   tell_resumed(caller, request);
-  const auto metrics = take_metrics(caller, request);
-  const auto checkpoints = take_checkpoints(caller, request);
+  const auto checkpoints = take_late_checkpoints(caller, request);
+  const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
+  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request) == most);
   parts_.changes.bump(caller.key.job);
-  return metrics == static_cast<std::uint32_t>(request.metrics_size()) &&
-         checkpoints == static_cast<std::uint32_t>(request.checkpoints_size());
+  return metrics ? checkpoints : Late::kLater;
+}
+
+// An attempt that has ended takes no checkpoint any more, and its end is given to the dispatcher next: what the store
+// refuses now is kept there before it.
+RankDesk::Late RankDesk::take_late_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  if (take_checkpoints(caller, request) == static_cast<std::uint32_t>(request.checkpoints_size())) return Late::kTaken;
+  for (const auto& checkpoint : request.checkpoints()) {
+    const auto told = parts_.board.checkpoint_told(caller.key);
+    if (told && checkpoint.step() <= *told) continue;
+    parts_.dispatcher.keep(caller.key.job, core::CheckpointSaved{caller.key.number, checkpoint.step()});
+    parts_.board.set_checkpoint_told(caller.key, checkpoint.step());
+  }
+  return Late::kLater;
+}
+
+void RankDesk::search_unsent(std::vector<core::AttemptKey> attempts) {
+  std::lock_guard lock(unread_mutex_);
+  to_search_.insert(to_search_.end(), attempts.begin(), attempts.end());
+}
+
+void RankDesk::search_some() {
+  std::lock_guard lock(unread_mutex_);
+  for (int looked = 0; looked < kFoldersAtOnce && !to_search_.empty(); ++looked) {
+    const auto key = to_search_.front();
+    to_search_.pop_front();
+    constexpr std::string_view kStart = "rank-";
+    std::error_code none;
+    for (std::filesystem::directory_iterator file(data_.unsent(key, 0).parent_path(), none), end; !none && file != end;
+         file.increment(none)) {
+      const auto name = file->path().filename().string();
+      core::RankNumber rank = 0;
+      if (!name.starts_with(kStart)) continue;
+      const auto read = std::from_chars(name.data() + kStart.size(), name.data() + name.size(), rank);
+      if (read.ec == std::errc() && read.ptr == name.data() + name.size()) unread_.insert({key, rank});
+    }
+  }
+}
+
+// What was kept for the dispatcher is in memory alone until the rank's end, which comes after it, is in the store.
+bool RankDesk::end_is_recorded(const RankKey& rank) const {
+  const auto& [key, number] = rank;
+  JobPtr job;
+  try {
+    job = parts_.dispatcher.job(key.job);
+  } catch (const std::exception&) {
+    return false;
+  }
+  if (job == nullptr || key.number == 0 || key.number > job->attempts.size()) return job == nullptr;
+  const auto& attempt = job->attempts[key.number - 1];
+  if (attempt.state == core::AttemptState::kEnded || number >= attempt.ranks.size()) return true;
+  return attempt.ranks[number].state == core::RankState::kExited;
+}
+
+void RankDesk::take_what_waits() {
+  search_some();
+  std::vector<RankKey> unread;
+  {
+    const auto now = parts_.clock.monotonic();
+    std::lock_guard lock(unread_mutex_);
+    if (unread_.empty() || now < read_again_at_) return;
+    read_again_at_ = now + kReadAgainAfter;
+    unread.assign(unread_.begin(), unread_.end());
+  }
+  for (const auto& rank : unread) {
+    if (!end_is_recorded(rank)) continue;
+    if (read_late(rank) == Late::kLater) return;
+    std::lock_guard lock(unread_mutex_);
+    unread_.erase(rank);
+  }
 }
 
 Outcome<muster::v1::RendezvousResponse> RankDesk::rendezvous(const muster::v1::RendezvousRequest& request,

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <deque>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/changes.h"
 #include "runtime/data_folder.h"
@@ -36,10 +41,16 @@ class RankDesk {
   Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                      const std::string& token);
   Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
-  /// Takes in what a rank that has ended could not tell any more, as if it told it now. Never throws.
+  /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
+  /// to the dispatcher. Checkpoints that the store does not take now come before that end all the same; metrics are
+  /// read again by take_what_waits(). Never throws.
   void take_unsent(const core::AttemptKey& key, core::RankNumber rank);
   /// The same of all its ranks.
   void take_unsent(const core::AttemptKey& key);
+  /// Looks, in take_what_waits(), for what ranks of these attempts, which are over, have left unread.
+  void search_unsent(std::vector<core::AttemptKey> attempts);
+  /// Reads again, from time to time until all is in the store, what could not be taken in. Call it often.
+  void take_what_waits();
 
  private:
   /// Where an attempt stands when one of its ranks calls.
@@ -52,8 +63,17 @@ class RankDesk {
     bool upcoming = false;  // launched, but that is not recorded yet
     const core::Attempt* attempt() const { return current ? &job->attempts[key.number - 1] : nullptr; }
   };
-  /// False if not all of it is durable.
-  bool take_late(const muster::v1::HeartbeatRequest& request);
+  enum class Late {
+    kTaken,     // all of it is in the store
+    kLater,     // the store does not take it now
+    kNotTaken,  // it is nobody's whom this store knows
+  };
+  using RankKey = std::pair<core::AttemptKey, core::RankNumber>;
+  Late read_late(const RankKey& rank);
+  Late take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics);
+  Late take_late_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  bool end_is_recorded(const RankKey& rank) const;
+  void search_some();
   Outcome<Caller> find(const muster::v1::RankKey& key);
   Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
@@ -67,6 +87,11 @@ class RankDesk {
   Parts parts_;
   const DataFolder data_;
   const std::string secret_;
+
+  std::mutex unread_mutex_;
+  std::set<RankKey> unread_;  // their files are to be read again; at most one a rank
+  std::deque<core::AttemptKey> to_search_;
+  core::Millis read_again_at_{0};
 };
 
 }  // namespace runtime

@@ -114,6 +114,74 @@ TEST_P(Restart, WhatRanksCouldNotSendBeforeTheirNodesWereGoneIsReadToo) {
   EXPECT_EQ(bench.controller().metrics(id, 0, 0, 0, 1000).size(), 1U);
 }
 
+/// An attempt of two ranks whose first could not send its last words.
+class LastWords : public ::testing::Test {
+ protected:
+  LastWords() {
+    bench.heartbeats({id, 1}, 2, 1);
+    for (int step = 2; step <= 7; ++step) late.add_metrics()->set_step(step);
+    late.add_checkpoints()->set_step(4);
+    late.add_checkpoints()->set_step(6);
+  }
+  void leave() { write_unsent(file, {late}); }
+  void fill() { bench.memory().fail_writes(store::Error(store::Error::Kind::kFull, "the disk is full; make room")); }
+  void make_room() { bench.memory().fail_writes(std::nullopt); }
+  void end_all() { bench.executor().end_all({id, 1}, {0, 0}); }
+  void expect_all_is_known() {
+    EXPECT_EQ(bench.state(id), "succeeded");
+    EXPECT_EQ(bench.job(id).last_checkpoint_step(), 6);
+    EXPECT_EQ(bench.count_events(id, "checkpoint_saved"), 2);
+    EXPECT_EQ(bench.controller().metrics(id, 0, 0, 0, 1000).size(), 6U);
+    EXPECT_FALSE(std::filesystem::exists(file));
+  }
+  Bench bench;
+  const core::JobId id = bench.submit(recipe_request("a"));
+  muster::v1::HeartbeatRequest late = Bench::beat({id, 1}, 0, 7);
+  const std::filesystem::path file = bench.folder() / "jobs" / std::to_string(id) / "attempt-1" / "unsent" / "rank-0";
+};
+
+TEST_F(LastWords, OfRanksThatEndWhileTheDiskIsFullAreReadAgainWhenThereIsRoom) {
+  leave();
+  fill();
+  end_all();
+  bench.pass(1min);
+  EXPECT_EQ(bench.state(id), "running") << "nothing is believed that is not durable";
+  EXPECT_TRUE(std::filesystem::exists(file));
+  make_room();
+  bench.pass(10s);
+  expect_all_is_known();
+}
+
+TEST_F(LastWords, SurviveAControllerThatIsKilledWhileTheDiskIsFull) {
+  leave();
+  fill();
+  end_all();
+  bench.pass(5s);
+  bench.crash();
+  make_room();
+  bench.start();
+  bench.pass(10s);
+  expect_all_is_known();
+}
+
+// Such as those of a rank whose network folder showed them late, or that an earlier controller gave up.
+TEST_F(LastWords, OfAnAttemptThatIsOverAreFoundByTheNextController) {
+  bench.executor().end({id, 1}, 0, {1, 0});
+  bench.executor().end({id, 1}, 1, {1, 0});
+  bench.pass(2s);
+  ASSERT_EQ(bench.attempt(id, 2).state(), "starting");
+  leave();
+  write_unsent(file.parent_path() / "rank-1", {});
+  const auto of_the_living = bench.folder() / "jobs" / std::to_string(id) / "attempt-2" / "unsent" / "rank-0";
+  write_unsent(of_the_living, {Bench::beat({id, 2}, 0, 1)});
+  bench.restart();
+  bench.pass(3s);
+  EXPECT_EQ(bench.controller().metrics(id, 1, 0, 0, 1000).size(), 6U);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file.parent_path() / "rank-1")) << "nothing was in it";
+  EXPECT_TRUE(std::filesystem::exists(of_the_living)) << "it is still being written";
+}
+
 TEST_P(Restart, AnAttemptWithoutATraceCostsOneAttempt) {
   const auto id = bench.submit(command_request("a"));
   bench.crash();
