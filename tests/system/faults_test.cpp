@@ -81,6 +81,32 @@ TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
   expect_every_step(world.metrics(job), kSteps);
 }
 
+// The end of the story above told otherwise: there is room only when all ranks have left.
+TEST(Faults, ARunThatEndsWhileTheDataFolderIsFullLosesNothing) {
+  constexpr int kSteps = 60;
+  TempFolder folder;
+  TinyDisk disk(folder.path() / "disk", "24m");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
+  World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
+  world.start_daemon();
+  auto text = training_job({.steps = kSteps, .every_steps = 10, .step_delay_ms = 50});
+  const auto checkpoints = folder.path() / "checkpoints";
+  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + checkpoints.string() + "\"\n");
+  const auto job = world.submit(text);
+  const auto running = world.until_step(job, 15);
+  disk.fill();
+  for (const auto& rank : running.at("ranks")) {
+    const auto process = "/proc/" + std::to_string(rank.at("pid").get<int>());
+    ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(process); }, 90s)) << "it does not leave";
+  }
+  disk.make_room();
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  EXPECT_EQ(after.at("last_checkpoint_step"), kSteps) << after.dump(1);
+  ASSERT_TRUE(eventually([&] { return world.metrics(job).size() >= kSteps; }, 60s)) << "read again from time to time";
+  expect_every_step(world.metrics(job), kSteps);
+}
+
 TEST(Faults, ANextAttemptWaitsForRoomOnItsCheckpointDiskAndWhySaysSo) {
   TempFolder folder;
   TinyDisk disk(folder.path() / "checkpoints", "8m");

@@ -4,8 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <fstream>
 #include <thread>
 
 #include "controller/rpc/fake_controller.h"
@@ -142,6 +144,78 @@ TEST_F(Unsent, AFolderThatTakesNothingIsSaidOnce) {
   EXPECT_EQ(file.collect(outbox, {}), "") << "it is not tried for ever";
 }
 
+/// Keeps what it should on a disk of 1 MiB.
+class UnsentOnAFullDisk : public Unsent {
+ protected:
+  void SetUp() override {
+    mounted_ = ::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=1m") == 0;
+    if (!mounted_) GTEST_SKIP() << "mounting a tmpfs needs root";
+  }
+  void TearDown() override {
+    if (mounted_) ::umount2(folder.path().c_str(), MNT_DETACH);
+  }
+  void fill() const {
+    std::ofstream filler(folder / "filler", std::ios::binary);
+    const std::string block(1 << 12, 'x');
+    while (filler.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+    }
+  }
+  void make_room() const { std::filesystem::remove(folder / "filler"); }
+
+ private:
+  bool mounted_ = false;
+};
+
+TEST_F(UnsentOnAFullDisk, ReservedRoomTakesTheLastWords) {
+  file.reserve();
+  fill();
+  for (int i = 1; i <= 1000; ++i) outbox.add(step(i));
+  keep();
+  EXPECT_EQ(read(path).steps, from_one_to(1000));
+  EXPECT_TRUE(file.holds_all()) << file.problem();
+}
+
+TEST_F(UnsentOnAFullDisk, ReservedRoomStaysAfterAnOutageAndIsGivenBackAtTheEnd) {
+  file.reserve();
+  outbox.add(step(1));
+  keep();
+  file.drop();
+  EXPECT_THAT(read(path).steps, IsEmpty());
+  fill();
+  for (int i = 2; i <= 1000; ++i) outbox.add(step(i));
+  keep();
+  auto later = from_one_to(1000);
+  later.erase(later.begin());
+  EXPECT_EQ(read(path).steps, later) << "the next outage";
+  file.remove();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(UnsentOnAFullDisk, WhatItRefusesIsWrittenWhenThereIsRoom) {
+  std::filesystem::create_directories(path.parent_path());
+  fill();
+  // A page or two may be had, so some of it may be there, the last cut anywhere.
+  for (int i = 1; i <= 1000; ++i) outbox.add(step(i));
+  keep();
+  EXPECT_FALSE(file.holds_all());
+  EXPECT_EQ(file.problem(), "No space left on device");
+  outbox.add(step(1001));
+  keep();
+  make_room();
+  outbox.add(step(1002));
+  keep();
+  EXPECT_TRUE(file.holds_all()) << file.problem();
+  EXPECT_EQ(read(path).steps, from_one_to(1002));
+}
+
+TEST_F(Unsent, ARankWithoutNewsWritesNothing) {
+  outbox.add(step(1));
+  keep();
+  const auto size = std::filesystem::file_size(path);
+  keep();
+  EXPECT_EQ(std::filesystem::file_size(path), size);
+}
+
 // A reporter whose controller goes away.
 class UnsentReports : public testing::Test {
  protected:
@@ -194,6 +268,47 @@ TEST_F(UnsentReports, AreOnDiskWhenTheRankLeavesBeforeTheControllerIsBack) {
   EXPECT_EQ(found.exit_code, 0);
 }
 
+// Its disk is full, say.
+TEST_F(UnsentReports, AreOnDiskWhileTheControllerAnswersButTakesNothing) {
+  auto reporter = worker::make_grpc_reporter(environment());
+  controller_.set_most_accepted(0);
+  reporter->step(step(1));
+  EXPECT_TRUE(eventually([&] { return !read(file_).steps.empty(); }));
+  reporter->leaving(0, "done");
+  reporter.reset();
+  const auto found = read(file_);
+  EXPECT_THAT(found.steps, ElementsAre(1));
+  EXPECT_EQ(found.last_words, "done");
+}
+
+TEST_F(UnsentReports, OfARankThatIsDoneAreOfferedUntilTheControllersStoreTakesThemIfNoDiskDoes) {
+  test::write_file(folder_ / "attempt-1", "a file where the folder should be");
+  worker::GrpcReporterOptions options;
+  options.leaving_limit = std::chrono::milliseconds(0);
+  options.offering_limit = std::chrono::hours(1);
+  auto reporter = worker::make_grpc_reporter(environment(), options);
+  controller_.set_most_accepted(0);
+  reporter->step(step(1));
+  const auto offered = [&](int more) {
+    int seen = 0;
+    controller_.wait_until([&](const auto& c) {
+      const auto found = c.heartbeats.find(0);
+      seen = found == c.heartbeats.end() ? 0 : found->second;
+      return true;
+    });
+    return controller_.wait_until([&](const auto& c) {
+      const auto found = c.heartbeats.find(0);
+      return found != c.heartbeats.end() && found->second >= seen + more;
+    });
+  };
+  ASSERT_TRUE(offered(3)) << "it knows by now that they are not taken";
+  std::thread leaving([&] { reporter->leaving(0, "done"); });
+  EXPECT_TRUE(offered(3)) << "it goes on";
+  controller_.set_most_accepted(1000);
+  leaving.join();
+  EXPECT_TRUE(arrived(1));
+}
+
 // It may be killed at any moment.
 TEST_F(UnsentReports, AreOnDiskWhileTheRankGoesOn) {
   auto reporter = worker::make_grpc_reporter(environment());
@@ -207,7 +322,7 @@ TEST_F(UnsentReports, AreOnDiskWhileTheRankGoesOn) {
   }));
   server_ = rpc::serve(controller_, "127.0.0.1:" + std::to_string(port_));
   ASSERT_TRUE(arrived(2));
-  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(file_); })) << "all of it has been sent";
+  EXPECT_TRUE(eventually([&] { return read(file_).steps.empty(); })) << "all of it has been sent";
   reporter->leaving(0, "done");
   reporter.reset();
   EXPECT_FALSE(std::filesystem::exists(file_));

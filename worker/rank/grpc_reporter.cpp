@@ -33,7 +33,7 @@ constexpr milliseconds kCallLimit{2'000};
 /// The controller lets a rank wait two seconds at the rendezvous.
 constexpr milliseconds kRendezvousCallLimit{5'000};
 constexpr milliseconds kRendezvousPause{50};
-constexpr milliseconds kLeavingLimit{2'000};
+constexpr milliseconds kOfferAgainAfter{500};
 constexpr milliseconds kDefaultInterval{500};
 constexpr milliseconds kLeastInterval{10};
 constexpr milliseconds kMostInterval{60'000};
@@ -233,10 +233,11 @@ class GrpcReporter final : public Reporter {
   void leaving(int exit_code, std::string_view reason) override {
     std::unique_lock lock(mutex_);
     if (leaving_) return;
-    leaving_ = Leaving{exit_code, as_utf8(reason), Clock::now() + kLeavingLimit};
+    leaving_ = Leaving{exit_code, as_utf8(reason), Clock::now() + options_.leaving_limit};
     section_ = Section::kDone;
     wake_.notify_all();
-    wake_.wait_until(lock, leaving_->until, [this] { return done_ || stop_ == StopKind::kNow; });
+    const auto over = [this] { return done_ || stop_ == StopKind::kNow; };
+    while (!over() && Clock::now() < leave_by()) wake_.wait_until(lock, leave_by());
     if (!done_) client_->cancel();
   }
 
@@ -246,7 +247,12 @@ class GrpcReporter final : public Reporter {
     std::string reason;
     Clock::time_point until;
   };
-  enum class Sent { kAll, kMore, kFailed };
+  enum class Sent {
+    kAll,
+    kMore,     // there is more to send at once
+    kUntaken,  // the controller heard it, but its store did not take all
+    kFailed,
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   void run();
@@ -259,6 +265,11 @@ class GrpcReporter final : public Reporter {
   /// What cannot be sent now is not to be lost with this process.
   void keep_unsent(Lock& lock);
   void drop_unsent(Lock& lock);
+  void reserve_unsent(Lock& lock);
+  Clock::time_point leave_by() const {
+    const bool offers = untaken_ && leaving_->exit_code == 0;
+    return leaving_->until + (offers ? options_.offering_limit : milliseconds(0));
+  }
   milliseconds call_limit() const;
   Sent failed(const grpc::Status& status);
   void heard(v1::Directive directive, std::int64_t interval_ms);
@@ -285,7 +296,8 @@ class GrpcReporter final : public Reporter {
   std::optional<Leaving> leaving_;
   bool told_loss_ = false;
   bool quit_ = false;
-  bool done_ = false;  // the thread has sent the last words, or given up
+  bool untaken_ = false;  // the controller's store takes no reports now, and they are nowhere else
+  bool done_ = false;     // the thread has sent the last words, or given up
   Clock::time_point fenced_at_{};
 
   // Of the thread alone.
@@ -305,16 +317,20 @@ void GrpcReporter::run() {
   Lock lock(mutex_);
   const auto must_look = [this] { return quit_ || stop_ == StopKind::kNow; };
   bool told_all = false;
-  while (!must_look() && !(leaving_ && Clock::now() >= leaving_->until)) {
+  bool reserved = false;
+  while (!must_look() && !(leaving_ && Clock::now() >= leave_by())) {
     const auto begin = Clock::now();
     const bool was_leaving = leaving_.has_value();
     const Sent sent = send(lock);
+    if (!std::exchange(reserved, true)) reserve_unsent(lock);
     if (sent == Sent::kAll) drop_unsent(lock);
     told_all = sent == Sent::kAll && was_leaving;
     if (told_all) break;
     if (sent == Sent::kMore || must_look()) continue;
-    if (sent == Sent::kFailed) keep_unsent(lock);
-    const auto next = sent == Sent::kFailed ? Clock::now() + backoff_.next() : begin + interval_;
+    if (sent == Sent::kFailed || sent == Sent::kUntaken) keep_unsent(lock);
+    untaken_ = sent == Sent::kUntaken && !unsent_.holds_all();
+    auto next = sent == Sent::kFailed ? Clock::now() + backoff_.next() : begin + interval_;
+    if (leaving_) next = std::min(next, Clock::now() + kOfferAgainAfter);
     const bool begin_leaving = wake_.wait_until(lock, next, [&] { return must_look() || (leaving_ && !was_leaving); });
     // Little time is left: an outage's long waits would use it up.
     if (begin_leaving) backoff_.reset();
@@ -323,6 +339,11 @@ void GrpcReporter::run() {
     wait_fenced(lock);
   } else if (leaving_ && !told_all) {
     keep_unsent(lock);
+  }
+  if (told_all || unsent_.empty()) {
+    lock.unlock();
+    unsent_.remove();
+    lock.lock();
   }
   done_ = true;
   wake_.notify_all();
@@ -334,7 +355,7 @@ GrpcReporter::Sent GrpcReporter::send(Lock& lock) {
 
 milliseconds GrpcReporter::call_limit() const {
   if (!leaving_) return kCallLimit;
-  const auto left = std::chrono::duration_cast<milliseconds>(leaving_->until - Clock::now());
+  const auto left = std::chrono::duration_cast<milliseconds>(leave_by() - Clock::now());
   return std::clamp(left, milliseconds(1), kCallLimit);
 }
 
@@ -399,7 +420,7 @@ GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
   }
   const bool whole = response.metrics_accepted() >= batch.steps && response.checkpoints_accepted() >= batch.checkpoints;
   outbox_.acknowledge(batch, response.metrics_accepted(), response.checkpoints_accepted());
-  if (!whole) return leaving_ ? Sent::kFailed : Sent::kAll;
+  if (!whole) return Sent::kUntaken;
   const bool full = batch.steps == GrpcOutbox::kBatch || batch.checkpoints == GrpcOutbox::kBatch;
   return full || (leaving_ && !last) ? Sent::kMore : Sent::kAll;
 }
@@ -426,6 +447,12 @@ void GrpcReporter::keep_unsent(Lock& lock) {
   lock.lock();
   if (unsent_.problem().empty() || std::exchange(told_unkept_, true)) return;
   say("warning: what the controller has not heard is kept in memory only: " + unsent_.problem());
+}
+
+void GrpcReporter::reserve_unsent(Lock& lock) {
+  lock.unlock();
+  unsent_.reserve();
+  lock.lock();
 }
 
 void GrpcReporter::drop_unsent(Lock& lock) {

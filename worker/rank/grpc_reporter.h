@@ -20,6 +20,11 @@ struct GrpcReporterOptions {
   /// After a call that failed; doubled at each further one, up to the most. A success begins anew.
   std::chrono::milliseconds backoff_first{100};
   std::chrono::milliseconds backoff_most{2'000};
+  /// How long a rank that leaves offers what it has not been able to send.
+  std::chrono::milliseconds leaving_limit{2'000};
+  /// And, with exit code 0 (nobody waits to kill it), how much longer while the controller answers but its store takes
+  /// nothing, and the attempt's folder has no room either.
+  std::chrono::milliseconds offering_limit{30'000};
 };
 
 /// Reports to the controller at `environment.controller` over RankService.
@@ -28,8 +33,9 @@ struct GrpcReporterOptions {
 /// the controller can't be reached, or does not know this job, training goes on and the newest 100,000 steps are kept
 /// and sent afterwards, oldest first, until acknowledged; should the rank end before, they are in the attempt's folder
 /// (see grpc_unsent_file.h). Only an explicit "stop" stops the rank: stop_requested()
-/// becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving` and the destructor
-/// take at most two seconds. All signals are blocked in the threads it starts, so handlers run in the caller's.
+/// becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving` takes at most the
+/// limits of the options, the destructor two seconds. All signals are blocked in the threads it starts, so handlers run
+/// in the caller's.
 ///
 /// Throws std::invalid_argument naming the variable when the environment has no controller, job id or attempt. That
 /// the controller can't be reached is no error.
