@@ -142,6 +142,7 @@ void Supervisor::run() {
   for (auto& client : clients_) tell(client);
 }
 
+// A disk that refuses, though room was set aside, holds no news back: a gang whose rank has died would hang for it.
 void Supervisor::record(const Fact& fact) {
   log_->add(to_line(fact));
   recorded_ = log_->flush();
