@@ -101,6 +101,7 @@ void on(Applied& out, const RequeueRequested& e, Time at) {
     out.text =
         person(e.user) + " asked to requeue; the job is " + std::string(to_string(job.state)) + ": nothing changes";
   } else if (job.state == JobState::kRunning) {
+    job.requeue_requested = true;
     drain(out, {Cause::kRequeued, reason, true, std::nullopt, std::nullopt});
   } else if (job.requeue_requested || (job.state == JobState::kStopping && job.current()->cause == Cause::kRequeued)) {
     out.text += "; that is under way already";

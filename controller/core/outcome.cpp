@@ -19,12 +19,25 @@ std::string reason_of_next(const Attempt& ended) {
   return ended.reason + " in attempt " + std::to_string(ended.number);
 }
 
+/// Has no budget: whoever asks for it in the scheduler may do so for ever, but not as fast as it can.
+void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
+  Job& job = out.job;
+  const bool progress = job.saved_anew || ran_healthily(job.policy, ended, at);
+  const bool slowed = !job.requeue_requested && has_backoff(ended.cause, progress);
+  // Of an attempt that was ending for another reason.
+  if (job.requeue_requested && ended.cause != Cause::kRequeued) refill_budgets(job);
+  if (slowed) ++job.unhealthy_ends;
+  const Millis wait = slowed ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
+  wait_for_next(out, at + wait, reason_of_next(ended));
+  job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " " + starts_text(job, wait);
+}
+
 /// Charges the attempt's cause and starts the next attempt, or ends the job when the budget is spent.
 void charge(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
   const std::uint32_t limit = budget(job.policy, ended.cause).value_or(0);
   const std::uint32_t count = ++job.spent[ended.cause];
-  const bool slowed = has_backoff(ended.cause, job.saved_anew) || is_hasty(ended, job.saved_anew, at);
+  const bool slowed = has_backoff(ended.cause, job.saved_anew) || is_hasty(ended, job.saved_anew, count, at);
   if (slowed) ++job.unhealthy_ends;
   if (count > limit) {
     const std::string spent = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
@@ -83,9 +96,7 @@ void end_attempt(Applied& out, Time at) {
   } else if (attempt.cause == Cause::kCompleted) {
     end_job(job, JobState::kSucceeded, attempt.reason, at);
   } else if (job.requeue_requested || attempt.cause == Cause::kRequeued) {
-    if (job.requeue_requested) refill_budgets(job);
-    wait_for_next(out, at, reason_of_next(attempt));
-    job.reason = attempt.reason + "; attempt " + std::to_string(attempt.number + 1) + " " + starts_text(job, Millis{0});
+    come_back_requeued(out, attempt, at);
   } else if (is_hopeless(attempt)) {
     end_job(job, JobState::kFailed, attempt.reason, at);
   } else {

@@ -33,14 +33,16 @@ std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
 
 bool has_backoff(Cause cause, bool saved_anew) {
   // Long training passes through many limits.
-  if (cause == Cause::kTimedOut && saved_anew) return false;
+  if (cause == Cause::kTimedOut || cause == Cause::kRequeued) return !saved_anew;
   // A lost node is left out next time, so there is nothing to wait for.
-  return cause != Cause::kPreempted && cause != Cause::kRequeued && cause != Cause::kNodeFailed;
+  return cause != Cause::kPreempted && cause != Cause::kNodeFailed;
 }
 
-bool is_hasty(const Attempt& attempt, bool saved_anew, Time ended_at) {
-  if (attempt.cause != Cause::kPreempted || !attempt.culprit_exit || saved_anew) return false;
-  return attempt.started_at && ended_at - *attempt.started_at < kHasty;
+bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, Time ended_at) {
+  if (saved_anew) return false;
+  const bool ran = attempt.started_at && ended_at - *attempt.started_at >= kHasty;
+  if (attempt.cause == Cause::kNodeFailed) return in_a_row > 1 && !ran;
+  return attempt.cause == Cause::kPreempted && attempt.culprit_exit && attempt.started_at && !ran;
 }
 
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends) {

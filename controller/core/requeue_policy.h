@@ -11,15 +11,17 @@ namespace core {
 /// back), kCompleted, kCancelled and kNone (never).
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
 
-/// False for causes that say nothing bad about the job: kPreempted, kRequeued and kNodeFailed start again at once, and
-/// so does kTimedOut of an attempt that saved.
+/// False for causes that say nothing bad about the job: kPreempted and kNodeFailed start again at once, and so do
+/// kTimedOut and kRequeued of an attempt that saved.
 bool has_backoff(Cause cause, bool saved_anew);
 
 /// An attempt that asks to be started again, though it brought nothing new, is no victim when it ends this soon.
 inline constexpr Millis kHasty{10000};
-/// True if a rank asked for it with kExitRequeue within kHasty of the attempt's start, without a new checkpoint: a
-/// program that always does so would be started for ever. What a scheduler says of a preemption is believed.
-bool is_hasty(const Attempt& attempt, bool saved_anew, Time ended_at);
+/// True if it ended within kHasty of its start, without a new checkpoint, in one of two ways. A rank asked for it with
+/// kExitRequeue: a program that always does so would be started for ever; what a scheduler says of a preemption is
+/// believed. Or a node failed, and not for the first time `in_a_row`: nodes that cannot even start it may be many, and
+/// with each try the cluster drains another.
+bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, Time ended_at);
 
 /// min(backoff_max, backoff_initial * 2^(unhealthy_ends - 1)); 0 for no unhealthy end.
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends);

@@ -6,6 +6,7 @@
 
 #include "core/text.h"
 #include "runtime/slurm/health_check.h"
+#include "runtime/slurm/launch_failure.h"
 #include "slurm/host_list.h"
 
 namespace runtime::on_slurm {
@@ -40,6 +41,7 @@ constexpr const char* kRequeuedInSlurm = "requeued in Slurm (scontrol requeue, o
 constexpr const char* kToldToLeave = "told to leave in Slurm (SIGTERM), which would start it again for its exit code";
 constexpr const char* kToldToLeaveUnexplained = "told to leave (SIGTERM), and Slurm did not say why";
 constexpr const char* kForgottenBySlurm = "Slurm does not know any more that it runs, and starts it again";
+constexpr const char* kNotLaunchedInSlurm = "Slurm could not start it on its nodes, and holds it (launch failed)";
 constexpr const char* kNodeFailedInSlurm = "Slurm says that a node failed";
 
 std::string job_text(const ::slurm::JobId& id) {
@@ -229,6 +231,8 @@ void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::
   std::string reason = job.restarts > 0 ? kRequeuedInSlurm : kForgottenBySlurm;
   if (preempted_) {
     cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
+  } else if (is_launch_failure(job)) {
+    cause = core::Cause::kNodeFailed, reason = kNotLaunchedInSlurm;
   } else if (!lost.empty()) {
     cause = core::Cause::kNodeFailed, reason = "Slurm says that node " + lost + " is down";
   }

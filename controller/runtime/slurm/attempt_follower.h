@@ -43,7 +43,8 @@ struct Followed {
 /// answers.
 ///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
-/// Why it does: [Note: requeued for its exit code]. So it is with one that runs and is listed as waiting: slurmctld
+/// Why it does: [Note: requeued for its exit code]. One that Slurm could not start on its nodes, and holds, is a node's
+/// failure. So it is with one that runs and is listed as waiting: slurmctld
 /// died before it had written down that it started it.
 class AttemptFollower {
  public:

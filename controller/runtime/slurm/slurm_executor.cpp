@@ -14,6 +14,7 @@
 #include "runtime/slurm/attempt_follower.h"
 #include "runtime/slurm/cluster_facts.h"
 #include "runtime/slurm/health_check.h"
+#include "runtime/slurm/launch_failure.h"
 #include "runtime/slurm/launcher.h"
 #include "runtime/slurm/script_plan.h"
 #include "runtime/slurm/slurm_clock.h"
@@ -25,6 +26,8 @@ namespace {
 
 constexpr core::Millis kTick{50};
 constexpr int kIdleTimes = 10;
+/// Between a launch that failed and giving up on the name of the node.
+constexpr core::Millis kDrainPatience{3000};
 
 /// One attempt: who it is in Slurm, and what is concluded of it.
 struct Attempt {
@@ -32,9 +35,10 @@ struct Attempt {
   std::string comment;
   ::slurm::JobId id;
   std::filesystem::path folder;
-  std::optional<::slurm::ListedJob> listed;  // as the newest listing has it, if its number is still ours there
-  std::vector<core::EventBody> told = {};    // besides what the follower tells, and before it
-  bool checked = false;                      // its health check's word is read
+  std::optional<::slurm::ListedJob> listed;        // as the newest listing has it, if its number is still ours there
+  std::vector<core::EventBody> told = {};          // besides what the follower tells, and before it
+  bool checked = false;                            // its health check's word is read, or who could not start it told
+  std::optional<core::Millis> unlaunched_at = {};  // who could not start it is asked since
   core::Time submitted_after{}, submitted_before{};
   std::string exclude = {};                // what its job file wants none of
   std::vector<std::string> left_out = {};  // what it gets none of besides, as long as it is lost
@@ -150,6 +154,7 @@ class SlurmExecutor::Impl {
   void ask_clock();
   void take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at);
   void tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs);
+  void tell_nodes_without_launch(const std::vector<::slurm::ListedJob>& jobs);
   void ask_history(const std::vector<::slurm::ListedJob>& jobs);
   void read_files();
   void end_exclusions();
@@ -239,6 +244,7 @@ void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::
                                        std::nullopt,
                                        {},
                                        false,
+                                       std::nullopt,
                                        tried_at,
                                        handed_over,
                                        exclude,
@@ -348,6 +354,7 @@ void SlurmExecutor::Impl::poll() {
   note({});
   ask_clock();
   tell_unfit_nodes(*listed);
+  tell_nodes_without_launch(*listed);
   take_listing(*listed, asked_at);
   ask_history(*listed);
   cancel_wanted();
@@ -399,6 +406,10 @@ void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jo
     // The same number with another comment is another's job: slurmctld gives numbers again that it has lost.
     const bool ours = found != by_id.end() && found->second->comment == attempt.comment;
     attempt.listed = ours ? std::optional(*found->second) : std::nullopt;
+    if (ours && attempt.unlaunched_at && !attempt.checked) {
+      urgent_ = true;
+      continue;
+    }
     attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now, wall);
     urgent_ = urgent_ || attempt.follower.wants_listing();
   }
@@ -448,6 +459,36 @@ void SlurmExecutor::Impl::tell_unfit_nodes(const std::vector<::slurm::ListedJob>
   for (const auto& [key, folder] : wanted) {
     auto facts = unfit_nodes_of(folder, key.number);
     with(key, [&](Attempt& attempt) { attempt.told = std::move(facts); });
+  }
+}
+
+// As the health check's: before the end itself, which waits until they are known. Slurm drains them a moment later.
+void SlurmExecutor::Impl::tell_nodes_without_launch(const std::vector<::slurm::ListedJob>& jobs) {
+  std::vector<std::pair<core::AttemptKey, core::Time>> wanted;  // and when it was submitted, by Slurm's clock
+  const auto now = clock_.monotonic();
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& job : jobs) {
+      if (job.restarts == 0 || !is_launch_failure(job)) continue;
+      for (auto& [key, attempt] : attempts_) {
+        if (attempt.id != job.id || attempt.comment != job.comment || attempt.checked) continue;
+        if (!attempt.unlaunched_at) attempt.unlaunched_at = now;
+        attempt.checked = now - *attempt.unlaunched_at >= kDrainPatience;
+        // It has said whole seconds.
+        wanted.emplace_back(key, slurm_clock_.theirs(attempt.submitted_after) - std::chrono::seconds(1));
+      }
+    }
+  }
+  if (wanted.empty()) return;
+  const auto nodes = scheduler_.nodes();
+  if (!nodes) return spdlog::warn("which nodes could not start a job cannot be told: {}", nodes.why());
+  for (const auto& [key, since] : wanted) {
+    auto facts = nodes_without_launch(*nodes, since, key.number);
+    if (facts.empty()) continue;
+    with(key, [&](Attempt& attempt) {
+      attempt.checked = true;
+      attempt.told = std::move(facts);
+    });
   }
 }
 

@@ -142,6 +142,7 @@ TEST(QueueStory, StoppingWithoutACauseIsAPreemption) {
 TEST(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
   Story story = on_nodes();
   for (core::AttemptNumber number = 1; number <= 20; ++number) {
+    story.tell(core::CheckpointSaved{number, static_cast<core::Step>(number)});
     story.tell(core::AttemptStopping{number, Cause::kRequeued, "requeued with scontrol"});
     story.tell_all(exited(number, 0, 99), exited(number, 1, 99));
     ASSERT_EQ(story.job.state, JobState::kWaiting);
@@ -150,6 +151,44 @@ TEST(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
     story.tell(in_queue(number + 1));
     run_on_nodes(story, number + 1, 1s);
   }
+}
+
+// A scheduler that starts it and takes it back again, with nothing gained in between, gets it back ever later.
+TEST(QueueStory, RequeuedInTheSchedulerWithoutProgressItComesBackLaterEachTime) {
+  Story story = on_nodes();
+  const auto requeued = [&](core::AttemptNumber number) {
+    story.tell(core::AttemptStopping{number, Cause::kRequeued, "requeued with scontrol"});
+    story.tell_all(exited(number, 0, 99), exited(number, 1, 99));
+    return story.action<core::StartAttempt>()->not_before - story.now;
+  };
+  for (const auto& [number, wait] :
+       std::vector<std::pair<core::AttemptNumber, core::Millis>>{{1, 1s}, {2, 2s}, {3, 4s}, {4, 8s}}) {
+    EXPECT_EQ(requeued(number), wait) << number;
+    EXPECT_TRUE(story.job.spent.empty());
+    story.tell(in_queue(number + 1));
+    run_on_nodes(story, number + 1, 1s);
+  }
+  EXPECT_EQ(story.job.unhealthy_ends, 4U);
+  story.tell(core::CheckpointSaved{5, 1});
+  EXPECT_EQ(requeued(5), 0s) << "it has saved";
+  story.tell(in_queue(6));
+  run_on_nodes(story, 6, story.job.policy.healthy_after);
+  EXPECT_EQ(requeued(6), 0s) << "it has run for long";
+}
+
+// Its prolog fails on one node after the other, and Slurm drains each.
+TEST(NodeStory, ARunThatItsNodesCannotStartCostsTheBudgetOfLostNodesAndComesBackLaterEachTime) {
+  Story story = queued();
+  for (core::AttemptNumber number = 1; number <= 10; ++number) {
+    story.tell(core::NodeLost{number, "n" + std::to_string(number), 0s, "Slurm could not start the job on it"});
+    story.tell(core::AttemptGone{number, Cause::kNodeFailed, "launch failed"});
+    ASSERT_EQ(story.job.state, JobState::kWaiting) << number;
+    const auto wait = number == 1 ? 0ms : std::min(core::Millis(1000 << (number - 2)), story.job.policy.backoff_max);
+    EXPECT_EQ(story.action<core::StartAttempt>()->not_before - story.now, wait) << number;
+    story.tell(in_queue(number + 1));
+  }
+  story.tell(core::AttemptGone{11, Cause::kNodeFailed, "launch failed"});
+  EXPECT_EQ(story.job.state, JobState::kFailed) << "no more than its budget";
 }
 
 TEST(NodeStory, ALostNodeCostsItsOwnBudgetAndNoTime) {

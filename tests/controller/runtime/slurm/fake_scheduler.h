@@ -42,6 +42,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   ::slurm::Answer<::slurm::StartEstimate> estimate = ::slurm::StartEstimate{};
   std::optional<std::vector<::slurm::PastRun>> past;  // none: no accounting
   bool accounting_answers = true;
+  std::vector<::slurm::Node> all_nodes;
   std::vector<std::vector<std::uint64_t>> calls_to_history;
 
   /// The value of an #SBATCH option; empty if it is not there.
@@ -69,6 +70,13 @@ class FakeScheduler : public ::slurm::Scheduler {
   int times_listed() {
     std::lock_guard lock(mutex_);
     return calls_to_list;
+  }
+  void drain(const std::string& name, const std::string& reason) {
+    std::lock_guard lock(mutex_);
+    auto& node = all_nodes.emplace_back();
+    node.name = name;
+    node.states = {"IDLE", "DRAIN"};
+    node.reason = reason;
   }
   void set_lists(bool does) {
     std::lock_guard lock(mutex_);
@@ -170,7 +178,10 @@ class FakeScheduler : public ::slurm::Scheduler {
     return *past;
   }
   ::slurm::Answer<std::vector<::slurm::Partition>> partitions() override { return std::vector<::slurm::Partition>{}; }
-  ::slurm::Answer<std::vector<::slurm::Node>> nodes() override { return std::vector<::slurm::Node>{}; }
+  ::slurm::Answer<std::vector<::slurm::Node>> nodes() override {
+    std::lock_guard lock(mutex_);
+    return all_nodes;
+  }
   ::slurm::Answer<::slurm::Done> ping() override { return ::slurm::Done{}; }
 
   // What Slurm does by itself, when a test says so.

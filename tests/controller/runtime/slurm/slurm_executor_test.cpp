@@ -288,6 +288,26 @@ TEST(SlurmExecutor, TellsWhyAJobWaitsAndWhenItMayStart) {
   EXPECT_EQ(word(2).sentence, "") << "it does not wait";
 }
 
+// Slurm holds the job a moment before it drains the node; and where it never does, there is no node to name.
+TEST(SlurmExecutor, ANodeThatCouldNotStartAJobIsNamedBeforeItsEnd) {
+  for (const bool drains : {true, false}) {
+    Executing e(Executing::Time::kHurried);
+    e.slurm.drain("n1", "Prolog error [root@1]");
+    e.list("1", "PENDING", "muster:s:1.1", 1);
+    e.slurm.jobs[{1, {}}].reason = "launch failed requeued held";
+    e.adopt(1, "1");
+    e.start();
+    if (drains) {
+      ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }, 1ms));
+      EXPECT_FALSE(e.has_told(1)) << "n1 has been drained for long";
+      const auto now = std::chrono::duration_cast<std::chrono::seconds>(e.clock().wall().time_since_epoch());
+      e.slurm.drain("n2", "Prolog error [root@" + std::to_string(now.count()) + "]");
+    }
+    EXPECT_EQ(e.first_word(1),
+              drains ? "lost n2: Slurm could not start the job on it (Prolog error)" : "stopping node_failed");
+  }
+}
+
 /// A job of a minute that ends so long from now by a clock of slurmctld's that is so far ahead.
 void run_with_end(Executing& e, std::chrono::seconds ahead, std::chrono::seconds left) {
   e.slurm.ahead = ahead;
