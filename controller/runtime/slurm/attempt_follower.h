@@ -43,9 +43,9 @@ struct Followed {
 /// answers.
 ///
 /// A run that Slurm starts again by itself is none of ours: the attempt is over and the Slurm job is to be cancelled.
-/// Why it does: [Note: requeued for its exit code]. One that Slurm could not start on its nodes, and holds, is a node's
-/// failure. So it is with one that runs and is listed as waiting: slurmctld
-/// died before it had written down that it started it.
+/// Why it does: [Note: requeued for its exit code]. So it is with one that runs and is listed as waiting: slurmctld
+/// died before it had written down that it started it. One that Slurm could not start on its nodes, and holds, is a
+/// node's failure.
 class AttemptFollower {
  public:
   AttemptFollower(Followed what, core::Millis now);
