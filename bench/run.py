@@ -31,7 +31,7 @@ def machine():
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Runs the benchmarks.")
+    parser = argparse.ArgumentParser(prog="./dev bench", description="Runs the benchmarks.")
     parser.add_argument("--bin", required=True)
     parser.add_argument("--only", choices=sorted(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; writes no file")

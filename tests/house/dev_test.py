@@ -53,6 +53,24 @@ class Project(unittest.TestCase):
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
 
 
+class Help(Project):
+    def test_every_command_tells_its_use_and_does_nothing(self):
+        for command in ("setup", "build", "test", "check", "bless", "demo", "bench", "clean"):
+            with self.subTest(command=command):
+                done = self.dev(command, "--help")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("usage: ./dev COMMAND", done.stdout)
+        self.assertFalse((self.project / "build").exists())
+
+    def test_what_a_command_does_not_know_is_refused_before_it_begins(self):
+        (self.project / "build").mkdir()
+        for command in ("bless", "clean"):
+            done = self.dev(command, "everything")
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(f"{command}: unknown option everything; see ./dev help", done.stderr)
+        self.assertTrue((self.project / "build").exists())
+
+
 class WhichLibtorch(Project):
     def setUp(self):
         super().setUp()
