@@ -68,7 +68,9 @@ TEST(ControllerRestart, AJobThatFinishesMeanwhileIsCompleteAfterwards) {
   expect_every_step(world.metrics(job), 60);
   world.kill_daemon();
   world.start_daemon();
-  for (const auto& rank : world.show(job).at("ranks")) EXPECT_EQ(rank.at("step"), 60) << "what is stored is shown";
+  const auto restarted = world.show(job);
+  ASSERT_EQ(restarted.at("ranks").size(), 2U);
+  for (const auto& rank : restarted.at("ranks")) EXPECT_EQ(rank.at("step"), 60) << "what is stored is shown";
 }
 
 TEST(ControllerRestart, AnEndThatHappenedMeanwhileIsLearnedAfterwards) {
