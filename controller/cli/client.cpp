@@ -52,6 +52,9 @@ Failure Client::unreachable() const {
 
 Failure Client::failure(const grpc::Status& status) const {
   const auto& text = status.error_message();
+  if (is_overloaded(status)) {
+    return {kUnreachable, "the controller at " + address() + " has too many calls at once: try again"};
+  }
   switch (status.error_code()) {
     case grpc::StatusCode::INVALID_ARGUMENT:
     case grpc::StatusCode::FAILED_PRECONDITION:
@@ -76,7 +79,14 @@ Failure Client::failure(const grpc::Status& status) const {
   }
 }
 
+// gRPC's own words, for a call that no thread of the server has seen.
+bool is_overloaded(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         status.error_message() == "Server Threadpool Exhausted";
+}
+
 bool is_lost_contact(const grpc::Status& status) {
+  if (is_overloaded(status)) return true;
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:

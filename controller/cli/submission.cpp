@@ -22,7 +22,10 @@ void ask_again(Client& client, const grpc::Status& status, Contact::Clock::time_
     throw Failure(kUnreachable, std::string(client.failure(status).what()) +
                                     ". Whether the submission was accepted is not known: see muster list");
   }
-  if (!told) std::cerr << "muster: the answer to the submission was lost; asking again\n";
+  if (!told) {
+    std::cerr << (is_overloaded(status) ? "muster: the controller has too many calls at once; asking again\n"
+                                        : "muster: the answer to the submission was lost; asking again\n");
+  }
   Interrupts::instance().sleep(std::chrono::milliseconds(250));
   client.connect();
 }

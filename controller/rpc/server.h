@@ -13,7 +13,7 @@ namespace rpc {
 /// Streams (Watch, Events, Metrics, Logs) open at once; each holds a thread.
 inline constexpr int kMaxStreams = 64;
 /// Unary calls of people served at once, besides the streams.
-inline constexpr int kMaxPeopleCalls = 32;
+inline constexpr int kMaxPeopleCalls = 192;
 /// Calls of ranks that write at once; many share one fsync.
 inline constexpr int kRankThreads = 32;
 /// Calls of ranks waiting for their turn, and ranks waiting at the rendezvous.

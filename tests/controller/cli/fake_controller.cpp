@@ -46,6 +46,7 @@ class Jobs final : public JobService::Service {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
     auto& state = shared_.state;
+    if (state.overloaded-- > 0) return {StatusCode::RESOURCE_EXHAUSTED, "Server Threadpool Exhausted"};
     for (std::size_t i = 0; i < state.submitted.size(); ++i) {
       if (state.submitted[i].request_id() == request->request_id()) response->set_already_submitted(true);
     }

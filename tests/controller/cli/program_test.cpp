@@ -77,6 +77,15 @@ TEST(Submit, ALostAnswerIsAskedForAgainWithTheSameRequestId) {
   fake.with([&](FakeState& s) { EXPECT_NE(s.submitted[3].request_id(), s.submitted[0].request_id()); });
 }
 
+TEST(Submit, AControllerWithTooManyCallsAtOnceIsAskedAgain) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.overloaded = 2; });
+  const auto done = fake.muster({"submit", write_job(fake, kJob)});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_NE(done.err.find("the controller has too many calls at once; asking again"), std::string::npos) << done.err;
+  fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted.size(), 1U); });
+}
+
 TEST(Submit, ABadJobFileIsRefusedBeforeAnythingIsSent) {
   FakeController fake;
   const auto file = write_job(fake, "name = \"a b\"\n[train]\nsteps = 0\n");
