@@ -39,22 +39,15 @@ ALLOWED = {
     "controller/main.cpp": {"controller/core", "controller/store", "controller/runtime", "controller/runtime/local",
                             "controller/runtime/slurm", "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
 }
-LIBRARIES = [
-    ("libtorch", re.compile(r"^(torch|ATen|c10|gloo)/")),
-    ("grpc", re.compile(r"^(grpc|grpcpp|google|spdlog)/")),
-    ("json", re.compile(r"^nlohmann/")),
-    ("toml", re.compile(r"^toml\+\+/")),
-    ("sqlite", re.compile(r"^(SQLiteCpp/|sqlite3\.h)")),
-    ("boost", re.compile(r"^boost/")),
-]
-LINKED_LIBRARIES = [
-    ("libtorch", re.compile(r"^libtorch::")),
-    ("grpc", re.compile(r"^(PkgConfig::GRPCPP|gRPC::|protobuf::|spdlog::)")),
-    ("json", re.compile(r"^nlohmann_json::")),
-    ("toml", re.compile(r"^PkgConfig::TOMLPLUSPLUS$")),
-    ("sqlite", re.compile(r"^SQLiteCpp$")),
-    ("boost", re.compile(r"^Boost::")),
-]
+# What belongs to a library: names of its headers, and of its CMake targets.
+LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers, targets in [
+    ("libtorch", r"^(torch|ATen|c10|gloo)/", r"^libtorch::"),
+    ("grpc", r"^(grpc|grpcpp|google|spdlog)/", r"^(PkgConfig::GRPCPP|gRPC::|protobuf::|spdlog::)"),
+    ("json", r"^nlohmann/", r"^nlohmann_json::"),
+    ("toml", r"^toml\+\+/", r"^PkgConfig::TOMLPLUSPLUS$"),
+    ("sqlite", r"^(SQLiteCpp/|sqlite3\.h)", r"^SQLiteCpp$"),
+    ("boost", r"^boost/", r"^Boost::"),
+]]
 TOPS = ["fsdp", "os", "proto", "slurm", "worker", "controller"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -80,7 +73,7 @@ def library_of(name):
     """Generated wire headers count as proto; they bring protobuf's headers with them."""
     if name.startswith("muster/v1/"):
         return "proto"
-    return next((library for library, pattern in LIBRARIES if pattern.match(name)), None)
+    return next((library for library, headers, _ in LIBRARIES if headers.match(name)), None)
 
 
 def read_includes(root):
@@ -138,7 +131,7 @@ def link_violations(root):
     for name, (folders, linked) in targets.items():
         allowed = folders.union(*(ALLOWED.get(folder, set()) for folder in folders))
         for other in linked:
-            library = next((library for library, pattern in LINKED_LIBRARIES if pattern.match(other)), None)
+            library = next((library for library, _, linked_as in LIBRARIES if linked_as.match(other)), None)
             needed = {library} if library else targets.get(other, (set(), []))[0] - {None}
             if needed and not needed & allowed:
                 yield f"{name} links {other}, but {', '.join(sorted(filter(None, folders)))} may not link {', '.join(sorted(needed))}"
