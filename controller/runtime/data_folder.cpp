@@ -1,8 +1,9 @@
 #include "runtime/data_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
+
+#include "runtime/whole_number.h"
 
 namespace runtime {
 
@@ -10,10 +11,8 @@ core::JobId DataFolder::newest_job_folder() const {
   core::JobId newest = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator at(root_ / "jobs", error), end; !error && at != end; at.increment(error)) {
-    const auto name = at->path().filename().string();
-    core::JobId id = 0;
-    const auto [rest, bad] = std::from_chars(name.data(), name.data() + name.size(), id);
-    if (bad == std::errc() && rest == name.data() + name.size()) newest = std::max(newest, id);
+    const auto id = whole_number<core::JobId>(at->path().filename().native());
+    newest = std::max(newest, id.value_or(0));
   }
   return newest;
 }

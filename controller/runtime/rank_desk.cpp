@@ -3,12 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/action_runner.h"
 #include "runtime/durable_file.h"
 #include "runtime/token_file.h"
 #include "runtime/unsent_reports.h"
+#include "runtime/whole_number.h"
 
 namespace runtime {
 namespace {
@@ -308,10 +308,9 @@ void RankDesk::search_some() {
     for (std::filesystem::directory_iterator file(data_.unsent(key, 0).parent_path(), none), end; !none && file != end;
          file.increment(none)) {
       const auto name = file->path().filename().string();
-      core::RankNumber rank = 0;
       if (!name.starts_with(kStart)) continue;
-      const auto read = std::from_chars(name.data() + kStart.size(), name.data() + name.size(), rank);
-      if (read.ec == std::errc() && read.ptr == name.data() + name.size()) unread_.insert({key, rank});
+      const auto rank = whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
+      if (rank) unread_.insert({key, *rank});
     }
   }
 }

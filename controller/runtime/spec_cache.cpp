@@ -1,10 +1,9 @@
 #include "runtime/spec_cache.h"
 
-#include <charconv>
-
 #include <stdexcept>
 
 #include "json/proto_json.h"
+#include "runtime/whole_number.h"
 
 namespace runtime {
 
@@ -68,11 +67,9 @@ std::optional<core::Dependency> parse_dependency(std::string_view text) {
   const auto colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   const auto on = core::depends_on_from_string(text.substr(0, colon));
-  const auto number = text.substr(colon + 1);
-  core::JobId job = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), job);
-  if (!on || error != std::errc() || end != number.data() + number.size() || job <= 0) return std::nullopt;
-  return core::Dependency{job, *on, false};
+  const auto job = whole_number<core::JobId>(text.substr(colon + 1));
+  if (!on || !job || *job <= 0) return std::nullopt;
+  return core::Dependency{*job, *on, false};
 }
 
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {

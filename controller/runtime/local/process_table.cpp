@@ -16,6 +16,7 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <stdexcept>
 
 #include "runtime/local/attempt_folder.h"
+#include "runtime/whole_number.h"
 
 namespace runtime::local {
 
@@ -58,11 +59,9 @@ std::vector<ProcessStat> all_processes() {
   if (!folder) throw_errno("cannot open /proc");
   std::vector<ProcessStat> all;
   while (const dirent* entry = ::readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    std::int64_t pid = 0;
-    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
-    if (const auto stat = read_stat(pid)) all.push_back(*stat);
+    const auto pid = whole_number<std::int64_t>(entry->d_name);
+    if (!pid) continue;
+    if (const auto stat = read_stat(*pid)) all.push_back(*stat);
   }
   return all;
 }

@@ -96,11 +96,11 @@ class AttemptFollower {
   static constexpr core::Millis kClocksAgree{1000};
   /// How long an exit waits at most for other ranks to be heard, or where a listing answers and does not say why.
   static constexpr core::Millis kHoldMost{5000};
+  /// The same while Slurm ends the job (COMPLETING) without having said why; other ranks may take all of KillWait.
+  static constexpr core::Millis kHoldWhileEnding{60000};
   /// How long one that may be Slurm's doing waits for a listing that answers. Longer than a slurmctld takes to be
   /// replaced.
   static constexpr core::Millis kHoldUnanswered{std::chrono::minutes(10)};
-  /// The same while Slurm ends the job (COMPLETING) without having said why; other ranks may take all of KillWait.
-  static constexpr core::Millis kHoldWhileEnding{60000};
   /// Between Slurm's "ended" and giving up on ranks that never told their end.
   static constexpr core::Millis kFilePatience{2000};
   static constexpr core::Millis kCancelAgain{5000};
