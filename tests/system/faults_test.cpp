@@ -38,6 +38,12 @@ class TinyDisk {
   bool mounted_ = false;
 };
 
+/// The job, with its checkpoints in that folder.
+std::string saving_in(const std::filesystem::path& checkpoints, const TrainingJob& job) {
+  auto text = training_job(job);
+  return text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + checkpoints.string() + "\"\n");
+}
+
 TEST(Faults, AFullDiskRefusesSubmissionsClearlyAndHealsByItself) {
   TempFolder folder;
   TinyDisk disk(folder.path() / "disk", "24m");
@@ -67,10 +73,8 @@ TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
   world.start_daemon();
-  auto text = training_job({.steps = kSteps, .every_steps = 10, .step_delay_ms = 50});
   const auto checkpoints = folder.path() / "checkpoints";
-  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + checkpoints.string() + "\"\n");
-  const auto job = world.submit(text);
+  const auto job = world.submit(saving_in(checkpoints, {.steps = kSteps, .every_steps = 10, .step_delay_ms = 50}));
   world.until_step(job, 15);
   disk.fill();
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(checkpoints / "step-00000060"); }, 60s))
@@ -89,10 +93,8 @@ TEST(Faults, ARunThatEndsWhileTheDataFolderIsFullLosesNothing) {
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
   world.start_daemon();
-  auto text = training_job({.steps = kSteps, .every_steps = 10, .step_delay_ms = 50});
-  const auto checkpoints = folder.path() / "checkpoints";
-  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + checkpoints.string() + "\"\n");
-  const auto job = world.submit(text);
+  const auto job =
+      world.submit(saving_in(folder.path() / "checkpoints", {.steps = kSteps, .every_steps = 10, .step_delay_ms = 50}));
   const auto running = world.until_step(job, 15);
   disk.fill();
   for (const auto& rank : running.at("ranks")) {
@@ -114,9 +116,8 @@ TEST(Faults, ANextAttemptWaitsForRoomOnItsCheckpointDiskAndWhySaysSo) {
   World world;
   world.start_daemon();
   // Saves nothing before its end, so what it removes makes no room.
-  auto text = training_job({.steps = 60, .every_steps = 1000, .step_delay_ms = 30});
-  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
-  const auto job = world.submit(text);
+  const auto job =
+      world.submit(saving_in(folder.path() / "checkpoints", {.steps = 60, .every_steps = 1000, .step_delay_ms = 30}));
   const auto running = world.until_step(job, 5);
   disk.fill();
   signal_rank(running, 0, SIGKILL);
@@ -140,9 +141,9 @@ TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world;
   world.start_daemon();
-  auto text = training_job({.steps = 400, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 0\n"});
-  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
-  const auto job = world.submit(text);
+  const auto job =
+      world.submit(saving_in(folder.path() / "checkpoints",
+                             {.steps = 400, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 0\n"}));
   world.until_step(job, 15);
   ASSERT_TRUE(disk.read_only(true));
   const auto after = world.until_state(job, "failed");
@@ -158,9 +159,9 @@ TEST(Faults, ADiskThatFillsDuringACheckpointKeepsTheOneBefore) {
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world;
   world.start_daemon();
-  auto text = training_job({.steps = 60, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 5\n"});
-  text.insert(text.find("[checkpoint]\n") + 13, "folder = \"" + (folder.path() / "checkpoints").string() + "\"\n");
-  const auto job = world.submit(text);
+  const auto job =
+      world.submit(saving_in(folder.path() / "checkpoints",
+                             {.steps = 60, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 5\n"}));
   world.until_step(job, 13);
   disk.fill();
   world.until(job, [](const Json& view) { return view.at("attempts")[0].at("state") == "ended"; });
