@@ -8,6 +8,7 @@ Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH
 import json
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -29,6 +30,17 @@ def run(*words, **options):
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done.stdout
+
+
+def claimed_port(claim):
+    """A TCP port that no other test takes while the socket `claim` is open, as in tests/claimed_port.h."""
+    for port in random.sample(range(61000, 65536), 4536):
+        try:
+            claim.bind(f"\0muster-test-port-{port}")
+        except OSError:
+            continue
+        return port
+    raise OSError("every port from 61000 to 65535 is claimed")
 
 
 def configure(source, folder, *settings):
@@ -74,10 +86,8 @@ class Alone(unittest.TestCase):
         self.expect_nothing_foreign(folder)
         worker = folder / "bin" / "muster-worker"
         self.assertNotIn("grpc", run("ldd", worker))
-        with tempfile.TemporaryDirectory() as place, socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            probe.close()
+        with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as claim:
+            port = claimed_port(claim)
             ranks = []
             for rank in range(2):
                 environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),

@@ -107,7 +107,7 @@ Stage::Stage(slurm_cluster::Options options, std::vector<std::string> daemon_fla
   world.daemon_environment = slurm_.env();
   world.daemon_environment.insert(daemon_environment.begin(), daemon_environment.end());
   if (options.separate_network) {
-    world.listen = slurm_.host_address() + ":0";
+    world.host = slurm_.host_address();
     world.daemon_flags.emplace_back("--insecure-listen");
   }
   world.user = acting_user();

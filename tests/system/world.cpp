@@ -31,7 +31,8 @@ World::World(Options options)
       user_(std::move(options.user)),
       daemon_flags_(std::move(options.daemon_flags)),
       daemon_environment_(std::move(options.daemon_environment)),
-      listen_(std::move(options.listen)) {
+      listen_(options.any_ports ? options.host + ":0" : grpc_port_.on(options.host)),
+      http_(options.any_ports ? "127.0.0.1:0" : http_port_.on("127.0.0.1")) {
   if (user_.empty()) return;
   give_to(user_, folder());
   daemon_environment_.emplace("HOME", folder());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "claimed_port.h"
 #include "system/process.h"
 
 namespace test {
@@ -16,11 +17,12 @@ using Json = nlohmann::json;
 class World {
  public:
   struct Options {
-    std::filesystem::path data;  // empty: data_name in a fresh temporary folder
+    std::filesystem::path data = {};  // empty: data_name in a fresh temporary folder
     std::string data_name = "data";
-    std::vector<std::string> daemon_flags;
+    std::vector<std::string> daemon_flags = {};
     std::map<std::string, std::string> daemon_environment = {};
-    std::string listen = "127.0.0.1:0";
+    std::string host = "127.0.0.1";  // whose gRPC port it is
+    bool any_ports = false;          // what the system gives and musterd remembers, instead of claimed ones
     std::string user = {};  // whose musterd and commands they are; empty: of whoever runs the tests. Takes root
   };
   World() : World(Options{}) {}
@@ -69,8 +71,10 @@ class World {
   std::string user_;
   std::vector<std::string> daemon_flags_;
   std::map<std::string, std::string> daemon_environment_;
-  std::string listen_;  // the port of the first start is kept, so that ranks find a restarted daemon
-  std::string http_ = "127.0.0.1:0";
+  ClaimedPort grpc_port_;  // kept, so that ranks find a restarted daemon
+  ClaimedPort http_port_;
+  std::string listen_;
+  std::string http_;
   std::unique_ptr<Process> daemon_;
   int job_files_ = 0;
 };

@@ -1,10 +1,8 @@
 #include "worker_process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,12 +108,11 @@ Ranks::Ranks(const std::filesystem::path& folder, const std::string& run_json, c
     : folder_(folder), options_(options) {
   const auto run_file = folder / (options.label + ".json");
   write_file(run_file, run_json);
-  const std::string port = std::to_string(free_port());
   for (int rank = 0; rank < options.world_size; ++rank) {
     std::map<std::string, std::string> environment = {{"RANK", std::to_string(rank)},
                                                       {"WORLD_SIZE", std::to_string(options.world_size)},
                                                       {"MASTER_ADDR", "127.0.0.1"},
-                                                      {"MASTER_PORT", port},
+                                                      {"MASTER_PORT", std::to_string(master_port_.number())},
                                                       {"OMP_NUM_THREADS", "1"},
                                                       {"HOME", folder.native()},
                                                       {"MUSTER_METRICS_FILE", file(rank, ".jsonl").native()}};
@@ -167,20 +164,6 @@ std::string Ranks::log(int number) const {
 
 std::filesystem::path Ranks::file(int number, const char* extension) const {
   return folder_ / (options_.label + "." + std::to_string(number) + extension);
-}
-
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    std::abort();
-  }
-  ::close(fd);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace worker::testing

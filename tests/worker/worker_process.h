@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "../claimed_port.h"
+
 namespace worker::testing {
 
 using namespace std::chrono_literals;
@@ -68,10 +70,8 @@ class Ranks {
 
   std::filesystem::path folder_;
   Options options_;
+  test::ClaimedPort master_port_;
   std::vector<std::unique_ptr<Process>> processes_;
 };
-
-/// A TCP port that was free a moment ago.
-int free_port();
 
 }  // namespace worker::testing

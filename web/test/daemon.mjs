@@ -2,6 +2,7 @@
 import { execFile, spawn } from "node:child_process";
 import { existsSync, openSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -9,9 +10,20 @@ import { eventually } from "./support.mjs";
 
 const ENDED = ["succeeded", "failed", "cancelled"];
 
+/// A TCP port that no other test takes until its claim is closed, as in tests/claimed_port.h.
+async function claimPort() {
+  for (;;) {
+    const number = 61000 + Math.floor(Math.random() * 4536);
+    const claim = createServer();
+    const claimed = await new Promise((resolve) => {
+      claim.once("error", () => resolve(false));
+      claim.listen(`\0muster-test-port-${number}`, () => resolve(true));
+    });
+    if (claimed) return { number, claim: claim.unref() };
+  }
+}
+
 export class Daemon {
-  listen = "127.0.0.1:0"; // the ports of the first start are kept, so that ranks and pages find a restarted daemon
-  http = "127.0.0.1:0";
   submitted = [];
 
   static async start() {
@@ -20,6 +32,8 @@ export class Daemon {
     if (!daemon.programs) throw new Error("MUSTER_PROGRAMS is not set: run the tests through ctest");
     daemon.folder = await mkdtemp(join(tmpdir(), "muster-real-"));
     daemon.data = join(daemon.folder, "data");
+    daemon.ports = [await claimPort(), await claimPort()]; // kept, so that ranks and pages find a restarted daemon
+    [daemon.listen, daemon.http] = daemon.ports.map((port) => `127.0.0.1:${port.number}`);
     await daemon.launch();
     daemon.token = (await readFile(join(daemon.data, "token"), "utf8")).trim();
     daemon.url = `http://${daemon.http}`;
@@ -34,8 +48,6 @@ export class Daemon {
     this.process = spawn(join(this.programs, "musterd"), argv, { stdio: ["ignore", log, log] });
     this.exited = new Promise((resolve) => this.process.once("exit", resolve));
     await eventually(() => existsSync(addresses), "musterd is ready");
-    const { grpc, http } = JSON.parse(await readFile(addresses, "utf8"));
-    Object.assign(this, { listen: grpc, http });
   }
 
   async kill(signal = "SIGKILL") {
@@ -68,6 +80,7 @@ export class Daemon {
     for (const id of this.submitted) if (!ENDED.includes((await this.show(id)).state)) await this.cli("cancel", id);
     for (const id of this.submitted) await this.untilJob(id, (job) => ENDED.includes(job.state), `the end of job ${id}`);
     await this.kill("SIGTERM");
+    for (const port of this.ports) port.claim.close();
     await rm(this.folder, { recursive: true });
   }
 }

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "claimed_port.h"
 #include "http/server.h"
 #include "json/proto_json.h"
 #include "scripted_controller.h"
@@ -21,9 +22,7 @@ using nlohmann::ordered_json;
 
 class TestServer {
  public:
-  explicit TestServer(const char* logs) : controller_(logs), server_(http::serve(controller_, "127.0.0.1:0")) {
-    address_ = "127.0.0.1:" + std::to_string(server_->port());
-  }
+  explicit TestServer(const char* logs) : controller_(logs), server_(http::serve(controller_, address_)) {}
 
   int port() const { return server_->port(); }
 
@@ -54,8 +53,9 @@ class TestServer {
 
  private:
   ScriptedController controller_;
+  test::ClaimedPort port_;
+  std::string address_ = port_.on("127.0.0.1");
   std::unique_ptr<http::Server> server_;
-  std::string address_;
 };
 
 }  // namespace
