@@ -55,9 +55,12 @@ function(muster_lane variable lane)
   set(${variable} RESOURCE_LOCK ${lane} COST 1000 PARENT_SCOPE)
 endfunction()
 
+# Before the command of a test that starts processes which start others: whatever is left of them ends with the test.
+set(MUSTER_GUARD python3 -B "${CMAKE_CURRENT_LIST_DIR}/../tests/guard.py")
+
 # muster_test(<name> SOURCES ... DEPENDS ... [LABEL unit|system|slurm|peers|gpu] [TIMEOUT seconds] [SERIAL] [LANE lane]
 # [UNITY files]):
-# one GoogleTest program, each case a ctest of its own. SERIAL: nothing else runs beside it.
+# one GoogleTest program, each case a ctest of its own; a system test below tests/guard.py. SERIAL: nothing else runs beside it.
 function(muster_test name)
   cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT;LANE;UNITY" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABEL)
@@ -81,6 +84,9 @@ function(muster_test name)
   endif()
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT "${ARG_ENVIRONMENT}")
+  endif()
+  if(ARG_LABEL STREQUAL "system")
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${MUSTER_GUARD}")
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
 endfunction()

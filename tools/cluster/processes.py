@@ -8,6 +8,7 @@ import socket
 
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+MNT_DETACH = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -20,6 +21,14 @@ def _checked(result, what):
 
 def unshare(flags):
     _checked(_libc.unshare(flags), "unshare")
+
+
+def unmount_below(folder):
+    """Detaches every file system that is mounted in the folder. Takes root."""
+    mounts = [line.split()[4].encode().decode("unicode_escape") for line in open("/proc/self/mountinfo")]
+    for point in sorted(mounts, reverse=True):
+        if point.startswith(f"{folder}/"):
+            _libc.umount2(point.encode(), MNT_DETACH)
 
 
 def set_namespace(fd):
@@ -70,16 +79,21 @@ def host_pid():
     return int(os.readlink("/proc/self"))
 
 
+def descendants():
+    """The pids of everything below this process, zombies too."""
+    parents = {pid: int(fields[1]) for pid in all_pids() if (fields := stat_of(pid))}
+    found, more = {os.getpid()}, True
+    while more:
+        below = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= below
+        more = bool(below)
+    return found - {os.getpid()}
+
+
 def kill_descendants():
     """Kills everything below this process, and waits for it. Orphans must come to us: adopt_orphans()."""
     while True:
-        parents = {pid: int(fields[1]) for pid in all_pids() if (fields := stat_of(pid))}
-        doomed, more = {os.getpid()}, True
-        while more:
-            below = {pid for pid, parent in parents.items() if parent in doomed} - doomed
-            doomed |= below
-            more = bool(below)
-        for pid in doomed - {os.getpid()}:
+        for pid in descendants():
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
