@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "claimed_port.h"
 #include "controller/rpc/fake_controller.h"
 #include "rank/errors.h"
 #include "rpc/server.h"
@@ -34,7 +35,7 @@ class GrpcReporter : public testing::Test {
     worker::RankEnvironment e;
     e.rank = e.local_rank = rank;
     e.world_size = e.local_world_size = world_size;
-    e.controller = worker::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port_)};
+    e.controller = worker::Endpoint{"127.0.0.1", port_.number()};
     e.token = FakeController::kRankToken;
     e.job_id = "1";
     e.attempt = 1;
@@ -78,11 +79,11 @@ class GrpcReporter : public testing::Test {
     });
     return request;
   }
-  void restart_server() { server_ = rpc::serve(controller_, "127.0.0.1:" + std::to_string(port_)); }
+  void restart_server() { server_ = rpc::serve(controller_, port_.on("127.0.0.1")); }
 
   FakeController controller_;
-  std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
-  int port_ = server_->port();
+  test::ClaimedPort port_;  // servers come back to it
+  std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, port_.on("127.0.0.1"));
 };
 
 TEST_F(GrpcReporter, TellsWhereTheRankStands) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "claimed_port.h"
 #include "controller/rpc/fake_controller.h"
 #include "rank/grpc_reporter.h"
 #include "rpc/server.h"
@@ -221,7 +222,7 @@ class UnsentReports : public testing::Test {
  protected:
   worker::RankEnvironment environment() const {
     worker::RankEnvironment e;
-    e.controller = worker::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port_)};
+    e.controller = worker::Endpoint{"127.0.0.1", port_.number()};
     e.token = rpc::testing::FakeController::kRankToken;
     e.job_id = "1";
     e.attempt = 1;
@@ -246,8 +247,8 @@ class UnsentReports : public testing::Test {
   test::TemporaryFolder folder_;
   const std::filesystem::path file_ = folder_ / "attempt-1/unsent/rank-0";
   rpc::testing::FakeController controller_;
-  std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
-  int port_ = server_->port();
+  test::ClaimedPort port_;  // servers come back to it
+  std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, port_.on("127.0.0.1"));
 };
 
 TEST_F(UnsentReports, AreOnDiskWhenTheRankLeavesBeforeTheControllerIsBack) {
@@ -320,7 +321,7 @@ TEST_F(UnsentReports, AreOnDiskWhileTheRankGoesOn) {
     const auto steps = read(file_).steps;
     return !steps.empty() && steps.back() == 2;
   }));
-  server_ = rpc::serve(controller_, "127.0.0.1:" + std::to_string(port_));
+  server_ = rpc::serve(controller_, port_.on("127.0.0.1"));
   ASSERT_TRUE(arrived(2));
   EXPECT_TRUE(eventually([&] { return read(file_).steps.empty(); })) << "all of it has been sent";
   reporter->leaving(0, "done");
