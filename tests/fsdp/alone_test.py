@@ -27,7 +27,7 @@ RUN = SOURCES / "examples" / "alone.json"
 
 
 def run(*words, **options):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=900, **options)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=1400, **options)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done.stdout
