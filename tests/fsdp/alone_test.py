@@ -9,12 +9,13 @@ Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH
 import json
 import os
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "cluster"))
+import processes  # noqa: E402
 
 SOURCES, BUILD, LIBTORCH = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 HIDDEN = ("GTest", "gRPC", "Protobuf", "Boost", "SQLite3", "SQLiteCpp", "spdlog", "fmt", "nlohmann_json", "OpenSSL", "ZLIB",
@@ -31,17 +32,6 @@ def run(*words, **options):
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done.stdout
-
-
-def claimed_port(claim):
-    """A TCP port that no other test takes while the socket `claim` is open, as in tests/claimed_port.h."""
-    for port in random.sample(range(61000, 65536), 4536):
-        try:
-            claim.bind(f"\0muster-test-port-{port}")
-        except OSError:
-            continue
-        return port
-    raise OSError("every port from 61000 to 65535 is claimed")
 
 
 def configure(source, folder, *settings, shown=()):
@@ -95,8 +85,9 @@ class Alone(unittest.TestCase):
         self.expect_nothing_foreign(folder)
         worker = folder / "bin" / "muster-worker"
         self.assertNotIn("grpc", run("ldd", worker))
-        with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as claim:
-            port = claimed_port(claim)
+        with tempfile.TemporaryDirectory() as place:
+            ports = processes.Ports()  # claimed for as long as it lives
+            port = ports.take()
             ranks = []
             for rank in range(2):
                 environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
