@@ -11,7 +11,6 @@
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace test {
 
@@ -28,11 +27,9 @@ class ClaimedPort {
     }
     if (claim_ < 0) throw std::runtime_error("every TCP port from 61000 to 65535 is taken");
   }
-  ~ClaimedPort() {
-    if (claim_ >= 0) ::close(claim_);
-  }
-  ClaimedPort(ClaimedPort&& other) noexcept : number_(other.number_), claim_(std::exchange(other.claim_, -1)) {}
-  ClaimedPort& operator=(ClaimedPort&&) = delete;
+  ~ClaimedPort() { ::close(claim_); }
+  ClaimedPort(const ClaimedPort&) = delete;
+  ClaimedPort& operator=(const ClaimedPort&) = delete;
 
   std::uint16_t number() const { return number_; }
   std::string on(const std::string& host) const { return host + ":" + std::to_string(number_); }
