@@ -344,30 +344,41 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", MUSTER_VERSION);
   app.add_option("--data-folder", flags.data_folder,
                  "where everything is kept (default: $MUSTER_DATA_FOLDER, else $XDG_DATA_HOME/muster, else "
-                 "~/.local/share/muster)");
-  app.add_option("--listen", flags.listen, "host:port for gRPC; port 0: the system chooses")->capture_default_str();
-  app.add_option("--http", flags.http, "host:port for the dashboard; port 0: the system chooses")
+                 "~/.local/share/muster)")
+      ->type_name("FOLDER");
+  app.add_option("--listen", flags.listen, "where clients and ranks connect (gRPC); port 0: the system chooses")
+      ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--worker", flags.worker, "the program of recipe ranks (default: muster-worker beside musterd)");
+  app.add_option("--http", flags.http, "where the dashboard is; port 0: the system chooses")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--worker", flags.worker, "the program of recipe ranks (default: muster-worker beside musterd)")
+      ->type_name("FILE");
   app.add_option("--supervisor", flags.supervisor,
-                 "the program that stays with an attempt (default: muster-supervisor beside musterd)");
-  app.add_option("--task", flags.task, "the program beside each rank on Slurm (default: muster-task beside musterd)");
+                 "the program that stays with an attempt (default: muster-supervisor beside musterd)")
+      ->type_name("FILE");
+  app.add_option("--task", flags.task, "the program beside each rank on Slurm (default: muster-task beside musterd)")
+      ->type_name("FILE");
   app.add_option("--slurm", flags.slurm,
                  "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) are there; "
                  "yes: musterd does not start without them")
+      ->type_name("WHEN")
       ->check(CLI::IsMember({"auto", "yes", "no"}))
       ->capture_default_str();
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--node-exclusion-s", flags.exclusion_s,
-                 "seconds that a lost or unfit node gets no ranks, as far as others can be had")
+                 "how long a lost or unfit node gets no ranks, as far as others can be had")
+      ->type_name("SECONDS")
       ->check(CLI::Range(0, 30 * 24 * 3600))
       ->capture_default_str();
   app.add_option("--partitions", flags.partitions,
                  "TOML file that says which Slurm partitions may be used, by whom and how; read again when it changes")
       ->type_name("FILE");
   app.add_option("--advertise", flags.advertise,
-                 "host:port under which ranks on other machines reach --listen (default: --listen)");
-  app.add_option("--log-level", flags.log_level)
+                 "under which ranks on other machines reach --listen (default: --listen)")
+      ->type_name("HOST:PORT");
+  app.add_option("--log-level", flags.log_level, "what to tell on stderr")
+      ->type_name("LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();
   app.add_flag("--insecure-listen", flags.insecure_listen,

@@ -122,9 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Runners, CommandRunnerContract, ::testing::Values("real
 TEST(ProcessRunner, TheLimitLeavesNothingOfTheGroup) {
   const TemporaryFolder folder;
   const auto file = (folder / "pids").native();
-  const auto result = ProcessRunner().run(
-      bash("trap '' TERM; (trap '' TERM; echo $BASHPID >> '" + file + "'; sleep 60) & echo $$ >> '" + file + "'; wait",
-           500ms));
+  const auto result = ProcessRunner().run(bash(
+      "trap '' TERM; (trap '' TERM; echo $BASHPID >> '" + file + "'; sleep 60) & echo $$ >> '" + file + "'; wait", 3s));
   EXPECT_TRUE(result.timed_out);
   std::istringstream pids(read_file(file));
   int count = 0;
@@ -135,7 +134,7 @@ TEST(ProcessRunner, TheLimitLeavesNothingOfTheGroup) {
 TEST(ProcessRunner, AnEndlessWriterIsBoundedAndEnded) {
   Command command;
   command.argv = {"yes"};
-  command.time_limit = 300ms;
+  command.time_limit = 3s;  // enough to write 5,000 bytes on any machine
   command.max_output_bytes = 5000;
   const auto result = ProcessRunner().run(command);
   EXPECT_TRUE(result.timed_out);

@@ -24,14 +24,15 @@ TEST_F(Stop, TermFirstThenKillAfterTheGrace) {
                std::string("[ $RANK = 0 ] && trap 'exit 99' TERM && echo ready >> ready && ") +
                    "while :; do sleep 0.05; done; " + kIgnoresTerm,
                2);
+  constexpr auto kGrace = 3s;  // long beside whatever a busy machine keeps a shell waiting
   const auto before = SteadyClock::now();
-  executor_->stop({1, 1}, {400ms});
-  EXPECT_LT(SteadyClock::now() - before, 100ms) << "stop() returns at once";
+  executor_->stop({1, 1}, {kGrace});
+  EXPECT_LT(SteadyClock::now() - before, kGrace) << "stop() waits for nobody";
   const auto obedient = facts_.exit_of(0);
-  EXPECT_LT(SteadyClock::now() - before, 400ms);
+  EXPECT_LT(SteadyClock::now() - before, kGrace);
   const auto stubborn = facts_.exit_of(1);
   ASSERT_TRUE(obedient && stubborn);
-  EXPECT_GE(SteadyClock::now() - before, 400ms);
+  EXPECT_GE(SteadyClock::now() - before, kGrace);
   EXPECT_EQ(obedient->exit, (core::ExitStatus{99, 0}));
   EXPECT_EQ(stubborn->exit, (core::ExitStatus{0, SIGKILL}));
   EXPECT_FALSE(stubborn->out_of_memory);
@@ -148,7 +149,7 @@ TEST_F(Stop, ASupervisorThatStandsStillIsLeftAloneWhileItsRanksRun) {
 
 TEST_F(Stop, GoesOnWhenTheControllerIsKilledMeanwhile) {
   launch_ready(1, kCountsTerms);
-  executor_->stop({1, 1}, {300ms});
+  executor_->stop({1, 1}, {2s});
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/terms") == 1; }));
   executor_.reset();
   EXPECT_TRUE(eventually([&] { return status(1).ended; }));
