@@ -102,7 +102,8 @@ class Demo(unittest.TestCase):
     def the_summary_is_whole(self, text):
         rows = dict(re.findall(r"^  (job 1|attempt \d|text|loss|throughput|kill to next step) {2,}(.+)$",
                                text[text.index("\n\n  job 1 "):], re.MULTILINE))
-        self.assertEqual(list(rows), ["job 1", "attempt 1", "attempt 2", "text", "loss", "throughput", "kill to next step"])
+        wanted = ["job 1", "attempt 1", "attempt 2", "text", "loss", "throughput", "kill to next step"]
+        self.assertEqual(list(rows), wanted, text)
         self.assertEqual(rows["job 1"], "succeeded")
         self.assertEqual(rows["attempt 1"], "failed: rank 1 killed by SIGKILL")
         self.assertEqual(rows["attempt 2"], "completed: every rank exited with 0")

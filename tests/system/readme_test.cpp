@@ -43,7 +43,7 @@ std::vector<std::string> commands_of_use_it() {
 Finished shell(World& world, const std::string& line) {
   auto environment = world.client_environment();
   environment["PATH"] = std::string(MUSTER_BIN_FOLDER) + ":/usr/bin:/bin";
-  return run({"/bin/bash", "-c", "cd '" + kSource.native() + "' && " + line}, environment, 200s);
+  return run({"/bin/bash", "-c", "cd '" + kSource.native() + "' && " + line}, environment, 600s);
 }
 
 TEST(Readme, EveryCommandOfUseItWorksInItsOrder) {

@@ -20,7 +20,8 @@ struct ProcessStat {
   std::uint64_t start_time = 0;  // clock ticks since boot
 
   bool is_dead() const { return state == 'Z' || state == 'X' || state == 'x'; }
-  bool is_stopped() const { return state == 'T' || state == 't'; }
+  /// Not 't': whoever traces it (a debugger, LeakSanitizer at its end) lets it go on.
+  bool is_stopped() const { return state == 'T'; }
 };
 
 /// Reads a /proc/<pid>/stat line; its program name may hold anything. Throws std::runtime_error.

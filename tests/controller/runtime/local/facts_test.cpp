@@ -1,7 +1,10 @@
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <fstream>
 
+#include "runtime/local/process_table.h"
 #include "world.h"
 
 // Goal: what ranks do is told as it is, at once.
@@ -76,6 +79,17 @@ TEST_F(RankFacts, VouchTellsStoppedFromAliveFromGone) {
   EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == runtime::Vouch::kGone; }));
   EXPECT_EQ(executor_->vouch({1, 1}, 2), runtime::Vouch::kGone) << "no such rank";
   EXPECT_EQ(executor_->vouch({9, 1}, 0), runtime::Vouch::kGone) << "no such attempt";
+}
+
+TEST_F(RankFacts, ARankThatADebuggerHoldsIsVouchedFor) {
+  const auto launched = must_launch(1, "exec sleep 1000");
+  const auto pid = static_cast<pid_t>(launched.pids.at(0));
+  if (::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) GTEST_SKIP() << "nobody may trace a process here";
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr), 0);
+  ASSERT_EQ(::waitpid(pid, nullptr, __WALL), pid);
+  EXPECT_EQ(runtime::local::read_stat(pid)->state, 't');
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
 }
 
 TEST_F(RankFacts, AVouchThatCannotBeGivenIsUnknown) {

@@ -15,6 +15,10 @@ TEST(ProcessTable, ReadsProgramNamesThatLookLikeFields) {
   EXPECT_EQ(stat.start_time, 123456u);
 }
 
+TEST(ProcessTable, ATracedProcessIsNotAStoppedOne) {
+  EXPECT_FALSE(parse_stat("42 (a) t 7 8 9 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 123456 999 1\n").is_stopped());
+}
+
 TEST(ProcessTable, KnowsThisProcess) {
   const auto stat = read_stat(::getpid());
   ASSERT_TRUE(stat);
