@@ -61,11 +61,11 @@ class Stage {
   /// Slurm's number of an attempt, from 1; empty before it is handed over.
   std::string slurm_job(const std::string& job, std::size_t attempt);
   /// Waits until attempt `number` (from 1) is over; the job then.
-  Json until_ended(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 180s);
+  Json until_ended(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Waits until attempt `number` runs, or has run.
-  Json until_running(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 180s);
+  Json until_running(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Waits until every rank of attempt `number` has gone a step beyond where it began.
-  Json until_trains(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 180s);
+  Json until_trains(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Waits until attempt 1 is in Slurm's queue, or was; Slurm's number of it.
   std::string until_handed_over(const std::string& job);
   /// Steps that an attempt told the controller it has saved.

@@ -2,30 +2,33 @@
 // Method: real musterd, supervisor, workers and signals on the built-in text; the judge of a resume is an uninterrupted
 // run of the same job, whose last checkpoint must be the same to the bit.
 #include <signal.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <set>
 #include <stdexcept>
 
+#include "cli/text.h"
 #include "system/world.h"
 
 namespace test {
 namespace {
 
-using Wall = std::chrono::system_clock;
+/// Milliseconds since 1970, as events have them.
+std::int64_t wall_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
 
 /// From a moment until musterd wrote down the first event of a kind: by its own record, for a look through the command
 /// line takes a sanitized program on a busy machine half a second by itself.
-double seconds_until_known(const Json& events, const std::string& type, Wall::time_point since) {
+double seconds_until_known(const Json& events, const std::string& type, std::int64_t since_ms) {
   const auto event = std::ranges::find_if(events, [&](const Json& each) { return each.at("type") == type; });
   if (event == events.end()) throw std::runtime_error("no event " + type + " in " + events.dump(1));
-  const auto at = event->at("at").get<std::string>();
-  std::tm parts{};
-  const char* rest = ::strptime(at.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (rest == nullptr || *rest != '.') throw std::runtime_error("no time: " + at);
-  return std::chrono::duration<double>(Wall::from_time_t(::timegm(&parts)) - since).count() + std::stod(rest);
+  const auto took = cli::time_ms(event->at("at")) - since_ms;
+  if (took < 0) throw std::runtime_error("known before it happened: " + event->dump());
+  return static_cast<double>(took) / 1000;
 }
 
 bool attempt_has_ended(const Json& job, std::size_t index) {
@@ -69,7 +72,7 @@ TEST(RankLoss, AKilledRankResumesFromTheLastCheckpointAndEndsBitEqualToAnUninter
 
   const auto job = world.submit(training_job({.steps = 40, .every_steps = 10, .step_delay_ms = 50}));
   const auto before = world.until_step(job, 16);
-  const auto killed = Wall::now();
+  const auto killed = wall_ms();
   signal_rank(before, 1, SIGKILL);
   world.until(job, [](const Json& view) { return view.at("attempts")[0].at("cause") == "failed"; });
   EXPECT_LT(seconds_until_known(world.json({"events", job}), "rank_exited", killed), 0.5);
@@ -99,7 +102,7 @@ TEST(RankLoss, AStoppedRankIsCalledSilentWithinThreeSeconds) {
   world.start_daemon();
   const auto job = world.submit(training_job({.steps = 400, .every_steps = 10, .step_delay_ms = 50}));
   const auto before = world.until_step(job, 12);
-  const auto stopped = Wall::now();
+  const auto stopped = wall_ms();
   signal_rank(before, 0, SIGSTOP);
   world.until(job, [](const Json& view) { return view.at("attempts")[0].at("cause") == "rank_silent"; });
   EXPECT_LT(seconds_until_known(world.json({"events", job}), "rank_silent", stopped), 3.0);

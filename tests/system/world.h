@@ -47,7 +47,7 @@ class World {
   /// Address and token as environment variables.
   std::map<std::string, std::string> client_environment() const;
 
-  Finished cli(const std::vector<std::string>& arguments, std::chrono::milliseconds limit = 180s);
+  Finished cli(const std::vector<std::string>& arguments, std::chrono::milliseconds limit = 60s);
   Json json(const std::vector<std::string>& arguments);
 
   /// Writes the text as a job file and submits it; fails the test if it is refused.
@@ -56,9 +56,9 @@ class World {
   Json metrics(const std::string& job) { return json({"metrics", job}); }
   /// Waits until `done(job)`; the newest view. Fails the test after the limit.
   Json until(const std::string& job, const std::function<bool(const Json&)>& done,
-             std::chrono::milliseconds limit = 180s);
-  Json until_state(const std::string& job, const std::string& state, std::chrono::milliseconds limit = 240s);
-  Json until_step(const std::string& job, int step, std::chrono::milliseconds limit = 180s);
+             std::chrono::milliseconds limit = 60s);
+  Json until_state(const std::string& job, const std::string& state, std::chrono::milliseconds limit = 90s);
+  Json until_step(const std::string& job, int step, std::chrono::milliseconds limit = 60s);
   std::filesystem::path checkpoints(const std::string& job) const { return data_ / "jobs" / job / "checkpoints"; }
 
  private:

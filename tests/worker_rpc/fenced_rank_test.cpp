@@ -57,7 +57,7 @@ class Child {
 
 // Goal: a rank of an attempt that is over does not linger, even in a collective that never returns.
 // Method: a real process that waits for ever, told to stop.
-TEST(FencedRank, AStuckProcessEndsWithTheFencedCodeSoon) {
+TEST(FencedRank, AStuckProcessEndsWithTheFencedCodeWithinTwoSeconds) {
   FakeController controller;
   const auto server = rpc::serve(controller, "127.0.0.1:0");
   Child child(server->port());
@@ -69,7 +69,7 @@ TEST(FencedRank, AStuckProcessEndsWithTheFencedCodeSoon) {
   ASSERT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(WEXITSTATUS(status), 94);
   EXPECT_GE(took, 900ms) << "it has a second to leave by itself";
-  EXPECT_LT(took, 5s);
+  EXPECT_LT(took, 2s);
 }
 
 TEST(FencedRank, ARankThatIsFencedAtItsFirstWordEndsToo) {

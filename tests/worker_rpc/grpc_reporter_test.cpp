@@ -120,7 +120,7 @@ TEST_F(GrpcReporter, AnOutageLeavesNoGapAndNoDuplicate) {
   server_->shutdown();
   const auto begin = Clock::now();
   for (int i = 51; i <= 1500; ++i) reporter->step(step(i));
-  EXPECT_LT(Clock::now() - begin, 5s) << "training never waits";
+  EXPECT_LT(Clock::now() - begin, 1s) << "training never waits";
   std::this_thread::sleep_for(150ms);  // most of the time a heartbeat fails meanwhile; it is right either way
   EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
   restart_server();
@@ -220,7 +220,7 @@ TEST_F(GrpcReporter, PassesOnWhatTheControllerAsksFor) {
   EXPECT_EQ(reporter->stop_requested(), StopKind::kNow);
   const auto begin = Clock::now();
   reporter->leaving(94, "fenced");
-  EXPECT_LT(Clock::now() - begin, 1500ms) << "nobody listens to a fenced rank";
+  EXPECT_LT(Clock::now() - begin, 500ms) << "nobody listens to a fenced rank";
 }
 
 TEST_F(GrpcReporter, KeepsTheIntervalTheControllerHandsOut) {
@@ -248,7 +248,7 @@ TEST_F(GrpcReporter, LeavingDeliversEverythingAndTheLastWords) {
   EXPECT_EQ(controller_.last_heartbeat[0].section(), muster::v1::SECTION_DONE);
 }
 
-TEST_F(GrpcReporter, LeavingWithoutAControllerTakesNoLongerThanItsPatience) {
+TEST_F(GrpcReporter, LeavingWithoutAControllerTakesTwoSecondsAtMost) {
   auto reporter = this->reporter();
   ASSERT_TRUE(heard());
   server_->shutdown();
@@ -256,7 +256,7 @@ TEST_F(GrpcReporter, LeavingWithoutAControllerTakesNoLongerThanItsPatience) {
   const auto begin = Clock::now();
   reporter->leaving(0, "done");
   reporter.reset();
-  EXPECT_LT(Clock::now() - begin, 6s) << "its patience is 2 s";
+  EXPECT_LT(Clock::now() - begin, 3s);
 }
 
 TEST_F(GrpcReporter, FourRanksMeetWhereRankZeroListens) {

@@ -24,7 +24,7 @@ TEST_F(RankFacts, ExitCodesAndSignalsAreTold) {
   EXPECT_EQ(first->attempt, 1u);
 }
 
-TEST_F(RankFacts, AnExitIsKnownAtOnce) {
+TEST_F(RankFacts, AnExitIsKnownWithinHalfASecond) {
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
   must_launch(1, "[ $RANK = 0 ] && read word < gate && exit 3; exec sleep 1000", 2);
@@ -32,7 +32,7 @@ TEST_F(RankFacts, AnExitIsKnownAtOnce) {
   const auto before = SteadyClock::now();
   open << "go" << std::endl;
   ASSERT_TRUE(facts_.exit_of(0));
-  EXPECT_LT(SteadyClock::now() - before, 3s) << "bench/fault_latency.md says how soon it really is";
+  EXPECT_LT(SteadyClock::now() - before, 500ms);
 }
 
 TEST_F(RankFacts, AKillFromOutsideIsASignalAndNotOutOfMemory) {
