@@ -130,20 +130,41 @@ setup_libtorch() {
 }
 
 # Headers to compile with and the libraries that LibTorch's CUDA side links: programs of a CUDA build start everywhere.
-setup_cuda() {
-  is_complete "$cuda_list" "$cuda_folder" && return 0
+has_cuda() {
+  is_complete "$cuda_list" "$cuda_folder"
+}
+
+agree_on_cuda() {
   confirm "setup: will download CUDA 13.0 headers and libraries (1.8 GB) from PyPI and unpack them into $cuda_folder"
+}
+
+install_cuda() {
   unpack_wheels "$cuda_list" "$cuda_folder" 5000 "CUDA" 'nvidia/*/include/*' 'nvidia/*/lib/*'
 }
 
+setup_cuda() {
+  has_cuda && return 0
+  agree_on_cuda
+  install_cuda
+}
+
 # A Python with PyTorch and transformers. It shares the CUDA libraries, which PyTorch looks for beside itself.
-setup_peers() {
-  local site="$peers_folder/lib/python3.11/site-packages" log
-  is_complete "$peers_list" "$peers_folder" && [ -e "$peers_folder/bin/python" ] && [ -e "$site/nvidia" ] && return 0
+peers_site="$peers_folder/lib/python3.11/site-packages"
+
+has_peers() {
+  is_complete "$peers_list" "$peers_folder" && [ -e "$peers_folder/bin/python" ] && [ -e "$peers_site/nvidia" ]
+}
+
+agree_on_peers() {
   python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
     die "the packages of $peers_list are for Python 3.11, and python3 is $(python3 --version 2>&1)"
-  setup_cuda
+  has_cuda || agree_on_cuda
   confirm "setup: will download PyTorch 2.11.0 and transformers (560 MB) from PyPI and install them into $peers_folder"
+}
+
+install_peers() {
+  local log
+  has_cuda || install_cuda
   need_space "$deps_folder" 2500 "PyTorch"
   rm -rf "$peers_folder"
   log=$(mktemp)
@@ -157,11 +178,17 @@ setup_peers() {
     case $why in *[Ss]pace*) why="$why: make room, or set MUSTER_DEPS_FOLDER" ;; esac
     die "installing $peers_list failed (log: $log): ${why#ERROR: }"
   fi
-  ln -s --relative "$cuda_folder/nvidia" "$site/nvidia"
+  ln -s --relative "$cuda_folder/nvidia" "$peers_site/nvidia"
   "$peers_folder/bin/python" -c 'import torch, transformers, safetensors' > "$log" 2>&1 ||
     die "what is installed in $peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"
   wheel_stamp "$peers_list" > "$peers_folder/.complete"
   rm -f "$log"
+}
+
+setup_peers() {
+  has_peers && return 0
+  agree_on_peers
+  install_peers
 }
 
 setup() {

@@ -1,4 +1,5 @@
-"""Prints the skipped tests with their reasons, the failed ones, and one closing line with the counts.
+"""Prints the skipped tests with their reasons, the failed ones with the first thing that was wrong, and one closing line with
+the counts.
 
 Usage: test_summary.py RESULTS.xml...    (the JUnit files that ctest writes, one a run)
 A skip inside a program that is one test to ctest counts as a skip, beside that test's own pass. Over several runs a test has
@@ -16,6 +17,9 @@ CASE_BEGINS = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
 CASE_SKIPPED = re.compile(r"^\[  SKIPPED \] \S+.* \(\d+ ms\)$", re.MULTILINE)
 CASE_FAILED = re.compile(r"^\[  FAILED  \] ", re.MULTILINE)
 CASE_PASSED = re.compile(r"^\[       OK \] ", re.MULTILINE)
+CASE_WRONG = re.compile(r"^(?:.*/)?([^/\n:]+:\d+): Failure\n((?:[^\[\n].*\n?)*)", re.MULTILINE)
+PYTHON_WRONG = re.compile(r"^Traceback .*\n(?: .*\n)+(\S.*)", re.MULTILINE)
+MOST_WORDS_OF_A_FAILURE = 240  # characters
 # Python's unittest -v; a test with a comment of its own takes two lines.
 PYTHON_SKIPPED = re.compile(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
 
@@ -37,24 +41,38 @@ def skips_inside(output):
         yield match.group(1), match.group(3).strip() or NO_REASON
 
 
+def what_was_wrong(name, output):
+    """The test's first failure in one line: the case inside it, the place and the words; else the program's last words."""
+    wrong, python = CASE_WRONG.search(output), PYTHON_WRONG.search(output)
+    if wrong:
+        cases = [case.group(1) for case in CASE_BEGINS.finditer(output, 0, wrong.start()) if case.group(1) != name]
+        words = ": ".join([*cases[-1:], wrong.group(1), wrong.group(2)])
+    elif python:
+        words = python.group(1)
+    else:
+        words = (output.strip().splitlines() or ["it said nothing"])[-1]
+    words = " ".join(words.split())
+    return words if len(words) <= MOST_WORDS_OF_A_FAILURE else words[:MOST_WORDS_OF_A_FAILURE] + " ..."
+
+
 def outcome_of(test):
-    """'passed', 'failed' or 'skipped', and [(name, reason)] of what was skipped."""
+    """'passed', 'failed' or 'skipped', and [(name, reason)] of what was skipped, or of what failed."""
     name, output = test.get("name"), test.findtext("system-out") or ""
     skip = test.find("skipped")
     if test.find("failure") is not None or test.get("status") == "fail" or CASE_FAILED.search(output):
-        return "failed", []
+        return "failed", [(name, what_was_wrong(name, output))]
     if test.get("status") == "disabled":
         return "skipped", [(name, "disabled")]
     if skip is not None or test.get("status") == "notrun":
         asked_for = skip is not None and skip.get("message", "").startswith("SKIP_")
-        return ("skipped", [(name, reason_in(output))]) if asked_for else ("failed", [])
+        return ("skipped", [(name, reason_in(output))]) if asked_for else ("failed", [(name, what_was_wrong(name, output))])
     skips = [(f"{name}: {case}", reason) for case, reason in skips_inside(output)]
     everything = skips and CASE_BEGINS.search(output) and not CASE_PASSED.search(output)
     return ("skipped" if everything else "passed"), skips
 
 
 def read(path):
-    """name -> outcome and skips, of one run."""
+    """name -> outcome and reasons, of one run."""
     try:
         tests = ElementTree.parse(path).getroot().findall("testcase")
     except (OSError, ElementTree.ParseError) as error:
@@ -67,13 +85,15 @@ def main(paths):
     runs = [read(path) for path in paths]
     names = list(dict.fromkeys(name for run in runs for name in run))
     outcomes = {name: [run[name][0] for run in runs if name in run] for name in names}
-    skips = dict(skip for run in runs for _, found in run.values() for skip in found)
+    skips = dict(skip for run in runs for outcome, found in run.values() if outcome != "failed" for skip in found)
+    wrong = dict(reason for run in reversed(runs) for outcome, found in run.values() if outcome == "failed" for reason in found)
     failed = [name for name in names if "failed" in outcomes[name]]
     passed = [name for name in names if set(outcomes[name]) == {"passed"}]
     for case, reason in skips.items():
         print(f"skipped: {case}: {reason}")
     for name in failed:
-        print(f"FAILED: {name}" + (f" ({outcomes[name].count('failed')} of {len(runs)} runs)" if len(runs) > 1 else ""))
+        often = f" ({outcomes[name].count('failed')} of {len(runs)} runs)" if len(runs) > 1 else ""
+        print(f"FAILED: {name}{often}: {wrong[name]}")
     empty = sum(all(outcome != "passed" for outcome, _ in run.values()) for run in runs)
     if len(runs) > 1:
         print(f"{len(runs)} runs" + (f", in {empty} of which nothing passed" if empty else ""))

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -167,7 +168,7 @@ sys.exit(len(runs.read_text()) == int(sys.argv[2]))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(self.runs.read_text(), "xxxx")
         self.assertEqual(done.stdout.splitlines()[-3:],
-                         ["FAILED: Flaky (1 of 4 runs)", "4 runs", "1 passed, 1 failed, 0 skipped"])
+                         ["FAILED: Flaky (1 of 4 runs): it said nothing", "4 runs", "1 passed, 1 failed, 0 skipped"])
 
     def test_once_is_the_rule_and_results_of_longer_runs_do_not_count_later(self):
         self.add_counting_test("Late", fails_in_run=2)
@@ -197,6 +198,87 @@ sys.exit(len(runs.read_text()) == int(sys.argv[2]))
             done = self.dev("test", "--repeat", number)
             self.assertEqual(done.returncode, 1)
             self.assertIn("--repeat", done.stderr.splitlines()[-1])
+
+
+class ComparesWithPyTorch(Project):
+    """The judges' packages come while the build goes on. What installs them here is a script of the test's own."""
+
+    def setUp(self):
+        super().setUp()
+        (self.project / "peers.txt").write_text("# none\n")
+        (self.project / "cuda.txt").write_text("# none\n")
+        nvidia = self.project / ".deps" / "cuda" / "nvidia"
+        nvidia.mkdir(parents=True)
+        stamp = hashlib.sha256((self.project / "cuda.txt").read_bytes()).hexdigest()
+        (nvidia.parent / ".complete").write_text(f"{stamp}  -\n")
+        self.site = self.project / ".deps" / "peers" / "lib" / "python3.11" / "site-packages"
+        self.downloads, self.builds = self.folder / "downloads", self.folder / "builds"
+        (self.project / "which.py").write_text(
+            f"import os; open('{self.folder}/which', 'w').write(os.environ['MUSTER_PEER_PYTHON'])\n")
+        with open(self.project / "CMakeLists.txt", "a") as file:
+            file.write("add_test(NAME Which COMMAND python3 ${CMAKE_SOURCE_DIR}/which.py)\n")
+
+    def pip(self, script):
+        """What `python -m pip install` does in the environment of the judges."""
+        tools = self.folder / "bin"
+        tools.mkdir()
+        inner = f"#!/bin/bash\ncase \"$*\" in *'-m pip'*) {script} ;; esac\n"
+        (self.folder / "python").write_text(inner)
+        (tools / "python3").write_text(
+            f"#!/bin/bash\ncase \"$*\" in *version_info*) ;; *'-m venv'*) mkdir -p $3/bin {self.site};"
+            f" install {self.folder}/python $3/bin/python ;; *) exec {shutil.which('python3')} \"$@\" ;; esac\n")
+        (tools / "python3").chmod(0o755)
+        self.path = f"{tools}:{os.environ['PATH']}"
+
+    def building(self, script):
+        (self.project / "build.sh").write_text(script)
+        with open(self.project / "CMakeLists.txt", "a") as file:
+            file.write("add_custom_target(Built ALL COMMAND bash ${CMAKE_SOURCE_DIR}/build.sh)\n")
+
+    def run_tests(self):
+        done = self.dev("test", MUSTER_PEERS="1", MUSTER_PEERS_LIST="peers.txt", MUSTER_CUDA_LIST="cuda.txt", PATH=self.path)
+        which = self.folder / "which"
+        return done, which.read_text() if which.exists() else None
+
+    @staticmethod
+    def until_there(file):
+        return f"for i in $(seq 600); do [ ! -e {file} ] || break; sleep 0.1; done; [ -e {file} ]"
+
+    def test_they_come_beside_the_build_and_the_tests_find_them(self):
+        self.building(f"touch {self.builds}; {self.until_there(self.downloads)}")
+        self.pip(f"touch {self.downloads}; {self.until_there(self.builds)} || exit 1")
+        done, which = self.run_tests()
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"), done.stderr)
+        self.assertEqual(which, f"{self.project}/.deps/peers/bin/python")
+        done, which = self.run_tests()
+        self.assertNotIn("setup:", done.stderr)
+        self.assertEqual(which, f"{self.project}/.deps/peers/bin/python")
+
+    def test_without_them_the_tests_run_all_the_same(self):
+        self.pip("echo ERROR: no route to anywhere >&2; exit 1")
+        done, which = self.run_tests()
+        self.assertEqual((done.returncode, which), (0, ""), done.stderr)
+        self.assertIn("no route to anywhere", done.stderr)
+        self.assertIn("the tests against PyTorch will be skipped", done.stderr)
+
+    def test_a_build_that_fails_ends_the_download(self):
+        self.building(f"{self.until_there(self.downloads)}; exit 1")
+        self.pip(f"echo $$ > {self.downloads}.new; mv {self.downloads}.new {self.downloads}; sleep 1000")
+        done, which = self.run_tests()
+        self.assertEqual((done.returncode, which), (1, None))
+        self.assertIn("the build failed", done.stderr.splitlines()[-1])
+        pid = int(self.downloads.read_text())
+        deadline = time.monotonic() + 30
+        while alive(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertFalse(alive(pid))
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 class Presets(unittest.TestCase):

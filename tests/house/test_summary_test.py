@@ -41,6 +41,36 @@ Ran 3 tests in 0.001s
 
 OK (skipped=2)
 """
+WRONG = """[ RUN      ] Loss.IsSeen
+[       OK ] Loss.IsSeen (12 ms)
+[ RUN      ] Loss.OfARankIsSeen
+/home/somebody/loss_test.cpp:31: Failure
+Expected equality of these values:
+  state
+    Which is: "lost"
+  "failed"
+no such rank
+
+/home/somebody/loss_test.cpp:40: Failure
+Failed
+
+[  FAILED  ] Loss.OfARankIsSeen (7 ms)
+"""
+PYTHON_WRONG = """test_of_users (__main__.Rights.test_of_users) ... FAIL
+
+======================================================================
+FAIL: test_of_users (__main__.Rights.test_of_users)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "/home/somebody/rights_test.py", line 12, in test_of_users
+    self.assertEqual(3, 4, "one fish is missing")
+AssertionError: 3 != 4 : one fish is missing
+
+----------------------------------------------------------------------
+Ran 1 test in 0.001s
+
+FAILED (failures=1)
+"""
 
 
 def ran(name, output=""):
@@ -71,7 +101,7 @@ class TestSummary(unittest.TestCase):
         code, lines = self.summarize(
             ran("a") + failed("b") + not_run("c", "SKIP_REGULAR_EXPRESSION_MATCHED", "c.cpp:3: Skipped\nno GPU here\n"))
         self.assertEqual(code, 1)
-        self.assertEqual(lines, ["skipped: c: no GPU here", "FAILED: b", "1 passed, 1 failed, 1 skipped"])
+        self.assertEqual(lines, ["skipped: c: no GPU here", "FAILED: b: it said nothing", "1 passed, 1 failed, 1 skipped"])
 
     def test_all_passed(self):
         self.assertEqual(self.summarize(ran("a")), (0, ["1 passed, 0 failed, 0 skipped"]))
@@ -101,15 +131,30 @@ class TestSummary(unittest.TestCase):
     def test_a_case_that_failed_and_was_skipped_has_failed(self):
         output = "[ RUN      ] B.c\nb.cpp:3: Skipped\nno GPU\n\nb.cpp:9: Failure\n[  FAILED  ] B.c (0 ms)\n[  SKIPPED ] x\n"
         code, lines = self.summarize(ran("a") + not_run("B.c", "SKIP_REGULAR_EXPRESSION_MATCHED", output))
-        self.assertEqual((code, lines), (1, ["FAILED: B.c", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual((code, lines), (1, ["FAILED: B.c: b.cpp:9:", "1 passed, 1 failed, 0 skipped"]))
 
     def test_a_program_that_is_not_there_is_a_failure(self):
         code, lines = self.summarize(ran("a") + not_run("b", "Unable to find executable", "Unable to find executable: /b"))
-        self.assertEqual((code, lines), (1, ["FAILED: b", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual((code, lines), (1, ["FAILED: b: Unable to find executable: /b", "1 passed, 1 failed, 0 skipped"]))
 
     def test_over_several_runs_one_failure_is_enough(self):
         code, lines = self.summarize(ran("a") + ran("b"), ran("a") + failed("b"), ran("a") + ran("b"))
-        self.assertEqual((code, lines), (1, ["FAILED: b (1 of 3 runs)", "3 runs", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual((code, lines), (1, ["FAILED: b (1 of 3 runs): it said nothing", "3 runs", "1 passed, 1 failed, 0 skipped"]))
+
+    def test_a_failure_names_the_case_its_place_and_its_words(self):
+        code, lines = self.summarize(failed("SlurmSystem.loss", WRONG))
+        self.assertEqual((code, lines), (1, [
+            "FAILED: SlurmSystem.loss: Loss.OfARankIsSeen: loss_test.cpp:31: Expected equality of these values: state Which is: "
+            '"lost" "failed" no such rank', "0 passed, 1 failed, 0 skipped"]))
+
+    def test_a_failure_in_python_names_its_exception(self):
+        code, lines = self.summarize(failed("House.rights", PYTHON_WRONG))
+        self.assertEqual(lines[0], "FAILED: House.rights: AssertionError: 3 != 4 : one fish is missing")
+
+    def test_a_failure_without_end_is_cut(self):
+        code, lines = self.summarize(failed("a", "first\n" + "word " * 1000))
+        self.assertLess(len(lines[0]), 300)
+        self.assertTrue(lines[0].endswith(" ..."), lines[0])
 
     def test_over_several_runs_each_skip_counts_once(self):
         program = ran("SlurmSystem.loss", PROGRAM)

@@ -223,16 +223,18 @@ class SlurmNetwork : public Story<FarApart> {
  protected:
   /// Zombies apart: who has lost its parent on a node is left to the slurmd there, which may be stopped.
   static bool lives(pid_t pid) { return !test::read_file("/proc/" + std::to_string(pid) + "/cmdline").empty(); }
+  /// How a rank ended, as the task beside it writes down a moment later; null until then.
+  static Json end_of(const std::string& job, int rank) {
+    const auto status =
+        muster().data() / "jobs" / job / "attempt-1" / "ranks" / ("rank-" + std::to_string(rank) + ".json");
+    auto end = Json::parse(test::read_file(status), nullptr, false);
+    return end.is_object() && end.value("state", "") == "exited" ? end : Json();
+  }
   /// A worker leaves by itself when the controller tells it to; the task beside it, which may hear it first, kills one
   /// that does not leave soon.
   static bool left_as_told(const std::string& job, int rank) {
-    if (log_of(muster(), job, rank).find("the controller says that this attempt is over") != std::string::npos) {
-      return true;
-    }
-    const auto status =
-        muster().data() / "jobs" / job / "attempt-1" / "ranks" / ("rank-" + std::to_string(rank) + ".json");
-    const auto end = Json::parse(test::read_file(status), nullptr, false);
-    return end.is_object() && end.value("signal", 0) == SIGKILL;
+    return end_of(job, rank).at("signal") == SIGKILL ||
+           log_of(muster(), job, rank).find("the controller says that this attempt is over") != std::string::npos;
   }
 };
 
@@ -265,7 +267,12 @@ TEST_F(SlurmNetwork, ANodeCutOffIsLostAndItsRanksLeaveByMustersWordWhenItIsBack)
     EXPECT_TRUE(test::eventually([&] { return !lives(pid); }, 30s)) << "pid " << pid << " lives on";
   }
   for (const pid_t pid : deaf) ::kill(pid, SIGCONT);
-  for (const int rank : {0, 1}) EXPECT_TRUE(left_as_told(job, rank)) << log_of(muster(), job, rank);
+  for (const int rank : {0, 1}) {
+    ASSERT_TRUE(test::eventually([&] { return !end_of(job, rank).is_null(); }, 10s)) << "nobody wrote how it ended";
+    EXPECT_NE(end_of(job, rank).at("exit_code").get<int>() + end_of(job, rank).at("signal").get<int>(), 0);
+  }
+  // A rank whose peer has left may fail for that before it hears anything itself.
+  EXPECT_TRUE(left_as_told(job, 0) || left_as_told(job, 1)) << log_of(muster(), job, 0) << log_of(muster(), job, 1);
   const auto after = muster().until_state(job, "succeeded");
   ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
   EXPECT_NE(attempt(after, 2).at("nodes"), attempt(after, 1).at("nodes"));
