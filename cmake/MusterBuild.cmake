@@ -32,6 +32,11 @@ if(MUSTER_SANITIZER)
   endif()
 endif()
 
+# What tests compute is computed by the product: their own code is compiled as fast as can be.
+add_library(muster_test_flags INTERFACE)
+target_link_libraries(muster_test_flags INTERFACE muster_flags)
+target_compile_options(muster_test_flags INTERFACE -O0)
+
 # Several files at once, which read the same large headers: half the time of a build from nothing. The tidy preset shows
 # clang-tidy each file alone, so that each includes what it uses.
 option(MUSTER_UNITY "Compile several source files of a part at once" OFF)
@@ -70,9 +75,7 @@ function(muster_test name)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main muster_flags)
-  # What tests compute is computed by the product.
-  target_compile_options(${name} PRIVATE -O0)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main muster_test_flags)
   muster_unity(${name} "${ARG_UNITY}")
   set(properties LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
   if(ARG_SERIAL)

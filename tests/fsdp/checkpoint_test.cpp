@@ -17,6 +17,7 @@
 #include <limits>
 #include <optional>
 
+#include "error_of.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/random.h"
 #include "ranks.h"
@@ -49,16 +50,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Le;
 namespace fs = std::filesystem;
-
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 CheckpointState state_of(std::int64_t step) {
   CheckpointState state;

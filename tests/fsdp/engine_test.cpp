@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "error_of.h"
 #include "ranks.h"
 #include "small_model.h"
 
@@ -14,18 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::Le;
 
 constexpr int kSteps = 20;
-
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& options) {
   Reference reference;

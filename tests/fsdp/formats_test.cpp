@@ -10,6 +10,7 @@
 #include <random>
 #include <sstream>
 
+#include "error_of.h"
 #include "fsdp/checksum.h"
 #include "fsdp/json.h"
 #include "fsdp/layout.h"
@@ -22,18 +23,6 @@ namespace {
 using fsdp::Json;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string parse_error(const std::string& text) {
   return error_of([&] { Json::parse(text); });

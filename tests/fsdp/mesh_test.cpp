@@ -2,21 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "error_of.h"
 #include "ranks.h"
 
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
 
 TEST(EveryWorldSize, GatherInPlace) {
   for (const int world_size : kWorldSizes) {

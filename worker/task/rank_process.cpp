@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
+
+#include "os/process_stat.h"
 
 namespace worker::task {
 namespace {
@@ -108,16 +109,12 @@ void RankProcess::signal(int number) const {
 }
 
 bool RankProcess::stopped() const {
-  const auto path = "/proc/" + std::to_string(pid_) + "/stat";
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return false;
-  char text[512] = {};
-  const auto count = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  // "pid (name) S": the name may hold anything, so the last bracket counts.
-  const char* end = count > 0 ? std::strrchr(text, ')') : nullptr;
-  // Not 't': whoever traces it (a debugger, LeakSanitizer at its end) lets it go on.
-  return end != nullptr && end[2] == 'T';
+  try {
+    const auto stat = os::read_stat(pid_);
+    return stat && stat->is_stopped();
+  } catch (const std::exception&) {
+    return false;  // nobody can say so
+  }
 }
 
 }  // namespace worker::task

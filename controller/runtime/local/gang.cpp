@@ -112,7 +112,7 @@ void Gang::fork_rank(core::RankNumber rank, const std::string& log_path) {
   if (pid == 0) be_rank(rank, log.get());
   ::setpgid(pid, pid);  // the rank does it too: whoever is first
   ranks_.push_back({pid, 0});
-  const auto stat = read_stat(pid);
+  const auto stat = os::read_stat(pid);
   if (!stat) throw LaunchError("rank " + std::to_string(rank) + " vanished while starting", true);
   ranks_.back().start_time = stat->start_time;
 }

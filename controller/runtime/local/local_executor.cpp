@@ -251,7 +251,7 @@ Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber r
     if (!status.started || rank >= status.started->ranks.size()) return Vouch::kGone;
     if (status.exits.contains(rank) || status.started->boot_id != boot_id()) return Vouch::kGone;
     const auto& process = status.started->ranks[rank];
-    const auto now = read_stat(process.pid);
+    const auto now = os::read_stat(process.pid);
     if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
     return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
   } catch (const std::system_error& error) {

@@ -307,16 +307,19 @@ void SlurmExecutor::Impl::run_ticker() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
     std::vector<std::pair<core::JobId, core::EventBody>> facts;
+    std::vector<core::AttemptKey> over;
     const auto now = clock_.monotonic();
     for (auto& [key, attempt] : attempts_) {
       attempt.follower.tick(now);
       for (auto& fact : std::exchange(attempt.told, {})) facts.emplace_back(key.job, std::move(fact));
       for (auto& fact : attempt.follower.take_facts()) facts.emplace_back(key.job, std::move(fact));
+      if (attempt.follower.over()) over.push_back(key);
     }
-    std::erase_if(attempts_, [](const auto& entry) { return entry.second.follower.over(); });
     lock.unlock();
     for (auto& [job, fact] : facts) sink_(job, std::move(fact));
     lock.lock();
+    // Not before their end is told: unknown here, their ranks would be called silent.
+    for (const auto& key : over) attempts_.erase(key);
     if (!closed_) wake_.wait_for(lock, kTick);
   }
 }

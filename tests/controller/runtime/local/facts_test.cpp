@@ -87,7 +87,7 @@ TEST_F(RankFacts, ARankThatADebuggerHoldsIsVouchedFor) {
   if (::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) GTEST_SKIP() << "nobody may trace a process here";
   ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr), 0);
   ASSERT_EQ(::waitpid(pid, nullptr, __WALL), pid);
-  EXPECT_EQ(runtime::local::read_stat(pid)->state, 't');
+  EXPECT_EQ(os::read_stat(pid)->state, 't');
   EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
   ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
 }

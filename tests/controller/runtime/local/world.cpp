@@ -42,7 +42,7 @@ std::size_t count_lines(const std::filesystem::path& path) {
 }
 
 bool is_alive(std::int64_t pid) {
-  const auto stat = read_stat(pid);
+  const auto stat = os::read_stat(pid);
   return stat && !stat->is_dead();
 }
 
@@ -101,7 +101,7 @@ World::~World() {
     if (entry.path().filename() != kStatusFile) continue;
     const auto known = read_status(open_folder(entry.path().parent_path()).get());
     if (!known.started || known.started->boot_id != boot_id()) continue;
-    const auto supervisor = read_stat(known.started->session);
+    const auto supervisor = os::read_stat(known.started->session);
     const bool same = supervisor && supervisor->session == supervisor->pid &&
                       supervisor->start_time <= known.started->ranks.front().start_time;
     if (!known.ended && same) kill_exactly(*supervisor);

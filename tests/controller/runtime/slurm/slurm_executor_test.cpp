@@ -48,7 +48,9 @@ class Executing {
 
   void start() {
     executor->start([this](core::JobId job, core::EventBody fact) {
+      const auto vouch = executor->vouch({job, 1}, 0);
       std::lock_guard lock(mutex_);
+      vouched_[job].push_back(vouch);
       told_[job].push_back(words(fact));
       if (const auto* stopping = std::get_if<core::AttemptStopping>(&fact)) reasons_[job] = stopping->reason;
     });
@@ -132,6 +134,11 @@ class Executing {
     return word;
   }
 
+  /// What the executor said of rank 0, asked while it told each thing of the job.
+  std::vector<Vouch> vouched(core::JobId job) {
+    std::lock_guard lock(mutex_);
+    return vouched_[job];
+  }
   bool has_told(core::JobId job) {
     std::lock_guard lock(mutex_);
     return told_.contains(job);
@@ -153,6 +160,7 @@ class Executing {
   ManualClock hurried_clock_;
   std::mutex mutex_;
   std::map<core::JobId, std::vector<std::string>> told_;
+  std::map<core::JobId, std::vector<Vouch>> vouched_;
   std::map<core::JobId, std::string> reasons_;
   std::set<core::AttemptKey> over_;
 };
@@ -172,6 +180,17 @@ TEST(SlurmExecutor, AsksAccountingOnceForAllWhoseEndNoListingTells) {
   EXPECT_EQ(e.first_word(4), "gone failed");
   e.stop();
   EXPECT_THAT(e.slurm.calls_to_history, ElementsAre(ElementsAre(1U, 2U, 3U, 4U)));
+}
+
+// Whoever is unheard and unknown is called silent at once, and takes the blame.
+TEST(SlurmExecutor, ARankIsVouchedForUntilItsEndHasBeenTold) {
+  Executing e(Executing::Time::kHurried);
+  e.slurm.past = {e.run("1", "FAILED")};
+  e.adopt(1, "1");
+  e.start();
+  EXPECT_EQ(e.first_word(1), "gone failed");
+  e.stop();
+  EXPECT_THAT(e.vouched(1), ElementsAre(Vouch::kEnded));
 }
 
 // slurmctld gave 5 to another after it had lost ours; 6 was used a year ago, 7 is used again; 8 says whose it is.
