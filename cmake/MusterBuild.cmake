@@ -23,6 +23,9 @@ endif()
 add_library(muster_flags INTERFACE)
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-stringop-overflow>)
+# Large headers fill the compiler's memory with what stays: it looks for garbage from half a GiB on, which saves a tenth of a
+# build's time.
+target_compile_options(muster_flags INTERFACE "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=524288>")
 if(MUSTER_SANITIZER)
   target_compile_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZER} -fno-omit-frame-pointer -g1)
   target_link_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZER})

@@ -179,7 +179,9 @@ install_peers() {
     die "installing $peers_list failed (log: $log): ${why#ERROR: }"
   fi
   ln -s --relative "$cuda_folder/nvidia" "$peers_site/nvidia"
-  "$peers_folder/bin/python" -c 'import torch, transformers, safetensors' > "$log" 2>&1 ||
+  # Compiled now, whatever the environment says of that, and not anew by each test.
+  env -u PYTHONDONTWRITEBYTECODE "$peers_folder/bin/python" -c \
+    'import torch, safetensors; from transformers import LlamaForCausalLM' > "$log" 2>&1 ||
     die "what is installed in $peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"
   wheel_stamp "$peers_list" > "$peers_folder/.complete"
   rm -f "$log"

@@ -358,8 +358,8 @@ class SetupPeers(SetupCase):
         (self.deps / "cuda" / "nvidia").mkdir(parents=True)
         (self.deps / "cuda" / ".complete").write_text(hashlib.sha256(cuda_list.read_bytes()).hexdigest() + "  -\n")
         self.list = self.folder / "peers.txt"
-        self.list.write_text("".join(self.wheel(name, {f"{name}.py": ""}) for name in
-                                     ("torch", "transformers", "safetensors")))
+        modules = {"torch": "", "transformers": "LlamaForCausalLM = None\n", "safetensors": ""}
+        self.list.write_text("".join(self.wheel(name, {f"{name}.py": text}) for name, text in modules.items()))
         self.environment = dict(MUSTER_LIBTORCH=str(self.folder), MUSTER_CUDA_LIST=str(cuda_list),
                                 MUSTER_PEERS_LIST=str(self.list))
         self.free_space(100_000)

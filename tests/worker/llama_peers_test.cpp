@@ -27,12 +27,15 @@ int shell(const std::string& command) {
   return std::system(command.c_str());
 }
 
-/// The first Python that can import what the peer needs; empty when there is none.
+/// The first Python that has what the peer needs; empty when there is none. To import it all takes seconds.
 std::string peer_python() {
   std::vector<std::string> candidates = {MUSTER_PEERS_FOLDER "/bin/python", "python3"};
   if (const char* chosen = std::getenv("MUSTER_PEER_PYTHON"); chosen != nullptr) candidates = {chosen};
+  const std::string look =
+      "from importlib.util import find_spec; exit(not all(map(find_spec, (\"torch\", \"transformers\", "
+      "\"safetensors\"))))";
   for (const auto& python : candidates) {
-    if (shell("'" + python + "' -c 'import torch, transformers, safetensors' >/dev/null 2>&1") == 0) return python;
+    if (shell("'" + python + "' -c '" + look + "' >/dev/null 2>&1") == 0) return python;
   }
   return {};
 }
