@@ -67,14 +67,14 @@ class Alone(unittest.TestCase):
         self.assertEqual(sorted(foreign), [])
 
     def test_without_googletest_the_engine_has_no_tests(self):
-        folder = BUILD / "untested-engine"
+        folder = BUILD / "engine"
         configure(SOURCES / "fsdp", folder)
         targets = run("ninja", "-C", folder, "-t", "targets", "all")
         self.assertIn("libfsdp.a", targets)
         self.assertNotIn("fsdp_test", targets)
 
     def test_the_engine_builds_and_passes_its_tests_alone(self):
-        folder = BUILD / "engine"
+        folder = BUILD / "tested-engine"
         configure(SOURCES / "fsdp", folder, "-DMUSTER_UNITY=ON", shown={"GTest"})
         run("ninja", "-C", folder, "-j2")
         self.expect_nothing_foreign(folder, "CMakeFiles/fsdp.dir/")

@@ -82,6 +82,13 @@ class SlurmClient : public ::testing::Test {
       return now && now->state.state == state;
     });
   }
+  /// Everything that Slurm says of it.
+  std::string described(const JobId& id) {
+    const auto file = folder_ / "described";
+    const auto command = "SLURM_CONF='" + (cluster_ / "slurm.conf").native() + "' scontrol show job " + to_string(id) +
+                         " >'" + file.native() + "' 2>&1";
+    return std::system(command.c_str()) == 0 ? read_file(file) : "scontrol failed: " + read_file(file);
+  }
   void control(const std::string& what) {
     ASSERT_EQ(std::system(("python3 -B '" MUSTER_SOURCE_DIR "/tools/cluster' " + what + " --folder '" +
                            cluster_.native() + "' >/dev/null 2>&1")
@@ -201,7 +208,7 @@ TEST_F(SlurmClient, ARequeuedJobNeedsNotWaitForItsHoldAndLeavesAtOnce) {
   ASSERT_TRUE(reaches(id, JobState::kPending));
   EXPECT_EQ(look(id)->restarts, 1U);
   EXPECT_TRUE(client_.skip_hold(id));
-  ASSERT_TRUE(reaches(id, JobState::kCompleted));
+  ASSERT_TRUE(reaches(id, JobState::kCompleted)) << described(id);
   EXPECT_EQ(look(id)->exit, (ExitStatus{0, 0}));
   EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("restart 1 by Slurm itself"));
 }
