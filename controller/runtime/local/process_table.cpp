@@ -1,7 +1,6 @@
 #include "runtime/local/process_table.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 extern "C" {  // glibc 2.36 forgot to say so in it
 #include <sys/pidfd.h>
@@ -9,7 +8,6 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <memory>
 
 #include "runtime/local/attempt_folder.h"
