@@ -48,7 +48,8 @@ class Project(unittest.TestCase):
 
     def dev(self, *arguments, cwd=None, **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
-        environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt", MUSTER_PEERS="0")
+        environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt", MUSTER_PEERS="0",
+                           TMPDIR=str(self.folder))
         environment.update(variables)
         return subprocess.run([self.project / "dev", *arguments], cwd=cwd or self.project, env=environment,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
