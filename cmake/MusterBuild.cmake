@@ -94,5 +94,6 @@ function(muster_test name)
   if(ARG_LABEL STREQUAL "system")
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${MUSTER_GUARD}")
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
+  # Instances by their numbers: values without a text of their own would be printed as bytes, other ones in each run.
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
 endfunction()

@@ -104,7 +104,7 @@ StatusLog::StatusLog(int folder, std::size_t ranks)
   if (::fsync(folder) != 0) throw_errno("cannot write the attempt's folder");
 }
 
-bool StatusLog::flush() {
+bool StatusLog::write() {
   while (written_ < lines_.size()) {
     const auto count =
         ::pwrite(file_.get(), lines_.data() + written_, lines_.size() - written_, static_cast<off_t>(written_));
@@ -115,6 +115,11 @@ bool StatusLog::flush() {
       return false;
     }
   }
+  return true;
+}
+
+bool StatusLog::flush() {
+  if (!write()) return false;
   if (!synced_) synced_ = ::fdatasync(file_.get()) == 0;
   return synced_;
 }

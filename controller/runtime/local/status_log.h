@@ -80,9 +80,13 @@ class StatusLog {
   /// lose them. Throws std::system_error.
   StatusLog(int folder, std::size_t ranks);
 
-  /// Adds lines; flush() writes them.
+  /// Adds lines; write() and flush() write them.
   void add(const std::string& line) { lines_ += line; }
-  /// True when every line is on disk. False: the disk refused (errno says why); call it again later.
+  /// Hands every line to the system, which keeps it through the death of this process, though not of the machine.
+  /// False: the disk refused (errno says why).
+  bool write();
+  /// True when every line is on disk, which may take the disk its time. False: the disk refused (errno says why); call
+  /// it again later.
   bool flush();
   /// Every line so far.
   const std::string& lines() const { return lines_; }

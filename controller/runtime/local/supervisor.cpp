@@ -142,11 +142,13 @@ void Supervisor::run() {
   for (auto& client : clients_) tell(client);
 }
 
-// A disk that refuses, though room was set aside, holds no news back: a gang whose rank has died would hang for it.
+// A disk that refuses, though room was set aside, or takes its time holds no news back: a gang whose rank has died
+// would hang for it.
 void Supervisor::record(const Fact& fact) {
   log_->add(to_line(fact));
-  recorded_ = log_->flush();
+  log_->write();
   for (auto& client : clients_) tell(client);
+  recorded_ = log_->flush();
 }
 
 /// Waits for the next thing to happen and deals with it.

@@ -1,18 +1,37 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
 
 #include "runtime/local/supervisor.h"
 
-// muster-supervisor that kills itself at the step named in the file crash_at of the attempt's folder, or of the folder
-// three above it (the data folder).
+namespace {
+std::filesystem::path data_folder;
+}
+
+/// Takes as long as the file slow_disk lies in the data folder, where slow_disk_waits tells that it waits, and flushes
+/// has a line for each that is done.
+extern "C" int fdatasync(int file) {
+  while (std::filesystem::exists(data_folder / "slow_disk")) {
+    std::ofstream(data_folder / "slow_disk_waits");
+    ::usleep(5'000);
+  }
+  const auto result = ::syscall(SYS_fdatasync, file);
+  std::ofstream(data_folder / "flushes", std::ios::app) << "done\n";
+  return static_cast<int>(result);
+}
+
+// muster-supervisor that kills itself at the step named in the file crash_at of the data folder.
 int main(int argc, char** argv) {
   runtime::local::SupervisorOptions options;
   options.started_by_executor = argc == 3;
   options.folder = argv[argc - 1];
+  data_folder = options.folder / "../../..";
   std::string crash_at;
-  std::ifstream(options.folder / "../../../crash_at") >> crash_at;
+  std::ifstream(data_folder / "crash_at") >> crash_at;
   options.on_step = [&](std::string_view step) {
     if (step == crash_at) ::raise(SIGKILL);
   };

@@ -35,6 +35,25 @@ TEST_F(RankFacts, AnExitIsKnownWithinHalfASecond) {
   EXPECT_LT(SteadyClock::now() - before, 500ms);
 }
 
+TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
+  const auto gate = root_ / "work/gate";
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  restart_controller(CRASHING_SUPERVISOR);
+  must_launch(1, "[ $RANK = 1 ] && exit 0; read word < gate && exit 3", 2);
+  std::ofstream open(gate);        // waits until the rank reads
+  ASSERT_TRUE(facts_.exit_of(1));  // so somebody listens
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "flushes") == 3; })) << "started, running, this exit";
+  write_file(root_ / "slow_disk", "");
+  open << "go" << std::endl;
+  const auto exited = facts_.exit_of(0);
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->exit.code, 3);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(root_ / "slow_disk_waits"); }));
+  EXPECT_TRUE(status(1).exits.contains(0)) << "the next controller reads it, should this supervisor die now";
+  std::filesystem::remove(root_ / "slow_disk");
+  EXPECT_TRUE(eventually([&] { return status(1).ended; }));
+}
+
 TEST_F(RankFacts, AKillFromOutsideIsASignalAndNotOutOfMemory) {
   const auto launched = must_launch(1, "exec sleep 1000");
   ::kill(static_cast<pid_t>(launched.pids.at(0)), SIGKILL);
