@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +148,23 @@ TEST_F(MusterTask, TellsHowItsProgramEndedAndEndsAlike) {
   EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
   EXPECT_EQ(controller_.tasks.back().exit_code(), 7);
   EXPECT_EQ(controller_.tasks.back().node(), "n1");
+}
+
+// A disk that hangs: the file's draft is a pipe that nobody reads.
+TEST_F(MusterTask, TellsTheEndOfItsProgramWhileTheDiskTakesItsTime) {
+  ASSERT_EQ(::mkfifo((folder_ / "gate").c_str(), 0600), 0);
+  start("read word < gate; exit 7");
+  ASSERT_TRUE(controller_.wait_until(
+      [](const auto& c) { return !c.tasks.empty() && c.tasks.back().state() == muster::v1::PROCESS_RUNNING; }));
+  const auto draft = folder_ / "ranks" / (".rank-0." + std::to_string(pid_));
+  ASSERT_EQ(::mkfifo(draft.c_str(), 0600), 0);
+  std::ofstream(folder_ / "gate") << "go" << std::endl;
+  ASSERT_TRUE(controller_.wait_until([](const auto& c) {
+    return c.tasks.back().state() == muster::v1::PROCESS_EXITED && c.tasks.back().exit_code() == 7;
+  }));
+  EXPECT_EQ(status_file().at("state"), "running") << "the disk still has it";
+  EXPECT_NE(read(draft), "");
+  EXPECT_EQ(WEXITSTATUS(wait()), 7);
 }
 
 // Of a SIGKILL from outside the kernel's count alone says whether it was for memory.

@@ -363,8 +363,13 @@ class Task {
   int finish() {
     process_->signal(SIGKILL);  // what the program left behind in its group
     status_.state = step_lost_ ? RankStatus::State::kStepLost : RankStatus::State::kExited;
+    return last_word(step_lost_ ? muster::v1::PROCESS_STEP_LOST : muster::v1::PROCESS_EXITED);
+  }
+
+  // To the controller first: a disk that takes its time, or hangs, holds no rank's end back.
+  int last_word(muster::v1::ProcessState state) {
+    tell(state);
     save();
-    tell(step_lost_ ? muster::v1::PROCESS_STEP_LOST : muster::v1::PROCESS_EXITED);
     reporter_->flush(kLastWord);
     return status_.signal != 0 ? 128 + status_.signal : status_.exit_code;
   }
@@ -374,10 +379,7 @@ class Task {
     status_.state = RankStatus::State::kExited;
     status_.exit_code = kExitCannotStart;
     status_.trouble = why;
-    save();
-    tell(muster::v1::PROCESS_EXITED);
-    reporter_->flush(kLastWord);
-    return kExitCannotStart;
+    return last_word(muster::v1::PROCESS_EXITED);
   }
 
   LaunchFile launch_;
