@@ -143,7 +143,8 @@ TEST_F(Stop, ASupervisorThatStandsStillIsLeftAloneWhileItsRanksRun) {
   ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
   EXPECT_TRUE(is_alive(launched.pids.at(0)));
   ::kill(supervisor, SIGCONT);
-  // To a controller that looks as rarely as usual: to this one a supervisor is stuck that has not killed within 40 ms.
+  // The end is asked for by a controller that looks as rarely as usual: the one before takes a supervisor for stuck
+  // that has not killed within 40 ms.
   look_every_ = 5s;
   restart_controller();
   core::Attempt attempt;
