@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using rpc::testing::FakeController;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -37,8 +38,8 @@ std::string read(const fs::path& file) {
 }
 
 template <class Condition>
-bool eventually(Condition&& holds) {
-  for (const auto until = Clock::now() + 60s; !holds(); std::this_thread::sleep_for(10ms)) {
+bool eventually(Condition&& holds, std::chrono::milliseconds every = 10ms) {
+  for (const auto until = Clock::now() + 60s; !holds(); std::this_thread::sleep_for(every)) {
     if (Clock::now() > until) return false;
   }
   return true;
@@ -319,6 +320,20 @@ TEST_F(MusterTask, ASignalIsToldAndHandedOnWhereSlurmReachesTheTaskAlone) {
     if (!forwards) std::ofstream(folder_ / "leave") << "\n";
     EXPECT_EQ(WEXITSTATUS(wait()), forwards ? 99 : 0);
   }
+}
+
+// Slurm signals a step's processes one by one. To a controller that never hears of it the program would be done.
+TEST_F(MusterTask, ASignalThatReachesTheTaskAfterTheEndOfItsProgramIsTold) {
+  start("trap 'exit 0' TERM; echo $$ > pid; while :; do sleep 0.05; done");
+  const auto program = written_pid("pid");
+  ASSERT_GT(program, 1);
+  ::kill(program, SIGTERM);
+  ASSERT_TRUE(eventually([&] { return ::kill(program, 0) != 0; }, 1ms)) << "muster-task has it, then";
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(wait(), 0);
+  ASSERT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
+  EXPECT_THAT(controller_.tasks.back().signals_seen(), ElementsAre(SIGTERM));
+  EXPECT_EQ(status_file().at("signals_seen"), nlohmann::json({SIGTERM}));
 }
 
 TEST_F(MusterTask, ASaveThatIsAskedForReachesACommandOnce) {

@@ -52,6 +52,9 @@ constexpr milliseconds kLastWord{5'000};
 /// After the attempt is over, between asking the program to leave and killing it.
 constexpr milliseconds kLeaveWithin{1'500};
 constexpr milliseconds kLook{250};
+/// Slurm signals a step's processes one by one, with some plugins the children first: what a program left for may reach
+/// this process so much later than it.
+constexpr milliseconds kLateSignal{500};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 constexpr int kExitCannotStart = 127;
@@ -246,6 +249,17 @@ class Task {
   }
 
   void take_signals() {
+    read_signals();
+    int code = 0;
+    if (::waitpid(process_->pid(), &code, WNOHANG) != process_->pid()) return;
+    ended_ = true;
+    status_.ended_at_ms = wall_ms();
+    status_.exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
+    status_.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
+    status_.out_of_memory = may_be_for_memory() && oom_.killed_lately(Clock::now());
+  }
+
+  void read_signals() {
     signalfd_siginfo info{};
     while (::read(signals_, &info, sizeof info) == sizeof info) {
       const int number = static_cast<int>(info.ssi_signo);
@@ -254,13 +268,6 @@ class Task {
       if (launch_.forward_signals) process_->signal(number);
       tell(told_.state());
     }
-    int code = 0;
-    if (::waitpid(process_->pid(), &code, WNOHANG) != process_->pid()) return;
-    ended_ = true;
-    status_.ended_at_ms = wall_ms();
-    status_.exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
-    status_.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
-    status_.out_of_memory = may_be_for_memory() && oom_.killed_lately(Clock::now());
   }
 
   /// A program may fail because the kernel killed one that it started; only where nobody else's are counted is that
@@ -360,8 +367,21 @@ class Task {
     }
   }
 
+  // A command that leaves in good order when told to would pass for one that is done. muster-worker says by its exit
+  // code that it is not.
+  void hear_late_signals() {
+    if (!launch_.is_command || launch_.forward_signals || asked_ || status_.signal != 0) return;
+    const auto until = Clock::now() + kLateSignal;
+    while (status_.signals_seen.empty() && Clock::now() < until) {
+      pollfd wait{signals_, POLLIN, 0};
+      ::poll(&wait, 1, static_cast<int>(std::chrono::ceil<milliseconds>(until - Clock::now()).count()));
+      read_signals();
+    }
+  }
+
   int finish() {
     process_->signal(SIGKILL);  // what the program left behind in its group
+    hear_late_signals();
     status_.state = step_lost_ ? RankStatus::State::kStepLost : RankStatus::State::kExited;
     return last_word(step_lost_ ? muster::v1::PROCESS_STEP_LOST : muster::v1::PROCESS_EXITED);
   }
