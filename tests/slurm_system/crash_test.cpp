@@ -137,7 +137,8 @@ TEST_F(SlurmCrash, AnArrayIsSubmittedOnceToo) {
 
 // slurmctld dies before it has written the job down: it comes back without it, and the next sbatch gets its number.
 TEST_F(SlurmCrash, AJobThatSlurmctldForgotIsNoticedAndAStrangerWithItsNumberLeftAlone) {
-  slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
+  const auto blocker = slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), blocker, "State", "RUNNING"));
   const auto state = slurm().folder() / "state";
   const auto before = muster().folder() / "state-before";
   // An orderly end writes down everything up to here.

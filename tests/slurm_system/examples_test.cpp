@@ -107,8 +107,10 @@ TEST_F(SlurmExamples, ANameThatIsTakenIsLeftAlone) {
                              .more = "[slurm]\noutput = \"" + muster().folder().string() + "/notes.txt\"\n"}));
   muster().until_state(job, "succeeded");
   EXPECT_EQ(test::read_file(muster().folder() / "notes.txt"), "mine\n");
-  EXPECT_THAT(test::read_file(muster().data() / "jobs" / job / "attempt-1" / "slurm.log"),
-              AllOf(HasSubstr("slurm.output"), HasSubstr("notes.txt"), HasSubstr("there is a file of that name")));
+  const auto log = [&] { return test::read_file(muster().data() / "jobs" / job / "attempt-1" / "slurm.log"); };
+  EXPECT_TRUE(test::eventually([&] { return log().find("there is a file of that name") != std::string::npos; }, 20s))
+      << "it comes by way of srun";
+  EXPECT_THAT(log(), AllOf(HasSubstr("slurm.output"), HasSubstr("notes.txt")));
 }
 
 // A link for each rank, in folders that did not exist.

@@ -15,7 +15,7 @@ constexpr const char* kTidiedUp = "CANCELLED";
 struct Grace;
 class SlurmGrace : public Story<Grace> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 2, .grace = 10s}); }
+  static void SetUpTestSuite() { set_up({.nodes = 2, .grace = 10s, .kill_wait = 5s}); }
 };
 
 TEST_F(SlurmGrace, AVictimThatSavedInTimeComesBack) {
@@ -101,6 +101,7 @@ TEST_F(SlurmGrace, ASaveThatDoesNotFitLeavesTheLastGoodCheckpoint) {
   muster().until(job, [&](const Json& view) {
     return view.at("attempts").size() == 2 && attempt(view, 2).at("resumed_from_step") != 0;
   });
+  stage().until_trains(job, 2);
   slurm_cluster::submit(slurm(), {"-p", "high", "-N2", "--exclusive"}, "sleep 1");
   const auto after = muster().until_state(job, "succeeded");
   EXPECT_EQ(slurm().run({"scontrol", "update", "partitionname=low", "gracetime=10"}).exit, 0);

@@ -34,6 +34,8 @@ class SlurmLoss : public Story<Loss> {
     stage().expect_model_of_calm_run(job, what);
     return after;
   }
+  /// A checkpoint of attempt 2 would give the budget back that attempt 1 has spent.
+  static constexpr int kNoSaveBetween = 300;
   /// Attempt 1 loses the node of rank 3, attempt 2 that of rank 0, where batch script and srun are, too. `lose(node,
   /// attempt)` returns when that attempt is over.
   static Json expect_node_failures(const std::string& job, const Training& what,
@@ -126,7 +128,7 @@ TEST_F(SlurmLoss, ATaskKilledTakesItsRankAlongAndThatRankIsToBlame) {
 
 // Slurm itself never notices: the job would run for ever, and scancel would leave its tasks alone.
 TEST_F(SlurmLoss, ASlurmstepdKilledIsANodeFailureAndItsRanksDieWithIt) {
-  const Training what;
+  const Training what{.step_delay_ms = kNoSaveBetween};
   const auto job = muster().submit(training(what));
   const auto after = expect_node_failures(job, what, [&](const std::string& node, std::size_t number) {
     const auto old = ranks_of(job, static_cast<int>(number));
@@ -143,7 +145,7 @@ TEST_F(SlurmLoss, ASlurmstepdKilledIsANodeFailureAndItsRanksDieWithIt) {
 // Last: a lost node is left out for ten minutes.
 TEST_F(SlurmLoss, APowerCutIsKnownLongBeforeSlurmKnowsAndTheNodeIsLeftOut) {
   if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
-  const Training what;
+  const Training what{.step_delay_ms = kNoSaveBetween};
   const auto job = muster().submit(training(what));
   std::vector<std::string> lost;
   const auto after = expect_node_failures(job, what, [&](const std::string& node, std::size_t number) {

@@ -139,7 +139,9 @@ class SlurmOutage : public Story<Outage> {
     const auto before = failed_polls();
     ASSERT_TRUE(test::eventually([&] { return failed_polls() - before >= 200; }, 120s)) << failed_polls() - before;
   }
+  /// And Slurm has said so: no listing will, once squeue fails.
   static void until_begun(const std::string& job) {
+    stage().until_running(job, 1);
     ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(job) / "began"); }, 30s));
   }
   static void go(const std::string& job) { test::write_file(folder(job) / "go", ""); }
@@ -334,7 +336,10 @@ TEST_F(SlurmOutage, ASecondRunOfTheSameAttemptLeavesWhileTheFirstGoesOn) {
       shell({.script = "echo attempt $MUSTER_ATTEMPT >> " + ran.string() + "; [ $MUSTER_ATTEMPT = 2 ] || sleep 600",
              .nodes = 2,
              .resources = "stop_grace = \"2s\"\n"}),
-      [&](const std::string&) { ASSERT_TRUE(twice("attempt 1\n")); });
+      [&](const std::string& id) {
+        stage().until_running(id, 1);
+        ASSERT_TRUE(twice("attempt 1\n"));
+      });
   const auto id = stage().slurm_job(job, 1);
   const auto deaf = stage().pids_of_slurmds({"node1", "node2"});
   for (const pid_t pid : deaf) ::kill(pid, SIGSTOP);

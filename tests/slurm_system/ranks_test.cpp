@@ -170,6 +170,33 @@ TEST_F(SlurmRanks, AnEndThatNobodySawIsFoundInTheStatusFiles) {
   EXPECT_EQ(attempt(after, 1).at("exit_code"), 7) << after.dump(1);
 }
 
+// The other would go on to its time limit.
+TEST_F(SlurmRanks, OneOfAGangThatCameAndWentWhileMusterdWasAwayIsKnown) {
+  const auto blocker = slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), blocker, "State", "RUNNING"));
+  const auto job = muster().submit(shell({.script = "[ $RANK = 0 ] || exit 7; sleep 600",
+                                          .nodes = 2,
+                                          .resources = "stop_grace = \"2s\"\n",
+                                          .requeue = "max_failed = 0\n",
+                                          .more = "[env]\nMASTER_ADDR = \"node1\"\nMASTER_PORT = \"29400\"\n"}));
+  muster().until_state(job, "queued");
+  muster().kill_daemon();
+  ASSERT_EQ(slurm().run({"scancel", blocker}).exit, 0);
+  const auto ranks = muster().data() / "jobs" / job / "attempt-1" / "ranks";
+  ASSERT_TRUE(test::eventually(
+      [&] { return test::read_file(ranks / "rank-1.json").find("\"exited\"") != std::string::npos; }, 60s));
+  const auto is_task = [](pid_t pid) {
+    return test::read_file("/proc/" + std::to_string(pid) + "/comm") == "muster-task\n";
+  };
+  ASSERT_TRUE(test::eventually(
+      [&] { return std::ranges::count_if(slurm_cluster::processes_of(slurm().folder()), is_task) == 1; }, 20s));
+  muster().start_daemon();
+  const auto after = muster().until_state(job, "failed");
+  EXPECT_EQ(text(attempt(after, 1), "cause"), "failed");
+  EXPECT_EQ(attempt(after, 1).at("rank"), 1) << after.dump(1);
+  EXPECT_EQ(attempt(after, 1).at("exit_code"), 7) << after.dump(1);
+}
+
 TEST_F(SlurmRanks, AHealthCheckThatFailsIsANodeFailure) {
   const auto job = muster().submit(shell({.script = "true",
                                           .requeue = "max_node_failed = 1\n",

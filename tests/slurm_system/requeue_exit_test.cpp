@@ -15,13 +15,13 @@ constexpr const char* kBrisk =
     "PartitionName=brisk Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=0";
 /// What a victim does when it is told to leave.
 constexpr const char* kSavesAtOnce = "exit 99";
-constexpr const char* kTakesASecond = "trap \"\" TERM; sleep 1; exit 99";
+constexpr const char* kTakesAWhile = "trap \"\" TERM; sleep 4; exit 99";
 
 struct RequeueExit;
 class SlurmRequeueExit : public Story<RequeueExit> {
  public:
   static void SetUpTestSuite() {
-    set_up({.nodes = 2, .grace = 10s, .cred_expire = 120s, .requeue_exit = true, .conf = {kBrisk}});
+    set_up({.nodes = 2, .grace = 10s, .kill_wait = 8s, .cred_expire = 120s, .requeue_exit = true, .conf = {kBrisk}});
   }
 
  protected:
@@ -68,7 +68,7 @@ TEST_F(SlurmRequeueExit, ScontrolRequeueIsToldApartAndCostsNoBudget) {
 
 // Within its grace it is faster, perhaps, than anybody asks Slurm why; without, Slurm says so only while it leaves.
 TEST_F(SlurmRequeueExit, AVictimWasPreemptedWithGraceOrWithout) {
-  for (const auto& [partition, when_told] : {std::pair{"low", kSavesAtOnce}, {"brisk", kTakesASecond}}) {
+  for (const auto& [partition, when_told] : {std::pair{"low", kSavesAtOnce}, {"brisk", kTakesAWhile}}) {
     SCOPED_TRACE(partition);
     const auto job = victim(partition, when_told);
     slurm_cluster::submit(slurm(), {"-p", "high", "-N2", "--exclusive"}, "sleep 1");

@@ -389,7 +389,7 @@ void AttemptFollower::tick(core::Millis now) {
     core_over_at_ = now;
   }
   if (core_over_) return;
-  if (ended_at_ && now - *ended_at_ >= kFilePatience) return give_up(now);
+  if (ended_at_ && files_read_ > ended_at_ && now - *ended_at_ >= kFilePatience) return give_up(now);
   if (!stop_ || now < std::min(stop_at_, since_ + kLostAfter)) return;
   // What is being stopped and is not heard any more is given up: it is fenced, and Slurm may take minutes to say so.
   const bool lost = started_ && std::ranges::all_of(ranks_, [&](const Rank& rank) {
@@ -459,13 +459,15 @@ void AttemptFollower::release_settled(core::Millis now) {
   for (auto& rank : ranks_) {
     if (rank.exited_at && !rank.cleared && now - *rank.exited_at >= kHoldUnanswered) give_up_explaining(rank);
   }
-  const bool may_be_told = !waits_for_slurm();
+  // One of which nobody hears may be what the others failed with; how Slurm's own end of it goes tells.
+  const bool may_be_told = !waits_for_slurm() && !ended_at_;
+  const auto most = ending_since_ ? kHoldWhileEnding : kHoldMost;
   std::vector<core::RankNumber> settled;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
     if (!rank.exited_at || rank.told) continue;
     const auto number = static_cast<core::RankNumber>(i);
-    if (is_settled(number) || (may_be_told && now - *rank.exited_at >= kHoldMost)) settled.push_back(number);
+    if (is_settled(number) || (may_be_told && now - *rank.exited_at >= most)) settled.push_back(number);
   }
   tell_exits(std::move(settled));
 }
@@ -568,9 +570,9 @@ bool AttemptFollower::heard_within(const Rank& rank, core::Millis limit, core::M
 
 bool AttemptFollower::wants_files(core::Millis now) const {
   if (core_over_) return false;
-  // After a restart of the controller nobody may be left to speak.
-  return ended_at_ || (missing_since_ && now - *missing_since_ > core::Millis(0)) ||
-         (what_.started && now - since_ < kLostAfter);
+  if (ended_at_ || (missing_since_ && now - *missing_since_ > core::Millis(0))) return true;
+  // While nobody listened one may have ended and its task spoken to nobody, whatever the others do.
+  return started_ && std::ranges::any_of(ranks_, [](const Rank& rank) { return !rank.heard_at && !rank.exited_at; });
 }
 
 bool AttemptFollower::wants_cancel(core::Millis now) const {

@@ -60,6 +60,8 @@ class AttemptFollower {
               core::Time wall);
   /// What a rank's status file says; nullptr: there is none.
   void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
+  /// All of them have been read, from `since` on.
+  void files_read(core::Millis since) { files_read_ = since; }
   /// What accounting says of this attempt's run, once that has ended; nullptr: there is no accounting.
   void remembered(const ::slurm::PastRun* run, core::Millis now);
   void stop(const StopRequest& how, core::Millis now);
@@ -101,7 +103,7 @@ class AttemptFollower {
   /// How long one that may be Slurm's doing waits for a listing that answers. Longer than a slurmctld takes to be
   /// replaced.
   static constexpr core::Millis kHoldUnanswered{std::chrono::minutes(10)};
-  /// Between Slurm's "ended" and giving up on ranks that never told their end.
+  /// Between Slurm's "ended" and giving up on ranks that never told their end; longer until their files are read.
   static constexpr core::Millis kFilePatience{2000};
   static constexpr core::Millis kCancelAgain{5000};
   /// The batch script's teardown may take this long after the last rank.
@@ -178,7 +180,7 @@ class AttemptFollower {
   std::optional<core::Millis> woken_at_;      // and then it was not any more
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};
-  std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_;
+  std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_, files_read_;
   bool history_told_ = false;  // or there is none
   int missing_listings_ = 0, failing_ = 0;
   core::Cause end_cause_ = core::Cause::kControllerLost;

@@ -42,11 +42,13 @@ bool is_launch_failure(const ::slurm::ListedJob& job) {
 }
 
 std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Node>& nodes, core::Time since,
+                                                  const std::vector<std::string>& left_out,
                                                   core::AttemptNumber attempt) {
   std::vector<core::EventBody> facts;
   for (const auto& node : nodes) {
     const auto at = said_at(node.reason);
     if (!drained_for_it(node) || !at || *at < since || facts.size() == kMostNodes) continue;
+    if (std::ranges::find(left_out, node.name) != left_out.end()) continue;
     core::NodeLost lost{attempt, node.name, core::Millis(0)};
     lost.why = "Slurm could not start the job on it (" + node.reason.substr(0, node.reason.find(" [")) + ")";
     facts.emplace_back(std::move(lost));

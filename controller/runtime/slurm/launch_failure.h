@@ -12,8 +12,10 @@ namespace runtime::on_slurm {
 bool is_launch_failure(const ::slurm::ListedJob& job);
 
 /// The nodes on which it could not, as facts of this attempt: those that Slurm has drained for that, not before `since`
-/// by its own clock.
+/// by its own clock. Its clock says whole seconds: what this attempt was to get no rank on was drained for an earlier
+/// one.
 std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Node>& nodes, core::Time since,
+                                                  const std::vector<std::string>& left_out,
                                                   core::AttemptNumber attempt);
 
 }  // namespace runtime::on_slurm

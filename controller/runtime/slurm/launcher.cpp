@@ -108,7 +108,7 @@ core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& j
 }  // namespace
 
 Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options)
-    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, options.user) {}
+    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, clock, options.user) {}
 
 std::string Launcher::comment_of(const core::AttemptKey& key) const {
   return "muster:" + options_.store_name + ":" + key_text(key);
@@ -201,10 +201,9 @@ std::filesystem::path Launcher::chain_file(const std::string& sweep) const {
 // that it has not taken, as long as somebody waits for that.
 Launcher::Chain Launcher::chain_of(const std::string& sweep) {
   auto names = lines_of(read_small_file(chain_file(sweep)));
-  const auto now = clock_.wall().time_since_epoch().count();
   for (const auto& name : std::views::reverse(names)) {
     const auto folder = options_.root / "slurm" / name;
-    const auto outcome = submitter_.look(folder, now);
+    const auto outcome = submitter_.look(folder);
     if (!outcome && is_given_up(folder)) continue;
     if (!outcome) return {"", true};
     if (const auto* id = std::get_if<::slurm::JobId>(&*outcome)) return {after(*id), false};
@@ -238,12 +237,11 @@ LaunchAnswer Launcher::submit_alone(const LaunchRequest& request) {
 
 Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
   auto record = record_of(request, comment_of(request.key));
-  const auto now = clock_.wall().time_since_epoch().count();
   const auto script = script_of(request);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) {
     return ::slurm::Refused{problems.front()};
   }
-  auto outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script), now);
+  auto outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script));
   // Better a node that was lost lately than none at all.
   if (std::holds_alternative<::slurm::Refused>(outcome) && !request.exclude_nodes.empty()) {
     auto everywhere = request;
@@ -251,7 +249,7 @@ Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
     record.left_out.clear();
     spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them", request.key.job,
                  request.key.number);
-    outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script_of(everywhere)), now);
+    outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script_of(everywhere)));
   }
   return outcome;
 }
@@ -334,13 +332,12 @@ Submitter::Outcome Launcher::submit_set(const std::filesystem::path& folder) {
   if (script.empty()) {
     return ::slurm::Refused{folder.string() + " is damaged: its script is gone; submit the jobs again"};
   }
-  const auto now = clock_.wall().time_since_epoch().count();
-  auto outcome = submitter_.submit(folder, record, script, now);
+  auto outcome = submitter_.submit(folder, record, script);
   if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
   const auto anywhere = read_small_file(folder / kScriptAnywhere, kMostScript);
   if (anywhere.empty()) return outcome;
   spdlog::warn("{}: Slurm refuses it without the nodes lost lately; trying with them", folder.string());
-  return submitter_.submit(folder, record, anywhere, now);
+  return submitter_.submit(folder, record, anywhere);
 }
 
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,

@@ -467,7 +467,12 @@ void SlurmExecutor::Impl::tell_unfit_nodes(const std::vector<::slurm::ListedJob>
 
 // As the health check's: before the end itself, which waits until they are known. Slurm drains them a moment later.
 void SlurmExecutor::Impl::tell_nodes_without_launch(const std::vector<::slurm::ListedJob>& jobs) {
-  std::vector<std::pair<core::AttemptKey, core::Time>> wanted;  // and when it was submitted, by Slurm's clock
+  struct Wanted {
+    core::AttemptKey key;
+    core::Time submitted;  // by Slurm's clock
+    std::vector<std::string> left_out;
+  };
+  std::vector<Wanted> wanted;
   const auto now = clock_.monotonic();
   {
     std::lock_guard lock(mutex_);
@@ -478,15 +483,16 @@ void SlurmExecutor::Impl::tell_nodes_without_launch(const std::vector<::slurm::L
         if (!attempt.unlaunched_at) attempt.unlaunched_at = now;
         attempt.checked = now - *attempt.unlaunched_at >= kDrainPatience;
         // It has said whole seconds.
-        wanted.emplace_back(key, slurm_clock_.theirs(attempt.submitted_after) - std::chrono::seconds(1));
+        const auto submitted = slurm_clock_.theirs(attempt.submitted_after) - std::chrono::seconds(1);
+        wanted.push_back({key, submitted, attempt.left_out});
       }
     }
   }
   if (wanted.empty()) return;
   const auto nodes = scheduler_.nodes();
   if (!nodes) return spdlog::warn("which nodes could not start a job cannot be told: {}", nodes.why());
-  for (const auto& [key, since] : wanted) {
-    auto facts = nodes_without_launch(*nodes, since, key.number);
+  for (const auto& [key, submitted, left_out] : wanted) {
+    auto facts = nodes_without_launch(*nodes, submitted, left_out, key.number);
     if (facts.empty()) continue;
     with(key, [&](Attempt& attempt) {
       attempt.checked = true;
@@ -524,8 +530,8 @@ void SlurmExecutor::Impl::read_files() {
     std::uint32_t world_size;
   };
   std::vector<Wanted> wanted;
+  const auto now = clock_.monotonic();
   {
-    const auto now = clock_.monotonic();
     std::lock_guard lock(mutex_);
     for (const auto& [key, attempt] : attempts_) {
       if (attempt.follower.wants_files(now)) wanted.push_back({key, attempt.folder, attempt.follower.world_size()});
@@ -537,6 +543,7 @@ void SlurmExecutor::Impl::read_files() {
       with(key,
            [&](Attempt& attempt) { attempt.follower.file(rank, report ? &*report : nullptr, clock_.monotonic()); });
     }
+    with(key, [&](Attempt& attempt) { attempt.follower.files_read(now); });
   }
 }
 

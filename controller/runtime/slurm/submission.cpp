@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kRecord = "slurm.json";
 constexpr const char* kLock = "submit.lock";
+constexpr const char* kUnderWay = "an earlier sbatch for it is still under way";
 /// A crash may have left an sbatch's request on its way to slurmctld.
 constexpr std::int64_t kInFlightMs = 5000;
 constexpr std::int64_t kFreshMs = 1000;
@@ -50,6 +51,7 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
     record.comment = json.value("comment", "");
     record.id = ::slurm::parse_job_id(json.value("id", ""));
     record.tried_at_ms = json.value("tried_at_ms", std::int64_t{0});
+    record.ended_at_ms = json.value("ended_at_ms", std::int64_t{0});
     record.unsure = json.value("unsure", false);
     record.set_folder = json.value("set_folder", "");
     record.index = json.value("index", std::uint32_t{0});
@@ -74,6 +76,7 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"comment", record.comment},
                                        {"id", record.id ? ::slurm::to_string(*record.id) : ""},
                                        {"tried_at_ms", record.tried_at_ms},
+                                       {"ended_at_ms", record.ended_at_ms},
                                        {"unsure", record.unsure},
                                        {"set_folder", record.set_folder},
                                        {"index", record.index},
@@ -85,17 +88,18 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
 }
 
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
-                                     const std::string& script, std::int64_t now_ms) {
+                                     const std::string& script) {
   make_folders(folder);
   const Lock lock(folder / kLock);
-  if (!lock.held()) return Later{"an earlier sbatch for it is still under way"};
+  if (!lock.held()) return Later{kUnderWay};
   if (auto before = read_record(folder)) {
     if (before->id) return *before->id;
-    if (auto found = look_for(folder, *before, now_ms)) return *found;
+    if (auto found = look_for(folder, *before)) return *found;
   }
   record.id.reset();
   record.unsure = false;
-  record.tried_at_ms = now_ms;
+  record.tried_at_ms = now_ms();
+  record.ended_at_ms = 0;
   write_record(folder, record);
   const auto answer = scheduler_.submit(script, {}, {lock.fd()});
   if (const auto* id = std::get_if<::slurm::JobId>(&answer)) {
@@ -105,6 +109,7 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   }
   if (const auto* unsure = std::get_if<::slurm::Unsure>(&answer)) {
     record.unsure = true;
+    record.ended_at_ms = now_ms();
     write_record(folder, record);
     return Later{"sbatch gave no answer (" + unsure->why + "); looking whether Slurm has taken it"};
   }
@@ -114,30 +119,37 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   return Later{std::get<::slurm::Unreachable>(answer).why};
 }
 
-std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder, std::int64_t now_ms) {
+std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder) {
+  if (!read_record(folder)) return std::nullopt;
+  const Lock lock(folder / kLock);
+  if (!lock.held()) return Later{kUnderWay};
   auto record = read_record(folder);
   if (!record) return std::nullopt;
   if (record->id) return *record->id;
-  return look_for(folder, *record, now_ms);
+  return look_for(folder, *record);
 }
 
-// An overwhelmed slurmctld leaves many unsure at once: one query serves all that were tried before it.
-std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t tried_at_ms, std::int64_t now_ms) {
+// An overwhelmed slurmctld leaves many unsure at once: one query serves all whose sbatch was gone before it.
+std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t ended_at_ms) {
   const auto before = listings_.load();
   std::lock_guard lock(mutex_);
-  if (newest_ && newest_->asked_at_ms >= tried_at_ms) {
+  const auto now = now_ms();
+  if (newest_ && newest_->asked_at_ms >= ended_at_ms) {
     const bool while_waiting = listings_ != before;
-    if (while_waiting || (newest_->jobs && std::abs(now_ms - newest_->asked_at_ms) < kFreshMs)) return newest_;
+    if (while_waiting || (newest_->jobs && std::abs(now - newest_->asked_at_ms) < kFreshMs)) return newest_;
   }
   ++listings_;
-  newest_ = std::make_shared<Listing>(Listing{now_ms, scheduler_.list(user_)});
+  newest_ = std::make_shared<Listing>(Listing{now, scheduler_.list(user_)});
   return newest_;
 }
 
-// nullopt: it was surely not taken.
-std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record,
-                                                      std::int64_t now_ms) {
-  const auto listing = listing_since(record.tried_at_ms, now_ms);
+// With the lock held. nullopt: it was surely not taken.
+std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record) {
+  if (record.ended_at_ms == 0) {
+    record.ended_at_ms = now_ms();
+    write_record(folder, record);
+  }
+  const auto listing = listing_since(record.ended_at_ms);
   if (!listing->jobs) return Later{listing->jobs.why()};
   for (const auto& job : *listing->jobs) {
     if (job.comment != record.comment) continue;
@@ -148,7 +160,7 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
   // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
   if (record.set_folder.empty() && any_rank_status(folder)) return ::slurm::JobId{0, {}};
   const auto settle = record.unsure ? settle_.count() : kInFlightMs;
-  const auto passed = listing->asked_at_ms - record.tried_at_ms;
+  const auto passed = listing->asked_at_ms - record.ended_at_ms;
   // A clock that was set back must not make it wait for ever.
   if (passed >= 0 && passed < settle) return Later{"looking whether Slurm has taken an earlier sbatch"};
   return std::nullopt;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/clock.h"
 #include "runtime/executor.h"
 #include "slurm/scheduler.h"
 
@@ -20,6 +21,7 @@ struct SubmissionRecord {
   std::string comment;
   std::optional<::slurm::JobId> id;  // nothing: sbatch was called, and what came of it is not known
   std::int64_t tried_at_ms = 0;      // wall clock
+  std::int64_t ended_at_ms = 0;      // when that sbatch was known to be gone, without an id; 0: it may still run
   bool unsure = false;               // sbatch gave no answer in time
   // Of an attempt that is one element of an array: the set's folder and its index there.
   std::string set_folder;
@@ -39,36 +41,38 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
 
 /// Submits at most once for each folder, whatever crashes in between: the record is written before sbatch is called, a
 /// lock that sbatch inherits tells whether an earlier sbatch may still be under way, and a submission whose answer was
-/// lost is looked for by its comment in Slurm's list before another is made.
+/// lost is looked for by its comment in Slurm's list, asked for after that sbatch was gone, before another is made.
 class Submitter {
  public:
   /// `looked_at_most`: how long after an unanswered sbatch a list without its comment proves nothing yet.
-  Submitter(::slurm::Scheduler& scheduler, std::string user, core::Millis looked_at_most = core::Millis(30000))
-      : scheduler_(scheduler), user_(std::move(user)), settle_(looked_at_most) {}
+  Submitter(::slurm::Scheduler& scheduler, Clock& clock, std::string user,
+            core::Millis looked_at_most = core::Millis(30000))
+      : scheduler_(scheduler), clock_(clock), user_(std::move(user)), settle_(looked_at_most) {}
 
   struct Later {
     std::string why;
   };
   using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, Later>;
 
-  /// `record` says what is to be kept beside; its id, tried_at_ms and unsure are filled here. `now_ms`: wall clock.
-  /// Thread-safe for different folders. Throws std::system_error if the folder takes no writes.
-  Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
-                 std::int64_t now_ms);
+  /// `record` says what is to be kept beside; its id, times and unsure are filled here. Thread-safe for different
+  /// folders. Throws std::system_error if the folder takes no writes.
+  Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script);
 
   /// What became of the submission made for a folder: its id, or Later while that can't be known; nullopt: Slurm has
   /// taken none.
-  std::optional<Outcome> look(const std::filesystem::path& folder, std::int64_t now_ms);
+  std::optional<Outcome> look(const std::filesystem::path& folder);
 
  private:
   struct Listing {
     std::int64_t asked_at_ms;
     ::slurm::Answer<std::vector<::slurm::ListedJob>> jobs;
   };
-  std::shared_ptr<const Listing> listing_since(std::int64_t tried_at_ms, std::int64_t now_ms);
-  std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record, std::int64_t now_ms);
+  std::int64_t now_ms() const { return clock_.wall().time_since_epoch().count(); }
+  std::shared_ptr<const Listing> listing_since(std::int64_t ended_at_ms);
+  std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record);
 
   ::slurm::Scheduler& scheduler_;
+  Clock& clock_;
   const std::string user_;
   const core::Millis settle_;
   std::mutex mutex_;

@@ -834,6 +834,45 @@ TEST(AttemptFollower, FilesAreWaitedForBeforeAnEndedJobIsGivenUp) {
   EXPECT_THAT(f.facts(), ElementsAre("rank 1 exit 7", "gone failed"));
 }
 
+// An accounting that hangs, say, may keep the executor from them.
+TEST(AttemptFollower, AnEndedJobIsNotGivenUpBeforeItsFilesAreRead) {
+  Following f({{7, 1}, 2, 1, false, false});
+  f.reads_files = false;
+  f.follower.files_read(f.now);
+  f.job.node_list = "node[1-2]";
+  f.slurm_says("COMPLETED").after(10 * AttemptFollower::kFilePatience);
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node2"));
+  const auto zero = exited(0);
+  for (const core::RankNumber rank : {0U, 1U}) f.follower.file(rank, &zero, f.now);
+  f.follower.files_read(f.now);
+  f.after(50ms);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 0", "rank 1 exit 0"));
+}
+
+// Its task could reach nobody, and has left; the rest waits for it in vain.
+TEST(AttemptFollower, OneOfAGangThatEndedWhileNobodyListenedIsReadOf) {
+  Following f;
+  f.slurm_says("RUNNING").after(10 * AttemptFollower::kLostAfter).task(0, running());
+  EXPECT_TRUE(f.follower.wants_files(f.now));
+  const auto seven = exited(7);
+  f.follower.file(1, &seven, f.now);
+  f.after(AttemptFollower::kLateWord).task(0, running());
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node2", "rank 1 exit 7"));
+  EXPECT_FALSE(f.follower.wants_files(f.now)) << "the other speaks for itself";
+}
+
+// One whose task was killed with it fails the others, and tells nobody.
+TEST(AttemptFollower, WhoseEndIsNotHeardIsNotAcquittedWhileSlurmEndsTheJob) {
+  Following f;
+  f.under_way().task(0, exited(1));
+  f.slurm_says("COMPLETING").after(2 * AttemptFollower::kHoldMost).slurm_says("COMPLETING");
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.slurm_says("FAILED").after(AttemptFollower::kFilePatience - 50ms);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.after(100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("rank 1 signal 9", "rank 0 exit 1"));
+}
+
 TEST(AttemptFollower, AQueuedAttemptThatIsStoppedIsCancelledAtOnce) {
   Following f;
   f.slurm_says("PENDING");

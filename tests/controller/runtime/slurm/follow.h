@@ -67,6 +67,7 @@ class Following {
   Following& after(core::Millis time) {
     for (const auto end = now + time; now < end;) {
       now += std::min(core::Millis(50), end - now);
+      if (reads_files && follower.wants_files(now)) follower.files_read(now);
       follower.tick(now);
     }
     return *this;
@@ -129,6 +130,7 @@ class Following {
   ::slurm::ListedJob job;
   std::set<std::string> down;
   bool accounting = false;
+  bool reads_files = true;  // in time; there are none but those that a test hands over
 };
 
 }  // namespace runtime::on_slurm::testing

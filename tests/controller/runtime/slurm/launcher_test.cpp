@@ -182,6 +182,8 @@ TEST(Launcher, AfterADeathTheSameSetIsFoundAgain) {
     l.slurm.submits = mode;
     EXPECT_THROW(l.launch(l.sweep(3)), testing::Crash);
     l.slurm.submits = Submits::kTakes;
+    const bool taken = mode == Submits::kCrashesAfter;
+    EXPECT_EQ(l.launch(l.sweep(3)), taken ? "1_0 1_1 1_2" : "later later later");
     l.clock.advance(core::Millis(6000));
     EXPECT_EQ(l.launch(l.sweep(3)), "1_0 1_1 1_2");
     EXPECT_EQ(l.slurm.scripts.size(), 1U);

@@ -6,6 +6,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "bench.h"
 #include "runtime/durable_file.h"
 #include "slurm/fake_scheduler.h"
@@ -23,10 +25,14 @@ constexpr std::int64_t kNow = 1'700'000'000'000;
 class Submitting {
  public:
   Submitter::Outcome submit(std::int64_t now = kNow) {
-    Submitter submitter(slurm, "me");
+    set(clock, now);
+    Submitter submitter(slurm, clock, "me");
     SubmissionRecord record;
     record.comment = "muster:s:7.1";
-    return submitter.submit(folder.path(), record, kScript, now);
+    return submitter.submit(folder.path(), record, kScript);
+  }
+  static void set(ManualClock& clock, std::int64_t now) {
+    clock.set_wall(core::Millis(now) - clock.wall().time_since_epoch());
   }
   static std::uint64_t id(const Submitter::Outcome& outcome) {
     const auto* job = std::get_if<::slurm::JobId>(&outcome);
@@ -35,7 +41,26 @@ class Submitting {
   static bool later(const Submitter::Outcome& outcome) { return std::holds_alternative<Submitter::Later>(outcome); }
 
   FakeScheduler slurm;
+  ManualClock clock;
   runtime::testing::TempFolder folder;
+};
+
+/// The lock of a folder, as an sbatch holds it that has inherited it.
+class Sbatch {
+ public:
+  explicit Sbatch(const std::filesystem::path& folder)
+      : lock_(::open((folder / "submit.lock").c_str(), O_RDWR | O_CREAT, 0600)) {
+    EXPECT_EQ(::flock(lock_, LOCK_EX), 0);
+  }
+  ~Sbatch() { end(); }
+  Sbatch(const Sbatch&) = delete;
+  Sbatch& operator=(const Sbatch&) = delete;
+  void end() {
+    if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+  }
+
+ private:
+  int lock_;
 };
 
 TEST(Submitter, SubmitsOnceHoweverOftenItIsAsked) {
@@ -54,6 +79,7 @@ TEST(Submitter, ADeathBeforeSbatchIsFollowedByOneSubmission) {
   EXPECT_THROW(s.submit(), testing::Crash);
   s.slurm.submits = Submits::kTakes;
   EXPECT_TRUE(s.later(s.submit(kNow + 1000))) << "an sbatch may have been on its way";
+  EXPECT_TRUE(s.later(s.submit(kNow + 5999)));
   EXPECT_EQ(s.id(s.submit(kNow + 6000)), 1U);
   EXPECT_EQ(s.slurm.jobs.size(), 1U);
 }
@@ -79,15 +105,17 @@ TEST(Submitter, AnAnswerThatGotLostIsLookedForBeforeAnythingElse) {
 // A slurmctld that answers no sbatch in time is not asked for all its jobs once for each.
 TEST(Submitter, ManyLostAnswersAreLookedForInOneListing) {
   FakeScheduler slurm;
-  Submitter submitter(slurm, "me");
+  ManualClock clock;
+  Submitter submitter(slurm, clock, "me");
   std::vector<runtime::testing::TempFolder> folders(3);
   const auto submit_all = [&](std::int64_t now) {
+    Submitting::set(clock, now);
     std::vector<std::uint64_t> ids;
     for (std::size_t i = 0; i < folders.size(); ++i) {
       SubmissionRecord record;
       record.comment = "muster:s:" + std::to_string(i + 1) + ".1";
       const auto script = "#!/bin/bash\n#SBATCH --comment=" + record.comment + "\ntrue\n";
-      ids.push_back(Submitting::id(submitter.submit(folders[i].path(), record, script, now)));
+      ids.push_back(Submitting::id(submitter.submit(folders[i].path(), record, script)));
     }
     return ids;
   };
@@ -141,18 +169,17 @@ TEST(Submitter, AStrangersJobIsNeverTaken) {
   s.slurm.submits = Submits::kTakes;
   s.slurm.take("#SBATCH --comment=muster:other:7.1\n");
   s.slurm.take("#SBATCH --comment=muster:s:7.10\n");
+  EXPECT_TRUE(s.later(s.submit(kNow + 1000)));
   EXPECT_EQ(s.id(s.submit(kNow + 6000)), 3U);
 }
 
 TEST(Submitter, AnSbatchThatOutlivedItsCallerIsWaitedFor) {
   Submitting s;
-  // It holds the lock that it inherited.
-  const int lock = ::open((s.folder.path() / "submit.lock").c_str(), O_RDWR | O_CREAT, 0600);
-  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  Sbatch sbatch(s.folder.path());
   EXPECT_TRUE(s.later(s.submit(kNow + 60'000)));
   EXPECT_EQ(s.slurm.calls_to_submit, 0);
   s.slurm.take(kScript);
-  ::close(lock);
+  sbatch.end();
   SubmissionRecord record;
   record.comment = "muster:s:7.1";
   record.tried_at_ms = kNow;
@@ -161,12 +188,58 @@ TEST(Submitter, AnSbatchThatOutlivedItsCallerIsWaitedFor) {
   EXPECT_EQ(s.slurm.calls_to_submit, 0);
 }
 
+// A list is asked for once for many, and may be older than what slurmctld took at last.
+TEST(Submitter, OfAnSbatchThatTookLongNoOlderListSpeaks) {
+  FakeScheduler slurm;
+  ManualClock clock;
+  Submitter submitter(slurm, clock, "me");
+  runtime::testing::TempFolder folder, other;
+  const auto submit = [&](const runtime::testing::TempFolder& where, const std::string& comment, std::int64_t now) {
+    Submitting::set(clock, now);
+    SubmissionRecord record;
+    record.comment = comment;
+    return Submitting::id(submitter.submit(where.path(), record, "#SBATCH --comment=" + comment + "\n"));
+  };
+  Sbatch sbatch(folder.path());
+  SubmissionRecord record;
+  record.comment = "muster:s:7.1";
+  record.tried_at_ms = kNow;
+  write_record(folder.path(), record);
+  record.comment = "muster:s:8.1";
+  write_record(other.path(), record);
+  EXPECT_EQ(submit(other, "muster:s:8.1", kNow + 30'000), 0U);
+  slurm.take(kScript);
+  sbatch.end();
+  EXPECT_EQ(submit(folder, "muster:s:7.1", kNow + 30'300), 1U);
+  EXPECT_EQ(slurm.calls_to_list, 2);
+  EXPECT_EQ(slurm.calls_to_submit, 0);
+}
+
+// What it has sent may still wait to be read.
+TEST(Submitter, SlurmHasItsTimeFromTheEndOfAnSbatchOn) {
+  Submitting s;
+  SubmissionRecord record;
+  record.comment = "muster:s:7.1";
+  record.tried_at_ms = kNow;
+  write_record(s.folder.path(), record);
+  Sbatch sbatch(s.folder.path());
+  EXPECT_TRUE(s.later(s.submit(kNow + 10'000)));
+  sbatch.end();
+  EXPECT_TRUE(s.later(s.submit(kNow + 11'000)));
+  EXPECT_TRUE(s.later(s.submit(kNow + 15'999)));
+  s.slurm.take(kScript);
+  EXPECT_EQ(s.id(s.submit(kNow + 17'000)), 1U);
+  EXPECT_EQ(s.slurm.calls_to_submit, 0);
+}
+
 TEST(Submitter, AClockThatWasSetBackMakesNobodyWaitForEver) {
   Submitting s;
   s.slurm.submits = Submits::kCrashesBefore;
   EXPECT_THROW(s.submit(), testing::Crash);
   s.slurm.submits = Submits::kTakes;
-  EXPECT_EQ(s.id(s.submit(kNow - 3'600'000)), 1U);
+  EXPECT_TRUE(s.later(s.submit(kNow - 3'600'000)));
+  EXPECT_EQ(s.id(s.submit(kNow - 3'600'000 + 5000)), 1U);
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
 }
 
 TEST(Submitter, AnAttemptThatRanAndWasForgottenIsNotStartedAgain) {
