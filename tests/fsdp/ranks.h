@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <latch>
+#include <optional>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -23,6 +25,7 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(world_size);
+  std::latch connected(world_size);  // who leaves before may take the others' connections along
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -32,8 +35,15 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
         fsdp::MeshOptions options;
         options.timeout = timeout;
         if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
-        fsdp::DeviceMesh mesh(store, rank, world_size, options);
-        body(mesh);
+        std::optional<fsdp::DeviceMesh> mesh;
+        try {
+          mesh.emplace(store, rank, world_size, options);
+        } catch (...) {
+          connected.count_down();
+          throw;
+        }
+        connected.arrive_and_wait();
+        body(*mesh);
       } catch (...) {
         failures[rank] = std::current_exception();
       }
