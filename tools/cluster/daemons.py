@@ -128,14 +128,17 @@ class Daemons:
 
     def start_accounting(self):
         data, socket_path = self.layout.folder / "database", self.layout.run / "database.sock"
+        # Temporary tables are named by process id, and another cluster's processes may have the same ones.
+        temporary = self.layout.folder / "database-temporary"
+        temporary.mkdir(exist_ok=True)
         made = subprocess.run(
             [program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",
-             "--skip-test-db", f"--user={self.site.user}"], capture_output=True, text=True, timeout=60)
+             "--skip-test-db", f"--user={self.site.user}", f"--tmpdir={temporary}"], capture_output=True, text=True, timeout=60)
         if made.returncode != 0:
             raise ClusterFailed(f"mariadb-install-db failed:\n{made.stdout[-2000:]}{made.stderr[-2000:]}")
         self.spawn("mariadbd", [
             "mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={socket_path}", "--skip-networking",
-            "--skip-grant-tables", f"--user={self.site.user}", f"--pid-file={self.layout.run}/mariadbd.pid",
+            "--skip-grant-tables", f"--tmpdir={temporary}", f"--user={self.site.user}", f"--pid-file={self.layout.run}/mariadbd.pid",
             "--innodb-flush-log-at-trx-commit=0"])
         self.until(socket_path.exists, UP_LIMIT_S, "mariadbd", "mariadbd")
         # slurmdbd has no setting for the socket; the client library of MariaDB takes it from here.
