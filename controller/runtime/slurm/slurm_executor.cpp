@@ -538,7 +538,9 @@ void SlurmExecutor::Impl::read_files() {
     }
   }
   for (const auto& [key, folder, world_size] : wanted) {
-    for (core::RankNumber rank = 0; rank < world_size; ++rank) {
+    // While setup lines or a prolog take their minutes there is none yet.
+    const bool any = any_rank_status(folder);
+    for (core::RankNumber rank = 0; any && rank < world_size; ++rank) {
       const auto report = read_rank_status(folder, rank);
       with(key,
            [&](Attempt& attempt) { attempt.follower.file(rank, report ? &*report : nullptr, clock_.monotonic()); });
