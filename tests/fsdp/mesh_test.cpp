@@ -1,6 +1,9 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
 
 #include "error_of.h"
 #include "ranks.h"
@@ -82,10 +85,29 @@ TEST(Mesh, ADeadPeerIsAnErrorThatNamesIt) {
       2,
       [](fsdp::DeviceMesh& mesh) {
         if (mesh.rank() == 1) return;
-        const std::string error = error_of([&] { mesh.shard().all_gather_into(at::zeros({8}))->wait(); });
-        EXPECT_THAT(error, HasSubstr("all-gather on rank 0 with rank 1 failed"));
+        at::Tensor buffer = at::zeros({8});
+        at::Tensor part = at::zeros({4});
+        // The first may begin before Gloo knows of it, the others do not.
+        for (int i = 0; i < 2; ++i)
+          EXPECT_THAT(error_of([&] { mesh.shard().all_gather_into(buffer)->wait(); }),
+                      HasSubstr("all-gather on rank 0 with rank 1 failed"));
+        EXPECT_THAT(error_of([&] { mesh.shard().reduce_scatter(buffer, part)->wait(); }),
+                    HasSubstr("reduce-scatter on rank 0 with rank 1 failed"));
       },
       std::chrono::seconds(2));
+}
+
+TEST(Mesh, AWriteToADeadPeerDoesNotEndTheProcess) {
+  ::signal(SIGPIPE, SIG_DFL);
+  run_ranks(2, [](fsdp::DeviceMesh&) { ::raise(SIGPIPE); });
+}
+
+TEST(Mesh, LeavesAHandlerOfSigpipeAlone) {
+  static std::atomic<int> heard = 0;
+  ::signal(SIGPIPE, [](int) { ++heard; });
+  run_ranks(2, [](fsdp::DeviceMesh&) { ::raise(SIGPIPE); });
+  EXPECT_EQ(heard, 2);
+  ::signal(SIGPIPE, SIG_DFL);
 }
 
 TEST(Store, ServesAFreePortThatOtherRanksConnectTo) {

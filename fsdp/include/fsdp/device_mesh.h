@@ -58,7 +58,8 @@ class DeviceMesh {
  public:
   /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
   /// `world_size` is 1. Throws c10::Error for a rank outside the world, a device this build cannot serve, or peers that
-  /// do not come within the timeout.
+  /// do not come within the timeout. On the CPU SIGPIPE is ignored from here on unless the process has its own
+  /// disposition for it: else Gloo's write to a rank that died would end this one, too.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
   int rank() const { return rank_; }

@@ -2,6 +2,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <signal.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
@@ -18,47 +19,68 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 // ranks exchanges its parts directly, into and out of the engine's own buffers: (N-1)/N of the bytes, no copy, and
 // Gloo's own thread moves them while the rank computes.
 
-void wait_for(const WorkPtr& work, const char* what, int rank, int peer) {
-  try {
-    work->wait();
-  } catch (const std::exception& error) {
-    TORCH_CHECK(false, what, " on rank ", rank, " with rank ", peer, " failed (did it die?): ", error.what());
-  }
+/// Gloo writes to its sockets without MSG_NOSIGNAL, so that the end of a peer could end this process before it is an
+/// error. PyTorch never sees that: Python ignores the signal, too.
+void ignore_sigpipe() {
+  struct sigaction now {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
 }
 
-struct Exchange {
-  WorkPtr work;
-  int peer;
+/// A part that goes to or comes from one peer. That the peer is gone shows when it is waited for or already when it is
+/// begun.
+class Exchange {
+ public:
+  template <typename Begin>
+  Exchange(const char* what, int rank, int peer, const Begin& begin) : what_(what), rank_(rank), peer_(peer) {
+    named([&] { work_ = begin(); });
+  }
+
+  void wait() const {
+    named([&] { work_->wait(); });
+  }
+
+ private:
+  template <typename Do>
+  void named(const Do& part) const {
+    try {
+      part();
+    } catch (const std::exception& error) {
+      TORCH_CHECK(false, what_, " on rank ", rank_, " with rank ", peer_, " failed (did it die?): ", error.what());
+    }
+  }
+
+  const char* what_;
+  int rank_;
+  int peer_;
+  WorkPtr work_;
 };
 
 class PendingGather : public Pending {
  public:
-  PendingGather(int rank, std::vector<Exchange> exchanges) : rank_(rank), exchanges_(std::move(exchanges)) {}
+  explicit PendingGather(std::vector<Exchange> exchanges) : exchanges_(std::move(exchanges)) {}
   void wait() override {
-    for (const Exchange& e : exchanges_) wait_for(e.work, "all-gather", rank_, e.peer);
+    for (const Exchange& exchange : exchanges_) exchange.wait();
   }
 
  private:
-  int rank_;
   std::vector<Exchange> exchanges_;
 };
 
 class PendingReduceScatter : public Pending {
  public:
-  PendingReduceScatter(int rank, at::Tensor own, at::Tensor output) : rank_(rank), own_(own), output_(output) {}
+  PendingReduceScatter(at::Tensor own, at::Tensor output) : own_(own), output_(output) {}
 
   void wait() override {
     const at::NoGradGuard no_grad;
     at::Tensor sum = own_;
     for (std::size_t i = 0; i < receives_.size(); ++i) {
-      wait_for(receives_[i].work, "reduce-scatter", rank_, receives_[i].peer);
+      receives_[i].wait();
       at::add_out(output_, sum, parts_[i]);
       sum = output_;
     }
-    for (const Exchange& e : sends_) wait_for(e.work, "reduce-scatter", rank_, e.peer);
+    for (const Exchange& exchange : sends_) exchange.wait();
   }
 
-  int rank_;
   at::Tensor own_;
   at::Tensor output_;
   std::vector<at::Tensor> parts_;
@@ -70,6 +92,7 @@ class GlooTransport : public Transport {
  public:
   GlooTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : rank_(options.rank), world_size_(options.world_size) {
+    ignore_sigpipe();
     const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
     try {
@@ -82,21 +105,23 @@ class GlooTransport : public Transport {
   }
 
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer) override {
+    constexpr auto kWhat = "all-gather";
     const int tag = next_tag();
     std::vector<Exchange> exchanges;
-    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(part(buffer, before(i)), before(i), tag));
-    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(part(buffer, rank_), after(i), tag));
-    return std::make_unique<PendingGather>(rank_, std::move(exchanges));
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(kWhat, part(buffer, before(i)), before(i), tag));
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(kWhat, part(buffer, rank_), after(i), tag));
+    return std::make_unique<PendingGather>(std::move(exchanges));
   }
 
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output) override {
+    constexpr auto kWhat = "reduce-scatter";
     const int tag = next_tag();
-    auto pending = std::make_unique<PendingReduceScatter>(rank_, part(input, rank_), output);
+    auto pending = std::make_unique<PendingReduceScatter>(part(input, rank_), output);
     for (int i = 1; i < world_size_; ++i) {
       pending->parts_.push_back(at::empty({output.numel()}, output.options()));
-      pending->receives_.push_back(receive(pending->parts_.back(), before(i), tag));
+      pending->receives_.push_back(receive(kWhat, pending->parts_.back(), before(i), tag));
     }
-    for (int i = 1; i < world_size_; ++i) pending->sends_.push_back(send(part(input, after(i)), after(i), tag));
+    for (int i = 1; i < world_size_; ++i) pending->sends_.push_back(send(kWhat, part(input, after(i)), after(i), tag));
     return pending;
   }
 
@@ -130,14 +155,14 @@ class GlooTransport : public Transport {
   // Tells collectives under way at the same time apart; all ranks count alike.
   int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
 
-  Exchange receive(const at::Tensor& into, int peer, int tag) {
+  Exchange receive(const char* what, const at::Tensor& into, int peer, int tag) {
     std::vector<at::Tensor> tensors{into};
-    return {group_->recv(tensors, peer, tag), peer};
+    return {what, rank_, peer, [&] { return group_->recv(tensors, peer, tag); }};
   }
 
-  Exchange send(const at::Tensor& from, int peer, int tag) {
+  Exchange send(const char* what, const at::Tensor& from, int peer, int tag) {
     std::vector<at::Tensor> tensors{from};
-    return {group_->send(tensors, peer, tag), peer};
+    return {what, rank_, peer, [&] { return group_->send(tensors, peer, tag); }};
   }
 
   template <typename Start>
