@@ -38,8 +38,8 @@ core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save) {
   return save ? grace : std::min(grace, kShortGrace);
 }
 
-bool expects_launch(const core::Job& job, core::AttemptNumber number) {
-  if (job.cancel_requested || core::is_ended(job.state) || !job.may_start()) return false;
+bool is_upcoming(const core::Job& job, core::AttemptNumber number) {
+  if (job.cancel_requested || core::is_ended(job.state) || !job.dependencies_met()) return false;
   const auto* newest = job.current();
   if (newest != nullptr && newest->number == number) {
     return newest->state == core::AttemptState::kStarting && !newest->started_at && !newest->queued_at;
@@ -285,12 +285,20 @@ bool ActionRunner::perform(const store::PendingAction& action) {
 
 ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
   Pauses pauses(batch.size());
-  std::vector<LaunchRequest> requests;
-  std::vector<std::size_t> indices;
+  std::vector<LaunchRequest> requests, withdrawn;
+  std::vector<std::size_t> indices, of_withdrawn;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto number = std::get<core::StartAttempt>(batch[i].action).attempt;
     const auto job = parts_.dispatcher.job(batch[i].job);
-    if (job == nullptr || !expects_launch(*job, number)) continue;
+    if (job == nullptr || !is_upcoming(*job, number)) continue;
+    if (job->held) {
+      const auto spec = parts_.specs.get(job->id);
+      if (spec == nullptr) continue;
+      withdrawn.push_back(launch_request(*spec, {job->id, number}, settings_));
+      of_withdrawn.push_back(i);
+      pauses[i] = LaunchLater{};
+      continue;
+    }
     auto planned = plan(*job, number);
     if (auto* failed = std::get_if<core::AttemptLaunchFailed>(&planned)) {
       if (!parts_.dispatcher.keep_and_wait(job->id, std::move(*failed))) pauses[i] = LaunchLater{};
@@ -304,10 +312,23 @@ ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
     indices.push_back(i);
     pauses[i] = LaunchLater{};
   }
-  if (requests.empty()) return pauses;
-  leave_out_lost_nodes(requests);
-  auto answers = requests.size() == 1 ? std::vector<LaunchAnswer>{parts_.executor.launch(requests.front())}
-                                      : parts_.executor.launch_all(requests);
+  std::vector<LaunchAnswer> answers;
+  if (!requests.empty()) {
+    leave_out_lost_nodes(requests);
+    answers = requests.size() == 1 ? std::vector<LaunchAnswer>{parts_.executor.launch(requests.front())}
+                                   : parts_.executor.launch_all(requests);
+  }
+  // What a person holds may be with a scheduler that has not said so yet: then it is held there.
+  for (std::size_t i = 0; i < withdrawn.size(); ++i) {
+    auto answer = parts_.executor.withdraw(withdrawn[i]);
+    if (!answer) {
+      pauses[of_withdrawn[i]].reset();
+      continue;
+    }
+    requests.push_back(std::move(withdrawn[i]));
+    indices.push_back(of_withdrawn[i]);
+    answers.push_back(std::move(*answer));
+  }
   std::vector<std::pair<core::JobId, core::EventBody>> facts;
   std::vector<std::size_t> of_facts;
   for (std::size_t i = 0; i < answers.size() && i < requests.size(); ++i) {

@@ -119,7 +119,7 @@ class ActionRunner {
 /// Between the polite signal and SIGKILL: the job's own grace where ranks are to save, a short one where they can't.
 core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save);
 
-/// True when attempt `number` is the one the job waits for, and nothing holds it back.
-bool expects_launch(const core::Job& job, core::AttemptNumber number);
+/// True when attempt `number` is the one the job waits for: nothing has started it yet, though a person may hold it.
+bool is_upcoming(const core::Job& job, core::AttemptNumber number);
 
 }  // namespace runtime

@@ -167,6 +167,9 @@ class Executor {
     for (const auto& request : requests) answers.push_back(launch(request));
     return answers;
   }
+  /// The attempt, which launch() may have been asked for, is not to start for now. The answer of that launch() where a
+  /// scheduler has, or may have, the attempt already; nullopt: it surely has not.
+  virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;

@@ -110,7 +110,7 @@ void RankDesk::place(Caller& caller) {
   const auto& attempts = caller.job->attempts;
   const bool newest = caller.key.number == attempts.size();
   caller.current = newest && !attempts.empty() && attempts.back().state != core::AttemptState::kEnded;
-  caller.upcoming = !caller.current && expects_launch(*caller.job, caller.key.number);
+  caller.upcoming = !caller.current && is_upcoming(*caller.job, caller.key.number);
   if (!caller.current && !caller.upcoming) return;
   const auto now = parts_.clock.monotonic();
   parts_.board.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);

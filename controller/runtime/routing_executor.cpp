@@ -40,6 +40,16 @@ std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRe
   return answers;
 }
 
+std::optional<LaunchAnswer> RoutingExecutor::withdraw(const LaunchRequest& request) {
+  Executor& owner = chosen(request.executor);
+  auto answer = owner.withdraw(request);
+  if (answer) {
+    std::lock_guard lock(mutex_);
+    owners_[request.key] = &owner;
+  }
+  return answer;
+}
+
 void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
   Executor& owner = scheduler_job_of(attempt.handle) ? slurm_ : local_;
   {

@@ -1,6 +1,7 @@
 // Goal: a partition's default QOS and constraint reach a Slurm that has them, the job's own come first, and what Slurm
-// does not have fails the job in Slurm's words.
-// Method: real Slurm whose accounting enforces QOS, where one node has a feature and the user may use two QOS.
+// does not have fails the job in Slurm's words; a sweep larger than Slurm lets into its queue goes in parts.
+// Method: real Slurm whose accounting enforces QOS and limits, where one node has a feature and the user may use two
+// QOS.
 #include "slurm_system/story.h"
 
 namespace story {
@@ -49,6 +50,22 @@ TEST_F(SlurmDefaults, APartitionsQosAndConstraintReachSlurmAndTheJobsOwnComeFirs
     EXPECT_THAT(text(after, "reason"), HasSubstr(says));
     EXPECT_THAT(muster().cli({"why", refused}).out, HasSubstr("Correct in the job file"));
   }
+}
+
+// Slurm counts every element of an array when it is submitted, and would never take one of five.
+TEST_F(SlurmDefaults, ASweepLargerThanItsUsersPlacesInTheQueueGoesInParts) {
+  must({"sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=3"});
+  const auto file = muster().folder() / "sweep.toml";
+  test::write_file(file, shell({.script = "true", .more = "[env]\nSTEP = \"0\"\n"}));
+  const auto done = muster().cli({"submit", file.string(), "--sweep", "env.STEP=0..4"});
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const auto jobs = jobs_of(muster(), done);
+  ASSERT_EQ(jobs.size(), 5U);
+  for (const auto& job : jobs) {
+    const auto after = muster().until_state(std::to_string(job.at("id").get<int>()), "succeeded", 120s);
+    EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  }
+  must({"sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=-1"});
 }
 
 }  // namespace

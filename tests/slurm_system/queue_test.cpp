@@ -192,6 +192,38 @@ TEST_F(SlurmQueue, ASweepIsArraysOfLimitedParallelismAndAFailingElementHarmsNoOt
   EXPECT_EQ(failed, 1);
 }
 
+// Slurm refuses the array for now, and people go on deciding.
+TEST_F(SlurmQueue, WhatPeopleDoWhileASweepCannotBeHandedOverCounts) {
+  ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=main", "state=drain"}).exit, 0);
+  const auto sweep = submit_sweep(shell({.script = "echo $STEP >> ran; sleep 1",
+                                         .resources = "time_limit = \"50m\"\n",
+                                         .requeue = "max_failed = 0\nmax_controller_lost = 0\n",
+                                         .more = "[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..3"});
+  std::vector<std::string> jobs;
+  for (const auto& job : muster().json({"list", "--sweep", sweep}))
+    jobs.push_back(std::to_string(job.at("id").get<int>()));
+  std::ranges::sort(jobs, {}, [](const std::string& job) { return std::stoi(job); });
+  ASSERT_EQ(jobs.size(), 4U);
+  const auto &first = jobs[0], &held = jobs[1], &longer = jobs[2], &cancelled = jobs[3];
+  const auto refused = [&] {
+    return text(muster().json({"why", longer}), "reason").find("(inactive or drain)") != std::string::npos;
+  };
+  ASSERT_TRUE(test::eventually(refused, 30s));
+  EXPECT_EQ(muster().cli({"hold", held}).exit, 0);
+  EXPECT_EQ(muster().cli({"limit", longer, "40m"}).exit, 0);
+  EXPECT_EQ(muster().cli({"cancel", cancelled}).exit, 0);
+  ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=main", "state=up"}).exit, 0);
+  EXPECT_EQ(slurm_cluster::field(slurm(), stage().until_handed_over(longer), "TimeLimit"), "40:00");
+  EXPECT_EQ(slurm_cluster::field(slurm(), stage().until_handed_over(first), "TimeLimit"), "50:00");
+  for (const auto& job : {first, longer}) muster().until_state(job, "succeeded");
+  EXPECT_EQ(test::read_file(muster().folder() / "ran").size(), 4U) << "two lines: neither the held nor the cancelled";
+  EXPECT_EQ(muster().show(held).at("attempts").size(), 0U);
+  EXPECT_EQ(muster().cli({"release", held}).exit, 0);
+  EXPECT_EQ(muster().until_state(held, "succeeded").at("attempts").size(), 1U);
+  EXPECT_THAT(test::read_file(muster().folder() / "ran"), HasSubstr("1\n"));
+}
+
 TEST_F(SlurmQueue, AnElementsNextAttemptIsAJobOfItsOwn) {
   const auto sweep = submit_sweep(shell({.script = "[ $MUSTER_ATTEMPT = 2 ] || [ $STEP = 0 ] || exit 3",
                                          .requeue = "max_failed = 1\n",

@@ -18,31 +18,36 @@
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::size_t kMostScript = 1 << 20;
 constexpr std::uint64_t kMostElements = 1000;  // of one array
 /// Of a limited sweep so many arrays are remembered.
 constexpr std::size_t kLongestChain = 64;
-// Of a set's folder.
-constexpr const char* kScript = "script.sh";
-constexpr const char* kScriptAnywhere = "script-anywhere.sh";  // on nodes lost lately, too
-constexpr const char* kComment = "comment";
+constexpr const char* kComment = "comment";  // of a set's folder
 
 constexpr core::Millis kAskAgain{10'000};
+constexpr const char* kWaitsForEarlier = "waits for the sweep's earlier array";
 
-/// Refusals that pass by themselves: a limit on jobs in the queue, a partition that is closed for a while, a controller
-/// that is overwhelmed.
+bool says(const std::string& why, const char* words) {
+  return why.find(words) != std::string::npos;
+}
+
+/// A limit on how many jobs may be in the queue, where every element of an array counts. Accounting has one sentence
+/// for all its limits: the size of the job, its time, how many there are. A line before it may name the limit:
+/// QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit, QOSMaxWallDurationPerJobLimit.
+bool is_too_many(const std::string& why) {
+  const auto policy = why.find("Job violates accounting/QOS policy");
+  if (policy == std::string::npos) return says(why, "MaxSubmit");
+  const auto limit = why.substr(0, policy);
+  return says(limit, "SubmitJob") || (!says(limit, "QOS") && !says(limit, "Assoc"));
+}
+
+/// Refusals that pass by themselves: such a limit, a partition that is closed for a while, a controller that is
+/// overwhelmed.
 bool may_pass(const std::string& why) {
-  // One sentence for every limit of accounting: the size of the job, its time, how many there are. A line before it
-  // names the limit: QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit, QOSMaxWallDurationPerJobLimit.
-  if (const auto policy = why.find("Job violates accounting/QOS policy"); policy != std::string::npos) {
-    const auto limit = why.substr(0, policy);
-    return limit.find("SubmitJob") != std::string::npos ||
-           (limit.find("QOS") == std::string::npos && limit.find("Assoc") == std::string::npos);
-  }
-  const auto says = [&](const char* words) { return why.find(words) != std::string::npos; };
-  return std::ranges::any_of(std::array{"temporarily", "MaxSubmit", "Maximum job count", "try again", "in standby mode",
-                                        "(inactive or drain)"},
-                             says);
+  if (is_too_many(why)) return true;
+  if (says(why, "Job violates accounting/QOS policy")) return false;
+  return std::ranges::any_of(
+      std::array{"temporarily", "Maximum job count", "try again", "in standby mode", "(inactive or drain)"},
+      [&](const char* words) { return says(why, words); });
 }
 
 std::string key_text(const core::AttemptKey& key) {
@@ -135,94 +140,158 @@ std::optional<std::filesystem::path> Launcher::set_of(const std::string& comment
 }
 
 std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>& requests) {
-  std::vector<LaunchAnswer> answers(requests.size(), LaunchLater{"not tried"});
-  std::map<std::string, std::vector<std::size_t>> known;  // set folder -> requests of a set made before
-  std::vector<std::size_t> fresh;
-  std::map<std::size_t, std::uint32_t> index_of;
+  Answers answers(requests.size(), LaunchLater{"not tried"});
+  std::vector<std::size_t> of_sets;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto record = read_record(requests[i].attempt_folder);
-    if (record && !record->set_folder.empty() && is_complete(record->set_folder)) {
-      known[record->set_folder].push_back(i);
-      index_of[i] = record->index;
-    } else if ((requests.size() == 1 && !has_chain(requests[i])) || (record && record->set_folder.empty())) {
-      answers[i] = submit_alone(requests[i]);
+    if (record ? record->set_folder.empty() : requests.size() == 1 && !has_chain(requests[i])) {
+      answers[i] = answer(requests[i].key, submit_alone(requests[i]), std::nullopt);
     } else {
-      fresh.push_back(i);
+      of_sets.push_back(i);
     }
   }
-  for (const auto& [folder, members] : known) {
-    const auto outcome = submit_set(folder);
-    for (const auto i : members) answers[i] = answer(requests[i].key, outcome, index_of[i]);
-  }
+  if (of_sets.empty()) return answers;
+  std::lock_guard lock(sets_mutex_);
+  const auto fresh = look_for_sets(requests, of_sets, answers);
   if (fresh.empty()) return answers;
   if (!config()) {  // how large an array may be is not known, and a small one would hold back those behind it
     for (const auto i : fresh) answers[i] = LaunchLater{"Slurm's configuration can't be asked for yet"};
     return answers;
   }
   const auto& any = requests[fresh.front()];
-  std::unique_lock lock(chain_mutex_, std::defer_lock);
-  if (has_chain(any)) lock.lock();
-  auto chain = has_chain(any) ? chain_of(any.sweep) : Chain{};
-  for (const auto& set : fresh_sets(requests, fresh)) {
-    if (goes_alone(requests, set.members)) {
-      answers[set.members.front()] = submit_alone(requests[set.members.front()]);
-      continue;
-    }
-    const auto outcome = submit_next(requests, set, chain);
-    for (std::uint32_t i = 0; i < set.members.size(); ++i) {
-      answers[set.members[i]] = answer(requests[set.members[i]].key, outcome, i);
-    }
-  }
+  auto round = has_chain(any) ? round_of(any.sweep) : Round{};
+  for (const auto& set : fresh_sets(requests, fresh)) submit_next(requests, set, round, answers);
   return answers;
 }
 
-// Arrays of a limited sweep come one after the other, or each would have the whole parallelism.
-Submitter::Outcome Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Chain& chain) {
+// Answers those whose array Slurm has, or may have. The others belong to none: theirs was made for elements that need
+// not be the same any more, and for what they wanted then.
+std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest>& requests,
+                                                 const std::vector<std::size_t>& indices, Answers& answers) {
+  std::vector<std::size_t> fresh;
+  std::map<std::string, Known> known;  // by folder
+  for (const auto i : indices) {
+    const auto& request = requests[i];
+    const auto record = read_record(request.attempt_folder);
+    const auto folder = record ? record->set_folder : std::string();
+    if (!folder.empty() && !known.contains(folder)) known.emplace(folder, look_for_set(folder));
+    if (!folder.empty() && known.at(folder).has(request.key, record->index)) {
+      answers[i] = answer(request.key, *known.at(folder).outcome, record->index);
+    } else {
+      forget_record(request.attempt_folder);
+      fresh.push_back(i);
+    }
+  }
+  return fresh;
+}
+
+// One that Slurm has surely not taken is none any more.
+Launcher::Known Launcher::look_for_set(const std::filesystem::path& folder) {
+  Known known{is_complete(folder) ? submitter_.look(folder) : std::nullopt, {}};
+  if (known.outcome) {
+    known.members = read_set_file(folder / kSetFile);
+  } else {
+    discard(folder);
+  }
+  return known;
+}
+
+bool Launcher::Known::has(const core::AttemptKey& key, std::uint32_t index) const {
+  return outcome && index < members.size() && members[index] == key;
+}
+
+std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, const std::filesystem::path& folder) {
+  const auto record = read_record(folder);
+  if (!record) return std::nullopt;
+  if (record->set_folder.empty()) {
+    const auto outcome = submitter_.look(folder);
+    return outcome ? std::optional(answer(key, *outcome, std::nullopt)) : std::nullopt;
+  }
+  std::lock_guard lock(sets_mutex_);
+  const auto known = look_for_set(record->set_folder);
+  return known.has(key, record->index) ? std::optional(answer(key, *known.outcome, record->index)) : std::nullopt;
+}
+
+// Arrays of a limited sweep come one after the other, or each would have the whole parallelism. One that is too large
+// for a limit on what is in the queue is halved: parts of it may fit.
+void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers) {
   const auto& first = requests[set.members.front()];
-  if (chain.broken) return Submitter::Later{"waits for the sweep's earlier array"};
-  const auto members = members_of(requests, set.members);
-  const auto script = script_of_set(members, chain.after);
-  if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
-  prepare_set(members, set.folder, script, chain.after);
-  if (has_chain(first)) note_set(first.sweep, set.folder);
-  auto outcome = submit_set(set.folder);
-  if (!has_chain(first)) return outcome;
-  if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) chain.after = after(*id);
+  if (!round.wait_for.empty()) {
+    for (const auto i : set.members) answers[i] = LaunchLater{round.wait_for, round.pause};
+    return;
+  }
+  const bool alone = goes_alone(requests, set.members);
+  const auto outcome = alone ? submit_alone(first) : submit_set(requests, set, round.after);
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  chain.broken = std::holds_alternative<Submitter::Later>(outcome) || (refused != nullptr && may_pass(refused->why));
-  return outcome;
+  if (refused != nullptr && is_too_many(refused->why) && set.members.size() > 1) {
+    const auto middle = set.members.begin() + static_cast<std::ptrdiff_t>(set.members.size() / 2);
+    for (const auto& half : {std::vector(set.members.begin(), middle), std::vector(middle, set.members.end())}) {
+      submit_next(requests, {set_folder(requests[half.front()].key), half}, round, answers);
+    }
+    return;
+  }
+  for (std::uint32_t i = 0; i < set.members.size(); ++i) {
+    answers[set.members[i]] = answer(requests[set.members[i]].key, outcome, alone ? std::nullopt : std::optional(i));
+  }
+  if (refused != nullptr && is_too_many(refused->why)) {
+    const auto& later = std::get<LaunchLater>(answers[set.members.front()]);
+    round.wait_for = later.why, round.pause = later.pause;
+  } else if (has_chain(first)) {
+    if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) round.after = after(*id);
+    const bool waits =
+        std::holds_alternative<Submitter::Later>(outcome) || (refused != nullptr && may_pass(refused->why));
+    if (waits) round.wait_for = kWaitsForEarlier;
+  }
+}
+
+Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& requests, const Set& set,
+                                        const std::string& after) {
+  auto members = members_of(requests, set.members);
+  const auto script = script_of_set(members, after);
+  if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
+  prepare_set(members, set.folder);
+  if (has_chain(members.front())) note_set(members.front().sweep, set.folder);
+  SubmissionRecord record;
+  record.comment = comment_of_set(members.front().key);
+  auto outcome = submitter_.submit(set.folder, record, ::slurm::render(script));
+  if (std::holds_alternative<::slurm::Refused>(outcome) && !members.front().exclude_nodes.empty()) {
+    spdlog::warn("{}: Slurm refuses it without the nodes lost lately; trying with them", set.folder.string());
+    members.front().exclude_nodes.clear();
+    outcome = submitter_.submit(set.folder, record, ::slurm::render(script_of_set(members, after)));
+  }
+  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
+  if (refused == nullptr) return outcome;
+  // Nothing of it is left that a smaller one could trip over.
+  discard(set.folder);
+  for (const auto& member : members) forget_record(member.attempt_folder);
+  if (!says(refused->why, "Invalid job array specification")) return outcome;
+  forget_config();
+  if (largest_array() >= members.size()) return outcome;
+  return Submitter::Later{"Slurm takes smaller arrays than it used to"};
 }
 
 std::filesystem::path Launcher::chain_file(const std::string& sweep) const {
   return options_.root / "slurm" / ("sweep-" + sweep);
 }
 
-// The newest array that Slurm has taken. One of which that is not known yet keeps those behind it back, and so does one
-// that it has not taken, as long as somebody waits for that.
-Launcher::Chain Launcher::chain_of(const std::string& sweep) {
-  auto names = lines_of(read_small_file(chain_file(sweep)));
+// After the newest array that Slurm has taken; one of which that is not known yet keeps those behind it back.
+Launcher::Round Launcher::round_of(const std::string& sweep) {
+  const auto names = lines_of(read_small_file(chain_file(sweep)));
   for (const auto& name : std::views::reverse(names)) {
-    const auto folder = options_.root / "slurm" / name;
-    const auto outcome = submitter_.look(folder);
-    if (!outcome && is_given_up(folder)) continue;
-    if (!outcome) return {"", true};
-    if (const auto* id = std::get_if<::slurm::JobId>(&*outcome)) return {after(*id), false};
-    return {"", true};
+    const auto outcome = submitter_.look(options_.root / "slurm" / name);
+    if (!outcome) continue;
+    const auto* id = std::get_if<::slurm::JobId>(&*outcome);
+    return id != nullptr ? Round{after(*id)} : Round{{}, kWaitsForEarlier};
   }
   return {};
-}
-
-bool Launcher::is_given_up(const std::filesystem::path& set_folder) const {
-  if (!is_complete(set_folder)) return true;
-  const auto members = read_set_file(set_folder / kSetFile);
-  return is_over_ && std::ranges::all_of(members, is_over_);
 }
 
 // Before it is asked for: whoever comes next finds it, whatever happens in between.
 void Launcher::note_set(const std::string& sweep, const std::filesystem::path& set_folder) {
   auto names = lines_of(read_small_file(chain_file(sweep)));
   const auto name = set_folder.filename().string();
-  if (std::ranges::find(names, name) != names.end()) return;
+  if (!names.empty() && names.back() == name) return;
+  std::erase(names, name);
   names.push_back(name);
   if (names.size() > kLongestChain) names.erase(names.begin());
   std::string text;
@@ -230,12 +299,8 @@ void Launcher::note_set(const std::string& sweep, const std::filesystem::path& s
   write_file_durably(chain_file(sweep), text);
 }
 
-LaunchAnswer Launcher::submit_alone(const LaunchRequest& request) {
+Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
   write_launch_file(request, forwards_signals());
-  return answer(request.key, try_submit(request), std::nullopt);
-}
-
-Submitter::Outcome Launcher::try_submit(const LaunchRequest& request) {
   auto record = record_of(request, comment_of(request.key));
   const auto script = script_of(request);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) {
@@ -297,10 +362,9 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
   return sets;
 }
 
-// Everything on disk before sbatch: the elements' own launch files and records, who is which, and the script. The
-// comment comes last: without it the set is none, and nothing of it was ever submitted.
-void Launcher::prepare_set(std::vector<LaunchRequest> members, const std::filesystem::path& folder,
-                           const ::slurm::BatchScript& script, const std::string& after) {
+// Everything on disk before sbatch: the elements' own launch files and records, and who is which. The comment comes
+// last: without it the set is none, and nothing of it was ever submitted.
+void Launcher::prepare_set(const std::vector<LaunchRequest>& members, const std::filesystem::path& folder) {
   std::vector<std::string> folders;
   for (const auto& member : members) folders.push_back(member.attempt_folder);
   write_set_file(folder / kSetFile, folders);
@@ -313,11 +377,6 @@ void Launcher::prepare_set(std::vector<LaunchRequest> members, const std::filesy
     record.index = i;
     write_record(members[i].attempt_folder, record);
   }
-  write_file_durably(folder / kScript, ::slurm::render(script));
-  if (!members.front().exclude_nodes.empty()) {
-    members.front().exclude_nodes.clear();
-    write_file_durably(folder / kScriptAnywhere, ::slurm::render(script_of_set(members, after)));
-  }
   write_file_durably(folder / kComment, comment);
 }
 
@@ -325,19 +384,8 @@ bool Launcher::is_complete(const std::filesystem::path& set_folder) {
   return !read_small_file(set_folder / kComment).empty();
 }
 
-Submitter::Outcome Launcher::submit_set(const std::filesystem::path& folder) {
-  SubmissionRecord record;
-  record.comment = read_small_file(folder / kComment);
-  const auto script = read_small_file(folder / kScript, kMostScript);
-  if (script.empty()) {
-    return ::slurm::Refused{folder.string() + " is damaged: its script is gone; submit the jobs again"};
-  }
-  auto outcome = submitter_.submit(folder, record, script);
-  if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
-  const auto anywhere = read_small_file(folder / kScriptAnywhere, kMostScript);
-  if (anywhere.empty()) return outcome;
-  spdlog::warn("{}: Slurm refuses it without the nodes lost lately; trying with them", folder.string());
-  return submitter_.submit(folder, record, anywhere);
+void Launcher::discard(const std::filesystem::path& set_folder) {
+  std::filesystem::remove(set_folder / kComment);
 }
 
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
@@ -365,6 +413,11 @@ std::uint64_t Launcher::largest_array() {
   if (!known) return kMostElements;
   // Task ids are below MaxArraySize.
   return known->max_array_size > 1 ? std::min<std::uint64_t>(known->max_array_size - 1, kMostElements) : 1;
+}
+
+void Launcher::forget_config() {
+  std::lock_guard lock(config_mutex_);
+  config_.reset();
 }
 
 std::optional<::slurm::ClusterConfig> Launcher::config() {

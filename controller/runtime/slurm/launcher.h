@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -15,9 +14,9 @@ class Launcher {
  public:
   Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options);
 
-  /// Whether an attempt is over, as the store has it; before anything is launched. Without it none is.
-  void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
+  /// As Executor::withdraw().
+  std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
   /// What launch_all() would hand over of attempts that it has not seen yet, but for the dependency of one array on
   /// another, whose number is not known before. Nothing is written.
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
@@ -34,39 +33,49 @@ class Launcher {
     std::filesystem::path folder;
     std::vector<std::size_t> members;  // indices into the requests
   };
-  /// What the arrays of one limited sweep know of those before them.
-  struct Chain {
-    std::string after;    // "afterany:12"; empty: no other is to end first
-    bool broken = false;  // an earlier one could not be handed over yet
+  /// An array made before.
+  struct Known {
+    std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm has surely not taken it
+    std::vector<core::AttemptKey> members;
+    bool has(const core::AttemptKey& key, std::uint32_t index) const;
   };
+  /// What the next array of a launch has to know of those before it.
+  struct Round {
+    std::string after = {};     // "afterany:12", of a limited sweep; empty: no other is to end first
+    std::string wait_for = {};  // why none is handed over now; empty: the next may be
+    core::Millis pause = kTryAgainAfter;
+  };
+  using Answers = std::vector<LaunchAnswer>;
+
   std::string comment_of_set(const core::AttemptKey& first) const;
   std::filesystem::path set_folder(const core::AttemptKey& first) const;
-  Chain chain_of(const std::string& sweep);
-  bool is_given_up(const std::filesystem::path& set_folder) const;
+  Round round_of(const std::string& sweep);
   void note_set(const std::string& sweep, const std::filesystem::path& set_folder);
   std::filesystem::path chain_file(const std::string& sweep) const;
-  LaunchAnswer submit_alone(const LaunchRequest& request);
-  Submitter::Outcome try_submit(const LaunchRequest& request);
+  std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
+                                         const std::vector<std::size_t>& indices, Answers& answers);
+  Known look_for_set(const std::filesystem::path& folder);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
-  void prepare_set(std::vector<LaunchRequest> members, const std::filesystem::path& folder,
-                   const ::slurm::BatchScript& script, const std::string& after);
+  void prepare_set(const std::vector<LaunchRequest>& members, const std::filesystem::path& folder);
+  static bool is_complete(const std::filesystem::path& set_folder);
+  static void discard(const std::filesystem::path& set_folder);
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
   ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
-  static bool is_complete(const std::filesystem::path& set_folder);
-  Submitter::Outcome submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Chain& chain);
-  Submitter::Outcome submit_set(const std::filesystem::path& folder);
+  void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers);
+  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& requests, const Set& set, const std::string& after);
+  Submitter::Outcome submit_alone(const LaunchRequest& request);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);
   bool forwards_signals();
   std::uint64_t largest_array();
   std::optional<::slurm::ClusterConfig> config();
+  void forget_config();
 
   ::slurm::Scheduler& scheduler_;
   Clock& clock_;
   const SlurmOptions& options_;
   Submitter submitter_;
-  std::function<bool(const core::AttemptKey&)> is_over_;
-  std::mutex chain_mutex_;  // held while a limited sweep is handed over: its arrays one after the other
+  std::mutex sets_mutex_;  // held while arrays are looked for, made and handed over
   std::mutex config_mutex_;
   std::optional<::slurm::ClusterConfig> config_;
 };

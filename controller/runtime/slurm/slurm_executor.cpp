@@ -87,10 +87,7 @@ class SlurmExecutor::Impl {
   Impl(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)
       : scheduler_(scheduler), clock_(clock), options_(std::move(options)), launcher_(scheduler, clock, options_) {}
 
-  void set_history(std::function<bool(const core::AttemptKey&)> is_over) {
-    launcher_.set_history(is_over);
-    is_over_ = std::move(is_over);
-  }
+  void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
   void set_lost_nodes(std::function<LostNodes()> lost) { lost_nodes_ = std::move(lost); }
   void start(FactSink sink) {
     sink_ = std::move(sink);
@@ -100,6 +97,8 @@ class SlurmExecutor::Impl {
   void shutdown();
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
+  void take(const LaunchRequest& request, const LaunchAnswer& answer);
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
   template <typename Do>
   void with(const core::AttemptKey& key, Do&& action) {
@@ -206,23 +205,34 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
   } catch (const std::exception& error) {
     answers.assign(requests.size(), LaunchLater{error.what()});
   }
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const auto& request = requests[i];
-    if (const auto* launched = std::get_if<core::AttemptLaunched>(&answers[i])) {
-      follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
-              request.stop_grace},
-             launched->handle, request.attempt_folder, read_record(request.attempt_folder), clock_.wall());
-    }
-    std::lock_guard lock(mutex_);
-    launching_.erase(request.key);
-    const auto* later = std::get_if<LaunchLater>(&answers[i]);
-    if (later != nullptr) {
-      later_[request.key] = later->why;
-    } else {
-      later_.erase(request.key);
-    }
-  }
+  for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
   return answers;
+}
+
+void SlurmExecutor::Impl::take(const LaunchRequest& request, const LaunchAnswer& answer) {
+  if (const auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
+    follow(
+        {request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false, request.stop_grace},
+        launched->handle, request.attempt_folder, read_record(request.attempt_folder), clock_.wall());
+  }
+  std::lock_guard lock(mutex_);
+  launching_.erase(request.key);
+  if (const auto* later = std::get_if<LaunchLater>(&answer)) {
+    later_[request.key] = later->why;
+  } else {
+    later_.erase(request.key);
+  }
+}
+
+std::optional<LaunchAnswer> SlurmExecutor::Impl::withdraw(const LaunchRequest& request) {
+  auto answer = launcher_.withdraw(request.key, request.attempt_folder);
+  if (answer) {
+    take(request, *answer);
+  } else {
+    std::lock_guard lock(mutex_);
+    later_.erase(request.key);
+  }
+  return answer;
 }
 
 void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::filesystem::path folder,
@@ -703,6 +713,9 @@ LaunchAnswer SlurmExecutor::launch(const LaunchRequest& request) {
 }
 std::vector<LaunchAnswer> SlurmExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
   return impl_->launch_all(requests);
+}
+std::optional<LaunchAnswer> SlurmExecutor::withdraw(const LaunchRequest& request) {
+  return impl_->withdraw(request);
 }
 void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
   impl_->adopt(key, attempt);

@@ -47,6 +47,7 @@ class SlurmExecutor : public Executor {
   void set_lost_nodes(std::function<LostNodes()> lost) override;
   LaunchAnswer launch(const LaunchRequest& request) override;
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override;
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override;
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
   void stop(const core::AttemptKey& key, const StopRequest& how) override;
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;

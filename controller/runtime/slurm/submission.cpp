@@ -16,6 +16,7 @@ namespace runtime::on_slurm {
 namespace {
 
 constexpr const char* kRecord = "slurm.json";
+constexpr std::size_t kMostRecord = 16 << 20;  // a list of excluded nodes may be long
 constexpr const char* kLock = "submit.lock";
 constexpr const char* kUnderWay = "an earlier sbatch for it is still under way";
 /// A crash may have left an sbatch's request on its way to slurmctld.
@@ -44,7 +45,7 @@ class Lock {
 }  // namespace
 
 std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder) {
-  const auto json = nlohmann::json::parse(read_small_file(folder / kRecord), nullptr, false);
+  const auto json = nlohmann::json::parse(read_small_file(folder / kRecord, kMostRecord), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     SubmissionRecord record;
@@ -87,6 +88,10 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
   write_file_durably(folder / kRecord, json.dump(2) + "\n", 0600);
 }
 
+void forget_record(const std::filesystem::path& folder) {
+  std::filesystem::remove(folder / kRecord);
+}
+
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
                                      const std::string& script) {
   make_folders(folder);
@@ -114,7 +119,7 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
     return Later{"sbatch gave no answer (" + unsure->why + "); looking whether Slurm has taken it"};
   }
   // It cannot have reached slurmctld.
-  std::filesystem::remove(folder / kRecord);
+  forget_record(folder);
   if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
   return Later{std::get<::slurm::Unreachable>(answer).why};
 }

@@ -38,6 +38,8 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
 std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder);
 /// Durable when it returns. Throws std::system_error.
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record);
+/// Of what was surely never submitted.
+void forget_record(const std::filesystem::path& folder);
 
 /// Submits at most once for each folder, whatever crashes in between: the record is written before sbatch is called, a
 /// lock that sbatch inherits tells whether an earlier sbatch may still be under way, and a submission whose answer was

@@ -36,6 +36,8 @@ struct Machine {
   bool launch_failure_retryable = true;
   /// When set, launch() answers LaunchLater.
   std::string launch_later;
+  /// So it does then, too, but the queue has taken the attempt, and withdraw() knows of it.
+  bool takes_silently = false;
   /// Attempts wait in a queue, in which nothing moves unless a test gives nodes with begin().
   bool queue = false;
   std::vector<std::size_t> batches;  // sizes, of launches together
@@ -94,6 +96,9 @@ class FakeExecutor : public Executor {
       machine_->batches.push_back(requests.size());
     }
     return Executor::launch_all(requests);
+  }
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+    return machine_->has(request.key) ? std::optional(launch_once(request)) : std::nullopt;
   }
   bool hold(const core::AttemptKey& key, bool held) override {
     std::lock_guard lock(machine_->mutex);
@@ -207,13 +212,14 @@ class FakeExecutor : public Executor {
       return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
                                        machine_->launch_failure_retryable};
     }
-    if (!machine_->launch_later.empty()) return LaunchLater{machine_->launch_later};
+    if (!machine_->launch_later.empty() && !machine_->takes_silently) return LaunchLater{machine_->launch_later};
     auto [place, fresh] = machine_->attempts.try_emplace(request.key);
     if (fresh) {
       place->second.request = request;
       place->second.ranks.resize(request.nodes * request.ranks_per_node);
       ++machine_->starts[request.key];
     }
+    if (!machine_->launch_later.empty()) return LaunchLater{machine_->launch_later};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
       return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number), "", {}, true};

@@ -12,6 +12,18 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
+muster::v1::TaskRequest task(core::AttemptKey key, core::RankNumber rank, muster::v1::ProcessState state) {
+  muster::v1::TaskRequest request;
+  *request.mutable_key() = Bench::beat(key, rank).key();
+  request.set_state(state);
+  request.set_node("n1");
+  request.set_pid(77);
+  request.set_signal(9);
+  request.set_out_of_memory(true);
+  request.add_signals_seen(15);
+  return request;
+}
+
 class Queue : public ::testing::TestWithParam<StoreKind> {
  protected:
   Queue() { bench.machine->queue = true; }
@@ -90,6 +102,41 @@ TEST_P(Queue, AJobCancelledWhileItsLaunchMustWaitIsNeverLaunched) {
   bench.pass(3s);
   EXPECT_FALSE(bench.machine->has({id, 1}));
   EXPECT_TRUE(bench.store().pending_actions().empty());
+}
+
+// The queue has taken it, and its answer got lost.
+TEST_P(Queue, AJobHeldWhileNobodyKnowsWhetherTheSchedulerHasItIsHeldThere) {
+  bench.machine->takes_silently = true;
+  bench.machine->launch_later = "looking whether Slurm has taken it";
+  const auto id = bench.submit(recipe_request("a"));
+  const core::AttemptKey key{id, 1};
+  ASSERT_TRUE(bench.controller().hold(id, "ben").ok());
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "pending");
+  const auto answer = bench.controller().task(task(key, 0, muster::v1::PROCESS_RUNNING), bench.token(key));
+  EXPECT_EQ(answer.value().directive(), muster::v1::DIRECTIVE_CONTINUE) << "where it has begun it is not ended";
+  bench.machine->launch_later.clear();
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "queued");
+  EXPECT_THAT(bench.machine->holds, ElementsAre(Pair(key, true)));
+  ASSERT_TRUE(bench.controller().release(id, "ben").ok());
+  bench.tick();
+  begin(key);
+  EXPECT_EQ(bench.state(id), "running");
+  EXPECT_EQ(bench.machine->starts[key], 1);
+}
+
+TEST_P(Queue, AJobHeldBeforeTheSchedulerHasItIsNotLaunchedBeforeItsRelease) {
+  bench.machine->launch_later = "slurmctld does not answer";
+  const auto id = bench.submit(recipe_request("a"));
+  ASSERT_TRUE(bench.controller().hold(id, "ben").ok());
+  bench.machine->launch_later.clear();
+  bench.pass(3s);
+  EXPECT_FALSE(bench.machine->has({id, 1}));
+  EXPECT_TRUE(bench.store().pending_actions().empty());
+  ASSERT_TRUE(bench.controller().release(id, "ben").ok());
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "queued");
 }
 
 TEST_P(Queue, HoldAndReleaseReachTheScheduler) {
@@ -442,18 +489,6 @@ TEST_P(Queue, WhyOfJobsThatWaitForPeopleTimeOrEachOther) {
   bench.executor().end({failing, 1}, 0, {1, 0});
   bench.tick();
   EXPECT_THAT(bench.why(failing).action(), HasSubstr("muster requeue " + std::to_string(failing)));
-}
-
-muster::v1::TaskRequest task(core::AttemptKey key, core::RankNumber rank, muster::v1::ProcessState state) {
-  muster::v1::TaskRequest request;
-  *request.mutable_key() = Bench::beat(key, rank).key();
-  request.set_state(state);
-  request.set_node("n1");
-  request.set_pid(77);
-  request.set_signal(9);
-  request.set_out_of_memory(true);
-  request.add_signals_seen(15);
-  return request;
 }
 
 TEST_P(Queue, WhatStandsBesideARankIsHeardAndToldWhatTheRankIsToDo) {

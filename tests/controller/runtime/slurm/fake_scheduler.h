@@ -29,6 +29,8 @@ class FakeScheduler : public ::slurm::Scheduler {
   bool lists = true;
   bool is_operator = true;
   std::uint64_t max_array_size = 1001;
+  bool keeps_array_size = false;             // what is larger is refused
+  std::optional<std::size_t> most_in_queue;  // a limit of accounting, where each element counts
   std::string proctrack = "proctrack/linuxproc";
   std::optional<std::chrono::milliseconds> ahead;  // of this machine's clock; nothing: it does not say
   std::uint64_t next_id = 1;
@@ -93,6 +95,11 @@ class FakeScheduler : public ::slurm::Scheduler {
     if (submits == Submits::kLosesIt) return ::slurm::Unsure{"time limit"};
     if (refuses_excludes && !option(script, "exclude").empty()) {
       return ::slurm::Refused{"Requested node configuration is not available"};
+    }
+    const auto elements = elements_of(script);
+    if (keeps_array_size && elements >= max_array_size) return ::slurm::Refused{"Invalid job array specification"};
+    if (most_in_queue && jobs.size() + elements > *most_in_queue) {
+      return ::slurm::Refused{"AssocGrpSubmitJobsLimit; Job violates accounting/QOS policy (job submit limit, ...)"};
     }
     const auto id = take(script);
     if (submits == Submits::kCrashesAfter) throw Crash{};
@@ -205,13 +212,17 @@ class FakeScheduler : public ::slurm::Scheduler {
     change(id, [](auto& job) { job.comment = "a stranger's"; });
   }
 
+  static std::size_t elements_of(const std::string& script) {
+    const auto array = option(script, "array");
+    return array.empty() ? 1 : std::stoul(array.substr(array.find_first_of("-,") + 1)) + 1;
+  }
+
   /// What an sbatch does that was under way when its caller died.
   std::uint64_t take(const std::string& script) {
     const auto id = next_id++;
     scripts.push_back(script);
     const auto array = option(script, "array");
-    const auto last = array.empty() ? 0 : std::stoul(array.substr(array.find_first_of("-,") + 1));
-    for (std::uint32_t i = 0; i <= last; ++i) {
+    for (std::uint32_t i = 0; i < elements_of(script); ++i) {
       ::slurm::ListedJob job;
       job.id = array.empty() ? ::slurm::JobId{id, {}} : ::slurm::JobId{id, i};
       job.state.state = ::slurm::JobState::kPending;

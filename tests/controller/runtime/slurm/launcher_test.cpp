@@ -43,7 +43,6 @@ class Launching {
   /// "1_0 1_1 2" as a controller that has just started is told.
   std::string launch(const std::vector<LaunchRequest>& requests) {
     Launcher launcher(slurm, clock, options);
-    launcher.set_history(is_over);
     std::string ids;
     for (const auto& answer : launcher.launch_all(requests)) {
       const auto* launched = std::get_if<core::AttemptLaunched>(&answer);
@@ -63,7 +62,6 @@ class Launching {
   FakeScheduler slurm;
   ManualClock clock;
   SlurmOptions options;
-  std::function<bool(const core::AttemptKey&)> is_over;
 };
 
 TEST(Launcher, ASweepIsOneArrayWithItsParallelism) {
@@ -257,16 +255,116 @@ TEST(Launcher, ElementsOfOtherShapesShareTheSweepsLimit) {
   EXPECT_EQ(l.dependency_of(1), "afterany:1");
 }
 
-TEST(Launcher, AnArrayThatWaitsForSlurmKeepsLaterOnesBackUnlessItsJobsAreOver) {
+TEST(Launcher, AnArrayThatMayBeInSlurmKeepsLaterOnesBackAndOneThatIsNotComesAfterThem) {
+  for (const auto submits : {Submits::kIsAway, Submits::kLosesIt}) {
+    Launching l;
+    const auto all = l.sweep(7, 2);
+    const std::vector<LaunchRequest> early(all.begin(), all.begin() + 3), late(all.begin() + 3, all.end() - 1);
+    l.slurm.submits = submits;
+    EXPECT_EQ(l.launch(early), "later later later");
+    l.slurm.submits = Submits::kTakes;
+    if (submits == Submits::kLosesIt) {
+      EXPECT_EQ(l.launch(late), "later later later");
+      l.clock.advance(core::Millis(31'000));
+    }
+    EXPECT_EQ(l.launch(late), "1_0 1_1 1_2");
+    EXPECT_EQ(l.launch(early), "2_0 2_1 2_2");
+    EXPECT_EQ(l.dependency_of(1), "afterany:1");
+    EXPECT_EQ(l.launch({all.back()}), "3_0");
+    EXPECT_EQ(l.dependency_of(2), "afterany:2");
+  }
+}
+
+// A person holds the second meanwhile, and gives the third more time.
+TEST(Launcher, AnArrayThatSlurmHasNotTakenIsMadeAnewOfWhatComesAgain) {
+  for (const auto submits : {Submits::kIsAway, Submits::kRefuses}) {
+    Launching l;
+    auto all = l.sweep(3);
+    l.slurm.submits = submits;
+    l.slurm.refusal = "Required partition not available (inactive or drain)";
+    EXPECT_EQ(l.launch(all), "later later later");
+    l.slurm.submits = Submits::kTakes;
+    all[2].time_limit = all[0].time_limit = std::chrono::hours(4);
+    EXPECT_EQ(l.launch({all[0], all[2]}), "1_0 1_1");
+    EXPECT_EQ(l.array_of(0), "0-1");
+    EXPECT_EQ(FakeScheduler::option(l.slurm.scripts.at(0), "time"), "240");
+    EXPECT_EQ(l.launch({all[1]}), "2") << "not the place that it once had";
+  }
+}
+
+TEST(Launcher, WhatIsWithdrawnIsToldWhereSlurmMayHaveIt) {
+  const auto withdrawn = [](Launching& l, const LaunchRequest& request) -> std::string {
+    const auto answer = Launcher(l.slurm, l.clock, l.options).withdraw(request.key, request.attempt_folder);
+    if (!answer) return "none";
+    const auto* launched = std::get_if<core::AttemptLaunched>(&*answer);
+    return launched != nullptr ? launched->handle.substr(10) : "later";
+  };
+  for (const bool alone : {true, false}) {
+    SCOPED_TRACE(alone);
+    for (const auto& [submits, at_first, at_last] :
+         std::vector<std::tuple<Submits, std::string, std::string>>{{Submits::kTakesSilently, "", ""},
+                                                                    {Submits::kLosesIt, "later", "none"},
+                                                                    {Submits::kIsAway, "none", "none"},
+                                                                    {Submits::kRefuses, "none", "none"}}) {
+      Launching l;
+      const auto all = l.sweep(alone ? 1 : 3);
+      EXPECT_EQ(withdrawn(l, all.back()), "none") << "never tried";
+      l.slurm.submits = submits;
+      l.launch(all);
+      const std::string taken = alone ? "1" : "1_2";
+      EXPECT_EQ(withdrawn(l, all.back()), at_first.empty() ? taken : at_first);
+      l.clock.advance(core::Millis(31'000));
+      EXPECT_EQ(withdrawn(l, all.back()), at_last.empty() ? taken : at_last);
+    }
+  }
+}
+
+// The records of a set that was never finished name places that others have had since.
+TEST(Launcher, AnElementIsNotTakenForAnotherThatHasItsOldPlace) {
   Launching l;
-  const auto all = l.sweep(6, 2);
-  const std::vector<LaunchRequest> early(all.begin(), all.begin() + 3), late(all.begin() + 3, all.end());
+  const auto all = l.sweep(4);
   l.slurm.submits = Submits::kIsAway;
-  EXPECT_EQ(l.launch(early), "later later later");
+  l.launch(all);
+  const auto record = std::filesystem::path(all[1].attempt_folder) / "slurm.json";
+  const auto before = read_small_file(record);
   l.slurm.submits = Submits::kTakes;
-  EXPECT_EQ(l.launch(late), "later later later");
-  l.is_over = [](const core::AttemptKey& key) { return key.job <= 3; };
-  EXPECT_EQ(l.launch(late), "1_0 1_1 1_2");
+  EXPECT_EQ(l.launch({all[0], all[2], all[3]}), "1_0 1_1 1_2");
+  write_file_durably(record, before);
+  EXPECT_EQ(l.launch({all[1]}), "2");
+  EXPECT_EQ(l.launch(all), "1_0 2 1_1 1_2");
+}
+
+// With room for three in the queue: each element of an array counts.
+TEST(Launcher, AnArrayTooLargeForALimitOnTheQueueGoesInParts) {
+  for (const std::uint32_t parallel : {0, 2}) {
+    SCOPED_TRACE(parallel);
+    Launching l;
+    l.slurm.most_in_queue = 3;
+    EXPECT_EQ(l.launch(l.sweep(8, parallel)),
+              parallel == 0 ? "1_0 1_1 2 later later later later later" : "1_0 1_1 2_0 later later later later later");
+    EXPECT_EQ(l.dependency_of(1), parallel == 0 ? "" : "afterany:1");
+    const auto calls = l.slurm.calls_to_submit;
+    l.launch(l.sweep(8, parallel));
+    EXPECT_LE(l.slurm.calls_to_submit - calls, 3) << "down to one, and no further";
+    l.slurm.most_in_queue = 8;
+    EXPECT_EQ(l.launch(l.sweep(8, parallel)),
+              parallel == 0 ? "1_0 1_1 2 3_0 3_1 3_2 3_3 3_4" : "1_0 1_1 2_0 3_0 3_1 3_2 3_3 3_4");
+    EXPECT_EQ(l.dependency_of(2), parallel == 0 ? "" : "afterany:2");
+  }
+}
+
+TEST(Launcher, AnArrayTooLargeForWhatSlurmTakesSinceLatelyIsSplitAnew) {
+  Launching l;
+  Launcher launcher(l.slurm, l.clock, l.options);
+  launcher.launch_all({l.request(20), l.request(21)});
+  l.slurm.max_array_size = 4;
+  l.slurm.keeps_array_size = true;
+  const auto later = launcher.launch_all(l.sweep(5));
+  EXPECT_TRUE(std::holds_alternative<LaunchLater>(later.front()));
+  const auto taken = launcher.launch_all(l.sweep(5));
+  EXPECT_TRUE(std::ranges::all_of(
+      taken, [](const LaunchAnswer& answer) { return std::holds_alternative<core::AttemptLaunched>(answer); }));
+  EXPECT_EQ(l.array_of(l.slurm.scripts.size() - 2), "0-2");
 }
 
 // Whoever follows it must know what to take back when the node is no longer left out.
