@@ -55,8 +55,12 @@ void on(Applied& out, const AttemptLaunched& e, Time at) {
     job.state = JobState::kQueued;
     job.reason = attempt_text(e.attempt) + ": " + attempt.reason;
     out.text = attempt_text(e.attempt) + " " + attempt.reason + " (" + attempt.reason_started + ")";
+    // It was on its way when a person gave the job another time limit, or held it.
+    if (e.time_limit >= Millis{0} && e.time_limit != job.time_limit) {
+      job.time_limit_asked = std::exchange(job.time_limit, e.time_limit);
+      out.actions.push_back(LimitAttempt{e.attempt, *job.time_limit_asked});
+    }
     if (!job.held) return;
-    // It was on its way when a person held the job.
     out.actions.push_back(HoldAttempt{e.attempt, true});
     job.reason = what_it_waits_for(job);
     out.text += "; " + job.reason;

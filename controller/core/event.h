@@ -30,6 +30,7 @@ struct AttemptLaunched {
   std::string node;                // of a one-node executor; empty otherwise
   std::vector<std::int64_t> pids;  // by rank; empty if the executor does not know them
   bool queued = false;             // it waits for a scheduler; AttemptStarted follows
+  Millis time_limit{-1};           // that the scheduler was told, 0: none; less than 0: not said
   bool operator==(const AttemptLaunched&) const = default;
 };
 /// The scheduler gave a queued attempt its nodes.

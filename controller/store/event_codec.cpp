@@ -34,6 +34,7 @@ void fields(Archive& archive, E& e) {
   archive("node", e.node);
   archive("pids", e.pids);
   archive("queued", e.queued);
+  archive("time_limit_ms", e.time_limit);
 }
 template <typename Archive, Is<core::AttemptStarted> E>
 void fields(Archive& archive, E& e) {

@@ -73,6 +73,7 @@ SubmissionRecord record_of(const LaunchRequest& request, const std::string& comm
   record.comment = comment;
   record.ranks_per_node = request.ranks_per_node;
   record.stop_grace = request.stop_grace;
+  record.time_limit = request.time_limit;
   record.exclude = request.slurm.exclude;
   record.left_out = request.exclude_nodes;
   return record;

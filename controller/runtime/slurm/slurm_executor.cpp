@@ -98,7 +98,7 @@ class SlurmExecutor::Impl {
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
-  void take(const LaunchRequest& request, const LaunchAnswer& answer);
+  void take(const LaunchRequest& request, LaunchAnswer& answer);
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
   template <typename Do>
   void with(const core::AttemptKey& key, Do&& action) {
@@ -209,11 +209,13 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
   return answers;
 }
 
-void SlurmExecutor::Impl::take(const LaunchRequest& request, const LaunchAnswer& answer) {
-  if (const auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
+void SlurmExecutor::Impl::take(const LaunchRequest& request, LaunchAnswer& answer) {
+  if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
+    const auto record = read_record(request.attempt_folder);
+    if (record) launched->time_limit = record->time_limit;
     follow(
         {request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false, request.stop_grace},
-        launched->handle, request.attempt_folder, read_record(request.attempt_folder), clock_.wall());
+        launched->handle, request.attempt_folder, record, clock_.wall());
   }
   std::lock_guard lock(mutex_);
   launching_.erase(request.key);

@@ -58,6 +58,7 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
     record.index = json.value("index", std::uint32_t{0});
     record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
     record.stop_grace = core::Millis(json.value("stop_grace_ms", record.stop_grace.count()));
+    record.time_limit = core::Millis(json.value("time_limit_ms", record.time_limit.count()));
     record.exclude = json.value("exclude", "");
     record.left_out = json.value("left_out", std::vector<std::string>{});
     return record;
@@ -83,6 +84,7 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"index", record.index},
                                        {"ranks_per_node", record.ranks_per_node},
                                        {"stop_grace_ms", record.stop_grace.count()},
+                                       {"time_limit_ms", record.time_limit.count()},
                                        {"exclude", record.exclude},
                                        {"left_out", record.left_out}};
   write_file_durably(folder / kRecord, json.dump(2) + "\n", 0600);

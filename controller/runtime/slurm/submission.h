@@ -28,6 +28,7 @@ struct SubmissionRecord {
   std::uint32_t index = 0;
   std::uint32_t ranks_per_node = 1;
   core::Millis stop_grace{30'000};
+  core::Millis time_limit{-1};        // that Slurm was told, as core::AttemptLaunched has it
   std::string exclude;                // the nodes that its job file wants none of
   std::vector<std::string> left_out;  // and those that were left out for a while
 };

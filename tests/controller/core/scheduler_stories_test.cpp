@@ -410,6 +410,29 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
   EXPECT_EQ(story.job.time_limit, 0h);
 }
 
+// It counts from when the scheduler has taken it, like any other.
+TEST(LimitStory, ATimeLimitChangedWhileTheAttemptWasOnItsWayIsAskedOfTheScheduler) {
+  for (const auto told : {1h, 0h}) {
+    Story story;
+    story.tell(submitted()).tell(core::TimeLimitChanged{"ben", 4h}).tell(core::HoldRequested{"ben"});
+    auto launched = in_queue(1);
+    launched.time_limit = told;
+    story.tell(launched);
+    EXPECT_EQ(story.last.actions, (std::vector<core::Action>{core::LimitAttempt{1, 4h}, core::HoldAttempt{1, true}}));
+    EXPECT_EQ(story.job.time_limit, told);
+    EXPECT_EQ(story.job.time_limit_asked, 4h);
+  }
+  for (const core::Millis told : {core::Millis(4h), core::Millis(-1)}) {
+    Story story;
+    story.tell(submitted()).tell(core::TimeLimitChanged{"ben", 4h});
+    auto launched = in_queue(1);
+    launched.time_limit = told;
+    story.tell(launched);
+    EXPECT_TRUE(story.last.actions.empty()) << "the same, or not known";
+    EXPECT_EQ(story.job.time_limit, 4h);
+  }
+}
+
 TEST(LimitStory, ATimeLimitThatTheSchedulerRefusesIsNotShownAsInForce) {
   Story story = queued();
   run_on_nodes(story, 1);

@@ -29,7 +29,7 @@ std::vector<core::EventBody> every_event() {
                          true,
                          {{12, core::DependsOn::kFailed, false}, {13, core::DependsOn::kEnded, false}},
                          {"s7", 4, 2}},
-      core::AttemptLaunched{2, "handle", "node1", {101, 102}, true},
+      core::AttemptLaunched{2, "handle", "node1", {101, 102}, true, 90s},
       core::AttemptLaunchFailed{2, "no such program", false},
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},

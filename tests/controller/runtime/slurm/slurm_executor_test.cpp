@@ -536,5 +536,23 @@ TEST(SlurmExecutor, TellsWhatSlurmSaysToATimeLimit) {
   EXPECT_EQ(e.executor->limit({1, 1}, 10min).kind, Kind::kLater);
 }
 
+// The answer of the sbatch got lost, and people have decided otherwise since.
+TEST(SlurmExecutor, ALaunchThatIsFoundAgainTellsWhichTimeLimitSlurmHas) {
+  for (const std::string sweep : {"", "sweep-1"}) {
+    SCOPED_TRACE(sweep);
+    Executing e;
+    std::vector<LaunchRequest> requests{e.request(1, sweep)};
+    if (!sweep.empty()) requests.push_back(e.request(2, sweep));
+    const auto launch = [&](std::chrono::hours limit) {
+      for (auto& request : requests) request.time_limit = limit;
+      return e.executor->launch_all(requests);
+    };
+    e.slurm.submits = testing::FakeScheduler::Submits::kTakesSilently;
+    for (const auto& answer : launch(1h)) EXPECT_TRUE(std::holds_alternative<LaunchLater>(answer));
+    for (const auto& answer : launch(4h)) EXPECT_EQ(std::get<core::AttemptLaunched>(answer).time_limit, 1h);
+    EXPECT_EQ(e.slurm.scripts.size(), 1U);
+  }
+}
+
 }  // namespace
 }  // namespace runtime::on_slurm
