@@ -212,11 +212,10 @@ TEST_F(SlurmClusterCommand, StartsOnceTellsHowToUseItAndStops) {
 TEST_F(SlurmClusterCommand, StopsAndStartsAfterACrash) {
   ASSERT_EQ(cluster({"start", "--nodes", "1"}).exit, 0);
   test::write_file(folder() + "/state/of the first", "");
-  for (const auto pid : processes_of(folder())) {
-    if (test::read_file("/proc/" + std::to_string(pid) + "/comm") != "python3\n") continue;
-    kill(pid, SIGKILL);
-    break;  // the keeper, which is the older one; without root, both at once would leave the daemons behind
-  }
+  const auto programs = processes_of(folder(), "python3");
+  ASSERT_FALSE(programs.empty());
+  // The keeper, which is the older one; without root, both at once would leave the daemons behind.
+  kill(programs.front(), SIGKILL);
   EXPECT_TRUE(gone(folder()));
   EXPECT_EQ(cluster({"stop"}).exit, 0);
   ASSERT_EQ(cluster({"start", "--nodes", "1"}).exit, 0);

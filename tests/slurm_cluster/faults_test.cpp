@@ -18,10 +18,9 @@ std::string task_script(const std::string& name) {
 
 std::vector<pid_t> tasks_of(const Cluster& cluster, const std::string& name) {
   std::vector<pid_t> tasks;
-  for (const auto pid : processes_of(cluster.folder())) {
-    const auto folder = std::filesystem::path("/proc") / std::to_string(pid);
-    if (test::read_file(folder / "environ").find(kMark + name) == std::string::npos) continue;
-    if (test::read_file(folder / "comm") == "sleep\n") tasks.push_back(pid);
+  for (const auto pid : processes_of(cluster.folder(), "sleep")) {
+    const auto environment = test::read_file("/proc/" + std::to_string(pid) + "/environ");
+    if (environment.find(kMark + name) != std::string::npos) tasks.push_back(pid);
   }
   return tasks;
 }

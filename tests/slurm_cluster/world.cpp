@@ -56,4 +56,11 @@ std::vector<pid_t> processes_of(const std::filesystem::path& folder) {
   return found;
 }
 
+std::vector<pid_t> processes_of(const std::filesystem::path& folder, const std::string& program) {
+  auto found = processes_of(folder);
+  std::erase_if(found,
+                [&](pid_t pid) { return test::read_file("/proc/" + std::to_string(pid) + "/comm") != program + "\n"; });
+  return found;
+}
+
 }  // namespace slurm_cluster

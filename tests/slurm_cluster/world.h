@@ -22,5 +22,7 @@ bool becomes(const Cluster& cluster, const std::string& job, const std::string& 
 
 /// Pids of all processes, zombies apart, whose command line or environment names the folder.
 std::vector<pid_t> processes_of(const std::filesystem::path& folder);
+/// Those of them that run this program, by the name that the kernel has for it.
+std::vector<pid_t> processes_of(const std::filesystem::path& folder, const std::string& program);
 
 }  // namespace slurm_cluster

@@ -46,10 +46,9 @@ esac
 };
 
 pid_t pid_of_slurmctld(const slurm_cluster::Cluster& cluster) {
-  for (const pid_t pid : slurm_cluster::processes_of(cluster.folder())) {
-    if (test::read_file("/proc/" + std::to_string(pid) + "/comm") == "slurmctld\n") return pid;
-  }
-  throw std::runtime_error("no slurmctld runs");
+  const auto found = slurm_cluster::processes_of(cluster.folder(), "slurmctld");
+  if (found.empty()) throw std::runtime_error("no slurmctld runs");
+  return found.front();
 }
 
 struct Crash;

@@ -185,11 +185,8 @@ TEST_F(SlurmRanks, OneOfAGangThatCameAndWentWhileMusterdWasAwayIsKnown) {
   const auto ranks = muster().data() / "jobs" / job / "attempt-1" / "ranks";
   ASSERT_TRUE(test::eventually(
       [&] { return test::read_file(ranks / "rank-1.json").find("\"exited\"") != std::string::npos; }, 60s));
-  const auto is_task = [](pid_t pid) {
-    return test::read_file("/proc/" + std::to_string(pid) + "/comm") == "muster-task\n";
-  };
-  ASSERT_TRUE(test::eventually(
-      [&] { return std::ranges::count_if(slurm_cluster::processes_of(slurm().folder()), is_task) == 1; }, 20s));
+  ASSERT_TRUE(
+      test::eventually([&] { return slurm_cluster::processes_of(slurm().folder(), "muster-task").size() == 1; }, 20s));
   muster().start_daemon();
   const auto after = muster().until_state(job, "failed");
   EXPECT_EQ(text(attempt(after, 1), "cause"), "failed");

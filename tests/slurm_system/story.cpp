@@ -189,10 +189,8 @@ pid_t Stage::pid_of_task(const std::string& job, int attempt, int rank) {
 
 std::vector<pid_t> Stage::pids_of_slurmds(const std::set<std::string>& nodes) {
   std::vector<pid_t> pids;
-  for (const pid_t pid : slurm_cluster::processes_of(slurm_.folder())) {
-    const auto process = "/proc/" + std::to_string(pid);
-    if (test::read_file(process + "/comm") != "slurmd\n") continue;
-    auto words = test::read_file(process + "/cmdline");
+  for (const pid_t pid : slurm_cluster::processes_of(slurm_.folder(), "slurmd")) {
+    auto words = test::read_file("/proc/" + std::to_string(pid) + "/cmdline");
     std::ranges::replace(words, '\0', ' ');
     for (const auto& node : nodes) {
       if (words.find(" -N " + node + " ") != std::string::npos) pids.push_back(pid);
