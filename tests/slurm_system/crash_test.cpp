@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "slurm_system/story.h"
@@ -28,7 +30,10 @@ mode=$(cat "$here/mode" 2> /dev/null)
 rm -f "$here/mode"
 case "$mode" in
   die-before) kill -KILL $PPID; exit 1 ;;
-  die-then-submit) cat > "$here/script"; kill -KILL $PPID; sleep 1; exec /usr/bin/sbatch "$@" < "$here/script" ;;
+  die-then-submit)
+    cat > "$here/script"; kill -KILL $PPID
+    while [ -d "$here" ] && [ ! -e "$here/go" ]; do sleep 0.1; done
+    exec /usr/bin/sbatch "$@" < "$here/script" ;;
   die-after) answer=$(/usr/bin/sbatch "$@"); kill -KILL $PPID; echo "$answer" ;;
   no-answer) /usr/bin/sbatch "$@" > /dev/null; echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1 ;;
   ctld-dies) /usr/bin/sbatch "$@"; code=$?; kill -KILL $(cat "$here/ctld"); exit $code ;;
@@ -77,23 +82,56 @@ class SlurmCrash : public Story<Crash> {
     EXPECT_EQ(test::read_file(witness(name)), "once\n");
     EXPECT_EQ(stage().submissions_of(job, 1), 1);
   }
+  /// A job on all nodes. Of one that has run its ranks' files tell, of one that waits nothing but its comment.
+  static std::string block() {
+    const auto blocker = slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
+    EXPECT_TRUE(slurm_cluster::becomes(slurm(), blocker, "State", "RUNNING"));
+    return blocker;
+  }
+  /// Slurm's numbers of the jobs and arrays whose comment ends so.
+  static std::set<std::string> submitted_as(const std::string& suffix) {
+    std::set<std::string> ids;
+    for (const auto& line : stage().slurm_jobs()) {
+      if (line.ends_with(suffix)) ids.insert(line.substr(0, line.find_first_of("_ ")));
+    }
+    return ids;
+  }
+  static void expect_waits_once(const std::string& job) {
+    const auto id = stage().until_handed_over(job);
+    EXPECT_EQ(submitted_as(":" + job + ".1"), std::set{id});
+  }
   static inline std::unique_ptr<FakeSbatch> sbatch_;
 };
 
 TEST_F(SlurmCrash, ADeathAroundSbatchNeitherLosesNorDoublesAJob) {
+  const auto blocker = block();
+  std::map<std::string, std::string> jobs;
   for (const std::string mode : {"die-before", "die-then-submit", "die-after"}) {
     SCOPED_TRACE(mode);
     sbatch_->set(mode);
     const auto job = muster().submit(witnessed(mode));
     ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
     muster().start_daemon();
-    expect_ran_once(job, mode);
+    if (mode == "die-then-submit") {
+      const auto why = [&] { return text(muster().json({"why", job}), "reason"); };
+      EXPECT_TRUE(test::eventually([&] { return why().find("is still under way") != std::string::npos; }, 20s))
+          << why();
+      sbatch_->write("go", "");
+    }
+    expect_waits_once(job);
+    jobs[job] = mode;
   }
+  slurm().run({"scancel", blocker});
+  for (const auto& [job, mode] : jobs) expect_ran_once(job, mode);
 }
 
 TEST_F(SlurmCrash, AnAnswerThatGotLostIsLookedFor) {
+  const auto blocker = block();
   sbatch_->set("no-answer");
-  expect_ran_once(muster().submit(witnessed("no-answer")), "no-answer");
+  const auto job = muster().submit(witnessed("no-answer"));
+  expect_waits_once(job);
+  slurm().run({"scancel", blocker});
+  expect_ran_once(job, "no-answer");
 }
 
 TEST_F(SlurmCrash, ADeathAtAnyMomentNeitherLosesNorDoublesAJob) {
@@ -110,6 +148,8 @@ TEST_F(SlurmCrash, ADeathAtAnyMomentNeitherLosesNorDoublesAJob) {
 }
 
 TEST_F(SlurmCrash, AnArrayIsSubmittedOnceToo) {
+  const auto blocker = block();
+  std::map<std::string, std::string> sweeps;
   for (const std::string mode : {"die-before", "die-after"}) {
     SCOPED_TRACE(mode);
     sbatch_->set(mode);
@@ -122,6 +162,17 @@ TEST_F(SlurmCrash, AnArrayIsSubmittedOnceToo) {
     const auto sweep = text(Json::parse(done.out), "sweep");
     ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
     muster().start_daemon();
+    std::set<int> jobs;
+    for (const auto& job : muster().json({"list", "--sweep", sweep})) jobs.insert(job.at("id").get<int>());
+    ASSERT_EQ(jobs.size(), 4U);
+    const auto element = stage().until_handed_over(std::to_string(*jobs.begin()));
+    EXPECT_EQ(submitted_as(":set." + std::to_string(*jobs.begin()) + ".1"),
+              std::set{element.substr(0, element.find('_'))});
+    sweeps[sweep] = mode;
+  }
+  slurm().run({"scancel", blocker});
+  for (const auto& [sweep, mode] : sweeps) {
+    SCOPED_TRACE(mode);
     ASSERT_TRUE(test::eventually(
         [&] {
           const auto jobs = muster().json({"list", "--sweep", sweep});
@@ -136,8 +187,7 @@ TEST_F(SlurmCrash, AnArrayIsSubmittedOnceToo) {
 
 // slurmctld dies before it has written the job down: it comes back without it, and the next sbatch gets its number.
 TEST_F(SlurmCrash, AJobThatSlurmctldForgotIsNoticedAndAStrangerWithItsNumberLeftAlone) {
-  const auto blocker = slurm_cluster::submit(slurm(), {"-N2", "--exclusive"}, "sleep 600");
-  ASSERT_TRUE(slurm_cluster::becomes(slurm(), blocker, "State", "RUNNING"));
+  block();
   const auto state = slurm().folder() / "state";
   const auto before = muster().folder() / "state-before";
   // An orderly end writes down everything up to here.
