@@ -160,6 +160,10 @@ TEST_F(SlurmExamples, TheSweepTrainsEachOfItsJobs) {
         return std::ranges::all_of(jobs, [](const Json& job) { return job.at("state") == "succeeded"; });
       },
       120s));
+  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+    const auto after = muster().show(std::to_string(job.at("id").get<int>()));
+    EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  }
   const auto results = muster().json({"results", "--sweep", sweep});
   ASSERT_EQ(results.size(), 4U) << results.dump(1);
   double before = 0;

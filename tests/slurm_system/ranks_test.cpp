@@ -82,6 +82,14 @@ TEST_F(SlurmRanks, ACommandSeesItsPlaceItsGpuAndOneMeetingPoint) {
   EXPECT_THAT(*points.begin(), testing::MatchesRegex("[0-9.]+:[0-9]+"));
 }
 
+// Nodes of this cluster are one machine: a port that each took without asking would be the same.
+TEST_F(SlurmRanks, TwoTrainingsAtOnceMeetEachAtAPlaceOfItsOwn) {
+  const Training what{.steps = 600, .nodes = 1};
+  const std::vector<std::string> jobs{muster().submit(training(what)), muster().submit(training(what))};
+  for (const auto& job : jobs) stage().until_trains(job, 1);
+  for (const auto& job : jobs) EXPECT_EQ(text(attempt(muster().show(job), 1), "state"), "running");
+}
+
 TEST_F(SlurmRanks, ARestartOfTheControllerInTheMiddleOfTrainingLosesNothing) {
   const Training what;
   const auto job = muster().submit(training(what));
@@ -269,6 +277,21 @@ TEST_F(SlurmNetwork, NodesWithAddressesOfTheirOwnAndNamesThatNobodyResolvesTrain
   EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
   EXPECT_NE(text(after.at("ranks")[0], "node"), text(after.at("ranks")[3], "node"));
   train_alone(stage(), job);
+}
+
+// As the ranks of any program do: by MASTER_ADDR and MASTER_PORT alone.
+TEST_F(SlurmNetwork, ACommandsRanksOnTwoNodesMeetWhereTheyAreTold) {
+  const auto job = muster().submit(shell({.script = R"(
+if [ $RANK = 0 ]; then
+  exec python3 -c 'import os, socket
+here = socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+here.accept()[0].send(b"well met")'
+fi
+until cat < /dev/tcp/$MASTER_ADDR/$MASTER_PORT; do sleep 0.1; done)",
+                                          .nodes = 2}));
+  const auto after = muster().until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
+  EXPECT_THAT(log_of(muster(), job, 1), testing::EndsWith("well met"));
 }
 
 // Alive, but out of reach: when it comes back it is told to leave, and must not write.
