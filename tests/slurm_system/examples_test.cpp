@@ -54,6 +54,7 @@ TEST_F(SlurmExamples, TheFineTuneIsTheUsualBatchScript) {
 }
 
 TEST_F(SlurmExamples, SlurmIsAskedWhetherTheFineTuneWouldStart) {
+  const auto before = stage().slurm_jobs();
   const auto small = muster().cli(small_finetune({"submit", "--check"}));
   EXPECT_EQ(small.exit, 0) << small.err;
   EXPECT_THAT(small.out, HasSubstr("would start at 20")) << "when";
@@ -62,6 +63,7 @@ TEST_F(SlurmExamples, SlurmIsAskedWhetherTheFineTuneWouldStart) {
   const auto whole = muster().cli({"submit", "--check", kFinetune});
   EXPECT_EQ(whole.exit, 5) << whole.out;
   EXPECT_TRUE(muster().json({"list"}).empty()) << "nothing was submitted";
+  EXPECT_EQ(stage().slurm_jobs(), before) << "to Slurm neither";
 }
 
 // Each rank is given a GPU of its own. These are no more than files, and so it trains on the CPU.
