@@ -54,6 +54,24 @@ TEST_F(SlurmScripts, OfASweepIsShownAsSlurmGetsIt) {
   EXPECT_EQ(script_of(element.substr(0, element.find('_'))), shown);
 }
 
+// In a shell of its own, whose end is nobody's.
+TEST_F(SlurmScripts, TeardownIsDoneHoweverTheRanksEndedAndChangesNothingOfIt) {
+  const auto torn = (muster().folder() / "torn-").string();
+  const auto job_that = [&](const std::string& script) {
+    return muster().submit(shell({.script = script,
+                                  .requeue = "max_failed = 0\n",
+                                  .more = "[slurm]\nteardown = [\"touch " + torn + "$SLURM_JOB_ID; exit 3\"]\n"}));
+  };
+  const auto good = job_that("true"), bad = job_that("exit 7");
+  muster().until_state(good, "succeeded");
+  EXPECT_EQ(attempt(muster().until_state(bad, "failed"), 1).at("exit_code"), 7);
+  for (const auto& [job, state] : {std::pair(good, "COMPLETED"), std::pair(bad, "FAILED")}) {
+    const auto id = stage().slurm_job(job, 1);
+    EXPECT_TRUE(slurm_cluster::becomes(slurm(), id, "State", state)) << slurm_cluster::field(slurm(), id, "State");
+    EXPECT_TRUE(std::filesystem::exists(torn + id));
+  }
+}
+
 // Alone and as elements of an array, whose log's name Slurm makes.
 TEST_F(SlurmScripts, TrainAndLogWhereverTheDataFolderLies) {
   const auto file = muster().folder() / "setup.toml";
