@@ -15,7 +15,7 @@ using testing::HasSubstr;
 struct Queue;
 class SlurmQueue : public Story<Queue> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 4, .cpus = 2, .max_array_size = 6}); }
+  static void SetUpTestSuite() { set_up({.nodes = 4, .cpus = 2, .max_array_size = 7}); }
 
  protected:
   static void occupy(int nodes) {
@@ -153,7 +153,7 @@ TEST_F(SlurmQueue, AJobThatDependsOnAnotherIsHandedOverOnceThatHasEnded) {
   EXPECT_THAT(text(never, "reason"), HasSubstr("job " + first));
 }
 
-// Seven elements, two at once: with MaxArraySize 6 that takes two arrays.
+// Seven elements, two at once: with MaxArraySize 7 that takes two arrays.
 TEST_F(SlurmQueue, ASweepIsArraysOfLimitedParallelismAndAFailingElementHarmsNoOther) {
   occupy(4);
   const auto go = muster().folder() / "go";
@@ -273,9 +273,9 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
   }
 }
 
-// Four elements have a node each, the fifth waits for one. These nodes are one machine: a thread for each is plenty.
+// Four elements have a node each, two wait for one. These nodes are one machine: a thread for each is plenty.
 TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
-  const auto sweep = submit_sweep(training({.steps = 40,
+  const auto sweep = submit_sweep(training({.steps = 50,
                                             .every_steps = 0,
                                             .step_delay_ms = 200,
                                             .nodes = 1,
@@ -283,19 +283,27 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
                                             .partition = "low",
                                             .resources = "time_limit = \"50m\"\n",
                                             .more = "exclusive = true\n[env]\nOMP_NUM_THREADS = \"1\"\n"}),
-                                  {"--sweep", "train.seed=0..4"});
+                                  {"--sweep", "train.seed=0..5"});
   std::vector<std::string> jobs;
   for (const auto& job : muster().json({"list", "--sweep", sweep}))
     jobs.push_back(std::to_string(job.at("id").get<int>()));
-  ASSERT_EQ(jobs.size(), 5U);
+  ASSERT_EQ(jobs.size(), 6U);
   std::ranges::sort(jobs, {}, [](const std::string& job) { return std::stoi(job); });
-  const auto &requeued = jobs[0], &preempted = jobs[1], &cancelled = jobs[2], &calm = jobs[3], &waiting = jobs[4];
+  const auto &requeued = jobs[0], &preempted = jobs[1], &cancelled = jobs[2], &calm = jobs[3], &waiting = jobs[4],
+             &behind = jobs[5];
   for (const auto& job : {requeued, preempted, cancelled, calm}) muster().until_step(job, 4);
   const auto id = [&](const std::string& job) { return stage().slurm_job(job, 1); };
-  EXPECT_EQ(text(muster().show(waiting), "state"), "queued");
+  for (const auto& job : {waiting, behind}) EXPECT_EQ(text(muster().show(job), "state"), "queued");
   for (const auto& job : jobs) EXPECT_THAT(id(job), HasSubstr(id(calm).substr(0, id(calm).find('_') + 1)));
 
+  const auto is_held = [&](const std::string& job) {
+    return slurm_cluster::becomes(slurm(), id(job), "Reason", "JobHeldUser");
+  };
   EXPECT_EQ(muster().cli({"hold", waiting}).exit, 0);
+  EXPECT_TRUE(is_held(waiting));
+  EXPECT_NE(slurm_cluster::field(slurm(), id(behind), "Reason"), "JobHeldUser");
+  EXPECT_EQ(muster().cli({"hold", behind}).exit, 0);
+  EXPECT_TRUE(is_held(behind));
   EXPECT_EQ(slurm().run({"scontrol", "requeue", id(requeued)}).exit, 0);
   const auto node = text(muster().show(preempted).at("ranks")[0], "node");
   slurm_cluster::submit(slurm(), {"-p", "high", "-w", node, "--exclusive"}, "sleep 1");
@@ -306,7 +314,6 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
   EXPECT_TRUE(slurm_cluster::becomes(slurm(), id(calm), "TimeLimit", "40:00"));
   EXPECT_EQ(slurm_cluster::field(slurm(), id(preempted), "TimeLimit"), "50:00");
 
-  EXPECT_TRUE(slurm_cluster::becomes(slurm(), id(waiting), "Reason", "JobHeldUser"));
   EXPECT_EQ(muster().cli({"release", waiting}).exit, 0);
 
   const auto ended = muster().until_state(cancelled, "cancelled");
@@ -319,6 +326,7 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
   }
   EXPECT_EQ(muster().until_state(calm, "succeeded").at("attempts").size(), 1U);
   EXPECT_EQ(muster().until_state(waiting, "succeeded").at("attempts").size(), 1U);
+  EXPECT_TRUE(is_held(behind)) << "still";
 }
 
 // Each with a command that works where there is one.
