@@ -67,6 +67,7 @@ class SlurmLaunch : public Story<Launch> {
 };
 
 // The batch script began on the other node, and srun was refused on this one.
+// A job that cannot do without it may have it all the same.
 TEST_F(SlurmLaunch, ANodeThatCannotStartItsRanksIsLeftOut) {
   prolog_->fail("node2");
   const auto job = muster().submit(shell({.script = "true", .nodes = 2}));
@@ -76,6 +77,12 @@ TEST_F(SlurmLaunch, ANodeThatCannotStartItsRanksIsLeftOut) {
   EXPECT_EQ(named(attempt(after, 1)), "node2");
   EXPECT_EQ(drained(), std::set<std::string>{"node2"});
   EXPECT_THAT(muster().cli({"nodes"}).out, HasSubstr("Prolog error"));
+
+  prolog_->mend();
+  ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=node2", "state=resume"}).exit, 0);
+  const auto everywhere = muster().submit(shell({.script = "true", .nodes = 4}));
+  EXPECT_EQ(muster().until_state(everywhere, "succeeded").at("attempts").size(), 1U);
+  EXPECT_THAT(muster().daemon_log(), HasSubstr("Slurm refuses it without the nodes lost lately"));
 }
 
 // node2 is left out still, where the one before has run.
