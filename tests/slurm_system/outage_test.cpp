@@ -22,6 +22,7 @@ class FakeSqueue {
  public:
   FakeSqueue() {
     test::write_file(folder_.path() / "squeue", R"sh(#!/bin/bash
+printf . >> "$(dirname "$0")/calls"
 while [ -e "$(dirname "$0")/hangs" ]; do sleep 0.2; done
 if [ -e "$(dirname "$0")/fails" ]; then
   echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2
@@ -34,6 +35,7 @@ exec /usr/bin/squeue "$@"
   std::string path() const { return folder_.path().string() + ":" + std::getenv("PATH"); }
   void fail(bool on) const { mark("fails", on); }
   void hang(bool on) const { mark("hangs", on); }
+  std::size_t calls() const { return test::read_file(folder_.path() / "calls").size(); }
 
  private:
   void mark(const char* name, bool on) const {
@@ -137,7 +139,10 @@ class SlurmOutage : public Story<Outage> {
   /// Longer than an end waits for anything but Slurm's word.
   static void until_squeue_has_failed_for_long() {
     const auto before = failed_polls();
+    const auto calls_before = squeue_->calls();
     ASSERT_TRUE(test::eventually([&] { return failed_polls() - before >= 200; }, 120s)) << failed_polls() - before;
+    const auto calls = squeue_->calls() - calls_before;
+    EXPECT_LE(calls, failed_polls() - before + 1U) << "one tells of all jobs; that of a poll under way may be counted";
   }
   /// And Slurm has said so: no listing will, once squeue fails.
   static void until_begun(const std::string& job) {
@@ -173,6 +178,9 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   const auto leaving = muster().submit(shell({.script = waiting_for_go("exit 7"), .requeue = "max_failed = 1\n"}));
   until_begun(running);
   until_begun(leaving);
+  const auto queued = muster().submit(
+      shell({.script = "true", .nodes = 4, .more = "[slurm]\npartition = \"low\"\nexclusive = true\n"}));
+  muster().until_state(queued, "queued");
   const auto before = failed_polls();
   slurmctld_is_down();
   // What is asked of it meanwhile is accepted.
@@ -197,10 +205,12 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   EXPECT_EQ(muster().until_state(leaving, "failed").at("attempts").size(), 2U);
   EXPECT_EQ(muster().until_state(cancelled, "cancelled").at("attempts").size(), 0U);
   EXPECT_TRUE(test::eventually([&] { return text(muster().show(running), "scheduler_problem").empty(); }, 10s));
+  const auto untouched = muster().show(queued);
+  EXPECT_EQ(untouched.at("state"), "queued");
+  EXPECT_EQ(untouched.at("attempts").size(), 1U) << untouched.dump(1);
   go(running);
   EXPECT_EQ(muster().until_state(running, "succeeded").at("attempts").size(), 1U);
-  EXPECT_EQ(stage().submissions_of(waiting, 1), 1);
-  EXPECT_EQ(stage().submissions_of(running, 1), 1);
+  for (const auto& job : {waiting, running, queued}) EXPECT_EQ(stage().submissions_of(job, 1), 1);
 }
 
 // Each is given up after 20 s; until the first one is, nobody can know that Slurm is out of reach.
