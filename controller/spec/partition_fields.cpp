@@ -186,6 +186,7 @@ bool is_user_name(std::string_view text) {
 
 std::string put_list(Place place, const Field& field, const std::vector<std::string>& values) {
   const bool names = field.kind == Kind::kWords;
+  if (names && values.empty()) return "at least one name; leave the key out to let everybody in";
   if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " of them";
   for (const auto& value : values) {
     if (names && !is_user_name(value)) return "names such as [\"ann\", \"bob\"]";
