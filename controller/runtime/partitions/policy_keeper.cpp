@@ -55,7 +55,7 @@ std::string read(const std::filesystem::path& file, std::string* problem) {
   std::ifstream in(file, std::ios::binary);
   std::string text(spec::kMostPartitionFileBytes + 1, '\0');
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in.is_open() || in.bad() || std::filesystem::is_directory(file)) {
+  if (!in.is_open() || in.bad()) {  // also of a folder
     *problem = file.string() + ": cannot be read; is it there, and may musterd's user read it?";
     return {};
   }
@@ -134,7 +134,11 @@ void PolicyKeeper::run() {
       wake_.wait_for(lock, kLookEvery, [&] { return closed_; });
       if (closed_) return;
     }
-    look(false);
+    try {
+      look(false);
+    } catch (const std::exception& error) {
+      spdlog::error("{} could not be looked at: {}", file_.string(), error.what());
+    }
   }
 }
 

@@ -3,8 +3,10 @@
 #include "runtime/partitions/policy_keeper.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <fstream>
+#include <future>
 
 #include "../bench.h"
 #include "spec/partition_fields.h"
@@ -180,6 +182,39 @@ TEST_F(Keeping, AFirstFileThatIsBrokenOpensNothing) {
   write("[partition.main]\nmax_nodes = 0\n");
   EXPECT_THROW(keeper(), std::runtime_error);
   EXPECT_THAT(store_.partitions(), IsEmpty());
+}
+
+TEST_F(Keeping, AFolderInTheFilesPlaceIsToldAndChangesNothing) {
+  by_file();
+  write("[partition.main]\n");
+  keeper();
+  std::filesystem::remove(file_);
+  std::filesystem::create_directory(file_);
+  look();
+  EXPECT_THAT(keeper().problem(), HasSubstr("partitions.toml: cannot be read"));
+  EXPECT_NE(keeper().book()->find("main"), nullptr);
+}
+
+// As on a network folder whose server has lost the file meanwhile: what was open is read, and asking by name fails.
+TEST_F(Keeping, AFileWhoseNameCannotBeLookedUpAnyMoreEndsNothing) {
+  by_file();
+  write("[partition.main]\nmax_nodes = 2\n");
+  keeper();
+  std::filesystem::remove(file_);
+  ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
+  // Opening it waits for the keeper, as the keeper does for us.
+  const auto writer = std::async(std::launch::async, [&] {
+    std::ofstream out(file_);
+    std::filesystem::create_symlink(file_, folder_.path() / "circle");
+    std::filesystem::rename(folder_.path() / "circle", file_);
+    out << "[partition.main]\nmax_nodes = 3\n";
+  });
+  clock_.advance(PolicyKeeper::kLookEvery);
+  EXPECT_NO_THROW(keeper().poll());
+  writer.wait();
+  look();
+  EXPECT_THAT(keeper().problem(), HasSubstr("partitions.toml: cannot be read"));
+  EXPECT_EQ(keeper().book()->find("main")->max_nodes(), 2U);
 }
 
 TEST_F(Keeping, AFileThatCouldNotBeStoredIsTriedAgain) {
