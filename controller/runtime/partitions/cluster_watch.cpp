@@ -47,11 +47,16 @@ void ClusterWatch::run() {
 }
 
 void ClusterWatch::refresh() {
+  std::uint64_t round = 0;
+  {
+    std::lock_guard lock(mutex_);
+    round = ++begun_;
+  }
   const auto asked_at = clock_.monotonic();
   auto heard = executor_.cluster();
   {
     std::lock_guard lock(mutex_);
-    ++round_;
+    answered_ = round;
     auto next = heard ? *std::move(heard) : ClusterFacts{};
     if (!next.unreachable.empty() && !next.known()) {
       next.partitions = facts_->partitions;
@@ -72,13 +77,13 @@ ClusterWatch::Facts ClusterWatch::known() {
 ClusterWatch::Facts ClusterWatch::ask(std::chrono::milliseconds patience, core::Millis fresh_for) {
   if (!threads_) return known();
   std::unique_lock lock(mutex_);
-  const bool fresh = round_ > 0 && facts_->unreachable.empty() && clock_.monotonic() - asked_at_ < fresh_for;
+  const bool fresh = answered_ > 0 && facts_->unreachable.empty() && clock_.monotonic() - asked_at_ < fresh_for;
   if (fresh || !running_ || closed_) return facts_;
   wanted_ = true;
   wake_.notify_all();
   // One that is under way may have begun before the change that somebody wants to see.
-  const auto seen = round_;
-  const bool told = news_.wait_for(lock, patience, [&] { return closed_ || round_ > seen; });
+  const auto begun = begun_;
+  const bool told = news_.wait_for(lock, patience, [&] { return closed_ || answered_ > begun; });
   if (told) return facts_;
   auto late = *facts_;
   late.unreachable = "no answer yet";

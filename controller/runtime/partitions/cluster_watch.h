@@ -33,8 +33,8 @@ class ClusterWatch {
   using Facts = std::shared_ptr<const ClusterFacts>;
   /// What is known; never null.
   Facts known();
-  /// What the scheduler says now, or what it said no longer than `fresh` ago; after `patience` what is known, with
-  /// `unreachable` set.
+  /// What the scheduler says to a question put after this call, or what it said no longer than `fresh` ago; after
+  /// `patience` what is known, with `unreachable` set.
   Facts ask(std::chrono::milliseconds patience, core::Millis fresh = kFresh);
 
  private:
@@ -47,8 +47,8 @@ class ClusterWatch {
   std::mutex mutex_;
   std::condition_variable wake_, news_;
   Facts facts_ = std::make_shared<ClusterFacts>();
-  core::Millis asked_at_{0};  // monotonic, of what is known
-  std::uint64_t round_ = 0;   // questions answered, well or badly
+  core::Millis asked_at_{0};                // monotonic, of what is known
+  std::uint64_t begun_ = 0, answered_ = 0;  // the newest question, and the newest with an answer, good or bad
   bool wanted_ = true, closed_ = false, running_ = false;
   std::thread thread_;
 };
