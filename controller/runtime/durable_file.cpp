@@ -114,7 +114,7 @@ void create_file_durably(const std::filesystem::path& path, std::string_view tex
   sync_folder(path.parent_path());
 }
 
-std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes) {
+std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes, std::uintmax_t offset) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) {
     if (errno == ENOENT) return {};
@@ -123,7 +123,8 @@ std::string read_small_file(const std::filesystem::path& path, std::size_t max_b
   std::string text(max_bytes, '\0');
   std::size_t length = 0;
   while (length < max_bytes) {
-    const ssize_t got = ::read(fd.get(), text.data() + length, max_bytes - length);
+    const ssize_t got =
+        ::pread(fd.get(), text.data() + length, max_bytes - length, static_cast<off_t>(offset + length));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail("cannot read", path, errno);
     if (got == 0) break;

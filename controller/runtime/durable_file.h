@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -14,8 +15,10 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 /// there already. After a crash at any point it is whole or not there; the next call removes what is left beside it.
 void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode);
 
-/// The first `max_bytes` of the file; empty text if there is none. Throws std::system_error on anything else.
-std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes = 1 << 16);
+/// The first `max_bytes` of the file, or those from `offset` on; empty text if there is none. Throws std::system_error
+/// on anything else.
+std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes = 1 << 16,
+                            std::uintmax_t offset = 0);
 
 /// Makes the folder and its parents. Throws std::system_error that names the path.
 void make_folders(const std::filesystem::path& path);

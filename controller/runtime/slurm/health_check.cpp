@@ -11,9 +11,20 @@
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::size_t kMostLog = 1 << 20;
+constexpr std::size_t kMostLog = 1 << 20;  // of its beginning, and of its end
 constexpr std::size_t kMostNodes = 256;
 constexpr std::size_t kLongestName = 255;
+
+/// What a log says, of a long one without its middle: setup lines before a check may say much. Whole lines there: half
+/// a name is another node's.
+std::string ends_of(const std::filesystem::path& log) {
+  auto text = read_small_file(log, kMostLog);
+  if (text.size() < kMostLog) return text;
+  const auto size = std::filesystem::file_size(log);
+  if (size <= 2 * kMostLog) return text + read_small_file(log, kMostLog, kMostLog);
+  text.resize(text.rfind('\n') + 1);
+  return text + read_small_file(log, kMostLog, size - kMostLog);
+}
 
 }  // namespace
 
@@ -34,7 +45,7 @@ std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumb
 
 std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt) {
   try {
-    return unfit_nodes(read_small_file(slurm_log_of(attempt_folder), kMostLog), attempt);
+    return unfit_nodes(ends_of(slurm_log_of(attempt_folder)), attempt);
   } catch (const std::exception& error) {
     spdlog::warn("which nodes failed their health check cannot be told: {}", error.what());
     return {};

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "bench.h"
 #include "runtime/durable_file.h"
@@ -66,6 +67,33 @@ TEST(HealthCheck, OfAnArraysElementIsReadFromTheElementsLogAlone) {
   EXPECT_THAT(unfit_nodes_of(attempt, 2), IsEmpty()) << "those are others'";
   run_check(folder.path(), "exit 7", "n4", set / "slurm-11.log");
   EXPECT_THAT(lost(unfit_nodes_of(attempt, 2)), ElementsAre("n4: its health check failed with exit code 7"));
+}
+
+TEST(HealthCheck, IsFoundBehindAnyAmountOfSetupLines) {
+  for (const std::size_t mebibytes : {0, 1, 2, 5}) {
+    const runtime::testing::TempFolder folder;
+    const auto log = folder.path() / "slurm.log";
+    run_check(folder.path(), "exit 1", "n1", log);
+    {
+      std::ofstream chatter(log, std::ios::app);
+      for (std::size_t line = 0; line < mebibytes << 15; ++line) chatter << "a line of thirty-two characters\n";
+    }
+    run_check(folder.path(), "exit 1", "n25", log);
+    EXPECT_THAT(lost(unfit_nodes_of(folder.path(), 2)), ElementsAre("n1: its health check failed with exit code 1",
+                                                                    "n25: its health check failed with exit code 1"))
+        << mebibytes;
+  }
+}
+
+// The middle of a long log is not read, and begins where a name may stand.
+TEST(HealthCheck, NoHalfANameIsTakenForANode) {
+  const runtime::testing::TempFolder folder;
+  {
+    std::ofstream log(folder.path() / "slurm.log");
+    log << std::string((1 << 20) - kUnfitMark.size() - 4, 'x') << "\n" << kUnfitMark << "n12345 with exit code 1\n";
+    log << std::string(3 << 20, '\n');
+  }
+  EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty());
 }
 
 TEST(HealthCheck, ALogThatSaysNothingOfIt) {
