@@ -1,12 +1,15 @@
 #include "runtime/routing_executor.h"
 
+#include <algorithm>
+
 #include "runtime/scheduler_handle.h"
 
 namespace runtime {
 
 void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
   local_.set_history(is_over);
-  slurm_.set_history(std::move(is_over));
+  slurm_.set_history(is_over);
+  is_over_ = std::move(is_over);
 }
 
 void RoutingExecutor::start(FactSink sink) {
@@ -32,8 +35,8 @@ std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRe
     {
       std::lock_guard lock(mutex_);
       for (const auto& request : theirs) owners_[request.key] = executor;
-      while (owners_.size() > kRemembered) owners_.erase(owners_.begin());
     }
+    forget_ended(theirs.size());
     auto some = executor->launch_all(theirs);
     for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
   }
@@ -48,6 +51,24 @@ std::optional<LaunchAnswer> RoutingExecutor::withdraw(const LaunchRequest& reque
     owners_[request.key] = &owner;
   }
   return answer;
+}
+
+// Twice as many as have come are looked at, in turns: a launch costs the same however many are remembered, and those
+// that are over go faster than others come.
+void RoutingExecutor::forget_ended(std::size_t launched) {
+  std::vector<core::AttemptKey> over;
+  {
+    std::lock_guard lock(mutex_);
+    if (!is_over_ || owners_.size() <= remembered_) return;
+    for (auto left = std::min(2 * launched, owners_.size()); left > 0; --left) {
+      auto next = owners_.upper_bound(looked_at_);
+      if (next == owners_.end()) next = owners_.begin();
+      over.push_back(looked_at_ = next->first);
+    }
+  }
+  std::erase_if(over, [&](const core::AttemptKey& key) { return !is_over_(key); });
+  std::lock_guard lock(mutex_);
+  for (const auto& key : over) owners_.erase(key);
 }
 
 void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {

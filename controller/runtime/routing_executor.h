@@ -11,8 +11,11 @@ namespace runtime {
 /// calls about it go to the same one. Thread-safe as the two are.
 class RoutingExecutor : public Executor {
  public:
+  static constexpr std::size_t kRemembered = 100'000;
+
   /// Both must outlive it.
-  RoutingExecutor(Executor& local, Executor& slurm) : local_(local), slurm_(slurm) {}
+  RoutingExecutor(Executor& local, Executor& slurm, std::size_t remembered = kRemembered)
+      : local_(local), slurm_(slurm), remembered_(remembered) {}
 
   std::string name() const override { return slurm_.name(); }
   std::vector<std::string> names() const override { return {slurm_.name(), local_.name()}; }
@@ -44,14 +47,18 @@ class RoutingExecutor : public Executor {
 
  private:
   Executor& chosen(const std::string& wanted) const { return wanted == local_.name() ? local_ : slurm_; }
-  /// Null: an attempt that this run of the controller has not seen.
+  /// Null: an attempt that this run of the controller has not seen, or that is over and forgotten.
   Executor* of(const core::AttemptKey& key) const;
+  /// Makes room after so many launches.
+  void forget_ended(std::size_t launched);
 
   Executor& local_;
   Executor& slurm_;
+  const std::size_t remembered_;
+  std::function<bool(const core::AttemptKey&)> is_over_;
   mutable std::mutex mutex_;
-  std::map<core::AttemptKey, Executor*> owners_;  // of attempts launched or adopted; at most kRemembered
-  static constexpr std::size_t kRemembered = 100'000;
+  std::map<core::AttemptKey, Executor*> owners_;  // of attempts launched or adopted; beyond remembered_ ended ones go
+  core::AttemptKey looked_at_;                    // last, for room
 };
 
 }  // namespace runtime

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "fake_executor.h"
 
 namespace runtime {
@@ -75,6 +77,22 @@ TEST(RoutingExecutor, LaterCallsGoToTheSame) {
   EXPECT_EQ(r.local.machine().stop_count({2, 1}), 1U);
   EXPECT_EQ(r.slurm.machine().holds.size(), 1U);
   EXPECT_EQ(r.slurm.machine().tasks.size(), 1U);
+}
+
+TEST(RoutingExecutor, ForgetsEndedAttemptsAloneHoweverManyCome) {
+  Routing r;
+  RoutingExecutor both(r.local, r.slurm, 4);
+  std::set<core::JobId> open{1, 2};
+  both.set_history([&](const core::AttemptKey& key) { return !open.contains(key.job); });
+  r.slurm.machine().limit_refusal = "no";
+  for (core::JobId job = 1; job <= 100; ++job) both.launch(r.request(job, job == 2 ? "local" : "slurm"));
+  EXPECT_EQ(both.limit({1, 1}, core::Millis(1)).why, "no") << "the oldest still runs";
+  EXPECT_NE(both.vouch({1, 1}, 0), Vouch::kUnknown);
+  both.hold({2, 1}, true);
+  EXPECT_EQ(r.local.machine().holds.size(), 1U);
+  int remembered = 0;
+  for (core::JobId job = 3; job <= 100; ++job) remembered += both.limit({job, 1}, core::Millis(1)).why.empty() ? 0 : 1;
+  EXPECT_LE(remembered, 4);
 }
 
 // After a restart only the handle in the history says where it was.
