@@ -66,7 +66,7 @@ std::vector<std::string> UserGroups::of(const std::string& user) {
     const auto found = known_.find(user);
     if (found != known_.end() && now < found->second.until) return found->second.groups;
   }
-  auto groups = groups_of(user);
+  auto groups = ask_(user);
   std::lock_guard lock(mutex_);
   if (known_.size() >= kMostUsers) known_.clear();
   known_[user] = {now + kRemembered, groups};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -17,7 +18,8 @@ inline constexpr int kMostGroups = 4096;
 /// The same, remembered for a minute, so that a burst of submissions asks once. Thread-safe.
 class UserGroups {
  public:
-  explicit UserGroups(Clock& clock) : clock_(clock) {}
+  using Ask = std::function<std::vector<std::string>(const std::string& user)>;
+  explicit UserGroups(Clock& clock, Ask ask = groups_of) : clock_(clock), ask_(std::move(ask)) {}
   std::vector<std::string> of(const std::string& user);
 
   static constexpr core::Millis kRemembered{60'000};
@@ -29,6 +31,7 @@ class UserGroups {
     std::vector<std::string> groups;
   };
   Clock& clock_;
+  const Ask ask_;
   std::mutex mutex_;
   std::map<std::string, Known> known_;
 };

@@ -241,6 +241,23 @@ TEST(UserGroups, AreTheUsersOwnAndThoseThatNameTheUser) {
   }
 }
 
+TEST(UserGroups, AreAskedForAgainAfterAMinute) {
+  ManualClock clock;
+  std::vector<std::string> asked, groups{"ml"};
+  UserGroups known(clock, [&](const std::string& user) {
+    asked.push_back(user);
+    return groups;
+  });
+  EXPECT_THAT(known.of("ann"), ElementsAre("ml"));
+  groups = {"ml", "ops"};
+  clock.advance(UserGroups::kRemembered - core::Millis(1));
+  EXPECT_THAT(known.of("ann"), ElementsAre("ml")) << "remembered";
+  EXPECT_THAT(known.of("bob"), ElementsAre("ml", "ops")) << "each user's own";
+  clock.advance(core::Millis(1));
+  EXPECT_THAT(known.of("ann"), ElementsAre("ml", "ops"));
+  EXPECT_THAT(asked, ElementsAre("ann", "bob", "ann"));
+}
+
 TEST(NodeViews, TellWhichNodesAreLeftOutAndUntilWhen) {
   const auto lost = [](std::int64_t job, const std::string& node, std::int64_t at) {
     store::StoredEvent event;
