@@ -21,7 +21,6 @@ namespace {
 constexpr std::uint64_t kMostElements = 1000;  // of one array
 /// Of a limited sweep so many arrays are remembered.
 constexpr std::size_t kLongestChain = 64;
-constexpr const char* kComment = "comment";  // of a set's folder
 
 constexpr core::Millis kAskAgain{10'000};
 constexpr const char* kWaitsForEarlier = "waits for the sweep's earlier array";
@@ -186,15 +185,8 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
   return fresh;
 }
 
-// One that Slurm has surely not taken is none any more.
 Launcher::Known Launcher::look_for_set(const std::filesystem::path& folder) {
-  Known known{is_complete(folder) ? submitter_.look(folder) : std::nullopt, {}};
-  if (known.outcome) {
-    known.members = read_set_file(folder / kSetFile);
-  } else {
-    discard(folder);
-  }
-  return known;
+  return {submitter_.look(folder), read_set_file(folder / kSetFile)};
 }
 
 bool Launcher::Known::has(const core::AttemptKey& key, std::uint32_t index) const {
@@ -262,8 +254,7 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& reques
   }
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
   if (refused == nullptr) return outcome;
-  // Nothing of it is left that a smaller one could trip over.
-  discard(set.folder);
+  // What is smaller, or alone, need not look for it.
   for (const auto& member : members) forget_record(member.attempt_folder);
   if (!says(refused->why, "Invalid job array specification")) return outcome;
   forget_config();
@@ -363,8 +354,7 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
   return sets;
 }
 
-// Everything on disk before sbatch: the elements' own launch files and records, and who is which. The comment comes
-// last: without it the set is none, and nothing of it was ever submitted.
+// Everything on disk before sbatch: the elements' own launch files and records, and who is which.
 void Launcher::prepare_set(const std::vector<LaunchRequest>& members, const std::filesystem::path& folder) {
   std::vector<std::string> folders;
   for (const auto& member : members) folders.push_back(member.attempt_folder);
@@ -378,15 +368,6 @@ void Launcher::prepare_set(const std::vector<LaunchRequest>& members, const std:
     record.index = i;
     write_record(members[i].attempt_folder, record);
   }
-  write_file_durably(folder / kComment, comment);
-}
-
-bool Launcher::is_complete(const std::filesystem::path& set_folder) {
-  return !read_small_file(set_folder / kComment).empty();
-}
-
-void Launcher::discard(const std::filesystem::path& set_folder) {
-  std::filesystem::remove(set_folder / kComment);
 }
 
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,

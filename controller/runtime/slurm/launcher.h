@@ -57,8 +57,6 @@ class Launcher {
   Known look_for_set(const std::filesystem::path& folder);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
   void prepare_set(const std::vector<LaunchRequest>& members, const std::filesystem::path& folder);
-  static bool is_complete(const std::filesystem::path& set_folder);
-  static void discard(const std::filesystem::path& set_folder);
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
   ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers);

@@ -201,7 +201,6 @@ TEST(Launcher, ASetThatWasNotFinishedIsNone) {
   l.slurm.submits = Submits::kCrashesBefore;
   EXPECT_THROW(l.launch(l.sweep(4)), testing::Crash);
   for (const int job : {3, 4}) std::filesystem::remove(l.request(job).attempt_folder + "/slurm.json");
-  std::filesystem::remove(l.folder.path() / "slurm" / "set-1.1" / "comment");
   std::filesystem::remove(l.folder.path() / "slurm" / "set-1.1" / "slurm.json");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(6000));
