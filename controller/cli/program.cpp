@@ -57,8 +57,10 @@ void add_command(CLI::App& app, Session& session, const Command& command) {
   command.define(*sub, session);
 }
 
-int run_action(Session& session, const std::string& name) {
+int run_action(Session& session, const CLI::App& app) {
+  const auto name = command_name(app);
   try {
+    if (const auto problem = not_utf8(app); !problem.empty()) throw Failure(kUsage, problem);
     const int code = session.action();
     std::cout << std::flush;
     if (!std::cout) throw Failure(kUsage, "standard output takes no more; is the disk full?");
@@ -139,7 +141,7 @@ int run_program(int argc, char** argv) {
     std::cerr << usage_problem(*app, error, argc, argv) << "\n";
     return kUsage;
   }
-  return run_action(session, command_name(*app));
+  return run_action(session, *app);
 }
 
 }  // namespace cli

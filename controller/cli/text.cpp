@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "spec/units.h"
+#include "spec/utf8.h"
 
 namespace cli {
 namespace {
@@ -21,25 +22,6 @@ std::size_t bytes_of(std::string_view text, std::size_t count) {
     if (starts_character(text[at]) && count-- == 0) break;
   }
   return at;
-}
-
-/// Bytes of the UTF-8 character that begins the text; 0: it begins none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto first = byte(0);
-  const std::size_t size = first < 0x80   ? 1
-                           : first < 0xC2 ? 0
-                           : first < 0xE0 ? 2
-                           : first < 0xF0 ? 3
-                           : first < 0xF5 ? 4
-                                          : 0;
-  if (size > text.size()) return 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if (starts_character(text[i])) return 0;
-  }
-  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
-  const bool beyond = (first == 0xED && byte(1) >= 0xA0) || (first == 0xF4 && byte(1) >= 0x90);
-  return overlong || beyond ? 0 : size;
 }
 
 /// Bytes of the escape sequence that begins the text.
@@ -63,7 +45,7 @@ bool is_control(std::string_view character) {
 std::string harmless(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    auto size = character_bytes(text);
+    auto size = spec::character_bytes(text);
     if (text[0] == '\x1b') {
       size = escape_bytes(text);
     } else if (size == 0) {

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "spec/suggest.h"
 #include "spec/toml_value.h"
+#include "spec/utf8.h"
 
 namespace cli {
 namespace {
@@ -121,6 +122,22 @@ std::string command_name(const CLI::App& app) {
     name += " " + command->get_name();
   }
   return name;
+}
+
+std::string not_utf8(const CLI::App& app) {
+  for (const auto* option : app.get_options()) {
+    // Files are read here, whatever their names.
+    if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml") continue;
+    for (const auto& text : option->results()) {
+      if (spec::is_utf8(text)) continue;
+      return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + spec::shown(text) +
+             "\": want UTF-8; see what locale says of this terminal, or rename what is called so";
+    }
+  }
+  for (const auto* command : app.get_subcommands()) {
+    if (auto problem = not_utf8(*command); !problem.empty()) return problem;
+  }
+  return {};
 }
 
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {

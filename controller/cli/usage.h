@@ -20,6 +20,9 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 /// "muster admin partition": the program and the command that was chosen.
 std::string command_name(const CLI::App& app);
 
+/// What is wrong with the first text given to the chosen command that no message can carry; empty: nothing.
+std::string not_utf8(const CLI::App& app);
+
 /// What was wrong with the command line and the next thing to try, in one line.
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv);
 

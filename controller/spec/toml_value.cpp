@@ -1,6 +1,10 @@
 #include "spec/toml_value.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <sstream>
+
+#include "spec/utf8.h"
 
 namespace spec {
 namespace {
@@ -42,10 +46,20 @@ std::optional<Value> value_of(const Field& field, const toml::node& node) {
 
 std::string shown(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  while (!text.empty()) {
     if (out.size() >= kLongestShown) return out + "...";
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7f ? ' ' : c;
+    const auto size = character_bytes(text);
+    const auto byte = static_cast<unsigned char>(text.front());
+    if (size == 0) {
+      char escaped[5];
+      std::snprintf(escaped, sizeof escaped, "\\x%02X", static_cast<unsigned>(byte));
+      out += escaped;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += ' ';
+    } else {
+      out += text.substr(0, size);
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return out;
 }

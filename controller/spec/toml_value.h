@@ -13,7 +13,8 @@ namespace spec {
 /// A TOML value as a field's; nullopt if its type is not what the field takes. The range is not looked at.
 std::optional<Value> value_of(const Field& field, const toml::node& node);
 
-/// A value in short, for messages: texts without quotes, at most 120 bytes, nothing that moves a terminal's cursor.
+/// A value in short, for messages: texts without quotes, about 120 bytes at most, nothing that moves a terminal's
+/// cursor, and bytes that are no UTF-8 as "\xE8".
 std::string shown(const toml::node& node);
 std::string shown(std::string_view text);
 

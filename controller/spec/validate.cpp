@@ -4,6 +4,7 @@
 #include "spec/fields.h"
 #include "spec/findings.h"
 #include "spec/spec.h"
+#include "spec/utf8.h"
 
 namespace spec {
 namespace {
@@ -142,7 +143,11 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
   for (const auto& field : fields()) {
     if (field.kind != Kind::kPath) continue;
     const auto value = get(spec, field);
-    if (value && !fs::path(std::get<std::string>(*value)).is_absolute()) {
+    if (!value) continue;
+    const auto& path = std::get<std::string>(*value);
+    if (!is_utf8(path)) {
+      findings.add(field.key, "want a path in UTF-8", "rename the folder or file that is not, or choose another path");
+    } else if (!fs::path(path).is_absolute()) {
       findings.add(field.key, "want an absolute path", "relative paths exist in job files only; muster resolves them");
     }
   }

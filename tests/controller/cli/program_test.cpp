@@ -86,6 +86,42 @@ TEST(Submit, AControllerWithTooManyCallsAtOnceIsAskedAgain) {
   fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted.size(), 1U); });
 }
 
+TEST(Submit, AFolderWhoseNameIsNotUtf8IsNamedAndNothingIsSent) {
+  FakeController fake;
+  const auto folder = fake.folder().path() / "Mod\xE8le";
+  std::filesystem::create_directory(folder);
+  write_file(folder / "job.toml", kJob);
+  const auto refused = fake.muster({"submit", folder / "job.toml"});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("Mod\\xE8le/job.toml:1:1: working_folder \"" + fake.folder().path().native() +
+                                     "/Mod\\xE8le\": want a path in UTF-8; rename"));
+  EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
+  write_file(folder / "job.toml", std::string(kJob) + "working_folder = \"/tmp\"\n");
+  std::filesystem::copy_file(fake.folder().path() / "token", folder / "token");
+  const auto taken = fake.muster({"submit", folder / "job.toml", "--token-file", folder / "token"});
+  EXPECT_EQ(taken.exit, 0) << "files may be called as they like: " << taken.err;
+}
+
+TEST(Usage, WhatIsTypedInAnotherEncodingIsRefusedByEveryCommand) {
+  FakeController fake;
+  const auto job = write_job(fake, kJob);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"submit", job, "--set", "env.X=\xff"}, "muster submit: --set \"env.X=\\xFF\": want UTF-8"},
+      {{"submit", job, "--sweep", "env.X=a,\xe8"}, "muster submit: --sweep \"env.X=a,\\xE8\": want UTF-8"},
+      {{"list", "--sweep", "s\xc3"}, "muster list: --sweep \"s\\xC3\": want UTF-8"},
+      {{"admin", "partition", "remove", "b\xe4r"}, "muster admin partition remove: PARTITION \"b\\xE4r\": want UTF-8"},
+      {{"admin", "partition", "add", "big", "--users", "ann,ren\xe9"},
+       "muster admin partition add: --users \"ann,ren\\xE9\": want UTF-8"}};
+  for (const auto& [arguments, says] : cases) {
+    const auto refused = fake.muster(arguments);
+    EXPECT_EQ(refused.exit, 2);
+    EXPECT_THAT(refused.err, StartsWith(says));
+    EXPECT_LT(refused.took, 10s);
+  }
+  fake.with([&](FakeState& s) { EXPECT_TRUE(s.submitted.empty() && s.swept.empty() && s.asked.empty()); });
+  EXPECT_EQ(fake.muster({"submit", job, "--set", "env.X=Modèle"}).exit, 0);
+}
+
 TEST(Submit, ABadJobFileIsRefusedBeforeAnythingIsSent) {
   FakeController fake;
   const auto file = write_job(fake, "name = \"a b\"\n[train]\nsteps = 0\n");

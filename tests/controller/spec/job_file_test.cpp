@@ -323,6 +323,18 @@ TEST(JobFiles, RelativePathsCountFromTheFilesFolder) {
   EXPECT_EQ(file.spec.working_folder(), "/home/someone/jobs");
 }
 
+// The rest of a file is checked as it is read: TOML is UTF-8.
+TEST(JobFiles, AFolderWhoseNameIsNotUtf8IsNamedWithTheRemedy) {
+  const auto text = recipe("[data]\nsource = \"folder\"\npath = \"texts\"\n");
+  const auto in = [&](const char* folder) {
+    return parse_job_file(text, "job.toml", folder, {}, FileChecks::kSkip).problems;
+  };
+  const std::string want = "want a path in UTF-8; rename the folder or file that is not, or choose another path";
+  EXPECT_THAT(in("/tmp/Mod\xE8le"), ElementsAre("job.toml:1:1: working_folder \"/tmp/Mod\\xE8le\": " + want,
+                                                "job.toml:5:8: data.path \"/tmp/Mod\\xE8le/texts\": " + want));
+  EXPECT_THAT(in("/tmp/Modèle"), IsEmpty());
+}
+
 TEST(JobFiles, EveryKindOfValueArrives) {
   const auto file = parsed(R"(
 name = "all-kinds.v1_2"
