@@ -62,6 +62,7 @@ Failure Client::failure(const grpc::Status& status) const {
     case grpc::StatusCode::NOT_FOUND:
       return {kNotFound, text + (text.find("; ") == std::string::npos ? "; muster list shows the jobs there are" : "")};
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
+    case grpc::StatusCode::ABORTED:
       return {kRefused, text};
     case grpc::StatusCode::UNAUTHENTICATED:
       return {kUnreachable, "the controller at " + address() + " refuses the token from " +
@@ -85,6 +86,10 @@ bool is_overloaded(const grpc::Status& status) {
          status.error_message() == "Server Threadpool Exhausted";
 }
 
+bool is_unchanged(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::ABORTED;
+}
+
 bool is_lost_contact(const grpc::Status& status) {
   if (is_overloaded(status)) return true;
   switch (status.error_code()) {
@@ -93,7 +98,6 @@ bool is_lost_contact(const grpc::Status& status) {
     case grpc::StatusCode::CANCELLED:
     case grpc::StatusCode::UNKNOWN:
     case grpc::StatusCode::INTERNAL:
-    case grpc::StatusCode::ABORTED:
       return true;
     default:
       return false;

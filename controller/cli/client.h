@@ -65,6 +65,8 @@ class Client {
 
 /// The answer may have been lost on the way: the same call may be made again.
 bool is_lost_contact(const grpc::Status& status);
+/// The controller could not store it, and has changed nothing: the same call may be made again.
+bool is_unchanged(const grpc::Status& status);
 /// The controller has more calls at once than it serves; it has not looked at this one.
 bool is_overloaded(const grpc::Status& status);
 

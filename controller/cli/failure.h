@@ -12,7 +12,7 @@ enum Exit : int {
   kUsage = 2,        // wrong options, job file or configuration, or the job's state does not allow it
   kNotFound = 3,     // no such job or attempt
   kUnreachable = 4,  // no controller there, or it refuses the token
-  kRefused = 5,      // a limit of the controller or the scheduler
+  kRefused = 5,      // a limit of the controller (a full disk, too) or the scheduler
   kTimedOut = 124,
   kInterrupted = 130,
 };

@@ -16,16 +16,26 @@ std::string fresh_request_id() {
   return id;
 }
 
-void ask_again(Client& client, const grpc::Status& status, Contact::Clock::time_point deadline, bool told) {
-  if (!is_lost_contact(status)) throw client.failure(status);
-  if (Contact::Clock::now() >= deadline) {
-    throw Failure(kUnreachable, std::string(client.failure(status).what()) +
-                                    ". Whether the submission was accepted is not known: see muster list");
+void ask_again(Client& client, const grpc::Status& status, Tries& tries) {
+  const auto failure = client.failure(status);
+  const bool overloaded = is_overloaded(status), unchanged = is_unchanged(status);
+  if (!unchanged && !is_lost_contact(status)) throw failure;
+  if (!unchanged && !overloaded) tries.maybe_accepted = true;
+  if (Contact::Clock::now() >= tries.deadline) {
+    throw Failure(
+        failure.exit(),
+        failure.what() + std::string(tries.maybe_accepted
+                                         ? ". Whether the submission was accepted is not known: see muster list"
+                                         : ". The submission was not accepted"));
   }
-  if (!told) {
-    std::cerr << (is_overloaded(status) ? "muster: the controller has too many calls at once; asking again\n"
-                                        : "muster: the answer to the submission was lost; asking again\n");
+  if (!tries.told) {
+    std::cerr << "muster: "
+              << (unchanged    ? status.error_message()
+                  : overloaded ? "the controller has too many calls at once"
+                               : "the answer to the submission was lost")
+              << "; asking again\n";
   }
+  tries.told = true;
   Interrupts::instance().sleep(std::chrono::milliseconds(250));
   client.connect();
 }

@@ -43,6 +43,7 @@ Response refusal(const runtime::Refusal& refusal) {
     case Kind::kUnauthenticated:
       return refuse(401, refusal.text, "log in again");
     case Kind::kUnavailable:
+    case Kind::kUnchanged:
       return refuse(503, refusal.text, "try again in a moment");
   }
   return refuse(500, refusal.text, "look into musterd's log");

@@ -20,6 +20,8 @@ grpc::StatusCode code_of(runtime::Refusal::Kind kind) {
       return grpc::StatusCode::RESOURCE_EXHAUSTED;
     case Kind::kUnavailable:
       return grpc::StatusCode::UNAVAILABLE;
+    case Kind::kUnchanged:
+      return grpc::StatusCode::ABORTED;
     case Kind::kUnauthenticated:
       return grpc::StatusCode::UNAUTHENTICATED;
   }

@@ -17,7 +17,8 @@ namespace runtime {
 
 /// A refusal that a person can act on; rpc/ and http/ map the kind to their own codes.
 struct Refusal {
-  enum class Kind { kInvalid, kNotFound, kWrongState, kLimit, kUnavailable, kUnauthenticated };
+  /// kUnavailable: it may have been carried out all the same. kUnchanged: the store took it not; try again.
+  enum class Kind { kInvalid, kNotFound, kWrongState, kLimit, kUnavailable, kUnchanged, kUnauthenticated };
   Kind kind = Kind::kInvalid;
   std::string text;
 };

@@ -514,7 +514,7 @@ void Dispatcher::refuse_or_put_back(std::vector<Entry>& entries, const std::stri
   }
   for (auto& entry : entries) {
     if (entry.answer != nullptr) {
-      entry.answer->promise.set_value({nullptr, {}, unavailable("nothing was changed: " + why)});
+      entry.answer->promise.set_value({nullptr, {}, Refusal{Refusal::Kind::kUnchanged, "nothing was changed: " + why}});
     }
   }
 }

@@ -56,8 +56,9 @@ TEST(Faults, AFullDiskRefusesSubmissionsClearlyAndHealsByItself) {
   const auto file = world.folder() / "refused.toml";
   write_file(file, shell_job("true"));
   const auto refused = world.cli({"submit", file});
-  EXPECT_NE(refused.exit, 0);
-  EXPECT_NE(refused.err.find("full"), std::string::npos) << refused.err;
+  EXPECT_EQ(refused.exit, 5);
+  EXPECT_EQ(refused.err.find("muster: nothing was changed: the disk is full"), 0U) << refused.err;
+  EXPECT_NE(refused.err.find("safe. The submission was not accepted\n"), std::string::npos) << refused.err;
   EXPECT_EQ(world.show(running).at("state"), "running");
   disk.make_room();
   const auto accepted = world.submit(shell_job("true"));

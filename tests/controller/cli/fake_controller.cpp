@@ -47,6 +47,7 @@ class Jobs final : public JobService::Service {
     std::lock_guard lock(shared_.mutex);
     auto& state = shared_.state;
     if (state.overloaded-- > 0) return {StatusCode::RESOURCE_EXHAUSTED, "Server Threadpool Exhausted"};
+    if (state.store_full-- > 0) return {StatusCode::ABORTED, "nothing was changed: the disk is full"};
     for (std::size_t i = 0; i < state.submitted.size(); ++i) {
       if (state.submitted[i].request_id() == request->request_id()) response->set_already_submitted(true);
     }

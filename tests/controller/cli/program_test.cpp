@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "cli/follow.h"
+#include "cli/submission.h"
 #include "cli/text.h"
 #include "fake_controller.h"
 
@@ -84,6 +85,40 @@ TEST(Submit, AControllerWithTooManyCallsAtOnceIsAskedAgain) {
   EXPECT_EQ(done.exit, 0) << done.err;
   EXPECT_NE(done.err.find("the controller has too many calls at once; asking again"), std::string::npos) << done.err;
   fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted.size(), 1U); });
+}
+
+TEST(Submit, AControllerThatCanStoreNothingIsAskedAgain) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.store_full = 2; });
+  const auto done = fake.muster({"submit", write_job(fake, kJob)});
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_THAT(done.err, AllOf(HasSubstr("muster: nothing was changed: the disk is full; asking again\n"),
+                              Not(HasSubstr("lost"))));
+  fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted.size(), 1U); });
+}
+
+TEST(Submit, AtTheEndItIsSaidWhetherItWasAcceptedWhereThatIsKnown) {
+  cli::Config config;
+  config.address.value = "127.0.0.1:1";
+  cli::Client client(config);
+  const grpc::Status full(grpc::StatusCode::ABORTED, "nothing was changed: the disk is full"),
+      overloaded(grpc::StatusCode::RESOURCE_EXHAUSTED, "Server Threadpool Exhausted"),
+      lost(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+  const auto end_of = [&](const grpc::Status& status, bool maybe_accepted) -> std::pair<int, std::string> {
+    cli::Tries tries{cli::Contact::Clock::now(), true, maybe_accepted};
+    try {
+      cli::ask_again(client, status, tries);
+    } catch (const cli::Failure& failure) {
+      return {failure.exit(), failure.what()};
+    }
+    return {0, ""};
+  };
+  EXPECT_EQ(end_of(full, false), std::pair(5, std::string("nothing was changed: the disk is full. The submission was "
+                                                          "not accepted")));
+  EXPECT_THAT(end_of(full, true).second, HasSubstr("Whether the submission was accepted is not known"));
+  EXPECT_THAT(end_of(overloaded, false).second, HasSubstr("try again. The submission was not accepted"));
+  EXPECT_EQ(end_of(lost, false).first, 4);
+  EXPECT_THAT(end_of(lost, false).second, HasSubstr("Whether the submission was accepted is not known: see muster"));
 }
 
 TEST(Submit, AFolderWhoseNameIsNotUtf8IsNamedAndNothingIsSent) {

@@ -172,6 +172,7 @@ TEST_F(Rpc, EveryKindOfRefusalHasItsOwnCode) {
       {Refusal::Kind::kWrongState, StatusCode::FAILED_PRECONDITION},
       {Refusal::Kind::kLimit, StatusCode::RESOURCE_EXHAUSTED},
       {Refusal::Kind::kUnavailable, StatusCode::UNAVAILABLE},
+      {Refusal::Kind::kUnchanged, StatusCode::ABORTED},
       {Refusal::Kind::kUnauthenticated, StatusCode::UNAUTHENTICATED},
   };
   for (const auto& [kind, code] : table) {

@@ -271,7 +271,7 @@ TEST(SweepStore, AFullDiskRefusesItAndNothingIsKept) {
   bench.memory().fail_writes(store::Error(store::Error::Kind::kFull, "no space left"));
   const auto refused = bench.controller().submit_sweep(sweep_request("a", 5, 2));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnavailable);
+  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("no space left"));
   bench.memory().fail_writes(std::nullopt);
   bench.pass(1s);

@@ -181,7 +181,7 @@ TEST_F(FullDisk, RefusesPeopleAtOnceWithTheReasonAndHealsByItself) {
   fill();
   const auto refused = bench.controller().submit(command_request("a"));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnavailable);
+  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("the disk is full; make room"));
   EXPECT_THAT(bench.controller().status().store_problem(), HasSubstr("the disk is full"));
   make_room();
