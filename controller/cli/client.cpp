@@ -1,5 +1,7 @@
 #include "cli/client.h"
 
+#include "cli/text.h"
+
 namespace cli {
 namespace {
 
@@ -45,6 +47,11 @@ void Client::authorize(grpc::ClientContext& context) {
   context.AddMetadata("authorization", "Bearer " + token_);
 }
 
+grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::seconds limit) {
+  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return status;
+  return {status.error_code(), duration_text(std::chrono::milliseconds(limit).count())};
+}
+
 Failure Client::unreachable() const {
   const auto from = config_.address.source == "default" ? "" : " (" + config_.address.source + ")";
   return {kUnreachable, "controller unreachable at " + address() + from + ": start it with musterd, or set --address"};
@@ -72,8 +79,8 @@ Failure Client::failure(const grpc::Status& status) const {
       return {kUnreachable,
               "the controller at " + address() + " does not know this call: install muster and musterd of one version"};
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return {kUnreachable, "the controller at " + address() +
-                                " has not answered in ten seconds: look at its log, or try again; muster doctor"};
+      return {kUnreachable, "the controller at " + address() + " has not answered in " + text +
+                                ": look at its log, or try again; muster doctor"};
     default:
       return {kUnreachable, "the controller at " + address() + " could not answer: " +
                                 (text.empty() ? "no reason given" : text) + "; try again, or run muster doctor"};

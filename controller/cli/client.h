@@ -47,7 +47,7 @@ class Client {
     grpc::ClientContext context;
     authorize(context);
     context.set_deadline(std::chrono::system_clock::now() + limit);
-    return (stub.*method)(&context, request, response);
+    return told_in_time((stub.*method)(&context, request, response), limit);
   }
 
   /// What a failed call means to a person, and the exit code.
@@ -56,6 +56,9 @@ class Client {
   Failure unreachable() const;
 
  private:
+  /// The status, with the limit rather than gRPC's words if it was reached.
+  static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
+
   Config config_;
   std::string token_;
   std::shared_ptr<grpc::Channel> channel_;

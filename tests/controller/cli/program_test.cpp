@@ -157,6 +157,21 @@ TEST(Usage, WhatIsTypedInAnotherEncodingIsRefusedByEveryCommand) {
   EXPECT_EQ(fake.muster({"submit", job, "--set", "env.X=Modèle"}).exit, 0);
 }
 
+TEST(Usage, ALateAnswerIsSaidToBeAsLateAsItIs) {
+  FakeController fake;
+  cli::Config config;
+  config.address.value = fake.address();
+  config.token = FakeController::kToken;
+  cli::Client client(config);
+  grpc::Status status;
+  fake.with([&](FakeState&) {  // who answers waits for this
+    muster::v1::ListResponse response;
+    status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, muster::v1::ListRequest(), &response,
+                             std::chrono::seconds(1));
+  });
+  EXPECT_THAT(client.failure(status).what(), HasSubstr("has not answered in 1s: look at its log"));
+}
+
 TEST(Submit, ABadJobFileIsRefusedBeforeAnythingIsSent) {
   FakeController fake;
   const auto file = write_job(fake, "name = \"a b\"\n[train]\nsteps = 0\n");
