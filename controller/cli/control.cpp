@@ -81,7 +81,10 @@ int ask_jobs(Session& session, const ControlOptions& options, Method<Request> me
         rows.add(json_of(job));
       }
     } catch (const Failure& failure) {
-      if (failure.exit() == kUnreachable) throw;
+      if (failure.exit() == kUnreachable) {
+        if (options.json && !lone) rows.end();
+        throw;
+      }
       trouble(failure.exit(), failure.what());
     }
   }

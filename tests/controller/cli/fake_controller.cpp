@@ -270,6 +270,7 @@ class Jobs final : public JobService::Service {
   Status answer(ServerContext& context, std::int64_t id, Job* response) {
     if (!allowed(context)) return refused();
     std::lock_guard lock(shared_.mutex);
+    if (id == shared_.state.lost_job) return {StatusCode::UNAVAILABLE, "Socket closed"};
     for (const auto& job : shared_.state.jobs) {
       if (job.id() == id) *response = job;
     }

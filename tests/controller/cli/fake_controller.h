@@ -23,6 +23,7 @@ struct FakeState {
   std::string submit_state = "succeeded";  // of the jobs of a new sweep
   int overloaded = 0;                      // so many submissions gRPC itself turns away
   int store_full = 0;                      // so many submissions are answered with ABORTED: nothing was changed
+  std::int64_t lost_job = 0;               // calls about this job are answered with UNAVAILABLE
   int lose_answers = 0;                    // so many submissions are stored but answered with UNAVAILABLE
   int break_streams_after = 0;             // the next stream breaks after so many messages; 0: none does
   std::string limit_refusal;               // of the scheduler, to every new time limit

@@ -62,6 +62,20 @@ TEST(Hold, AndReleaseTakeSeveralJobs) {
   });
 }
 
+TEST(Hold, ItsJsonIsWholeThoughTheControllerIsLostMidway) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (int id = 1; id <= 3; ++id) s.jobs.push_back(sample_job(id, "running"));
+    s.lost_job = 2;
+  });
+  const auto lost = fake.muster({"hold", "1", "2", "3", "--json"});
+  EXPECT_EQ(lost.exit, 4);
+  const auto rows = Json::parse(lost.out, nullptr, false);
+  ASSERT_TRUE(rows.is_array()) << lost.out;
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].at("id"), 1);
+}
+
 TEST(Limit, IsADurationOrNone) {
   FakeController fake;
   fake.with([](FakeState& s) { s.jobs.push_back(sample_job(1, "running")); });
