@@ -47,7 +47,10 @@ int run_audit(Session& session, const AuditOptions& options) {
     std::cout << utc_text(entry.at()) << "  " << entry.user() << "  " << entry.action() << " " << entry.partition()
               << ": " << or_nothing(entry.before()) << " -> " << or_nothing(entry.after()) << "\n";
   }
-  if (entries.empty()) std::cerr << "muster: nobody has changed any partition yet\n";
+  if (entries.empty()) {
+    std::cerr << "muster: nobody has changed "
+              << (options.partition.empty() ? "any partition" : "partition " + options.partition) << " yet\n";
+  }
   return kSuccess;
 }
 

@@ -1,15 +1,19 @@
-// Goal: muster admin says what is wrong with a command line before anybody is asked.
-// Method: the real program; where a controller would be asked, there is none.
+// Goal: muster admin says what is wrong with a command line before anybody is asked, and what became of what was asked.
+// Method: the real program; where a controller would be asked, there is none, or one that answers as the test says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 #include "fake_controller.h"
 
 namespace test {
 namespace {
 
+using Json = nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Finished muster(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), MUSTER_PROGRAM);
@@ -51,6 +55,65 @@ TEST(Admin, RefusesValuesThatMakeNoSenseBeforeItAsks) {
     EXPECT_EQ(done.exit, 2) << says;
     EXPECT_THAT(done.err, HasSubstr(says));
   }
+}
+
+TEST(Admin, RemoveTellsWhichJobsGoOnAndThatNoPolicyIsLeft) {
+  FakeController fake;
+  const auto first = fake.muster({"admin", "partition", "remove", "big"});
+  EXPECT_EQ(first.exit, 0);
+  EXPECT_EQ(first.out, "partition big removed\n");
+  EXPECT_EQ(first.err, "");
+  fake.with([](FakeState& s) { s.removed.set_jobs(1); });
+  EXPECT_EQ(fake.muster({"admin", "partition", "remove", "big"}).out, "partition big removed; 1 job goes on there\n");
+  fake.with([](FakeState& s) {
+    s.removed.set_jobs(2);
+    s.removed.set_was_last(true);
+  });
+  const auto last = fake.muster({"admin", "partition", "remove", "big"});
+  EXPECT_EQ(last.out, "partition big removed; 2 jobs go on there\n");
+  EXPECT_EQ(last.err, "muster: no policy is left: everybody may use every partition of Slurm\n");
+  const auto json = fake.muster({"admin", "partition", "remove", "big", "--json"});
+  EXPECT_EQ(Json::parse(json.out), (Json{{"api_version", "v1"}, {"jobs", 2}, {"was_last", true}}));
+  EXPECT_EQ(json.err, "") << "it is in the object";
+  fake.with([](FakeState& s) { EXPECT_EQ(s.asked, std::vector<std::string>(4, "remove big by someone")); });
+}
+
+muster::v1::AuditEntry audit_entry(std::int64_t id, const std::string& user, const std::string& partition) {
+  muster::v1::AuditEntry entry;
+  entry.set_id(id);
+  entry.set_at("2026-11-20T19:48:55.123Z");
+  entry.set_user(user);
+  entry.set_action("add");
+  entry.set_partition(partition);
+  entry.set_after("{\"max_nodes\":4}");
+  return entry;
+}
+
+TEST(Admin, AuditIsOfOnePartitionIfThatIsAskedFor) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.audit = {audit_entry(3, "bob", "low"), audit_entry(2, "ann", "main"), audit_entry(1, "ann", "low")};
+  });
+  const std::string line = "2026-11-20 19:48:55 UTC  ann  add main: nothing -> {\"max_nodes\":4}\n";
+  EXPECT_EQ(fake.muster({"admin", "audit", "--partition", "main"}).out, line);
+  EXPECT_THAT(fake.muster({"admin", "audit", "--limit", "2"}).out, AllOf(HasSubstr("bob  add low"), HasSubstr(line)));
+  const auto rows = Json::parse(fake.muster({"admin", "audit", "--partition", "low", "--json"}).out);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].at("user"), "bob");
+  EXPECT_EQ(fake.muster({"admin", "audit", "--partition", "big"}).err,
+            "muster: nobody has changed partition big yet\n");
+}
+
+TEST(Partitions, AndNodesSayWhereSlurmHasNotAnsweredYet) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.slurm_problem = "unreachable: no answer yet"; });
+  for (const auto& command : {std::vector<std::string>{"partitions"}, {"nodes"}, {"admin", "partition", "list"}}) {
+    const auto done = fake.muster(command);
+    EXPECT_EQ(done.exit, 0);
+    EXPECT_EQ(done.out, "");
+    EXPECT_EQ(done.err, "muster: Slurm is unreachable: no answer yet; what is said of it may be old or missing\n");
+  }
+  EXPECT_EQ(fake.muster({"nodes", "--json"}).out, "[]\n");
 }
 
 TEST(Admin, HelpAndCompletionKnowEveryKey) {

@@ -339,10 +339,39 @@ class Jobs final : public JobService::Service {
 class Admin final : public AdminService::Service {
  public:
   explicit Admin(Shared& shared) : shared_(shared) {}
-  grpc::Status ListNodes(ServerContext* context, const ListNodesRequest*, ListNodesResponse*) override {
+  grpc::Status ListNodes(ServerContext* context, const ListNodesRequest*, ListNodesResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
-    return {StatusCode::FAILED_PRECONDITION, shared_.state.no_slurm};
+    if (!shared_.state.no_slurm.empty()) return {StatusCode::FAILED_PRECONDITION, shared_.state.no_slurm};
+    response->set_slurm_problem(shared_.state.slurm_problem);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListPartitions(ServerContext* context, const ListPartitionsRequest*,
+                              ListPartitionsResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    response->set_slurm_problem(shared_.state.slurm_problem);
+    return grpc::Status::OK;
+  }
+  grpc::Status RemovePartition(ServerContext* context, const RemovePartitionRequest* request,
+                               RemovePartitionResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    shared_.state.asked.push_back("remove " + request->name() + (request->user().empty() ? "" : " by someone"));
+    *response = shared_.state.removed;
+    return grpc::Status::OK;
+  }
+  grpc::Status ListAudit(ServerContext* context, const ListAuditRequest* request,
+                         ListAuditResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    for (const auto& entry : shared_.state.audit) {
+      const bool older = request->before_id() == 0 || entry.id() < request->before_id();
+      const bool wanted = request->partition().empty() || entry.partition() == request->partition();
+      const auto count = static_cast<std::uint32_t>(response->entries_size());
+      if (older && wanted && count < request->limit()) *response->add_entries() = entry;
+    }
+    return grpc::Status::OK;
   }
   grpc::Status Status(ServerContext* context, const StatusRequest*, StatusResponse* response) override {
     if (!allowed(*context)) return refused();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/v1/admin_service.pb.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "system/process.h"
@@ -31,7 +32,10 @@ struct FakeState {
   bool full = false;                       // List answers RESOURCE_EXHAUSTED
   std::string store_problem;
   std::string scheduler_problem;
-  std::string no_slurm;  // why there is none; empty: there is
+  std::string no_slurm;       // why there is none; empty: there is
+  std::string slurm_problem;  // of partitions and nodes
+  muster::v1::RemovePartitionResponse removed;
+  std::vector<muster::v1::AuditEntry> audit;  // the newest first
   muster::v1::WhyResponse why;
   muster::v1::PlanScriptResponse plan;
   muster::v1::PlanScriptRequest planned;  // the newest that was asked for
