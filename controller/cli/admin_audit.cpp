@@ -44,8 +44,9 @@ int run_audit(Session& session, const AuditOptions& options) {
     return kSuccess;
   }
   for (const auto& entry : entries) {
-    std::cout << utc_text(entry.at()) << "  " << entry.user() << "  " << entry.action() << " " << entry.partition()
-              << ": " << or_nothing(entry.before()) << " -> " << or_nothing(entry.after()) << "\n";
+    std::cout << harmless(utc_text(entry.at()) + "  " + entry.user() + "  " + entry.action() + " " + entry.partition() +
+                          ": " + or_nothing(entry.before()) + " -> " + or_nothing(entry.after()))
+              << "\n";
   }
   if (entries.empty()) {
     std::cerr << "muster: nobody has changed "

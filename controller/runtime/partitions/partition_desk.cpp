@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/text.h"
 #include "runtime/action_runner.h"
 #include "runtime/partitions/partition_views.h"
 #include "runtime/views.h"
@@ -198,7 +199,7 @@ Outcome<muster::v1::PartitionView> PartitionDesk::set(const muster::v1::SetParti
   const auto facts = cluster_.ask(kListPatience, core::Millis(0));
   const auto policy = keeper_.set(request, *facts);
   if (!policy.ok()) return policy.refusal();
-  spdlog::info("partition {} was changed by {}", policy.value().name(), request.user());
+  spdlog::info("partition {} was changed by {}", policy.value().name(), core::plain_words(request.user()));
   return partition_view(policy.value().name(), &policy.value(), *facts);
 }
 
@@ -206,7 +207,7 @@ Outcome<muster::v1::RemovePartitionResponse> PartitionDesk::remove(const muster:
   if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
   const auto removed = keeper_.remove(request);
   if (!removed.ok()) return removed.refusal();
-  spdlog::info("partition {} was removed by {}", request.name(), request.user());
+  spdlog::info("partition {} was removed by {}", request.name(), core::plain_words(request.user()));
   muster::v1::RemovePartitionResponse response;
   response.set_jobs(jobs_.open_in(request.name()));
   response.set_was_last(keeper_.book()->empty());

@@ -26,6 +26,12 @@ std::string named(const std::string& partition) {
   return "partition \"" + core::valid_utf8(partition.substr(0, 80)) + "\"";
 }
 
+/// As the audit names who asked.
+std::string name_of(const std::string& user) {
+  const auto words = core::plain_words(user.substr(0, kMostUser));
+  return words.empty() ? "unknown" : words;
+}
+
 std::vector<std::string> names_of(const ClusterFacts& slurm) {
   std::vector<std::string> names;
   for (const auto& partition : slurm.partitions) names.push_back(partition.name);
@@ -258,8 +264,7 @@ Outcome<PartitionPolicy> PolicyKeeper::set(const muster::v1::SetPartitionRequest
     if (other != name) all.push_back(its);
   }
   all.push_back(policy);
-  const auto user = core::valid_utf8(request.user().substr(0, kMostUser));
-  change({{0, clock_.wall(), user.empty() ? "unknown" : user, request.create() ? "add" : "set", name,
+  change({{0, clock_.wall(), name_of(request.user()), request.create() ? "add" : "set", name,
            known == nullptr ? "" : policy_to_json(*known), policy_to_json(policy)}},
          PartitionBook(std::move(all)));
   return policy;
@@ -279,9 +284,8 @@ Outcome<PartitionPolicy> PolicyKeeper::remove(const muster::v1::RemovePartitionR
   for (const auto& [name, policy] : old->policies()) {
     if (name != request.name()) rest.push_back(policy);
   }
-  const auto user = core::valid_utf8(request.user().substr(0, kMostUser));
   const auto removed = *known;
-  change({{0, clock_.wall(), user.empty() ? "unknown" : user, "remove", request.name(), policy_to_json(removed), ""}},
+  change({{0, clock_.wall(), name_of(request.user()), "remove", request.name(), policy_to_json(removed), ""}},
          PartitionBook(std::move(rest)));
   return removed;
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "fake_controller.h"
@@ -102,6 +103,15 @@ TEST(Admin, AuditIsOfOnePartitionIfThatIsAskedFor) {
   EXPECT_EQ(rows[0].at("user"), "bob");
   EXPECT_EQ(fake.muster({"admin", "audit", "--partition", "big"}).err,
             "muster: nobody has changed partition big yet\n");
+}
+
+TEST(Admin, NobodyForgesALineOfTheAudit) {
+  FakeController fake;
+  fake.with(
+      [](FakeState& s) { s.audit = {audit_entry(1, "eve\n2026-11-20 19:48:56 UTC  root\x1b[2K\u202Eok", "main")}; });
+  const auto out = fake.muster({"admin", "audit"}).out;
+  EXPECT_EQ(std::ranges::count(out, '\n'), 1) << out;
+  EXPECT_THAT(out, AllOf(HasSubstr("  eve 2026"), Not(HasSubstr("\x1b")), Not(HasSubstr("\u202E"))));
 }
 
 TEST(Partitions, AndNodesSayWhereSlurmHasNotAnsweredYet) {

@@ -132,6 +132,13 @@ TEST_F(Keeping, ARemovedOneIsGone) {
   EXPECT_THAT(audit().front(), HasSubstr("eve remove main {}>"));
 }
 
+TEST_F(Keeping, WhoAskedIsOneLineOfTheAudit) {
+  auto named = request(true, "main");
+  named.set_user("eve\n\x1b[2Kroot set main \xff");
+  ASSERT_EQ(refusal(named), "");
+  EXPECT_THAT(audit(), ElementsAre("eve [2Kroot set main ? add main >{}"));
+}
+
 TEST_F(Keeping, AFileSaysWhichThereAreAndIsReadAgain) {
   by_file();
   write("[partition.main]\nmax_nodes = 2\n[partition.low]\n");
