@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ctime>
-#include <iomanip>
 #include <sstream>
 
 #include "slurm_cluster/world.h"
@@ -22,15 +20,6 @@ std::vector<std::string> sorted_lines(const std::string& text) {
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   std::sort(lines.begin(), lines.end());
   return lines;
-}
-
-/// Seconds of a time as squeue writes it; only differences mean something.
-std::time_t seconds(const std::string& time) {
-  std::tm parts = {};
-  std::istringstream stream(time);
-  stream >> std::get_time(&parts, "%Y-%m-%dT%H:%M:%S");
-  EXPECT_TRUE(stream) << time;
-  return timegm(&parts);
 }
 
 TEST(SlurmCluster, GivesEachTaskItsOwnGpuAndEachNodeItsOwnName) {
@@ -66,7 +55,7 @@ TEST(SlurmCluster, GraceIsWhatALowJobKeeps) {
   ASSERT_TRUE(becomes(cluster, victim, "State", "RUNNING"));
   const auto urgent = submit(cluster, {"-p", "high", "--exclusive"}, "true");
   ASSERT_TRUE(test::eventually([&] { return field(cluster, victim, "PreemptTime") != "N/A"; }, 20s));
-  EXPECT_EQ(seconds(field(cluster, victim, "EndTime")) - seconds(field(cluster, victim, "PreemptTime")), 40);
+  EXPECT_EQ(time_of(field(cluster, victim, "EndTime")) - time_of(field(cluster, victim, "PreemptTime")), 40s);
   EXPECT_TRUE(becomes(cluster, victim, "State", "RUNNING", 2s)) << "SIGNALING for a moment, then it runs on";
   EXPECT_EQ(field(cluster, urgent, "State"), "PENDING");
 }

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
+#include <iomanip>
+#include <sstream>
 
 namespace slurm_cluster {
 namespace {
@@ -42,6 +45,14 @@ std::string field(const Cluster& cluster, const std::string& job, const std::str
 bool becomes(const Cluster& cluster, const std::string& job, const std::string& name, const std::string& value,
              std::chrono::milliseconds limit) {
   return test::eventually([&] { return field(cluster, job, name) == value; }, limit);
+}
+
+std::chrono::seconds time_of(const std::string& text) {
+  std::tm parts = {};
+  std::istringstream stream(text);
+  stream >> std::get_time(&parts, "%Y-%m-%dT%H:%M:%S");
+  EXPECT_TRUE(stream) << text;
+  return std::chrono::seconds(timegm(&parts));
 }
 
 std::vector<pid_t> processes_of(const std::filesystem::path& folder) {

@@ -20,6 +20,9 @@ std::string field(const Cluster& cluster, const std::string& job, const std::str
 bool becomes(const Cluster& cluster, const std::string& job, const std::string& name, const std::string& value,
              std::chrono::milliseconds limit = 20s);
 
+/// A time as squeue writes it, or muster, in whole seconds; only differences mean something.
+std::chrono::seconds time_of(const std::string& text);
+
 /// Pids of all processes, zombies apart, whose command line or environment names the folder.
 std::vector<pid_t> processes_of(const std::filesystem::path& folder);
 /// Those of them that run this program, by the name that the kernel has for it.

@@ -23,6 +23,17 @@ class SlurmRequeue : public Story<Requeue> {
     muster().until_step(job, step);
     return stage().slurm_job(job, 1);
   }
+  /// How long, by Slurm, a job's first attempt had run when its ranks were told to leave.
+  static std::chrono::seconds ran_until_told_to_leave(const std::string& job) {
+    const auto began =
+        slurm().run({"env", "TZ=UTC", "squeue", "-h", "-t", "all", "-j", stage().slurm_job(job, 1), "-o", "%S"}).out;
+    for (const auto& event : muster().json({"events", job})) {
+      if (event.at("type") != "attempt_stopping") continue;
+      return slurm_cluster::time_of(text(event, "at")) - slurm_cluster::time_of(began);
+    }
+    ADD_FAILURE() << "nobody told them";
+    return {};
+  }
 };
 
 // Nothing is saved but when it is asked for, so that there is nothing else to resume from.
@@ -94,6 +105,7 @@ TEST_F(SlurmRequeue, RanksSaveBeforeALimitThatIsSlurmsAlone) {
   ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
   EXPECT_EQ(text(attempt(after, 1), "cause"), "timed_out");
   EXPECT_EQ(text(attempt(after, 1), "reason"), "Slurm's time limit of 1 min is near");
+  EXPECT_LT(ran_until_told_to_leave(job), 55s) << "at 60 s it would do as well: Slurm looks every half minute";
   const auto saved = stage().saved_steps(job, 1);
   ASSERT_EQ(saved.size(), 1U);
   EXPECT_EQ(attempt(after, 2).at("resumed_from_step"), saved.back());
