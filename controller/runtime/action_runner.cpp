@@ -26,6 +26,17 @@ bool may_heal(int error) {
   return error != EROFS && error != EACCES && error != EPERM && error != ENOTDIR && error != ENAMETOOLONG;
 }
 
+bool is_current(const core::Job& job, core::AttemptNumber number) {
+  const auto* attempt = job.current();
+  return attempt != nullptr && attempt->number == number && attempt->state != core::AttemptState::kEnded;
+}
+
+// Of several requests the newest counts; one that has left the queue goes on.
+bool is_wanted(const core::Job& job, const core::HoldAttempt& action) {
+  return is_current(job, action.attempt) && job.current()->state == core::AttemptState::kQueued &&
+         job.held == action.hold;
+}
+
 std::string folder_problem(const std::system_error& e) {
   const bool heals = may_heal(e.code().value());
   return std::string(e.what()) + (heals ? "" : "; make the folder writable or name another one in the job file");
@@ -191,16 +202,15 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   {
     const auto now = parts_.clock.monotonic();
     std::lock_guard lock(mutex_);
-    std::map<std::string, std::size_t> to_queue;  // first attempts of each sweep
-    for (const auto& [id, action] : waiting_) ++to_queue[plans_.at(id).batch];
+    const auto to_queue = count_to_queue();
     for (const auto& [id, action] : waiting_) {
       if (under_way_.contains(id) || now < plans_.at(id).due) continue;
       if (const auto again = not_again_before_.find(id); again != not_again_before_.end() && now < again->second)
         continue;
-      if (std::holds_alternative<core::StartAttempt>(action.action)) {
-        if (jobs_launching_.contains(action.job) || gate_closed(action, to_queue)) continue;
-        jobs_launching_.insert(action.job);
-      }
+      const bool start = std::holds_alternative<core::StartAttempt>(action.action);
+      if (start && jobs_launching_.contains(action.job)) continue;
+      if (gate_closed(action, to_queue)) continue;
+      if (start) jobs_launching_.insert(action.job);
       under_way_.insert(id);
       due.push_back(action);
     }
@@ -208,7 +218,9 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   std::vector<Batch> batches;
   std::map<std::string, std::size_t> open;  // sweep -> its batch that has room
   for (auto& action : due) {
-    const auto& name = std::holds_alternative<core::StopAttempt>(action.action) ? kStops : plans_.at(action.id).batch;
+    const auto name = std::holds_alternative<core::StopAttempt>(action.action) ? kStops
+                      : parts_.gate.goes_alone(action.job)                     ? std::string()
+                                                                               : plans_.at(action.id).batch;
     const auto place = open.find(name);
     if (!name.empty() && place != open.end() && batches[place->second].size() < kLargestBatch) {
       batches[place->second].push_back(std::move(action));
@@ -233,16 +245,28 @@ std::string ActionRunner::batch_name(const store::PendingAction& action) const {
   }
 }
 
-// A queue that takes a whole sweep limits its first attempts itself.
-bool ActionRunner::gate_closed(const store::PendingAction& action,
-                               const std::map<std::string, std::size_t>& to_queue) const {
+ActionRunner::ToQueue ActionRunner::count_to_queue() const {
+  ToQueue to_queue;
+  for (const auto& [id, action] : waiting_) {
+    if (!under_way_.contains(id) && goes_together(action)) ++to_queue[plans_.at(id).batch];
+  }
+  return to_queue;
+}
+
+bool ActionRunner::goes_together(const store::PendingAction& action) const {
+  return !plans_.at(action.id).batch.empty();
+}
+
+bool ActionRunner::gate_closed(const store::PendingAction& action, const ToQueue& to_queue) const {
+  const auto* hold = std::get_if<core::HoldAttempt>(&action.action);
+  if (hold == nullptr && !std::holds_alternative<core::StartAttempt>(action.action)) return false;
   try {
     const auto job = parts_.dispatcher.job(action.job);
     if (job == nullptr) return false;
+    if (hold != nullptr) return !hold->hold && is_wanted(*job, *hold) && !parts_.gate.let_go(*job);
     if (!parts_.partitions.enter(*job)) return true;
     const auto others = to_queue.find(job->sweep.sweep);
-    if (!plans_.at(action.id).batch.empty()) return false;
-    if (parts_.gate.enter(*job, others == to_queue.end() ? 0 : others->second)) return false;
+    if (parts_.gate.enter(*job, goes_together(action), others == to_queue.end() ? 0 : others->second)) return false;
     parts_.partitions.leave(job->id);
     return true;
   } catch (const std::exception&) {
@@ -363,7 +387,7 @@ std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> ActionRunner
   }
   auto request = launch_request(*spec, key, settings_);
   request.time_limit = job.time_limit;  // people may have changed it
-  request.sweep = job.sweep.sweep;
+  request.sweep = parts_.gate.goes_alone(job.id) ? std::string() : job.sweep.sweep;
   parts_.partitions.equip(request);
   return request;
 }
@@ -391,24 +415,18 @@ void ActionRunner::leave_out_lost_nodes(std::vector<LaunchRequest>& requests) co
   for (auto& request : requests) request.exclude_nodes = kept_off(request.key.job, lost);
 }
 
-namespace {
-bool is_current(const JobPtr& job, core::AttemptNumber number) {
-  return job != nullptr && job->current() != nullptr && job->current()->number == number &&
-         job->current()->state != core::AttemptState::kEnded;
-}
-}  // namespace
-
 bool ActionRunner::hold_attempt(core::JobId id, const core::HoldAttempt& action) {
   const auto job = parts_.dispatcher.job(id);
-  // Of several requests the newest counts; one that has left the queue goes on.
-  if (!is_current(job, action.attempt) || job->held != action.hold) return true;
-  if (job->current()->state != core::AttemptState::kQueued) return true;
-  return parts_.executor.hold({id, action.attempt}, action.hold);
+  if (job == nullptr || !is_wanted(*job, action)) return true;
+  if (!parts_.executor.hold({id, action.attempt}, action.hold)) return false;
+  if (action.hold) parts_.gate.hold(*job);
+  return true;
 }
 
 bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& action) {
   const auto job = parts_.dispatcher.job(id);
-  if (!is_current(job, action.attempt) || job->time_limit_asked.value_or(job->time_limit) != action.time_limit) {
+  if (job == nullptr || !is_current(*job, action.attempt) ||
+      job->time_limit_asked.value_or(job->time_limit) != action.time_limit) {
     return true;
   }
   const auto answer = parts_.executor.limit({id, action.attempt}, action.time_limit);

@@ -73,9 +73,13 @@ class ActionRunner {
   std::vector<Batch> take_due();
   /// The sweep whose other first attempts may be launched with this one; empty: it goes alone.
   std::string batch_name(const store::PendingAction& action) const;
-  /// Otherwise its sweep and its partition have kept a place for it.
-  /// `to_queue`: of each sweep, first attempts that are to be handed over together.
-  bool gate_closed(const store::PendingAction& action, const std::map<std::string, std::size_t>& to_queue) const;
+  /// Of each sweep, first attempts that are still to be handed over as an array.
+  using ToQueue = std::map<std::string, std::size_t>;
+  ToQueue count_to_queue() const;
+  /// A first attempt that a queue takes together with others, and limits itself.
+  bool goes_together(const store::PendingAction& action) const;
+  /// What is started or released there must wait. Otherwise its sweep and its partition have kept a place for it.
+  bool gate_closed(const store::PendingAction& action, const ToQueue& to_queue) const;
   /// What came of each of a batch: nothing, if it is done, or after how long to try again.
   using Pauses = std::vector<std::optional<LaunchLater>>;
   void perform(const Batch& batch);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "core/text.h"
 #include "runtime/action_runner.h"
@@ -88,8 +89,13 @@ class Impl final : public RunningController {
         desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
     dispatcher_.load_open();
     dispatcher_.begin_after(data_.newest_job_folder());
+    std::set<core::JobId> to_hold;
+    for (const auto& pending : store.pending_actions()) {
+      if (std::holds_alternative<core::HoldAttempt>(pending.action)) to_hold.insert(pending.job);
+    }
     for (const auto& job : dispatcher_.open_jobs()) {
       gate_.follow(*job);
+      if (!to_hold.contains(job->id)) gate_.hold(*job);
       partitions_.follow(*job);
       dependencies_.follow(*job);
     }
@@ -452,7 +458,8 @@ Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
         word->sentence += " When it starts can't be told: a job without a time limit is first.";
     }
     auto view = why_view(*job, word, executor_.trouble());
-    if (const auto turn = gate_.explain(id); !turn.empty() && between && job->may_start()) {
+    const bool waits = between || job->state == core::JobState::kQueued;
+    if (const auto turn = gate_.explain(id); !turn.empty() && waits && job->may_start()) {
       view.set_reason(turn);
       view.set_action("Nothing: it starts by itself.");
     }

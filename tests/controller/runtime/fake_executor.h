@@ -51,6 +51,10 @@ struct Machine {
   std::optional<QueueWord> word;
   std::vector<Unfit> unfit;
   std::optional<ClusterFacts> cluster;
+  /// In the queue as an element of an array with the sweep's limit, which the queue keeps.
+  static bool is_limited_there(const LaunchRequest& request) {
+    return !request.sweep.empty() && request.sweep_parallel > 0 && request.key.number == 1;
+  }
   ScriptCheck check;                    // what the queue says of a script
   std::vector<LaunchRequest> scripted;  // the newest that scripts were asked for
 
@@ -222,7 +226,8 @@ class FakeExecutor : public Executor {
     if (!machine_->launch_later.empty()) return LaunchLater{machine_->launch_later};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
-      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number), "", {}, true};
+      const auto element = Machine::is_limited_there(request) ? "_0" : "";
+      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number) + element, "", {}, true};
     }
     core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
     for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {

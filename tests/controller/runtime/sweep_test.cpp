@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <utility>
 
 #include "bench.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 /// Attempts with a process that nobody has asked to leave.
 std::size_t alive(Bench& bench) {
@@ -246,6 +249,123 @@ TEST_P(Sweep, WhatComesBackWaitsForTheFirstAttemptsAndSaysSo) {
   bench.pass(2s);
   EXPECT_EQ(bench.state(ids[0]), "queued") << "one that a person holds keeps nobody back";
   EXPECT_EQ(bench.attempt(ids[0], 2).state(), "queued");
+}
+
+/// Whom the queue was told to hold, or to let go, since the last time.
+std::vector<std::pair<core::AttemptKey, bool>> told(Bench& bench) {
+  return std::exchange(bench.machine->holds, {});
+}
+
+TEST_P(Sweep, OneThatIsReleasedInTheQueueWaitsForWhatCameBackAndSaysSo) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  bench.executor().begin({ids[0], 1}, {"n1"});
+  ASSERT_TRUE(bench.controller().hold(ids[1], "ben").ok());
+  bench.tick();
+  bench.executor().end({ids[0], 1}, 0, {1, 0});
+  bench.pass(2s);
+  ASSERT_EQ(bench.attempt(ids[0], 2).state(), "queued");
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[1], 1}, true)));
+  ASSERT_TRUE(bench.controller().release(ids[1], "ben").ok());
+  for (const bool restarts : {false, true}) {
+    if (restarts) bench.restart();
+    bench.pass(3s);
+    EXPECT_THAT(told(bench), IsEmpty()) << "the queue would start it beside the other";
+    EXPECT_EQ(bench.why(ids[1]).reason(), "released, and waits for its turn: at most 1 of sweep s1 run at once");
+    EXPECT_EQ(bench.why(ids[1]).action(), "Nothing: it starts by itself.");
+  }
+  bench.executor().end({ids[0], 2}, 0, {1, 0});
+  bench.pass(5s);
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[1], 1}, false)));
+  EXPECT_EQ(bench.why(ids[1]).reason(), "attempt 1: queued as Slurm job 201_0");
+  EXPECT_EQ(bench.state(ids[0]), "waiting") << "what came back waits for it in turn";
+  bench.executor().end({ids[1], 1}, 0, {0, 0});
+  bench.pass(1s);
+  EXPECT_EQ(bench.attempt(ids[0], 3).state(), "queued");
+}
+
+TEST_P(Sweep, OneThatIsReleasedGoesBeforeWhatCameBackAndWaits) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 3, 1);
+  ASSERT_TRUE(bench.controller().hold(ids[2], "ben").ok());
+  bench.tick();
+  for (const int i : {0, 1}) bench.executor().end({ids[i], 1}, 0, {1, 0});
+  bench.pass(2s);
+  ASSERT_EQ(bench.state(ids[0]), "queued");
+  ASSERT_TRUE(bench.controller().release(ids[2], "ben").ok());
+  bench.pass(2s);
+  EXPECT_EQ(told(bench).size(), 1U);
+  bench.executor().end({ids[0], 2}, 0, {0, 0});
+  bench.pass(1s);
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[2], 1}, false)));
+  EXPECT_EQ(bench.why(ids[1]).reason(),
+            "waits for its turn: at most 1 of sweep s1 have an attempt at once, and first attempts go first");
+}
+
+TEST_P(Sweep, OneThatTheQueueDoesNotHoldYetKeepsItsPlace) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  bench.executor().begin({ids[0], 1}, {"n1"});
+  bench.machine->answers = false;
+  ASSERT_TRUE(bench.controller().hold(ids[1], "ben").ok());
+  bench.tick();
+  bench.executor().end({ids[0], 1}, 0, {1, 0});
+  for (const bool restarts : {false, true}) {
+    if (restarts) bench.restart();
+    bench.pass(3s);
+    EXPECT_EQ(bench.state(ids[0]), "waiting") << "the queue may start the other";
+  }
+  bench.machine->answers = true;
+  bench.pass(2s);
+  EXPECT_EQ(bench.state(ids[0]), "queued");
+}
+
+TEST_P(Sweep, OfSeveralThatAreReleasedAtOnceAsManyGoAsThereIsRoomFor) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 5, 2);
+  for (const int i : {0, 1}) bench.executor().begin({ids[i], 1}, {"n1"});
+  for (const int i : {2, 3, 4}) ASSERT_TRUE(bench.controller().hold(ids[i], "ben").ok());
+  bench.tick();
+  bench.executor().end({ids[0], 1}, 0, {1, 0});
+  bench.pass(2s);
+  ASSERT_EQ(bench.attempt(ids[0], 2).state(), "queued");
+  EXPECT_EQ(told(bench).size(), 3U);
+  for (const int i : {2, 3, 4}) ASSERT_TRUE(bench.controller().release(ids[i], "ben").ok());
+  bench.pass(2s);
+  EXPECT_THAT(told(bench), IsEmpty());
+  bench.executor().end({ids[1], 1}, 0, {0, 0});
+  bench.pass(2s);
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[2], 1}, false)));
+  ASSERT_TRUE(bench.controller().hold(ids[2], "ben").ok());
+  bench.pass(2s);
+  EXPECT_THAT(told(bench),
+              ElementsAre(Pair(core::AttemptKey{ids[2], 1}, true), Pair(core::AttemptKey{ids[3], 1}, false)));
+  bench.executor().end({ids[0], 2}, 0, {0, 0});
+  bench.pass(2s);
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[4], 1}, false))) << "the queue limits what is left";
+}
+
+TEST_P(Sweep, AFirstAttemptThatIsReadyLateWaitsForWhatCameBack) {
+  bench.machine->queue = true;
+  auto request = sweep_request("a", 5, 2);
+  for (const int i : {2, 3, 4}) request.mutable_specs(i)->set_hold(true);
+  ASSERT_TRUE(bench.controller().submit_sweep(request).ok());
+  bench.tick();
+  EXPECT_THAT(bench.machine->batches, ElementsAre(2U));
+  bench.executor().end({1, 1}, 0, {1, 0});
+  bench.pass(2s);
+  ASSERT_EQ(bench.attempt(1, 2).state(), "queued");
+  for (const core::JobId id : {3, 4, 5}) ASSERT_TRUE(bench.controller().release(id, "ben").ok());
+  bench.pass(2s);
+  EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{1, 2}, core::AttemptKey{2, 1}));
+  EXPECT_EQ(bench.why(3).reason(), "waits for its turn: at most 2 of sweep s1 have an attempt at once");
+  bench.executor().end({2, 1}, 0, {0, 0});
+  bench.tick();
+  EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{1, 2}, core::AttemptKey{3, 1}));
+  EXPECT_EQ(bench.machine->get({3, 1}).request.sweep, "") << "an array would wait for the one before";
+  for (const auto& key : alive_keys(bench)) bench.executor().end(key, 0, {0, 0});
+  bench.pass(1s);
+  EXPECT_THAT(bench.machine->batches, ElementsAre(2U, 2U)) << "where nothing else has a place, as an array again";
 }
 
 TEST_P(Sweep, IsStoredWholeOrNotAtAll) {
