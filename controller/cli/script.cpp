@@ -18,11 +18,19 @@ muster::v1::PlanScriptRequest call_of(const Request& request) {
   return call;
 }
 
-/// Said beside several scripts: what a sweep becomes.
-void tell_of_several(const Request& request, int scripts) {
-  std::cerr << "muster: the sweep's " << request.specs.size() << " jobs become " << scripts << " jobs of Slurm's";
-  if (request.parallel > 0) std::cerr << ", each with a dependency (afterany) on the one before";
-  std::cerr << "\n";
+/// What a sweep becomes, where that is more than one array.
+void tell_of_several(const Request& request, const muster::v1::PlanScriptResponse& plan) {
+  const auto jobs = request.specs.size();
+  if (plan.one_by_one() > 0) {
+    std::cerr << "muster: " << (plan.one_by_one() < jobs ? std::to_string(plan.one_by_one()) + " of " : "")
+              << "the sweep's " << jobs << " jobs are handed to Slurm one by one, for users' running jobs are limited "
+              << "in their partition (max_running_jobs_per_user); the script of the first stands for those that ask "
+              << "for the same\n";
+  } else if (plan.scripts_size() > 1) {
+    std::cerr << "muster: the sweep's " << jobs << " jobs become " << plan.scripts_size() << " jobs of Slurm's";
+    if (request.parallel > 0) std::cerr << ", each with a dependency (afterany) on the one before";
+    std::cerr << "\n";
+  }
 }
 
 std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
@@ -40,7 +48,7 @@ int print_script(Session& session, const SubmitOptions& options, const Request& 
   const auto call = call_of(request);
   auto& client = session.client();
   const auto plan = client.call(client.jobs(), &Stub::PlanScript, call);
-  if (plan.scripts_size() > 1) tell_of_several(request, plan.scripts_size());
+  tell_of_several(request, plan);
   if (options.json) {
     print_json(json_of(plan));
   } else {

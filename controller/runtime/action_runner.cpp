@@ -253,8 +253,15 @@ ActionRunner::ToQueue ActionRunner::count_to_queue() const {
   return to_queue;
 }
 
+// Arrays of a limited sweep wait for one another. Elements that a partition lets in one by one would each be an array,
+// and only one of them run at a time.
 bool ActionRunner::goes_together(const store::PendingAction& action) const {
-  return !plans_.at(action.id).batch.empty();
+  if (plans_.at(action.id).batch.empty()) return false;
+  try {
+    return !parts_.partitions.limits_running(action.job);
+  } catch (const std::exception&) {
+    return true;  // what is wrong is told where it is carried out
+  }
 }
 
 bool ActionRunner::gate_closed(const store::PendingAction& action, const ToQueue& to_queue) const {

@@ -597,7 +597,8 @@ Outcome<std::vector<LaunchRequest>> Impl::planned(const muster::v1::PlanScriptRe
       return refuse(Refusal::Kind::kInvalid, place + problems);
     }
     auto planned = launch_request(spec, {first + i, 1}, {data_, options_.worker_program, "the controller", secret_});
-    if (request.is_sweep()) planned.sweep = sweep_name(first);
+    const bool alone = request.parallel() > 0 && partitions_.limits_running(spec);
+    if (request.is_sweep() && !alone) planned.sweep = sweep_name(first);
     partitions_.equip(planned);
     requests.push_back(std::move(planned));
   }
@@ -622,17 +623,25 @@ Outcome<muster::v1::PlanScriptResponse> Impl::plan_script(const muster::v1::Plan
   if (!scripts.ok()) return scripts.refusal();
   muster::v1::PlanScriptResponse response;
   for (const auto& script : scripts.value()) response.add_scripts(script);
+  const auto alone = std::ranges::count_if(requests.value(), [](const auto& each) { return each.sweep.empty(); });
+  if (request.is_sweep()) response.set_one_by_one(static_cast<std::uint32_t>(alone));
   return response;
 }
 
 Outcome<std::vector<std::string>> Impl::scripts_of(const std::vector<LaunchRequest>& requests) {
   std::vector<std::string> scripts;
-  for (std::size_t at = 0; at < requests.size(); at += ActionRunner::kLargestBatch) {
-    const auto end = std::min(requests.size(), at + ActionRunner::kLargestBatch);
-    const std::vector batch(requests.begin() + static_cast<std::ptrdiff_t>(at),
-                            requests.begin() + static_cast<std::ptrdiff_t>(end));
-    for (auto& script : executor_.scripts(batch)) scripts.push_back(std::move(script));
+  const auto add = [&](std::vector<LaunchRequest>& some) {
+    if (some.empty()) return;
+    for (auto& script : executor_.scripts(some)) scripts.push_back(std::move(script));
+    some.clear();
+  };
+  std::vector<LaunchRequest> batch, alone;
+  for (const auto& request : requests) {
+    (request.sweep.empty() ? alone : batch).push_back(request);
+    if (batch.size() == ActionRunner::kLargestBatch) add(batch);
   }
+  add(batch);
+  add(alone);
   if (scripts.empty()) return no_script(requests.front());
   return scripts;
 }

@@ -184,7 +184,8 @@ class Executor {
   /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism
   /// itself.
   virtual bool has_queue(const std::string&) const { return false; }
-  /// The scripts that launch_all() would submit, of attempts never launched before; none: this one needs no script.
+  /// The scripts that launch_all() would submit, of attempts never launched before; of those that go alone and ask for
+  /// the same, the first one's. None: this one needs no script.
   virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
   /// What the scheduler says of one of these scripts.
   virtual ScriptCheck check_script(const std::string&) { return {}; }

@@ -103,6 +103,12 @@ std::optional<std::uint32_t> PartitionDesk::running_limit(core::JobId job) {
   return policy->max_running_jobs_per_user();
 }
 
+bool PartitionDesk::limits_running(const muster::v1::JobSpec& spec) const {
+  const auto book = keeper_.book();
+  const auto* policy = book->find(place_of(spec));
+  return policy != nullptr && policy->has_max_running_jobs_per_user();
+}
+
 bool PartitionDesk::enter(const core::Job& job) {
   const auto most = running_limit(job.id);
   return !most || jobs_.enter(job, *most);

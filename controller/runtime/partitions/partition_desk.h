@@ -59,6 +59,9 @@ class PartitionDesk {
   /// False: max_running_jobs_per_user holds it back. Otherwise a place is kept until leave().
   bool enter(const core::Job& job);
   void leave(core::JobId job) { jobs_.leave(job); }
+  /// Whether max_running_jobs_per_user may let the job in later than others of its sweep.
+  bool limits_running(core::JobId job) { return running_limit(job).has_value(); }
+  bool limits_running(const muster::v1::JobSpec& spec) const;
   /// Adds what the partition's policy wants done before ranks start.
   void equip(LaunchRequest& request);
   /// In what `why` answers: that a limit holds the job back. Otherwise nothing is changed.

@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <map>
-#include <numeric>
 #include <ranges>
 #include <sstream>
 
@@ -327,9 +326,14 @@ Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
   std::vector<std::string> texts;
-  std::vector<std::size_t> all(requests.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  for (const auto& set : fresh_sets(requests, all)) {
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const bool alike = std::ranges::any_of(shown, [&](std::size_t other) {
+      return requests[other].sweep.empty() && same_shape(requests[other], requests[i]);
+    });
+    if (!requests[i].sweep.empty() || !alike) shown.push_back(i);
+  }
+  for (const auto& set : fresh_sets(requests, shown)) {
     const auto members = members_of(requests, set.members);
     texts.push_back(
         ::slurm::render(goes_alone(requests, set.members) ? script_of(members.front()) : script_of_set(members, "")));

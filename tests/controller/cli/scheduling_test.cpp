@@ -177,6 +177,11 @@ TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   EXPECT_EQ(
       two.err,
       "muster: the sweep's 2 jobs become 2 jobs of Slurm's, each with a dependency (afterany) on the one before\n");
+  fake.with([](FakeState& s) { s.plan.set_one_by_one(2); });
+  const auto apart =
+      fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
+  EXPECT_THAT(apart.err,
+              ::testing::StartsWith("muster: the sweep's 2 jobs are handed to Slurm one by one, for users' "));
   EXPECT_EQ(fake.muster({"submit", "--print-script", "--check", write_job(fake)}).exit, 2);
   EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
 }

@@ -52,6 +52,7 @@ class Desk : public ::testing::Test {
     const auto outcome = bench.controller().set_partition(request);
     ASSERT_TRUE(outcome.ok()) << outcome.refusal().text;
   }
+  void forget(const std::string& name) { known_.erase(name); }
   Refusal refused(const muster::v1::SubmitRequest& request) {
     const auto outcome = bench.controller().submit(request);
     EXPECT_FALSE(outcome.ok());
@@ -59,6 +60,23 @@ class Desk : public ::testing::Test {
   }
   std::string why(core::JobId id) { return bench.controller().why(id).value().reason(); }
   bool launched(core::JobId id) { return bench.machine->has({id, 1}); }
+  std::vector<core::JobId> submit_sweep(int count, std::uint32_t parallel) {
+    muster::v1::SubmitSweepRequest sweep;
+    sweep.set_user("ann");
+    sweep.set_parallel(parallel);
+    for (int i = 0; i < count; ++i) *sweep.add_specs() = command("main").spec();
+    const auto submitted = bench.controller().submit_sweep(sweep);
+    EXPECT_TRUE(submitted.ok()) << submitted.refusal().text;
+    bench.tick();
+    return {submitted.value().job_ids().begin(), submitted.value().job_ids().end()};
+  }
+  /// Starts and ends its first attempt.
+  void run(core::JobId id) {
+    bench.executor().begin({id, 1}, {"n1"});
+    bench.tick();
+    bench.executor().end_all({id, 1}, {0, 0});
+    bench.tick();
+  }
 
   Bench bench;
 
@@ -122,35 +140,31 @@ TEST_F(Desk, TheScriptsOfASweepAreAskedForAsItsJobsAreLaunched) {
   const auto before = bench.submit(command("main"));
   bench.executor().tell(before, core::NodeLost{1, "n7", core::Millis(3000)});
   bench.tick();
-  muster::v1::PlanScriptRequest request;
-  request.set_user("ann");
-  request.set_is_sweep(true);
-  request.set_parallel(2);
-  muster::v1::SubmitSweepRequest sweep;
-  sweep.set_user("ann");
-  sweep.set_parallel(2);
-  for (int i = 0; i < 3; ++i) {
-    *request.add_specs() = command("main").spec();
-    *sweep.add_specs() = command("main").spec();
-  }
-  ASSERT_TRUE(bench.controller().plan_script(request).ok());
-  const auto asked = bench.machine->scripted;
-  const auto submitted = bench.controller().submit_sweep(sweep);
-  ASSERT_TRUE(submitted.ok());
-  bench.tick();
-  ASSERT_EQ(asked.size(), 3U);
-  for (int i = 0; i < 3; ++i) {
-    const core::AttemptKey key{submitted.value().job_ids(i), 1};
-    ASSERT_TRUE(launched(key.job));
-    const auto& launch = bench.machine->get(key).request;
-    const auto& plan = asked[static_cast<std::size_t>(i)];
-    EXPECT_EQ(plan.key, key) << "the number that comes next";
-    EXPECT_EQ(plan.attempt_folder, launch.attempt_folder);
-    EXPECT_THAT(plan.exclude_nodes, ElementsAre("n7"));
-    EXPECT_EQ(plan.exclude_nodes, launch.exclude_nodes);
-    EXPECT_EQ(plan.sweep, launch.sweep);
-    EXPECT_EQ(plan.sweep_parallel, launch.sweep_parallel);
-    EXPECT_EQ(plan.job_name, launch.job_name);
+  for (const std::uint32_t one_by_one : {0, 3}) {
+    if (one_by_one > 0) set("main", {{"max_running_jobs_per_user", "9"}});
+    muster::v1::PlanScriptRequest request;
+    request.set_user("ann");
+    request.set_is_sweep(true);
+    request.set_parallel(3);
+    for (int i = 0; i < 3; ++i) *request.add_specs() = command("main").spec();
+    const auto plan = bench.controller().plan_script(request);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan.value().one_by_one(), one_by_one);
+    const auto asked = bench.machine->scripted;
+    const auto ids = submit_sweep(3, 3);
+    ASSERT_EQ(asked.size(), 3U);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const core::AttemptKey key{ids[i], 1};
+      ASSERT_TRUE(launched(key.job));
+      const auto& launch = bench.machine->get(key).request;
+      EXPECT_EQ(asked[i].key, key) << "the number that comes next";
+      EXPECT_EQ(asked[i].attempt_folder, launch.attempt_folder);
+      EXPECT_THAT(asked[i].exclude_nodes, ElementsAre("n7"));
+      EXPECT_EQ(asked[i].exclude_nodes, launch.exclude_nodes);
+      EXPECT_EQ(asked[i].sweep, launch.sweep);
+      EXPECT_EQ(asked[i].sweep_parallel, launch.sweep_parallel);
+      EXPECT_EQ(asked[i].job_name, launch.job_name);
+    }
   }
 }
 
@@ -232,6 +246,74 @@ TEST_F(Desk, SoManyJobsOfAUserAreHandedOverAtOnceAndTheOthersSayWhy) {
   set("main", {{"max_running_jobs_per_user", "3"}});
   bench.pass(1s);
   EXPECT_TRUE(launched(jobs[3])) << "the new limit counts at once";
+}
+
+// An array for each that comes in would wait for the array before: one at a time, however many may run.
+TEST_F(Desk, ALimitedSweepIsHandedOverOneByOneWhereRunningJobsAreLimited) {
+  set("main", {{"max_running_jobs_per_user", "3"}});
+  const auto ids = submit_sweep(6, 2);
+  for (std::size_t next = 2; next <= ids.size(); ++next) {
+    for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(launched(ids[i]), i < next) << i << " of " << next;
+    EXPECT_EQ(bench.machine->get({ids[next - 1], 1}).request.sweep, "") << "it waits for nobody";
+    if (next < ids.size()) {
+      EXPECT_EQ(why(ids[next]), "waits for its turn: at most 2 of sweep s1 have an attempt at once");
+    }
+    if (next == 4) bench.restart();
+    run(ids[next - 2]);
+  }
+  EXPECT_TRUE(bench.machine->batches.empty());
+}
+
+TEST_F(Desk, ASweepWithoutALimitIsHandedOverTogetherAllTheSame) {
+  set("main", {{"max_running_jobs_per_user", "3"}});
+  submit_sweep(6, 0);
+  EXPECT_THAT(bench.machine->batches, ElementsAre(3U));
+}
+
+// Of six jobs an array of four is in the queue when the limit comes, and two are released later.
+TEST_F(Desk, ALimitThatComesWhileASweepIsQueuedLetsNoMoreRunAtOnce) {
+  muster::v1::SubmitSweepRequest sweep;
+  sweep.set_user("ann");
+  sweep.set_parallel(2);
+  for (int i = 0; i < 6; ++i) {
+    *sweep.add_specs() = command("main").spec();
+    sweep.mutable_specs(i)->set_hold(i > 3);
+  }
+  ASSERT_TRUE(bench.controller().submit_sweep(sweep).ok());
+  bench.tick();
+  ASSERT_THAT(bench.machine->batches, ElementsAre(4U));
+  set("main", {{"max_running_jobs_per_user", "9"}});
+  for (const core::JobId id : {5, 6}) ASSERT_TRUE(bench.controller().release(id, "ann").ok());
+  bench.pass(1s);
+  for (const core::JobId id : {1, 2}) run(id);
+  bench.pass(1s);
+  EXPECT_FALSE(launched(5)) << "the queue may start two more at any moment";
+  run(3);
+  bench.pass(1s);
+  EXPECT_TRUE(launched(5));
+  EXPECT_FALSE(launched(6));
+  run(4);
+  bench.pass(1s);
+  EXPECT_TRUE(launched(6));
+}
+
+TEST_F(Desk, ALimitThatGoesWhileASweepIsQueuedLetsNoMoreRunAtOnce) {
+  for (const bool restarts : {false, true}) {
+    set("main", {{"max_running_jobs_per_user", "9"}});
+    const auto ids = submit_sweep(5, 2);
+    muster::v1::RemovePartitionRequest remove;
+    remove.set_name("main");
+    ASSERT_TRUE(bench.controller().remove_partition(remove).ok());
+    forget("main");
+    if (restarts) bench.restart();
+    bench.pass(1s);
+    EXPECT_FALSE(launched(ids[2])) << "the first two hold the places, and the queue does not count them";
+    run(ids[0]);
+    EXPECT_TRUE(launched(ids[2]));
+    EXPECT_FALSE(launched(ids[3]));
+    for (const auto i : {1, 2, 3, 4}) run(ids[static_cast<std::size_t>(i)]);
+    for (const auto id : ids) EXPECT_EQ(bench.state(id), "succeeded");
+  }
 }
 
 TEST_F(Desk, ALaunchThatFailsGivesItsPlaceBack) {

@@ -129,8 +129,8 @@ TEST(Launcher, WithoutALimitTheArraysNeedNotWait) {
   EXPECT_EQ(l.dependency_of(1), "");
 }
 
-// Of one job, of a sweep of two shapes, and of one beyond the largest array with a limit, whose later arrays then
-// depend on earlier ones.
+// Of one job, of a sweep of two shapes, of one whose jobs go one by one, and of one beyond the largest array with a
+// limit, whose later arrays then depend on earlier ones.
 TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
   {
     Launching l;
@@ -147,6 +147,14 @@ TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
     l.launch(requests);
     ASSERT_EQ(asked.size(), 2U);
     EXPECT_EQ(asked, l.slurm.scripts);
+  }
+  {
+    Launching l;
+    std::vector<LaunchRequest> alone{l.request(1), l.request(2), l.request(3)};
+    alone[1].nodes = 2;
+    const auto asked = Launcher(l.slurm, l.clock, l.options).scripts(alone);
+    for (const auto& request : {alone[0], alone[1]}) l.launch({request});
+    EXPECT_EQ(asked, l.slurm.scripts) << "one stands for all that ask for the same";
   }
   Launching l;
   l.slurm.max_array_size = 4;  // ids 0 to 3, of which three are used
