@@ -296,10 +296,10 @@ void ActionRunner::perform(const Batch& batch) {
     spdlog::error("job {}: an action failed and is tried again: {}", batch.front().job, e.what());
   }
   finish(batch, pauses);
-  for (const auto& action : batch) {
-    if (!start) break;
-    parts_.gate.leave(action.job);
-    parts_.partitions.leave(action.job);
+  for (std::size_t i = 0; start && i < batch.size(); ++i) {
+    if (pauses[i] && pauses[i]->unsure) continue;  // or another would take the place of what is there
+    parts_.gate.leave(batch[i].job);
+    parts_.partitions.leave(batch[i].job);
   }
   std::lock_guard lock(mutex_);
   for (const auto& action : batch) {
@@ -376,7 +376,12 @@ ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
   }
   const auto kept = parts_.dispatcher.keep_all_and_wait(std::move(facts));
   for (std::size_t i = 0; i < kept.size(); ++i) {
-    if (kept[i]) pauses[of_facts[i]].reset();
+    auto& pause = pauses[of_facts[i]];
+    if (kept[i]) {
+      pause.reset();
+    } else {
+      pause->unsure = true;
+    }
   }
   return pauses;
 }

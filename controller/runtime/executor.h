@@ -56,6 +56,7 @@ struct LaunchLater {
   std::string why;
   core::Millis pause = kTryAgainAfter;
   std::string remedy = "Nothing: it starts by itself.";  // what people can do, for `muster why`
+  bool unsure = false;                                   // it may have been started
   bool operator==(const LaunchLater&) const = default;
 };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;

@@ -258,7 +258,7 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& reques
   if (!says(refused->why, "Invalid job array specification")) return outcome;
   forget_config();
   if (largest_array() >= members.size()) return outcome;
-  return Submitter::Later{"Slurm takes smaller arrays than it used to"};
+  return Submitter::Later{"Slurm takes smaller arrays than it used to", false};
 }
 
 std::filesystem::path Launcher::chain_file(const std::string& sweep) const {
@@ -379,7 +379,8 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
   if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) {
     return launched(key, ::slurm::to_string(::slurm::JobId{id->job, index}));
   }
-  if (const auto* later = std::get_if<Submitter::Later>(&outcome)) return LaunchLater{later->why};
+  if (const auto* later = std::get_if<Submitter::Later>(&outcome))
+    return LaunchLater{.why = later->why, .unsure = later->unsure};
   const auto& why = std::get<::slurm::Refused>(outcome).why;
   // What Slurm has taken once it may take again, when its partition is open and its accounting there: a job that has
   // trained for days does not fail for that.

@@ -123,7 +123,7 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   // It cannot have reached slurmctld.
   forget_record(folder);
   if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
-  return Later{std::get<::slurm::Unreachable>(answer).why};
+  return Later{std::get<::slurm::Unreachable>(answer).why, false};
 }
 
 std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder) {

@@ -54,6 +54,7 @@ class Submitter {
 
   struct Later {
     std::string why;
+    bool unsure = true;  // Slurm may have taken it
   };
   using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, Later>;
 

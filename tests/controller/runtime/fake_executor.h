@@ -223,7 +223,7 @@ class FakeExecutor : public Executor {
       place->second.ranks.resize(request.nodes * request.ranks_per_node);
       ++machine_->starts[request.key];
     }
-    if (!machine_->launch_later.empty()) return LaunchLater{machine_->launch_later};
+    if (!machine_->launch_later.empty()) return LaunchLater{.why = machine_->launch_later, .unsure = true};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
       const auto element = Machine::is_limited_there(request) ? "_0" : "";

@@ -150,6 +150,27 @@ TEST_P(Sweep, ALaunchThatMustWaitGivesItsPlaceToNobodyForLong) {
   EXPECT_EQ(alive(bench), 1U);
 }
 
+TEST_P(Sweep, OneThatMayHaveBeenLaunchedKeepsItsPlace) {
+  bench.machine->launch_later = "no answer";
+  bench.machine->takes_silently = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  bench.pass(5s);
+  EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{ids[0], 1})) << "or both might have been";
+  bench.machine->launch_later.clear();
+  bench.pass(2s);
+  EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{ids[0], 1}));
+}
+
+TEST_P(Sweep, OneThatMayHaveBeenLaunchedAndIsCancelledKeepsNobodyBack) {
+  bench.machine->launch_later = "no answer";
+  bench.machine->takes_silently = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  bench.machine->launch_later.clear();
+  ASSERT_TRUE(bench.controller().cancel(ids[0], "ben").ok());
+  bench.pass(2s);
+  EXPECT_TRUE(bench.machine->has({ids[1], 1}));
+}
+
 TEST_P(Sweep, WithAQueueFirstAttemptsAreHandedOverTogether) {
   bench.machine->queue = true;
   bench.machine->launch_later = "slurmctld does not answer";

@@ -329,6 +329,16 @@ TEST_F(Desk, ALaunchThatFailsGivesItsPlaceBack) {
   EXPECT_TRUE(launched(second));
 }
 
+TEST_F(Desk, ALaunchThatMayHaveSucceededKeepsItsPlace) {
+  set("main", {{"max_running_jobs_per_user", "1"}});
+  bench.machine->launch_later = "sbatch gave no answer";
+  bench.machine->takes_silently = true;
+  const auto first = bench.submit(command("main"));
+  bench.submit(command("main"));
+  bench.pass(5s);
+  EXPECT_THAT(bench.machine->starts, ElementsAre(::testing::Pair(core::AttemptKey{first, 1}, 1)));
+}
+
 TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
   set("main", {{"max_queued_jobs_per_user", "2"}});
   auto first = command("main");

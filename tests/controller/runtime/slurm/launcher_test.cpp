@@ -226,6 +226,17 @@ TEST(Launcher, ADeathBetweenTwoArraysKeepsTheirOrder) {
   EXPECT_EQ(l.dependency_of(1), "afterany:1");
 }
 
+TEST(Launcher, WhatSlurmMayHaveTakenIsToldApart) {
+  for (const auto& [mode, unsure] : std::map<Submits, bool>{{Submits::kLosesIt, true}, {Submits::kIsAway, false}}) {
+    Launching l;
+    l.slurm.submits = mode;
+    Launcher launcher(l.slurm, l.clock, l.options);
+    for (const auto& requests : {l.sweep(2, 1), std::vector{l.request(9)}}) {
+      for (const auto& answer : launcher.launch_all(requests)) EXPECT_EQ(std::get<LaunchLater>(answer).unsure, unsure);
+    }
+  }
+}
+
 TEST(Launcher, AnArrayThatCannotBeHandedOverKeepsThoseBehindItBack) {
   Launching l;
   l.slurm.max_array_size = 4;
