@@ -25,7 +25,7 @@ ALLOWED = {
     "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": set(),
     "controller/store": {"controller/core", "json", "sqlite"},
-    "controller/spec": {"proto", "slurm", "grpc", "json", "toml"},
+    "controller/spec": {"controller/core", "proto", "slurm", "grpc", "json", "toml"},
     "controller/logs": set(),
     "controller/runtime": {"controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
                            "proto", "grpc", "json"},
@@ -35,7 +35,7 @@ ALLOWED = {
     "controller/runtime/local": {"os", "controller/core", "controller/runtime", "boost", "json"},
     "controller/rpc": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc"},
     "controller/http": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
-    "controller/cli": {"controller/spec", "proto", "grpc", "json", "toml"},
+    "controller/cli": {"controller/core", "controller/spec", "proto", "grpc", "json", "toml"},
     "controller/main.cpp": {"controller/core", "controller/store", "controller/runtime", "controller/runtime/local",
                             "controller/runtime/slurm", "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
 }

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "core/utf8.h"
 #include "spec/suggest.h"
 #include "spec/toml_value.h"
-#include "spec/utf8.h"
 
 namespace cli {
 namespace {
@@ -129,7 +129,7 @@ std::string not_utf8(const CLI::App& app) {
     // Files are read here, whatever their names.
     if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml") continue;
     for (const auto& text : option->results()) {
-      if (spec::is_utf8(text)) continue;
+      if (core::is_utf8(text)) continue;
       return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + spec::shown(text) +
              "\": want UTF-8; see what locale says of this terminal, or rename what is called so";
     }

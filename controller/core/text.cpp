@@ -1,43 +1,23 @@
 #include "core/text.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "core/utf8.h"
+
 namespace core {
-
-namespace {
-
-/// Length of the valid UTF-8 sequence at `at`, or 0. Overlong forms, surrogates and values past U+10FFFF are invalid.
-std::size_t sequence_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || at + length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  if (first == 0xE0 && second < 0xA0) return 0;
-  if (first == 0xED && second > 0x9F) return 0;
-  if (first == 0xF0 && second < 0x90) return 0;
-  if (first == 0xF4 && second > 0x8F) return 0;
-  return length;
-}
-
-}  // namespace
 
 std::string valid_utf8(std::string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = sequence_length(text, at);
-    if (length == 0) {
+  while (!text.empty()) {
+    const auto size = character_bytes(text);
+    if (size == 0) {
       result += '?';
-      ++at;
     } else {
-      result.append(text, at, length);
-      at += length;
+      result.append(text, 0, size);
     }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return result;
 }

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/utf8.h"
 #include "spec/fields.h"
 #include "spec/findings.h"
 #include "spec/spec.h"
-#include "spec/utf8.h"
 
 namespace spec {
 namespace {
@@ -145,7 +145,7 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
     const auto value = get(spec, field);
     if (!value) continue;
     const auto& path = std::get<std::string>(*value);
-    if (!is_utf8(path)) {
+    if (!core::is_utf8(path)) {
       findings.add(field.key, "want a path in UTF-8", "rename the folder or file that is not, or choose another path");
     } else if (!fs::path(path).is_absolute()) {
       findings.add(field.key, "want an absolute path", "relative paths exist in job files only; muster resolves them");

@@ -1,6 +1,6 @@
-#include "spec/utf8.h"
+#include "core/utf8.h"
 
-namespace spec {
+namespace core {
 
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -29,4 +29,4 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-}  // namespace spec
+}  // namespace core
