@@ -203,7 +203,10 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
   try {
     answers = launcher_.launch_all(requests);
   } catch (const std::exception& error) {
-    answers.assign(requests.size(), LaunchLater{error.what()});
+    answers.clear();
+    for (const auto& request : requests) {
+      answers.emplace_back(LaunchLater{.why = error.what(), .unsure = may_be_submitted(request.attempt_folder)});
+    }
   }
   for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
   return answers;
@@ -227,7 +230,12 @@ void SlurmExecutor::Impl::take(const LaunchRequest& request, LaunchAnswer& answe
 }
 
 std::optional<LaunchAnswer> SlurmExecutor::Impl::withdraw(const LaunchRequest& request) {
-  auto answer = launcher_.withdraw(request.key, request.attempt_folder);
+  std::optional<LaunchAnswer> answer;
+  try {
+    answer = launcher_.withdraw(request.key, request.attempt_folder);
+  } catch (const std::exception& error) {
+    answer = LaunchLater{.why = error.what(), .unsure = true};
+  }
   if (answer) {
     take(request, *answer);
   } else {

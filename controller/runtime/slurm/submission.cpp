@@ -73,6 +73,11 @@ std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder) 
   return std::filesystem::path(record->set_folder) / ("slurm-" + std::to_string(record->index) + ".log");
 }
 
+bool may_be_submitted(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / kRecord, error) || error;
+}
+
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record) {
   const nlohmann::ordered_json json = {{"format", 1},
                                        {"comment", record.comment},

@@ -37,6 +37,8 @@ struct SubmissionRecord {
 std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder);
 /// What Slurm and the lines before the ranks write of an attempt: into the array's folder if it is an element of one.
 std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder);
+/// Whether there is one, as far as can be told: without it sbatch was surely not called, or refused.
+bool may_be_submitted(const std::filesystem::path& folder);
 /// Durable when it returns. Throws std::system_error.
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record);
 /// Of what was surely never submitted.

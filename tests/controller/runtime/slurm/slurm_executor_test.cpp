@@ -22,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::words;
 
 /// An executor, its Slurm, and what it tells. What a test changes of Slurm it changes before start() or after stop().
@@ -552,6 +553,21 @@ TEST(SlurmExecutor, ALaunchThatIsFoundAgainTellsWhichTimeLimitSlurmHas) {
     for (const auto& answer : launch(4h)) EXPECT_EQ(std::get<core::AttemptLaunched>(answer).time_limit, 1h);
     EXPECT_EQ(e.slurm.scripts.size(), 1U);
   }
+}
+
+TEST(SlurmExecutor, ALaunchThatFailsOnItsFilesIsUnsureOnlyWhereSlurmMayHaveIt) {
+  Executing e;
+  const auto no_folder = e.request(1), odd_record = e.request(2);
+  std::filesystem::create_directories(std::filesystem::path(no_folder.attempt_folder).parent_path());
+  std::ofstream(no_folder.attempt_folder) << "in the way";
+  std::filesystem::create_directories(odd_record.attempt_folder + "/slurm.json");
+  for (const auto& request : {no_folder, odd_record}) {
+    const auto later = std::get<LaunchLater>(e.executor->launch(request));
+    EXPECT_THAT(later.why, HasSubstr(request.attempt_folder));
+    EXPECT_EQ(later.unsure, request.key == odd_record.key);
+  }
+  EXPECT_TRUE(std::get<LaunchLater>(e.executor->withdraw(odd_record).value()).unsure);
+  EXPECT_TRUE(e.slurm.scripts.empty());
 }
 
 }  // namespace
