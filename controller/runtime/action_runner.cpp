@@ -37,6 +37,10 @@ bool is_wanted(const core::Job& job, const core::HoldAttempt& action) {
          job.held == action.hold;
 }
 
+core::AttemptKey key_of(const store::PendingAction& start) {
+  return {start.job, std::get<core::StartAttempt>(start.action).attempt};
+}
+
 std::string folder_problem(const std::system_error& e) {
   const bool heals = may_heal(e.code().value());
   return std::string(e.what()) + (heals ? "" : "; make the folder writable or name another one in the job file");
@@ -316,74 +320,62 @@ bool ActionRunner::perform(const store::PendingAction& action) {
 
 ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
   Pauses pauses(batch.size());
-  std::vector<LaunchRequest> requests, withdrawn;
-  std::vector<std::size_t> indices, of_withdrawn;
+  std::vector<LaunchRequest> requests;
+  std::vector<std::size_t> places;  // of the requests, in the batch
+  std::vector<std::pair<std::size_t, LaunchAnswer>> answers;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const auto number = std::get<core::StartAttempt>(batch[i].action).attempt;
-    const auto job = parts_.dispatcher.job(batch[i].job);
-    if (job == nullptr || !is_upcoming(*job, number)) continue;
+    const auto key = key_of(batch[i]);
+    const auto job = parts_.dispatcher.job(key.job);
+    if (job == nullptr || !is_upcoming(*job, key.number)) continue;
     if (job->held) {
-      const auto spec = parts_.specs.get(job->id);
-      if (spec == nullptr) continue;
-      withdrawn.push_back(launch_request(*spec, {job->id, number}, settings_));
-      of_withdrawn.push_back(i);
-      pauses[i] = LaunchLater{};
+      if (auto answer = withdraw(key)) answers.emplace_back(i, *std::move(answer));
       continue;
     }
-    auto planned = plan(*job, number);
+    auto planned = plan(*job, key.number);
     if (auto* failed = std::get_if<core::AttemptLaunchFailed>(&planned)) {
-      if (!parts_.dispatcher.keep_and_wait(job->id, std::move(*failed))) pauses[i] = LaunchLater{};
-      continue;
-    }
-    if (auto* later = std::get_if<LaunchLater>(&planned)) {
+      answers.emplace_back(i, std::move(*failed));
+    } else if (auto* later = std::get_if<LaunchLater>(&planned)) {
       pauses[i] = std::move(*later);
-      continue;
+    } else {
+      requests.push_back(std::move(std::get<LaunchRequest>(planned)));
+      places.push_back(i);
     }
-    requests.push_back(std::move(std::get<LaunchRequest>(planned)));
-    indices.push_back(i);
-    pauses[i] = LaunchLater{};
   }
-  std::vector<LaunchAnswer> answers;
-  if (!requests.empty()) {
-    leave_out_lost_nodes(requests);
-    answers = requests.size() == 1 ? std::vector<LaunchAnswer>{parts_.executor.launch(requests.front())}
-                                   : parts_.executor.launch_all(requests);
-  }
-  // What a person holds may be with a scheduler that has not said so yet: then it is held there.
-  for (std::size_t i = 0; i < withdrawn.size(); ++i) {
-    auto answer = parts_.executor.withdraw(withdrawn[i]);
-    if (!answer) {
-      pauses[of_withdrawn[i]].reset();
-      continue;
-    }
-    requests.push_back(std::move(withdrawn[i]));
-    indices.push_back(of_withdrawn[i]);
-    answers.push_back(std::move(*answer));
-  }
+  auto launched = launch(requests);
+  for (std::size_t i = 0; i < launched.size(); ++i) answers.emplace_back(places[i], std::move(launched[i]));
   std::vector<std::pair<core::JobId, core::EventBody>> facts;
   std::vector<std::size_t> of_facts;
-  for (std::size_t i = 0; i < answers.size() && i < requests.size(); ++i) {
-    const auto& key = requests[i].key;
-    if (const auto* later = std::get_if<LaunchLater>(&answers[i])) {
-      pauses[indices[i]] = *later;
-      if (parts_.executor.queue_word(key)) pauses[indices[i]]->why.clear();
+  for (auto& [place, answer] : answers) {
+    const auto key = key_of(batch[place]);
+    if (auto* later = std::get_if<LaunchLater>(&answer)) {
+      if (parts_.executor.queue_word(key)) later->why.clear();
+      pauses[place] = std::move(*later);
       continue;
     }
-    auto* launched = std::get_if<core::AttemptLaunched>(&answers[i]);
-    facts.emplace_back(key.job, launched != nullptr ? core::EventBody(std::move(*launched))
-                                                    : core::EventBody(std::get<core::AttemptLaunchFailed>(answers[i])));
-    of_facts.push_back(indices[i]);
+    auto* fact = std::get_if<core::AttemptLaunched>(&answer);
+    pauses[place] = LaunchLater{.why = {}, .unsure = fact != nullptr};  // unless it is kept
+    facts.emplace_back(key.job, fact != nullptr ? core::EventBody(std::move(*fact))
+                                                : core::EventBody(std::get<core::AttemptLaunchFailed>(answer)));
+    of_facts.push_back(place);
   }
   const auto kept = parts_.dispatcher.keep_all_and_wait(std::move(facts));
   for (std::size_t i = 0; i < kept.size(); ++i) {
-    auto& pause = pauses[of_facts[i]];
-    if (kept[i]) {
-      pause.reset();
-    } else {
-      pause->unsure = true;
-    }
+    if (kept[i]) pauses[of_facts[i]].reset();
   }
   return pauses;
+}
+
+std::vector<LaunchAnswer> ActionRunner::launch(std::vector<LaunchRequest>& requests) {
+  if (requests.empty()) return {};
+  leave_out_lost_nodes(requests);
+  if (requests.size() == 1) return {parts_.executor.launch(requests.front())};
+  return parts_.executor.launch_all(requests);
+}
+
+// What a person holds may be with a scheduler that has not said so yet: then it is held there.
+std::optional<LaunchAnswer> ActionRunner::withdraw(const core::AttemptKey& key) {
+  const auto spec = parts_.specs.get(key.job);
+  return spec == nullptr ? std::nullopt : parts_.executor.withdraw(launch_request(*spec, key, settings_));
 }
 
 std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> ActionRunner::plan(const core::Job& job,

@@ -85,6 +85,8 @@ class ActionRunner {
   void perform(const Batch& batch);
   bool perform(const store::PendingAction& action);
   Pauses start_attempts(const Batch& batch);
+  std::vector<LaunchAnswer> launch(std::vector<LaunchRequest>& requests);
+  std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
   bool hold_attempt(core::JobId id, const core::HoldAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);

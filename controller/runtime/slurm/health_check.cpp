@@ -18,11 +18,10 @@ constexpr std::size_t kLongestName = 255;
 /// What a log says, of a long one without its middle: setup lines before a check may say much. Whole lines there: half
 /// a name is another node's.
 std::string ends_of(const std::filesystem::path& log) {
-  auto text = read_small_file(log, kMostLog);
-  if (text.size() < kMostLog) return text;
-  const auto size = std::filesystem::file_size(log);
-  if (size <= 2 * kMostLog) return text + read_small_file(log, kMostLog, kMostLog);
-  text.resize(text.rfind('\n') + 1);
+  auto text = read_small_file(log, 2 * kMostLog);
+  const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
+  if (size <= 2 * kMostLog) return text;
+  text.resize(text.rfind('\n', kMostLog) + 1);
   return text + read_small_file(log, kMostLog, size - kMostLog);
 }
 

@@ -144,7 +144,7 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto record = read_record(requests[i].attempt_folder);
     if (record ? record->set_folder.empty() : requests.size() == 1 && !has_chain(requests[i])) {
-      answers[i] = answer(requests[i].key, submit_alone(requests[i]), std::nullopt);
+      answers[i] = answer(requests[i].key, submit({requests[i]}, true, ""), std::nullopt);
     } else {
       of_sets.push_back(i);
     }
@@ -207,26 +207,25 @@ std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, cons
 // Arrays of a limited sweep come one after the other, or each would have the whole parallelism. One that is too large
 // for a limit on what is in the queue is halved: parts of it may fit.
 void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers) {
-  const auto& first = requests[set.members.front()];
+  const auto& first = requests[set.front()];
   if (!round.wait_for.empty()) {
-    for (const auto i : set.members) answers[i] = LaunchLater{round.wait_for, round.pause};
+    for (const auto i : set) answers[i] = LaunchLater{round.wait_for, round.pause};
     return;
   }
-  const bool alone = goes_alone(requests, set.members);
-  const auto outcome = alone ? submit_alone(first) : submit_set(requests, set, round.after);
+  const bool alone = goes_alone(requests, set);
+  const auto outcome = submit(members_of(requests, set), alone, round.after);
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  if (refused != nullptr && is_too_many(refused->why) && set.members.size() > 1) {
-    const auto middle = set.members.begin() + static_cast<std::ptrdiff_t>(set.members.size() / 2);
-    for (const auto& half : {std::vector(set.members.begin(), middle), std::vector(middle, set.members.end())}) {
-      submit_next(requests, {set_folder(requests[half.front()].key), half}, round, answers);
-    }
+  if (refused != nullptr && is_too_many(refused->why) && set.size() > 1) {
+    const auto middle = set.begin() + static_cast<std::ptrdiff_t>(set.size() / 2);
+    submit_next(requests, {set.begin(), middle}, round, answers);
+    submit_next(requests, {middle, set.end()}, round, answers);
     return;
   }
-  for (std::uint32_t i = 0; i < set.members.size(); ++i) {
-    answers[set.members[i]] = answer(requests[set.members[i]].key, outcome, alone ? std::nullopt : std::optional(i));
+  for (std::uint32_t i = 0; i < set.size(); ++i) {
+    answers[set[i]] = answer(requests[set[i]].key, outcome, alone ? std::nullopt : std::optional(i));
   }
   if (refused != nullptr && is_too_many(refused->why)) {
-    const auto& later = std::get<LaunchLater>(answers[set.members.front()]);
+    const auto& later = std::get<LaunchLater>(answers[set.front()]);
     round.wait_for = later.why, round.pause = later.pause;
   } else if (has_chain(first)) {
     if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) round.after = after(*id);
@@ -236,21 +235,35 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
   }
 }
 
-Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& requests, const Set& set,
-                                        const std::string& after) {
-  auto members = members_of(requests, set.members);
+// Better a node that was lost lately than none at all.
+Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone, const std::string& after) {
+  const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members, after); };
+  auto outcome = once();
+  if (!std::holds_alternative<::slurm::Refused>(outcome) || members.front().exclude_nodes.empty()) return outcome;
+  spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them",
+               members.front().key.job, members.front().key.number);
+  for (auto& member : members) member.exclude_nodes.clear();
+  return once();
+}
+
+Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
+  const auto script = script_of(request);
+  if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
+  write_launch_file(request, forwards_signals());
+  return submitter_.submit(request.attempt_folder, record_of(request, comment_of(request.key)),
+                           ::slurm::render(script));
+}
+
+Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& members, const std::string& after) {
+  const auto& first = members.front();
   const auto script = script_of_set(members, after);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
-  prepare_set(members, set.folder);
-  if (has_chain(members.front())) note_set(members.front().sweep, set.folder);
+  prepare_set(members);
+  const auto folder = set_folder(first.key);
+  if (has_chain(first)) note_set(first.sweep, folder);
   SubmissionRecord record;
-  record.comment = comment_of_set(members.front().key);
-  auto outcome = submitter_.submit(set.folder, record, ::slurm::render(script));
-  if (std::holds_alternative<::slurm::Refused>(outcome) && !members.front().exclude_nodes.empty()) {
-    spdlog::warn("{}: Slurm refuses it without the nodes lost lately; trying with them", set.folder.string());
-    members.front().exclude_nodes.clear();
-    outcome = submitter_.submit(set.folder, record, ::slurm::render(script_of_set(members, after)));
-  }
+  record.comment = comment_of_set(first.key);
+  auto outcome = submitter_.submit(folder, record, ::slurm::render(script));
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
   if (refused == nullptr) return outcome;
   // What is smaller, or alone, need not look for it.
@@ -290,26 +303,6 @@ void Launcher::note_set(const std::string& sweep, const std::filesystem::path& s
   write_file_durably(chain_file(sweep), text);
 }
 
-Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
-  write_launch_file(request, forwards_signals());
-  auto record = record_of(request, comment_of(request.key));
-  const auto script = script_of(request);
-  if (const auto problems = ::slurm::problems(script); !problems.empty()) {
-    return ::slurm::Refused{problems.front()};
-  }
-  auto outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script));
-  // Better a node that was lost lately than none at all.
-  if (std::holds_alternative<::slurm::Refused>(outcome) && !request.exclude_nodes.empty()) {
-    auto everywhere = request;
-    everywhere.exclude_nodes.clear();
-    record.left_out.clear();
-    spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them", request.key.job,
-                 request.key.number);
-    outcome = submitter_.submit(request.attempt_folder, record, ::slurm::render(script_of(everywhere)));
-  }
-  return outcome;
-}
-
 ::slurm::BatchScript Launcher::script_of(const LaunchRequest& request) const {
   return plan_script(request, options_.task_program.string(), comment_of(request.key));
 }
@@ -334,9 +327,9 @@ std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& req
     if (!requests[i].sweep.empty() || !alike) shown.push_back(i);
   }
   for (const auto& set : fresh_sets(requests, shown)) {
-    const auto members = members_of(requests, set.members);
+    const auto members = members_of(requests, set);
     texts.push_back(
-        ::slurm::render(goes_alone(requests, set.members) ? script_of(members.front()) : script_of_set(members, "")));
+        ::slurm::render(goes_alone(requests, set) ? script_of(members.front()) : script_of_set(members, "")));
   }
   return texts;
 }
@@ -346,20 +339,20 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
   std::vector<Set> sets;
   const auto most = largest_array();
   for (const auto i : fresh) {
-    const auto fits = std::ranges::find_if(sets, [&](const Set& set) {
-      return set.members.size() < most && same_shape(requests[set.members.front()], requests[i]);
-    });
+    const auto fits = std::ranges::find_if(
+        sets, [&](const Set& set) { return set.size() < most && same_shape(requests[set.front()], requests[i]); });
     if (fits != sets.end()) {
-      fits->members.push_back(i);
+      fits->push_back(i);
     } else {
-      sets.push_back({set_folder(requests[i].key), {i}});
+      sets.push_back({i});
     }
   }
   return sets;
 }
 
 // Everything on disk before sbatch: the elements' own launch files and records, and who is which.
-void Launcher::prepare_set(const std::vector<LaunchRequest>& members, const std::filesystem::path& folder) {
+void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
+  const auto folder = set_folder(members.front().key);
   std::vector<std::string> folders;
   for (const auto& member : members) folders.push_back(member.attempt_folder);
   write_set_file(folder / kSetFile, folders);

@@ -28,11 +28,8 @@ class Launcher {
   std::optional<std::filesystem::path> set_of(const std::string& comment) const;
 
  private:
-  /// Requests submitted as one array.
-  struct Set {
-    std::filesystem::path folder;
-    std::vector<std::size_t> members;  // indices into the requests
-  };
+  /// Requests submitted as one array, or alone: their indices.
+  using Set = std::vector<std::size_t>;
   /// An array made before.
   struct Known {
     std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm has surely not taken it
@@ -56,11 +53,12 @@ class Launcher {
                                          const std::vector<std::size_t>& indices, Answers& answers);
   Known look_for_set(const std::filesystem::path& folder);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
-  void prepare_set(const std::vector<LaunchRequest>& members, const std::filesystem::path& folder);
+  void prepare_set(const std::vector<LaunchRequest>& members);
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
   ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers);
-  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& requests, const Set& set, const std::string& after);
+  Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone, const std::string& after);
+  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& members, const std::string& after);
   Submitter::Outcome submit_alone(const LaunchRequest& request);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);
