@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "slurm_cluster/world.h"
@@ -162,6 +164,36 @@ TEST_F(SlurmAdmin, EachLimitIsRefusedAtSubmitWithItsName) {
   EXPECT_EQ(muster().cli({"limit", first, "3h"}).exit, 5) << "nor later";
   cancel(first);
   muster().until_state(second, "succeeded");
+}
+
+TEST_F(SlurmAdmin, OfALimitedSweepAsManyRunAtOnceAsItAndItsPartitionAllow) {
+  start();
+  must({"add", "main", "--max-running-jobs-per-user", "3"});
+  const auto file = muster().folder() / "sweep.toml";
+  const auto meeting = muster().folder() / "meeting";
+  std::filesystem::create_directory(meeting);
+  write_file(file, shell_job("cd " + meeting.string() + "; touch here.$STEP; until [ -e go.$STEP ]; do sleep 0.1; done",
+                             in_partition("main", "[env]\nSTEP = \"0\"\n")));
+  const auto done = muster().cli({"submit", file, "--sweep", "env.STEP=0..4", "--parallel", "2"});
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const auto sweep = done.out.substr(0, done.out.find('\n'));
+  const auto count = [&](const std::string& state) {
+    const auto jobs = muster().json({"list", "--sweep", sweep});
+    return std::ranges::count_if(jobs, [&](const Json& job) { return job.at("state") == state; });
+  };
+  const auto here = [&](int step) { return std::filesystem::exists(meeting / ("here." + std::to_string(step))); };
+  std::set<int> left{0, 1, 2, 3, 4};
+  for (std::ptrdiff_t ended = 0; ended < 5; ++ended) {
+    const auto at_once = std::min<std::ptrdiff_t>(2, std::ssize(left));
+    EXPECT_TRUE(eventually([&] { return std::ranges::count_if(left, here) == at_once; }, 30s))
+        << ended << " have ended";
+    const auto one = std::ranges::find_if(left, here);
+    ASSERT_NE(one, left.end());
+    write_file(meeting / ("go." + std::to_string(*one)), "");
+    left.erase(one);
+    ASSERT_TRUE(eventually([&] { return count("succeeded") == ended + 1; }, 30s));
+    EXPECT_LE(std::ranges::count_if(left, here), 2);
+  }
 }
 
 TEST_F(SlurmAdmin, AGroupsPartitionIsItsMembersAlone) {

@@ -24,12 +24,26 @@ class SlurmQueue : public Story<Queue> {
   }
   static void make_room() { slurm().run({"scancel", "--name=job.sh"}); }
   static std::string state_in_slurm(const std::string& id) { return slurm_cluster::field(slurm(), id, "State"); }
+  /// A folder that jobs may write to, whoever they run as.
+  static std::filesystem::path make_folder(const std::string& name) {
+    const auto folder = muster().folder() / name;
+    std::filesystem::create_directory(folder);
+    std::filesystem::permissions(folder, std::filesystem::perms::all);
+    return folder;
+  }
+  /// The first that was submitted first.
+  static std::vector<std::string> jobs_of_sweep(const std::string& sweep) {
+    std::vector<std::string> jobs;
+    for (const auto& job : muster().json({"list", "--sweep", sweep})) {
+      jobs.push_back(std::to_string(job.at("id").get<int>()));
+    }
+    std::ranges::sort(jobs, {}, [](const std::string& job) { return std::stoi(job); });
+    return jobs;
+  }
   /// "Slurm job 12_3" of every element of a sweep.
   static std::vector<std::string> slurm_ids(const std::string& sweep) {
     std::vector<std::string> ids;
-    for (const auto& job : muster().json({"list", "--sweep", sweep})) {
-      ids.push_back(stage().slurm_job(std::to_string(job.at("id").get<int>()), 1));
-    }
+    for (const auto& job : jobs_of_sweep(sweep)) ids.push_back(stage().slurm_job(job, 1));
     return ids;
   }
   static std::string submit_sweep(const std::string& toml, const std::vector<std::string>& more) {
@@ -200,10 +214,7 @@ TEST_F(SlurmQueue, WhatPeopleDoWhileASweepCannotBeHandedOverCounts) {
                                          .requeue = "max_failed = 0\nmax_controller_lost = 0\n",
                                          .more = "[env]\nSTEP = \"0\"\n"}),
                                   {"--sweep", "env.STEP=0..3"});
-  std::vector<std::string> jobs;
-  for (const auto& job : muster().json({"list", "--sweep", sweep}))
-    jobs.push_back(std::to_string(job.at("id").get<int>()));
-  std::ranges::sort(jobs, {}, [](const std::string& job) { return std::stoi(job); });
+  const auto jobs = jobs_of_sweep(sweep);
   ASSERT_EQ(jobs.size(), 4U);
   const auto &first = jobs[0], &held = jobs[1], &longer = jobs[2], &cancelled = jobs[3];
   const auto refused = [&] {
@@ -231,23 +242,52 @@ TEST_F(SlurmQueue, AnElementsNextAttemptIsAJobOfItsOwn) {
                                   {"--sweep", "env.STEP=0..2"});
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"succeeded"}); }, 60s));
   std::multiset<std::size_t> attempts;
-  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
-    attempts.insert(muster().show(std::to_string(job.at("id").get<int>())).at("attempts").size());
-  }
+  for (const auto& job : jobs_of_sweep(sweep)) attempts.insert(muster().show(job).at("attempts").size());
   EXPECT_THAT(attempts, testing::ElementsAre(1U, 2U, 2U));
 }
 
 // The first fails at once, and would come back beside the array.
 TEST_F(SlurmQueue, ASweepKeepsItsLimitWhenAnElementComesBack) {
-  const auto folder = muster().folder() / "one-at-a-time";
-  std::filesystem::create_directory(folder);
-  const auto alone = "cd " + folder.string() + "; mkdir running || touch overlap; sleep 1; rmdir running; true";
+  const auto folder = make_folder("one-at-a-time");
+  const auto alone =
+      "cd " + folder.string() + "; mkdir running || touch overlap; sleep 1; rmdir running; echo $STEP >> ran";
   const auto sweep = submit_sweep(shell({.script = "[ $MUSTER_ATTEMPT = 2 ] || [ $STEP != 0 ] || exit 3; " + alone,
                                          .requeue = "max_failed = 1\n",
                                          .more = "[env]\nSTEP = \"0\"\n"}),
                                   {"--sweep", "env.STEP=0..3", "--parallel", "1"});
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"succeeded"}); }, 90s));
-  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "two ran at a time";
+  EXPECT_FALSE(std::filesystem::exists(folder / "overlap")) << "two ran at a time";
+  EXPECT_EQ(test::read_file(folder / "ran").size(), 8U) << "four lines";
+}
+
+// What comes back has taken the place of one that a person held, and then released.
+TEST_F(SlurmQueue, AnElementThatIsReleasedWaitsForItsTurn) {
+  const auto folder = make_folder("turns");
+  const auto sweep = submit_sweep(
+      shell({.script = "cd " + folder.string() +
+                       "; touch at.$STEP.$MUSTER_ATTEMPT; until [ $STEP = 1 -o -e go.$MUSTER_ATTEMPT ]; do sleep 0.1; "
+                       "done; [ $STEP.$MUSTER_ATTEMPT != 0.1 ] || exit 3",
+             .requeue = "max_failed = 1\n",
+             .more = "[env]\nSTEP = \"0\"\n"}),
+      {"--sweep", "env.STEP=0..1", "--parallel", "1"});
+  const auto is_there = [&](const std::string& name) { return std::filesystem::exists(folder / name); };
+  const auto jobs = jobs_of_sweep(sweep);
+  ASSERT_EQ(jobs.size(), 2U);
+  ASSERT_TRUE(test::eventually([&] { return is_there("at.0.1"); }, 30s));
+  EXPECT_EQ(muster().cli({"hold", jobs[1]}).exit, 0);
+  const auto held = slurm_ids(sweep).at(1);
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), held, "Reason", "JobHeldUser"));
+  test::write_file(folder / "go.1", "");
+  ASSERT_TRUE(test::eventually([&] { return is_there("at.0.2"); }, 30s)) << "it need not wait for the release";
+  EXPECT_EQ(muster().cli({"release", jobs[1]}).exit, 0);
+  const auto waits = [&] {
+    return text(muster().json({"why", jobs[1]}), "reason").starts_with("released, and waits for its turn");
+  };
+  EXPECT_TRUE(test::eventually(waits, 20s));
+  EXPECT_EQ(slurm_cluster::field(slurm(), held, "Reason"), "JobHeldUser");
+  EXPECT_FALSE(is_there("at.1.1"));
+  test::write_file(folder / "go.2", "");
+  for (const auto& job : jobs) muster().until_state(job, "succeeded");
 }
 
 TEST_F(SlurmQueue, ASweepIsCancelledInOneGo) {
@@ -264,8 +304,7 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
   const auto sweep =
       submit_sweep(shell({.script = "sleep 2", .more = "[env]\nSTEP = \"0\"\n"}), {"--sweep", "env.STEP=0..2"});
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
-  const auto jobs = muster().json({"list", "--sweep", sweep});
-  const auto one = std::to_string(jobs.at(0).at("id").get<int>());
+  const auto one = jobs_of_sweep(sweep).front();
   EXPECT_EQ(muster().cli({"cancel", one}).exit, 0);
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"succeeded", "cancelled"}); }, 60s));
   for (const auto& job : muster().json({"list", "--sweep", sweep})) {
@@ -284,11 +323,8 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
                                             .resources = "time_limit = \"50m\"\n",
                                             .more = "exclusive = true\n[env]\nOMP_NUM_THREADS = \"1\"\n"}),
                                   {"--sweep", "train.seed=0..5"});
-  std::vector<std::string> jobs;
-  for (const auto& job : muster().json({"list", "--sweep", sweep}))
-    jobs.push_back(std::to_string(job.at("id").get<int>()));
+  const auto jobs = jobs_of_sweep(sweep);
   ASSERT_EQ(jobs.size(), 6U);
-  std::ranges::sort(jobs, {}, [](const std::string& job) { return std::stoi(job); });
   const auto &requeued = jobs[0], &preempted = jobs[1], &cancelled = jobs[2], &calm = jobs[3], &waiting = jobs[4],
              &behind = jobs[5];
   for (const auto& job : {requeued, preempted, cancelled, calm}) muster().until_step(job, 4);
@@ -344,12 +380,8 @@ TEST_F(SlurmQueue, WhyAJobWaitsInSlurmIsSaidWithWhatToDo) {
                                   {"--sweep", "env.STEP=0..6", "--parallel", "1"});
   ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=node4", "state=drain", "reason=story"}).exit, 0);
   ASSERT_EQ(slurm().run({"scontrol", "create", "partitionname=short", "nodes=ALL", "maxtime=1"}).exit, 0);
-  std::vector<std::string> elements;
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
-  for (const auto& job : muster().json({"list", "--sweep", sweep})) {
-    elements.push_back(std::to_string(job.at("id").get<int>()));
-  }
-  std::ranges::sort(elements, {}, [](const std::string& job) { return std::stoi(job); });
+  const auto elements = jobs_of_sweep(sweep);
   stage().until_running(elements[0], 1);
 
   const auto resources = in_queue(two_nodes, 2, "");

@@ -33,6 +33,19 @@ class Queue : public ::testing::TestWithParam<StoreKind> {
     EXPECT_EQ(bench.state(id), "queued");
     return id;
   }
+  /// Submitted, and decided upon before the scheduler answers.
+  core::JobId decided_too_early(const std::function<void(core::JobId)>& decide) {
+    bench.machine->launch_later = "slurmctld does not answer";
+    const auto id = bench.submit(recipe_request("a"));
+    decide(id);
+    bench.machine->launch_later.clear();
+    bench.pass(3s);
+    return id;
+  }
+  void expect_not_launched(core::JobId id) {
+    EXPECT_FALSE(bench.machine->has({id, 1}));
+    EXPECT_TRUE(bench.store().pending_actions().empty());
+  }
   /// With its nodes, and a word of each rank.
   void begin(core::AttemptKey key) {
     bench.executor().begin(key, {"n1", "n2"});
@@ -95,13 +108,8 @@ TEST_P(Queue, ALaunchThatMustWaitIsAskedForAgainAndLeavesNoTraceUntilThen) {
 }
 
 TEST_P(Queue, AJobCancelledWhileItsLaunchMustWaitIsNeverLaunched) {
-  bench.machine->launch_later = "slurmctld does not answer";
-  const auto id = bench.submit(recipe_request("a"));
-  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
-  bench.machine->launch_later.clear();
-  bench.pass(3s);
-  EXPECT_FALSE(bench.machine->has({id, 1}));
-  EXPECT_TRUE(bench.store().pending_actions().empty());
+  expect_not_launched(
+      decided_too_early([&](core::JobId id) { EXPECT_TRUE(bench.controller().cancel(id, "ada").ok()); }));
 }
 
 // The queue has taken it, and its answer got lost.
@@ -127,13 +135,8 @@ TEST_P(Queue, AJobHeldWhileNobodyKnowsWhetherTheSchedulerHasItIsHeldThere) {
 }
 
 TEST_P(Queue, AJobHeldBeforeTheSchedulerHasItIsNotLaunchedBeforeItsRelease) {
-  bench.machine->launch_later = "slurmctld does not answer";
-  const auto id = bench.submit(recipe_request("a"));
-  ASSERT_TRUE(bench.controller().hold(id, "ben").ok());
-  bench.machine->launch_later.clear();
-  bench.pass(3s);
-  EXPECT_FALSE(bench.machine->has({id, 1}));
-  EXPECT_TRUE(bench.store().pending_actions().empty());
+  const auto id = decided_too_early([&](core::JobId job) { EXPECT_TRUE(bench.controller().hold(job, "ben").ok()); });
+  expect_not_launched(id);
   ASSERT_TRUE(bench.controller().release(id, "ben").ok());
   bench.pass(3s);
   EXPECT_EQ(bench.state(id), "queued");
