@@ -71,9 +71,37 @@ ActionRunner::~ActionRunner() {
 
 void ActionRunner::start(LaunchSettings settings) {
   settings_ = std::move(settings);
+  keep_places();
   if (!threads_) return;
   threads_running_.emplace_back([this] { run_outbox(); });
   for (int i = 0; i < kLaunchers; ++i) threads_running_.emplace_back([this] { run_launcher(); });
+}
+
+// What an earlier run of the controller began, and jobs' histories do not tell: attempts that were handed over have
+// their places before anybody else, and of what the queue was asked to hold or release it may have done any part.
+void ActionRunner::keep_places() {
+  std::set<core::JobId> asked;
+  std::vector<JobPtr> released;
+  for (const auto& action : parts_.store.pending_actions()) {
+    const auto job = parts_.dispatcher.job(action.job);
+    if (job == nullptr) continue;
+    if (const auto* hold = std::get_if<core::HoldAttempt>(&action.action)) {
+      asked.insert(job->id);
+      if (!hold->hold) released.push_back(job);
+    }
+    const auto* start = std::get_if<core::StartAttempt>(&action.action);
+    if (start == nullptr || !is_upcoming(*job, start->attempt)) continue;
+    const auto handover = parts_.executor.handover(settings_.data.attempt({job->id, start->attempt}));
+    if (handover == Handover::kNone) continue;
+    parts_.gate.keep(*job, handover == Handover::kInArray);
+    parts_.partitions.keep(*job);
+  }
+  for (const auto& job : parts_.dispatcher.open_jobs()) {
+    if (!asked.contains(job->id)) parts_.gate.hold(*job);
+  }
+  for (const auto& job : released) parts_.gate.release(*job);
+  // Those that were let go before are the first that can be.
+  for (const auto& job : released) parts_.gate.let_go(*job);
 }
 
 void ActionRunner::wake() {
@@ -206,7 +234,7 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
   {
     const auto now = parts_.clock.monotonic();
     std::lock_guard lock(mutex_);
-    const auto to_queue = count_to_queue();
+    ToQueue to_queue;
     for (const auto& [id, action] : waiting_) {
       if (under_way_.contains(id) || now < plans_.at(id).due) continue;
       if (const auto again = not_again_before_.find(id); again != not_again_before_.end() && now < again->second)
@@ -249,12 +277,18 @@ std::string ActionRunner::batch_name(const store::PendingAction& action) const {
   }
 }
 
-ActionRunner::ToQueue ActionRunner::count_to_queue() const {
-  ToQueue to_queue;
-  for (const auto& [id, action] : waiting_) {
-    if (!under_way_.contains(id) && goes_together(action)) ++to_queue[plans_.at(id).batch];
+std::size_t ActionRunner::count_to_queue(const std::string& sweep, ToQueue& known) const {
+  if (known.empty()) {
+    for (const auto& [id, action] : waiting_) {
+      if (under_way_.contains(id) || !goes_together(action)) continue;
+      const auto key = key_of(action);
+      const auto job = parts_.dispatcher.job(key.job);
+      if (job != nullptr && !job->held && is_upcoming(*job, key.number)) ++known[plans_.at(id).batch];
+    }
+    known.try_emplace("");  // counted
   }
-  return to_queue;
+  const auto found = known.find(sweep);
+  return found == known.end() ? 0 : found->second;
 }
 
 // Arrays of a limited sweep wait for one another. Elements that a partition lets in one by one would each be an array,
@@ -268,26 +302,31 @@ bool ActionRunner::goes_together(const store::PendingAction& action) const {
   }
 }
 
-bool ActionRunner::gate_closed(const store::PendingAction& action, const ToQueue& to_queue) const {
+bool ActionRunner::gate_closed(const store::PendingAction& action, ToQueue& to_queue) {
   const auto* hold = std::get_if<core::HoldAttempt>(&action.action);
   if (hold == nullptr && !std::holds_alternative<core::StartAttempt>(action.action)) return false;
   try {
     const auto job = parts_.dispatcher.job(action.job);
     if (job == nullptr) return false;
     if (hold != nullptr) return !hold->hold && is_wanted(*job, *hold) && !parts_.gate.let_go(*job);
+    if (!is_upcoming(*job, key_of(action).number)) return false;
+    // First attempts wait for no others.
+    const auto others = job->attempts.empty() ? 0 : count_to_queue(job->sweep.sweep, to_queue);
+    const bool together = goes_together(action);
     if (!parts_.partitions.enter(*job)) return true;
-    const auto others = to_queue.find(job->sweep.sweep);
-    if (parts_.gate.enter(*job, goes_together(action), others == to_queue.end() ? 0 : others->second)) return false;
+    if (parts_.gate.enter(*job, together, others)) return false;
     parts_.partitions.leave(job->id);
-    return true;
-  } catch (const std::exception&) {
-    return false;  // what is wrong is told where it is carried out
+  } catch (const std::exception& e) {
+    // Not let in: what limits it may be what could not be asked.
+    not_again_before_[action.id] = parts_.clock.monotonic() + kTryAgainAfter;
+    note(action.job, LaunchLater{e.what()});
   }
+  return true;
 }
 
 void ActionRunner::perform(const Batch& batch) {
-  Pauses pauses(batch.size(), LaunchLater{});
   const bool start = std::holds_alternative<core::StartAttempt>(batch.front().action);
+  Pauses pauses(batch.size(), LaunchLater{.why = {}, .unsure = start});  // if something throws
   try {
     if (start) {
       pauses = start_attempts(batch);
@@ -300,15 +339,14 @@ void ActionRunner::perform(const Batch& batch) {
     spdlog::error("job {}: an action failed and is tried again: {}", batch.front().job, e.what());
   }
   finish(batch, pauses);
-  for (std::size_t i = 0; start && i < batch.size(); ++i) {
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    under_way_.erase(batch[i].id);
+    if (!start) continue;
+    jobs_launching_.erase(batch[i].job);
     if (pauses[i] && pauses[i]->unsure) continue;  // or another would take the place of what is there
     parts_.gate.leave(batch[i].job);
     parts_.partitions.leave(batch[i].job);
-  }
-  std::lock_guard lock(mutex_);
-  for (const auto& action : batch) {
-    under_way_.erase(action.id);
-    if (start) jobs_launching_.erase(action.job);
   }
 }
 
@@ -325,20 +363,17 @@ ActionRunner::Pauses ActionRunner::start_attempts(const Batch& batch) {
   std::vector<std::pair<std::size_t, LaunchAnswer>> answers;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto key = key_of(batch[i]);
-    const auto job = parts_.dispatcher.job(key.job);
-    if (job == nullptr || !is_upcoming(*job, key.number)) continue;
-    if (job->held) {
-      if (auto answer = withdraw(key)) answers.emplace_back(i, *std::move(answer));
-      continue;
-    }
-    auto planned = plan(*job, key.number);
-    if (auto* failed = std::get_if<core::AttemptLaunchFailed>(&planned)) {
-      answers.emplace_back(i, std::move(*failed));
-    } else if (auto* later = std::get_if<LaunchLater>(&planned)) {
-      pauses[i] = std::move(*later);
-    } else {
-      requests.push_back(std::move(std::get<LaunchRequest>(planned)));
-      places.push_back(i);
+    try {
+      auto prepared = prepare(key);
+      if (auto* request = std::get_if<LaunchRequest>(&prepared)) {
+        requests.push_back(std::move(*request));
+        places.push_back(i);
+      } else if (auto* answer = std::get_if<LaunchAnswer>(&prepared)) {
+        answers.emplace_back(i, std::move(*answer));
+      }
+    } catch (const std::exception& e) {
+      const auto handover = parts_.executor.handover(settings_.data.attempt(key));
+      pauses[i] = LaunchLater{.why = e.what(), .unsure = handover != Handover::kNone};
     }
   }
   auto launched = launch(requests);
@@ -372,7 +407,22 @@ std::vector<LaunchAnswer> ActionRunner::launch(std::vector<LaunchRequest>& reque
   return parts_.executor.launch_all(requests);
 }
 
-// What a person holds may be with a scheduler that has not said so yet: then it is held there.
+// What a person holds, or what can't be planned any more, may be with a scheduler that has not said so yet.
+std::variant<std::monostate, LaunchRequest, LaunchAnswer> ActionRunner::prepare(const core::AttemptKey& key) {
+  const auto job = parts_.dispatcher.job(key.job);
+  if (job == nullptr || !is_upcoming(*job, key.number)) return {};
+  if (job->held) {
+    auto answer = withdraw(key);
+    if (!answer) return {};
+    return *std::move(answer);
+  }
+  auto planned = plan(*job, key.number);
+  if (auto* request = std::get_if<LaunchRequest>(&planned)) return std::move(*request);
+  if (auto answer = withdraw(key)) return *std::move(answer);
+  if (auto* later = std::get_if<LaunchLater>(&planned)) return LaunchAnswer(std::move(*later));
+  return LaunchAnswer(std::move(std::get<core::AttemptLaunchFailed>(planned)));
+}
+
 std::optional<LaunchAnswer> ActionRunner::withdraw(const core::AttemptKey& key) {
   const auto spec = parts_.specs.get(key.job);
   return spec == nullptr ? std::nullopt : parts_.executor.withdraw(launch_request(*spec, key, settings_));
@@ -422,9 +472,10 @@ void ActionRunner::leave_out_lost_nodes(std::vector<LaunchRequest>& requests) co
 bool ActionRunner::hold_attempt(core::JobId id, const core::HoldAttempt& action) {
   const auto job = parts_.dispatcher.job(id);
   if (job == nullptr || !is_wanted(*job, action)) return true;
-  if (!parts_.executor.hold({id, action.attempt}, action.hold)) return false;
-  if (action.hold) parts_.gate.hold(*job);
-  return true;
+  const auto answer = parts_.executor.hold({id, action.attempt}, action.hold);
+  if (answer == HoldAnswer::kDone && action.hold) parts_.gate.hold(*job);
+  // What can't be held any more has started, or ended: until that is known it is asked again, over a restart, too.
+  return answer == HoldAnswer::kDone || (answer == HoldAnswer::kRefused && !action.hold);
 }
 
 bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& action) {

@@ -70,22 +70,25 @@ class ActionRunner {
   /// Actions carried out together: first attempts of one sweep, stops, or one action of any kind.
   using Batch = std::vector<store::PendingAction>;
   /// What is due now, marked as under way.
+  void keep_places();
   std::vector<Batch> take_due();
   /// The sweep whose other first attempts may be launched with this one; empty: it goes alone.
   std::string batch_name(const store::PendingAction& action) const;
-  /// Of each sweep, first attempts that are still to be handed over as an array.
+  /// Of each sweep, first attempts that are still to be handed over as an array; empty: not counted yet.
   using ToQueue = std::map<std::string, std::size_t>;
-  ToQueue count_to_queue() const;
+  std::size_t count_to_queue(const std::string& sweep, ToQueue& known) const;
   /// A first attempt that a queue takes together with others, and limits itself.
   bool goes_together(const store::PendingAction& action) const;
   /// What is started or released there must wait. Otherwise its sweep and its partition have kept a place for it.
-  bool gate_closed(const store::PendingAction& action, const ToQueue& to_queue) const;
+  bool gate_closed(const store::PendingAction& action, ToQueue& to_queue);
   /// What came of each of a batch: nothing, if it is done, or after how long to try again.
   using Pauses = std::vector<std::optional<LaunchLater>>;
   void perform(const Batch& batch);
   bool perform(const store::PendingAction& action);
   Pauses start_attempts(const Batch& batch);
   std::vector<LaunchAnswer> launch(std::vector<LaunchRequest>& requests);
+  /// What is to be launched, or what the answer is without that; neither: nothing is to be done any more.
+  std::variant<std::monostate, LaunchRequest, LaunchAnswer> prepare(const core::AttemptKey& key);
   std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
   bool hold_attempt(core::JobId id, const core::HoldAttempt& action);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "core/text.h"
 #include "runtime/action_runner.h"
@@ -89,13 +88,8 @@ class Impl final : public RunningController {
         desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
     dispatcher_.load_open();
     dispatcher_.begin_after(data_.newest_job_folder());
-    std::set<core::JobId> to_hold;
-    for (const auto& pending : store.pending_actions()) {
-      if (std::holds_alternative<core::HoldAttempt>(pending.action)) to_hold.insert(pending.job);
-    }
     for (const auto& job : dispatcher_.open_jobs()) {
       gate_.follow(*job);
-      if (!to_hold.contains(job->id)) gate_.hold(*job);
       partitions_.follow(*job);
       dependencies_.follow(*job);
     }

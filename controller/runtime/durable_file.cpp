@@ -117,7 +117,7 @@ void create_file_durably(const std::filesystem::path& path, std::string_view tex
 std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes, std::uintmax_t offset) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) {
-    if (errno == ENOENT) return {};
+    if (errno == ENOENT || errno == ENOTDIR) return {};
     fail("cannot open", path, errno);
   }
   std::string text(max_bytes, '\0');

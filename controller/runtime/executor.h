@@ -59,6 +59,10 @@ struct LaunchLater {
   bool unsure = false;                                   // it may have been started
   bool operator==(const LaunchLater&) const = default;
 };
+/// As one of an array it is limited by the scheduler, as its sweep is.
+enum class Handover { kNone, kAlone, kInArray };
+/// kRefused: there is nothing to be done, now or later. kLater: ask again.
+enum class HoldAnswer { kDone, kRefused, kLater };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;
 
 /// What muster-task says of the rank it stands beside.
@@ -174,8 +178,11 @@ class Executor {
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
-  /// Keeps a queued attempt from starting, or lets it start. False: not now, ask again.
-  virtual bool hold(const core::AttemptKey&, bool) { return true; }
+  /// Whether launch() may have handed the attempt with this folder over in an earlier run of the controller, which has
+  /// not noted it.
+  virtual Handover handover(const std::string& /*attempt_folder*/) { return Handover::kNone; }
+  /// Keeps a queued attempt from starting, or lets it start.
+  virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.
   virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }
   /// What muster-task said; only of executors that start one.

@@ -98,9 +98,9 @@ Vouch RoutingExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank)
   return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
 }
 
-bool RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
+HoldAnswer RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
   Executor* owner = of(key);
-  return owner == nullptr || owner->hold(key, hold);
+  return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);
 }
 
 LimitAnswer RoutingExecutor::limit(const core::AttemptKey& key, core::Millis limit) {

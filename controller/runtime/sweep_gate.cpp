@@ -60,10 +60,9 @@ void SweepGate::follow(const core::Job& job) {
     sweep.released.insert(job.id);
     return;
   }
-  if (attempt != nullptr || core::is_ended(job.state)) {
-    entering_.erase(job.id);
-    kept_out_.erase(job.id);
-  }
+  // One that is on its way and cancelled may arrive: it keeps its place until leave().
+  if (attempt != nullptr) entering_.erase(job.id);
+  if (attempt != nullptr || core::is_ended(job.state)) kept_out_.erase(job.id);
   if (waits && was_held) {
     sweep.held.insert(job.id);
   } else if (attempt != nullptr) {
@@ -113,6 +112,14 @@ void SweepGate::leave(core::JobId job) {
   forget_if_empty(entering.mapped());
 }
 
+void SweepGate::keep(const core::Job& job, bool in_array) {
+  if (!is_limited(job)) return;
+  std::lock_guard lock(mutex_);
+  auto& sweep = sweeps_[job.sweep.sweep];
+  (in_array ? sweep.first : sweep.places).insert(job.id);
+  entering_[job.id] = job.sweep.sweep;
+}
+
 void SweepGate::hold(const core::Job& job) {
   std::lock_guard lock(mutex_);
   const auto found = sweeps_.find(job.sweep.sweep);
@@ -121,15 +128,22 @@ void SweepGate::hold(const core::Job& job) {
   found->second.held.insert(job.id);
 }
 
-// After a restart it is counted already, for it may have been let go before.
-bool SweepGate::let_go(const core::Job& job) {
-  if (!is_limited(job) || !waits_in_queue(living(job))) return true;
+void SweepGate::release(const core::Job& job) {
+  if (!is_limited(job) || !waits_in_queue(living(job)) || job.held) return;
   std::lock_guard lock(mutex_);
   auto& sweep = sweeps_[job.sweep.sweep];
   sweep.leave_out(job.id);
-  sweep.held.erase(job.id);
+  sweep.released.insert(job.id);
+}
+
+// One that is counted was let go before, or its queue has never held it.
+bool SweepGate::let_go(const core::Job& job) {
+  if (!is_limited(job) || !waits_in_queue(living(job))) return true;
+  std::lock_guard lock(mutex_);
+  const auto found = sweeps_.find(job.sweep.sweep);
+  if (found == sweeps_.end() || !found->second.released.contains(job.id)) return true;
+  auto& sweep = found->second;
   if (!sweep.has_room(job.sweep.parallel, is_limited_there(*living(job)), 0)) {
-    sweep.released.insert(job.id);
     kept_out_[job.id] = "released, and " + most_text(job) + " run at once";
     return false;
   }

@@ -33,8 +33,12 @@ class SweepGate {
   bool goes_alone(core::JobId job) const;
   /// The launch is over: the place is free again unless an attempt is there.
   void leave(core::JobId job);
+  /// After a restart: the job's next attempt may be there already. It has a place until leave().
+  void keep(const core::Job& job, bool in_array);
   /// Its queue holds the job's attempt now.
   void hold(const core::Job& job);
+  /// After a restart: the job's attempt has been released, and its queue may hold it still.
+  void release(const core::Job& job);
   /// Whether its queue may let the released attempt go; if so it is counted, and asking again is fine.
   bool let_go(const core::Job& job);
   /// Why the job was kept back the last time; empty: it was not.

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "core/text.h"
@@ -110,8 +111,12 @@ bool PartitionDesk::limits_running(const muster::v1::JobSpec& spec) const {
 }
 
 bool PartitionDesk::enter(const core::Job& job) {
-  const auto most = running_limit(job.id);
-  return !most || jobs_.enter(job, *most);
+  if (keeper_.book()->empty()) return true;
+  return jobs_.enter(job, running_limit(job.id).value_or(std::numeric_limits<std::uint32_t>::max()));
+}
+
+void PartitionDesk::keep(const core::Job& job) {
+  jobs_.enter(job, std::numeric_limits<std::uint32_t>::max());
 }
 
 namespace {

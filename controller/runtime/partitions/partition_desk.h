@@ -58,6 +58,8 @@ class PartitionDesk {
   void follow(const core::Job& job) { jobs_.follow(job); }
   /// False: max_running_jobs_per_user holds it back. Otherwise a place is kept until leave().
   bool enter(const core::Job& job);
+  /// After a restart: the job's next attempt may be there already. It has a place until leave().
+  void keep(const core::Job& job);
   void leave(core::JobId job) { jobs_.leave(job); }
   /// Whether max_running_jobs_per_user may let the job in later than others of its sweep.
   bool limits_running(core::JobId job) { return running_limit(job).has_value(); }

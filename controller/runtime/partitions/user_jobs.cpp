@@ -1,6 +1,7 @@
 #include "runtime/partitions/user_jobs.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace runtime {
 namespace {
@@ -32,13 +33,21 @@ void UserJobs::follow(const core::Job& job) {
     unsettled_.erase(job.id);
     if (known == jobs_.end()) return;
     count(known->second, ~0U);
-    jobs_.erase(known);
+    known->second.taken = known->second.waits = false;
+    known->second.ended = true;
+    // One that is on its way and cancelled may arrive: it keeps its place until leave().
+    if (known->second.entering) {
+      count(known->second, 1);
+    } else {
+      jobs_.erase(known);
+    }
     return;
   }
   const bool taken = has_attempt(job);
   if (known != jobs_.end()) {
     auto& entry = known->second;
     count(entry, ~0U);
+    entry.ended = false;
     entry.taken = taken;
     entry.waits = waits_to_run(job);
     entry.entering = entry.entering && !taken;
@@ -49,13 +58,17 @@ void UserJobs::follow(const core::Job& job) {
 }
 
 void UserJobs::settle() {
-  while (!unsettled_.empty()) {
-    const auto first = unsettled_.begin();
-    auto entry = first->second;
-    entry.partition = partition_of_(first->first);
+  for (auto next = unsettled_.begin(); next != unsettled_.end();) {
+    auto entry = next->second;
+    try {
+      entry.partition = partition_of_(next->first);
+    } catch (const std::exception&) {
+      ++next;  // it is asked again
+      continue;
+    }
     count(entry, 1);
-    jobs_.emplace(first->first, std::move(entry));
-    unsettled_.erase(first);
+    jobs_.emplace(next->first, std::move(entry));
+    next = unsettled_.erase(next);
   }
 }
 
@@ -69,20 +82,25 @@ UserJobs::Counts UserJobs::of(const std::string& partition, const std::string& u
 std::uint32_t UserJobs::open_in(const std::string& partition) {
   std::lock_guard lock(mutex_);
   settle();
-  return static_cast<std::uint32_t>(
-      std::ranges::count_if(jobs_, [&](const auto& job) { return job.second.partition == partition; }));
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      jobs_, [&](const auto& job) { return job.second.partition == partition && !job.second.ended; }));
+}
+
+void UserJobs::settle(core::JobId job) {
+  settle();
+  if (unsettled_.contains(job)) throw std::runtime_error("which partition it goes to can't be read");
 }
 
 std::string UserJobs::partition_of(core::JobId job) {
   std::lock_guard lock(mutex_);
-  settle();
+  settle(job);
   const auto found = jobs_.find(job);
   return found == jobs_.end() ? std::string() : found->second.partition;
 }
 
 bool UserJobs::enter(const core::Job& job, std::uint32_t most) {
   std::lock_guard lock(mutex_);
-  settle();
+  settle(job.id);
   const auto found = jobs_.find(job.id);
   if (found == jobs_.end() || found->second.placed()) return true;
   if (counts_[{found->second.partition, found->second.user}].handed_over >= most) return false;
@@ -98,7 +116,11 @@ void UserJobs::leave(core::JobId job) {
   if (found == jobs_.end() || !found->second.entering) return;
   count(found->second, ~0U);
   found->second.entering = false;
-  count(found->second, 1);
+  if (found->second.ended) {
+    jobs_.erase(found);
+  } else {
+    count(found->second, 1);
+  }
 }
 
 bool UserJobs::has_place(core::JobId job) {

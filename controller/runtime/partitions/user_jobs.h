@@ -32,6 +32,7 @@ class UserJobs {
   Counts of(const std::string& partition, const std::string& user);
   /// Jobs of all users that have not ended.
   std::uint32_t open_in(const std::string& partition);
+  /// Throws std::runtime_error, as enter() does, if it can't be read now.
   std::string partition_of(core::JobId job);
 
   /// Keeps a place for the job's next attempt if fewer than `most` are taken; once kept, asking again is fine.
@@ -47,6 +48,7 @@ class UserJobs {
     bool taken = false;     // has an attempt
     bool waits = true;      // none that runs
     bool entering = false;  // is being launched
+    bool ended = false;     // and is here only as long as it is entering
     bool placed() const { return taken || entering; }
   };
   using Key = std::pair<std::string, std::string>;  // partition, user
@@ -54,6 +56,8 @@ class UserJobs {
   void count(const Entry& entry, std::uint32_t by);
   /// Finds out the partitions of those that are new.
   void settle();
+  /// The same; throws std::runtime_error if that of this one can't be.
+  void settle(core::JobId job);
 
   const PartitionOf partition_of_;
   std::mutex mutex_;

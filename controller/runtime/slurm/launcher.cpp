@@ -239,7 +239,8 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
 Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone, const std::string& after) {
   const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members, after); };
   auto outcome = once();
-  if (!std::holds_alternative<::slurm::Refused>(outcome) || members.front().exclude_nodes.empty()) return outcome;
+  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
+  if (refused == nullptr || is_too_many(refused->why) || members.front().exclude_nodes.empty()) return outcome;
   spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them",
                members.front().key.job, members.front().key.number);
   for (auto& member : members) member.exclude_nodes.clear();

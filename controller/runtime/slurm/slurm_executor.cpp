@@ -42,6 +42,7 @@ struct Attempt {
   core::Time submitted_after{}, submitted_before{};
   std::string exclude = {};                // what its job file wants none of
   std::vector<std::string> left_out = {};  // what it gets none of besides, as long as it is lost
+  std::string refused = {};                // what Slurm refused last, and why
 };
 
 /// How far the moment of which accounting says that it was submitted may be from when we did: an sbatch may be slow.
@@ -213,12 +214,16 @@ std::vector<LaunchAnswer> SlurmExecutor::Impl::launch_all(const std::vector<Laun
 }
 
 void SlurmExecutor::Impl::take(const LaunchRequest& request, LaunchAnswer& answer) {
-  if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
-    const auto record = read_record(request.attempt_folder);
-    if (record) launched->time_limit = record->time_limit;
-    follow(
-        {request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false, request.stop_grace},
-        launched->handle, request.attempt_folder, record, clock_.wall());
+  try {
+    if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
+      const auto record = read_record(request.attempt_folder);
+      if (record) launched->time_limit = record->time_limit;
+      follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
+              request.stop_grace},
+             launched->handle, request.attempt_folder, record, clock_.wall());
+    }
+  } catch (const std::exception& error) {
+    answer = LaunchLater{.why = error.what(), .unsure = true};
   }
   std::lock_guard lock(mutex_);
   launching_.erase(request.key);
@@ -318,8 +323,13 @@ std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey&
 bool SlurmExecutor::Impl::told(const ::slurm::Answer<::slurm::Done>& answer, const core::AttemptKey& key,
                                const char* what) {
   if (answer.unreachable()) return false;
-  if (answer.refused())
-    spdlog::warn("job {} attempt {}: Slurm will not {}: {}", key.job, key.number, what, answer.why());
+  if (answer.refused()) {
+    with(key, [&](Attempt& attempt) {
+      const auto words = std::string(what) + ": " + answer.why();
+      if (std::exchange(attempt.refused, words) == words) return;
+      spdlog::warn("job {} attempt {}: Slurm will not {}", key.job, key.number, words);
+    });
+  }
   return true;
 }
 
@@ -736,11 +746,22 @@ void SlurmExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
 Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
   return impl_->vouch(key, rank);
 }
-bool SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
+Handover SlurmExecutor::handover(const std::string& attempt_folder) {
+  if (!may_be_submitted(attempt_folder)) return Handover::kNone;
+  try {
+    const auto record = read_record(attempt_folder);
+    if (!record || record->set_folder.empty()) return Handover::kAlone;
+    return may_be_submitted(record->set_folder) ? Handover::kInArray : Handover::kNone;
+  } catch (const std::exception&) {
+    return Handover::kAlone;
+  }
+}
+HoldAnswer SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
   const auto id = impl_->id_of(key);
-  if (!id) return !impl_->follows(key);
-  return impl_->told(hold ? impl_->scheduler_.hold(*id) : impl_->scheduler_.release(*id), key,
-                     hold ? "hold it" : "release it");
+  if (!id) return impl_->follows(key) ? HoldAnswer::kLater : HoldAnswer::kRefused;
+  const auto answer = hold ? impl_->scheduler_.hold(*id) : impl_->scheduler_.release(*id);
+  if (!impl_->told(answer, key, hold ? "hold it" : "release it")) return HoldAnswer::kLater;
+  return answer.refused() ? HoldAnswer::kRefused : HoldAnswer::kDone;
 }
 LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
   const auto id = impl_->id_of(key);

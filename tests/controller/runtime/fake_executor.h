@@ -23,6 +23,7 @@ struct Machine {
     core::ExitStatus exit;
   };
   struct Attempt {
+    bool told = false;  // by an answer to its launch; of those in a queue
     LaunchRequest request;
     std::vector<Process> ranks;
     std::vector<StopRequest> stops;
@@ -45,7 +46,8 @@ struct Machine {
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
   std::vector<std::pair<core::AttemptKey, TaskReport>> tasks;
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> failing;
-  bool answers = true;  // false: hold() and limit() can't be carried out now
+  bool answers = true;                     // false: hold() and limit() can't be carried out now
+  std::set<core::AttemptKey> beyond_hold;  // the queue has started them
   std::string limit_refusal;
   std::optional<Trouble> trouble;
   std::optional<QueueWord> word;
@@ -104,10 +106,19 @@ class FakeExecutor : public Executor {
   std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
     return machine_->has(request.key) ? std::optional(launch_once(request)) : std::nullopt;
   }
-  bool hold(const core::AttemptKey& key, bool held) override {
+  Handover handover(const std::string& attempt_folder) override {
+    std::lock_guard lock(machine_->mutex);
+    for (const auto& [key, attempt] : machine_->attempts) {
+      if (attempt.request.attempt_folder != attempt_folder) continue;
+      return Machine::is_limited_there(attempt.request) ? Handover::kInArray : Handover::kAlone;
+    }
+    return Handover::kNone;
+  }
+  HoldAnswer hold(const core::AttemptKey& key, bool held) override {
     std::lock_guard lock(machine_->mutex);
     machine_->holds.emplace_back(key, held);
-    return machine_->answers;
+    if (machine_->beyond_hold.contains(key)) return HoldAnswer::kRefused;
+    return machine_->answers ? HoldAnswer::kDone : HoldAnswer::kLater;
   }
   LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
     std::lock_guard lock(machine_->mutex);
@@ -216,7 +227,8 @@ class FakeExecutor : public Executor {
       return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
                                        machine_->launch_failure_retryable};
     }
-    if (!machine_->launch_later.empty() && !machine_->takes_silently) return LaunchLater{machine_->launch_later};
+    const bool away = !machine_->launch_later.empty() && !machine_->takes_silently;
+    if (away && !machine_->attempts.contains(request.key)) return LaunchLater{machine_->launch_later};
     auto [place, fresh] = machine_->attempts.try_emplace(request.key);
     if (fresh) {
       place->second.request = request;
@@ -226,7 +238,8 @@ class FakeExecutor : public Executor {
     if (!machine_->launch_later.empty()) return LaunchLater{.why = machine_->launch_later, .unsure = true};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
-      const auto element = Machine::is_limited_there(request) ? "_0" : "";
+      const auto element = Machine::is_limited_there(place->second.request) ? "_0" : "";
+      place->second.told = true;
       return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number) + element, "", {}, true};
     }
     core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};

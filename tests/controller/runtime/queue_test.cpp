@@ -2,6 +2,9 @@
 // Method: the real controller without threads on an executor whose queue moves when the test says so.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "bench.h"
 
 namespace runtime::testing {
@@ -132,6 +135,21 @@ TEST_P(Queue, AJobHeldWhileNobodyKnowsWhetherTheSchedulerHasItIsHeldThere) {
   begin(key);
   EXPECT_EQ(bench.state(id), "running");
   EXPECT_EQ(bench.machine->starts[key], 1);
+}
+
+// Its answer got lost, and its folder broke before the next try.
+TEST_P(Queue, AJobThatCannotBePreparedAnyMoreIsNotFailedWhileTheSchedulerMayHaveIt) {
+  bench.machine->takes_silently = true;
+  bench.machine->launch_later = "looking whether Slurm has taken it";
+  const auto id = bench.submit(recipe_request("a"));
+  const std::filesystem::path folder = bench.machine->get({id, 1}).request.attempt_folder;
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "in the way";
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "pending");
+  bench.machine->launch_later.clear();
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "queued");
 }
 
 TEST_P(Queue, AJobHeldBeforeTheSchedulerHasItIsNotLaunchedBeforeItsRelease) {

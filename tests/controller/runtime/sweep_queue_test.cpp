@@ -1,5 +1,5 @@
 // Goal: a sweep's limit holds in a scheduler's queue, and all its jobs end, whatever people hold and release, whichever
-// limits admins set meanwhile, and however often the controller restarts.
+// limits admins set meanwhile, whose answers get lost, and however often the controller restarts.
 // Method: the real controller without threads on a queue that starts whatever it may; chance says who does what.
 #include <gmock/gmock.h>
 
@@ -37,6 +37,8 @@ class Story {
   /// Nobody does anything any more but the queue, and the one who releases what is held.
   void finish() {
     bench.machine->answers = true;
+    bench.machine->takes_silently = false;
+    bench.machine->launch_later.clear();
     for (core::JobId id = 1; id <= kJobs; ++id) bench.controller().release(id, "ben");
     for (int i = 0; i < 100 && !bench.store().load_open().empty(); ++i) queue_goes_on();
     EXPECT_TRUE(bench.store().load_open().empty());
@@ -53,6 +55,8 @@ class Story {
     bench.tick();
     take_holds();
     bench.machine->answers = below(6) > 0;
+    bench.machine->takes_silently = below(5) == 0;
+    bench.machine->launch_later = bench.machine->takes_silently || below(8) == 0 ? "no answer" : "";
     if (what > 3) queue_goes_on();
   }
 
@@ -78,7 +82,7 @@ class Story {
 
   void take_holds() {
     for (const auto& [key, held] : std::exchange(bench.machine->holds, {})) {
-      if (bench.machine->answers) held_[key] = held;
+      if (bench.machine->answers || below(2) == 0) held_[key] = held;  // done, though it did not say so
     }
   }
 
@@ -95,13 +99,20 @@ class Story {
       const bool limited = Machine::is_limited_there(bench.machine->get(key).request);
       if (limited && elements_.size() >= parallel_) continue;
       running_.insert(key);
+      bench.machine->beyond_hold.insert(key);
       if (limited) elements_.insert(key);
-      bench.executor().begin(key, {"n1"});
+    }
+    // Nobody is told of one whose launch was not answered yet.
+    std::vector<core::AttemptKey> told;
+    for (const auto& key : running_) {
+      if (!bench.machine->get(key).told) continue;
+      told.push_back(key);
+      if (begun_.insert(key).second) bench.executor().begin(key, {"n1"});
     }
     bench.tick();
     EXPECT_LE(running_.size(), parallel_);
-    if (!running_.empty()) {
-      const auto key = *std::next(running_.begin(), below(static_cast<unsigned>(running_.size())));
+    if (!told.empty()) {
+      const auto key = told[below(static_cast<unsigned>(told.size()))];
       running_.erase(key);
       elements_.erase(key);
       bench.executor().end(key, 0, {key.job % 2 == 0 && key.number < 3 ? 1 : 0, 0});
@@ -114,7 +125,7 @@ class Story {
   const std::uint32_t parallel_;
   bool has_policy_ = false;
   std::map<core::AttemptKey, bool> held_;
-  std::set<core::AttemptKey> running_, elements_;
+  std::set<core::AttemptKey> running_, elements_, begun_;
 };
 
 TEST(SweepQueue, AtMostSoManyRunAndAllEndWhateverHappens) {

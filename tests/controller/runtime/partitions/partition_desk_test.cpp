@@ -339,6 +339,16 @@ TEST_F(Desk, ALaunchThatMayHaveSucceededKeepsItsPlace) {
   EXPECT_THAT(bench.machine->starts, ElementsAre(::testing::Pair(core::AttemptKey{first, 1}, 1)));
 }
 
+TEST_F(Desk, ALimitCountsWhatWasOnItsWayBeforeIt) {
+  set("main", {{"max_queued_jobs_per_user", "5"}});
+  bench.machine->launch_later = "sbatch gave no answer";
+  bench.machine->takes_silently = true;
+  const auto first = bench.submit(command("main"));
+  set("main", {{"max_running_jobs_per_user", "1"}});
+  bench.submit(command("main"));
+  EXPECT_THAT(bench.machine->starts, ElementsAre(::testing::Pair(core::AttemptKey{first, 1}, 1)));
+}
+
 TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
   set("main", {{"max_queued_jobs_per_user", "2"}});
   auto first = command("main");

@@ -358,13 +358,13 @@ TEST(SlurmExecutor, AHoldIsAskedForAgainWhenSlurmIsBack) {
   e.start();
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
   e.slurm.lists = false;
-  EXPECT_FALSE(e.executor->hold({1, 1}, true));
+  EXPECT_EQ(e.executor->hold({1, 1}, true), HoldAnswer::kLater);
   e.slurm.lists = true;
-  EXPECT_TRUE(e.executor->hold({1, 1}, true));
+  EXPECT_EQ(e.executor->hold({1, 1}, true), HoldAnswer::kDone);
   EXPECT_EQ(e.slurm.jobs[id].priority, 0U);
-  EXPECT_TRUE(e.executor->hold({1, 1}, false));
+  EXPECT_EQ(e.executor->hold({1, 1}, false), HoldAnswer::kDone);
   EXPECT_GT(e.slurm.jobs[id].priority, 0U);
-  EXPECT_TRUE(e.executor->hold({2, 1}, true)) << "not followed: there is nothing to ask again";
+  EXPECT_EQ(e.executor->hold({2, 1}, true), HoldAnswer::kRefused) << "not followed: there is nothing to ask again";
 }
 
 // Two nodes were lost, and one of them no more; the job file wants none of n9. Slurm is away at first.
@@ -421,7 +421,7 @@ TEST(SlurmExecutor, AStrangersJobWithOurNumberIsNeitherHeldNorLimited) {
   e.slurm.jobs[id].priority = 7;
   e.slurm.jobs[id].time_limit = 60min;
   e.adopt(5, "5");
-  EXPECT_FALSE(e.executor->hold({5, 1}, true)) << "not listed yet";
+  EXPECT_EQ(e.executor->hold({5, 1}, true), HoldAnswer::kLater) << "not listed yet";
   e.start();
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
   EXPECT_EQ(e.executor->limit({5, 1}, 10min).kind, LimitAnswer::Kind::kLater);
