@@ -95,6 +95,7 @@ void ActionRunner::keep_places() {
     if (handover == Handover::kNone) continue;
     parts_.gate.keep(*job, handover == Handover::kInArray);
     parts_.partitions.keep(*job);
+    unsure_.insert(action.id);
   }
   for (const auto& job : parts_.dispatcher.open_jobs()) {
     if (!asked.contains(job->id)) parts_.gate.hold(*job);
@@ -310,6 +311,10 @@ bool ActionRunner::gate_closed(const store::PendingAction& action, ToQueue& to_q
     if (job == nullptr) return false;
     if (hold != nullptr) return !hold->hold && is_wanted(*job, *hold) && !parts_.gate.let_go(*job);
     if (!is_upcoming(*job, key_of(action).number)) return false;
+    if (unsure_.contains(action.id)) {  // whatever limits there are by now
+      parts_.partitions.keep(*job);
+      return false;
+    }
     // First attempts wait for no others.
     const auto others = job->attempts.empty() ? 0 : count_to_queue(job->sweep.sweep, to_queue);
     const bool together = goes_together(action);
@@ -344,7 +349,11 @@ void ActionRunner::perform(const Batch& batch) {
     under_way_.erase(batch[i].id);
     if (!start) continue;
     jobs_launching_.erase(batch[i].job);
-    if (pauses[i] && pauses[i]->unsure) continue;  // or another would take the place of what is there
+    if (pauses[i] && pauses[i]->unsure) {
+      unsure_.insert(batch[i].id);  // or another would take the place of what is there
+      continue;
+    }
+    unsure_.erase(batch[i].id);
     parts_.gate.leave(batch[i].job);
     parts_.partitions.leave(batch[i].job);
   }

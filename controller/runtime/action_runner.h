@@ -119,6 +119,7 @@ class ActionRunner {
   std::map<std::int64_t, core::Millis> not_again_before_;  // tried in vain
   std::map<core::JobId, LaunchLater> put_off_;
   std::set<std::int64_t> under_way_;
+  std::set<std::int64_t> unsure_;       // may have been carried out, so they have their places
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that
   std::set<core::JobId> jobs_launching_;
   std::deque<Batch> launches_;

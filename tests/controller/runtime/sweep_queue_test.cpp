@@ -129,7 +129,7 @@ class Story {
 };
 
 TEST(SweepQueue, AtMostSoManyRunAndAllEndWhateverHappens) {
-  for (unsigned seed = 0; seed < 120 && !::testing::Test::HasFailure(); ++seed) {
+  for (unsigned seed = 0; seed < 240 && !::testing::Test::HasFailure(); ++seed) {
     const auto parallel = seed % 4 + 1;
     SCOPED_TRACE("seed " + std::to_string(seed) + ", parallel " + std::to_string(parallel));
     Story story(seed, parallel);

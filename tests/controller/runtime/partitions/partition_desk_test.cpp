@@ -349,6 +349,17 @@ TEST_F(Desk, ALimitCountsWhatWasOnItsWayBeforeIt) {
   EXPECT_THAT(bench.machine->starts, ElementsAre(::testing::Pair(core::AttemptKey{first, 1}, 1)));
 }
 
+TEST_F(Desk, ALimitKeepsNobodyFromLookingForWhatMayBeThereAlready) {
+  bench.submit(command("main"));
+  bench.machine->launch_later = "sbatch gave no answer";
+  bench.machine->takes_silently = true;
+  const auto id = bench.submit(command("main"));
+  set("main", {{"max_running_jobs_per_user", "1"}});
+  bench.machine->launch_later.clear();
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(id), "queued");
+}
+
 TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
   set("main", {{"max_queued_jobs_per_user", "2"}});
   auto first = command("main");
