@@ -101,6 +101,11 @@ std::optional<core::AttemptKey> parse_key(std::string_view text) {
   return key;
 }
 
+/// Of an element whose array Slurm does not list: its ranks' status files tell the rest.
+bool ran_and_is_forgotten(const std::optional<SubmissionRecord>& record, const std::filesystem::path& attempt_folder) {
+  return record && any_rank_status(attempt_folder);
+}
+
 core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& job) {
   core::AttemptLaunched fact;
   fact.attempt = key.number;
@@ -176,6 +181,8 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
     if (!folder.empty() && !known.contains(folder)) known.emplace(folder, look_for_set(folder));
     if (!folder.empty() && known.at(folder).has(request.key, record->index)) {
       answers[i] = answer(request.key, *known.at(folder).outcome, record->index);
+    } else if (ran_and_is_forgotten(record, request.attempt_folder)) {
+      answers[i] = answer(request.key, ::slurm::JobId{0, {}}, std::nullopt);
     } else {
       forget_record(request.attempt_folder);
       fresh.push_back(i);
@@ -201,7 +208,9 @@ std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, cons
   }
   std::lock_guard lock(sets_mutex_);
   const auto known = look_for_set(record->set_folder);
-  return known.has(key, record->index) ? std::optional(answer(key, *known.outcome, record->index)) : std::nullopt;
+  if (known.has(key, record->index)) return answer(key, *known.outcome, record->index);
+  if (ran_and_is_forgotten(record, folder)) return answer(key, ::slurm::JobId{0, {}}, std::nullopt);
+  return std::nullopt;
 }
 
 // Arrays of a limited sweep come one after the other, or each would have the whole parallelism. One that is too large

@@ -170,7 +170,7 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
     return *record.id;
   }
   // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
-  if (record.set_folder.empty() && any_rank_status(folder)) return ::slurm::JobId{0, {}};
+  if (any_rank_status(folder)) return ::slurm::JobId{0, {}};
   const auto settle = record.unsure ? settle_.count() : kInFlightMs;
   const auto passed = listing->asked_at_ms - record.ended_at_ms;
   // A clock that was set back must not make it wait for ever.

@@ -404,6 +404,20 @@ TEST(Launcher, WhatALaunchLeavesOutIsOnDisk) {
   }
 }
 
+TEST(Launcher, AnElementThatRanAndWasForgottenIsNotStartedAgain) {
+  Launching l;
+  l.slurm.submits = Submits::kTakesSilently;
+  EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
+  l.slurm.jobs.clear();  // MinJobAge is over
+  const std::filesystem::path ranks = l.request(2).attempt_folder + "/ranks";
+  make_folders(ranks);
+  write_file_durably(ranks / "rank-0.json", "{}");
+  l.slurm.submits = Submits::kTakes;
+  l.clock.advance(core::Millis(3'600'000));
+  EXPECT_EQ(Launcher(l.slurm, l.clock, l.options).withdraw({2, 1}, l.request(2).attempt_folder).has_value(), true);
+  EXPECT_EQ(l.launch(l.sweep(3)), "2_0 0 2_1");
+}
+
 TEST(Launcher, BetterANodeThatWasLostLatelyThanNone) {
   Launching l;
   l.slurm.refuses_excludes = true;
