@@ -316,7 +316,8 @@ bool ActionRunner::gate_closed(const store::PendingAction& action, ToQueue& to_q
       return false;
     }
     // First attempts wait for no others.
-    const auto others = job->attempts.empty() ? 0 : count_to_queue(job->sweep.sweep, to_queue);
+    const bool waits_for_others = job->sweep.parallel > 0 && !job->attempts.empty();
+    const auto others = waits_for_others ? count_to_queue(job->sweep.sweep, to_queue) : 0;
     const bool together = goes_together(action);
     if (!parts_.partitions.enter(*job)) return true;
     if (parts_.gate.enter(*job, together, others)) return false;

@@ -25,6 +25,12 @@ Refusal refusal_of(PartitionRefusal&& from) {
   return {from.limit ? Refusal::Kind::kLimit : Refusal::Kind::kInvalid, std::move(from.text)};
 }
 
+std::optional<std::uint32_t> running_limit_of(const PartitionBook& book, const std::string& partition) {
+  const auto* policy = book.find(partition);
+  if (policy == nullptr || !policy->has_max_running_jobs_per_user()) return std::nullopt;
+  return policy->max_running_jobs_per_user();
+}
+
 bool lacks(const ClusterFacts& facts, const std::string& partition) {
   return !partition.empty() && facts.find(partition) == nullptr;
 }
@@ -99,15 +105,11 @@ std::optional<std::uint32_t> PartitionDesk::running_limit(core::JobId job) {
   const bool any = std::ranges::any_of(book->policies(),
                                        [](const auto& entry) { return entry.second.has_max_running_jobs_per_user(); });
   if (!any) return std::nullopt;
-  const auto* policy = book->find(jobs_.partition_of(job));
-  if (policy == nullptr || !policy->has_max_running_jobs_per_user()) return std::nullopt;
-  return policy->max_running_jobs_per_user();
+  return running_limit_of(*book, jobs_.partition_of(job));
 }
 
 bool PartitionDesk::limits_running(const muster::v1::JobSpec& spec) const {
-  const auto book = keeper_.book();
-  const auto* policy = book->find(place_of(spec));
-  return policy != nullptr && policy->has_max_running_jobs_per_user();
+  return running_limit_of(*keeper_.book(), place_of(spec)).has_value();
 }
 
 bool PartitionDesk::enter(const core::Job& job) {

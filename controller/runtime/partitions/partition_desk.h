@@ -58,7 +58,7 @@ class PartitionDesk {
   void follow(const core::Job& job) { jobs_.follow(job); }
   /// False: max_running_jobs_per_user holds it back. Otherwise a place is kept until leave().
   bool enter(const core::Job& job);
-  /// After a restart: the job's next attempt may be there already. It has a place until leave().
+  /// The job's next attempt may be there already: it has a place until leave(), whatever the limit.
   void keep(const core::Job& job);
   void leave(core::JobId job) { jobs_.leave(job); }
   /// Whether max_running_jobs_per_user may let the job in later than others of its sweep.
