@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -60,7 +61,8 @@ struct CrashPoint {
 /// Dies before or after a write.
 class CrashingStore : public store::Store {
  public:
-  CrashingStore(store::Store& inner, CrashPoint& point) : inner_(inner), point_(point) {}
+  CrashingStore(store::Store& inner, CrashPoint& point, std::map<core::JobId, int>& unreadable)
+      : inner_(inner), point_(point), unreadable_(unreadable) {}
   std::vector<std::int64_t> append(std::span<const store::Commit> commits) override {
     point_.step();
     ++appends;
@@ -85,7 +87,12 @@ class CrashingStore : public store::Store {
   std::optional<core::JobId> find_request(const std::string& id) override { return inner_.find_request(id); }
   core::JobId next_job_id() override { return inner_.next_job_id(); }
   std::optional<core::Job> load(core::JobId id) override { return inner_.load(id); }
-  std::optional<std::string> spec_json(core::JobId id) override { return inner_.spec_json(id); }
+  std::optional<std::string> spec_json(core::JobId id) override {
+    if (const auto left = unreadable_.find(id); left != unreadable_.end() && left->second-- > 0) {
+      throw store::Error(store::Error::Kind::kOther, "disk I/O error");
+    }
+    return inner_.spec_json(id);
+  }
   std::vector<core::Job> load_open() override { return inner_.load_open(); }
   std::vector<store::JobRow> list(const store::ListFilter& filter) override { return inner_.list(filter); }
   std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override {
@@ -120,6 +127,7 @@ class CrashingStore : public store::Store {
  private:
   store::Store& inner_;
   CrashPoint& point_;
+  std::map<core::JobId, int>& unreadable_;
 };
 
 /// Dies before or after each launch (of several at once, too) or stop.
@@ -199,7 +207,7 @@ class Bench {
     if (kind_ == StoreKind::kSqlite) {
       sqlite_ = store::open_sqlite_store(folder_.path() / "muster.db");
     }
-    store_ = std::make_unique<CrashingStore>(base_store(), point);
+    store_ = std::make_unique<CrashingStore>(base_store(), point, unreadable);
     executor_ = std::make_unique<CrashingExecutor>(machine, point);
     ControllerOptions options;
     options.data_folder = folder_.path();
@@ -300,6 +308,7 @@ class Bench {
   }
 
   CrashPoint point;
+  std::map<core::JobId, int> unreadable;  // how often the job's spec cannot be read yet
   ManualClock clock;
   std::shared_ptr<Machine> machine = std::make_shared<Machine>();
 

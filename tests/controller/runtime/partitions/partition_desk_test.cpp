@@ -360,6 +360,24 @@ TEST_F(Desk, ALimitKeepsNobodyFromLookingForWhatMayBeThereAlready) {
   EXPECT_EQ(bench.state(id), "queued");
 }
 
+TEST_F(Desk, WhatCannotBeReadForAMomentIsNotLetInBesideTheLimit) {
+  set("main", {{"max_running_jobs_per_user", "1"}});
+  const auto first = bench.submit(command("main"));
+  const auto second = bench.submit(command("main"));
+  ASSERT_TRUE(launched(first));
+  for (int times = 1; times < 8; ++times) {
+    SCOPED_TRACE(times);
+    bench.unreadable[second] = times;
+    bench.restart();
+    bench.pass(10s);
+    EXPECT_LE(bench.unreadable[second], 0) << "it was asked again";
+    EXPECT_FALSE(launched(second));
+  }
+  bench.executor().end_all({first, 1}, {0, 0});
+  bench.pass(2s);
+  EXPECT_TRUE(launched(second));
+}
+
 TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
   set("main", {{"max_queued_jobs_per_user", "2"}});
   auto first = command("main");
