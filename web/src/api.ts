@@ -37,10 +37,12 @@ async function fail(response: Response): Promise<never> {
   throw new ApiError(response.status, body.error ?? `musterd answered ${response.status}`, body.remedy ?? "");
 }
 
+let sessionsOpened = 0;
 export async function logIn(token: string): Promise<void> {
   const response = await request("POST", "login", { token });
   if (!response.ok) await fail(response);
   sessionStorage.setItem(TOKEN, token);
+  ++sessionsOpened;
 }
 
 export async function logOut(): Promise<void> {
@@ -100,8 +102,11 @@ function openSessionOnce(): Promise<boolean> {
 }
 
 async function ask<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const before = sessionsOpened;
   let response = await request(method, path, body);
-  if (response.status === 401 && (await openSessionOnce())) response = await request(method, path, body);
+  // A link with a token may open one while other tabs are asked in vain.
+  if (response.status === 401 && ((await openSessionOnce()) || sessionsOpened > before))
+    response = await request(method, path, body);
   if (response.status === 401) whenSignedOut();
   if (!response.ok) await fail(response);
   return (await response.json()) as T;

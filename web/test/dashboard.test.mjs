@@ -443,6 +443,19 @@ test("a link with a token, opened where the log-in page is open already, logs in
     assert.equal(page.url(), `${server.url}/`);
   }, { loggedOut: true }));
 
+test("a link with a token, opened while the page still asks other tabs for a session, logs in for good", () =>
+  on("/", async (page) => {
+    await page.refused;
+    await page.evaluate((token) => (location.hash = `#token=${token}`), server.token);
+    await row(page, "llama-70m-manpages").waitFor();
+    await page.clock.fastForward(5000);  // no other tab has answered
+    assert.equal(await page.getByLabel("Token").count(), 0);
+    await row(page, "llama-70m-manpages").waitFor();
+  }, { loggedOut: true, prepare: async (page) => {
+    await page.clock.install();
+    page.refused = page.waitForResponse((response) => response.status() === 401);
+  } }));
+
 test("a link with a wrong token says so", () =>
   on("/#token=wrong", async (page) => {
     await page.getByText("the token is wrong").waitFor();
