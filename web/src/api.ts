@@ -37,22 +37,16 @@ async function fail(response: Response): Promise<never> {
   throw new ApiError(response.status, body.error ?? `musterd answered ${response.status}`, body.remedy ?? "");
 }
 
-let sessionsOpened = 0;
 export async function logIn(token: string): Promise<void> {
   const response = await request("POST", "login", { token });
   if (!response.ok) await fail(response);
   sessionStorage.setItem(TOKEN, token);
-  ++sessionsOpened;
-}
-
-export async function logOut(): Promise<void> {
-  sessionStorage.removeItem(TOKEN);
-  await request("POST", "logout");
-  whenSignedOut();
 }
 
 const tabs = new BroadcastChannel("muster-session");
 tabs.addEventListener("message", (message: MessageEvent<string>) => {
+  if (message.data === "leaving") sessionStorage.removeItem(TOKEN);
+  if (message.data === "left") location.reload();
   const token = sessionStorage.getItem(TOKEN);
   if (message.data !== "wanted" || !token) return;
   logIn(token).then(
@@ -60,6 +54,15 @@ tabs.addEventListener("message", (message: MessageEvent<string>) => {
     () => {},
   );
 });
+
+/// All tabs leave, or one that keeps its token would open the next session for all.
+export async function logOut(): Promise<void> {
+  sessionStorage.removeItem(TOKEN);
+  tabs.postMessage("leaving");
+  await request("POST", "logout");
+  tabs.postMessage("left");
+  location.reload();
+}
 
 // The token itself never leaves its tab: the cookie of the new session is common to all.
 function askOtherTabs(): Promise<boolean> {
@@ -102,11 +105,8 @@ function openSessionOnce(): Promise<boolean> {
 }
 
 async function ask<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const before = sessionsOpened;
   let response = await request(method, path, body);
-  // A link with a token may open one while other tabs are asked in vain.
-  if (response.status === 401 && ((await openSessionOnce()) || sessionsOpened > before))
-    response = await request(method, path, body);
+  if (response.status === 401 && (await openSessionOnce())) response = await request(method, path, body);
   if (response.status === 401) whenSignedOut();
   if (!response.ok) await fail(response);
   return (await response.json()) as T;

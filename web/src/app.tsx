@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { get, logIn, logOut, onSignedOut, type ApiError } from "./api";
+import { ApiError, get, logIn, logOut, onSignedOut } from "./api";
 import { withLocalTimes } from "./format";
 import { asApiError, useConnection, useLive } from "./hooks";
 import { JobPage } from "./job";
@@ -13,14 +13,15 @@ import type { Status } from "./types";
 
 const MAX_PROBLEMS = 3;
 
+// Who logs in or out gets a fresh page: what the old one has asked, and its stream, belong to the session before.
 type Session = "asking" | "in" | "out" | "unreachable";
 
 // "#token=..." logs in and is gone from the address bar before anything else happens.
-async function takeTokenFromAddress(): Promise<ApiError | null> {
+async function takeTokenFromAddress(): Promise<"none" | "in" | ApiError> {
   const match = /^#token=(.+)$/.exec(location.hash);
-  if (!match) return null;
+  if (!match) return "none";
   history.replaceState(null, "", location.pathname + location.search);
-  return logIn(decodeURIComponent(match[1]!)).then(() => null, asApiError);
+  return logIn(decodeURIComponent(match[1]!)).then(() => "in" as const, asApiError);
 }
 
 function Banner() {
@@ -84,13 +85,20 @@ export function App() {
     const follow = () => setPath(location.pathname);
     addEventListener("popstate", follow);
     onSignedOut(() => setSession("out"));
+    const take = async () => {
+      const outcome = await takeTokenFromAddress();
+      if (outcome instanceof ApiError) setRefused(outcome);
+      return outcome;
+    };
     const enter = async () => {
-      setRefused(await takeTokenFromAddress());
+      await take();
       await get("status").then(() => setSession("in"), (error) => setSession(error.status === 401 ? "out" : "unreachable"));
     };
     void enter();
     // A link with a token, opened where the dashboard is open already, only changes the hash.
-    const again = () => void enter();
+    const again = async () => {
+      if ((await take()) === "in") location.reload();
+    };
     addEventListener("hashchange", again);
     return () => {
       removeEventListener("popstate", follow);
@@ -104,7 +112,6 @@ export function App() {
     const retry = setInterval(() => void get("status").then(() => setSession("in"), () => {}), 2000);
     return () => clearInterval(retry);
   }, [session]);
-  // The stream ended with the session; a fresh page starts both.
   if (session === "out") return <Login refused={refused} onDone={() => location.reload()} />;
   if (session === "unreachable")
     return <main class="page"><h1>muster</h1><Empty title="musterd does not answer."><p>This page goes on by itself as soon as it does.</p></Empty></main>;

@@ -5,8 +5,9 @@ import { ErrorNotice } from "./notice";
 
 // `refused`: what became of the token of a link.
 export function Login({ refused, onDone }: { refused: ApiError | null; onDone: () => void }) {
-  const [error, setError] = useState<ApiError | null>(refused);
+  const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
+  const problem = error ?? refused;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const token = String(new FormData(event.target as HTMLFormElement).get("token")).trim();
@@ -31,7 +32,7 @@ export function Login({ refused, onDone }: { refused: ApiError | null; onDone: (
         <input id="token" name="token" type="password" autocomplete="current-password" required autofocus
           spellcheck={false} />
         <button class="primary" disabled={busy}>Log in</button>
-        {error && <ErrorNotice error={error} />}
+        {problem && <ErrorNotice error={problem} />}
       </form>
     </main>
   );

@@ -443,6 +443,30 @@ test("a link with a token, opened where the log-in page is open already, logs in
     assert.equal(page.url(), `${server.url}/`);
   }, { loggedOut: true }));
 
+test("who logs out has left in every tab, also in those that know the token", () =>
+  on("/", async (page) => {
+    await row(page, "llama-70m-manpages").waitFor();
+    const tab = await openTab(page, server, `/jobs/1#token=${server.token}`);
+    await tab.getByRole("heading", { name: /llama/ }).waitFor();
+    await page.getByRole("button", { name: "Log out" }).click();
+    for (const one of [page, tab]) await one.getByLabel("Token").waitFor();
+    await page.reload();
+    await page.getByLabel("Token").waitFor();
+    assert.deepEqual(tab.problems, []);
+  }));
+
+test("a link with a token, opened after a log-out, logs in, and the page is live again", () =>
+  on("/jobs/1", async (page) => {
+    await eventually(async () => (await openStreams(server)) === 1, "a stream");
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByLabel("Token").waitFor();
+    await eventually(async () => (await openStreams(server)) === 0, "it ends with the session");
+    await page.evaluate((token) => (location.hash = `#token=${token}`), server.token);
+    await page.getByRole("heading", { name: /llama/ }).waitFor();
+    await server.tell({ do: "event", job_id: 1, type: "checkpoint_saved", text: "told after the log-in" });
+    await page.getByText("told after the log-in").waitFor();
+  }));
+
 test("a link with a token, opened while the page still asks other tabs for a session, logs in for good", () =>
   on("/", async (page) => {
     await page.refused;
@@ -463,6 +487,14 @@ test("a link with a wrong token says so", () =>
     await page.keyboard.press("Enter");
     await row(page, "llama-70m-manpages").waitFor();
     assert.equal(await page.getByText("the token is wrong").count(), 0);
+  }, { loggedOut: true }));
+
+test("a link with a wrong token, opened where the log-in page is open already, says so", () =>
+  on("/", async (page) => {
+    await page.getByLabel("Token").waitFor();
+    await page.evaluate(() => (location.hash = "#token=wrong"));
+    await page.getByText("the token is wrong").waitFor();
+    assert.equal(page.url(), `${server.url}/`);
   }, { loggedOut: true }));
 
 test("a page opened while musterd does not answer goes on by itself, and a store that takes no writes is told", () =>
