@@ -63,6 +63,7 @@ class ActionRunner {
   void close();
 
  private:
+  void keep_places();
   void run_outbox();
   void run_launcher();
   void read_outbox();
@@ -70,7 +71,6 @@ class ActionRunner {
   /// Actions carried out together: first attempts of one sweep, stops, or one action of any kind.
   using Batch = std::vector<store::PendingAction>;
   /// What is due now, marked as under way.
-  void keep_places();
   std::vector<Batch> take_due();
   /// The sweep whose other first attempts may be launched with this one; empty: it goes alone.
   std::string batch_name(const store::PendingAction& action) const;
