@@ -10,7 +10,7 @@ import { Logs } from "./logs";
 import { Empty, ErrorNotice, LaterError } from "./notice";
 import { Plots } from "./plots";
 import { Ranks } from "./ranks";
-import { Badge, tone } from "./state";
+import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
 import { QueueNote } from "./why";
 import { ENDED, type Job, type JobEvent, type Metric, type Progress } from "./types";
@@ -172,7 +172,7 @@ export function JobPage({ id }: { id: number }) {
       <p class="crumb"><Link to="/">Jobs</Link> <span aria-hidden="true">/</span> {job.id}</p>
       <div class={`headline ${tone(job.state)}`}>
         <div>
-          <h1>{job.name || `job ${job.id}`} <Badge word={job.state} /></h1>
+          <h1>{job.name || `job ${job.id}`} <StateOf job={job} /></h1>
           <p class="why lead">{job.reason && <>{job.reason.replace(/\.$/, "")}. </>}<span class="muted">{advice(job, now)}</span></p>
           {/* Of a job that someone holds, or with nobody to ask, the queue says nothing new. */}
           {job.state === "queued" && !job.held_by && !job.scheduler_problem && <QueueNote job={job} />}

@@ -4,7 +4,7 @@ import { between, formatCount, formatDuration, formatNumber, formatSettings } fr
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { Link } from "./link";
 import { Empty, ErrorNotice, LaterError } from "./notice";
-import { Badge, tone } from "./state";
+import { StateOf, tone } from "./state";
 import { STATES, type Job, type Progress, type Sweep } from "./types";
 
 const PAGE = 100;
@@ -49,7 +49,7 @@ function Row({ job, now }: { job: Job; now: number }) {
         <Link to={`/jobs/${job.id}`}>{job.name || `job ${job.id}`}</Link>
         {job.sweep?.sweep && <SweepNote sweep={job.sweep} />}
       </th>
-      <td class="state"><Badge word={job.state} /></td>
+      <td class="state"><StateOf job={job} /></td>
       <td class={`num ${attempt ? "" : "unknown"}`} data-label="attempt">{attempt?.number ?? "–"}</td>
       <td class={job.step || job.steps_total ? "" : "unknown"} data-label="step"><ProgressBar job={job} /></td>
       <td class={`num ${job.loss == null ? "unknown" : ""}`} data-label="loss">{formatNumber(job.loss)}</td>

@@ -1,8 +1,9 @@
 import { plain } from "./format";
+import type { Job } from "./types";
 
 // A sign and a word beside every colour.
 const SIGNS: Record<string, string> = {
-  pending: "○", queued: "…", running: "▶", stopping: "◼", waiting: "↻", succeeded: "✓", failed: "✕", cancelled: "⊘",
+  pending: "○", queued: "…", running: "▶", stopping: "◼", waiting: "↻", succeeded: "✓", failed: "✕", cancelled: "⊘", held: "‖",
   starting: "○", draining: "◼", ended: "●", silent: "✕", exited: "●", missing: "?",
   completed: "✓", preempted: "⇤", node_failed: "⚡", timed_out: "◔", rank_silent: "⚠", rank_hung: "✕",
   out_of_memory: "✕", controller_lost: "⚠", requeued: "↻",
@@ -23,4 +24,9 @@ export function Badge({ word }: { word: string }) {
       <span aria-hidden="true">{SIGNS[word] ?? "●"}</span> {plain(word)}
     </span>
   );
+}
+
+// A job's state, and beside it that someone holds it.
+export function StateOf({ job }: { job: Job }) {
+  return <><Badge word={job.state} />{job.held_by && <> <Badge word="held" /></>}</>;
 }

@@ -234,6 +234,9 @@ test("a job in Slurm's queue says why it waits, where it is, and can be held and
   });
 });
 
+// The words of its badges, without their signs.
+const badges = async (place) => (await place.locator(".badge").allInnerTexts()).map((text) => text.replace(/^\S+ /, ""));
+
 test("a held job says who holds it and not what the queue says; held while it runs, that it goes on", async () => {
   const held = { name: "held", held_by: "ana", started_at: "", reason: "held by ana until released" };
   await server.tell({ do: "job", job: job(22, "queued", {
@@ -241,12 +244,19 @@ test("a held job says who holds it and not what the queue says; held while it ru
   await server.tell({ do: "job", job: job(23, "running", { name: "held", held_by: "ana", reason: "attempt 1 runs", attempts: [attempt(1, { state: "running" })] }) });
   await on("/jobs/22", async (page) => {
     await page.getByText("held by ana until released. Release it when it may start.").waitFor();
+    assert.deepEqual(await badges(page.locator("h1")), ["queued", "held"]);
     await page.getByRole("button", { name: "Release" }).click();
     await page.getByText("Slurm says: Priority.").waitFor();
+    assert.deepEqual(await badges(page.locator("h1")), ["queued"]);
     await page.getByRole("button", { name: "Hold" }).click();
     await eventually(async () => (await page.getByText("Slurm says").count()) === 0, "the queue's word goes");
   });
   await on("/jobs/23", (page) => page.getByText("Held by ana: this attempt goes on, and no other starts.").waitFor());
+  await on("/", async (page) => {
+    await row(page, "held").first().waitFor();
+    const shown = await Promise.all((await row(page, "held").all()).map(badges));
+    assert.deepEqual(shown, [["running", "held"], ["queued", "held"]]);
+  });
 });
 
 test("jobs of a sweep show their settings and lead to the sweep; a sweep without such jobs says so", async () => {

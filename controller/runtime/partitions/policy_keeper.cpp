@@ -215,6 +215,16 @@ void PolicyKeeper::change(const std::vector<store::AuditRow>& rows, PartitionBoo
   book_ = std::make_shared<const PartitionBook>(std::move(next));
 }
 
+std::optional<Refusal> PolicyKeeper::refused(const std::vector<store::AuditRow>& rows, PartitionBook next) {
+  try {
+    change(rows, std::move(next));
+  } catch (const store::Error& error) {
+    if (error.kind() != store::Error::Kind::kFull) throw;
+    return refuse(Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what());
+  }
+  return std::nullopt;
+}
+
 PolicyKeeper::Book PolicyKeeper::book() const {
   std::lock_guard lock(mutex_);
   return book_;
@@ -264,9 +274,10 @@ Outcome<PartitionPolicy> PolicyKeeper::set(const muster::v1::SetPartitionRequest
     if (other != name) all.push_back(its);
   }
   all.push_back(policy);
-  change({{0, clock_.wall(), name_of(request.user()), request.create() ? "add" : "set", name,
-           known == nullptr ? "" : policy_to_json(*known), policy_to_json(policy)}},
-         PartitionBook(std::move(all)));
+  const std::vector<store::AuditRow> rows{{0, clock_.wall(), name_of(request.user()), request.create() ? "add" : "set",
+                                           name, known == nullptr ? "" : policy_to_json(*known),
+                                           policy_to_json(policy)}};
+  if (const auto refusal = refused(rows, PartitionBook(std::move(all)))) return *refusal;
   return policy;
 }
 
@@ -285,8 +296,9 @@ Outcome<PartitionPolicy> PolicyKeeper::remove(const muster::v1::RemovePartitionR
     if (name != request.name()) rest.push_back(policy);
   }
   const auto removed = *known;
-  change({{0, clock_.wall(), name_of(request.user()), "remove", request.name(), policy_to_json(removed), ""}},
-         PartitionBook(std::move(rest)));
+  const std::vector<store::AuditRow> rows{
+      {0, clock_.wall(), name_of(request.user()), "remove", request.name(), policy_to_json(removed), ""}};
+  if (const auto refusal = refused(rows, PartitionBook(std::move(rest)))) return *refusal;
   return removed;
 }
 

@@ -53,6 +53,8 @@ class PolicyKeeper {
   /// Makes the book what the file says; false: the store took it not.
   void take(std::vector<PartitionPolicy> policies);
   void change(const std::vector<store::AuditRow>& rows, PartitionBook next);
+  /// `change` by a command: a store that takes no writes is a refusal.
+  std::optional<Refusal> refused(const std::vector<store::AuditRow>& rows, PartitionBook next);
   std::optional<Refusal> refuse_by_command() const;
   void run();
 

@@ -116,9 +116,20 @@ TEST_F(Keeping, WhatMakesNoSenseIsRefusedAndChangesNothing) {
 }
 
 TEST_F(Keeping, WhatCannotBeStoredIsNotInForce) {
+  ASSERT_EQ(refusal(request(true, "low")), "");
+  const auto set = request(true, "main");
+  muster::v1::RemovePartitionRequest remove;
+  remove.set_name("low");
   store_.fail_writes(store::Error(store::Error::Kind::kFull, "the disk is full"));
-  EXPECT_THROW(keeper().set(request(true, "main"), cluster()), store::Error);
-  EXPECT_TRUE(keeper().book()->empty());
+  for (const auto& outcome : {keeper().set(set, cluster()), keeper().remove(remove)}) {
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.refusal().kind, Refusal::Kind::kUnchanged);
+    EXPECT_EQ(outcome.refusal().text, "nothing was changed: the disk is full");
+  }
+  store_.fail_writes(store::Error(store::Error::Kind::kOther, "a lock was lost"));
+  EXPECT_THROW(keeper().set(set, cluster()), store::Error) << "whether it is changed is not known";
+  EXPECT_EQ(keeper().book()->find("main"), nullptr);
+  EXPECT_NE(keeper().book()->find("low"), nullptr);
 }
 
 TEST_F(Keeping, ARemovedOneIsGone) {
