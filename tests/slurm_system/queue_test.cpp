@@ -301,11 +301,14 @@ TEST_F(SlurmQueue, ASweepIsCancelledInOneGo) {
 }
 
 TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
-  const auto sweep =
-      submit_sweep(shell({.script = "sleep 2", .more = "[env]\nSTEP = \"0\"\n"}), {"--sweep", "env.STEP=0..2"});
+  const auto go = muster().folder() / "others-go";
+  const auto sweep = submit_sweep(
+      shell({.script = "while [ ! -e " + go.string() + " ]; do sleep 0.1; done", .more = "[env]\nSTEP = \"0\"\n"}),
+      {"--sweep", "env.STEP=0..2"});
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
   const auto one = jobs_of_sweep(sweep).front();
   EXPECT_EQ(muster().cli({"cancel", one}).exit, 0);
+  test::write_file(go, "");
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"succeeded", "cancelled"}); }, 60s));
   for (const auto& job : muster().json({"list", "--sweep", sweep})) {
     EXPECT_EQ(text(job, "state"), std::to_string(job.at("id").get<int>()) == one ? "cancelled" : "succeeded");
@@ -314,7 +317,7 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
 
 // Four elements have a node each, two wait for one. These nodes are one machine: a thread for each is plenty.
 TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
-  const auto sweep = submit_sweep(training({.steps = 50,
+  const auto sweep = submit_sweep(training({.steps = 80,
                                             .every_steps = 0,
                                             .step_delay_ms = 200,
                                             .nodes = 1,

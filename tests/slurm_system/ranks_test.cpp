@@ -134,7 +134,8 @@ TEST_F(SlurmRanks, AnAttemptThatStartsWhileTheControllerIsAwayTrainsOnceItIsBack
 // Slurm stops every process of a suspended job, those that would speak for its ranks too.
 TEST_F(SlurmRanks, AJobThatIsSuspendedInSlurmIsMissedByNobodyAndGoesOn) {
   const auto recipe = muster().submit(training({.steps = 40, .nodes = 1}));
-  const auto command = muster().submit(shell({.script = "for i in $(seq 100); do sleep 0.1; done"}));
+  const auto go = muster().folder() / "command-goes";
+  const auto command = muster().submit(shell({.script = "while [ ! -e " + go.string() + " ]; do sleep 0.1; done"}));
   stage().until_running(command, 1);
   muster().until_step(recipe, 10);
   const std::vector<std::string> slurm_jobs{stage().slurm_job(recipe, 1), stage().slurm_job(command, 1)};
@@ -147,6 +148,7 @@ TEST_F(SlurmRanks, AJobThatIsSuspendedInSlurmIsMissedByNobodyAndGoesOn) {
       9s);
   EXPECT_FALSE(missed) << stage().events(recipe) << stage().events(command);
   for (const auto& job : slurm_jobs) ASSERT_EQ(slurm().run({"scontrol", "resume", job}).exit, 0) << job;
+  test::write_file(go, "");
   for (const auto& job : {recipe, command}) {
     EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U) << stage().events(job);
   }
