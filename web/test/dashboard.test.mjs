@@ -421,18 +421,21 @@ test("eight tabs share one event stream, and when the tab that reads it closes a
     await eventually(async () => (await openStreams(server)) === 1, "one stream still");
   }));
 
+// By its whole label: a job's page, while it still leaves, has a plot "Tokens/s".
+const tokenField = (page) => page.getByLabel("Token", { exact: true });
+
 test("without a token there is the log-in page; a wrong token is refused, the right one enters, log out leaves", () =>
   on("/", async (page) => {
-    await page.getByLabel("Token", { exact: true }).fill("wrong");
+    await tokenField(page).fill("wrong");
     await page.getByRole("button", { name: "Log in" }).click();
     await page.getByText("the token is wrong").waitFor();
-    await page.getByLabel("Token", { exact: true }).fill(server.token);
+    await tokenField(page).fill(server.token);
     await page.keyboard.press("Enter");
     await row(page, "llama-70m-manpages").waitFor();
     await page.getByRole("button", { name: "Log out" }).click();
-    await page.getByLabel("Token", { exact: true }).waitFor();
+    await tokenField(page).waitFor();
     await page.reload();
-    await page.getByLabel("Token", { exact: true }).waitFor();
+    await tokenField(page).waitFor();
   }, { loggedOut: true }));
 
 test("the token of a link is gone from the address bar and is in no cookie", () =>
@@ -447,7 +450,7 @@ test("the token of a link is gone from the address bar and is in no cookie", () 
 
 test("a link with a token, opened where the log-in page is open already, logs in", () =>
   on("/", async (page) => {
-    await page.getByLabel("Token", { exact: true }).waitFor();
+    await tokenField(page).waitFor();
     await page.evaluate((token) => (location.hash = `#token=${token}`), server.token);
     await row(page, "llama-70m-manpages").waitFor();
     assert.equal(page.url(), `${server.url}/`);
@@ -459,9 +462,9 @@ test("who logs out has left in every tab, also in those that know the token", ()
     const tab = await openTab(page, server, `/jobs/1#token=${server.token}`);
     await tab.getByRole("heading", { name: /llama/ }).waitFor();
     await page.getByRole("button", { name: "Log out" }).click();
-    for (const one of [page, tab]) await one.getByLabel("Token", { exact: true }).waitFor();
+    for (const one of [page, tab]) await tokenField(one).waitFor();
     await page.reload();
-    await page.getByLabel("Token", { exact: true }).waitFor();
+    await tokenField(page).waitFor();
     assert.deepEqual(tab.problems, []);
   }));
 
@@ -469,7 +472,7 @@ test("a link with a token, opened after a log-out, logs in, and the page is live
   on("/jobs/1", async (page) => {
     await eventually(async () => (await openStreams(server)) === 1, "a stream");
     await page.getByRole("button", { name: "Log out" }).click();
-    await page.getByLabel("Token", { exact: true }).waitFor();
+    await tokenField(page).waitFor();
     await eventually(async () => (await openStreams(server)) === 0, "it ends with the session");
     await page.evaluate((token) => (location.hash = `#token=${token}`), server.token);
     await page.getByRole("heading", { name: /llama/ }).waitFor();
@@ -483,7 +486,7 @@ test("a link with a token, opened while the page still asks other tabs for a ses
     await page.evaluate((token) => (location.hash = `#token=${token}`), server.token);
     await row(page, "llama-70m-manpages").waitFor();
     await page.clock.fastForward(5000);  // no other tab has answered
-    assert.equal(await page.getByLabel("Token", { exact: true }).count(), 0);
+    assert.equal(await tokenField(page).count(), 0);
     await row(page, "llama-70m-manpages").waitFor();
   }, { loggedOut: true, prepare: async (page) => {
     await page.clock.install();
@@ -493,7 +496,7 @@ test("a link with a token, opened while the page still asks other tabs for a ses
 test("a link with a wrong token says so", () =>
   on("/#token=wrong", async (page) => {
     await page.getByText("the token is wrong").waitFor();
-    await page.getByLabel("Token", { exact: true }).fill(server.token);
+    await tokenField(page).fill(server.token);
     await page.keyboard.press("Enter");
     await row(page, "llama-70m-manpages").waitFor();
     assert.equal(await page.getByText("the token is wrong").count(), 0);
@@ -501,7 +504,7 @@ test("a link with a wrong token says so", () =>
 
 test("a link with a wrong token, opened where the log-in page is open already, says so", () =>
   on("/", async (page) => {
-    await page.getByLabel("Token", { exact: true }).waitFor();
+    await tokenField(page).waitFor();
     await page.evaluate(() => (location.hash = "#token=wrong"));
     await page.getByText("the token is wrong").waitFor();
     assert.equal(page.url(), `${server.url}/`);
@@ -543,7 +546,7 @@ const PAGES = [
   { name: "pending", path: "/jobs/6", ready: (page) => page.getByText("No log yet").waitFor() },
   { name: "absent", path: "/jobs/99", ready: (page) => page.getByText("there is no job 99").waitFor() },
   { name: "empty", path: "/?state=stopping", ready: (page) => page.getByText("No job is stopping.").waitFor() },
-  { name: "login", path: "/", ready: (page) => page.getByLabel("Token", { exact: true }).waitFor(), loggedOut: true },
+  { name: "login", path: "/", ready: (page) => tokenField(page).waitFor(), loggedOut: true },
 ];
 const shots = process.env.MUSTER_SCREENSHOTS;
 if (shots) await mkdir(shots, { recursive: true });
