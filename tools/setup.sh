@@ -9,10 +9,17 @@ cuda_folder="$deps_folder/cuda"
 peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
 peers_folder="$deps_folder/peers"
 
+# The groups of packages that the command needs. What stands before the first group of the list, every command needs.
+package_groups="build test"
+
 missing_packages() {
-  local package command wanted=()
+  local package command group= wanted=()
   while read -r package command; do
-    case $package in '' | '#'*) continue ;; esac
+    case $package in
+      '' | '#'*) continue ;;
+      '['*']') group=${package:1:-1}; continue ;;
+    esac
+    case " $package_groups " in *" ${group:-build} "*) ;; *) continue ;; esac
     if [ -n "$command" ] && command -v "$command" > /dev/null 2>&1; then continue; fi
     wanted+=("$package")
   done < "${MUSTER_PACKAGE_LIST:-deps/debian-packages.txt}"

@@ -135,6 +135,52 @@ class WhichLibtorch(Project):
         self.assertFalse(self.build())
 
 
+class WhatItInstalls(Project):
+    """The programs need few packages; tests need the rest. Nothing is installed here: what is missing is named."""
+
+    PROGRAMS = ("musterd", "muster", "muster-worker", "muster-task", "muster-supervisor")
+
+    def setUp(self):
+        super().setUp()
+        (self.project / "CMakeLists.txt").write_text(
+            PROJECT + "".join(f'add_custom_target({name} COMMAND ${{CMAKE_COMMAND}} -E make_directory bin COMMAND '
+                              f'${{CMAKE_COMMAND}} -E touch bin/{name})\n' for name in self.PROGRAMS))
+        (self.project / "packages.txt").write_text("[build]\nbash bash\n\n[test]\nno-such-package-as-this\n")
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "apt-get").write_text("#!/bin/sh\ncase $* in *install*) echo \"E: $*\" >&2; exit 1 ;; esac\n")
+        (self.folder / "bin" / "apt-get").chmod(0o755)
+        (self.folder / "bin" / "sudo").write_text("#!/bin/sh\nexec \"$@\"\n")
+        (self.folder / "bin" / "sudo").chmod(0o755)
+
+    def command(self, *arguments):
+        return self.dev(*arguments, PATH=f"{self.folder / 'bin'}:{os.environ['PATH']}")
+
+    def test_programs_are_built_without_what_only_tests_need_into_one_folder(self):
+        done = self.command("build")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("no-such-package", done.stderr)
+        self.assertEqual({path.name for path in (self.project / "build" / "bin").iterdir()}, set(self.PROGRAMS))
+
+    def test_a_demo_needs_no_more_and_leaves_the_programs_where_a_build_does(self):
+        (self.project / "tools" / "demo.py").write_text("import sys\nprint(sys.argv)\n")
+        done = self.command("demo")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("build/release/bin", done.stdout)
+        self.assertEqual({path.name for path in (self.project / "build" / "bin").iterdir()}, set(self.PROGRAMS))
+
+    def test_tests_need_all_of_them(self):
+        for arguments in (["test"], ["build", "all"], ["setup"]):
+            done = self.command(*arguments)
+            self.assertNotEqual(done.returncode, 0, done.stderr)
+            self.assertIn("no-such-package-as-this", done.stderr.splitlines()[-1])
+
+    def test_a_build_folder_for_tests_is_used_where_there_is_one(self):
+        (self.project / "packages.txt").write_text("bash bash\n")
+        self.assertEqual(self.command("build", "musterd").returncode, 0)
+        self.assertEqual(self.command("build").returncode, 0)
+        self.assertEqual((self.project / "build" / "bin").resolve(), self.project / "build" / "dev" / "bin")
+
+
 class RunsTests(Project):
     # A test that notes each of its runs, and says what its argument says in the run of that number.
     SCRIPT = """import pathlib, sys
