@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/apply.h"
+#include "launch/environment.h"
 #include "runtime/partitions/cluster_facts.h"
 
 namespace runtime {
@@ -33,10 +34,11 @@ struct LaunchRequest {
   std::uint32_t ranks_per_node = 1;
   std::uint32_t cpus_per_rank = 0;  // 0: not said
   std::uint32_t gpus_per_rank = 0;
-  std::vector<std::string> argv;           // the program of one rank
-  std::map<std::string, std::string> env;  // the user's and muster's own; never overwritten by the rank variables
-  std::string working_folder;              // absolute
-  std::string log_folder;                  // absolute; one file a rank: rank-<n>.log
+  std::vector<std::string> argv;  // the program of one rank
+  launch::Environment base_env;   // what a rank's environment begins with; on Slurm sbatch's whole one
+  launch::Environment env;        // the user's and muster's own; never overwritten by the rank variables
+  std::string working_folder;     // absolute
+  std::string log_folder;         // absolute; one file a rank: rank-<n>.log
   core::Millis time_limit{0};
   core::Millis stop_grace{0};
   std::string executor;        // "auto", "local", "slurm"

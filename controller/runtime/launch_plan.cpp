@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "launch/login_environment.h"
+#include "launch/rank_variables.h"
 #include "runtime/durable_file.h"
 #include "runtime/fence.h"
 #include "runtime/token_file.h"
@@ -76,6 +78,10 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
   } else {
     request.argv = {settings.worker_program.string(), "--run-file", run_path};
     request.env["MUSTER_RUN_FILE"] = run_path;
+  }
+  request.base_env = launch::login_environment();
+  if (spec.has_command()) {
+    request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
   }
   for (const auto& [name, value] : spec.env()) request.env[name] = value;
   request.env["MUSTER_CONTROLLER"] = settings.controller_address;

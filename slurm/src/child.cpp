@@ -21,6 +21,14 @@ extern char** environ;
 namespace slurm {
 namespace {
 
+std::optional<std::string> find_in(const std::string& path, const std::string& name) {
+  for (const auto& folder : split(path, ':')) {
+    auto file = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
 bool dropped(std::string_view name, const Command& command) {
   for (const auto& [set, value] : command.environment) {
     if (set == name) return true;
@@ -33,7 +41,7 @@ bool dropped(std::string_view name, const Command& command) {
 
 std::vector<std::string> environment_of(const Command& command) {
   std::vector<std::string> all;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+  for (char** entry = command.inherit ? environ : nullptr; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     if (!dropped(text.substr(0, text.find('=')), command)) all.emplace_back(text);
   }
@@ -41,18 +49,16 @@ std::vector<std::string> environment_of(const Command& command) {
   return all;
 }
 
-/// The file to execute, found as a shell would with the child's PATH.
-std::optional<std::string> program_file(const std::string& name, const std::vector<std::string>& environment) {
+/// The file to execute, found as a shell would with the child's PATH; with ours if the child inherits nothing.
+std::optional<std::string> program_file(const Command& command, const std::vector<std::string>& environment) {
+  const auto& name = command.argv.front();
   if (name.find('/') != std::string::npos) return name;
-  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  if (!command.inherit) return find_in_path(name);
+  std::string path = kPlainPath;
   for (const auto& entry : environment) {
     if (entry.starts_with("PATH=")) path = entry.substr(5);
   }
-  for (const auto& folder : split(path, ':')) {
-    auto file = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return std::nullopt;
+  return find_in(path, name);
 }
 
 /// A copy that is none of stdin, stdout and stderr, closed by exec.
@@ -167,11 +173,16 @@ Child failed(const std::string& name, const std::string& why) {
 
 }  // namespace
 
+std::optional<std::string> find_in_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  return find_in(path == nullptr ? kPlainPath : path, name);
+}
+
 Child start_child(const Command& command, bool dies_with_us) {
   if (command.argv.empty()) return failed("a command without a name", "nothing to run");
   const auto& name = command.argv.front();
   const auto environment = environment_of(command);
-  const auto file = program_file(name, environment);
+  const auto file = program_file(command, environment);
   if (!file) return failed(name, "not found in PATH");
 
   auto in = input_file(command.input);

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "fd.h"
@@ -16,6 +17,11 @@ struct Child {
   Fd exited;            // readable once it has ended; invalid where the kernel has no such thing
   std::string why_not;  // nothing was started
 };
+
+/// PATH where none is set.
+inline constexpr const char* kPlainPath = "/usr/local/bin:/usr/bin:/bin";
+/// A program by its name, found as a shell would with our own PATH.
+std::optional<std::string> find_in_path(const std::string& name);
 
 /// Starts the program. Touches no lock or memory that another thread may hold between fork and exec.
 Child start_child(const Command& command, bool dies_with_us);

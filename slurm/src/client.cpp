@@ -1,6 +1,7 @@
 #include "slurm/client.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -8,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "child.h"
 #include "failure.h"
 #include "parse.h"
 #include "text.h"
@@ -83,6 +85,23 @@ std::vector<std::string> scancel_ids(const std::vector<JobId>& jobs) {
   return ids;
 }
 
+/// Variables that Slurm's commands take for options.
+constexpr std::array kOfSlurm{"SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_", "SRUN_"};
+
+bool is_of_slurm(std::string_view name) {
+  return std::ranges::any_of(kOfSlurm, [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
+/// The batch script calls srun: its folder comes last where nothing else in `path` leads to one.
+std::string path_to_srun(const std::string& path, const std::string& programs) {
+  const auto file = programs.empty() ? find_in_path("srun") : std::optional(programs + "srun");
+  const auto slash = file ? file->rfind('/') : std::string::npos;
+  if (slash == std::string::npos || slash == 0) return path;
+  const auto folder = file->substr(0, slash);
+  if ((":" + path + ":").find(":" + folder + ":") != std::string::npos) return path;
+  return path.empty() ? folder : path + ":" + folder;
+}
+
 }  // namespace
 
 Client::Client(CommandRunner& runner, ClientOptions options) : runner_(runner), options_(std::move(options)) {
@@ -98,7 +117,7 @@ Command Client::command(const std::string& program, std::vector<std::string> arg
   command.argv.insert(command.argv.end(), std::make_move_iterator(arguments.begin()),
                       std::make_move_iterator(arguments.end()));
   command.time_limit = limit;
-  command.unset = {"SLURM_*", "SBATCH_*", "SQUEUE_*", "SACCT_*", "SCANCEL_*", "SCONTROL_*", "SINFO_*", "SRUN_*"};
+  for (const auto* prefix : kOfSlurm) command.unset.push_back(std::string(prefix) + "*");
   if (!options_.conf.empty()) command.environment.emplace_back("SLURM_CONF", options_.conf);
   if (program != "sbatch") {  // what sbatch is given, its job gets too
     command.environment.emplace_back("LC_ALL", "C");
@@ -133,12 +152,19 @@ Answer<Done> Client::change(const std::string& program, std::vector<std::string>
   return Done{};
 }
 
+// sbatch hands its own environment on to the job, and nothing of ours is the job's business.
 SubmitAnswer Client::submit(const std::string& script, const std::vector<std::string>& arguments,
-                            const std::vector<int>& keep_fds) {
+                            const std::vector<int>& keep_fds, const std::map<std::string, std::string>& environment) {
   std::vector<std::string> all = {"--parsable"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   auto sbatch = command("sbatch", std::move(all), options_.submit_limit);
-  sbatch.environment.insert(sbatch.environment.end(), options_.environment.begin(), options_.environment.end());
+  sbatch.inherit = false;
+  for (const auto& [name, value] : environment) {
+    if (name != "PATH" && !is_of_slurm(name)) sbatch.environment.emplace_back(name, value);
+  }
+  const auto path = environment.find("PATH");
+  sbatch.environment.emplace_back(
+      "PATH", path_to_srun(path == environment.end() ? kPlainPath : path->second, options_.programs));
   sbatch.input = script;
   sbatch.keep_fds = keep_fds;
   const auto result = runner_.run(sbatch);
@@ -158,7 +184,6 @@ Answer<StartEstimate> Client::test_only(const std::string& script, const std::ve
   std::vector<std::string> all = {"--test-only"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   auto sbatch = command("sbatch", std::move(all), options_.submit_limit);
-  sbatch.environment.insert(sbatch.environment.end(), options_.environment.begin(), options_.environment.end());
   sbatch.environment.emplace_back("SLURM_TIME_FORMAT", "%s");
   sbatch.input = script;
   const auto result = runner_.run(sbatch);

@@ -49,12 +49,30 @@ TEST_F(ClientTest, WhatSbatchIsGivenIsNotOurs) {
   static_cast<void>(client.submit("x"));
   static_cast<void>(client.list());
   using Variable = std::pair<std::string, std::string>;
-  EXPECT_THAT(runner.commands[0].environment, ElementsAre(Variable("SLURM_CONF", "/lab/slurm.conf")))
+  EXPECT_THAT(runner.commands[0].environment,
+              ElementsAre(testing::Pair("SLURM_CONF", "/lab/slurm.conf"), testing::Pair("PATH", HasSubstr("/usr/bin"))))
       << "a job gets sbatch's environment";
+  EXPECT_FALSE(runner.commands[0].inherit);
+  EXPECT_TRUE(runner.commands[1].inherit);
   EXPECT_THAT(runner.commands[1].environment, Contains(Variable("SLURM_TIME_FORMAT", "%s")));
   for (const auto& command : runner.commands) {
     EXPECT_THAT(command.unset, IsSupersetOf({"SLURM_*", "SBATCH_*", "SQUEUE_*"}));
   }
+}
+
+TEST_F(ClientTest, AJobGetsWhatItWasGivenAndAWayToSrun) {
+  ClientOptions options;
+  options.programs = "/opt/slurm/bin/";
+  Client elsewhere(runner, options);
+  answer("/opt/slurm/bin/sbatch", finished(0, "12\n"));
+  static_cast<void>(elsewhere.submit("x", {}, {}, {{"A", "b"}, {"PATH", "/venv/bin:/bin"}, {"SBATCH_QOS", "high"}}));
+  static_cast<void>(elsewhere.submit("x", {}, {}, {{"PATH", "/opt/slurm/bin:/bin"}}));
+  using Variable = std::pair<std::string, std::string>;
+  EXPECT_THAT(runner.commands[0].environment,
+              IsSupersetOf({Variable("A", "b"), Variable("PATH", "/venv/bin:/bin:/opt/slurm/bin")}));
+  EXPECT_THAT(runner.commands[0].environment, testing::Not(Contains(testing::Key("SBATCH_QOS"))))
+      << "sbatch would take it for an option";
+  EXPECT_THAT(runner.commands[1].environment, Contains(Variable("PATH", "/opt/slurm/bin:/bin")));
 }
 
 TEST_F(ClientTest, ARefusalIsSlurmsOwnWord) {

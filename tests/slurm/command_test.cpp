@@ -175,6 +175,16 @@ TEST(ProcessRunner, TheEnvironmentIsWhatTheCommandSays) {
   EXPECT_EQ(out.find("HOME="), out.rfind("HOME=")) << "replaced, not added";
 }
 
+TEST(ProcessRunner, AChildThatInheritsNothingGetsWhatTheCommandSaysAlone) {
+  ::setenv("MUSTER_KEPT", "kept", 1);
+  Command command;
+  command.argv = {"env"};
+  command.inherit = false;
+  command.environment = {{"PATH", "/nowhere"}, {"A", "b"}};
+  const auto result = ProcessRunner().run(command);
+  EXPECT_EQ(result.out, "PATH=/nowhere\nA=b\n") << result.could_not_start;
+}
+
 TEST(ProcessRunner, OnlyTheDescriptorsNamedAreHandedOn) {
   const TemporaryFolder folder;
   const int lock = ::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -14,6 +14,7 @@ namespace story {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string log_of(test::World& muster, const std::string& job, int rank) {
   return test::read_file(muster.data() / "jobs" / job / "attempt-1" / "logs" /
@@ -55,8 +56,23 @@ void train_alone(Stage& stage, const std::string& job) {
 struct Ranks;
 class SlurmRanks : public Story<Ranks> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 2}); }
+  static void SetUpTestSuite() { set_up({.nodes = 2}, {}, {{"SECRET_OF_THE_DAEMON", "the daemon's"}}); }
 };
+
+TEST_F(SlurmRanks, FindWhatSlurmAndSetupLinesSetAndNothingOfMusterdsOwn) {
+  const auto job = muster().submit(shell(
+      {.script = "env | sort > env.$RANK", .nodes = 2, .more = "[slurm]\nsetup = [\"export FROM_SETUP=yes\"]\n"}));
+  const auto after = muster().until_state(job, "succeeded");
+  const auto env = test::read_file(muster().folder() / "env.1");
+  EXPECT_THAT(env, Not(HasSubstr("SECRET_OF_THE_DAEMON")));
+  EXPECT_THAT(env, Not(HasSubstr("HOME=" + muster().folder().string() + "\n"))) << "musterd's, in these tests";
+  for (const auto& line :
+       {std::string("FROM_SETUP=yes"), std::string("PYTHONUNBUFFERED=1"), std::string("SLURM_PROCID=1"),
+        std::string("MUSTER_NODES=2"), std::string("TORCHELASTIC_RESTART_COUNT=0"),
+        "MUSTER_NODELIST=" + text(after.at("ranks")[0], "node") + "," + text(after.at("ranks")[1], "node")}) {
+    EXPECT_THAT(env, HasSubstr(line + "\n"));
+  }
+}
 
 TEST_F(SlurmRanks, ACommandSeesItsPlaceItsGpuAndOneMeetingPoint) {
   const auto job = muster().submit(

@@ -275,6 +275,13 @@ TEST_F(MusterTask, WhatTheJobFileSetsStandsAboveTheNodesEnvironment) {
   EXPECT_EQ(wait(), 0);
 }
 
+TEST_F(MusterTask, ARankIsToldItsNodesInTheirOrder) {
+  start("echo $MUSTER_NODES $MUSTER_NODELIST $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE > seen",
+        {"SLURM_STEP_NODELIST=n[3-4],a"});
+  EXPECT_EQ(written("seen"), "3 n3,n4,a 0 3 0 1\n");
+  EXPECT_EQ(wait(), 0);
+}
+
 TEST_F(MusterTask, AnAttemptThatIsOverEndsAProgramThatDoesNotListen) {
   start("trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done");
   const auto program = written_pid("pid");

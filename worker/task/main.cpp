@@ -23,9 +23,13 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
+#include "launch/rank_variables.h"
 #include "os/oom_watch.h"
 #include "rank/environment.h"
+#include "slurm/host_list.h"
 #include "task/launch_file.h"
 #include "task/log_link.h"
 #include "task/rank_process.h"
@@ -102,6 +106,17 @@ std::string node_name() {
   if (auto name = text_of("SLURMD_NODENAME"); !name.empty()) return name;
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+/// The step's nodes in the order of SLURM_NODEID; empty: not known.
+std::vector<std::string> nodes_of_step() {
+  for (const auto* variable : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
+    const auto hosts = slurm::expand_hosts(text_of(variable));
+    if (const auto* names = std::get_if<std::vector<std::string>>(&hosts); names != nullptr && !names->empty()) {
+      return *names;
+    }
+  }
+  return {};
 }
 
 /// A port of this machine that nobody listens on now, for a program that will bind it itself.
@@ -199,21 +214,28 @@ class Task {
       const auto name = text.substr(0, equals);
       if (!name.starts_with("MUSTER_")) all.emplace(name, text.substr(equals + 1));
     }
-    const auto& e = environment_;
-    for (const auto& [name, value] : {std::pair{"RANK", e.rank},
-                                      {"LOCAL_RANK", e.local_rank},
-                                      {"NODE_RANK", e.node_rank},
-                                      {"WORLD_SIZE", e.world_size},
-                                      {"LOCAL_WORLD_SIZE", e.local_world_size}}) {
-      all[name] = std::to_string(value);
-    }
-    if (launch_.is_command && !e.master) {
+    for (auto& [name, value] : launch::rank_variables(place())) all[name] = value;
+    if (launch_.is_command && !environment_.master) {
       const auto at = meeting_point();
       all["MASTER_ADDR"] = at.host;
       all["MASTER_PORT"] = std::to_string(at.port);
     }
     for (const auto& [name, value] : launch_.env) all[name] = value;
     return all;
+  }
+
+  launch::RankPlace place() const {
+    const auto number = [](int value) { return static_cast<std::uint32_t>(value); };
+    const auto& e = environment_;
+    launch::RankPlace place{.rank = number(e.rank),
+                            .world_size = number(e.world_size),
+                            .local_rank = number(e.local_rank),
+                            .local_world_size = number(e.local_world_size),
+                            .node_rank = number(e.node_rank)};
+    place.node_names = nodes_of_step();
+    place.nodes = place.node_names.empty() ? (place.world_size + place.local_world_size - 1) / place.local_world_size
+                                           : static_cast<std::uint32_t>(place.node_names.size());
+    return place;
   }
 
   /// Where rank 0's program will listen. muster-worker finds that out by itself, with a port it holds already.

@@ -74,10 +74,10 @@ Gang::Gang(const LaunchFile& launch)
       failures_(make_pipe()) {
   if (!working_folder_) throw system_failure("cannot enter the working folder " + launch.working_folder, errno);
   if (!null_) throw system_failure("cannot open /dev/null", errno);
-  const auto inherited = own_environment();
+  const auto node = node_name();
   for (core::RankNumber rank = 0; rank < launch.ranks; ++rank) {
     auto& texts = environments_.emplace_back();
-    for (const auto& [name, value] : rank_environment(launch, inherited, rank)) texts.push_back(name + "=" + value);
+    for (const auto& [name, value] : rank_environment(launch, rank, node)) texts.push_back(name + "=" + value);
   }
   try {
     for (core::RankNumber rank = 0; rank < launch.ranks; ++rank) {

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
 
-#include "runtime/local/rank_environment.h"
+#include "launch/visible_devices.h"
 
 namespace runtime::local {
 namespace {
@@ -57,12 +58,11 @@ void check_working_folder(const std::string& folder) {
 
 void check_devices(const LaunchRequest& request) {
   if (request.gpus_per_rank == 0 || request.env.contains("CUDA_VISIBLE_DEVICES")) return;
-  const auto own = own_environment();
-  const auto allowed = own.find("CUDA_VISIBLE_DEVICES");
-  if (allowed == own.end()) return;
-  if (!visible_devices(allowed->second, request.gpus_per_rank, request.ranks_per_node - 1)) {
+  const auto allowed = allowed_devices();
+  if (!allowed) return;
+  if (!launch::visible_devices(*allowed, request.gpus_per_rank, request.ranks_per_node - 1)) {
     throw Impossible("job asks for " + std::to_string(request.ranks_per_node) + " ranks with " +
-                     std::to_string(request.gpus_per_rank) + " GPUs each; CUDA_VISIBLE_DEVICES=" + allowed->second +
+                     std::to_string(request.gpus_per_rank) + " GPUs each; CUDA_VISIBLE_DEVICES=" + *allowed +
                      " of this machine's muster allows fewer");
   }
 }
@@ -85,11 +85,10 @@ Found look_at(const std::filesystem::path& path) {
 }
 
 std::string search_path(const LaunchRequest& request) {
-  const auto set = request.env.find("PATH");
-  if (set != request.env.end()) return set->second;
-  const auto own = own_environment();
-  const auto found = own.find("PATH");
-  return found == own.end() ? "/usr/local/bin:/usr/bin:/bin" : found->second;
+  for (const auto* variables : {&request.env, &request.base_env}) {
+    if (const auto set = variables->find("PATH"); set != variables->end()) return set->second;
+  }
+  return "/usr/local/bin:/usr/bin:/bin";
 }
 
 std::string not_executable_text(const std::string& program) {
@@ -129,6 +128,11 @@ std::string find_program(const LaunchRequest& request) {
 }
 
 }  // namespace
+
+std::optional<std::string> allowed_devices() {
+  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
 
 std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::filesystem::path& devices) {
   std::vector<Unfit> found;

@@ -11,18 +11,20 @@ namespace {
 using nlohmann::json;
 
 std::string serialize(const LaunchFile& launch) {
-  const json object = {{"job", launch.key.job},
-                       {"attempt", launch.key.number},
-                       {"job_name", launch.job_name},
-                       {"program", launch.program},
-                       {"argv", launch.argv},
-                       {"env", launch.env},
-                       {"working_folder", launch.working_folder},
-                       {"log_folder", launch.log_folder},
-                       {"ranks", launch.ranks},
-                       {"gpus_per_rank", launch.gpus_per_rank},
-                       {"master_addr", launch.master_addr},
-                       {"master_port", launch.master_port}};
+  json object = {{"job", launch.key.job},
+                 {"attempt", launch.key.number},
+                 {"job_name", launch.job_name},
+                 {"program", launch.program},
+                 {"argv", launch.argv},
+                 {"base_env", launch.base_env},
+                 {"env", launch.env},
+                 {"working_folder", launch.working_folder},
+                 {"log_folder", launch.log_folder},
+                 {"ranks", launch.ranks},
+                 {"gpus_per_rank", launch.gpus_per_rank},
+                 {"master_addr", launch.master_addr},
+                 {"master_port", launch.master_port}};
+  if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
   return object.dump(2) + "\n";
 }
 
@@ -49,11 +51,14 @@ std::optional<LaunchFile> read_launch_file(int folder) {
     object.at("job_name").get_to(launch.job_name);
     object.at("program").get_to(launch.program);
     object.at("argv").get_to(launch.argv);
+    // An attempt that an older musterd started has none.
+    launch.base_env = object.value("base_env", launch.base_env);
     object.at("env").get_to(launch.env);
     object.at("working_folder").get_to(launch.working_folder);
     object.at("log_folder").get_to(launch.log_folder);
     object.at("ranks").get_to(launch.ranks);
     object.at("gpus_per_rank").get_to(launch.gpus_per_rank);
+    if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
     object.at("master_addr").get_to(launch.master_addr);
     object.at("master_port").get_to(launch.master_port);
     return launch;

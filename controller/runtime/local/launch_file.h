@@ -15,13 +15,15 @@ namespace runtime::local {
 struct LaunchFile {
   core::AttemptKey key;
   std::string job_name;
-  std::string program;            // what is executed; relative to the working folder unless absolute
-  std::vector<std::string> argv;  // argv[0] as the user wrote it
-  std::map<std::string, std::string> env;
+  std::string program;                          // what is executed; relative to the working folder unless absolute
+  std::vector<std::string> argv;                // argv[0] as the user wrote it
+  std::map<std::string, std::string> base_env;  // what a rank's environment begins with
+  std::map<std::string, std::string> env;       // the job's own: wins over everything else
   std::string working_folder;
   std::string log_folder;
   std::uint32_t ranks = 1;
   std::uint32_t gpus_per_rank = 0;
+  std::optional<std::string> allowed_devices = {};  // musterd's own CUDA_VISIBLE_DEVICES
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   bool operator==(const LaunchFile&) const = default;

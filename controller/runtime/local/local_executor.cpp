@@ -64,6 +64,21 @@ class Ports {
   std::map<core::AttemptKey, std::uint16_t> of_;
 };
 
+LaunchFile launch_file_of(const LaunchRequest& request, const std::string& program, std::uint16_t port) {
+  return {.key = request.key,
+          .job_name = request.job_name,
+          .program = program,
+          .argv = request.argv,
+          .base_env = request.base_env,
+          .env = request.env,
+          .working_folder = request.working_folder,
+          .log_folder = request.log_folder,
+          .ranks = request.ranks_per_node,
+          .gpus_per_rank = request.gpus_per_rank,
+          .allowed_devices = allowed_devices(),
+          .master_port = port};
+}
+
 }  // namespace
 
 class LocalExecutor::Impl {
@@ -162,8 +177,7 @@ LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int 
   const auto port = ports_.take(key);
   StartAnswer answer;
   try {
-    write_launch_file(folder, {key, request.job_name, program, request.argv, request.env, request.working_folder,
-                               request.log_folder, request.ranks_per_node, request.gpus_per_rank, "127.0.0.1", port});
+    write_launch_file(folder, launch_file_of(request, program, port));
     step("written");
     answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
     step("answered");

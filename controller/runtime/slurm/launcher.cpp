@@ -260,8 +260,8 @@ Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
   const auto script = script_of(request);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
   write_launch_file(request, forwards_signals());
-  return submitter_.submit(request.attempt_folder, record_of(request, comment_of(request.key)),
-                           ::slurm::render(script));
+  return submitter_.submit(request.attempt_folder, record_of(request, comment_of(request.key)), ::slurm::render(script),
+                           request.base_env);
 }
 
 Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& members, const std::string& after) {
@@ -273,7 +273,7 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& member
   if (has_chain(first)) note_set(first.sweep, folder);
   SubmissionRecord record;
   record.comment = comment_of_set(first.key);
-  auto outcome = submitter_.submit(folder, record, ::slurm::render(script));
+  auto outcome = submitter_.submit(folder, record, ::slurm::render(script), first.base_env);
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
   if (refused == nullptr) return outcome;
   // What is smaller, or alone, need not look for it.

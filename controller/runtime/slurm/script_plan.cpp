@@ -135,7 +135,8 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
 bool same_shape(const LaunchRequest& a, const LaunchRequest& b) {
   return a.nodes == b.nodes && a.ranks_per_node == b.ranks_per_node && a.cpus_per_rank == b.cpus_per_rank &&
          a.gpus_per_rank == b.gpus_per_rank && a.time_limit == b.time_limit && a.stop_grace == b.stop_grace &&
-         a.is_command == b.is_command && a.exclude_nodes == b.exclude_nodes && a.slurm == b.slurm;
+         a.is_command == b.is_command && a.exclude_nodes == b.exclude_nodes && a.slurm == b.slurm &&
+         a.base_env == b.base_env;
 }
 
 }  // namespace runtime::on_slurm

@@ -100,7 +100,7 @@ void forget_record(const std::filesystem::path& folder) {
 }
 
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
-                                     const std::string& script) {
+                                     const std::string& script, const launch::Environment& environment) {
   make_folders(folder);
   const Lock lock(folder / kLock);
   if (!lock.held()) return Later{kUnderWay};
@@ -113,7 +113,7 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   record.tried_at_ms = now_ms();
   record.ended_at_ms = 0;
   write_record(folder, record);
-  const auto answer = scheduler_.submit(script, {}, {lock.fd()});
+  const auto answer = scheduler_.submit(script, {}, {lock.fd()}, environment);
   if (const auto* id = std::get_if<::slurm::JobId>(&answer)) {
     record.id = *id;
     write_record(folder, record);

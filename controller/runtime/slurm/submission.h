@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "launch/environment.h"
 #include "runtime/clock.h"
 #include "runtime/executor.h"
 #include "slurm/scheduler.h"
@@ -61,8 +62,9 @@ class Submitter {
   using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, Later>;
 
   /// `record` says what is to be kept beside; its id, times and unsure are filled here. Thread-safe for different
-  /// folders. Throws std::system_error if the folder takes no writes.
-  Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script);
+  /// folders. `environment` is sbatch's, and so the job's. Throws std::system_error if the folder takes no writes.
+  Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
+                 const launch::Environment& environment);
 
   /// What became of the submission made for a folder: its id, or Later while that can't be known; nullopt: Slurm has
   /// taken none.

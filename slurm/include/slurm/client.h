@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,6 @@ struct ClientOptions {
   std::chrono::milliseconds list_limit{20'000};
   std::chrono::milliseconds change_limit{15'000};   // scancel, scontrol update and the like
   std::chrono::milliseconds history_limit{30'000};  // sacct
-  /// Set for sbatch and so, unless the script says --export=NIL, for the job.
-  std::vector<std::pair<std::string, std::string>> environment{};
   std::size_t ids_per_command =
       500;  // longer lists become several commands; of scancel, an array's elements are one id
   /// Between the fields that squeue and sacct print. Empty: another random one for each query, so that no job's name or
@@ -45,7 +44,8 @@ class Client : public Scheduler {
   Client(CommandRunner& runner, ClientOptions options);
 
   SubmitAnswer submit(const std::string& script, const std::vector<std::string>& arguments = {},
-                      const std::vector<int>& keep_fds = {}) override;
+                      const std::vector<int>& keep_fds = {},
+                      const std::map<std::string, std::string>& environment = {}) override;
   Answer<StartEstimate> test_only(const std::string& script, const std::vector<std::string>& arguments = {}) override;
   Answer<std::vector<ListedJob>> list(const std::string& user = {}) override;
   Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) override;

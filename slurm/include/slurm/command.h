@@ -17,6 +17,7 @@ struct Command {
   std::chrono::milliseconds time_limit{10'000};
   std::size_t max_output_bytes = std::size_t{64} << 20;            // of each of stdout and stderr
   std::vector<std::pair<std::string, std::string>> environment{};  // set for the child; replaces what is inherited
+  bool inherit = true;  // false: `environment` is all of it; argv[0] is looked for in our own PATH all the same
   std::vector<std::string> unset{};  // names not inherited; a trailing * stands for any ending ("SLURM_*")
   std::vector<int> keep_fds{};       // descriptors the child gets under the same number; all others above 2 are closed
 };

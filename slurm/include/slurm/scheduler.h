@@ -164,9 +164,11 @@ class Scheduler {
   virtual ~Scheduler() = default;
 
   /// Hands a script to sbatch. `arguments` are put before it ("--hold"). keep_fds stay open in sbatch while it runs, so
-  /// that a lock on one of them says whether a submission may still be under way after we died.
+  /// that a lock on one of them says whether a submission may still be under way after we died. `environment` is all
+  /// that the job gets besides what Slurm adds; its PATH is extended where it does not lead to srun.
   virtual SubmitAnswer submit(const std::string& script, const std::vector<std::string>& arguments = {},
-                              const std::vector<int>& keep_fds = {}) = 0;
+                              const std::vector<int>& keep_fds = {},
+                              const std::map<std::string, std::string>& environment = {}) = 0;
 
   /// Whether Slurm would take the script, and when it would start. Nothing is submitted.
   virtual Answer<StartEstimate> test_only(const std::string& script,

@@ -75,8 +75,22 @@ TEST(LaunchRequests, SetNothingThatAJobFileMayStillSet) {
     const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
     const auto request = launch_request(spec, {5, 2}, settings);
     EXPECT_GE(request.env.size(), 5U);
-    for (const auto& [name, value] : request.env) EXPECT_TRUE(spec::is_set_by_muster(spec, name)) << name;
+    for (const auto& [name, value] : request.env) {
+      EXPECT_TRUE(name.starts_with("TORCHELASTIC_") || spec::is_set_by_muster(spec, name)) << name;
+    }
   }
+}
+
+TEST(LaunchRequests, ACommandIsToldAboutItsRunAsByTorchrunUnlessItsJobFileSaysOtherwise) {
+  auto spec = command_request("a").spec();
+  (*spec.mutable_env())["TORCHELASTIC_RUN_ID"] = "mine";
+  spec::fill_defaults(spec);
+  const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const auto request = launch_request(spec, {5, 2}, settings);
+  EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_RUN_ID", "mine")));
+  EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_RESTART_COUNT", "1")));
+  EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_MAX_RESTARTS", "3")));
+  EXPECT_THAT(request.base_env, Contains(Pair("PYTHONUNBUFFERED", "1")));
 }
 
 TEST(LaunchRequests, SayOfSlurmWhatTheJobFileSays) {

@@ -26,11 +26,30 @@ class LaunchFiles : public testing::Test {
 
 TEST_F(LaunchFiles, ComeBackAsTheyWere) {
   EXPECT_EQ(read_launch_file(folder_.get()), std::nullopt);
-  const LaunchFile launch{
-      {3, 2}, "a \"job\"\n%", "/bin/sh", {"sh", "", "\x01 \xc3\xa9"}, {{"A", "b=c\n"}}, "/work", "/logs", 4,
-      2,      "127.0.0.1",    65535};
+  LaunchFile launch{.key = {3, 2},
+                    .job_name = "a \"job\"\n%",
+                    .program = "/bin/sh",
+                    .argv = {"sh", "", "\x01 \xc3\xa9"},
+                    .base_env = {{"PATH", "/bin"}},
+                    .env = {{"A", "b=c\n"}},
+                    .working_folder = "/work",
+                    .log_folder = "/logs",
+                    .ranks = 4,
+                    .gpus_per_rank = 2,
+                    .allowed_devices = "",
+                    .master_port = 65535};
   write_launch_file(folder_.get(), launch);
   EXPECT_EQ(read_launch_file(folder_.get()), launch);
+  launch.allowed_devices.reset();
+  write_launch_file(folder_.get(), launch);
+  EXPECT_EQ(read_launch_file(folder_.get()), launch);
+}
+
+TEST_F(LaunchFiles, OfAnOlderMusterdAreUnderstood) {
+  std::ofstream(path_ / kLaunchFile) << R"({"job": 3, "attempt": 2, "job_name": "a", "program": "/bin/sh",
+    "argv": ["sh"], "env": {}, "working_folder": "/", "log_folder": "/", "ranks": 1, "gpus_per_rank": 0,
+    "master_addr": "127.0.0.1", "master_port": 7})";
+  EXPECT_EQ(read_launch_file(folder_.get())->master_port, 7);
 }
 
 TEST_F(LaunchFiles, BytesThatAreNotUtf8AreRefused) {

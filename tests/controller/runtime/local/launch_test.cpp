@@ -63,6 +63,23 @@ TEST_F(Launch, RanksSeeTheirPlaceAmongAll) {
   EXPECT_TRUE(port < ephemeral.first || port > ephemeral.second) << port;
 }
 
+TEST_F(Launch, NothingOfTheControllersOwnEnvironmentReachesARank) {
+  ::setenv("MUSTER_TEST_SECRET", "the daemon's", 1);
+  ::setenv("SECRET_OF_THE_DAEMON", "the daemon's", 1);
+  auto request = script_request(root_, 1, kWriteEnvironment, 1);
+  request.base_env = {{"PATH", "/usr/bin:/bin"}, {"HOME", "/home/of-the-user"}};
+  run(request);
+  ::unsetenv("MUSTER_TEST_SECRET");
+  ::unsetenv("SECRET_OF_THE_DAEMON");
+  std::set<std::string> names;
+  for (const auto& [name, value] : environment_of(0)) names.insert(name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("HOME", "PATH", "ROOT", "RANK", "LOCAL_RANK", "NODE_RANK",
+                                                   "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+                                                   "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR",
+                                                   "MASTER_PORT", "MUSTER_NODES", "MUSTER_NODELIST", "PWD"))
+      << "PWD is the shell's own";
+}
+
 TEST_F(Launch, WhatTheUserSetIsNeverOverwritten) {
   auto request = script_request(root_, 1, kWriteEnvironment, 1);
   request.gpus_per_rank = 1;

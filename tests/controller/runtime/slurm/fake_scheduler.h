@@ -39,7 +39,8 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::vector<::slurm::JobId> cancelled;
   std::vector<std::pair<::slurm::JobId, std::vector<std::string>>> excluded;  // what it was asked for
   int calls_to_submit = 0, calls_to_list = 0;
-  std::size_t inherited = 0;  // descriptors, by the newest sbatch
+  std::size_t inherited = 0;                       // descriptors, by the newest sbatch
+  std::map<std::string, std::string> environment;  // of the newest sbatch
   std::set<std::string> users_listed;
   ::slurm::Answer<::slurm::StartEstimate> estimate = ::slurm::StartEstimate{};
   std::optional<std::vector<::slurm::PastRun>> past;  // none: no accounting
@@ -86,8 +87,10 @@ class FakeScheduler : public ::slurm::Scheduler {
   }
 
   ::slurm::SubmitAnswer submit(const std::string& script, const std::vector<std::string>&,
-                               const std::vector<int>& keep_fds) override {
+                               const std::vector<int>& keep_fds,
+                               const std::map<std::string, std::string>& given) override {
     ++calls_to_submit;
+    environment = given;
     inherited = keep_fds.size();
     if (submits == Submits::kCrashesBefore) throw Crash{};
     if (submits == Submits::kIsAway) return ::slurm::Unreachable{"Unable to contact slurm controller"};

@@ -29,7 +29,7 @@ class Submitting {
     Submitter submitter(slurm, clock, "me");
     SubmissionRecord record;
     record.comment = "muster:s:7.1";
-    return submitter.submit(folder.path(), record, kScript);
+    return submitter.submit(folder.path(), record, kScript, {{"PATH", "/the/job's"}});
   }
   static void set(ManualClock& clock, std::int64_t now) {
     clock.set_wall(core::Millis(now) - clock.wall().time_since_epoch());
@@ -66,6 +66,7 @@ class Sbatch {
 TEST(Submitter, SubmitsOnceHoweverOftenItIsAsked) {
   Submitting s;
   EXPECT_EQ(s.id(s.submit()), 1U);
+  EXPECT_EQ(s.slurm.environment, (std::map<std::string, std::string>{{"PATH", "/the/job's"}}));
   EXPECT_EQ(s.slurm.inherited, 1U) << "an sbatch that outlives its caller goes on holding the lock";
   EXPECT_EQ(s.id(s.submit()), 1U);
   s.slurm.lists = false;
@@ -115,7 +116,7 @@ TEST(Submitter, ManyLostAnswersAreLookedForInOneListing) {
       SubmissionRecord record;
       record.comment = "muster:s:" + std::to_string(i + 1) + ".1";
       const auto script = "#!/bin/bash\n#SBATCH --comment=" + record.comment + "\ntrue\n";
-      ids.push_back(Submitting::id(submitter.submit(folders[i].path(), record, script)));
+      ids.push_back(Submitting::id(submitter.submit(folders[i].path(), record, script, {})));
     }
     return ids;
   };
@@ -198,7 +199,7 @@ TEST(Submitter, OfAnSbatchThatTookLongNoOlderListSpeaks) {
     Submitting::set(clock, now);
     SubmissionRecord record;
     record.comment = comment;
-    return Submitting::id(submitter.submit(where.path(), record, "#SBATCH --comment=" + comment + "\n"));
+    return Submitting::id(submitter.submit(where.path(), record, "#SBATCH --comment=" + comment + "\n", {}));
   };
   Sbatch sbatch(folder.path());
   SubmissionRecord record;

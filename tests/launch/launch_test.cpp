@@ -1,0 +1,58 @@
+#include <gmock/gmock.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "launch/login_environment.h"
+#include "launch/rank_variables.h"
+#include "launch/visible_devices.h"
+
+namespace launch {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+
+TEST(VisibleDevices, AreARanksSliceOfAll) {
+  EXPECT_EQ(visible_devices("", 1, 0), "0");
+  EXPECT_EQ(visible_devices("", 2, 1), "2,3");
+  EXPECT_EQ(visible_devices("4,GPU-5,6,7", 2, 0), "4,GPU-5");
+  EXPECT_EQ(visible_devices("4,GPU-5,6,7", 2, 1), "6,7");
+  EXPECT_EQ(visible_devices("4,5", 1, 2), std::nullopt);
+}
+
+TEST(RankVariables, TellARankItsPlaceAsTorchrunDoes) {
+  RankPlace place{.rank = 5, .world_size = 8, .local_rank = 1, .local_world_size = 4, .node_rank = 1, .nodes = 2};
+  place.node_names = {"n7", "n3"};
+  const Environment expected{
+      {"RANK", "5"},      {"WORLD_SIZE", "8"},      {"LOCAL_RANK", "1"},       {"LOCAL_WORLD_SIZE", "4"},
+      {"NODE_RANK", "1"}, {"GROUP_RANK", "1"},      {"GROUP_WORLD_SIZE", "2"}, {"ROLE_NAME", "default"},
+      {"ROLE_RANK", "5"}, {"ROLE_WORLD_SIZE", "8"}, {"MUSTER_NODES", "2"},     {"MUSTER_NODELIST", "n7,n3"}};
+  EXPECT_EQ(rank_variables(place), expected);
+}
+
+TEST(RankVariables, NodesThatAreNotKnownAreNotNamed) {
+  EXPECT_THAT(rank_variables({}), Not(Contains(Key("MUSTER_NODELIST"))));
+}
+
+TEST(TorchelasticVariables, CountTheAttemptsBeforeThisOne) {
+  const Environment expected{
+      {"TORCHELASTIC_RUN_ID", "muster-7"}, {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "4"}};
+  EXPECT_EQ(torchelastic_variables(7, 3, 4), expected);
+}
+
+TEST(LoginEnvironment, IsTheUsersAndNotThisProcesss) {
+  ::setenv("HOME", "/elsewhere", 1);
+  ::setenv("MUSTER_TEST_OWN", "secret", 1);
+  const auto& all = login_environment();
+  for (const auto* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG"}) {
+    EXPECT_THAT(all, Contains(Key(name)));
+  }
+  EXPECT_THAT(all, Contains(Pair("PYTHONUNBUFFERED", "1")));
+  EXPECT_THAT(all, Not(Contains(Pair("HOME", "/elsewhere"))));
+  EXPECT_EQ(all.size(), 7U);
+}
+
+}  // namespace
+}  // namespace launch
