@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cli/client.h"
 #include "cli/config.h"
@@ -15,6 +16,8 @@ namespace cli {
 class Session {
  public:
   Flags flags;
+  /// What followed "--": for a command's program.
+  std::vector<std::string> arguments;
   /// Set by the command that was chosen; returns the exit code.
   std::function<int()> action;
 
@@ -42,6 +45,7 @@ std::span<const Command> commands();
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
+void define_spec(CLI::App& app, Session& session);        // spec.cpp
 void define_logs(CLI::App& app, Session& session);        // logs.cpp
 void define_events(CLI::App& app, Session& session);      // events.cpp
 void define_metrics(CLI::App& app, Session& session);     // metrics.cpp

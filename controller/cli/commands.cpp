@@ -16,21 +16,33 @@ std::span<const Command> commands() {
        "is a\n"
        "job of its own: one that fails does not fail the others. Values are 1e-4,3e-4 or 0..3 (0, 1, 2, 3); of a key "
        "its\n"
-       "last part will do where no other key ends so. Job 7 of \"tune\" is tune-0007. A checkpoint.folder gets a\n"
+       "last part is enough where no other key ends so, and so it is with --set. Job 7 of \"tune\" is tune-0007. A\n"
+       "checkpoint.folder gets a\n"
        "subfolder for each job, named by its settings. --wait then waits for all: 1 if one did not succeed.\n"
        "\n"
        "--print-script and --check submit nothing: the script as sbatch would get it next (of a sweep one for each\n"
        "array), and Slurm's word whether and when it would start; exit code 5 if Slurm would refuse it.\n"
        "\n"
-       "executor = \"debug\" runs the program right here, with this terminal, as one rank and without a controller; "
+       "--env NAME gives the ranks a variable as it is set here, --env NAME=VALUE another value; both are as in "
+       "[env].\n"
+       "What follows -- is added to the job file's command. --like 7 takes job 7's settings in the place of a job "
+       "file,\n"
+       "with the environment that job 7 was submitted with; --set environment=submit takes yours. muster spec 7 "
+       "prints\n"
+       "these settings as a job file.\n"
+       "\n"
+       "executor = \"debug\" runs the job's ranks right here, without a controller. Rank 0 has this terminal; what "
        "the\n"
-       "exit code is the program's. There is no requeue and no time limit, and its files go to a temporary folder.\n"
+       "others write follows on stderr. The exit code is that of the first rank that failed. There is no requeue and\n"
+       "no time limit, and its files are in a temporary folder, which is removed at the end.\n"
        "\n"
        "  muster submit job.toml\n"
        "  muster submit --follow job.toml --set train.steps=50 --set data.source=fixture\n"
        "  id=$(muster submit job.toml) && muster wait $id --timeout 12h\n"
        "  muster submit --after $id --after failed:13 evaluate.toml\n"
        "  muster submit --sweep train.learning_rate=1e-4,3e-4 --sweep seed=0..3 --parallel 2 job.toml\n"
+       "  muster submit job.toml --env WANDB_API_KEY -- --lr 3e-4\n"
+       "  muster submit --like 7 --set train.steps=5000\n"
        "  muster submit --executor debug job.toml",
        define_submit},
       {"list", "List jobs, newest first",
@@ -48,6 +60,13 @@ std::span<const Command> commands() {
        "  muster show 7\n"
        "  muster show 7 --json | jq .reason",
        define_show},
+      {"spec", "Print a job's settings as a job file",
+       "Submitted again it makes the same job, with the environment of the first one's submitter ([submitted_env]).\n"
+       "Without that table the new submitter's is taken. Keys that have their default are left out. Secrets among its\n"
+       "variables are hidden, as in muster show; a job file with such a hidden value is refused.\n\n"
+       "  muster spec 7 > job.toml\n"
+       "  diff <(muster spec 7) <(muster spec 9)",
+       define_spec},
       {"logs", "Print what a job's ranks wrote",
        "Lines of several ranks begin with [rank N]. -f waits for the job to start, goes on with its next attempts and\n"
        "ends with the job. Earlier attempts keep their logs: --attempt. What failed before any rank started stands in\n"
@@ -83,7 +102,8 @@ std::span<const Command> commands() {
        define_cancel},
       {"requeue", "End the running attempt after a save and start the next one",
        "A failed job starts again from its last checkpoint, with all budgets refilled. A succeeded or cancelled one\n"
-       "cannot come back (exit code 2): submit it again. Of a sweep, those are left alone.\n\n"
+       "cannot come back (exit code 2): submit it again, with muster submit --like. Of a sweep, those are left "
+       "alone.\n\n"
        "  muster requeue 7\n"
        "  muster requeue --sweep s12",
        define_requeue},

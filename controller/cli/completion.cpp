@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "spec/fields.h"
+#include "spec/key_names.h"
 #include "spec/sweep_axis.h"
 
 namespace cli {
@@ -46,11 +46,7 @@ std::string followed_by_equals(const std::vector<std::string>& keys) {
 std::string keys_for(const CLI::App& app, const CLI::Option& option) {
   if (option.check_lname("sweep") && app.get_name() == "submit") return followed_by_equals(spec::sweepable_keys());
   if (!option.check_lname("set")) return choices_of(option);
-  std::vector<std::string> keys;
-  for (const auto& field : spec::fields()) {
-    if (!field.path.empty()) keys.emplace_back(field.key);
-  }
-  return followed_by_equals(keys);
+  return followed_by_equals(spec::settable_keys());
 }
 
 Entry entry_of(const CLI::App& app, const std::string& name);

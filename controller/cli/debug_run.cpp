@@ -1,7 +1,6 @@
 #include "cli/debug_run.h"
 
 #include <arpa/inet.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,29 +9,44 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 
+#include "cli/debug_environment.h"
+#include "cli/debug_ranks.h"
 #include "cli/failure.h"
 #include "cli/programs.h"
 #include "spec/run_file.h"
+#include "spec/spec.h"
 
 namespace cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Variables = std::map<std::string, std::string>;
 
-fs::path new_folder() {
-  std::error_code error;
-  auto name = (fs::temp_directory_path(error) / "muster-debug-XXXXXX").native();
-  if (error || mkdtemp(name.data()) == nullptr) {
-    throw Failure(kUsage, "cannot make a folder below the temporary one: " + std::string(std::strerror(errno)) +
-                              "; set TMPDIR to one that takes files");
+/// A folder of this run's own, removed with all that is in it.
+class DebugFolder {
+ public:
+  DebugFolder() {
+    std::error_code error;
+    auto name = (fs::temp_directory_path(error) / "muster-debug-XXXXXX").native();
+    if (error || mkdtemp(name.data()) == nullptr) {
+      throw Failure(kUsage, "cannot make a folder below the temporary one: " + std::string(std::strerror(errno)) +
+                                "; set TMPDIR to one that takes files");
+    }
+    path_ = name;
   }
-  return name;
-}
+  ~DebugFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  DebugFolder(const DebugFolder&) = delete;
+  DebugFolder& operator=(const DebugFolder&) = delete;
+  const fs::path& path() const { return path_; }
 
-/// For programs that want MASTER_PORT even with one rank.
+ private:
+  fs::path path_;
+};
+
+/// Nobody listens on it now.
 std::string free_port() {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -43,27 +57,6 @@ std::string free_port() {
                      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (fd >= 0) close(fd);
   return bound ? std::to_string(ntohs(address.sin_port)) : "29500";
-}
-
-Variables variables_of(const muster::v1::JobSpec& spec, const fs::path& folder, const std::string& checkpoints) {
-  Variables all;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const auto equals = text.find('=');
-    if (equals == std::string_view::npos || text.starts_with("MUSTER_")) continue;
-    all.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  all["RANK"] = all["LOCAL_RANK"] = all["NODE_RANK"] = "0";
-  all["WORLD_SIZE"] = all["LOCAL_WORLD_SIZE"] = "1";
-  all["MASTER_ADDR"] = "127.0.0.1";
-  all["MASTER_PORT"] = free_port();
-  // No controller knows this run.
-  all["MUSTER_JOB_ID"] = "0";
-  all["MUSTER_ATTEMPT"] = "1";
-  all["MUSTER_CHECKPOINT_FOLDER"] = checkpoints;
-  all["MUSTER_METRICS_FILE"] = folder / "metrics.jsonl";
-  for (const auto& [name, value] : spec.env()) all[name] = value;
-  return all;
 }
 
 std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::path& folder,
@@ -83,34 +76,32 @@ std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::pat
   return {worker, "--run-file", file};
 }
 
+void tell_start(const muster::v1::JobSpec& spec, std::uint64_t ranks, const fs::path& folder) {
+  std::cerr << "muster: running " << spec.name() << " here, in the foreground";
+  if (ranks > 1) std::cerr << ": " << ranks << " ranks, of which rank 0 has this terminal";
+  std::cerr << ". Its files are in " << folder.native() << " until it ends";
+  if (!spec.checkpoint().folder().empty()) std::cerr << "; checkpoints stay in " << spec.checkpoint().folder();
+  std::cerr << std::endl;
+}
+
 }  // namespace
 
-void run_in_foreground(const muster::v1::JobSpec& spec) {
-  const auto folder = new_folder();
-  const auto checkpoints =
-      spec.checkpoint().folder().empty() ? (folder / "checkpoints").native() : spec.checkpoint().folder();
+int run_in_foreground(const muster::v1::JobSpec& given) {
+  auto spec = given;
+  spec::fill_defaults(spec);
+  const DebugFolder own;
+  DebugPlace place{own.path() / "attempt-1", spec.checkpoint().folder(), free_port()};
+  if (place.checkpoints.empty()) place.checkpoints = own.path() / "checkpoints";
   std::error_code error;
-  fs::create_directories(checkpoints, error);
-  auto words = words_of(spec, folder, checkpoints);
-  std::vector<std::string> settings;
-  for (const auto& [name, value] : variables_of(spec, folder, checkpoints)) settings.push_back(name + "=" + value);
-  std::vector<char*> argv, envp;
-  for (auto& word : words) argv.push_back(word.data());
-  for (auto& setting : settings) envp.push_back(setting.data());
-  argv.push_back(nullptr);
-  envp.push_back(nullptr);
-
-  std::cerr << "muster: running " << spec.name() << " here, in the foreground; its files are in " << folder.native()
-            << std::endl;
-  if (chdir(spec.working_folder().c_str()) != 0) {
-    throw Failure(kUsage, "cannot enter working_folder " + spec.working_folder() + ": " + std::strerror(errno));
+  fs::create_directories(place.folder, error);
+  fs::create_directories(place.checkpoints, error);
+  const auto words = words_of(spec, place.folder, place.checkpoints);
+  std::vector<DebugRank> ranks;
+  for (std::uint32_t rank = 0; rank < spec::world_size(spec); ++rank) {
+    ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder()});
   }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  execvpe(argv[0], argv.data(), envp.data());
-  throw Failure(kUsage, "cannot start " + words[0] + ": " + std::strerror(errno) +
-                            "; is it in PATH, and may it be executed? A path counts from working_folder");
+  tell_start(spec, ranks.size(), own.path());
+  return DebugRanks(ranks).wait(std::chrono::milliseconds(spec.resources().stop_grace_ms()));
 }
 
 }  // namespace cli

@@ -29,7 +29,7 @@ std::string field_help(std::size_t width) {
     const auto dot = field.key.find('.');
     const auto inside = dot == std::string_view::npos ? std::string() : std::string(field.key.substr(0, dot));
     if (field.kind == spec::Kind::kVariables) {
-      text += "[env]\n  NAME = \"value\"\n";
+      text += "[" + std::string(field.key) + "]\n  NAME = \"value\"\n";
     } else if (field.kind == spec::Kind::kSweep) {
       text += "[sweep]\n  KEY = [value, ...]\n";
     } else if (field.kind == spec::Kind::kOptions) {

@@ -27,6 +27,7 @@ Interrupts::Interrupts() {
 }
 
 void Interrupts::on_interrupt() {
+  if (left_to_children_) return;
   if (!gently_ || requested_.exchange(true)) _exit(kInterrupted);
   std::lock_guard lock(mutex_);
   if (call_ != nullptr) call_->TryCancel();

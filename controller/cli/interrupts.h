@@ -18,6 +18,8 @@ class Interrupts {
   static Interrupts& instance();
 
   void gently() { gently_ = true; }
+  /// From now on Ctrl-C is the business of the programs that this one has started in its terminal.
+  void leave_to_children() { left_to_children_ = true; }
   bool requested() const { return requested_; }
   /// False: interrupted meanwhile.
   bool sleep(std::chrono::milliseconds time);
@@ -36,6 +38,7 @@ class Interrupts {
   void on_interrupt();
 
   std::atomic<bool> gently_{false};
+  std::atomic<bool> left_to_children_{false};
   std::atomic<bool> requested_{false};
   std::mutex mutex_;
   std::condition_variable woken_;

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -75,6 +76,14 @@ int run_action(Session& session, const CLI::App& app) {
   }
 }
 
+/// Takes what follows "--" off a command line; how long it is without that.
+int take_arguments(int argc, char** argv, std::vector<std::string>& out) {
+  const auto end = argv + argc;
+  const auto dashes = std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  if (dashes != end) out.assign(dashes + 1, end);
+  return static_cast<int>(dashes - argv);
+}
+
 }  // namespace
 
 const Config& Session::config() {
@@ -134,6 +143,7 @@ int run_program(int argc, char** argv) {
     std::cerr << app->help();
     return kUsage;
   }
+  if (command_word(argc, argv) == "submit") argc = take_arguments(argc, argv, session.arguments);
   try {
     app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,6 +4,7 @@
 #include "cli/entries.h"
 #include "cli/job_pages.h"
 #include "cli/json_view.h"
+#include "cli/program_entries.h"
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -102,6 +103,7 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   print_entry("kind", ranks_text(job));
   print_times(job);
   print_scheduling(job);
+  print_program(job.spec());
   if (job.attempts_size() > 0) {
     const auto& newest = *job.attempts().rbegin();
     print_entry("attempt " + std::to_string(newest.number()), attempt_text(newest));

@@ -43,7 +43,16 @@ void tell_unheeded(const muster::v1::JobSpec& spec) {
                                            : "a debug run writes to this terminal\n");
 }
 
-int submit_job(Session& session, const SubmitOptions& options, const muster::v1::JobSpec& spec) {
+/// Where its settings are from, if not from a job file.
+std::string like_text(const Request& request) {
+  if (request.like == 0) return "";
+  const auto id = std::to_string(request.like);
+  const bool took = request.specs.front().submitted_env_size() > 0;
+  return ", with the settings" + std::string(took ? " and the submitter's environment" : "") + " of job " + id;
+}
+
+int submit_job(Session& session, const SubmitOptions& options, const Request& wanted) {
+  const auto& spec = wanted.specs.front();
   muster::v1::SubmitRequest request;
   *request.mutable_spec() = spec;
   request.set_request_id(fresh_request_id());
@@ -64,7 +73,7 @@ int submit_job(Session& session, const SubmitOptions& options, const muster::v1:
         client, id, std::nullopt, [](const auto&) {}, &job);
     return tell_end(client, end, id, job);
   }
-  std::cerr << "muster: submitted " << spec.name() << " as job " << id
+  std::cerr << "muster: submitted " << spec.name() << " as job " << id << like_text(wanted)
             << (spec.hold() ? ", held; start it with muster release " : "; follow it with muster logs ") << id
             << (spec.hold() ? "\n" : " -f\n");
   return kSuccess;
@@ -78,7 +87,7 @@ int debug(const SubmitOptions& options, const Request& request) {
        {std::pair(options.print_script, "--print-script"), {options.check, "--check"}, {options.json, "--json"}}) {
     if (given) throw Failure(kUsage, "executor \"debug\" runs the job here: it has no " + std::string(option) + remedy);
   }
-  run_in_foreground(request.specs.front());
+  return run_in_foreground(request.specs.front());
 }
 
 int run_submit(Session& session, const SubmitOptions& options) {
@@ -93,7 +102,7 @@ int run_submit(Session& session, const SubmitOptions& options) {
   if (options.print_script) return print_script(session, options, *request);
   if (options.check) return check_script(session, options, *request);
   if (request->is_sweep) return submit_sweep(session, options, *request);
-  return submit_job(session, options, request->specs.front());
+  return submit_job(session, options, *request);
 }
 
 }  // namespace
@@ -103,8 +112,13 @@ void define_submit(CLI::App& app, Session& session) {
   const auto add_texts = [&](const char* name, std::vector<std::string>& texts, const char* type, const char* meaning) {
     app.add_option(name, texts, meaning)->type_name(type)->allow_extra_args(false);
   };
-  app.add_option("file", options->file, "The job file, in TOML")->required()->type_name("JOB.toml");
+  app.add_option("file", options->file, "The job file, in TOML; - reads it from standard input")->type_name("JOB.toml");
+  app.add_option("--like", options->like, "Rather than a job file: the settings and the environment of this job")
+      ->check(whole_number(1, INT64_MAX))
+      ->type_name("JOB");
   add_texts("--set", options->set, "KEY=VALUE", "Use this value rather than the job file's; may be repeated");
+  add_texts("--env", options->env, "NAME[=VALUE]",
+            "Set this variable of the ranks, as in [env]; without a value: as it is set here; may be repeated");
   app.add_option("--name", options->name, "Name of the job, rather than the job file's")->type_name("NAME");
   app.add_option("--executor", options->executor, "What starts the ranks, rather than the job file's")
       ->check(CLI::IsMember({"auto", "slurm", "local", "debug"}));

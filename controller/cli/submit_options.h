@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +11,9 @@
 namespace cli {
 
 struct SubmitOptions {
-  std::string file;
-  std::vector<std::string> set, after, sweep;
+  std::string file;  // "-": standard input
+  std::int64_t like = 0;
+  std::vector<std::string> set, env, after, sweep;
   std::string name, executor;
   std::uint32_t parallel = 0;
   bool hold = false;
@@ -27,6 +29,7 @@ struct Request {
   std::vector<muster::v1::JobSpec> specs;  // one, or those of a sweep
   bool is_sweep = false;
   std::uint32_t parallel = 0;
+  std::int64_t like = 0;  // the job whose settings it has; 0: those of a job file
 };
 /// nullopt: refused, and every problem told on stderr, each with its own place first so that editors can jump there.
 std::optional<Request> read_request(Session& session, const SubmitOptions& options);

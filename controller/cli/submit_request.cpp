@@ -1,20 +1,84 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "cli/submit_options.h"
+#include "core/utf8.h"
+#include "launch/submitter.h"
 #include "spec/job_file.h"
+#include "spec/job_file_text.h"
 #include "spec/toml_value.h"
 
 namespace cli {
 namespace {
 
-/// The options that stand for keys of the job file.
-std::vector<spec::Override> overrides_of(const SubmitOptions& options) {
+namespace fs = std::filesystem;
+constexpr const char* kStandardInput = "standard input";
+
+/// What is wrong with the command line itself, besides.
+struct Overrides {
   std::vector<spec::Override> all;
+  std::vector<std::string> problems;
+};
+
+bool is_variable(const std::string& name) {
+  const auto ok = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::ranges::all_of(name, ok);
+}
+
+/// NAME=VALUE, or NAME as it is set here. A value never stands in a message: it may be a secret.
+void add_variable(const std::string& text, const launch::Environment& here, Overrides& to) {
+  const auto equals = text.find('=');
+  const auto name = text.substr(0, equals);
+  const auto option = "--env " + spec::shown(name);
+  if (!is_variable(name)) {
+    to.problems.push_back(option + ": want NAME or NAME=VALUE; a name is of letters, digits and \"_\", no digit first");
+    return;
+  }
+  const auto found = here.find(name);
+  if (equals == std::string::npos && found == here.end()) {
+    to.problems.push_back(option + ": it is not set here; export it, or write --env " + name + "=VALUE");
+    return;
+  }
+  const auto value = equals == std::string::npos ? found->second : text.substr(equals + 1);
+  if (!core::is_utf8(value)) {
+    to.problems.push_back(option + ": want a value in UTF-8");
+    return;
+  }
+  to.all.push_back({option, "env." + name, spec::toml_text(value)});
+}
+
+/// What follows "--".
+void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
+  if (arguments.empty()) return;
+  std::string typed = "--";
+  for (const auto& argument : arguments) {
+    typed += " " + spec::shown(argument);
+    if (core::is_utf8(argument)) continue;
+    to.problems.push_back("-- " + spec::shown(argument) + ": want UTF-8; see what locale says of this terminal");
+    return;
+  }
+  to.all.push_back({typed, "command", std::nullopt, arguments});
+}
+
+/// The options that stand for keys of the job file.
+Overrides overrides_of(const SubmitOptions& options, const launch::Environment& here,
+                       const std::vector<std::string>& arguments) {
+  Overrides out;
+  auto& all = out.all;
   for (const auto& assignment : options.set) all.push_back(spec::override_of_set(assignment));
+  for (const auto& text : options.env) add_variable(text, here, out);
   if (!options.name.empty()) all.push_back({"--name " + options.name, "name", options.name});
   if (!options.executor.empty()) all.push_back({"--executor " + options.executor, "executor", options.executor});
   if (options.hold) all.push_back({"--hold", "hold", "true"});
-  if (options.after.empty()) return all;
+  add_arguments(arguments, out);
+  if (options.after.empty()) return out;
   std::string typed, array;
   for (const auto& job : options.after) {
     typed += (typed.empty() ? "--after " : " --after ") + spec::shown(job);
@@ -25,7 +89,7 @@ std::vector<spec::Override> overrides_of(const SubmitOptions& options) {
     array += (array.empty() ? "" : ", ") + ("\"" + text + "\"");
   }
   all.push_back({typed, "after", "[" + array + "]"});
-  return all;
+  return out;
 }
 
 std::nullopt_t tell(const std::vector<std::string>& problems) {
@@ -34,13 +98,69 @@ std::nullopt_t tell(const std::vector<std::string>& problems) {
   return std::nullopt;
 }
 
-}  // namespace
+/// A byte more than is taken, so that too much is seen.
+std::string standard_input() {
+  std::string text(spec::kMostJobFileBytes + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const auto count = ::read(STDIN_FILENO, text.data() + size, text.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Failure(kUsage, std::string(kStandardInput) + ": " + std::strerror(errno));
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
+  return text;
+}
 
-std::optional<Request> read_request(Session& session, const SubmitOptions& options) {
-  const auto source = spec::JobSource::of_file(options.file);
-  const auto overrides = overrides_of(options);
+/// What is submitted, and where it is from, for people.
+struct Wish {
+  spec::JobSource source;
+  std::string place;
+};
+
+/// A job's spec as a job file. It keeps the environment that the job was given, unless the command line asks for
+/// another.
+Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, const launch::Environment& here) {
+  muster::v1::GetRequest request;
+  request.set_job_id(id);
+  auto& client = session.client();
+  auto spec = client.call(client.jobs(), &muster::v1::JobService::Stub::GetSpec, request);
+  const bool asks =
+      std::ranges::any_of(overrides.all, [](const auto& override) { return override.key == "environment"; });
+  if (asks) spec.clear_submitted_env();
+  const auto place = "job " + std::to_string(id);
+  auto source = spec::JobSource::of_text(spec::job_file_text(spec), place, "/");
+  if (asks || spec.environment().empty()) source.set_submitter(here);
+  return {std::move(source), place};
+}
+
+Wish wish_of(Session& session, const SubmitOptions& options, const Overrides& overrides,
+             const launch::Environment& here) {
+  if (options.like > 0) return wish_like(session, options.like, overrides, here);
+  std::error_code error;
+  if (options.file == "-") {
+    Wish wish{spec::JobSource::of_text(standard_input(), kStandardInput, fs::current_path(error)), kStandardInput};
+    wish.source.set_submitter(here);
+    return wish;
+  }
+  Wish wish{spec::JobSource::of_file(options.file), spec::shown(fs::absolute(options.file, error).native())};
+  wish.source.set_submitter(here);
+  return wish;
+}
+
+void check_options(const SubmitOptions& options) {
+  if (options.file.empty() && options.like == 0) {
+    throw Failure(kUsage, "want JOB.toml, - for standard input, or --like JOB; see muster submit --help");
+  }
+  if (!options.file.empty() && options.like > 0) {
+    throw Failure(kUsage, "want JOB.toml or --like, not both; --set changes a value of either");
+  }
+}
+
+/// What --sweep says, and what is wrong with it.
+std::vector<spec::SweepAxis> axes_of(const SubmitOptions& options, std::vector<std::string>& problems) {
   std::vector<spec::SweepAxis> axes;
-  std::vector<std::string> problems;
   for (const auto& text : options.sweep) {
     auto axis = spec::axis_of_option(text);
     for (const auto& known : axes) {
@@ -50,6 +170,17 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
     if (!axis.problem.empty()) problems.push_back(axis.problem);
     axes.push_back(std::move(axis.axis));
   }
+  return axes;
+}
+
+}  // namespace
+
+std::optional<Request> read_request(Session& session, const SubmitOptions& options) {
+  check_options(options);
+  const auto own = launch::own_environment();
+  auto [overrides, problems] = overrides_of(options, own, session.arguments);
+  const auto [source, place] = wish_of(session, options, {overrides, {}}, own);
+  auto axes = axes_of(options, problems);
   const bool here = is_loopback(session.config().address.value);
   auto checks = here ? spec::FileChecks::kLook : spec::FileChecks::kSkip;
   auto file = spec::compose(source, overrides, checks);
@@ -57,7 +188,9 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
   if (problems.empty() && is_sweep) {
     auto sweep = spec::compose_sweep(source, overrides, std::move(axes), checks);
     if (!sweep.problems.empty()) return tell(sweep.problems);
-    return Request{std::move(sweep.specs), true, options.parallel > 0 ? options.parallel : sweep.parallel};
+    for (auto& spec : sweep.specs) spec.set_job_file(place);
+    const auto parallel = options.parallel > 0 ? options.parallel : sweep.parallel;
+    return Request{std::move(sweep.specs), true, parallel, options.like};
   }
   if (file.problems.empty() && file.spec.executor() == "debug" && !here) {
     file = spec::compose(source, overrides, spec::FileChecks::kLook);  // it runs here, wherever the controller is
@@ -65,7 +198,8 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
   problems.insert(problems.end(), file.problems.begin(), file.problems.end());
   if (!problems.empty()) return tell(problems);
   if (options.parallel > 0) throw Failure(kUsage, "--parallel is for sweeps; add --sweep, or leave it out");
-  return Request{{std::move(file.spec)}, false, 0};
+  file.spec.set_job_file(place);
+  return Request{{std::move(file.spec)}, false, 0, options.like};
 }
 
 }  // namespace cli

@@ -74,19 +74,6 @@ std::string problem_of(const CLI::App& app, const CLI::App& command, const CLI::
   return text;
 }
 
-/// The first word that is no option and no option's value.
-std::string command_word(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view text = argv[i];
-    if (text == "--address" || text == "--token-file") {
-      ++i;
-    } else if (!text.starts_with("-")) {
-      return std::string(text);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 HelpFormatter::HelpFormatter() {
@@ -115,6 +102,18 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   return {check, ""};
 }
 
+std::string command_word(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    if (text == "--address" || text == "--token-file") {
+      ++i;
+    } else if (!text.starts_with("-")) {
+      return std::string(text);
+    }
+  }
+  return {};
+}
+
 std::string command_name(const CLI::App& app) {
   auto name = app.get_name();
   for (const auto* command = &app; !command->get_subcommands().empty();) {
@@ -126,8 +125,9 @@ std::string command_name(const CLI::App& app) {
 
 std::string not_utf8(const CLI::App& app) {
   for (const auto* option : app.get_options()) {
-    // Files are read here, whatever their names.
-    if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml") continue;
+    // Files are read here, whatever their names; a variable's value may be a secret, and is refused without being
+    // shown.
+    if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml" || type == "NAME[=VALUE]") continue;
     for (const auto& text : option->results()) {
       if (core::is_utf8(text)) continue;
       return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + spec::shown(text) +

@@ -17,6 +17,9 @@ class HelpFormatter : public CLI::Formatter {
 /// Refuses all but whole numbers of that range, in words people understand.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
+/// The first word of a command line that is no option and no option's value; empty: there is none.
+std::string command_word(int argc, char** argv);
+
 /// "muster admin partition": the program and the command that was chosen.
 std::string command_name(const CLI::App& app);
 

@@ -12,6 +12,10 @@ std::string how_it_ended(const Job& job) {
   return is_ended(job.state) ? name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")" : "";
 }
 
+std::string how_to_submit_again(const Job& job) {
+  return "to run it once more, muster submit --like " + std::to_string(job.id);
+}
+
 /// The same of one that is about to; empty: it goes on.
 std::string how_it_ends(const Job& job) {
   if (is_ended(job.state)) return how_it_ended(job);
@@ -27,7 +31,7 @@ std::string refuse_cancel(const Job& job) {
 
 std::string refuse_requeue(const Job& job) {
   if (job.cancel_requested || job.state == JobState::kCancelled) {
-    return name_of(job) + " was cancelled and never comes back: submit it again";
+    return name_of(job) + " was cancelled and never comes back: " + how_to_submit_again(job);
   }
   switch (job.state) {
     case JobState::kPending:
@@ -35,7 +39,7 @@ std::string refuse_requeue(const Job& job) {
     case JobState::kQueued:
       return name_of(job) + " waits in the scheduler's queue: there is nothing to start again";
     case JobState::kSucceeded:
-      return name_of(job) + " has succeeded: submit it again to run it once more";
+      return name_of(job) + " has succeeded: " + how_to_submit_again(job);
     default:
       return "";
   }

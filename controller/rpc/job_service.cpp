@@ -102,6 +102,11 @@ grpc::Status JobService::Get(grpc::ServerContext* context, const muster::v1::Get
   return for_people(controller_, *context, [&] { return answer(controller_.get(request->job_id()), response); });
 }
 
+grpc::Status JobService::GetSpec(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                                 muster::v1::JobSpec* response) {
+  return for_people(controller_, *context, [&] { return answer(controller_.spec(request->job_id()), response); });
+}
+
 grpc::Status JobService::Cancel(grpc::ServerContext* context, const muster::v1::CancelRequest* request,
                                 muster::v1::Job* response) {
   return as_user(context, request->user(),

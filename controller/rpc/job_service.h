@@ -19,6 +19,8 @@ class JobService final : public muster::v1::JobService::Service {
                     muster::v1::ListResponse* response) override;
   grpc::Status Get(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                    muster::v1::Job* response) override;
+  grpc::Status GetSpec(grpc::ServerContext* context, const muster::v1::GetRequest* request,
+                       muster::v1::JobSpec* response) override;
   grpc::Status Cancel(grpc::ServerContext* context, const muster::v1::CancelRequest* request,
                       muster::v1::Job* response) override;
   grpc::Status Requeue(grpc::ServerContext* context, const muster::v1::RequeueRequest* request,

@@ -56,6 +56,10 @@ class Controller {
   virtual Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
   virtual muster::v1::ListResponse list(const muster::v1::ListRequest& request) = 0;
   virtual Outcome<muster::v1::Job> get(core::JobId id) = 0;
+  /// With secrets, which get() masks.
+  virtual Outcome<muster::v1::JobSpec> spec(core::JobId id) {
+    return Refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(id)};
+  }
   virtual Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
   virtual Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
   virtual Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;

@@ -138,6 +138,7 @@ class Impl final : public RunningController {
   Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override;
   muster::v1::ListResponse list(const muster::v1::ListRequest& request) override;
   Outcome<muster::v1::Job> get(core::JobId id) override;
+  Outcome<muster::v1::JobSpec> spec(core::JobId id) override;
   Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override {
     return ask(id, core::CancelRequested{user_or_unknown(user)});
   }
@@ -357,6 +358,9 @@ Outcome<muster::v1::SubmitSweepResponse> Impl::submit_sweep(const muster::v1::Su
   for (int i = 0; i < request.specs_size(); ++i) {
     muster::v1::JobSpec spec = request.specs(i);
     name_in_sweep(spec, i, request.parallel());
+    if (!spec.has_recipe() && spec.environment() != "clean" && spec.submitted_env().empty()) {
+      *spec.mutable_submitted_env() = request.submitted_env();
+    }
     if (auto refusal = unless_known(partitions_.admit(spec, user), request.request_id())) {
       return refuse(refusal->kind, "job " + std::to_string(i) + " of the sweep: " + refusal->text);
     }
@@ -500,6 +504,16 @@ Outcome<muster::v1::Job> Impl::get(core::JobId id) {
     const auto job = dispatcher_.job(id);
     if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
     return view(job);
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
+Outcome<muster::v1::JobSpec> Impl::spec(core::JobId id) {
+  try {
+    const auto spec = specs_.get(id);
+    if (spec == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    return *spec;
   } catch (const std::exception& e) {
     return refuse(Refusal::Kind::kUnavailable, e.what());
   }

@@ -80,6 +80,7 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
     request.env["MUSTER_RUN_FILE"] = run_path;
   }
   request.base_env = launch::login_environment();
+  for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
   if (spec.has_command()) {
     request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
   }

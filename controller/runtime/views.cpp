@@ -7,6 +7,7 @@
 
 #include "runtime/launch_plan.h"
 #include "runtime/scheduler_handle.h"
+#include "spec/secrets.h"
 
 namespace runtime {
 namespace {
@@ -162,6 +163,7 @@ muster::v1::Job job_view(const JobFacts& facts) {
   if (!job.sweep.sweep.empty()) {
     *out.mutable_sweep() = facts.spec.sweep();
     out.mutable_sweep()->set_sweep(job.sweep.sweep);
+    spec::mask_secrets(*out.mutable_sweep());
   }
   fill_newest(facts.newest, out);
   out.set_steps_total(facts.spec.recipe().train().steps());
@@ -169,6 +171,7 @@ muster::v1::Job job_view(const JobFacts& facts) {
   out.set_version(job.version);
   out.set_checkpoint_folder(checkpoint_folder(facts.spec, job.id, facts.data).string());
   *out.mutable_spec() = facts.spec;
+  spec::mask_secrets(*out.mutable_spec());
   return out;
 }
 

@@ -59,6 +59,7 @@ void fill_defaults(muster::v1::JobSpec& spec) {
     if (field.standard.empty() || (is_recipe_field(field) && !spec.has_recipe()) || get(spec, field)) continue;
     set(spec, field, parse(field, field.standard).value());
   }
+  if (spec.environment().empty()) spec.set_environment(spec.has_recipe() ? "clean" : "submit");
   if (spec.has_recipe()) fill_recipe(*spec.mutable_recipe(), world_size(spec));
   auto& requeue = *spec.mutable_requeue();
   if (requeue.backoff_max_ms() == 0) {

@@ -103,6 +103,49 @@ void add(muster::v1::JobSpec& spec, const Field& field, const std::string& text)
   message->GetReflection()->AddString(writable, descriptor, text);
 }
 
+std::vector<std::string> texts_of(const muster::v1::JobSpec& spec, const Field& field) {
+  const auto [message, writable, descriptor] = find_place(spec, nullptr, field.path);
+  std::vector<std::string> texts;
+  if (message == nullptr) return texts;
+  const auto* reflection = message->GetReflection();
+  for (int i = 0; i < reflection->FieldSize(*message, descriptor); ++i) {
+    texts.push_back(reflection->GetRepeatedString(*message, descriptor, i));
+  }
+  return texts;
+}
+
+std::map<std::string, std::string> texts_by_name(const muster::v1::JobSpec& spec, const Field& field) {
+  const auto [message, writable, descriptor] = find_place(spec, nullptr, field.path);
+  std::map<std::string, std::string> texts;
+  if (message == nullptr) return texts;
+  const auto* reflection = message->GetReflection();
+  for (int i = 0; i < reflection->FieldSize(*message, descriptor); ++i) {
+    const auto& entry = reflection->GetRepeatedMessage(*message, descriptor, i);
+    const auto* type = entry.GetDescriptor();
+    texts[entry.GetReflection()->GetString(entry, type->map_key())] =
+        entry.GetReflection()->GetString(entry, type->map_value());
+  }
+  return texts;
+}
+
+void set_text(muster::v1::JobSpec& spec, const Field& field, const std::string& name, const std::string& text) {
+  const auto [message, writable, descriptor] = find_place(spec, &spec, field.path);
+  const auto* reflection = message->GetReflection();
+  Message* entry = nullptr;
+  for (int i = 0; i < reflection->FieldSize(*writable, descriptor); ++i) {
+    auto* known = reflection->MutableRepeatedMessage(writable, descriptor, i);
+    if (known->GetReflection()->GetString(*known, known->GetDescriptor()->map_key()) == name) entry = known;
+  }
+  if (entry == nullptr) entry = reflection->AddMessage(writable, descriptor);
+  entry->GetReflection()->SetString(entry, entry->GetDescriptor()->map_key(), name);
+  entry->GetReflection()->SetString(entry, entry->GetDescriptor()->map_value(), text);
+}
+
+void clear(muster::v1::JobSpec& spec, const Field& field) {
+  const auto [message, writable, descriptor] = find_place(spec, &spec, field.path);
+  message->GetReflection()->ClearField(writable, descriptor);
+}
+
 std::string print(const Field& field, const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* real = std::get_if<double>(&value)) return print_real(*real);
@@ -160,10 +203,10 @@ std::string range(const Field& field, const std::string& low, const std::string&
 }
 
 bool is_name(std::string_view text) {
-  if (text.empty() || text.size() > 64) return false;
+  if (text.empty() || text.size() > kLongestName) return false;
   for (const char c : text) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!letter && c != '.' && c != '_' && c != '-') return false;
+    if (!letter && std::string_view("._-=,+").find(c) == std::string_view::npos) return false;
   }
   return true;
 }
@@ -179,7 +222,7 @@ std::string wanted(const Field& field) {
   const auto low = static_cast<std::int64_t>(field.low), high = static_cast<std::int64_t>(field.high);
   switch (field.kind) {
     case Kind::kName:
-      return "1 to 64 letters, digits, \".\", \"_\" or \"-\"";
+      return "1 to " + std::to_string(kLongestName) + " letters, digits and any of . _ - = , +";
     case Kind::kPath:
       return "a path";
     case Kind::kWhole:
@@ -201,7 +244,7 @@ std::string wanted(const Field& field) {
     case Kind::kLines:
       return "an array of texts of one line each";
     case Kind::kVariables:
-      return "a table of NAME = \"value\"";
+      return "a table of NAME = text, number, true or false";
     case Kind::kOptions:
       return "a table of option = text, number or true";
     case Kind::kSweep:

@@ -32,13 +32,21 @@ constexpr auto kFields = std::to_array<Field>({
      .kind = Kind::kPath,
      .derived = "the job file's folder",
      .meaning = "Where the ranks are started."},
+    {.key = "environment",
+     .path = "environment",
+     .kind = Kind::kChoice,
+     .derived = "submit for a command, clean for a recipe",
+     .choices = "submit clean",
+     .meaning = "What the ranks' environment begins with. clean: what a fresh login finds. submit: the same with PATH, "
+                "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
+                "stand above either."},
     {.key = "executor",
      .path = "executor",
      .kind = Kind::kChoice,
      .standard = "auto",
      .choices = "auto slurm local debug",
      .meaning = "What starts the ranks. auto: Slurm where the controller has one, else local processes. debug: muster "
-                "submit itself, in the foreground, one rank, without a controller."},
+                "submit itself, all ranks here in the foreground, without a controller."},
     {.key = "after",
      .path = "after",
      .kind = Kind::kWords,
@@ -587,7 +595,14 @@ constexpr auto kFields = std::to_array<Field>({
     {.key = "env",
      .path = "env",
      .kind = Kind::kVariables,
-     .meaning = "Variables of every rank; one set here is never overwritten."},
+     .meaning = "Variables of every rank. muster never overwrites one that is set here. A value is a text, a number, "
+                "true or false. muster submit --env NAME takes one from your environment."},
+    {.key = "submitted_env",
+     .path = "submitted_env",
+     .kind = Kind::kVariables,
+     .meaning =
+         "Written by muster spec: what the job took from its submitter, with environment = \"submit\". With this "
+         "table nothing is taken again."},
 });
 
 }  // namespace

@@ -1,20 +1,26 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "muster/v1/job.pb.h"
 
 namespace spec {
 
+/// Of a job, sweep elements included: a file's name with it has room for more.
+inline constexpr std::size_t kLongestName = 128;
+
 /// What a key of a job file takes.
 enum class Kind {
   kText,       // one line
-  kName,       // 1 to 64 letters, digits, ".", "_", "-"
+  kName,       // 1 to kLongestName letters, digits and any of . _ - = , +
   kPath,       // relative ones count from the job file's folder
   kWhole,      // number without a fraction
   kReal,       // number
@@ -24,7 +30,7 @@ enum class Kind {
   kSize,       // "16MiB"; bytes in the message
   kWords,      // array of texts
   kLines,      // array of texts of one line each
-  kVariables,  // table of NAME = "value"
+  kVariables,  // table of NAME = text, number, true or false
   kOptions,    // table of option = text, number or true
   kSweep       // table of key = values
 };
@@ -62,6 +68,13 @@ std::optional<Value> get(const muster::v1::JobSpec& spec, const Field& field);
 void set(muster::v1::JobSpec& spec, const Field& field, const Value& value);
 /// Adds a text to an array (kWords, kLines).
 void add(muster::v1::JobSpec& spec, const Field& field, const std::string& text);
+/// The texts of an array (kWords, kLines).
+std::vector<std::string> texts_of(const muster::v1::JobSpec& spec, const Field& field);
+/// The entries of a table (kVariables, kOptions) by name.
+std::map<std::string, std::string> texts_by_name(const muster::v1::JobSpec& spec, const Field& field);
+void set_text(muster::v1::JobSpec& spec, const Field& field, const std::string& name, const std::string& text);
+/// As if the key had not been given.
+void clear(muster::v1::JobSpec& spec, const Field& field);
 /// The text of a value as people write it: "12h", "16MiB", "0.0003".
 std::string print(const Field& field, const Value& value);
 /// Reads what print() writes; nullopt if it is no value of this kind. The range is not looked at.

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "launch/submitter.h"
 #include "spec/key_names.h"
 #include "spec/toml_value.h"
 
@@ -37,6 +38,7 @@ class Reader {
 
  private:
   void apply(toml::table& root, const Override& override);
+  void append_words(toml::table& root, const Override& override, const Place& place);
   void choose_program(const toml::table& root);
   void read_table(const toml::table& table, const std::string& prefix);
   void read_node(const std::string& path, const toml::key& key, const toml::node& node);
@@ -45,6 +47,7 @@ class Reader {
   void read_variables(const Field& field, const toml::node& node);
   void read_options(const Field& field, const toml::node& node);
   void read_sweep(const toml::node& node);
+  void take_from_submitter();
   void judge(FileChecks checks);
 
   Place place_of(const std::string& path, const toml::source_region& source) const;
@@ -52,6 +55,9 @@ class Reader {
               const std::string& message);
   void refuse_unknown(const std::string& path, const Place& place);
   Place start_of_file() const { return {false, 0, {1, 1}, source_.name(), ""}; }
+  WrittenAt written_at() const {
+    return [this](const toml::source_region& place) { return source_.text_of(place); };
+  }
   fs::path absolute(const std::string& path, const fs::path& folder) const;
 
   const JobSource& source_;
@@ -112,6 +118,8 @@ void Reader::apply(toml::table& root, const Override& override) {
   const bool open = is_open_table(parent);
   const bool shape_fine = !leaf.empty() && override.key[0] != '.' && (open || parent.find('.') == std::string::npos);
   const Place place{true, 0, {1, 1}, override.option, override.key};
+  if (!override.problem.empty()) return refuse(override.key, place, std::nullopt, override.problem);
+  if (!override.append.empty()) return append_words(root, override, place);
   if (!override.value) return refuse(override.key, place, std::nullopt, "want key=value");
   const auto* field = find_field(override.key);
   if (!shape_fine || (field == nullptr && !open && !is_table_name(override.key))) {
@@ -131,6 +139,16 @@ void Reader::apply(toml::table& root, const Override& override) {
   static constexpr Field kVariable{.key = "env", .path = "env", .kind = Kind::kText};
   overridden_[override.key] = &override;
   insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
+}
+
+/// Of a job file that is wrong otherwise, that is told.
+void Reader::append_words(toml::table& root, const Override& override, const Place& place) {
+  if (auto* words = root["command"].as_array()) {
+    for (const auto& word : override.append) words->push_back(word);
+  } else if (!root.contains("command")) {
+    refuse(override.key, place, std::nullopt,
+           "want a command to add this to; what a recipe trains is set with --set, such as --set train.steps=10");
+  }
 }
 
 /// Exactly one of `command` and the recipe's tables; with both, the recipe is read for problems of its own.
@@ -224,15 +242,17 @@ void Reader::read_words(const Field& field, const toml::node& node) {
 }
 
 void Reader::read_variables(const Field& field, const toml::node& node) {
+  const std::string parent(field.key);
   const auto* table = node.as_table();
-  if (table == nullptr) return refuse("env", given_["env"], shown(node), "want " + wanted(field));
+  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
   for (const auto& [key, value] : *table) {
-    const auto path = "env." + std::string(key.str());
+    const std::string name(key.str());
+    const auto path = parent + "." + name;
     given_[path] = place_of(path, value.source());
-    if (const auto* text = value.as_string()) {
-      (*spec_.mutable_env())[std::string(key.str())] = text->get();
+    if (const auto text = scalar_text(value, written_at())) {
+      set_text(spec_, field, name, *text);
     } else {
-      refuse(path, given_[path], shown(value), "want a text in quotes");
+      refuse(path, given_[path], shown(value), "want a text in quotes, a number, true or false");
     }
   }
 }
@@ -258,7 +278,7 @@ void Reader::read_options(const Field& field, const toml::node& node) {
 }
 
 void Reader::read_sweep(const toml::node& node) {
-  auto table = read_sweep_table(node, [&](const toml::source_region& place) { return source_.text_of(place); });
+  auto table = read_sweep_table(node, written_at());
   for (auto& problem : table.problems) {
     refuse(problem.key, place_of("sweep", *problem.source), problem.value, problem.message);
   }
@@ -272,6 +292,14 @@ void Reader::read_sweep(const toml::node& node) {
     axes_.push_back(std::move(axis));
   }
   parallel_ = table.parallel;
+}
+
+/// What environment = "submit" takes, unless the job file brings it along.
+void Reader::take_from_submitter() {
+  if (!spec_.has_command() || spec_.environment() == "clean" || spec_.submitted_env_size() > 0) return;
+  for (const auto& [name, value] : launch::taken_from(source_.submitter())) {
+    (*spec_.mutable_submitted_env())[name] = value;
+  }
 }
 
 /// The checks over the whole spec, without those that rest on a value already refused.
@@ -308,6 +336,7 @@ void Reader::read(const std::vector<Override>& overrides, FileChecks checks) {
   if (spec_.working_folder().empty() && !broken_.contains("working_folder")) {
     spec_.set_working_folder(source_.folder().lexically_normal().native());
   }
+  take_from_submitter();
   judge(checks);
 }
 
@@ -332,8 +361,13 @@ JobFile Reader::finish() {
 
 Override override_of_set(const std::string& assignment) {
   const auto equals = assignment.find('=');
-  Override result{"--set " + shown(assignment), assignment.substr(0, equals), std::nullopt};
+  const auto word = assignment.substr(0, equals);
+  Override result{"--set " + shown(assignment), word, std::nullopt};
   if (equals != std::string::npos) result.value = assignment.substr(equals + 1);
+  if (word.find('.') != std::string::npos || find_field(word) != nullptr || is_table_name(word)) return result;
+  const auto meant = keys_ending_in(word, settable_keys());
+  if (meant.size() == 1) result.key = meant.front();
+  if (meant.size() > 1) result.problem = several_keys(meant);
   return result;
 }
 

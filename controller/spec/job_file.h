@@ -14,11 +14,13 @@ namespace spec {
 
 /// A value from the command line that replaces the job file's.
 struct Override {
-  std::string option;                // as typed, for errors: "--set train.steps=10"
-  std::string key;                   // "train.steps"
-  std::optional<std::string> value;  // a TOML value; anything else is a text. nullopt: "=" was missing
+  std::string option;                    // as typed, for errors: "--set train.steps=10"
+  std::string key;                       // "train.steps"
+  std::optional<std::string> value;      // a TOML value; anything else is a text. nullopt: "=" was missing
+  std::vector<std::string> append = {};  // of "command": words to add to it, in the place of a value
+  std::string problem = {};              // why the key can't be told
 };
-/// "train.steps=10" of --set.
+/// "train.steps=10" of --set. Of a key its last part is enough where no other ends the same.
 Override override_of_set(const std::string& assignment);
 
 struct JobFile {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/environment.h"
+
 namespace spec {
 
 inline constexpr std::size_t kMostJobFileBytes = 1 << 20;
@@ -25,6 +27,10 @@ class JobSource {
   /// All of it as one table: what a file says replaces what the file it extends says; tables are merged. Each value
   /// knows the name of its file and its place there.
   toml::table merged() const;
+
+  /// The submitter's environment, of which a job may take a part. Empty before set_submitter().
+  const launch::Environment& submitter() const { return submitter_; }
+  void set_submitter(launch::Environment environment) { submitter_ = std::move(environment); }
 
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
@@ -48,6 +54,7 @@ class JobSource {
 
   std::string name_;
   std::filesystem::path folder_;
+  launch::Environment submitter_;
   std::vector<File> files_;  // each extends the next
   std::vector<std::string> problems_;
 };

@@ -30,6 +30,28 @@ bool is_open_table(std::string_view path) {
   return field != nullptr && (field->kind == Kind::kVariables || field->kind == Kind::kOptions);
 }
 
+std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys) {
+  std::vector<std::string> meant;
+  for (const auto& key : keys) {
+    if (word.find('.') == std::string_view::npos && leaf_of(key) == word) meant.push_back(key);
+  }
+  return meant;
+}
+
+std::string several_keys(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key;
+  return "several keys end so; want one of " + list;
+}
+
+std::vector<std::string> settable_keys() {
+  std::vector<std::string> keys;
+  for (const auto& field : fields()) {
+    if (!field.path.empty()) keys.emplace_back(field.key);
+  }
+  return keys;
+}
+
 std::string did_you_mean(std::string_view path) {
   std::map<std::string, std::vector<std::string>> leaves;
   std::set<std::string> tables;

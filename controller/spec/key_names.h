@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace spec {
 
@@ -15,6 +16,12 @@ bool is_table_name(std::string_view path);
 std::string did_you_mean(std::string_view path);
 /// "unknown key, did you mean train.steps"
 std::string unknown_key(std::string_view path);
+/// Those of `keys` whose last part is this word.
+std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys);
+/// "several keys end so; want one of a.x, b.x"
+std::string several_keys(const std::vector<std::string>& keys);
+/// Every key that --set takes, but for those below open tables.
+std::vector<std::string> settable_keys();
 /// Holds names that people choose: a key below it may be any.
 bool is_open_table(std::string_view path);
 

@@ -14,6 +14,7 @@ namespace spec {
 /// | key | default |
 /// |---|---|
 /// | resources | nodes 1, ranks_per_node 1, stop_grace 30s; no time limit, no CPU limit, no GPUs |
+/// | environment | submit for a command, clean for a recipe |
 /// | checkpoint | every_steps 100, keep 3; folder stays empty: the controller chooses |
 /// | requeue | max_failed 3, max_rank_silent 5, max_rank_hung 2, max_preempted 1000, max_timed_out 3, max_node_failed
 /// 10, |         | max_out_of_memory 1, max_controller_lost 5, backoff 1s doubling to 5m, healthy_after 10m | |

@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
+#include "spec/fields.h"
 #include "spec/toml_value.h"
 
 namespace spec {
 namespace {
 
-constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kLongestFolder = 200;
 
 /// The job file's own axes, with those of the command line in place of the same keys and after them.

@@ -86,14 +86,6 @@ std::string written_number(const toml::node& node, const WrittenAt& written) {
   return same ? text : shown(node);
 }
 
-/// One element of an array, or a lone value; empty: neither text, number nor truth.
-std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& written) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (node.is_floating_point()) return written_number(node, written);
-  if (node.is_integer() || node.is_boolean()) return shown(node);
-  return std::nullopt;
-}
-
 /// Walks [sweep] and the tables in it.
 class TableReader {
  public:
@@ -156,10 +148,18 @@ class TableReader {
 
 }  // namespace
 
+std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& written) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (node.is_floating_point()) return written_number(node, written);
+  if (node.is_integer() || node.is_boolean()) return shown(node);
+  return std::nullopt;
+}
+
 std::vector<std::string> sweepable_keys() {
   std::vector<std::string> keys;
   for (const auto& field : fields()) {
-    if (is_plain(field) && field.key != "name" && field.key != "executor" && field.key != "hold") {
+    if (is_plain(field) && field.key != "name" && field.key != "executor" && field.key != "environment" &&
+        field.key != "hold") {
       keys.emplace_back(field.key);
     }
   }
@@ -171,15 +171,9 @@ SweepKey resolve_sweep_key(const std::string& word, const std::vector<std::strin
   const auto parent = table_of(word);
   if (is_open_table(parent) && !leaf_of(word).empty()) return {word, ""};
   if (find_field(word) != nullptr) return {"", "it can't vary within a sweep"};
-  std::vector<std::string> meant;
-  for (const auto& key : keys) {
-    if (word.find('.') == std::string::npos && leaf_of(key) == word) meant.push_back(key);
-  }
+  const auto meant = keys_ending_in(word, keys);
   if (meant.size() == 1) return {meant.front(), ""};
-  if (meant.empty()) return {"", unknown_key(word)};
-  std::string list;
-  for (const auto& key : meant) list += (list.empty() ? "" : ", ") + key;
-  return {"", "several keys end so; want one of " + list};
+  return {"", meant.empty() ? unknown_key(word) : several_keys(meant)};
 }
 
 ReadAxis axis_of_option(const std::string& assignment) {

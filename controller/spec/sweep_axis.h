@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,11 @@ SweepKey resolve_sweep_key(const std::string& word, const std::vector<std::strin
 /// Every key that may vary, but for those below open tables ([env], [slurm.options]).
 std::vector<std::string> sweepable_keys();
 
+/// What stands at a place of a job file; empty where that can't be told.
+using WrittenAt = std::function<std::string(const toml::source_region&)>;
+/// A text, a number as it was written (1e-3 rather than 0.001), or true or false; anything else is nullopt.
+std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& written);
+
 struct LocatedAxis {
   SweepAxis axis;
   const toml::source_region* source = nullptr;
@@ -46,8 +52,6 @@ struct LocatedProblem {
   std::string key, value, message;
   const toml::source_region* source = nullptr;
 };
-/// What stands at a place of a job file; empty where that can't be told.
-using WrittenAt = std::function<std::string(const toml::source_region&)>;
 /// The [sweep] table of a job file. Places live as long as `node`.
 struct SweepTable {
   std::vector<LocatedAxis> axes;

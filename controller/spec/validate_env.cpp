@@ -3,6 +3,8 @@
 #include <charconv>
 #include <optional>
 
+#include "core/utf8.h"
+#include "launch/secrets.h"
 #include "spec/findings.h"
 
 namespace spec {
@@ -11,6 +13,9 @@ namespace {
 using muster::v1::JobSpec;
 
 constexpr std::size_t kMostVariables = 1024;
+constexpr std::size_t kMostSubmittedBytes = std::size_t{64} << 10;
+constexpr const char* kWantName = "want a variable's name: letters, digits and \"_\", no digit first";
+constexpr const char* kWantSecret = "want the value itself: muster shows this in the place of a secret";
 constexpr int kMostRankNumber = 1 << 20;  // as the worker takes them
 constexpr int kMostPort = 65535;
 
@@ -172,6 +177,63 @@ bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
   return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == "MUSTER_RUN_FILE");
 }
 
+namespace {
+
+std::string kibibytes(std::size_t bytes) {
+  return std::to_string((bytes + 1023) / 1024) + " KiB";
+}
+
+void check_size(const JobSpec& spec, Findings& findings) {
+  std::size_t all = 0, most = 0;
+  std::string largest;
+  for (const auto& [name, value] : spec.submitted_env()) {
+    all += name.size() + value.size();
+    if (value.size() < most || (value.size() == most && !largest.empty() && name > largest)) continue;
+    most = value.size(), largest = name;
+  }
+  if (all <= kMostSubmittedBytes) return;
+  findings.add("environment",
+               "want at most " + kibibytes(kMostSubmittedBytes) + " of variables from the submitter, not " +
+                   kibibytes(all) + " (" + largest + " alone is " + kibibytes(most) + ")",
+               "shorten " + largest + ", or set environment = \"clean\" and in [env] what the program needs");
+}
+
+/// What the job took from its submitter.
+void check_submitted(const JobSpec& spec, Findings& findings) {
+  if (spec.has_recipe() && spec.environment() == "submit") {
+    findings.add("environment", "want clean: a recipe runs muster-worker, which needs nothing of its submitter's",
+                 "leave it out; [env] sets variables for its ranks");
+    return;
+  }
+  if (spec.submitted_env().empty()) return;
+  if (spec.environment() == "clean") {
+    findings.add({"submitted_env",
+                  std::to_string(spec.submitted_env_size()) + " variables",
+                  "want none with environment = \"clean\"",
+                  "leave the table out, or set environment = \"submit\"",
+                  {"environment"}});
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, value] : spec.submitted_env()) names.push_back(name);
+  std::ranges::sort(names);
+  for (const auto& name : names) {
+    const auto& value = spec.submitted_env().at(name);
+    const auto key = "submitted_env." + name;
+    if (!is_variable_name(name)) {
+      findings.add({key, name, kWantName, "rename it", {}});
+    } else if (!core::is_utf8(value) || value.find('\0') != std::string::npos) {
+      findings.add("environment", "want texts in UTF-8 from the submitter, and " + name + " is none",
+                   "unset " + name + " where muster submit runs, or set environment = \"clean\"");
+    } else if (value == launch::kMask) {
+      findings.add({key, value, kWantSecret, "remove the table [submitted_env]: then it is taken again", {}});
+    }
+  }
+  check_size(spec, findings);
+}
+
+}  // namespace
+
 void check_variables(const JobSpec& spec, Findings& findings) {
   if (spec.env_size() > static_cast<int>(kMostVariables)) {
     findings.add({"env",
@@ -187,14 +249,15 @@ void check_variables(const JobSpec& spec, Findings& findings) {
   for (const auto& name : names) {
     const auto& value = spec.env().at(name);
     if (!is_variable_name(name)) {
-      findings.add(
-          {"env." + name, name, "want a variable's name: letters, digits and \"_\", no digit first", "rename it", {}});
+      findings.add({"env." + name, name, kWantName, "rename it", {}});
     } else if (!is_c_text(value)) {
       findings.add({"env." + name,
                     value.substr(0, kLongestValue),
                     "want a text without NUL, under 128 KiB",
                     "put it into a file that the program reads",
                     {}});
+    } else if (value == launch::kMask) {
+      findings.add({"env." + name, value, kWantSecret, "give it with muster submit --env " + name, {}});
     } else if (is_set_by_muster(spec, name)) {
       const bool folder = name == "MUSTER_CHECKPOINT_FOLDER";
       findings.add({"env." + name,
@@ -205,6 +268,7 @@ void check_variables(const JobSpec& spec, Findings& findings) {
     }
   }
   RankVariables(spec, findings).check();
+  check_submitted(spec, findings);
 }
 
 }  // namespace spec

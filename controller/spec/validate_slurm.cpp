@@ -14,6 +14,7 @@ using muster::v1::JobSpec;
 constexpr int kMostLines = 1000;
 constexpr std::size_t kMostOptions = 100;
 constexpr int kMostAfter = 1000;
+constexpr std::uint64_t kMostDebugRanks = 64;
 
 bool is_line(const std::string& text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos && text.size() < kMostTextBytes;
@@ -153,9 +154,11 @@ void check_after(const JobSpec& spec, Findings& findings) {
 
 void check_debug(const JobSpec& spec, Findings& findings) {
   if (spec.executor() != "debug") return;
-  if (const auto ranks = world_size(spec); ranks > 1) {
-    findings.add("executor", "debug runs one rank, not " + std::to_string(ranks),
-                 "set resources.nodes and resources.ranks_per_node to 1, or use \"local\"",
+  if (const auto ranks = world_size(spec); ranks > kMostDebugRanks) {
+    findings.add("executor",
+                 "debug runs at most " + std::to_string(kMostDebugRanks) + " ranks, not " + std::to_string(ranks) +
+                     ": they all share this machine",
+                 "lower resources.nodes or resources.ranks_per_node, or use another executor",
                  {"resources.nodes", "resources.ranks_per_node"});
   }
   const std::string remedy = "leave it out, or use another executor";

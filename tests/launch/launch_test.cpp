@@ -4,6 +4,8 @@
 
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
+#include "launch/secrets.h"
+#include "launch/submitter.h"
 #include "launch/visible_devices.h"
 
 namespace launch {
@@ -40,6 +42,33 @@ TEST(TorchelasticVariables, CountTheAttemptsBeforeThisOne) {
   const Environment expected{
       {"TORCHELASTIC_RUN_ID", "muster-7"}, {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "4"}};
   EXPECT_EQ(torchelastic_variables(7, 3, 4), expected);
+}
+
+TEST(Submitter, GivesWhatDecidesWhichProgramsAndLibrariesAreFound) {
+  const Environment here{{"PATH", "/venv/bin"},      {"VIRTUAL_ENV", "/venv"}, {"PYTHONPATH", "/lib"},
+                         {"LD_LIBRARY_PATH", "/so"}, {"CONDA_PREFIX", "/c"},   {"HOME", "/home/ada"},
+                         {"AWS_SECRET", "x"},        {"MY_PATH", "x"}};
+  const Environment taken{{"PATH", "/venv/bin"},
+                          {"VIRTUAL_ENV", "/venv"},
+                          {"PYTHONPATH", "/lib"},
+                          {"LD_LIBRARY_PATH", "/so"},
+                          {"CONDA_PREFIX", "/c"}};
+  EXPECT_EQ(taken_from(here), taken);
+}
+
+TEST(Secrets, AreKnownByTheirNamesOrByAPasswordInAnAddress) {
+  for (const auto* name : {"WANDB_API_KEY", "HF_TOKEN", "hf_token", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "APIKEY",
+                           "GITHUBTOKEN", "MY_SECRETS_FILE", "SSH_PASSPHRASE", "GOOGLE_CREDENTIALS"}) {
+    EXPECT_TRUE(is_secret(name, "x")) << name;
+    EXPECT_FALSE(is_secret(name, "")) << name << ": there is nothing to hide";
+  }
+  for (const auto* name : {"TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "PATH", "LR", "SECRETARY"}) {
+    EXPECT_FALSE(is_secret(name, "x")) << name;
+  }
+  EXPECT_TRUE(is_secret("DATABASE", "postgres://ada:word@host/db"));
+  EXPECT_FALSE(is_secret("PROXY", "http://host:8080/a@b"));
+  EXPECT_EQ(shown_value("HF_TOKEN", "hf_abc"), "********");
+  EXPECT_EQ(shown_value("LR", "1e-3"), "1e-3");
 }
 
 TEST(LoginEnvironment, IsTheUsersAndNotThisProcesss) {

@@ -59,6 +59,35 @@ class SlurmRanks : public Story<Ranks> {
   static void SetUpTestSuite() { set_up({.nodes = 2}, {}, {{"SECRET_OF_THE_DAEMON", "the daemon's"}}); }
 };
 
+// Setup lines see what the submitter's shell had, and may change it; [env] has the last word.
+TEST_F(SlurmRanks, FindTheirSubmittersEnvironmentBelowSetupLinesAndEnv) {
+  auto variables = muster().client_environment();
+  variables["VIRTUAL_ENV"] = "/the/submitters";
+  variables["PYTHONPATH"] = "/lib/of/the/submitter";
+  variables["CONDA_PREFIX"] = "/conda";
+  const auto folder = muster().folder() / "submitter";
+  std::filesystem::create_directories(folder);
+  test::write_file(
+      folder / "job.toml",
+      shell({.script = "echo $VIRTUAL_ENV $PYTHONPATH $CONDA_PREFIX",
+             .more = "[slurm]\nsetup = [\"export VIRTUAL_ENV=$VIRTUAL_ENV/of-setup\"]\n[env]\nCONDA_PREFIX = "
+                     "\"/mine\"\n"}));
+  const auto done = test::run({test::World::program("muster"), "submit", folder / "job.toml"}, variables, 30s);
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const auto job = done.out.substr(0, done.out.find('\n'));
+  muster().until_state(job, "succeeded");
+  EXPECT_EQ(log_of(muster(), job, 0), "/the/submitters/of-setup /lib/of/the/submitter /mine\n");
+}
+
+// As sweeps of other tools call their runs: safe as Slurm's name and as a file's.
+TEST_F(SlurmRanks, AJobsNameMayHoldItsSettings) {
+  const std::string name = "lr=0.1,seed=3+" + std::string(100, 'x');
+  const auto job = muster().submit(shell({.script = "echo $SLURM_JOB_NAME", .more = "[slurm]\noutput = \"%x.out\"\n"}),
+                                   {"--name", name});
+  muster().until_state(job, "succeeded");
+  EXPECT_EQ(test::read_file(muster().folder() / (name + ".out")), name + "\n");
+}
+
 TEST_F(SlurmRanks, FindWhatSlurmAndSetupLinesSetAndNothingOfMusterdsOwn) {
   const auto job = muster().submit(shell(
       {.script = "env | sort > env.$RANK", .nodes = 2, .more = "[slurm]\nsetup = [\"export FROM_SETUP=yes\"]\n"}));

@@ -26,6 +26,68 @@ TEST(CommandJobs, EveryRankSeesItsPlaceAndWhatTheUserSetIsKept) {
       << none.err;
 }
 
+/// What `muster` does in a shell of its own, with these variables besides.
+Finished from_shell(World& world, const std::string& line, const std::map<std::string, std::string>& more) {
+  auto variables = world.client_environment();
+  variables["MUSTER"] = World::program("muster");
+  for (const auto& [name, value] : more) variables[name] = value;
+  return run({"/bin/bash", "-c", "cd " + world.folder().native() + " && " + line}, variables, 60s);
+}
+
+// Nothing of musterd's shell, and of the submitter's what says which programs are found; the same in each attempt.
+TEST(CommandJobs, RunInTheSubmittersEnvironmentAndNotInTheDaemons) {
+  World world({.data = {}, .daemon_environment = {{"SECRET_OF_THE_DAEMON", "x"}, {"VIRTUAL_ENV", "/the/daemons"}}});
+  world.start_daemon();
+  std::filesystem::create_directories(world.folder() / "venv/bin");
+  const auto tool = world.folder() / "venv/bin/only-in-my-venv";
+  write_file(tool, "#!/bin/sh\nenv | sort > env.$MUSTER_ATTEMPT\ntest $MUSTER_ATTEMPT = 2 || exec sleep 600\n");
+  std::filesystem::permissions(tool, std::filesystem::perms::owner_all);
+  write_file(world.folder() / "job.toml", "name = \"a\"\ncommand = [\"only-in-my-venv\"]\n[env]\nLR = 3\n");
+  const auto path = (world.folder() / "venv/bin").native() + ":/usr/bin:/bin";
+  const auto submitted = from_shell(world, "\"$MUSTER\" submit job.toml --env HF_TOKEN",
+                                    {{"PATH", path}, {"VIRTUAL_ENV", "/mine"}, {"HF_TOKEN", "hf_abc"}, {"FOO", "bar"}});
+  ASSERT_EQ(submitted.exit, 0) << submitted.err;
+  const auto job = submitted.out.substr(0, submitted.out.find('\n'));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(world.folder() / "env.1"); }, 30s));
+  world.until_state(job, "running");
+  EXPECT_EQ(from_shell(world, "\"$MUSTER\" requeue " + job, {{"VIRTUAL_ENV", "/another"}}).exit, 0);
+  world.until_state(job, "succeeded");
+  for (const auto* attempt : {"env.1", "env.2"}) {
+    const auto seen = read_file(world.folder() / attempt);
+    for (const auto& line : {"PATH=" + path, std::string("VIRTUAL_ENV=/mine"), std::string("HF_TOKEN=hf_abc"),
+                             std::string("LR=3"), std::string("PYTHONUNBUFFERED=1")}) {
+      EXPECT_NE(seen.find(line + "\n"), std::string::npos) << line << "\n" << seen;
+    }
+    for (const auto* name : {"SECRET_OF_THE_DAEMON", "FOO=", "MUSTER_ADDRESS", "MUSTER_TOKEN"}) {
+      EXPECT_EQ(seen.find(name), std::string::npos) << name << "\n" << seen;
+    }
+  }
+  const auto shown = world.cli({"show", job}).out + world.cli({"show", job, "--json"}).out;
+  EXPECT_EQ(shown.find("hf_abc"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("HF_TOKEN=********"), std::string::npos) << shown;
+}
+
+TEST(CommandJobs, AJobThatEndedIsSubmittedAgainLikeItWas) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job("echo $WORD $VIRTUAL_ENV"), {"--env", "WORD=first"});
+  world.until_state(job, "succeeded");
+  const auto refused = world.cli({"requeue", job});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_NE(refused.err.find("to run it once more, muster submit --like " + job), std::string::npos) << refused.err;
+  const auto again =
+      from_shell(world, "\"$MUSTER\" submit --like " + job + " --env WORD=second", {{"VIRTUAL_ENV", "/no"}});
+  ASSERT_EQ(again.exit, 0) << again.err;
+  const auto second = again.out.substr(0, again.out.find('\n'));
+  world.until_state(second, "succeeded");
+  EXPECT_EQ(world.cli({"logs", second}).out, "second\n");
+  const auto piped = from_shell(world, "\"$MUSTER\" spec " + job + " | \"$MUSTER\" submit -", {{"VIRTUAL_ENV", "/no"}});
+  ASSERT_EQ(piped.exit, 0) << piped.err;
+  const auto third = piped.out.substr(0, piped.out.find('\n'));
+  world.until_state(third, "succeeded");
+  EXPECT_EQ(world.cli({"logs", third}).out, "first\n");
+}
+
 TEST(CommandJobs, CancelSendsTermThenKillAndTheJobNeverComesBack) {
   World world;
   world.start_daemon();

@@ -1,4 +1,4 @@
-// executor = "debug": muster submit becomes the program.
+// executor = "debug": muster submit runs the ranks itself, as an attempt would, and leaves nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class Debug : public testing::Test {
@@ -17,26 +18,118 @@ class Debug : public testing::Test {
     write_file(folder_.path() / "job.toml", text);
     std::vector<std::string> arguments{MUSTER_PROGRAM, "submit", folder_.path() / "job.toml"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments, {{"TMPDIR", folder_.path()}, {"HOME", folder_.path()}, {"MUSTER_ADDRESS", "127.0.0.1:1"}},
-               30s);
+    return run(arguments, here_, 30s);
+  }
+  /// Folders that debug runs have left.
+  std::size_t left_behind() const {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      count += entry.path().filename().native().starts_with("muster-debug-");
+    }
+    return count;
   }
   TempFolder folder_;
+  std::map<std::string, std::string> here_{
+      {"TMPDIR", folder_.path()}, {"HOME", folder_.path()}, {"MUSTER_ADDRESS", "127.0.0.1:1"}};
 };
 
 constexpr const char* kShow =
     "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/sh\", \"-c\", \"echo $RANK $WORLD_SIZE $A $PWD "
     "$MUSTER_JOB_ID $MUSTER_ATTEMPT; "
-    "test -d $MUSTER_CHECKPOINT_FOLDER && test $MASTER_PORT -gt 0; echo oops >&2; exit 7\"]\nenv.A = \"x\"\n";
+    "test -d $MUSTER_CHECKPOINT_FOLDER && test -d $MUSTER_ATTEMPT_FOLDER && test $MASTER_PORT -gt 0 || exit 1; "
+    "echo oops >&2; exit 7\"]\nenv.A = \"x\"\n";
 
 TEST_F(Debug, RunsTheProgramHereWithoutAControllerAndPassesItsExitCodeOn) {
   const auto done = submit(kShow);
   EXPECT_EQ(done.exit, 7);
   EXPECT_EQ(done.out, "0 1 x " + folder_.path().native() + " 0 1\n");
-  EXPECT_THAT(done.err, AllOf(StartsWith("muster: running a here, in the foreground; its files are in "),
+  EXPECT_THAT(done.err, AllOf(StartsWith("muster: running a here, in the foreground. Its files are in "),
                               HasSubstr(folder_.path().native() + "/muster-debug-"), HasSubstr("oops\n")));
+  EXPECT_EQ(left_behind(), 0U);
   const auto masks =
       submit("name = \"a\"\ncommand = [\"grep\", \"SigBlk\", \"/proc/self/status\"]\n", {"--executor", "debug"});
   EXPECT_EQ(masks.out, "SigBlk:\t0000000000000000\n") << "signals reach the program: none stays blocked";
+}
+
+TEST_F(Debug, RanksFindWhatThoseOfAnAttemptFindAndNothingElseOfThisShell) {
+  here_["SECRET_OF_THIS_SHELL"] = "x";
+  here_["VIRTUAL_ENV"] = "/venv";
+  here_["TERM"] = "dumb";
+  const auto done = submit("name = \"a\"\nexecutor = \"debug\"\ncommand = [\"env\"]\nenv.LR = 3\n");
+  ASSERT_EQ(done.exit, 0) << done.err;
+  for (const auto* line : {"VIRTUAL_ENV=/venv\n", "TERM=dumb\n", "LR=3\n", "PYTHONUNBUFFERED=1\n", "MUSTER_NODES=1\n",
+                           "TORCHELASTIC_RESTART_COUNT=0\n", "GROUP_RANK=0\n"}) {
+    EXPECT_THAT(done.out, HasSubstr(line));
+  }
+  for (const auto* name : {"SECRET_OF_THIS_SHELL", "MUSTER_ADDRESS", "MUSTER_METRICS_FILE", "TMPDIR"}) {
+    EXPECT_THAT(done.out, Not(HasSubstr(name)));
+  }
+  here_["PATH"] = "/nowhere";
+  EXPECT_THAT(submit("name = \"a\"\nexecutor = \"debug\"\ncommand = [\"env\"]\n").err, HasSubstr("cannot start env: "))
+      << "the program is looked for where the ranks would look";
+}
+
+TEST_F(Debug, AllRanksRunAndTheLinesOfOthersThanRank0SayWhoseTheyAre) {
+  write_file(folder_.path() / "job.toml", R"(name = "a"
+executor = "debug"
+command = ["/bin/sh", "-c", """
+echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE on node $NODE_RANK
+read line && echo got $line || echo no input"""]
+[resources]
+nodes = 2
+ranks_per_node = 2
+)");
+  const auto line = std::string(MUSTER_PROGRAM) + " submit " + (folder_.path() / "job.toml").native();
+  const auto done = run({"/bin/bash", "-c", "echo input | " + line}, here_, 30s);
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_EQ(done.out, "0 of 4, 0 of 2 on node 0\ngot input\n");
+  for (const auto* said : {"[rank 1] 1 of 4, 1 of 2 on node 0\n", "[rank 2] 2 of 4, 0 of 2 on node 1\n",
+                           "[rank 3] 3 of 4, 1 of 2 on node 1\n", "[rank 3] no input\n",
+                           ": 4 ranks, of which rank 0 has this terminal. "}) {
+    EXPECT_THAT(done.err, HasSubstr(said));
+  }
+}
+
+TEST_F(Debug, WhenOneRankFailsTheOthersLeaveAndItsCodeIsTheResult) {
+  const auto done = submit(R"(name = "a"
+executor = "debug"
+command = ["/bin/sh", "-c", """
+if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.05; done; exit 9; fi
+trap 'echo asked; exit 0' TERM
+touch ready.$RANK
+while :; do sleep 0.05; done"""]
+[resources]
+ranks_per_node = 3
+)");
+  EXPECT_EQ(done.exit, 9);
+  EXPECT_EQ(done.out, "asked\n");
+  EXPECT_THAT(done.err, AllOf(HasSubstr("muster: rank 1 exited with 9; asking the others to leave\n"),
+                              HasSubstr("[rank 2] asked\n")));
+  const auto stubborn = submit(R"(name = "a"
+executor = "debug"
+command = ["/bin/sh", "-c", "trap '' TERM; test $RANK = 1 && kill -9 $$; while :; do sleep 0.05; done"]
+[resources]
+ranks_per_node = 2
+stop_grace = "100ms"
+)");
+  EXPECT_EQ(stubborn.exit, 137);
+  EXPECT_EQ(left_behind(), 0U);
+}
+
+// As from a terminal, to the whole group: the program decides, however often it comes. SIGTERM to muster alone reaches
+// the ranks.
+TEST_F(Debug, SignalsAreForTheRanks) {
+  write_file(folder_.path() / "job.toml",
+             "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo int' INT; trap 'echo "
+             "term; exit 3' TERM; echo ready; while :; do sleep 0.05; done\"]\n");
+  const auto line = "set -m; " + std::string(MUSTER_PROGRAM) + " submit " + (folder_.path() / "job.toml").native() +
+                    " > out & group=$!; wait_for() { until [ $(grep -c $1 out) = $2 ]; do sleep 0.05; done; }; "
+                    "wait_for ready 1; kill -INT -$group; wait_for int 1; kill -INT -$group; wait_for int 2; "
+                    "kill -TERM $group; wait $group";
+  const auto done = run({"/bin/bash", "-c", "cd " + folder_.path().native() + " && " + line}, here_, 30s);
+  EXPECT_EQ(done.exit, 3) << done.err;
+  EXPECT_EQ(read_file(folder_.path() / "out"), "ready\nint\nint\nterm\n");
+  EXPECT_EQ(left_behind(), 0U);
 }
 
 TEST_F(Debug, WhatItCannotDoIsRefused) {
@@ -46,13 +139,14 @@ TEST_F(Debug, WhatItCannotDoIsRefused) {
     EXPECT_EQ(done.out, "") << what;
     EXPECT_THAT(done.err, HasSubstr(what));
   };
-  says(kShow, {"--set", "resources.nodes=2"}, "debug runs one rank, not 2");
+  says(kShow, {"--set", "resources.nodes=65"}, "debug runs at most 64 ranks, not 65");
   says(kShow, {"--hold"}, "--hold: debug starts at once and can't be held");
   says(kShow, {"--after", "3"}, "--after 3: debug knows no other jobs");
   says(kShow, {"--sweep", "env.A=1,2"}, "runs one job, not a sweep");
   says(kShow, {"--print-script"}, "it has no --print-script");
   says(kShow, {"--json"}, "it has no --json");
   says("name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/no/such/program\"]\n", {}, "cannot start /no/such/program");
+  EXPECT_EQ(left_behind(), 0U);
   says("name = \"a\"\nexecutor = \"debug\"\nworking_folder = \"/no/such\"\ncommand = [\"true\"]\n",
        {"--address", "10.255.255.1:1"}, "working_folder \"/no/such\": want a folder");
 }
@@ -69,7 +163,7 @@ TEST_F(Debug, ARecipeRunsTheWorkerOnItsRunFile) {
                         {{"TMPDIR", folder_.path()}, {"HOME", folder_.path()}}, 30s);
   EXPECT_EQ(done.exit, 0) << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("\"format\": 1"), HasSubstr("\"steps\": 7"), HasSubstr("/checkpoints\"")));
-  EXPECT_THAT(done.err, HasSubstr("/metrics.jsonl"));
+  EXPECT_THAT(done.err, HasSubstr("/metrics.rank0.jsonl"));
 }
 
 }  // namespace

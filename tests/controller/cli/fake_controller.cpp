@@ -192,6 +192,13 @@ class Jobs final : public JobService::Service {
     return answer(*context, request->job_id(), response);
   }
 
+  Status GetSpec(ServerContext* context, const GetRequest* request, JobSpec* response) override {
+    Job job;
+    if (const auto status = answer(*context, request->job_id(), &job); !status.ok()) return status;
+    *response = job.spec();
+    return Status::OK;
+  }
+
   Status Cancel(ServerContext* context, const CancelRequest* request, Job* response) override {
     const auto status = answer(*context, request->job_id(), response);
     if (!status.ok() || !ended(*response)) return status;

@@ -178,7 +178,7 @@ TEST(Submit, ABadJobFileIsRefusedBeforeAnythingIsSent) {
   const auto refused = fake.muster({"submit", file, "--set", "train.learing_rate=1"});
   EXPECT_EQ(refused.exit, 2);
   EXPECT_EQ(refused.out, "");
-  EXPECT_THAT(refused.err, HasSubstr(file + ":1:8: name \"a b\": want 1 to 64"));
+  EXPECT_THAT(refused.err, HasSubstr(file + ":1:8: name \"a b\": want 1 to 128"));
   EXPECT_THAT(refused.err, HasSubstr(file + ":3:9: train.steps \"0\": want a whole number"));
   EXPECT_THAT(refused.err, HasSubstr("--set train.learing_rate=1: unknown key, did you mean train.learning_rate"));
   EXPECT_THAT(refused.err, HasSubstr("nothing was submitted"));

@@ -114,6 +114,11 @@ class FakeController : public test::UnscriptedController {
     response.set_total(request.limit());
     return response;
   }
+  runtime::Outcome<muster::v1::JobSpec> spec(core::JobId id) override {
+    const auto job = get(id);
+    if (!job.ok()) return job.refusal();
+    return job.value().spec();
+  }
   runtime::Outcome<muster::v1::Job> get(core::JobId id) override {
     std::lock_guard lock(mutex_);
     if (people_refusal_) return *people_refusal_;

@@ -78,6 +78,10 @@ TEST_F(Rpc, PeopleNeedTheToken) {
   Call submit_without("");
   muster::v1::SubmitResponse submitted;
   EXPECT_EQ(jobs_->Submit(&submit_without, {}, &submitted).error_code(), StatusCode::UNAUTHENTICATED);
+  Call spec_without(FakeController::kRankToken);
+  muster::v1::JobSpec spec;
+  EXPECT_EQ(jobs_->GetSpec(&spec_without, job_request(1), &spec).error_code(), StatusCode::UNAUTHENTICATED)
+      << "it holds secrets";
 }
 
 TEST_F(Rpc, HoldReleaseLimitAndWhyReachTheControllerWithTheirUser) {

@@ -420,6 +420,25 @@ TEST(SweepStore, AFullDiskRefusesItAndNothingIsKept) {
   EXPECT_EQ(bench.submit_sweep("a", 5, 2).size(), 5U);
 }
 
+// Sent once; kept with each job, so that one of them can be submitted again by itself.
+TEST(SweepStore, WhatTheJobsTookFromTheirSubmitterIsKeptWithEach) {
+  Bench bench(StoreKind::kMemory);
+  auto request = sweep_request("a", 3, 0);
+  for (auto& spec : *request.mutable_specs()) spec.set_environment("submit");
+  (*request.mutable_submitted_env())["PATH"] = "/venv/bin";
+  (*request.mutable_submitted_env())["CONDA_TOKEN"] = "secret";
+  (*request.mutable_specs(1)->mutable_submitted_env())["PATH"] = "/own";
+  request.mutable_specs(2)->set_environment("clean");
+  ASSERT_TRUE(bench.controller().submit_sweep(request).ok());
+  EXPECT_EQ(bench.controller().spec(1).value().submitted_env().at("CONDA_TOKEN"), "secret");
+  EXPECT_EQ(bench.controller().spec(2).value().submitted_env().at("PATH"), "/own");
+  EXPECT_EQ(bench.controller().spec(3).value().submitted_env_size(), 0);
+  const auto shown = bench.controller().get(1).value().spec().submitted_env();
+  EXPECT_EQ(shown.at("CONDA_TOKEN"), "********") << "what is shown has no secrets";
+  EXPECT_EQ(shown.at("PATH"), "/venv/bin");
+  EXPECT_FALSE(bench.controller().spec(4).ok());
+}
+
 TEST_P(Sweep, TheSameRequestAgainIsTheSameSweep) {
   const auto ids = bench.submit_sweep("a", 3, 0);
   bench.restart();

@@ -5,6 +5,7 @@
 
 #include "bench.h"
 #include "json/proto_json.h"
+#include "launch/login_environment.h"
 #include "runtime/durable_file.h"
 #include "runtime/launch_plan.h"
 #include "runtime/spec_cache.h"
@@ -79,6 +80,17 @@ TEST(LaunchRequests, SetNothingThatAJobFileMayStillSet) {
       EXPECT_TRUE(name.starts_with("TORCHELASTIC_") || spec::is_set_by_muster(spec, name)) << name;
     }
   }
+}
+
+TEST(LaunchRequests, BeginWithALoginEnvironmentAndWhatTheJobTookFromItsSubmitter) {
+  auto spec = command_request("a").spec();
+  (*spec.mutable_submitted_env())["PATH"] = "/venv/bin";
+  (*spec.mutable_submitted_env())["VIRTUAL_ENV"] = "/venv";
+  const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const auto base = launch_request(spec, {5, 2}, settings).base_env;
+  EXPECT_THAT(base, Contains(Pair("PATH", "/venv/bin")));
+  EXPECT_THAT(base, Contains(Pair("VIRTUAL_ENV", "/venv")));
+  EXPECT_EQ(base.size(), launch::login_environment().size() + 1);
 }
 
 TEST(LaunchRequests, ACommandIsToldAboutItsRunAsByTorchrunUnlessItsJobFileSaysOtherwise) {

@@ -81,8 +81,11 @@ INSTANTIATE_TEST_SUITE_P(
                 {"job.toml:3:12: train.schedule \"3\": want one of \"cosine\", \"linear\", \"constant\""}},
         Refusal{recipe("[fsdp]\nprefetch = 1"), {"job.toml:4:12: fsdp.prefetch \"1\": want true or false"}},
         Refusal{command("working_folder = 3"), {"job.toml:3:18: working_folder \"3\": want a path"}},
-        Refusal{command("env = 3"), {"job.toml:3:7: env \"3\": want a table of NAME = \"value\""}},
-        Refusal{command("[env]\nA = 1"), {"job.toml:4:5: env.A \"1\": want a text in quotes"}},
+        Refusal{command("env = 3"), {"job.toml:3:7: env \"3\": want a table of NAME = text, number, true or false"}},
+        Refusal{command("[env]\nA = [1]"),
+                {"job.toml:4:5: env.A \"[ 1 ]\": want a text in quotes, a number, true or false"}},
+        Refusal{command("submitted_env = 3"),
+                {"job.toml:3:17: submitted_env \"3\": want a table of NAME = text, number, true or false"}},
         Refusal{"name = \"a\"\ncommand = \"python3 train.py\"",
                 {"job.toml:2:11: command \"python3 train.py\": want an array of texts such as [\"python3\", "
                  "\"train.py\"]"}},
@@ -93,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
     Values, Refusals,
     testing::Values(
         Refusal{"name = \"a b\"\ncommand = [\"true\"]",
-                {"job.toml:1:8: name \"a b\": want 1 to 64 letters, digits, \".\", \"_\" or \"-\""}},
+                {"job.toml:1:8: name \"a b\": want 1 to 128 letters, digits and any of . _ - = , +"}},
         Refusal{recipe("steps = 0"), {"job.toml:3:9: train.steps \"0\": want a whole number from 1 to 4294967295"}},
         Refusal{recipe("steps = -3"), {"job.toml:3:9: train.steps \"-3\": want a whole number from 1 to 4294967295"}},
         Refusal{recipe("steps = 4294967296"),
@@ -246,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "for the "
                  "built-in recipe"}},
         Refusal{"command = [\"true\"]",
-                {"job.toml:1:1: name: want 1 to 64 letters, digits, \".\", \"_\" or \"-\"; add name = \"my-job\""}},
+                {"job.toml:1:1: name: want 1 to 128 letters, digits and any of . _ - = , +; add name = \"my-job\""}},
         Refusal{command("[train]\nsteps = 5"),
                 {"job.toml:3:2: command: want either command or [train], not both; remove one of them"}},
         Refusal{"name = \"a\"\ncommand = []",
@@ -390,6 +393,29 @@ TEST(Set, ReplacesAndAddsValuesOfEveryKind) {
   EXPECT_FALSE(fine.spec.recipe().fsdp().prefetch());
   EXPECT_EQ(fine.spec.recipe().train().schedule(), "linear");
   EXPECT_THAT(parsed(kCommand, {"command=[\"echo\", \"a b\"]"}).spec.command().argv(), ElementsAre("echo", "a b"));
+}
+
+TEST(Set, OfAKeyItsLastPartIsEnoughWhereNoOtherEndsTheSame) {
+  const auto file = parsed(kRecipe, {"steps=3", "nodes=2", "ranks_per_node=4", "source=fixture"});
+  ASSERT_THAT(file.problems, IsEmpty());
+  EXPECT_EQ(file.spec.recipe().train().steps(), 3U);
+  EXPECT_EQ(file.spec.resources().nodes(), 2U);
+  EXPECT_EQ(file.spec.recipe().data().source(), "fixture");
+  EXPECT_EQ(parsed(kRecipe, {"name=b"}).spec.name(), "b");
+  EXPECT_THAT(parsed(kRecipe, {"stepz=3"}).problems,
+              ElementsAre("--set stepz=3: unknown key, did you mean train.steps"));
+  EXPECT_THAT(parsed(kRecipe, {"steps=x"}).problems,
+              ElementsAre("--set steps=x: want a whole number from 1 to 4294967295"));
+}
+
+TEST(Append, AddsWordsToACommandAndToNothingElse) {
+  const Override more{"-- --lr 3e-4", "command", std::nullopt, {"--lr", "3e-4"}};
+  const auto command = parse_job_file(kCommand, "job.toml", "/tmp", {more}, FileChecks::kLook);
+  ASSERT_THAT(command.problems, IsEmpty());
+  EXPECT_THAT(command.spec.command().argv(), ElementsAre("true", "--lr", "3e-4"));
+  EXPECT_THAT(parse_job_file(kRecipe, "job.toml", "/tmp", {more}, FileChecks::kLook).problems,
+              ElementsAre("-- --lr 3e-4: want a command to add this to; what a recipe trains is set with --set, such "
+                          "as --set train.steps=10"));
 }
 
 TEST(Set, ErrorsNameTheOption) {

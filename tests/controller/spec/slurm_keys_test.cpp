@@ -170,9 +170,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.toml:3:9: after \"failed:0\": want a job's number such as \"12\", \"succeeded:12\", \"failed:12\" "
                 "or \"ended:12\"; muster list shows them"},
         Refusal{"hold = \"yes\"", "job.toml:3:8: hold \"yes\": want true or false"},
-        Refusal{"executor = \"debug\"\nresources.ranks_per_node = 2",
-                "job.toml:3:12: executor \"debug\": debug runs one rank, not 2; set resources.nodes and "
-                "resources.ranks_per_node to 1, or use \"local\""},
+        Refusal{"executor = \"debug\"\nresources.ranks_per_node = 65",
+                "job.toml:3:12: executor \"debug\": debug runs at most 64 ranks, not 65: they all share this machine; "
+                "lower resources.nodes or resources.ranks_per_node, or use another executor"},
         Refusal{"executor = \"debug\"\nhold = true",
                 "job.toml:4:8: hold \"true\": debug starts at once and can't be held; leave it out, or use another "
                 "executor"}));

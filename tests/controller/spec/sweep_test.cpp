@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "spec/fields.h"
+
 namespace spec {
 namespace {
 
@@ -160,9 +162,9 @@ TEST(Sweep, NoTwoJobsShareACheckpointFolder) {
 }
 
 TEST(Sweep, NamesStayWithinTheirLength) {
-  const auto sweep = swept("", {"seed=0..1"}, {"name=" + std::string(64, 'x')});
+  const auto sweep = swept("", {"seed=0..1"}, {"name=" + std::string(kLongestName, 'x')});
   ASSERT_THAT(sweep.problems, IsEmpty());
-  EXPECT_EQ(sweep.specs[1].name(), std::string(59, 'x') + "-0001");
+  EXPECT_EQ(sweep.specs[1].name(), std::string(kLongestName - 5, 'x') + "-0001");
 }
 
 TEST(Sweep, TenThousandJobsAreComposed) {

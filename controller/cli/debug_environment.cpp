@@ -1,0 +1,68 @@
+#include "cli/debug_environment.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "launch/login_environment.h"
+#include "launch/rank_variables.h"
+#include "launch/submitter.h"
+#include "launch/visible_devices.h"
+
+namespace cli {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+/// Every node of the job is this machine.
+launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
+  launch::RankPlace place{.rank = rank, .world_size = resources.nodes() * resources.ranks_per_node()};
+  place.local_world_size = resources.ranks_per_node();
+  place.local_rank = rank % place.local_world_size;
+  place.node_rank = rank / place.local_world_size;
+  place.nodes = resources.nodes();
+  place.node_names.assign(place.nodes, host_name());
+  return place;
+}
+
+/// The terminal's kind, and the GPUs that this shell may see.
+void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, launch::Environment& to) {
+  constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
+  const auto own = launch::own_environment();
+  for (const auto* name : {"TERM", kDevices}) {
+    if (const auto found = own.find(name); found != own.end()) to[name] = found->second;
+  }
+  if (resources.gpus_per_rank() == 0) return;
+  auto& devices = to[kDevices];
+  devices = launch::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
+}
+
+}  // namespace
+
+launch::Environment debug_environment(const muster::v1::JobSpec& spec, const DebugPlace& place, std::uint32_t rank) {
+  auto all = launch::login_environment();
+  for (const auto& [name, value] : spec.submitted_env()) all[name] = value;
+  for (auto& [name, value] : launch::rank_variables(place_of(spec.resources(), rank))) all[name] = value;
+  all["MASTER_ADDR"] = "127.0.0.1";
+  all["MASTER_PORT"] = place.master_port;
+  add_of_this_shell(spec.resources(), rank, all);
+  if (spec.has_command()) {
+    for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
+  }
+  for (const auto& [name, value] : spec.env()) all[name] = value;
+  // No controller knows this run.
+  all["MUSTER_JOB_ID"] = "0";
+  all["MUSTER_ATTEMPT"] = "1";
+  all["MUSTER_ATTEMPT_FOLDER"] = place.folder;
+  all["MUSTER_CHECKPOINT_FOLDER"] = place.checkpoints;
+  if (spec.has_recipe()) {
+    all["MUSTER_RUN_FILE"] = place.folder / "run.json";
+    all["MUSTER_METRICS_FILE"] = place.folder / ("metrics.rank" + std::to_string(rank) + ".jsonl");
+  }
+  return all;
+}
+
+}  // namespace cli

@@ -1,0 +1,67 @@
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/job_pages.h"
+#include "launch/secrets.h"
+#include "spec/job_file_text.h"
+#include "spec/secrets.h"
+#include "spec/toml_value.h"
+
+namespace cli {
+namespace {
+
+struct SpecOptions {
+  std::int64_t job = 0;
+  bool secrets = false;
+};
+
+using SpecVariables = google::protobuf::Map<std::string, std::string>;
+
+/// "env.WANDB_API_KEY, env.HF_TOKEN"; empty: there is none.
+std::string secrets_of(const muster::v1::JobSpec& spec) {
+  std::string names;
+  const auto add = [&](const char* table, const SpecVariables& variables) {
+    for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
+      if (launch::is_secret(name, value)) names += (names.empty() ? "" : ", ") + std::string(table) + name;
+    }
+  };
+  add("env.", spec.env());
+  add("submitted_env.", spec.submitted_env());
+  return names;
+}
+
+/// Where it is from, as comments.
+std::string header_of(std::int64_t id, const muster::v1::JobSpec& spec) {
+  std::string text = "# The settings of job " + std::to_string(id);
+  if (!spec.job_file().empty()) text += ", submitted from " + spec::shown(spec.job_file());
+  text += ".\n";
+  if (spec.has_sweep() && spec.sweep().settings_size() > 0) {
+    text += "# It is one of a sweep: " + spec::shown(settings_text(spec.sweep())) + "\n";
+  }
+  return text;
+}
+
+int run_spec(Session& session, const SpecOptions& options) {
+  muster::v1::GetRequest request;
+  request.set_job_id(options.job);
+  auto& client = session.client();
+  auto spec = client.call(client.jobs(), &muster::v1::JobService::Stub::GetSpec, request);
+  const auto hidden = options.secrets ? std::string() : secrets_of(spec);
+  if (!options.secrets) spec::mask_secrets(spec);
+  std::cout << header_of(options.job, spec) << spec::job_file_text(spec);
+  if (!hidden.empty()) {
+    std::cerr << "muster: hidden as secrets: " << hidden << "; --secrets prints them, and muster submit --like "
+              << options.job << " uses them\n";
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void define_spec(CLI::App& app, Session& session) {
+  auto options = add_action<SpecOptions>(app, session, run_spec);
+  add_job(app, options->job);
+  app.add_flag("--secrets", options->secrets, "Print secrets among its variables, too");
+}
+
+}  // namespace cli
