@@ -16,24 +16,25 @@ ALLOWED = {
     "slurm": {"boost"},
     "launch": set(),
     "os": set(),
+    "beside": {"json"},
     "worker": {"fsdp", "libtorch"},
     "worker/models": {"libtorch"},
     "worker/data": {"fsdp", "worker/rank"},
     "worker/rank": set(),
     "worker/rank/grpc": {"worker/rank", "proto", "grpc"},
-    "worker/task": {"launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
+    "worker/task": {"beside", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
     "worker/train": {"fsdp", "libtorch", "worker/models", "worker/data", "worker/rank"},
     "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": set(),
     "controller/store": {"controller/core", "json", "sqlite"},
     "controller/spec": {"controller/core", "launch", "proto", "slurm", "grpc", "json", "toml"},
     "controller/logs": set(),
-    "controller/runtime": {"controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
+    "controller/runtime": {"beside", "os", "controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
                            "launch", "proto", "grpc", "json"},
     "controller/runtime/partitions": {"controller/core", "controller/store", "controller/spec", "controller/runtime",
                                       "proto", "grpc", "json"},
     "controller/runtime/slurm": {"controller/core", "launch", "controller/runtime", "controller/runtime/partitions", "slurm", "json", "grpc"},
-    "controller/runtime/local": {"launch", "os", "controller/core", "controller/runtime", "boost", "json"},
+    "controller/runtime/local": {"beside", "launch", "os", "controller/core", "controller/runtime", "boost", "json"},
     "controller/rpc": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc"},
     "controller/http": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
     "controller/cli": {"controller/core", "controller/spec", "launch", "proto", "grpc", "json", "toml"},
@@ -49,7 +50,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
     ("sqlite", r"^(SQLiteCpp/|sqlite3\.h)", r"^SQLiteCpp$"),
     ("boost", r"^boost/", r"^Boost::"),
 ]]
-TOPS = ["fsdp", "launch", "os", "proto", "slurm", "worker", "controller"]
+TOPS = ["beside", "fsdp", "launch", "os", "proto", "slurm", "worker", "controller"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]

@@ -1,0 +1,307 @@
+#include "beside/error_line.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <vector>
+
+namespace beside {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '<' || c == '>' || c == '$';
+}
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+/// Without what colours and moves the cursor: CSI and OSC sequences, and other control characters.
+std::string plain(std::string_view line) {
+  std::string out;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c != 0x1B) {
+      if (c == '\t' || (c >= 0x20 && c != 0x7F)) out += line[i];
+      continue;
+    }
+    if (++i >= line.size()) break;
+    if (line[i] == '[') {
+      while (++i < line.size() && (line[i] < 0x40 || line[i] > 0x7E)) {
+      }
+    } else if (line[i] == ']') {
+      while (++i < line.size() && line[i] != '\a' && !(line[i] == '\\' && line[i - 1] == 0x1B)) {
+      }
+    }
+  }
+  return out;
+}
+
+/// What a launcher or a logger puts before each line of a rank: "[rank0]: ", "[default3]:", "[rank 1] ", "7: ".
+std::size_t prefix_size(std::string_view line) {
+  std::size_t i = 0;
+  const bool bracket = line.starts_with('[');
+  if (bracket) {
+    for (const std::string_view word : {"[rank", "[Rank", "[default", "["}) {
+      if (line.starts_with(word)) {
+        i = word.size();
+        break;
+      }
+    }
+    if (i < line.size() && line[i] == ' ') ++i;
+  }
+  const auto digits = i;
+  while (i < line.size() && is_digit(line[i])) ++i;
+  if (i == digits || i - digits > 5) return 0;
+  if (bracket) {
+    if (i >= line.size() || line[i] != ']') return 0;
+    ++i;
+    if (i < line.size() && line[i] == ':') ++i;
+  } else {
+    if (i >= line.size() || line[i] != ':') return 0;
+    ++i;
+  }
+  const bool spaced = i < line.size() && line[i] == ' ';
+  if (!bracket && !spaced && i < line.size()) return 0;
+  return i + (spaced ? 1 : 0);
+}
+
+/// Python draws exception groups with "|" and "+" on the left.
+std::string_view without_drawing(std::string_view line) {
+  const auto first = line.find_first_not_of(' ');
+  if (first == std::string_view::npos || (line[first] != '|' && line[first] != '+')) return line;
+  auto rest = line.substr(first + 1);
+  if (line[first] == '+' && !rest.starts_with(" Exception Group Traceback")) return {};
+  if (rest.starts_with(' ')) rest.remove_prefix(1);
+  return rest;
+}
+
+/// The last lines, oldest first; "\r" ends one, too, as progress bars use it.
+Lines last_lines(std::string_view log) {
+  Lines lines;
+  while (!log.empty() && lines.size() < kNearEnd) {
+    while (!log.empty() && (log.back() == '\n' || log.back() == '\r')) log.remove_suffix(1);
+    const auto end = log.find_last_of("\n\r");
+    const auto raw = end == std::string_view::npos ? log : log.substr(end + 1);
+    log.remove_suffix(raw.size());
+    auto line = plain(raw);
+    line.erase(0, prefix_size(line));
+    if (!trimmed(line).empty()) lines.emplace_back(without_drawing(line));
+  }
+  std::ranges::reverse(lines);
+  return lines;
+}
+
+std::string with_next(const Lines& lines, std::size_t i) {
+  std::string line(trimmed(lines[i]));
+  if (line.ends_with(':') && i + 1 < lines.size()) line += " " + std::string(trimmed(lines[i + 1]));
+  return line;
+}
+
+/// `File "/a/train.py", line 12` becomes "train.py, line 12".
+std::string place_of(std::string_view frame) {
+  constexpr std::string_view kStart = "File \"";
+  frame = trimmed(frame);
+  if (!frame.starts_with(kStart)) return {};
+  frame.remove_prefix(kStart.size());
+  const auto quote = frame.find('"');
+  constexpr std::string_view kLine = "\", line ";
+  if (quote == std::string_view::npos || !frame.substr(quote).starts_with(kLine)) return {};
+  auto number = frame.substr(quote + kLine.size());
+  number = number.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(number, is_digit) - number.begin()));
+  const auto path = frame.substr(0, quote);
+  return std::string(path.substr(path.rfind('/') + 1)) + ", line " + std::string(number);
+}
+
+/// Whether the line is "Name: ..." or "Name" alone.
+bool begins_with_name(std::string_view line) {
+  const auto end = static_cast<std::size_t>(std::ranges::find_if_not(line, is_name) - line.begin());
+  if (end == 0 || is_digit(line.front())) return false;
+  return end == line.size() || line[end] == ':';
+}
+
+struct Found {
+  std::string words;
+  std::size_t last = 0;   // the line that it ends with
+  bool of_child = false;  // what a launcher says of a program that it started
+};
+
+bool is_of_child(std::string_view exception) {
+  return contains(exception.substr(0, exception.find(' ')), "ChildFailedError") ||
+         exception.starts_with("subprocess.CalledProcessError") || exception.starts_with("CalledProcessError");
+}
+
+/// A Python traceback that begins at line i.
+std::optional<Found> traceback_at(const Lines& lines, std::size_t i) {
+  const auto head = trimmed(lines[i]);
+  if (!head.starts_with("Traceback (most recent call last)") &&
+      !head.starts_with("Exception Group Traceback (most recent call last)")) {
+    return std::nullopt;
+  }
+  const auto indent = lines[i].find_first_not_of(' ');
+  std::string place;
+  for (++i; i < lines.size(); ++i) {
+    const auto own = lines[i].find_first_not_of(' ');
+    if (own == std::string::npos) continue;
+    if (own > indent) {
+      if (auto frame = place_of(lines[i]); !frame.empty()) place = std::move(frame);
+      continue;
+    }
+    const auto line = trimmed(lines[i]);
+    if (!begins_with_name(line)) return std::nullopt;
+    auto words = with_next(lines, i);
+    const bool bare = !contains(line, ": ");
+    if (bare && words == line && !place.empty()) words += " (" + place + ")";
+    return Found{words, i, is_of_child(line)};
+  }
+  return std::nullopt;
+}
+
+/// "terminate called after throwing an instance of 'X'" with its "what():".
+std::optional<Found> terminate_at(const Lines& lines, std::size_t i) {
+  const auto line = trimmed(lines[i]);
+  constexpr std::string_view kAbi = "libc++abi: ";
+  if (line.starts_with(kAbi)) return Found{std::string(line.substr(kAbi.size())), i};
+  if (!line.starts_with("terminate called ")) return std::nullopt;
+  const auto quote = line.find('\'');
+  const auto end = line.rfind('\'');
+  constexpr std::string_view kWhat = "what():";
+  const auto next = i + 1 < lines.size() ? trimmed(lines[i + 1]) : std::string_view();
+  if (quote == std::string_view::npos || end <= quote || !next.starts_with(kWhat)) return Found{std::string(line), i};
+  const auto type = std::string(line.substr(quote + 1, end - quote - 1));
+  return Found{type + ": " + std::string(trimmed(next.substr(kWhat.size()))), i + 1};
+}
+
+std::optional<Found> panic_at(const Lines& lines, std::size_t i) {
+  const auto line = trimmed(lines[i]);
+  if (line.starts_with("panic: ") || line.starts_with("fatal error: ")) return Found{std::string(line), i};
+  const auto panicked = line.find(" panicked at ");
+  if (!line.starts_with("thread '") || panicked == std::string_view::npos) return std::nullopt;
+  return Found{with_next(lines, i).substr(panicked + 1), i};
+}
+
+constexpr std::array<std::string_view, 12> kAborts = {
+    "*** ",
+    "free(): ",
+    "malloc(): ",
+    "malloc_consolidate(): ",
+    "realloc(): ",
+    "munmap_chunk(): ",
+    "double free or corruption",
+    "corrupted size vs. prev_size",
+    "corrupted double-linked list",
+    "tcache_thread_shutdown(): ",
+    "Fatal glibc error: ",
+    "Fatal Python error: ",
+};
+
+std::optional<Found> abort_at(const Lines& lines, std::size_t i) {
+  const auto line = trimmed(lines[i]);
+  for (const auto start : kAborts) {
+    if (!line.starts_with(start)) continue;
+    if (start == "*** " && !line.ends_with("***: terminated")) continue;
+    return Found{std::string(line), i};
+  }
+  if (contains(line, "Assertion `") && contains(line, "failed")) return Found{std::string(line), i};
+  for (const std::string_view mark : {"AddressSanitizer: ", "LeakSanitizer: ", "MemorySanitizer: ", "Check failed: "}) {
+    const auto at = line.find(mark);
+    if (at != std::string_view::npos && !line.starts_with("SUMMARY")) return Found{std::string(line.substr(at)), i};
+  }
+  constexpr std::string_view kJava = "Exception in thread ";
+  if (line.starts_with(kJava)) {
+    const auto name = line.find("\" ");
+    return Found{std::string(name == std::string_view::npos ? line : line.substr(name + 2)), i};
+  }
+  return std::nullopt;
+}
+
+/// "SyntaxError: ...", "torch.OutOfMemoryError: ...", "Error: boom": an exception's line without a traceback before it.
+std::optional<Found> exception_at(const Lines& lines, std::size_t i) {
+  const std::string_view line = lines[i];
+  if (line.empty() || line.front() == ' ' || !begins_with_name(line)) return std::nullopt;
+  const auto name = line.substr(0, line.find(':'));
+  const bool fits = name.ends_with("Error") || name.ends_with("Exception") || name == "KeyboardInterrupt";
+  if (!fits) return std::nullopt;
+  return Found{with_next(lines, i), i, is_of_child(line)};
+}
+
+std::optional<Found> error_at(const Lines& lines, std::size_t i) {
+  for (const auto look : {traceback_at, terminate_at, panic_at, abort_at, exception_at}) {
+    if (auto found = look(lines, i)) return found;
+  }
+  return std::nullopt;
+}
+
+bool equal_but_case(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+bool contains_in_any_case(std::string_view text, std::string_view part) {
+  return std::ranges::search(text, part, equal_but_case).begin() != text.end();
+}
+
+/// What shells, tools and loggers say.
+bool says_error(std::string_view line) {
+  if (contains_in_any_case(line, "warning") || contains(line, "Exception ignored in")) return false;
+  for (const std::string_view part :
+       {"error:", "fatal:", "segmentation fault", "core dumped", "command not found", "no such file or directory",
+        "permission denied", "unbound variable", ": not found", "out of memory", "oom-kill", "is not a directory"}) {
+    if (contains_in_any_case(line, part)) return true;
+  }
+  return contains(line, " Killed") || line == "Killed" || contains(line, "Aborted") || contains(line, "ERROR ") ||
+         contains(line, "[ERROR]") || contains(line, "FATAL") || line.starts_with("Error ") ||
+         line.starts_with("cannot ");
+}
+
+/// muster-worker's own: "error: <words> (exit code 1)".
+std::string without_frame(std::string_view line) {
+  constexpr std::string_view kError = "error: ";
+  if (line.size() > kError.size() && std::ranges::equal(line.substr(0, kError.size()), kError, equal_but_case)) {
+    line.remove_prefix(kError.size());
+    const auto code = line.rfind(" (exit code ");
+    if (code != std::string_view::npos && line.ends_with(')')) line = line.substr(0, code);
+  }
+  return std::string(line);
+}
+
+}  // namespace
+
+std::string first_line(std::string_view text) {
+  Lines lines;
+  while (!text.empty() && lines.size() < 2) {
+    const auto end = text.find('\n');
+    const auto line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!trimmed(line).empty()) lines.emplace_back(line);
+  }
+  return lines.empty() ? std::string() : with_next(lines, 0);
+}
+
+std::string error_line(std::string_view log) {
+  const auto lines = last_lines(log);
+  std::string own, of_child;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto found = error_at(lines, i);
+    if (!found) continue;
+    (found->of_child ? of_child : own) = found->words;
+    i = found->last;
+  }
+  if (!own.empty()) return own;
+  if (!of_child.empty()) return of_child;
+  const auto end = lines.size() - std::min(lines.size(), kAtEnd);
+  for (auto i = lines.size(); i-- > end;) {
+    if (const auto line = trimmed(lines[i]); says_error(line)) return without_frame(line);
+  }
+  return {};
+}
+
+}  // namespace beside

@@ -1,0 +1,108 @@
+#include "beside/last_words.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "beside/error_line.h"
+
+namespace beside {
+namespace {
+
+constexpr int kRequeue = 99, kFenced = 94;  // see README, "What a rank is told"
+constexpr std::size_t kMostErrorFile = 1 << 20;
+
+/// At most `most` bytes from the end of a regular file; empty: there is none.
+std::string read_end(const std::filesystem::path& file, std::size_t most) {
+  // A pipe of that name would be waited for.
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return {};
+  struct Close {
+    int fd;
+    ~Close() { ::close(fd); }
+  } const close{fd};
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  const auto size = static_cast<std::size_t>(status.st_size);
+  std::string text(std::min(size, most), '\0');
+  std::size_t done = 0;
+  for (auto at = static_cast<off_t>(size - text.size()); done < text.size();) {
+    const auto count = ::pread(fd, text.data() + done, text.size() - done, at + static_cast<off_t>(done));
+    if (count == 0 || (count < 0 && errno != EINTR)) break;
+    if (count > 0) done += static_cast<std::size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+/// The length of the valid UTF-8 character that `text` begins with; 0: it begins with none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const std::size_t size = byte(0) < 0x80   ? 1
+                           : byte(0) < 0xC2 ? 0
+                           : byte(0) < 0xE0 ? 2
+                           : byte(0) < 0xF0 ? 3
+                           : byte(0) < 0xF5 ? 4
+                                            : 0;
+  if (size == 0 || text.size() < size) return 0;
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  if (size == 3 && ((byte(0) == 0xE0 && byte(1) < 0xA0) || (byte(0) == 0xED && byte(1) > 0x9F))) return 0;
+  if (size == 4 && ((byte(0) == 0xF0 && byte(1) < 0x90) || (byte(0) == 0xF4 && byte(1) > 0x8F))) return 0;
+  return size;
+}
+
+}  // namespace
+
+bool may_have_words(const ProgramEnd& end) {
+  constexpr std::array kOwnFault{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+  if (end.signal != 0) return std::ranges::find(kOwnFault, end.signal) != kOwnFault.end();
+  return end.code != 0 && end.code != kRequeue && end.code != kFenced;
+}
+
+std::string fit_for_a_sentence(std::string_view text) {
+  std::string words;
+  while (!text.empty()) {
+    const auto size = character_bytes(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    const bool blank = first <= 0x20 || first == 0x7F;
+    if (blank) {
+      if (!words.empty() && words.back() != ' ') words += ' ';
+    } else {
+      words += size == 0 ? "?" : text.substr(0, size);
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  while (!words.empty() && words.back() == ' ') words.pop_back();
+  if (words.size() <= kMostWords) return words;
+  std::size_t end = kMostWords - 3;  // room for "..."
+  while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0) == 0x80) --end;
+  return words.substr(0, end) + "...";
+}
+
+std::string words_of_log(std::string_view log) {
+  return fit_for_a_sentence(error_line(log));
+}
+
+std::string words_of_error_file(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return {};
+  auto message = json.find("message");
+  if (message == json.end()) return {};
+  if (message->is_object() && message->contains("message")) message = message->find("message");
+  return message->is_string() ? fit_for_a_sentence(first_line(message->get_ref<const std::string&>())) : std::string();
+}
+
+std::string read_last_words(const RankFiles& files) {
+  auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
+  return words.empty() ? words_of_log(read_end(files.log, kMostRead)) : words;
+}
+
+}  // namespace beside

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "beside/rank_files.h"
+
+namespace beside {
+
+/// How a rank's program ended: one of the two is 0.
+struct ProgramEnd {
+  int code = 0;
+  int signal = 0;
+};
+
+/// Whether what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
+/// was killed from outside: then its last error line is about something else.
+bool may_have_words(const ProgramEnd& end);
+
+/// The error that `log`, the end of a program's outputs, closes with: one line, as error_line() finds it, fit for a
+/// sentence. Empty: none that can be told from ordinary output.
+std::string words_of_log(std::string_view log);
+/// The message of torchelastic's error file; empty: the text is no such file's.
+std::string words_of_error_file(std::string_view text);
+/// One line of valid UTF-8 without control characters, at most kMostWords bytes; a longer one ends with "...".
+std::string fit_for_a_sentence(std::string_view text);
+
+/// The program's own words: of its error file, else of the last kMostRead bytes of its log. Reads
+/// regular files alone, and waits as long as their file system does.
+std::string read_last_words(const RankFiles& files);
+
+inline constexpr std::size_t kMostWords = 300;
+inline constexpr std::size_t kMostRead = 64 << 10;
+
+}  // namespace beside

@@ -1,0 +1,14 @@
+#include "beside/rank_files.h"
+
+namespace beside {
+
+RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank) {
+  const auto stem = (log_folder / ("rank-" + std::to_string(rank))).string();
+  return {stem + ".log", stem + ".error.json", stem + ".stop.json"};
+}
+
+std::map<std::string, std::string> file_variables(const RankFiles& files) {
+  return {{"MUSTER_STOP", files.stop.string()}, {"TORCHELASTIC_ERROR_FILE", files.error.string()}};
+}
+
+}  // namespace beside

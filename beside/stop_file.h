@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace beside {
+
+/// Why a rank is asked to leave, for its program to read: the file that MUSTER_STOP names, written before the signal.
+/// A program that is asked to leave and finds no such file was asked by somebody else, Slurm for one, and should save.
+struct StopNotice {
+  /// "preempted", "time_limit", "requeued", "cancelled", "peer_failed", "superseded"
+  std::string why;
+  bool save = false;             // false: nobody waits for a save, and one of this rank alone would be torn
+  std::int64_t deadline_ms = 0;  // when SIGKILL follows, by this machine's clock: since 1970
+};
+
+/// {"why":"preempted","save":true,"deadline":1795474243.500}, the deadline in seconds.
+std::string to_text(const StopNotice& notice);
+
+/// Whole or not at all, for whoever reads it meanwhile. False: the file system refuses it.
+bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice);
+
+}  // namespace beside

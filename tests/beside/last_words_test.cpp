@@ -1,0 +1,73 @@
+// Goal: a program's own words are read from where it left them, and are fit for a sentence.
+// Method: torchelastic's file as torch writes it, hostile texts, and files in a temporary folder.
+#include "beside/last_words.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "temporary_folder.h"
+
+namespace beside {
+namespace {
+
+TEST(ErrorFile, BothShapesOfTorchelasticAreRead) {
+  EXPECT_EQ(words_of_error_file(R"({"message": {"message": "ValueError: bad batch", "extraInfo": {"py_callstack":
+            "Traceback (most recent call last):\n", "timestamp": "1763937011"}}})"),
+            "ValueError: bad batch");
+  EXPECT_EQ(words_of_error_file(R"({"message": {"message": "RuntimeError: CUDA error: out of memory\nCUDA kernel",
+            "errorCode": 1}})"),
+            "RuntimeError: CUDA error: out of memory");
+  EXPECT_EQ(words_of_error_file(R"({"message": "it is over"})"), "it is over");
+}
+
+TEST(ErrorFile, AnythingElseSaysNothing) {
+  for (const char* text : {"", "{", "[]", "7", R"({"message":7})", R"({"message":{"text":"x"}})", R"({"error":"x"})"}) {
+    EXPECT_EQ(words_of_error_file(text), "") << text;
+  }
+}
+
+TEST(LastWords, AreOneCleanLineOfBoundedLength) {
+  EXPECT_EQ(fit_for_a_sentence("a\tb\r\n  c\x01\x7f"), "a b c");
+  EXPECT_EQ(fit_for_a_sentence("caf\xc3\xa9 \xff\xc3"), "caf\xc3\xa9 ??");
+  EXPECT_EQ(fit_for_a_sentence("\xed\xa0\x80"), "???") << "half a character of UTF-16";
+  const auto cut = fit_for_a_sentence(std::string(kMostWords - 4, 'x') + "\xc3\xa9\xc3\xa9\xc3\xa9");
+  EXPECT_LE(cut.size(), kMostWords);
+  EXPECT_TRUE(cut.ends_with("x...")) << cut;
+}
+
+TEST(LastWords, OnlyAnEndOfItsOwnFaultHasThem) {
+  for (const ProgramEnd end : {ProgramEnd{1, 0}, {3, 0}, {97, 0}, {93, 0}, {137, 0}, {0, SIGABRT}, {0, SIGSEGV}}) {
+    EXPECT_TRUE(may_have_words(end)) << end.code << " " << end.signal;
+  }
+  for (const ProgramEnd end : {ProgramEnd{0, 0}, {99, 0}, {94, 0}, {0, SIGKILL}, {0, SIGTERM}, {0, SIGINT}}) {
+    EXPECT_FALSE(may_have_words(end)) << end.code << " " << end.signal;
+  }
+}
+
+TEST(LastWords, TheErrorFileComesFirstThenTheEndOfTheLog) {
+  const test::TemporaryFolder folder;
+  const auto files = rank_files(folder.path(), 3);
+  EXPECT_EQ(files.log, folder.path() / "rank-3.log");
+  EXPECT_EQ(read_last_words(files), "");
+  std::ofstream(files.log) << "ValueError: in the log, long before\n"
+                           << std::string(kMostRead, ' ') << "\nRuntimeError: in the log\n";
+  EXPECT_EQ(read_last_words(files), "RuntimeError: in the log");
+  std::ofstream(files.error) << R"({"message": "in the file"})";
+  EXPECT_EQ(read_last_words(files), "in the file");
+  EXPECT_EQ(file_variables(files).at("TORCHELASTIC_ERROR_FILE"), files.error.string());
+  EXPECT_EQ(file_variables(files).at("MUSTER_STOP"), files.stop.string());
+}
+
+TEST(LastWords, WhatIsNoFileIsNotWaitedFor) {
+  const test::TemporaryFolder folder;
+  const auto files = rank_files(folder.path(), 0);
+  ASSERT_EQ(::mkfifo(files.error.c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(files.log.c_str(), 0600), 0);
+  EXPECT_EQ(read_last_words(files), "");
+}
+
+}  // namespace
+}  // namespace beside

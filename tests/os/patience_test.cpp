@@ -1,0 +1,71 @@
+// Goal: a file system that does not answer holds nobody up for long.
+// Method: a pipe that nobody writes to stands for it.
+#include "os/patience.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace os {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StuckDisk {
+ public:
+  StuckDisk() {
+    if (::pipe(ends_.data()) != 0) throw std::runtime_error("no pipe");
+  }
+  ~StuckDisk() {
+    answer();
+    ::close(ends_[0]);
+  }
+  StuckDisk(const StuckDisk&) = delete;
+  StuckDisk& operator=(const StuckDisk&) = delete;
+
+  void read() const {
+    char byte = 0;
+    [[maybe_unused]] const auto count = ::read(ends_[0], &byte, 1);
+  }
+  /// Everybody who reads goes on.
+  void answer() {
+    if (ends_[1] >= 0) ::close(ends_[1]);
+    ends_[1] = -1;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+TEST(Patience, AnAnswerInTimeIsTheAnswer) {
+  EXPECT_EQ(ask_within<std::string>(10s, [] { return std::string("here"); }), "here");
+}
+
+TEST(Patience, AnExceptionIsNoAnswer) {
+  EXPECT_EQ(ask_within<int>(10s, []() -> int { throw std::runtime_error("no"); }), std::nullopt);
+}
+
+TEST(Patience, NobodyWaitsLongerAndOnlySoManyAreLeftBehind) {
+  const auto disk = std::make_shared<StuckDisk>();
+  for (int i = 0; i < kMostStuck; ++i) {
+    EXPECT_EQ(ask_within<int>(1ms, [disk] { return disk->read(), 1; }), std::nullopt);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask_within<int>(1h, [] { return 1; }), std::nullopt) << "not even begun";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1min);
+  disk->answer();
+  std::optional<int> again;
+  for (const auto until = begin + 1min; !again && std::chrono::steady_clock::now() < until;) {
+    again = ask_within<int>(10s, [] { return 1; });
+    if (!again) std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(again, 1) << "when it answers, all is as before";
+}
+
+}  // namespace
+}  // namespace os
