@@ -38,6 +38,7 @@ void AttemptWatch::heard(core::RankNumber rank, core::Step step, int section, co
   r.gone_since.reset();
   r.step = step;
   r.section = section;
+  r.has_steps = r.has_steps || step > 0;
 }
 
 void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
@@ -66,6 +67,7 @@ void AttemptWatch::fresh_start(core::Millis now) {
     rank.heard_at = now;
     rank.progress_at = now;
     rank.gone_since.reset();
+    rank.stopped_since.reset();
   }
 }
 
@@ -74,8 +76,8 @@ std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
     const auto limit = rank.joined ? rules_.silent_after : rules_.join_within;
-    const bool ask_task = watched_by_task(rank) && (!rank.vouched_at || now - *rank.vouched_at >= kAskTaskAgain);
-    if (ask_task || (watched(rank) && passed(limit, rank.heard_at, now)))
+    const bool ask_node = watched_by_node(rank) && (!rank.asked_at || now - *rank.asked_at >= kAskNodeAgain);
+    if (ask_node || (watched(rank) && passed(limit, rank.heard_at, now)))
       out.push_back(static_cast<core::RankNumber>(i));
   }
   if (scheduled_) add_neighbours(out);
@@ -99,13 +101,19 @@ void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
   } else if (vouch != Vouch::kUnknown) {
     go_on(now);
   }
+  r.asked_at = now;
   if (vouch != Vouch::kUnknown) r.vouched_at = now;
+  if (vouch == Vouch::kStopped) {
+    r.stopped_since = r.stopped_since.value_or(now);
+  } else {
+    r.stopped_since.reset();
+  }
   if (vouch != Vouch::kGone) r.gone_since.reset();
 }
 
 std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
-  if (watched_by_task(r)) return judge_by_task(rank, vouch, now);
+  if (watched_by_node(r)) return judge_by_node(rank, vouch, now);
   const auto first_limit = r.joined ? rules_.silent_after : rules_.join_within;
   if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
   note(rank, vouch, now);
@@ -131,11 +139,19 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
   return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
 }
 
-std::optional<core::EventBody> AttemptWatch::judge_by_task(core::RankNumber rank, Vouch vouch, core::Millis now) {
+std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
   note(rank, vouch, now);
   if (vouch != Vouch::kUnknown) r.heard_at = now;
-  const bool missed = r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
+  if (vouch == Vouch::kSuspended) r.progress_at = now;
+  const auto stop_limit = scheduled_ && rules_.silent_after > core::Millis(0)
+                              ? std::max(rules_.silent_after, kStopIsSure)
+                              : rules_.silent_after;
+  if (vouch == Vouch::kStopped && passed(stop_limit, *r.stopped_since, now)) {
+    r.reported = true;
+    return core::RankSilent{number_, rank, now - *r.stopped_since, word(vouch)};
+  }
+  const bool missed = scheduled_ && r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
   if (!missed || !node_is_silent(rank, now)) return std::nullopt;
   return lose_node(rank, now);
 }
@@ -162,9 +178,7 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
   std::vector<core::EventBody> out;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     auto& rank = ranks_[i];
-    if (!watched(rank) || !rank.joined || !passed(rules_.hung_after, rank.progress_at, now)) continue;
-    // One that is not heard either is silent, which says more.
-    if (passed(rules_.silent_after, rank.heard_at, now)) continue;
+    if (!hangs(rank, now)) continue;
     rank.reported = true;
     out.emplace_back(
         core::RankHung{number_, static_cast<core::RankNumber>(i), section_name(rank.section), now - rank.progress_at});
@@ -175,6 +189,13 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
     out.emplace_back(core::TimeLimitReached{number_});
   }
   return out;
+}
+
+bool AttemptWatch::hangs(const RankWatch& rank, core::Millis now) const {
+  if (!may_be_missed(rank) || !rank.joined || !passed(rules_.hung_after, rank.progress_at, now)) return false;
+  if (!rules_.heartbeats) return rank.has_steps;
+  // One that is not heard either is silent, which says more.
+  return !passed(rules_.silent_after, rank.heard_at, now);
 }
 
 // It was last heard before it was suspended.

@@ -27,11 +27,14 @@ struct LivenessRules {
 struct RankWatch {
   bool joined = false;
   bool exited = false;
-  bool reported = false;  // as silent or hung: said once
+  bool reported = false;   // as silent or hung: said once
+  bool has_steps = false;  // it has told of a step, as any program may
   core::Millis heard_at{0};
   core::Millis progress_at{0};
-  std::optional<core::Millis> vouched_at;  // its node last knew anything of it
-  std::optional<core::Millis> gone_since;  // its node says the process is gone, but its end has not arrived
+  std::optional<core::Millis> vouched_at;     // its node last knew anything of it
+  std::optional<core::Millis> asked_at;       // its node was last asked
+  std::optional<core::Millis> stopped_since;  // its node says so, each time it is asked
+  std::optional<core::Millis> gone_since;     // its node says the process is gone, but its end has not arrived
   int section = 0;
   core::Step step = 0;
   std::string node;
@@ -48,9 +51,10 @@ struct RankWatch {
 /// nothing there vouches for anyone, the node is lost, once for all its ranks. The first finding ends the attempt.
 /// Nobody is watched while the attempt is queued.
 ///
-/// Any program's ranks say nothing themselves. On a scheduler's node a task beside each vouches for it, if only by
-/// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. Nothing else is
-/// concluded.
+/// Any program's ranks need say nothing themselves, so their nodes are asked about each from time to time. One whose
+/// process is stopped for silent_after is silent. On a scheduler's node a task beside each vouches for it, if only by
+/// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. One that has told of
+/// a step of its own accord hangs like any other when none follows for hung_after. Nothing else is concluded.
 ///
 /// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
 /// is not, its clock stands still, as the scheduler's does.
@@ -93,17 +97,21 @@ class AttemptWatch {
 
   static constexpr core::Millis kGonePatience{2000};
   static constexpr core::Millis kStopAgainAfter{10000};
-  /// Between two questions about a rank that only its task tells of.
-  static constexpr core::Millis kAskTaskAgain{500};
+  /// Between two questions about a rank that only its node tells of.
+  static constexpr core::Millis kAskNodeAgain{500};
+  /// A scheduler that suspends a job stops ranks and their tasks one by one. What a task said before it was stopped
+  /// itself counts for less than this.
+  static constexpr core::Millis kStopIsSure{2000};
   /// A tick later than this means that the controller was blind.
   static constexpr core::Millis kBlindAfter{1000};
 
  private:
   bool may_be_missed(const RankWatch& rank) const { return !queued_ && !draining_ && !rank.exited && !rank.reported; }
   bool watched(const RankWatch& rank) const { return rules_.heartbeats && may_be_missed(rank); }
-  /// Nobody but the task beside it tells of it.
-  bool watched_by_task(const RankWatch& rank) const { return !rules_.heartbeats && scheduled_ && may_be_missed(rank); }
-  std::optional<core::EventBody> judge_by_task(core::RankNumber rank, Vouch vouch, core::Millis now);
+  /// Nobody but its node need tell of it.
+  bool watched_by_node(const RankWatch& rank) const { return !rules_.heartbeats && may_be_missed(rank); }
+  std::optional<core::EventBody> judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now);
+  bool hangs(const RankWatch& rank, core::Millis now) const;
 
   LivenessRules rules_;
   core::AttemptNumber number_;

@@ -103,10 +103,84 @@ TEST(Liveness, AnotherSectionIsProgress) {
   EXPECT_TRUE(watch.findings(kStart + 31min).empty());
 }
 
+/// Rounds of 100 ms for so long, in which the node says so of the only rank; what is found, and when.
+std::optional<std::pair<core::Millis, core::EventBody>> rounds(AttemptWatch& watch, Vouch vouch, core::Millis from,
+                                                               core::Millis time) {
+  for (auto now = from; now < from + time; now += 100ms) {
+    for (const auto rank : watch.overdue(now)) {
+      watch.note(rank, vouch, now);
+      if (auto fact = watch.judge(rank, vouch, now)) return std::pair(now, *fact);
+    }
+    if (const auto found = watch.findings(now); !found.empty()) return std::pair(now, found.front());
+  }
+  return std::nullopt;
+}
+
 TEST(Liveness, ACommandIsNotExpectedToSpeak) {
-  AttemptWatch watch({.heartbeats = false}, 1, 1, kStart);
-  EXPECT_TRUE(watch.overdue(kStart + 24h).empty());
-  EXPECT_TRUE(watch.findings(kStart + 24h).empty());
+  for (const auto vouch : {Vouch::kAlive, Vouch::kUnknown, Vouch::kEnded, Vouch::kGone, Vouch::kSuspended}) {
+    AttemptWatch watch({.heartbeats = false}, 1, 1, kStart);
+    EXPECT_FALSE(rounds(watch, vouch, kStart, 1h)) << static_cast<int>(vouch);
+  }
+}
+
+TEST(Liveness, ACommandWhoseProcessIsStoppedIsSilent) {
+  AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
+  ASSERT_FALSE(rounds(watch, Vouch::kAlive, kStart, 1min));
+  const auto stopped = kStart + 1min;
+  const auto found = rounds(watch, Vouch::kStopped, stopped, 1min);
+  ASSERT_TRUE(found);
+  EXPECT_GE(found->first - stopped, 5s);
+  EXPECT_LE(found->first - stopped, 6s);
+  const auto& silent = std::get<core::RankSilent>(found->second);
+  EXPECT_EQ(silent.seen, "stopped");
+  EXPECT_GE(silent.silent_for, 5s);
+  EXPECT_FALSE(rounds(watch, Vouch::kStopped, found->first, 1min)) << "told once";
+}
+
+TEST(Liveness, ACommandThatGoesOnInTimeWasNotSilent) {
+  AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
+  for (int round = 0; round < 9; ++round) {
+    const auto begin = kStart + round * 6s;
+    EXPECT_FALSE(rounds(watch, Vouch::kStopped, begin, 4s)) << round;
+    EXPECT_FALSE(rounds(watch, Vouch::kAlive, begin + 4s, 2s)) << round;
+  }
+  AttemptWatch never({.silent_after = 0s, .heartbeats = false}, 1, 1, kStart);
+  EXPECT_FALSE(rounds(never, Vouch::kStopped, kStart, 1h)) << "0 turns it off";
+}
+
+// Slurm stops ranks and tasks one by one, and lets them go on so.
+TEST(LostNodes, ATaskThatIsStoppedAfterItsRankHasSaidNothingThatCounts) {
+  for (const auto after : {Vouch::kUnknown, Vouch::kSuspended}) {
+    AttemptWatch watch({.silent_after = 1s, .heartbeats = false}, 1, 1, kStart);
+    core::Attempt attempt;
+    attempt.state = core::AttemptState::kRunning;
+    attempt.queued_at = core::Time{};
+    attempt.ranks.resize(1);
+    watch.follow(attempt, kStart);
+    EXPECT_FALSE(rounds(watch, Vouch::kStopped, kStart, 1500ms)) << "so long a task's word lasts";
+    EXPECT_FALSE(rounds(watch, after, kStart + 1500ms, 1h));
+    EXPECT_FALSE(rounds(watch, Vouch::kStopped, kStart + 2h, 1500ms));
+  }
+}
+
+TEST(Liveness, ABlindControllerCountsAStopAnew) {
+  AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
+  ASSERT_FALSE(rounds(watch, Vouch::kStopped, kStart, 4s));
+  watch.fresh_start(kStart + 1h);
+  const auto found = rounds(watch, Vouch::kStopped, kStart + 1h, 1min);
+  ASSERT_TRUE(found);
+  EXPECT_GE(found->first, kStart + 1h + 5s);
+}
+
+TEST(Liveness, ACommandThatHasToldOfAStepHangsLikeAnyOther) {
+  for (const bool tells_steps : {true, false}) {
+    AttemptWatch watch({.hung_after = 30min, .heartbeats = false}, 1, 1, kStart);
+    watch.heard(0, tells_steps ? 7 : 0, 2, kStart);
+    const auto found = rounds(watch, Vouch::kAlive, kStart, 2h);
+    ASSERT_EQ(found.has_value(), tells_steps);
+    if (!found) continue;
+    EXPECT_EQ(std::get<core::RankHung>(found->second).no_progress_for, 30min);
+  }
 }
 
 TEST(Liveness, ADrainingAttemptIsNotBlamedButStoppedAgain) {
