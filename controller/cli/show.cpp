@@ -113,6 +113,7 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   print_path("Slurm's log", slurm_log_place(job));
   for (std::size_t i = 0; i < words.size(); ++i) print_path(i == 0 ? "ends with" : "", "| " + words[i]);
   print_path("checkpoints", job.checkpoint_folder());
+  for (const auto& note : job.notes()) print_entry("note", note);
 }
 
 void print_attempts(const Job& job) {
@@ -128,7 +129,7 @@ void print_attempts(const Job& job) {
     std::vector<std::string> row{std::to_string(attempt.number()),
                                  attempt.state(),
                                  attempt.cause().empty() ? "-" : attempt.cause(),
-                                 std::to_string(attempt.resumed_from_step()),
+                                 attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-",
                                  time_text(attempt.started_at()).substr(0, 19),
                                  span_text(attempt.started_at(), attempt.ended_at())};
     if (slurm) {
@@ -162,7 +163,8 @@ void print_ranks(const Job& job) {
                {"END"}});
   for (const auto& rank : job.ranks()) {
     table.add({std::to_string(rank.rank()), rank.node(), rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
-               rank.state(), rank.section().empty() ? "-" : rank.section(), std::to_string(rank.step()),
+               rank.state(), rank.section().empty() ? "-" : rank.section(),
+               rank.has_step() ? std::to_string(rank.step()) : "-",
                rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
                rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
                rank.step_ms() > 0 ? number_text(rank.step_ms(), 3) : "-", end_text(rank)});

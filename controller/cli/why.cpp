@@ -36,6 +36,7 @@ int run_why(Session& session, const WhyOptions& options) {
   print_entry("do", why.action());
   print_entry("Slurm says", why.scheduler_reason());
   print_entry("starts", expected_text(why.expected_start()));
+  for (const auto& note : why.notes()) print_entry("note", note);
   return kSuccess;
 }
 
@@ -45,7 +46,7 @@ void define_why(CLI::App& app, Session& session) {
   auto options = add_action<WhyOptions>(app, session, run_why);
   add_job(app, options->job);
   app.add_flag("--json", options->json,
-               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start}");
+               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, notes}");
 }
 
 }  // namespace cli

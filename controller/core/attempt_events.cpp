@@ -128,15 +128,32 @@ void on(Applied& out, const AttemptResumed& e, Time) {
   if (attempt == nullptr) return late(out, e.attempt);
   const std::string where = e.step > 0 ? "resumed from step " + std::to_string(e.step) : "began at step 0";
   attempt->resumed_from_step = e.step;
+  note_report(out.job, *attempt, 0);
   if (e.step > 0 || e.attempt > 1) attempt->reason_started += "; " + where;
   out.text = attempt_text(e.attempt) + " " + where;
 }
 
 void on(Applied& out, const CheckpointSaved& e, Time) {
-  if (alive(out.job, e.attempt) == nullptr) return late(out, e.attempt);
+  Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
+  note_report(out.job, *attempt, 0);
   out.text = "checkpoint saved at step " + std::to_string(e.step);
   if (e.step <= out.job.last_checkpoint_step) return;
   out.job.last_checkpoint_step = e.step;
+  out.job.saved_anew = true;
+  refill_budgets(out.job);
+}
+
+void on(Applied& out, const CheckpointFolderSeen& e, Time) {
+  if (alive(out.job, e.attempt) == nullptr) return late(out, e.attempt);
+  if (!e.trouble.empty()) {
+    out.job.unseen_progress = plain_words(e.trouble);
+    out.text = "whether " + attempt_text(e.attempt) + " saved anything is not known: " + out.job.unseen_progress;
+    return;
+  }
+  const std::string others = e.fresh > 1 ? " and " + std::to_string(e.fresh - 1) + " more" : "";
+  out.text = "new in the checkpoint folder: " + plain_words(e.newest) + others;
+  if (e.fresh == 0) return;
   out.job.saved_anew = true;
   refill_budgets(out.job);
 }

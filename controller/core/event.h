@@ -55,7 +55,7 @@ struct AttemptLaunchFailed {
   bool retryable = true;
   bool operator==(const AttemptLaunchFailed&) const = default;
 };
-/// First word of a rank.
+/// First word of a rank; of any program the first that it reports.
 struct RankJoined {
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
@@ -74,6 +74,15 @@ struct CheckpointSaved {
   Step step = 0;
   bool operator==(const CheckpointSaved&) const = default;
 };
+/// What the checkpoint folder of a program that reports nothing holds at the end of an attempt, compared with its
+/// start. Told before the end of its last rank, and only if something is new, or nobody could look.
+struct CheckpointFolderSeen {
+  AttemptNumber attempt = 0;
+  std::uint32_t fresh = 0;  // files and folders at its top that are new or have changed
+  std::string newest;       // one of them by name
+  std::string trouble;      // not empty: why it is not known what is new
+  bool operator==(const CheckpointFolderSeen&) const = default;
+};
 /// A rank's process is gone. `out_of_memory`: the kernel killed it for memory.
 struct RankExited {
   AttemptNumber attempt = 0;
@@ -81,6 +90,7 @@ struct RankExited {
   ExitStatus exit;
   bool out_of_memory = false;
   std::string last_words;
+  std::string error = {};  // the program's own, of its error file or the end of its log; empty: it left none
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {
@@ -154,10 +164,11 @@ struct DependencyEnded {
   bool operator==(const DependencyEnded&) const = default;
 };
 
-using EventBody = std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed,
-                               CheckpointSaved, RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone,
-                               CancelRequested, RequeueRequested, AttemptStarted, AttemptStopping, NodeLost,
-                               HoldRequested, ReleaseRequested, TimeLimitChanged, DependencyEnded, TimeLimitAnswered>;
+using EventBody =
+    std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed, CheckpointSaved,
+                 RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone, CancelRequested, RequeueRequested,
+                 AttemptStarted, AttemptStopping, NodeLost, HoldRequested, ReleaseRequested, TimeLimitChanged,
+                 DependencyEnded, TimeLimitAnswered, CheckpointFolderSeen>;
 
 /// One event of one job.
 struct Event {

@@ -56,6 +56,7 @@ struct Rank {
   std::int64_t pid = 0;
   std::optional<ExitStatus> exit;
   std::string last_words;  // the reason a rank gave when leaving; empty if none
+  bool reports = false;    // of any program: it has spoken to the controller itself
   bool operator==(const Rank&) const = default;
 };
 
@@ -67,12 +68,13 @@ struct Attempt {
   std::string reason_started;  // "submitted", "rank 1 killed by SIGKILL; attempt 2 of ..." in plain words
   std::optional<RankNumber> culprit;
   std::optional<ExitStatus> culprit_exit;
+  std::string error;               // the program's own words of the rank that decided the cause; empty: it left none
   std::optional<Time> queued_at;   // handed to a scheduler
   std::optional<Time> started_at;  // its processes began
   std::optional<Time> running_at;
   std::optional<Time> ended_at;
-  Step resumed_from_step = 0;
-  std::string handle;  // the executor's own name of it (local: its folder; Slurm: the job id)
+  std::optional<Step> resumed_from_step;  // once the ranks have told; 0 is the beginning
+  std::string handle;                     // the executor's own name of it (local: its folder; Slurm: the job id)
   std::vector<Rank> ranks;
   bool operator==(const Attempt&) const = default;
 };
@@ -88,6 +90,7 @@ struct RequeuePolicy {
   std::uint32_t max_node_failed = 10;
   std::uint32_t max_out_of_memory = 1;
   std::uint32_t max_controller_lost = 5;
+  std::uint32_t max_same_error = 1;  // see is_quick_failure
   Millis backoff_initial{1000};
   Millis backoff_max{300000};
   Millis healthy_after{600000};  // 0: only a new checkpoint counts as healthy
@@ -117,7 +120,8 @@ struct Job {
   JobId id = 0;
   std::string name;
   std::string user;
-  bool is_command = false;  // any program, rather than a recipe: no heartbeats
+  bool is_command = false;    // any program, rather than a recipe: no heartbeats
+  bool has_reported = false;  // of a command: some rank of some attempt has spoken to the controller itself
   std::uint32_t world_size = 1;
   Millis time_limit{0};  // the one in force; 0: none
   /// Asked for while a scheduler keeps the attempt to another one: it counts once the scheduler has taken it, or from
@@ -133,7 +137,11 @@ struct Job {
   std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
-  bool saved_anew = false;  // the newest attempt has brought a new checkpoint
+  bool saved_anew = false;      // the newest attempt has brought a new checkpoint
+  std::string unseen_progress;  // why it is not known whether the ends that count were without progress; empty: it is
+  /// Quick failures in a row with the same error, and that error.
+  std::uint32_t same_errors = 0;
+  std::string last_error;
   bool cancel_requested = false;
   std::string cancelled_by;
   /// A person asked for a new attempt while this one was stopping already: it follows at once, whatever the budgets.
@@ -151,6 +159,8 @@ struct Job {
 
   /// The newest attempt; null before the first.
   const Attempt* current() const { return attempts.empty() ? nullptr : &attempts.back(); }
+  /// Any program that has told of its steps itself; without a word of its own only its processes and files are seen.
+  bool reports() const { return !is_command || has_reported; }
   /// Neither held nor waiting for another job.
   bool may_start() const { return !held && dependencies_met(); }
   bool dependencies_met() const {

@@ -32,6 +32,31 @@ void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
   job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " " + starts_text(job, wait);
 }
 
+/// "without progress", as far as that is known of the ends that count.
+std::string progress_text(const Job& job) {
+  if (!job.unseen_progress.empty()) {
+    return ", and whether it saved anything meanwhile is not known: " + job.unseen_progress;
+  }
+  return job.reports() ? " without progress" : " without anything new in its checkpoint folder";
+}
+
+/// Why the same error is not tried again; empty: it is.
+std::string same_error_again(Job& job, const Attempt& ended, Time at) {
+  if (!is_quick_failure(job, ended, at)) {
+    job.same_errors = 0;
+    job.last_error.clear();
+    return {};
+  }
+  job.same_errors = job.same_errors > 0 && same_error(job.last_error, ended.error) ? job.same_errors + 1 : 1;
+  job.last_error = ended.error;
+  const auto limit = job.policy.max_same_error;
+  if (job.same_errors <= limit) return {};
+  const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
+  if (job.same_errors == 1) return "within a minute of its start; not tried again" + limit_text;
+  return "the same error " + times_text(job.same_errors) + " in a row, each within a minute of its start" +
+         progress_text(job) + "; not tried again" + limit_text;
+}
+
 /// Charges the attempt's cause and starts the next attempt, or ends the job when the budget is spent.
 void charge(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
@@ -39,10 +64,13 @@ void charge(Applied& out, const Attempt& ended, Time at) {
   const std::uint32_t count = ++job.spent[ended.cause];
   const bool slowed = has_backoff(ended.cause, job.saved_anew) || is_hasty(ended, job.saved_anew, count, at);
   if (slowed) ++job.unhealthy_ends;
+  std::string spent = same_error_again(job, ended, at);
   if (count > limit) {
-    const std::string spent = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
-                                         : std::string(cause_verb(ended.cause)) + " " + times_text(count) +
-                                               " without progress (limit " + std::to_string(limit) + ")";
+    spent = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
+                       : std::string(cause_verb(ended.cause)) + " " + times_text(count) + progress_text(job) +
+                             " (limit " + std::to_string(limit) + ")";
+  }
+  if (!spent.empty()) {
     end_job(job, JobState::kFailed, ended.reason + "; " + spent, at);
     out.text = job.reason;
     return;
@@ -119,6 +147,9 @@ void wait_for_next(Applied& out, Time at, std::string reason_started) {
 void refill_budgets(Job& job) {
   job.spent.clear();
   job.unhealthy_ends = 0;
+  job.unseen_progress.clear();
+  job.same_errors = 0;
+  job.last_error.clear();
 }
 
 void end_job(Job& job, JobState state, std::string reason, Time at) {

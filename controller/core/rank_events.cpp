@@ -42,6 +42,7 @@ void on(Applied& out, const RankJoined& e, Time at) {
   Rank* rank = alive(*attempt, e.rank);
   if (rank == nullptr) return late(out, e.attempt, e.rank);
   begin(out, *attempt, at);
+  note_report(out.job, *attempt, e.rank);
   if (rank->state == RankState::kStarting) rank->state = RankState::kRunning;
   if (!e.node.empty()) rank->node = e.node;
   if (e.pid != 0) rank->pid = e.pid;
@@ -63,6 +64,7 @@ void on(Applied& out, const RankExited& e, Time at) {
   const Cause cause = cause_of_exit(e.exit, e.out_of_memory);
   out.text = exit_text(e);
   if (attempt->cause == Cause::kNone && cause != Cause::kCompleted) {
+    attempt->error = plain_words(e.error);
     const Verdict verdict{cause, exit_text(e), cause == Cause::kPreempted, e.rank, e.exit};
     if (left > 0) return drain(out, verdict);
     attempt->cause = verdict.cause;

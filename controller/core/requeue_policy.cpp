@@ -1,8 +1,34 @@
 #include "core/requeue_policy.h"
 
 #include <algorithm>
+#include <string>
 
 namespace core {
+
+namespace {
+
+bool is_word(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/// Words of four characters or more with a digit in them ("0x7f3a", "48213", "tmp8d_x1") become "#".
+std::string without_numbers(std::string_view text) {
+  constexpr std::size_t kShortest = 4;
+  std::string result;
+  while (!text.empty()) {
+    const auto end = std::ranges::find_if_not(text, is_word);
+    const auto word = text.substr(0, static_cast<std::size_t>(end - text.begin()));
+    const bool number = word.size() >= kShortest && word.find_first_of("0123456789") != std::string_view::npos;
+    result += number ? "#" : std::string(word);
+    text.remove_prefix(word.size());
+    if (text.empty()) break;
+    result += text.front();
+    text.remove_prefix(1);
+  }
+  return result;
+}
+
+}  // namespace
 
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
   switch (cause) {
@@ -43,6 +69,15 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
   const bool ran = attempt.started_at && ended_at - *attempt.started_at >= kHasty;
   if (attempt.cause == Cause::kNodeFailed) return in_a_row > 1 && !ran;
   return attempt.cause == Cause::kPreempted && attempt.culprit_exit && attempt.started_at && !ran;
+}
+
+bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at) {
+  if (attempt.cause != Cause::kFailed || attempt.error.empty() || !attempt.started_at) return false;
+  return !job.saved_anew && job.unseen_progress.empty() && ended_at - *attempt.started_at < kQuick;
+}
+
+bool same_error(std::string_view a, std::string_view b) {
+  return without_numbers(a) == without_numbers(b);
 }
 
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "core/job.h"
 
@@ -22,6 +23,15 @@ inline constexpr Millis kHasty{10000};
 /// believed. Or a node failed, and not for the first time `in_a_row`: nodes that cannot even start it may be many, and
 /// with each try the cluster drains another.
 bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, Time ended_at);
+
+/// How soon after its start a failure is quick.
+inline constexpr Millis kQuick{60000};
+/// True if a rank failed with words of its own, within kQuick of the attempt's start, and nothing was saved. The same
+/// words again, where nothing has changed meanwhile, are most likely to come a third time:
+/// RequeuePolicy::max_same_error counts such ends in a row.
+bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at);
+/// Whether two errors are the same but for what differs in every run: addresses, process ids, temporary names.
+bool same_error(std::string_view a, std::string_view b);
 
 /// min(backoff_max, backoff_initial * 2^(unhealthy_ends - 1)); 0 for no unhealthy end.
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends);

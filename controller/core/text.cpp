@@ -89,7 +89,7 @@ std::string exit_text(const RankExited& event) {
   } else {
     text += " " + how;
   }
-  const std::string words = plain_words(event.last_words);
+  const std::string words = plain_words(event.last_words.empty() ? event.error : event.last_words);
   return words.empty() ? text : text + ": " + words;
 }
 

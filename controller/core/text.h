@@ -23,7 +23,8 @@ std::string signal_text(int signal);
 
 /// What an exit means for the attempt as a whole, if it is the first bad news.
 Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
-/// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin".
+/// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin". The rank's own last words come first,
+/// else the error of its program.
 std::string exit_text(const RankExited& event);
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);

@@ -42,6 +42,12 @@ void begin(Applied& out, Attempt& attempt, Time at) {
   out.job.state = JobState::kRunning;
 }
 
+void note_report(Job& job, Attempt& attempt, RankNumber rank) {
+  if (!job.is_command) return;
+  job.has_reported = true;
+  if (rank < attempt.ranks.size()) attempt.ranks[rank].reports = true;
+}
+
 void note_joined(Applied& out, Attempt& attempt, Time at) {
   if (attempt.state != AttemptState::kStarting) return;
   const auto missing =

@@ -16,6 +16,7 @@ void on(Applied& out, const AttemptStarted& e, Time at);
 void on(Applied& out, const AttemptStopping& e, Time at);
 void on(Applied& out, const AttemptResumed& e, Time at);
 void on(Applied& out, const CheckpointSaved& e, Time at);
+void on(Applied& out, const CheckpointFolderSeen& e, Time at);
 void on(Applied& out, const TimeLimitReached& e, Time at);
 void on(Applied& out, const TimeLimitAnswered& e, Time at);
 void on(Applied& out, const AttemptGone& e, Time at);
@@ -47,5 +48,7 @@ void late(Applied& out, AttemptNumber number);
 void begin(Applied& out, Attempt& attempt, Time at);
 /// A recipe's attempt runs once every rank has spoken (or has left with 0 already).
 void note_joined(Applied& out, Attempt& attempt, Time at);
+/// A rank of any program has spoken itself, or what it alone can know is known.
+void note_report(Job& job, Attempt& attempt, RankNumber rank);
 
 }  // namespace core

@@ -12,11 +12,13 @@
 #include "runtime/dependency_watch.h"
 #include "runtime/newest_metrics.h"
 #include "runtime/partitions/partition_desk.h"
+#include "runtime/progress_watch.h"
 #include "runtime/rank_desk.h"
 #include "runtime/reconciler.h"
 #include "runtime/scheduler_handle.h"
 #include "runtime/token_file.h"
 #include "runtime/views.h"
+#include "spec/idle_keys.h"
 #include "spec/spec.h"
 
 namespace runtime {
@@ -83,6 +85,7 @@ class Impl final : public RunningController {
         dispatcher_(
             store, clock, [this](const JobPtr& job, bool actions) { publish(job, actions); }, options_.threads),
         dependencies_(dispatcher_),
+        progress_(dispatcher_, specs_, data_, options_.threads),
         runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_, options_.excluded_for},
                 options_.threads),
         desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
@@ -98,6 +101,7 @@ class Impl final : public RunningController {
   ~Impl() override {
     quiet();
     dispatcher_.close();
+    progress_.close();
     runner_.close();
     metrics_.close();
   }
@@ -263,6 +267,7 @@ class Impl final : public RunningController {
   SweepGate gate_;
   Dispatcher dispatcher_;
   DependencyWatch dependencies_;
+  ProgressWatch progress_;
   ActionRunner runner_;
   RankDesk desk_;
 
@@ -466,6 +471,9 @@ Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
       view.set_action(off->remedy);
     }
     partitions_.explain(*job, view);
+    if (const auto spec = specs_.get(id)) {
+      for (auto& note : spec::idle_keys(*spec, job->reports())) view.add_notes(std::move(note));
+    }
     return view;
   } catch (const std::exception& e) {
     return refuse(Refusal::Kind::kUnavailable, e.what());
@@ -719,9 +727,11 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
   if (const auto* gone = std::get_if<core::AttemptGone>(&body)) desk_.take_unsent({job, gone->attempt});
   if (auto* exited = std::get_if<core::RankExited>(&body)) {
     desk_.take_unsent({job, exited->attempt}, exited->rank);
-    if (exited->last_words.empty()) exited->last_words = board_.leaving_reason({job, exited->attempt}, exited->rank);
+    const auto said = board_.leaving_reason({job, exited->attempt}, exited->rank);
+    if (exited->last_words.empty()) exited->last_words = said;
+    if (exited->error.empty() && exited->exit.code != 0) exited->error = said;
   }
-  dispatcher_.keep(job, std::move(body));
+  progress_.take(job, std::move(body));
 }
 
 void Impl::watch() {
@@ -764,6 +774,7 @@ void Impl::quiet() {
   runner_.stop_taking();
   partitions_.close();
   if (started_) executor_.shutdown();
+  progress_.close();
   started_ = false;
   changes_.close();
 }

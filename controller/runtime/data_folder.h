@@ -22,6 +22,10 @@ class DataFolder {
   std::filesystem::path log(const core::AttemptKey& key, core::RankNumber rank) const {
     return logs(key) / ("rank-" + std::to_string(rank) + ".log");
   }
+  /// What a program's checkpoint folder held before the attempt began, see checkpoint_files.h.
+  std::filesystem::path checkpoints_before(const core::AttemptKey& key) const {
+    return attempt(key) / "checkpoints-before.json";
+  }
   /// Rank 0's address, so that ranks that ask after a restart of the controller still learn it.
   std::filesystem::path rendezvous(const core::AttemptKey& key) const { return attempt(key) / "rendezvous"; }
   /// What a rank could not tell while the controller was away, see worker/rank/grpc_unsent_file.h.

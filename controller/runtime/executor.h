@@ -78,6 +78,7 @@ struct TaskReport {
   std::vector<int> signals_seen;  // from outside, in order
   std::string trouble;            // why it could not be started; empty otherwise
   core::Millis ended_at{0};       // since 1970, by its node's clock; 0: not known
+  std::string error = {};         // the program's own words about its end; empty: it left none
 };
 
 /// Why an executor's scheduler can't be asked, and since when.
@@ -125,8 +126,11 @@ struct Unfit {
 /// How a stop is carried out: SIGTERM to every rank's process group, SIGKILL after the grace.
 struct StopRequest {
   core::Millis grace{0};
-  bool save = false;  // ranks are to save first
+  bool save = false;     // ranks are to save first
+  std::string why = {};  // for their programs, as stop_word() says it; empty: they are not told
 };
+/// Why ranks are asked to leave, as the file that MUSTER_STOP names tells their programs.
+std::string stop_word(core::Cause cause);
 
 /// Takes what happens to attempts. Called from an executor's own thread; returns quickly.
 using FactSink = std::function<void(core::JobId, core::EventBody)>;

@@ -6,6 +6,7 @@
 #include "launch/rank_variables.h"
 #include "runtime/durable_file.h"
 #include "runtime/fence.h"
+#include "runtime/progress_watch.h"
 #include "runtime/token_file.h"
 #include "runtime/unfit_check.h"
 #include "spec/run_file.h"
@@ -107,6 +108,7 @@ void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& ke
           key.job, key.number, folder.string());
     }
   }
+  if (spec.has_command()) note_checkpoint_files(checkpoint_folder(spec, key.job, settings.data), key, settings.data);
   if (!spec.has_recipe()) return;
   if (spec.recipe().data().cache_folder().empty()) make_folders(settings.data.cache());
   write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");

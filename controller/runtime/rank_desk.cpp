@@ -62,6 +62,7 @@ TaskReport report_of(const muster::v1::TaskRequest& request) {
   report.pid = request.pid();
   report.exit = {request.exit_code(), request.signal()};
   report.out_of_memory = request.out_of_memory();
+  report.error = request.error();
   report.trouble = request.trouble();
   report.ended_at = core::Millis(request.ended_at_ms());
   report.signals_seen.assign(request.signals_seen().begin(), request.signals_seen().end());
@@ -166,14 +167,16 @@ Outcome<muster::v1::HeartbeatResponse> RankDesk::heartbeat(const muster::v1::Hea
   return response;
 }
 
-// A rank known as starting has spoken. If that cannot be written now, its next word says it again.
+// A rank known as starting has spoken, or one of any program, which nobody expects to. If that cannot be written now,
+// its next word says it again.
 void RankDesk::join(Caller& caller, const std::string& node, std::int64_t pid) {
   const auto* attempt = caller.attempt();
   if (attempt == nullptr || attempt->state == core::AttemptState::kDraining || caller.rank >= attempt->ranks.size()) {
     return;
   }
   const auto& rank = attempt->ranks[caller.rank];
-  if (rank.state != core::RankState::kStarting) return;
+  const bool first_report = caller.job->is_command && !rank.reports && rank.state == core::RankState::kRunning;
+  if (rank.state != core::RankState::kStarting && !first_report) return;
   const auto outcome = parts_.dispatcher.report(
       caller.key.job,
       core::RankJoined{caller.key.number, caller.rank, node.empty() ? rank.node : node, pid == 0 ? rank.pid : pid});
@@ -382,6 +385,11 @@ Outcome<muster::v1::TaskResponse> RankDesk::task(const muster::v1::TaskRequest& 
   muster::v1::TaskResponse response;
   response.set_directive(directive(caller));
   response.set_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  if (response.directive() == muster::v1::DIRECTIVE_CONTINUE) return response;
+  const bool save = response.directive() == muster::v1::DIRECTIVE_SAVE_AND_LEAVE;
+  const auto* attempt = caller.attempt();
+  response.set_stop_why(stop_word(attempt == nullptr ? core::Cause::kNone : attempt->cause));
+  response.set_stop_grace_ms(stop_grace(*caller.spec, save).count());
   return response;
 }
 

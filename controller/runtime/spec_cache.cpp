@@ -57,6 +57,8 @@ core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
   policy.max_node_failed = r.max_node_failed();
   policy.max_out_of_memory = r.max_out_of_memory();
   policy.max_controller_lost = r.max_controller_lost();
+  // Jobs stored by an earlier muster say nothing of it.
+  if (r.has_max_same_error()) policy.max_same_error = r.max_same_error();
   policy.backoff_initial = core::Millis(r.backoff_initial_ms());
   policy.backoff_max = core::Millis(r.backoff_max_ms());
   policy.healthy_after = core::Millis(r.healthy_after_ms());

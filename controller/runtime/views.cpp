@@ -7,6 +7,7 @@
 
 #include "runtime/launch_plan.h"
 #include "runtime/scheduler_handle.h"
+#include "spec/idle_keys.h"
 #include "spec/secrets.h"
 
 namespace runtime {
@@ -29,10 +30,11 @@ void fill_attempt(const core::Attempt& attempt, muster::v1::Attempt& out) {
   out.set_reason(attempt.reason);
   out.set_started_at(time_text(attempt.started_at));
   out.set_ended_at(time_text(attempt.ended_at));
-  out.set_resumed_from_step(attempt.resumed_from_step);
+  if (attempt.resumed_from_step) out.set_resumed_from_step(*attempt.resumed_from_step);
   out.set_reason_started(attempt.reason_started);
   set_exit(attempt.culprit_exit, out);
   if (attempt.culprit) out.set_rank(*attempt.culprit);
+  out.set_error(attempt.error);
   out.set_queued_at(time_text(attempt.queued_at));
   if (const auto number = scheduler_job_of(attempt.handle)) out.set_scheduler_job(*number);
   for (const auto& rank : attempt.ranks) {
@@ -49,9 +51,10 @@ std::string trouble_text(const Trouble& trouble) {
   return "scheduler " + unreachable_text(trouble);
 }
 
-/// `newest`: the newest step that is stored of the job.
-void fill_rank(const core::Attempt& attempt, std::size_t number, const std::optional<RankView>& live,
-               const std::optional<store::MetricRow>& newest, core::Millis now, muster::v1::Rank& out) {
+/// `newest`: the newest step that is stored of the job. A recipe's rank has done 0 before its first.
+void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t number,
+               const std::optional<RankView>& live, const std::optional<store::MetricRow>& newest, core::Millis now,
+               muster::v1::Rank& out) {
   const auto& rank = attempt.ranks[number];
   out.set_rank(static_cast<std::uint32_t>(number));
   out.set_node(rank.node);
@@ -59,6 +62,7 @@ void fill_rank(const core::Attempt& attempt, std::size_t number, const std::opti
   out.set_state(std::string(core::to_string(rank.state)));
   out.set_attempt(attempt.number);
   set_exit(rank.exit, out);
+  if (!job.is_command) out.set_step(0);
   if (live && live->heard_at) {
     out.set_section(section_name(live->section));
     out.set_last_heartbeat_ms(std::max<std::int64_t>(0, (now - *live->heard_at).count()));
@@ -79,7 +83,10 @@ bool never_launched(const core::Job& job) {
   return attempt == nullptr || (!attempt->started_at && attempt->handle.empty());
 }
 
-void fill_newest(const std::optional<store::MetricRow>& newest, muster::v1::Job& out) {
+/// `reports`: it is known to tell of its steps, even without a newest one.
+void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, muster::v1::Job& out) {
+  out.set_reports(reports || newest);
+  if (out.kind() == "recipe") out.set_step(0);
   if (!newest) return;
   out.set_step(newest->step);
   out.set_loss(newest->loss);
@@ -150,7 +157,7 @@ muster::v1::Job job_view(const JobFacts& facts) {
   if (const auto* newest = job.current()) {
     const core::AttemptKey key{job.id, newest->number};
     for (std::size_t r = 0; r < newest->ranks.size(); ++r) {
-      fill_rank(*newest, r, facts.board.view(key, static_cast<core::RankNumber>(r)), facts.newest, facts.now,
+      fill_rank(job, *newest, r, facts.board.view(key, static_cast<core::RankNumber>(r)), facts.newest, facts.now,
                 *out.add_ranks());
     }
     out.set_log_folder(facts.data.logs(key).string());
@@ -165,7 +172,10 @@ muster::v1::Job job_view(const JobFacts& facts) {
     out.mutable_sweep()->set_sweep(job.sweep.sweep);
     spec::mask_secrets(*out.mutable_sweep());
   }
-  fill_newest(facts.newest, out);
+  fill_newest(facts.newest, job.reports(), out);
+  // One that sends heartbeats and no metrics.
+  if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
+  for (auto& note : spec::idle_keys(facts.spec, out.reports())) out.add_notes(std::move(note));
   out.set_steps_total(facts.spec.recipe().train().steps());
   out.set_last_checkpoint_step(job.last_checkpoint_step);
   out.set_version(job.version);
@@ -194,7 +204,8 @@ muster::v1::Job row_view(const store::JobRow& row, std::int64_t steps_total,
     out.mutable_sweep()->set_sweep(row.sweep);
     out.mutable_sweep()->set_index(row.sweep_index);
   }
-  fill_newest(newest, out);
+  const bool resumed = row.newest_attempt && row.newest_attempt->resumed_from_step;
+  fill_newest(newest, !row.is_command || resumed || row.last_checkpoint_step > 0, out);
   out.set_steps_total(steps_total);
   out.set_last_checkpoint_step(row.last_checkpoint_step);
   out.set_version(row.version);

@@ -16,9 +16,11 @@ namespace spec {
 /// | resources | nodes 1, ranks_per_node 1, stop_grace 30s; no time limit, no CPU limit, no GPUs |
 /// | environment | submit for a command, clean for a recipe |
 /// | checkpoint | every_steps 100, keep 3; folder stays empty: the controller chooses |
-/// | requeue | max_failed 3, max_rank_silent 5, max_rank_hung 2, max_preempted 1000, max_timed_out 3, max_node_failed
-/// 10, |         | max_out_of_memory 1, max_controller_lost 5, backoff 1s doubling to 5m, healthy_after 10m | |
-/// liveness | heartbeat_interval 500ms, silent_after 2500ms, silent_after_vouched 15s, hung_after 30m, join_within 2m |
+/// | requeue | max_failed 3, max_rank_silent 5, max_rank_hung 2, max_preempted 1000, max_timed_out 3, |
+/// |         | max_node_failed 10, max_out_of_memory 1, max_same_error 1, max_controller_lost 5, |
+/// |         | backoff 1s doubling to 5m, healthy_after 10m |
+/// | liveness | heartbeat_interval 500ms, silent_after 2500ms, silent_after_vouched 15s, hung_after 30m, |
+/// |          | join_within 2m |
 /// | model | Llama: hidden 256, intermediate 688, layers 4, heads 4, key/value heads = heads, positions 2048 or the
 /// |       | sequence length if longer, rope_theta 10000, rms_norm_eps 1e-5, untied, initializer_range 0.02;
 /// |       | vocab_size stays absent: the data decide |

@@ -172,8 +172,9 @@ class RankVariables {
 }  // namespace
 
 bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
-  constexpr std::array kAlways{"MUSTER_CONTROLLER",     "MUSTER_RANK_TOKEN",        "MUSTER_JOB_ID", "MUSTER_ATTEMPT",
-                               "MUSTER_ATTEMPT_FOLDER", "MUSTER_CHECKPOINT_FOLDER", "MUSTER_NODES",  "MUSTER_NODELIST"};
+  constexpr std::array kAlways{"MUSTER_CONTROLLER", "MUSTER_RANK_TOKEN",     "MUSTER_JOB_ID",
+                               "MUSTER_ATTEMPT",    "MUSTER_ATTEMPT_FOLDER", "MUSTER_CHECKPOINT_FOLDER",
+                               "MUSTER_NODES",      "MUSTER_NODELIST",       "MUSTER_STOP"};
   return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == "MUSTER_RUN_FILE");
 }
 

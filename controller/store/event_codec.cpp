@@ -90,6 +90,14 @@ void fields(Archive& archive, E& e) {
   archive("exit", e.exit);
   archive("out_of_memory", e.out_of_memory);
   archive("last_words", e.last_words);
+  archive("error", e.error);
+}
+template <typename Archive, Is<core::CheckpointFolderSeen> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("fresh", e.fresh);
+  archive("newest", e.newest);
+  archive("trouble", e.trouble);
 }
 template <typename Archive, Is<core::RankSilent> E>
 void fields(Archive& archive, E& e) {

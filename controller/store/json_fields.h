@@ -24,6 +24,7 @@ void fields(Archive& archive, Policy& policy) {
   archive("max_node_failed", policy.max_node_failed);
   archive("max_out_of_memory", policy.max_out_of_memory);
   archive("max_controller_lost", policy.max_controller_lost);
+  archive("max_same_error", policy.max_same_error);
   archive("backoff_initial_ms", policy.backoff_initial);
   archive("backoff_max_ms", policy.backoff_max);
   archive("healthy_after_ms", policy.healthy_after);

@@ -65,7 +65,7 @@ std::optional<core::Attempt> read_attempt(const Query& row, int first) {
   attempt.started_at = row.time_or_none(first + 8);
   attempt.running_at = row.time_or_none(first + 9);
   attempt.ended_at = row.time_or_none(first + 10);
-  attempt.resumed_from_step = row.integer(first + 11);
+  if (row.integer(first + 11) >= 0) attempt.resumed_from_step = row.integer(first + 11);
   attempt.handle = row.text(first + 12);
   attempt.queued_at = row.time_or_none(first + 13);
   return attempt;

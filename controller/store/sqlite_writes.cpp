@@ -9,6 +9,9 @@ namespace store {
 
 namespace {
 
+/// The step that an attempt resumed from, before its ranks have told.
+constexpr std::int64_t kNotTold = -1;
+
 std::int64_t job_version(Connection& connection, core::JobId id) {
   Query row = connection.query("SELECT version FROM jobs WHERE id = ?");
   return row.with(id).next() ? row.integer(0) : 0;
@@ -53,7 +56,7 @@ void upsert_attempt(Connection& connection, core::JobId job, const core::Attempt
   attempt.culprit_exit ? row.with(std::int64_t{attempt.culprit_exit->code}) : row.with_null();
   attempt.culprit_exit ? row.with(std::int64_t{attempt.culprit_exit->signal}) : row.with_null();
   row.with(attempt.started_at).with(attempt.running_at).with(attempt.ended_at);
-  row.with(attempt.resumed_from_step).with(attempt.handle).with(attempt.queued_at).run();
+  row.with(attempt.resumed_from_step.value_or(kNotTold)).with(attempt.handle).with(attempt.queued_at).run();
 }
 
 std::int64_t insert_event(Connection& connection, const Commit& commit) {

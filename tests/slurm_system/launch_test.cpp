@@ -98,7 +98,7 @@ TEST_F(SlurmLaunch, WhereEveryPrologFailsTheBudgetOfLostNodesEndsIt) {
   }
   EXPECT_EQ(nodes, drained()) << "each attempt on another node, and no more of them";
   EXPECT_EQ(nodes.size(), 3U);
-  EXPECT_THAT(text(after, "reason"), HasSubstr("without progress (limit 2)"));
+  EXPECT_THAT(text(after, "reason"), HasSubstr("without anything new in its checkpoint folder (limit 2)"));
   EXPECT_THAT(stage().events(job), HasSubstr("attempt 3 starts in ")) << "not at once";
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s)) << "none is held for ever";
 }

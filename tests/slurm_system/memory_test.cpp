@@ -30,7 +30,7 @@ class SlurmMemory : public Story<Memory> {
       EXPECT_EQ(one.at("rank"), 2);
       EXPECT_THAT(text(one, "reason"), HasSubstr("rank 2 ran out of memory (" + how + ")"));
     }
-    EXPECT_THAT(text(job, "reason"), HasSubstr("2 times without progress (limit 1)"));
+    EXPECT_THAT(text(job, "reason"), HasSubstr("2 times without anything new in its checkpoint folder (limit 1)"));
   }
   static constexpr const char* kTakesTooMuch = "python3 -c 'print(len(b\"x\" * (400 << 20)))'";
 };

@@ -52,7 +52,7 @@ TEST_F(SlurmRequeueExit, AProgramThatAlwaysLeavesWith99SpendsItsBudget) {
     EXPECT_EQ(text(attempt(after, number), "cause"), "preempted") << text(attempt(after, number), "reason");
     EXPECT_EQ(attempt(after, number).at("exit_code"), 99);
   }
-  EXPECT_THAT(text(after, "reason"), HasSubstr("3 times without progress (limit 2)"));
+  EXPECT_THAT(text(after, "reason"), HasSubstr("3 times without anything new in its checkpoint folder (limit 2)"));
   expect_nothing_left_in_slurm();
 }
 

@@ -176,7 +176,7 @@ TEST_F(SlurmRequeue, RunningOutOfMemoryHasABudgetOfItsOwn) {
     EXPECT_EQ(text(attempt(after, number), "cause"), "out_of_memory") << text(attempt(after, number), "reason");
     EXPECT_EQ(attempt(after, number).at("rank"), 2);
   }
-  EXPECT_THAT(text(after, "reason"), HasSubstr("2 times without progress (limit 1)"));
+  EXPECT_THAT(text(after, "reason"), HasSubstr("2 times without anything new in its checkpoint folder (limit 1)"));
 }
 
 }  // namespace

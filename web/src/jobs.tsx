@@ -16,7 +16,7 @@ export function withProgress(job: Job, now: Progress): Job {
 
 export function ProgressBar({ job }: { job: Job }) {
   if (!job.steps_total) return <span class="muted">{job.step ? formatCount(job.step) : "–"}</span>;
-  const share = Math.min(100, (100 * job.step) / job.steps_total);
+  const share = Math.min(100, (100 * (job.step ?? 0)) / job.steps_total);
   return (
     <span class="progress">
       <span class="num">

@@ -27,7 +27,7 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
         </span>
       </div>
       <p>
-        {attempt.resumed_from_step > 0
+        {attempt.resumed_from_step === null ? "" : attempt.resumed_from_step > 0
           ? `Resumed from step ${formatCount(attempt.resumed_from_step)}.` : "From the beginning."}
         {attempt.reason_started && <span class="muted"> Started because: {attempt.reason_started}.</span>}
       </p>

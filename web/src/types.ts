@@ -6,7 +6,7 @@ export interface Attempt {
   reason: string;
   started_at: string;
   ended_at: string;
-  resumed_from_step: number;
+  resumed_from_step: number | null;
   reason_started: string;
   exit_code: number | null;
   signal: number | null;
@@ -30,7 +30,7 @@ export interface Rank {
   pid: number;
   state: string;
   section: string;
-  step: number;
+  step: number | null;
   last_heartbeat_ms: number | null;
   memory_bytes: number;
   memory_peak_bytes: number;
@@ -53,7 +53,7 @@ export interface Job {
   next_attempt_at: string;
   attempts: Attempt[];
   ranks: Rank[];
-  step: number;
+  step: number | null;
   steps_total: number;
   last_checkpoint_step: number;
   loss: number | null;

@@ -20,6 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -363,6 +364,28 @@ TEST(Read, TablesFit80ColumnsAndArePlainOffATerminal) {
               AllOf(HasSubstr("rank_silent"), HasSubstr("812 MiB"), HasSubstr("312ms")));
   const auto limited = fake.muster({"list", "--limit", "2"});
   EXPECT_THAT(limited.err, HasSubstr("the newest 2 of 3 jobs"));
+}
+
+TEST(Read, WhatAProgramDoesNotTellIsADash) {
+  FakeController fake;
+  add_job(fake, "running");
+  fake.with([](FakeState& s) {
+    auto& job = s.jobs[0];
+    job.set_kind("command");
+    job.clear_step(), job.clear_steps_total(), job.clear_loss();
+    for (auto& attempt : *job.mutable_attempts()) attempt.clear_resumed_from_step();
+    for (auto& rank : *job.mutable_ranks()) rank.clear_step(), rank.clear_section();
+    job.add_notes("liveness.hung_after has no effect");
+  });
+  const auto shown = fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out;
+  EXPECT_THAT(shown, ContainsRegex(" 1  ended +rank_silent +-  2026-11-20"));
+  EXPECT_THAT(shown, ContainsRegex(" running +- +-  312ms")) << "section and step";
+  EXPECT_THAT(shown, ContainsRegex("note +liveness.hung_after has no effect\n"));
+  EXPECT_THAT(shown, Not(ContainsRegex("\n *step "))) << shown;
+  EXPECT_THAT(fake.muster({"list"}, {{"COLUMNS", ""}}).out, ContainsRegex("running +2 +- +-"));
+  const auto json = Json::parse(fake.muster({"show", "1", "--json"}).out);
+  EXPECT_TRUE(json.at("step").is_null());
+  EXPECT_TRUE(json.at("attempts")[0].at("resumed_from_step").is_null());
 }
 
 TEST(Read, InAPipeNothingIsCut) {

@@ -19,6 +19,7 @@ class RandomEvents {
     policy.max_rank_silent = below(3);
     policy.max_preempted = below(5);
     policy.max_controller_lost = below(3);
+    policy.max_same_error = below(3);
     policy.backoff_max = core::Millis{below(10000)};
     policy.healthy_after = core::Millis{below(2) * 5000};
     core::JobSubmitted job{"random", "anna", below(4) == 0, 1 + below(3), core::Millis{below(2) * 1000}, policy};
@@ -52,7 +53,12 @@ class RandomEvents {
       case 8:
       case 9:
       case 10:
-        return core::RankExited{attempt, rank, exit_status(), below(20) == 0, below(3) == 0 ? "words \xff" : ""};
+        return core::RankExited{attempt,
+                                rank,
+                                exit_status(),
+                                below(20) == 0,
+                                below(3) == 0 ? "words \xff" : "",
+                                below(3) == 0 ? "Error: it" : ""};
       case 11:
         return core::RankSilent{attempt, rank, core::Millis{3000}, "stopped"};
       case 12:
@@ -74,6 +80,8 @@ class RandomEvents {
         if (below(3) == 0) return core::TimeLimitChanged{"ben", core::Millis{below(3) * 1000}};
         if (below(3) == 0)
           return core::TimeLimitAnswered{attempt, core::Millis{below(3) * 1000}, below(2) == 0 ? "" : "no"};
+        if (below(4) == 0)
+          return core::CheckpointFolderSeen{attempt, below(3), "step-8", below(3) == 0 ? "no answer" : ""};
         if (below(2) == 0) return core::HoldRequested{"ben"};
         return core::ReleaseRequested{"ben"};
       default:

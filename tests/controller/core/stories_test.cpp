@@ -404,5 +404,146 @@ TEST(JobStory, LateNewsOfAnEndedAttemptNeverTouchesTheNext) {
   EXPECT_EQ(after, before);
 }
 
+/// A program of one rank.
+Story program(core::RequeuePolicy policy = {}) {
+  auto command = submitted(1, policy);
+  command.is_command = true;
+  Story story;
+  story.tell(command);
+  return story;
+}
+
+/// Its next attempt starts, runs for `time` and ends with 1 and these words.
+void fail_with(Story& story, const std::string& error, core::Millis time = 1s) {
+  const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
+  story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
+  story.tell(core::RankExited{number, 0, {1, 0}, false, "", error});
+}
+
+TEST(Errors, TheReasonHoldsTheProgramsOwnErrorUnlessTheRankSaidMoreItself) {
+  Story story = program();
+  fail_with(story, "RuntimeError: CUDA error: device-side assert triggered");
+  EXPECT_EQ(story.attempt(1).reason, "rank 0 exited with 1: RuntimeError: CUDA error: device-side assert triggered");
+  EXPECT_EQ(story.attempt(1).error, "RuntimeError: CUDA error: device-side assert triggered");
+  story.tell(core::AttemptLaunched{2, "h", "n1", {11}});
+  story.tell(core::RankExited{2, 0, {1, 0}, false, "the disk is full", "error: the disk is full (exit code 1)"});
+  EXPECT_EQ(story.attempt(2).reason, "rank 0 exited with 1: the disk is full");
+}
+
+TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
+  Story story = program();
+  fail_with(story, "OSError: no such file: /tmp/tmp4x_91/data at 0x7f00aa12 (pid 48213)");
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  story.wait(1h);
+  fail_with(story, "OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921)", 59s);
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(
+      story.job.reason,
+      "rank 0 exited with 1: OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921); the same error 2 "
+      "times in a row, each within a minute of its start without anything new in its checkpoint folder; not tried "
+      "again (requeue.max_same_error is 1)");
+  story.tell(core::RequeueRequested{"anna"});
+  EXPECT_EQ(story.job.state, JobState::kWaiting) << "a person may still";
+  fail_with(story, "OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921)");
+  EXPECT_EQ(story.job.state, JobState::kWaiting) << "and then it counts anew";
+}
+
+TEST(Errors, AnotherErrorASaveALongerRunOrNoWordsAreTriedAgain) {
+  const std::string error = "RuntimeError: it";
+  Story other = program();
+  fail_with(other, error);
+  fail_with(other, "RuntimeError: something else");
+  EXPECT_EQ(other.job.state, JobState::kWaiting);
+  Story longer = program();
+  fail_with(longer, error);
+  fail_with(longer, error, 60s);
+  EXPECT_EQ(longer.job.state, JobState::kWaiting);
+  Story silent = program();
+  for (int i = 0; i < 3; ++i) fail_with(silent, "");
+  EXPECT_EQ(silent.job.state, JobState::kWaiting);
+  Story saves = program();
+  fail_with(saves, error);
+  saves.tell(core::AttemptLaunched{2, "h", "n1", {11}}).tell(core::CheckpointFolderSeen{2, 1, "step-10", ""});
+  saves.tell(core::RankExited{2, 0, {1, 0}, false, "", error});
+  EXPECT_EQ(saves.job.state, JobState::kWaiting);
+  Story unknown = program();
+  fail_with(unknown, error);
+  unknown.tell(core::AttemptLaunched{2, "h", "n1", {11}}).tell(core::CheckpointFolderSeen{2, 0, "", "no answer"});
+  unknown.tell(core::RankExited{2, 0, {1, 0}, false, "", error});
+  EXPECT_EQ(unknown.job.state, JobState::kWaiting) << "nobody knows whether it saved";
+}
+
+TEST(Errors, HowOftenTheSameErrorIsTriedAgainIsForTheJobFileToSay) {
+  for (const std::uint32_t limit : {0U, 1U, 5U}) {
+    core::RequeuePolicy policy;
+    policy.max_same_error = limit;
+    policy.max_failed = 4;
+    Story story = program(policy);
+    std::uint32_t ends = 0;
+    for (; story.job.state != JobState::kFailed && ends < 9; ++ends) fail_with(story, "RuntimeError: it");
+    EXPECT_EQ(ends, std::min(limit, policy.max_failed) + 1);
+  }
+}
+
+// Jobs stored by an earlier muster, whose ranks' ends hold no errors, are told again as they were.
+TEST(Errors, LastWordsAloneEndNoJob) {
+  Story story = running();
+  for (core::AttemptNumber number = 1; number <= 3; ++number) {
+    if (number > 1) story.run(number);
+    story.tell(exited(number, 0, 1, "connection refused")).tell(exited(number, 1, 1, "connection refused"));
+    EXPECT_EQ(story.job.state, JobState::kWaiting) << number;
+  }
+}
+
+TEST(Progress, NewFilesAreProgressForAProgramThatReportsNothing) {
+  Story story = program();
+  for (core::AttemptNumber number = 1; number <= 12; ++number) {
+    story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(2s);
+    story.tell(core::CheckpointFolderSeen{number, 1, "step-" + std::to_string(5 * number), ""});
+    EXPECT_EQ(story.last.text, "new in the checkpoint folder: step-" + std::to_string(5 * number));
+    story.tell(exited(number, 0, 1)).wait(1s);
+    ASSERT_EQ(story.job.state, JobState::kWaiting) << story.job.reason;
+    EXPECT_EQ(story.job.reason,
+              "rank 0 exited with 1; attempt " + std::to_string(number + 1) + " starts in 1 s (failure 1 of 3)");
+  }
+}
+
+TEST(Progress, WhatNobodyCouldSeeIsNotCalledNoProgress) {
+  Story story = program();
+  for (core::AttemptNumber number = 1; number <= 4; ++number) {
+    story.tell(core::AttemptLaunched{number, "h", "n1", {11}});
+    if (number == 2) story.tell(core::CheckpointFolderSeen{number, 0, "", "/data/ckpt gave no answer"});
+    story.tell(exited(number, 0, 1));
+  }
+  EXPECT_EQ(story.job.state, JobState::kFailed) << "its budget is spent all the same";
+  EXPECT_EQ(story.job.reason,
+            "rank 0 exited with 1; failed 4 times, and whether it saved anything meanwhile is not known: /data/ckpt "
+            "gave no answer (limit 3)");
+}
+
+TEST(Progress, OfAProgramThatReportsNothingOnlyTheFolderIsSpokenOf) {
+  Story story = program();
+  for (int i = 0; i < 4; ++i) fail_once(story);
+  EXPECT_NE(story.job.reason.find("failed 4 times without progress (limit 3)"), std::string::npos)
+      << "it has joined, so it reports: " << story.job.reason;
+  Story silent = program();
+  for (int i = 0; i < 4; ++i) fail_with(silent, "");
+  EXPECT_EQ(silent.job.reason,
+            "rank 0 exited with 1; failed 4 times without anything new in its checkpoint folder (limit 3)");
+}
+
+TEST(Progress, WhereAnAttemptResumedIsUnknownUntilItsRanksHaveTold) {
+  Story story = program();
+  story.tell(core::AttemptLaunched{1, "h", "n1", {11}});
+  EXPECT_EQ(story.attempt(1).resumed_from_step, std::nullopt);
+  EXPECT_FALSE(story.job.reports());
+  story.tell(core::RankJoined{1, 0, "n1", 11});
+  EXPECT_TRUE(story.job.reports());
+  EXPECT_TRUE(story.attempt(1).ranks[0].reports);
+  EXPECT_EQ(story.attempt(1).resumed_from_step, std::nullopt);
+  story.tell(core::AttemptResumed{1, 0});
+  EXPECT_EQ(story.attempt(1).resumed_from_step, 0);
+}
+
 }  // namespace
 }  // namespace test

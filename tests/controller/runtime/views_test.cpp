@@ -132,7 +132,7 @@ TEST(Submissions, KeepEachBudgetOfTheJobFile) {
   auto& from = *spec.mutable_requeue();
   from.set_max_failed(1), from.set_max_rank_silent(2), from.set_max_rank_hung(3), from.set_max_preempted(4);
   from.set_max_timed_out(5), from.set_max_node_failed(6), from.set_max_out_of_memory(7);
-  from.set_max_controller_lost(8);
+  from.set_max_controller_lost(8), from.set_max_same_error(9);
   const auto policy = requeue_policy(spec);
   EXPECT_EQ(policy.max_failed, 1U);
   EXPECT_EQ(policy.max_rank_silent, 2U);
@@ -142,6 +142,7 @@ TEST(Submissions, KeepEachBudgetOfTheJobFile) {
   EXPECT_EQ(policy.max_node_failed, 6U);
   EXPECT_EQ(policy.max_out_of_memory, 7U);
   EXPECT_EQ(policy.max_controller_lost, 8U);
+  EXPECT_EQ(policy.max_same_error, 9U);
 }
 
 TEST(LaunchRequests, OfARecipeRunTheWorkerOnItsRunFile) {

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 /// One of each type, with no field at its default.
 std::vector<core::EventBody> every_event() {
-  const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 12ms, 13ms, 14ms};
+  const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 15, 12ms, 13ms, 14ms};
   return {
       core::JobSubmitted{"chess \"4\"\n",
                          "anna",
@@ -34,7 +34,7 @@ std::vector<core::EventBody> every_event() {
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},
       core::CheckpointSaved{2, 40},
-      core::RankExited{2, 1, {3, 9}, true, "last w\xc3\xb6rds"},
+      core::RankExited{2, 1, {3, 9}, true, "last w\xc3\xb6rds", "RuntimeError: no"},
       core::RankSilent{2, 1, 3100ms, "stopped"},
       core::RankHung{2, 1, "data", 65s},
       core::TimeLimitReached{2},
@@ -49,6 +49,7 @@ std::vector<core::EventBody> every_event() {
       core::TimeLimitChanged{"ben", 2h},
       core::DependencyEnded{12, core::JobState::kCancelled},
       core::TimeLimitAnswered{2, 2h, "Access/permission denied"},
+      core::CheckpointFolderSeen{2, 3, "step-40", "no answer"},
   };
 }
 
@@ -75,7 +76,7 @@ TEST(EventCodecGolden, StoredShapesNeverChange) {
 
 /// As written before jobs could wait in a queue, be held, depend on others or come as a sweep.
 TEST(EventCodec, WhatAnEarlierMusterStoredStillReads) {
-  const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 12ms, 13ms, 14ms};
+  const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 1, 12ms, 13ms, 14ms};
   const std::pair<const char*, core::EventBody> stored[] = {
       {R"({"v":1,"name":"chess \"4\"\n","user":"anna","is_command":true,"world_size":3,"time_limit_ms":90000,)"
        R"("policy":{"max_failed":1,"max_rank_silent":2,"max_rank_hung":4,"max_preempted":6,"max_timed_out":7,)"
@@ -86,6 +87,8 @@ TEST(EventCodec, WhatAnEarlierMusterStoredStillReads) {
        core::AttemptLaunched{2, "handle", "node1", {101, 102}, false}},
       {R"({"v":1,"attempt":2,"cause":"node_failed","reason":"node1 is down"})",
        core::AttemptGone{2, core::Cause::kNodeFailed, "node1 is down"}},
+      {R"({"v":1,"attempt":2,"rank":1,"exit":{"code":3,"signal":0},"out_of_memory":false,"last_words":"no data"})",
+       core::RankExited{2, 1, {3, 0}, false, "no data", ""}},
   };
   for (const auto& [payload, event] : stored) {
     EXPECT_EQ(store::decode_event(type_name(event), payload), event) << payload;

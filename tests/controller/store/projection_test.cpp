@@ -57,8 +57,8 @@ std::string attempt_text(const core::Job& job, const core::Attempt& attempt) {
          "|" + std::string(to_string(attempt.cause)) + "|" + attempt.reason + "|" + attempt.reason_started + "|" +
          number_text(attempt.culprit) + "|" + number_text(code) + "|" + number_text(signal) + "|" +
          optional_text(attempt.started_at) + "|" + optional_text(attempt.running_at) + "|" +
-         optional_text(attempt.ended_at) + "|" + std::to_string(attempt.resumed_from_step) + "|" + attempt.handle +
-         "|" + optional_text(attempt.queued_at) + "|";
+         optional_text(attempt.ended_at) + "|" + std::to_string(attempt.resumed_from_step.value_or(-1)) + "|" +
+         attempt.handle + "|" + optional_text(attempt.queued_at) + "|";
 }
 
 std::vector<std::string> rows(SQLite::Database& database, const char* sql) {

@@ -226,6 +226,7 @@ TEST_F(SqliteOpen, ADatabaseOfTheFirstVersionIsBroughtUpToDateWithAllThatIsInIt)
     const auto& old = rows[rows.size() - 2];
     EXPECT_EQ(old.state, round == 0 ? core::JobState::kRunning : core::JobState::kSucceeded);
     EXPECT_EQ(old.newest_attempt->queued_at, std::nullopt);
+    EXPECT_EQ(old.newest_attempt->resumed_from_step, std::nullopt) << "0 said nothing of a program of one's own";
     EXPECT_EQ(old.sweep, "");
     EXPECT_EQ(store->count({}, "s3"), round == 0 ? 0 : 1);
     EXPECT_EQ(store->load(1)->state, core::JobState::kCancelled);
