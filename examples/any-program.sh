@@ -11,6 +11,11 @@ save() { # whole or not at all, whenever the machine stops
   mv "$saved.new" "$saved"
 }
 leave() {
+  # Why, the file MUSTER_STOP tells. Without it somebody else asks, Slurm for one, and a save is right.
+  if grep -qs '"save":false' "${MUSTER_STOP:-}"; then
+    echo "asked to leave, and not to save: another rank is lost"
+    exit 1
+  fi
   save
   echo "asked to leave: saved step $step"
   exit 99 # start me again

@@ -504,13 +504,13 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   const auto job = parts_.dispatcher.job(id);
   if (job == nullptr) return true;
   const auto number = action.attempt;
-  if (number >= 1 && number <= job->attempts.size() && job->attempts[number - 1].state == core::AttemptState::kEnded) {
-    return true;
-  }
+  const auto* attempt = number >= 1 && number <= job->attempts.size() ? &job->attempts[number - 1] : nullptr;
+  if (attempt != nullptr && attempt->state == core::AttemptState::kEnded) return true;
   const auto spec = parts_.specs.get(id);
   if (spec == nullptr) return true;
   spdlog::info("job {} attempt {}: stopping: {}", id, number, action.reason);
-  parts_.executor.stop({id, number}, {stop_grace(*spec, action.save), action.save});
+  const auto cause = attempt != nullptr ? attempt->cause : core::Cause::kNone;
+  parts_.executor.stop({id, number}, {stop_grace(*spec, action.save), action.save, stop_word(cause)});
   return true;
 }
 

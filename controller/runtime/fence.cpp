@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <thread>
 
+#include "beside/fence.h"
 #include "runtime/durable_file.h"
 
 namespace runtime {
@@ -43,13 +43,7 @@ bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attemp
 }
 
 std::optional<core::AttemptNumber> read_fence(const std::filesystem::path& folder) {
-  const std::string text = read_small_file(folder / "FENCE", 64);
-  constexpr std::string_view kStart = "attempt ";
-  if (!text.starts_with(kStart)) return std::nullopt;
-  core::AttemptNumber number = 0;
-  const auto result = std::from_chars(text.data() + kStart.size(), text.data() + text.size(), number);
-  if (result.ec != std::errc{}) return std::nullopt;
-  return number;
+  return beside::read_fence(folder);
 }
 
 }  // namespace runtime

@@ -35,7 +35,8 @@ void Reconciler::take_over(const core::Job& job, const core::Attempt& attempt) {
   parts_.executor.adopt(key, attempt);
   // The one who asked it to leave may not have lived to kill what stayed.
   if (attempt.state == core::AttemptState::kDraining) {
-    parts_.executor.stop(key, {stop_grace(*spec, leaves_with_save(attempt.cause)), leaves_with_save(attempt.cause)});
+    const bool save = leaves_with_save(attempt.cause);
+    parts_.executor.stop(key, {stop_grace(*spec, save), save, stop_word(attempt.cause)});
   }
 }
 

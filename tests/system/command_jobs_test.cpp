@@ -164,6 +164,102 @@ TEST(CommandJobs, AProgramThatIsNotThereFailsOnceAndSaysSo) {
       << after.at("reason");
 }
 
+// It saves five more steps, and dies.
+TEST(CommandJobs, AFlakyProgramThatSavesDoesAllItsStepsWithDefaultBudgets) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(
+      shell_job("file=$MUSTER_CHECKPOINT_FOLDER/step; step=$(cat $file 2>/dev/null || echo 0); step=$((step + 5)); "
+                "echo $step > $file; [ $step -ge 60 ] || { echo 'RuntimeError: flaky' >&2; exit 1; }"));
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts").size(), 12U) << after.dump(1);
+  EXPECT_EQ(read_file(world.checkpoints(job) / "step"), "60\n");
+  EXPECT_EQ(after.at("attempts")[3].at("reason"), "rank 0 exited with 1: RuntimeError: flaky");
+}
+
+TEST(CommandJobs, TheSameErrorTwiceIsTheLastAndTheReasonHoldsIt) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(
+      "name = \"broken\"\ncommand = [\"/usr/bin/python3\", \"-c\", 'raise RuntimeError(f\"no data at {object()}\")']\n"
+      "[requeue]\nbackoff_initial = \"100ms\"\n");
+  const auto after = world.until_state(job, "failed");
+  ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  const auto reason = after.at("reason").get<std::string>();
+  EXPECT_EQ(reason.find("rank 0 exited with 1: RuntimeError: no data at <object object at 0x"), 0U) << reason;
+  EXPECT_NE(reason.find("; the same error 2 times in a row, each within a minute of its start without anything new in "
+                        "its checkpoint folder; not tried again (requeue.max_same_error is 1)"),
+            std::string::npos)
+      << reason;
+  EXPECT_EQ(after.at("attempts")[1].at("error").get<std::string>().find("RuntimeError: no data"), 0U);
+  EXPECT_NE(world.cli({"why", job}).out.find("RuntimeError: no data at"), std::string::npos);
+}
+
+TEST(CommandJobs, NothingIsSaidOfStepsThatAProgramDoesNotTell) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job("[ $MUSTER_ATTEMPT = 2 ] || exit 3"));
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_TRUE(after.at("step").is_null()) << after.dump(1);
+  EXPECT_FALSE(after.at("reports").get<bool>());
+  EXPECT_TRUE(after.at("ranks")[0].at("step").is_null());
+  for (const auto& attempt : after.at("attempts")) EXPECT_TRUE(attempt.at("resumed_from_step").is_null());
+  const auto listed = world.json({"list"})[0];
+  EXPECT_TRUE(listed.at("step").is_null()) << listed.dump(1);
+  EXPECT_TRUE(listed.at("attempts")[0].at("resumed_from_step").is_null());
+}
+
+TEST(CommandJobs, AStoppedProgramIsSilentAndKeysInVainAreNamed) {
+  World world;
+  world.start_daemon();
+  const auto file = world.folder() / "stopped.toml";
+  write_file(file, shell_job("[ $MUSTER_ATTEMPT = 2 ] || exec sleep 600") +
+                       "[liveness]\nheartbeat_interval = \"200ms\"\nsilent_after = \"1s\"\nhung_after = \"5s\"\n");
+  const auto submitted = world.cli({"submit", file});
+  ASSERT_EQ(submitted.exit, 0) << submitted.err;
+  const std::string note = "liveness.hung_after has no effect while this program reports no steps";
+  EXPECT_NE(submitted.err.find("muster submit: " + note), std::string::npos) << submitted.err;
+  const std::string job = "1";
+  EXPECT_NE(world.cli({"show", job}).out.find(note), std::string::npos);
+  EXPECT_NE(world.cli({"why", job}).out.find(note), std::string::npos);
+  signal_rank(world.until(job, [](const Json& view) { return !view.at("ranks").empty(); }), 0, SIGSTOP);
+  const auto after = world.until_state(job, "succeeded");
+  EXPECT_EQ(after.at("attempts")[0].at("cause"), "rank_silent");
+  EXPECT_NE(after.at("attempts")[0].at("reason").get<std::string>().find("(its process is stopped)"), std::string::npos)
+      << after.dump(1);
+}
+
+// A survivor that saved would leave a checkpoint of another step than the dead rank's.
+TEST(CommandJobs, SurvivorsOfADeadRankAreToldNotToSaveAndACancelledRankIsTold) {
+  World world;
+  world.start_daemon();
+  const std::string leaves =
+      "trap 'cp $MUSTER_STOP $MUSTER_ATTEMPT_FOLDER/told-$RANK; exit 99' TERM; "
+      "touch $MUSTER_ATTEMPT_FOLDER/ready-$RANK; while :; do sleep 0.05; done";
+  const auto job = world.submit(shell_job(leaves, "[resources]\nranks_per_node = 2\n"));
+  const auto file = [&](const std::string& attempt, const std::string& name) {
+    return world.data() / "jobs" / job / ("attempt-" + attempt) / name;
+  };
+  const auto ready = [&](const std::string& attempt) {
+    return eventually(
+        [&] {
+          return std::filesystem::exists(file(attempt, "ready-0")) && std::filesystem::exists(file(attempt, "ready-1"));
+        },
+        30s);
+  };
+  ASSERT_TRUE(ready("1"));
+  signal_rank(world.show(job), 1, SIGKILL);
+  ASSERT_TRUE(ready("2"));
+  const auto told = Json::parse(read_file(file("1", "told-0")));
+  EXPECT_EQ(told.at("why"), "peer_failed");
+  EXPECT_EQ(told.at("save"), false);
+  ASSERT_EQ(world.cli({"cancel", job}).exit, 0);
+  world.until_state(job, "cancelled");
+  const auto cancelled = Json::parse(read_file(file("2", "told-1")));
+  EXPECT_EQ(cancelled.at("why"), "cancelled");
+  EXPECT_EQ(cancelled.at("save"), true);
+}
+
 TEST(CommandJobs, ALineOfTenMegabytesIsKeptWhole) {
   World world;
   world.start_daemon();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -166,6 +167,56 @@ TEST_F(MusterTask, TellsTheEndOfItsProgramWhileTheDiskTakesItsTime) {
   EXPECT_EQ(status_file().at("state"), "running") << "the disk still has it";
   EXPECT_NE(read(draft), "");
   EXPECT_EQ(WEXITSTATUS(wait()), 7);
+}
+
+TEST_F(MusterTask, TellsTheProgramsOwnError) {
+  start("echo step 1; echo 'RuntimeError: CUDA error: it broke' >&2; exit 1");
+  EXPECT_EQ(WEXITSTATUS(wait()), 1);
+  EXPECT_EQ(status_file().at("error"), "RuntimeError: CUDA error: it broke");
+  EXPECT_EQ(controller_.tasks.back().error(), "RuntimeError: CUDA error: it broke");
+}
+
+TEST_F(MusterTask, AnErrorFileOfTorchelasticsComesFirst) {
+  start(R"(echo '{"message": {"message": "ValueError: bad batch", "extraInfo": {}}}' > $TORCHELASTIC_ERROR_FILE
+echo 'RuntimeError: later' >&2; exit 1)");
+  EXPECT_EQ(WEXITSTATUS(wait()), 1);
+  EXPECT_EQ(controller_.tasks.back().error(), "ValueError: bad batch");
+}
+
+TEST_F(MusterTask, AProgramFindsWhyItIsAskedToLeave) {
+  for (const bool save : {true, false}) {
+    SCOPED_TRACE(save);
+    fs::remove(folder_ / "pid");
+    fs::remove(folder_ / "stop");
+    controller_.set_directive(muster::v1::DIRECTIVE_CONTINUE);
+    start("trap 'cat $MUSTER_STOP > stop; exit 99' TERM; echo $$ > pid; while :; do sleep 0.05; done");
+    written_pid("pid");
+    controller_.set_stop_why(save ? "preempted" : "peer_failed", 30s);
+    controller_.set_directive(save ? muster::v1::DIRECTIVE_SAVE_AND_LEAVE : muster::v1::DIRECTIVE_STOP);
+    EXPECT_EQ(WEXITSTATUS(wait()), 99);
+    const auto stop = nlohmann::json::parse(read(folder_ / "stop"));
+    EXPECT_EQ(stop.at("why"), save ? "preempted" : "peer_failed");
+    EXPECT_EQ(stop.at("save"), save);
+    const auto left = stop.at("deadline").get<double>() - static_cast<double>(std::time(nullptr));
+    EXPECT_GT(left, save ? 20 : -5);
+    EXPECT_LT(left, save ? 40 : 5);
+  }
+}
+
+// Whoever asks, it may have been told before it began; a controller that is away can't tell.
+TEST_F(MusterTask, AFencedAttemptsProgramIsNotEvenStarted) {
+  server_->shutdown();
+  fs::create_directories(folder_ / "checkpoints");
+  launch_["env"]["MUSTER_CHECKPOINT_FOLDER"] = (folder_ / "checkpoints").string();
+  for (const int fence : {2, 1}) {
+    SCOPED_TRACE(fence);
+    std::ofstream(folder_ / "checkpoints" / "FENCE") << "attempt " << fence << "\n";
+    start("touch started");
+    const auto code = WEXITSTATUS(wait());
+    EXPECT_EQ(code, fence == 2 ? 127 : 0);
+    EXPECT_EQ(fs::exists(folder_ / "started"), fence == 1);
+    EXPECT_EQ(status_file().at("trouble"), fence == 2 ? "its attempt is over already" : "");
+  }
 }
 
 // Of a SIGKILL from outside the kernel's count alone says whether it was for memory.

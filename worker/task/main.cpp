@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -26,8 +27,12 @@
 #include <variant>
 #include <vector>
 
+#include "beside/fence.h"
+#include "beside/last_words.h"
+#include "beside/stop_file.h"
 #include "launch/rank_variables.h"
 #include "os/oom_watch.h"
+#include "os/patience.h"
 #include "rank/environment.h"
 #include "slurm/host_list.h"
 #include "task/launch_file.h"
@@ -59,6 +64,9 @@ constexpr milliseconds kLook{250};
 /// Slurm signals a step's processes one by one, with some plugins the children first: what a program left for may reach
 /// this process so much later than it.
 constexpr milliseconds kLateSignal{500};
+/// How long a file system that does not answer holds up a start, a stop, or the news of an end.
+constexpr milliseconds kFencePatience{2'000};
+constexpr milliseconds kFilePatience{500};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 constexpr int kExitCannotStart = 127;
@@ -152,10 +160,10 @@ class Task {
 
   int run() {
     try {
-      RankProcess::Plan plan{
-          launch_.argv, rank_environment(), launch_.working_folder,
-          std::filesystem::path(launch_.log_folder) / ("rank-" + std::to_string(environment_.rank) + ".log")};
-      if (directive_ == muster::v1::DIRECTIVE_STOP) return finish_unstarted("its attempt is over already");
+      RankProcess::Plan plan{launch_.argv, rank_environment(), launch_.working_folder, files().log};
+      if (directive_ == muster::v1::DIRECTIVE_STOP || is_fenced()) {
+        return finish_unstarted("its attempt is over already");
+      }
       process_.emplace(plan);
       link_log(plan.log);
     } catch (const std::exception& error) {
@@ -195,12 +203,16 @@ class Task {
     if (!environment_.controller) throw std::runtime_error("MUSTER_CONTROLLER is not set in launch.json");
     fill_request(muster::v1::PROCESS_STARTING);
     reporter_ = std::make_unique<TaskReporter>(*environment_.controller, environment_.token, told_,
-                                               [this](muster::v1::Directive said) { heard(said); });
+                                               [this](const muster::v1::TaskResponse& answer) { heard(answer); });
   }
 
   // The reporter's thread.
-  void heard(muster::v1::Directive said) {
-    directive_ = said;
+  void heard(const muster::v1::TaskResponse& answer) {
+    {
+      const std::lock_guard lock(answer_mutex_);
+      answer_ = answer;
+    }
+    directive_ = answer.directive();
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto wrote = ::write(directives_, &one, sizeof one);
   }
@@ -220,6 +232,7 @@ class Task {
       all["MASTER_ADDR"] = at.host;
       all["MASTER_PORT"] = std::to_string(at.port);
     }
+    for (const auto& [name, value] : beside::file_variables(files())) all[name] = value;
     for (const auto& [name, value] : launch_.env) all[name] = value;
     return all;
   }
@@ -236,6 +249,26 @@ class Task {
     place.nodes = place.node_names.empty() ? (place.world_size + place.local_world_size - 1) / place.local_world_size
                                            : static_cast<std::uint32_t>(place.node_names.size());
     return place;
+  }
+
+  beside::RankFiles files() const {
+    return beside::rank_files(launch_.log_folder, static_cast<std::uint32_t>(environment_.rank));
+  }
+
+  /// A later attempt has the checkpoint folder. A controller that has forgotten this one, or is away, can't say so.
+  bool is_fenced() const {
+    const auto folder = launch_.env.find("MUSTER_CHECKPOINT_FOLDER");
+    if (folder == launch_.env.end() || environment_.attempt <= 0) return false;
+    const auto fence = os::ask_within<std::optional<std::uint32_t>>(
+        kFencePatience, [path = folder->second] { return beside::read_fence(path); });
+    return fence && *fence > static_cast<std::uint32_t>(environment_.attempt);
+  }
+
+  /// What the program finds in the file that MUSTER_STOP names; once.
+  void tell_why(const std::string& why, bool save, milliseconds until_kill) {
+    if (why.empty() || std::exchange(told_why_, true)) return;
+    const beside::StopNotice notice{why, save, wall_ms() + until_kill.count()};
+    os::run_within(kFilePatience, [file = files().stop, notice] { beside::write_stop_file(file, notice); });
   }
 
   /// Where rank 0's program will listen. muster-worker finds that out by itself, with a port it holds already.
@@ -304,7 +337,13 @@ class Task {
     std::uint64_t count = 0;
     if (::read(directives_, &count, sizeof count) != sizeof count) return;
     const auto said = directive_.load();
+    muster::v1::TaskResponse answer;
+    {
+      const std::lock_guard lock(answer_mutex_);
+      answer = answer_;
+    }
     if (said == muster::v1::DIRECTIVE_STOP) {
+      tell_why(answer.stop_why(), false, kLeaveWithin);
       // muster-worker hears it too, and leaves on its own.
       if (launch_.is_command && !asked_) process_->signal(SIGTERM);
       asked_ = true;
@@ -312,6 +351,7 @@ class Task {
     } else if (said == muster::v1::DIRECTIVE_SAVE_AND_LEAVE && launch_.is_command && !asked_) {
       // Slurm's own SIGTERM has reached the program as well: asking twice would mean "at once".
       asked_ = true;
+      tell_why(answer.stop_why(), true, milliseconds(answer.stop_grace_ms()));
       if (status_.signals_seen.empty()) process_->signal(SIGTERM);
     }
   }
@@ -359,6 +399,7 @@ class Task {
     if (reporter_->unheard_for() < kAway) return;
     asked_ = true;
     status_.signals_seen.push_back(SIGUSR2);
+    tell_why("time_limit", true, std::chrono::duration_cast<milliseconds>(limit_at_ - Clock::now()));
     process_->signal(launch_.is_command ? SIGTERM : SIGUSR2);
     tell(told_.state());
   }
@@ -378,6 +419,7 @@ class Task {
     told_.set_out_of_memory(status_.out_of_memory);
     told_.set_ended_at_ms(status_.ended_at_ms);
     told_.set_trouble(status_.trouble);
+    told_.set_error(status_.error);
     told_.mutable_signals_seen()->Assign(status_.signals_seen.begin(), status_.signals_seen.end());
   }
 
@@ -403,9 +445,19 @@ class Task {
 
   int finish() {
     process_->signal(SIGKILL);  // what the program left behind in its group
+    status_.error = last_words();
     hear_late_signals();
     status_.state = step_lost_ ? RankStatus::State::kStepLost : RankStatus::State::kExited;
     return last_word(step_lost_ ? muster::v1::PROCESS_STEP_LOST : muster::v1::PROCESS_EXITED);
+  }
+
+  // Of one that was asked to leave nobody asks why it did.
+  std::string last_words() const {
+    if (asked_ || killed_ || !status_.signals_seen.empty()) return {};
+    if (!beside::may_have_words({status_.exit_code, status_.signal})) return {};
+    const auto words =
+        os::ask_within<std::string>(kFilePatience, [files = files()] { return beside::read_last_words(files); });
+    return words.value_or("");
   }
 
   // To the controller first: a disk that takes its time, or hangs, holds no rank's end back.
@@ -434,7 +486,10 @@ class Task {
   int signals_ = -1, directives_ = -1, parent_ = -1;
   pid_t parent_id_ = 0;
   bool ended_ = false, stopped_ = false, asked_ = false, killed_ = false, step_lost_ = false;
+  bool told_why_ = false;
   std::atomic<muster::v1::Directive> directive_{muster::v1::DIRECTIVE_CONTINUE};
+  std::mutex answer_mutex_;
+  muster::v1::TaskResponse answer_;  // the one that brought it
   std::optional<Clock::time_point> kill_at_, save_at_;
   Clock::time_point limit_at_{};
   std::unique_ptr<TaskReporter> reporter_;  // last: its thread uses the others

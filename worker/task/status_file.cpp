@@ -48,7 +48,8 @@ void write_status(const std::filesystem::path& attempt_folder, int rank, const R
                                        {"ended_at_ms", status.ended_at_ms},
                                        {"out_of_memory", status.out_of_memory},
                                        {"signals_seen", status.signals_seen},
-                                       {"trouble", status.trouble}};
+                                       {"trouble", status.trouble},
+                                       {"error", status.error}};
   const auto folder = attempt_folder / "ranks";
   std::filesystem::create_directories(folder);
   const auto path = folder / ("rank-" + std::to_string(rank) + ".json");

@@ -19,6 +19,7 @@ struct RankStatus {
   bool out_of_memory = false;     // the kernel killed it for memory
   std::vector<int> signals_seen;  // from outside, in order
   std::string trouble;            // why it could not be started; empty otherwise
+  std::string error;              // the program's own words about its end; empty: it left none
 };
 
 /// Writes <attempt>/ranks/rank-<n>.json, durable when it returns: under another name first, so that a reader sees the

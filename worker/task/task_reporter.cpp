@@ -29,7 +29,7 @@ std::thread quiet_thread(const std::function<void()>& body) {
 }  // namespace
 
 TaskReporter::TaskReporter(const Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
-                           std::function<void(muster::v1::Directive)> on_directive)
+                           std::function<void(const muster::v1::TaskResponse&)> on_directive)
     : client_(controller, token), on_directive_(std::move(on_directive)), request_(std::move(first)) {
   thread_ = quiet_thread([this] { run(); });
 }
@@ -96,7 +96,7 @@ void TaskReporter::run() {
     const bool heard = client_.call(request, response, kCallLimit).ok();
     if (heard && response.directive() != said) {
       said = response.directive();
-      on_directive_(said);
+      on_directive_(response);
     }
     lock.lock();
     if (heard) {

@@ -18,7 +18,7 @@ class TaskReporter {
  public:
   /// `on_directive` is called from the reporter's thread whenever the answer is another than before.
   TaskReporter(const Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
-               std::function<void(muster::v1::Directive)> on_directive);
+               std::function<void(const muster::v1::TaskResponse&)> on_directive);
   ~TaskReporter();
   TaskReporter(const TaskReporter&) = delete;
   TaskReporter& operator=(const TaskReporter&) = delete;
@@ -36,7 +36,7 @@ class TaskReporter {
   void run();
 
   GrpcClient client_;
-  std::function<void(muster::v1::Directive)> on_directive_;
+  std::function<void(const muster::v1::TaskResponse&)> on_directive_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, heard_;
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();

@@ -36,8 +36,9 @@ void Follower::begin(milliseconds look_every) {
   look_after_supervisor();
 }
 
-void Follower::stop(milliseconds grace) {
-  const auto at = Clock::now() + grace;
+void Follower::stop(const StopRequest& how) {
+  const auto at = Clock::now() + how.grace;
+  if (!kill_at_) stop_ = how;
   kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
   if (socket_.is_open()) send_stop();
 }
@@ -91,7 +92,8 @@ void Follower::read() {
 
 void Follower::send_stop() {
   const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
-  const auto command = "stop " + std::to_string(std::max(left, milliseconds(0)).count()) + "\n";
+  const auto why = stop_.why.empty() ? std::string() : "why " + stop_.why + (stop_.save ? " save\n" : "\n");
+  const auto command = why + "stop " + std::to_string(std::max(left, milliseconds(0)).count()) + "\n";
   // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
   // it at the next connection.
   ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -179,7 +181,7 @@ void Follower::take(const Fact& fact) {
   fold(status_, fact);
   const auto* exited = std::get_if<Exited>(&fact);
   if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
-  listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, ""});
+  listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});
 }
 
 void Follower::gone(const std::string& reason) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/event.h"
+#include "runtime/executor.h"
 #include "runtime/local/fd.h"
 #include "runtime/local/status_log.h"
 
@@ -48,7 +49,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   /// `look_every`: how often it is looked whether the supervisor still does its work.
   void begin(std::chrono::milliseconds look_every = kLookEvery);
   /// Passed on at once, or as soon as the supervisor answers.
-  void stop(std::chrono::milliseconds grace);
+  void stop(const StopRequest& how);
   /// Calls nothing any more.
   void close();
 
@@ -85,6 +86,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   Status status_;
   std::chrono::milliseconds pause_ = kShortestPause;
   std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
+  StopRequest stop_;                          // the first
   bool closed_ = false;
 };
 

@@ -114,6 +114,8 @@ class LocalExecutor::Impl {
   LaunchLater no_room(const core::AttemptKey& key, const std::string& why) const;
   LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
   void keep_port(const core::AttemptKey& key, int folder);
+  /// What was started; read once, so that a disk which stands still later keeps nobody from being asked about.
+  std::optional<Started> started(const core::AttemptKey& key) const;
   /// In the executor's thread.
   Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
 
@@ -123,6 +125,8 @@ class LocalExecutor::Impl {
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::map<core::AttemptKey, std::shared_ptr<Follower>> followers_;  // the executor's thread alone
+  mutable std::mutex started_mutex_;
+  mutable std::map<core::AttemptKey, Started> started_;  // of attempts that somebody asked about and that are not over
   std::thread thread_;
 };
 
@@ -215,6 +219,10 @@ Follower& LocalExecutor::Impl::follow(const core::AttemptKey& key, const std::fi
   if (existing != followers_.end()) return *existing->second;
   const auto over = [this, key] {
     ports_.give_back(key);
+    {
+      const std::lock_guard lock(started_mutex_);
+      started_.erase(key);
+    }
     // Not while it is still calling.
     boost::asio::post(io_, [this, key] { followers_.erase(key); });
   };
@@ -254,17 +262,15 @@ void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& h
       if (error.code() == std::errc::no_such_file_or_directory) return;
     } catch (const std::runtime_error&) {  // the follower asks the supervisor instead
     }
-    follow(key, folder_of(key), {}).stop(how.grace);
+    follow(key, folder_of(key), {}).stop(how);
   });
 }
 
 Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) const {
   try {
-    const auto folder = open_folder(folder_of(key));
-    const auto status = read_status(folder.get());
-    if (!status.started || rank >= status.started->ranks.size()) return Vouch::kGone;
-    if (status.exits.contains(rank) || status.started->boot_id != boot_id()) return Vouch::kGone;
-    const auto& process = status.started->ranks[rank];
+    const auto what = started(key);
+    if (!what || rank >= what->ranks.size() || what->boot_id != boot_id()) return Vouch::kGone;
+    const auto& process = what->ranks[rank];
     const auto now = os::read_stat(process.pid);
     if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
     return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
@@ -273,6 +279,19 @@ Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber r
   } catch (const std::runtime_error&) {
     return Vouch::kUnknown;
   }
+}
+
+std::optional<Started> LocalExecutor::Impl::started(const core::AttemptKey& key) const {
+  {
+    const std::lock_guard lock(started_mutex_);
+    if (const auto known = started_.find(key); known != started_.end()) return known->second;
+  }
+  auto status = read_status(open_folder(folder_of(key)).get());
+  if (status.started && !status.ended) {
+    const std::lock_guard lock(started_mutex_);
+    started_.emplace(key, *status.started);
+  }
+  return std::move(status.started);
 }
 
 LocalExecutor::LocalExecutor(LocalOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

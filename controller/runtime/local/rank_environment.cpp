@@ -1,5 +1,6 @@
 #include "runtime/local/rank_environment.h"
 
+#include "beside/rank_files.h"
 #include "launch/rank_variables.h"
 #include "launch/visible_devices.h"
 
@@ -26,6 +27,8 @@ launch::Environment rank_environment(const LaunchFile& launch, core::RankNumber 
   result["MASTER_ADDR"] = launch.master_addr;
   result["MASTER_PORT"] = std::to_string(launch.master_port);
   add_devices(launch, rank, result);
+  const auto files = beside::file_variables(beside::rank_files(launch.log_folder, rank));
+  for (const auto& [name, value] : files) result[name] = value;
   for (const auto& [name, value] : launch.env) result[name] = value;
   return result;
 }

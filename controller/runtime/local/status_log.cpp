@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 // Longer than any line of a rank's exit, and than a rank's part in Started.
-constexpr std::size_t kBytesPerRank = 256;
+constexpr std::size_t kBytesPerRank = 1024;
 constexpr std::size_t kBytesOfRest = 4096;
 
 json to_json(const Started& f) {
@@ -34,7 +34,8 @@ json to_json(const Exited& f) {
           {"code", f.exit.code},
           {"signal", f.exit.signal},
           {"out_of_memory", f.out_of_memory},
-          {"at_ms", f.at_ms}};
+          {"at_ms", f.at_ms},
+          {"error", f.error}};
 }
 json to_json(const Ended&) {
   return {{"fact", "ended"}};
@@ -52,8 +53,11 @@ std::optional<Fact> fact_from(const json& object) {
   if (kind == "running") return Running{};
   if (kind == "launch_failed") return LaunchFailed{object.at("reason"), object.at("retryable")};
   if (kind == "exited") {
-    return Exited{
-        object.at("rank"), {object.at("code"), object.at("signal")}, object.at("out_of_memory"), object.at("at_ms")};
+    return Exited{object.at("rank"),
+                  {object.at("code"), object.at("signal")},
+                  object.at("out_of_memory"),
+                  object.at("at_ms"),
+                  object.value("error", "")};
   }
   if (kind == "ended") return Ended{};
   return std::nullopt;

@@ -46,6 +46,7 @@ struct Exited {
   core::ExitStatus exit;
   bool out_of_memory = false;
   std::int64_t at_ms = 0;  // since 1970 in UTC
+  std::string error;       // the program's own words; empty: it left none
   bool operator==(const Exited&) const = default;
 };
 /// No process of the attempt is left.

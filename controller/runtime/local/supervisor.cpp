@@ -23,7 +23,10 @@
 #include <system_error>
 #include <vector>
 
+#include "beside/last_words.h"
+#include "beside/stop_file.h"
 #include "os/oom_watch.h"
+#include "os/patience.h"
 #include "runtime/local/attempt_folder.h"
 #include "runtime/local/gang.h"
 #include "runtime/local/launch_file.h"
@@ -44,6 +47,13 @@ constexpr milliseconds kRetryRecording{1000};      // while the disk refuses
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
 constexpr milliseconds kKillAgain{20};
+/// A file system that does not answer delays a rank's end, or a stop, by no more.
+constexpr milliseconds kFilePatience{500};
+
+std::int64_t wall_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<milliseconds>(now).count();
+}
 
 struct Client {
   Fd socket;
@@ -71,9 +81,11 @@ class Supervisor {
   void obey(const std::string& command);
   void tell(Client& client);
   void stop(milliseconds grace);
+  void tell_why(milliseconds grace);
   void signal_living(int number);
   void reap();
   void rank_ended(core::RankNumber rank, core::ExitStatus exit);
+  std::string last_words(core::RankNumber rank, core::ExitStatus exit);
   void kill_the_rest();
 
   const SupervisorOptions& options_;
@@ -85,6 +97,9 @@ class Supervisor {
   os::OomWatch oom_;
   bool recorded_ = true;
   bool asked_to_leave_ = false;
+  std::filesystem::path log_folder_;
+  bool files_answer_ = true;               // the file system of the ranks' logs has, each time it was asked
+  std::optional<beside::StopNotice> why_;  // of the stop that follows
   bool killed_ = false;
   std::optional<Clock::time_point> kill_at_;
 };
@@ -111,6 +126,7 @@ void Supervisor::start() {
   const auto launch = read_launch_file(folder_.get());
   if (!launch) throw LaunchError(std::string("no ") + kLaunchFile + " in " + options_.folder.string(), false);
   listener_ = listen_in(folder_.get());
+  log_folder_ = launch->log_folder;
   log_.emplace(folder_.get(), launch->ranks);
   gang_ = std::make_unique<Gang>(*launch);
   step("forked");
@@ -209,8 +225,14 @@ void Supervisor::hear(Client& client) {
   client.gone = count == 0 || client.command.size() > kMaxCommandBytes;
 }
 
+// "why preempted save" or "why peer_failed", then "stop 30000": two lines, so that a supervisor which an older musterd
+// left behind understands the second.
 void Supervisor::obey(const std::string& command) {
-  constexpr std::string_view kStop = "stop ";
+  constexpr std::string_view kStop = "stop ", kWhy = "why ", kSave = " save";
+  if (command.starts_with(kWhy) && !why_) {
+    const bool save = command.ends_with(kSave);
+    why_ = {command.substr(kWhy.size(), command.size() - kWhy.size() - (save ? kSave.size() : 0)), save, 0};
+  }
   std::int64_t grace = 0;
   const auto* const end = command.data() + command.size();
   if (!command.starts_with(kStop)) return;
@@ -234,9 +256,23 @@ void Supervisor::tell(Client& client) {
 void Supervisor::stop(milliseconds grace) {
   constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
   const auto at = Clock::now() + std::min(grace, kLongest);
-  if (!asked_to_leave_) signal_living(SIGTERM);
+  if (!asked_to_leave_) {
+    tell_why(grace);
+    signal_living(SIGTERM);
+  }
   asked_to_leave_ = true;
   if (!killed_) kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
+}
+
+/// What a rank finds in the file that MUSTER_STOP names when the signal arrives.
+void Supervisor::tell_why(milliseconds grace) {
+  if (!why_) return;
+  why_->deadline_ms = wall_ms() + grace.count();
+  std::vector<std::filesystem::path> files;
+  for (const auto rank : living_) files.push_back(beside::rank_files(log_folder_, rank).stop);
+  os::run_within(kFilePatience, [files, notice = *why_] {
+    for (const auto& file : files) beside::write_stop_file(file, notice);
+  });
 }
 
 void Supervisor::signal_living(int number) {
@@ -266,10 +302,18 @@ void Supervisor::reap() {
 void Supervisor::rank_ended(core::RankNumber rank, core::ExitStatus exit) {
   if (living_.erase(rank) == 0) return;
   const bool by_others = exit.signal == SIGKILL && !killed_;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  record(Exited{rank, exit, by_others && oom_.killed_lately(Clock::now()),
-                std::chrono::duration_cast<milliseconds>(now).count()});
+  const auto ended_at = wall_ms();
+  record(Exited{rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)});
   step("exited");
+}
+
+/// Of one that was asked to leave nobody asks why it did.
+std::string Supervisor::last_words(core::RankNumber rank, core::ExitStatus exit) {
+  if (asked_to_leave_ || !files_answer_ || !beside::may_have_words({exit.code, exit.signal})) return {};
+  const auto words = os::ask_within<std::string>(
+      kFilePatience, [files = beside::rank_files(log_folder_, rank)] { return beside::read_last_words(files); });
+  files_answer_ = words.has_value();
+  return words.value_or("");
 }
 
 /// Processes that left their rank's group were inherited by this one (it is their subreaper); their own children

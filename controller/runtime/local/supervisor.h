@@ -24,7 +24,8 @@ struct SupervisorOptions {
 /// attempt is left.
 ///
 /// A connection is told every fact from the first one on. It may send lines "stop <grace in ms>": SIGTERM to every
-/// living rank's process group, once; SIGKILL after the grace, which a later stop may shorten.
+/// living rank's process group, once; SIGKILL after the grace, which a later stop may shorten. A line "why <word>" or
+/// "why <word> save" before that is written where the ranks' programs find it (see beside/stop_file.h).
 ///
 /// The calling process must have one thread. If it dies, the kernel kills the ranks. It does not react to SIGTERM,
 /// SIGINT and SIGHUP: at a machine's shutdown ranks get their own SIGTERM, and a second one would spoil their saving.

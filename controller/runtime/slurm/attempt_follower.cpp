@@ -552,8 +552,8 @@ void AttemptFollower::tell_exit(core::RankNumber number) {
   rank.told = true;
   auto exit = rank.report->exit;
   if (rank.report->process == Process::kStepLost && exit.code == 0 && exit.signal == 0) exit.signal = SIGKILL;
-  facts_.emplace_back(
-      core::RankExited{what_.key.number, number, exit, rank.report->out_of_memory, rank.report->trouble});
+  facts_.emplace_back(core::RankExited{what_.key.number, number, exit, rank.report->out_of_memory, rank.report->trouble,
+                                       rank.report->error});
 }
 
 std::vector<core::EventBody> AttemptFollower::take_facts() {

@@ -77,6 +77,7 @@ std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_
     report.out_of_memory = json.value("out_of_memory", false);
     report.signals_seen = json.value("signals_seen", std::vector<int>{});
     report.trouble = json.value("trouble", "");
+    report.error = json.value("error", "");
     report.ended_at = core::Millis(json.value("ended_at_ms", std::int64_t{0}));
     return report;
   } catch (const nlohmann::json::exception&) {

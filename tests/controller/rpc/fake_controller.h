@@ -64,6 +64,9 @@ class FakeController : public test::UnscriptedController {
   void set_directive(muster::v1::Directive directive) {
     change([&] { directive_ = directive; });
   }
+  void set_stop_why(std::string why, std::chrono::milliseconds grace) {
+    change([&] { stop_why_ = std::move(why), stop_grace_ = grace; });
+  }
   void set_rank_refusal(std::optional<runtime::Refusal> refusal) {
     change([&] { rank_refusal_ = std::move(refusal); });
   }
@@ -172,6 +175,8 @@ class FakeController : public test::UnscriptedController {
     muster::v1::TaskResponse response;
     response.set_directive(directive_);
     response.set_interval_ms(interval_.load().count());
+    response.set_stop_why(stop_why_);
+    response.set_stop_grace_ms(stop_grace_.count());
     return response;
   }
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
@@ -297,6 +302,8 @@ class FakeController : public test::UnscriptedController {
   std::filesystem::path log_folder_;
   std::map<core::AttemptKey, std::string> endpoints_;
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
+  std::string stop_why_;
+  std::chrono::milliseconds stop_grace_{0};
   std::optional<runtime::Refusal> rank_refusal_, people_refusal_;
   std::atomic<core::Step> refused_step_{-1};
   std::atomic<int> most_accepted_{1'000'000};

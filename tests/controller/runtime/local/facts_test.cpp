@@ -24,6 +24,42 @@ TEST_F(RankFacts, ExitCodesAndSignalsAreTold) {
   EXPECT_EQ(first->attempt, 1u);
 }
 
+TEST_F(RankFacts, TheProgramsOwnErrorIsToldAndKept) {
+  must_launch(1,
+              "[ $RANK = 0 ] && echo '{\"message\": {\"message\": \"ValueError: bad batch\"}}' > "
+              "$TORCHELASTIC_ERROR_FILE && exit 1; echo step 1; echo 'RuntimeError: CUDA error: it broke' >&2; exit 3",
+              2);
+  const auto first = facts_.exit_of(0);
+  const auto second = facts_.exit_of(1);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->error, "ValueError: bad batch");
+  EXPECT_EQ(second->error, "RuntimeError: CUDA error: it broke");
+  EXPECT_EQ(status(1).exits.at(1).error, "RuntimeError: CUDA error: it broke") << "for a controller that was away";
+}
+
+TEST_F(RankFacts, OfOneThatWasKilledOrIsDoneTheLogIsNotSearchedForAnError) {
+  must_launch(1, "echo 'ValueError: caught' >&2; [ $RANK = 0 ] && exit 0; kill -KILL $$", 2);
+  const auto done = facts_.exit_of(0);
+  const auto killed = facts_.exit_of(1);
+  ASSERT_TRUE(done && killed);
+  EXPECT_EQ(done->error, "");
+  EXPECT_EQ(killed->error, "");
+}
+
+// What hostile programs may put where their error is looked for.
+TEST_F(RankFacts, WhatIsNoErrorFileHoldsNothingUp) {
+  must_launch(
+      1,
+      "case $RANK in 0) mkfifo $TORCHELASTIC_ERROR_FILE;; 1) mkdir $TORCHELASTIC_ERROR_FILE;; 2) head -c "
+      "3000000 /dev/zero > $TORCHELASTIC_ERROR_FILE;; esac; printf 'ValueError: \\377\\033[31mred\\001\n' >&2; exit 1",
+      3);
+  for (core::RankNumber rank = 0; rank < 3; ++rank) {
+    const auto exited = facts_.exit_of(rank);
+    ASSERT_TRUE(exited);
+    EXPECT_EQ(exited->error, "ValueError: ?red") << rank;
+  }
+}
+
 TEST_F(RankFacts, AnExitIsKnownWithinHalfASecond) {
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
@@ -98,6 +134,15 @@ TEST_F(RankFacts, VouchTellsStoppedFromAliveFromGone) {
   EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == runtime::Vouch::kGone; }));
   EXPECT_EQ(executor_->vouch({1, 1}, 2), runtime::Vouch::kGone) << "no such rank";
   EXPECT_EQ(executor_->vouch({9, 1}, 0), runtime::Vouch::kGone) << "no such attempt";
+}
+
+// It is asked about often: a disk that stands still must not keep the answer.
+TEST_F(RankFacts, AVouchNeedsNoFileOnceItWasGiven) {
+  must_launch(1, "exec sleep 1000");
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  std::filesystem::rename(folder(1) / "status.jsonl", folder(1) / "elsewhere");
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  std::filesystem::rename(folder(1) / "elsewhere", folder(1) / "status.jsonl");
 }
 
 TEST_F(RankFacts, ARankThatADebuggerHoldsIsVouchedFor) {

@@ -55,6 +55,37 @@ TEST_F(Stop, AFrozenRankIsKilledToo) {
   ASSERT_TRUE(facts_.exit_of(0));
 }
 
+// The rank finds it the moment the signal arrives.
+TEST_F(Stop, EveryRankFindsWhyItIsAskedToLeave) {
+  launch_ready(
+      1,
+      "trap 'cat $MUSTER_STOP > stop-$RANK; echo done >> told; exit 99' TERM; echo ready >> ready; while :; do "
+      "sleep 0.05; done",
+      2);
+  executor_->stop({1, 1}, {5s, true, "preempted"});
+  executor_->stop({1, 1}, {4s, false, "cancelled"});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  for (const char* file : {"work/stop-0", "work/stop-1"}) {
+    EXPECT_THAT(read_file(root_ / file),
+                testing::MatchesRegex(R"(\{"why":"preempted","save":true,"deadline":[0-9]{10}\.[0-9]{3}\}.)"))
+        << "the first stop's";
+  }
+}
+
+TEST_F(Stop, ASurvivorIsToldNotToSave) {
+  launch_ready(1, "trap 'cat $MUSTER_STOP > stop; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done");
+  executor_->stop({1, 1}, {2s, false, "peer_failed"});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_THAT(read_file(root_ / "work/stop"), testing::HasSubstr(R"("why":"peer_failed","save":false,)"));
+}
+
+TEST_F(Stop, WithoutAReasonNothingIsWritten) {
+  launch_ready(1, "trap 'ls $MUSTER_STOP > stop; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done");
+  executor_->stop({1, 1}, {2s});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(read_file(root_ / "work/stop"), "");
+}
+
 TEST_F(Stop, ReachesTheWholeProcessGroupOfARank) {
   launch_ready(1,
                "trap 'wait; exit 0' TERM; sh -c 'trap \"echo child >> terms; exit\" TERM; echo ready >> ready; "
