@@ -36,7 +36,11 @@ struct LimitAttempt {
   Millis time_limit{0};
   bool operator==(const LimitAttempt&) const = default;
 };
-using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt>;
+/// Delete the metrics and files of a removed job.
+struct RemoveFiles {
+  bool operator==(const RemoveFiles&) const = default;
+};
+using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt, RemoveFiles>;
 
 struct Applied {
   Job job;
@@ -57,5 +61,8 @@ std::string refuse_requeue(const Job& job);
 std::string refuse_hold(const Job& job);
 std::string refuse_release(const Job& job);
 std::string refuse_time_limit(const Job& job);
+std::string refuse_remove(const Job& job);
+/// "job 7 was removed by ada"; empty: it was not. To everybody but its history, the job is gone then.
+std::string removed_text(const Job& job);
 
 }  // namespace core

@@ -164,11 +164,17 @@ struct DependencyEnded {
   bool operator==(const DependencyEnded&) const = default;
 };
 
+/// A person has no use for the ended job any more: its records and files go, its history stays.
+struct JobRemoved {
+  std::string user;
+  bool operator==(const JobRemoved&) const = default;
+};
+
 using EventBody =
     std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed, CheckpointSaved,
                  RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone, CancelRequested, RequeueRequested,
                  AttemptStarted, AttemptStopping, NodeLost, HoldRequested, ReleaseRequested, TimeLimitChanged,
-                 DependencyEnded, TimeLimitAnswered, CheckpointFolderSeen>;
+                 DependencyEnded, TimeLimitAnswered, CheckpointFolderSeen, JobRemoved>;
 
 /// One event of one job.
 struct Event {

@@ -155,6 +155,10 @@ struct Job {
   std::optional<Time> next_attempt_at;  // while kWaiting
   std::string next_attempt_reason;      // while kWaiting: what reason_started will say
   std::optional<Time> ended_at;
+  /// Set once and for ever: lists leave the job out, its files and metrics are deleted, and its number is not given
+  /// again.
+  std::optional<Time> removed_at;
+  std::string removed_by;
   bool operator==(const Job&) const = default;
 
   /// The newest attempt; null before the first.

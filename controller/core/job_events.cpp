@@ -205,4 +205,18 @@ void on(Applied& out, const DependencyEnded& e, Time at) {
   }
 }
 
+void on(Applied& out, const JobRemoved& e, Time at) {
+  Job& job = out.job;
+  const std::string who = person(e.user);
+  if (!refuse_remove(job).empty()) {
+    out.text = who + " asked to remove; the job is " +
+               (job.removed_at ? "removed already" : std::string(to_string(job.state))) + ": nothing changes";
+    return;
+  }
+  job.removed_at = at;
+  job.removed_by = who;
+  out.actions.push_back(RemoveFiles{});
+  out.text = "removed by " + who;
+}
+
 }  // namespace core

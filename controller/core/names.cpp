@@ -44,6 +44,7 @@ struct TypeName {
   std::string_view operator()(const TimeLimitAnswered&) const { return "time_limit_answered"; }
   std::string_view operator()(const DependencyEnded&) const { return "dependency_ended"; }
   std::string_view operator()(const CheckpointFolderSeen&) const { return "checkpoint_folder_seen"; }
+  std::string_view operator()(const JobRemoved&) const { return "job_removed"; }
 };
 
 }  // namespace

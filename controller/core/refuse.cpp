@@ -30,6 +30,7 @@ std::string refuse_cancel(const Job& job) {
 }
 
 std::string refuse_requeue(const Job& job) {
+  if (job.removed_at) return removed_text(job);
   if (job.cancel_requested || job.state == JobState::kCancelled) {
     return name_of(job) + " was cancelled and never comes back: " + how_to_submit_again(job);
   }
@@ -58,6 +59,17 @@ std::string refuse_release(const Job& job) {
 std::string refuse_time_limit(const Job& job) {
   const auto end = how_it_ends(job);
   return end.empty() ? "" : end + ": its time limit can't be changed";
+}
+
+std::string refuse_remove(const Job& job) {
+  if (job.removed_at) return removed_text(job);
+  if (is_ended(job.state)) return "";
+  return name_of(job) + " is " + std::string(to_string(job.state)) + ": only a job that has ended can be removed; " +
+         (job.cancel_requested ? "wait until it is cancelled" : "cancel it first");
+}
+
+std::string removed_text(const Job& job) {
+  return job.removed_at ? name_of(job) + " was removed by " + job.removed_by : "";
 }
 
 }  // namespace core

@@ -34,6 +34,7 @@ void on(Applied& out, const HoldRequested& e, Time at);
 void on(Applied& out, const ReleaseRequested& e, Time at);
 void on(Applied& out, const TimeLimitChanged& e, Time at);
 void on(Applied& out, const DependencyEnded& e, Time at);
+void on(Applied& out, const JobRemoved& e, Time at);
 
 // Shared by them.
 std::string attempt_text(AttemptNumber number);

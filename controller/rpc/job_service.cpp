@@ -35,12 +35,23 @@ runtime::Outcome<bool> has_ended(runtime::Controller& controller, core::JobId jo
   return is_ended_job(now.value().state());
 }
 
+/// The same of a job's history, which outlives the removal of the job.
+runtime::Outcome<bool> has_ended_or_is_removed(runtime::Controller& controller, core::JobId job) {
+  auto ended = has_ended(controller, job);
+  const bool unknown = !ended.ok() && ended.refusal().kind == runtime::Refusal::Kind::kNotFound;
+  if (unknown && !controller.events(job, 0, 1).empty()) return true;
+  return ended;
+}
+
+using HasEnded = runtime::Outcome<bool>(runtime::Controller& controller, core::JobId job);
+
 /// Sends pages until one is empty; `send_page` returns how many it sent, or nothing when the client is gone. Then ends,
 /// or, following, waits for more until the job has ended.
 grpc::Status send_pages(runtime::Controller& controller, core::JobId job, bool follow, Follow& life,
-                        const std::function<std::optional<std::size_t>()>& send_page) {
+                        const std::function<std::optional<std::size_t>()>& send_page,
+                        HasEnded* has_ended_now = has_ended) {
   while (true) {
-    const auto ended = has_ended(controller, job);
+    const auto ended = has_ended_now(controller, job);
     if (!ended.ok()) return failure(ended.refusal());
     for (std::size_t sent = 1; sent > 0;) {
       const auto page = life.alive() ? send_page() : std::nullopt;
@@ -139,6 +150,11 @@ grpc::Status JobService::SetTimeLimit(grpc::ServerContext* context, const muster
   });
 }
 
+grpc::Status JobService::Remove(grpc::ServerContext* context, const muster::v1::RemoveRequest* request,
+                                muster::v1::RemoveResponse* response) {
+  return as_user(context, request->user(), [&] { return answer(controller_.remove(*request), response); });
+}
+
 grpc::Status JobService::Why(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                              muster::v1::WhyResponse* response) {
   return for_people(controller_, *context, [&] { return answer(controller_.why(request->job_id()), response); });
@@ -184,14 +200,17 @@ grpc::Status JobService::Events(grpc::ServerContext* context, const muster::v1::
                                 grpc::ServerWriter<muster::v1::Event>* writer) {
   return stream(context, request->job_id(), [&](Follow& life) {
     std::int64_t after = request->after_id();
-    return send_pages(controller_, request->job_id(), request->follow(), life, [&]() -> std::optional<std::size_t> {
-      const auto page = controller_.events(request->job_id(), after, kEventsAPage);
-      for (const auto& event : page) {
-        if (!writer->Write(event)) return std::nullopt;
-        after = event.id();
-      }
-      return page.size();
-    });
+    return send_pages(
+        controller_, request->job_id(), request->follow(), life,
+        [&]() -> std::optional<std::size_t> {
+          const auto page = controller_.events(request->job_id(), after, kEventsAPage);
+          for (const auto& event : page) {
+            if (!writer->Write(event)) return std::nullopt;
+            after = event.id();
+          }
+          return page.size();
+        },
+        has_ended_or_is_removed);
   });
 }
 

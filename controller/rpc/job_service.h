@@ -35,6 +35,8 @@ class JobService final : public muster::v1::JobService::Service {
                            muster::v1::SubmitSweepResponse* response) override;
   grpc::Status ChangeSweep(grpc::ServerContext* context, const muster::v1::ChangeSweepRequest* request,
                            muster::v1::ChangeSweepResponse* response) override;
+  grpc::Status Remove(grpc::ServerContext* context, const muster::v1::RemoveRequest* request,
+                      muster::v1::RemoveResponse* response) override;
   grpc::Status Why(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                    muster::v1::WhyResponse* response) override;
   grpc::Status PlanScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,

@@ -1,6 +1,7 @@
 #include "rpc/log_stream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -25,6 +26,11 @@ struct RankLog {
   std::uint64_t offset = 0;
   std::uint64_t end = kNoEnd;  // where a stream that does not follow stops
 };
+
+std::int64_t now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
 
 const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number) {
   const auto found =
@@ -84,8 +90,10 @@ class AttemptLogs {
     return std::ranges::all_of(logs_, [&](const RankLog& log) { return send(chunk_of(log, {})); });
   }
 
-  /// Sends what there is. `finished`: nobody writes any more. False when the stream must end.
-  bool send_all(bool finished, const Follow& follow, const Send& send) {
+  /// Sends what there is. `finished`: nobody writes any more. `live`: it has come since the look before. False when the
+  /// stream must end.
+  bool send_all(bool finished, bool live, const Follow& follow, const Send& send) {
+    live_ = live;
     bool more = true;
     while (more) {
       more = false;
@@ -103,6 +111,7 @@ class AttemptLogs {
     chunk.set_rank(log.rank);
     chunk.set_data(std::move(text));
     chunk.set_next_offset(log.offset);
+    if (live_) chunk.set_seen_at_ms(now_ms());
     return chunk;
   }
 
@@ -118,6 +127,7 @@ class AttemptLogs {
   }
 
   core::AttemptNumber attempt_;
+  bool live_ = false;
   std::vector<RankLog> logs_;
 };
 
@@ -152,6 +162,7 @@ grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const 
                          const Send& send) {
   std::optional<AttemptLogs> logs;
   core::AttemptNumber attempt = request.attempt();
+  bool live = false;  // everything there was has been sent, so what is found now is new
   bool first = true, say_beginnings = request.follow() && request.tail_lines() > 0;
   while (true) {
     // Asked before the files are read: what was written before an end is read after learning of that end.
@@ -171,7 +182,7 @@ grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const 
         logs.emplace(controller, job.value(), attempt, request, first);
         if (std::exchange(say_beginnings, false) && !logs->send_beginnings(send)) return follow.status();
       }
-      if (!logs->send_all(finished || !request.follow(), follow, send)) return follow.status();
+      if (!logs->send_all(finished || !request.follow(), live, follow, send)) return follow.status();
       if (!request.follow() || (finished && request.attempt() != 0)) return grpc::Status::OK;
       if (finished && find_attempt(job.value(), attempt + 1) != nullptr) {
         ++attempt;
@@ -183,6 +194,7 @@ grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const 
     if (!request.follow() || job_ended) return grpc::Status::OK;
     first = false;
     if (!follow.next()) return follow.status();
+    live = true;
   }
 }
 

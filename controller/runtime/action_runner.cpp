@@ -204,6 +204,7 @@ void ActionRunner::read_outbox() {
     stale_ = false;
   }
   auto pending = parts_.store.pending_actions();
+  std::erase_if(pending, [](const auto& each) { return std::holds_alternative<core::RemoveFiles>(each.action); });
   std::map<std::int64_t, Plan> plans;
   const auto now = parts_.clock.monotonic();
   for (const auto& action : pending) {

@@ -18,9 +18,9 @@
 
 namespace runtime {
 
-/// Carries out the store's outbox: StartAttempt when it is due, the others at once. An action is completed only after
-/// what came of it is durable, so a crash anywhere means it is carried out again, which does no harm: executors find
-/// what was launched before, and actions that the job has outlived are skipped.
+/// Carries out the store's outbox: StartAttempt when it is due, the others at once, but RemoveFiles (see JobRemover).
+/// An action is completed only after what came of it is durable, so a crash anywhere means it is carried out again,
+/// which does no harm: executors find what was launched before, and actions that the job has outlived are skipped.
 ///
 /// Threads: one that reads the outbox, kLaunchers that launch, so that one slow launch does not hold up the rest.
 /// Without threads, poll() does it all.

@@ -67,6 +67,9 @@ class Controller {
   virtual Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) = 0;
   virtual Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) = 0;
   virtual Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) = 0;
+  virtual Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest&) {
+    return Refusal{Refusal::Kind::kInvalid, "this controller removes no jobs"};
+  }
   virtual Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
   /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
   virtual Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest&) {

@@ -10,6 +10,8 @@
 #include "core/text.h"
 #include "runtime/action_runner.h"
 #include "runtime/dependency_watch.h"
+#include "runtime/job_files.h"
+#include "runtime/job_remover.h"
 #include "runtime/newest_metrics.h"
 #include "runtime/partitions/partition_desk.h"
 #include "runtime/progress_watch.h"
@@ -18,6 +20,7 @@
 #include "runtime/scheduler_handle.h"
 #include "runtime/token_file.h"
 #include "runtime/views.h"
+#include "runtime/whole_number.h"
 #include "spec/idle_keys.h"
 #include "spec/spec.h"
 
@@ -30,6 +33,8 @@ constexpr std::size_t kMostSpecBytes = 1 << 20;
 constexpr std::uint32_t kListDefault = 100;
 constexpr std::uint32_t kListMost = 1000;
 constexpr int kMostSweep = 10000;
+constexpr int kMostRemoved = 1000;
+constexpr std::uint32_t kValidationSteps = 1000;
 
 std::string random_request_id() {
   std::array<unsigned char, 16> bytes{};
@@ -88,7 +93,8 @@ class Impl final : public RunningController {
         progress_(dispatcher_, specs_, data_, options_.threads),
         runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_, options_.excluded_for},
                 options_.threads),
-        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_) {
+        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_),
+        remover_({store, dispatcher_, data_, options_.scheduler_log}, options_.threads) {
     dispatcher_.load_open();
     dispatcher_.begin_after(data_.newest_job_folder());
     for (const auto& job : dispatcher_.open_jobs()) {
@@ -103,6 +109,7 @@ class Impl final : public RunningController {
     dispatcher_.close();
     progress_.close();
     runner_.close();
+    remover_.close();
     metrics_.close();
   }
 
@@ -119,6 +126,7 @@ class Impl final : public RunningController {
     Reconciler({store_, executor_, clock_, dispatcher_, specs_, board_}).take_over();
     desk_.search_unsent(attempts_that_are_over());
     runner_.start({data_, options_.worker_program, addresses.grpc, secret_});
+    remover_.start();
     if (options_.threads) ticker_ = std::thread([this] { run_ticker(); });
   }
 
@@ -126,6 +134,7 @@ class Impl final : public RunningController {
     quiet();
     dispatcher_.drain();
     runner_.close();
+    remover_.close();
     metrics_.close();
   }
 
@@ -134,6 +143,7 @@ class Impl final : public RunningController {
     for (int round = 0; round < 2; ++round) {
       dispatcher_.pump();
       runner_.poll();
+      remover_.poll();
       if (round == 0) watch();
       if (round == 0) partitions_.poll();
     }
@@ -162,6 +172,7 @@ class Impl final : public RunningController {
   }
   Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override;
   Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
+  Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override;
   Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
   Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) override;
   Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) override;
@@ -240,6 +251,9 @@ class Impl final : public RunningController {
   /// Why there is none of such a job.
   Refusal no_script(const LaunchRequest& request) const;
   std::vector<core::JobId> jobs_of(const std::string& sweep);
+  /// Jobs that open ones wait for, or whose folder these save into, each with such an open one.
+  std::map<core::JobId, core::JobId> needed_by_open_jobs();
+  muster::v1::RemovedJob removal_of(const core::Job& job);
   /// Of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
   void publish(const JobPtr& job, bool has_actions);
@@ -270,6 +284,7 @@ class Impl final : public RunningController {
   ProgressWatch progress_;
   ActionRunner runner_;
   RankDesk desk_;
+  JobRemover remover_;
 
   bool started_ = false;
   std::mutex ticker_mutex_;
@@ -340,8 +355,10 @@ std::string Impl::problems_of(muster::v1::JobSpec& spec) const {
     const auto dependency = parse_dependency(text);
     if (!dependency) {
       add("after \"" + text + "\": want succeeded:<job>, failed:<job> or ended:<job>");
-    } else if (dispatcher_.job(dependency->job) == nullptr) {
+    } else if (const auto other = dispatcher_.job(dependency->job); other == nullptr) {
       add("after \"" + text + "\": there is no job " + std::to_string(dependency->job));
+    } else if (other->removed_at) {
+      add("after \"" + text + "\": " + core::removed_text(*other) + ", and its files with it; leave it out");
     }
   }
   return problems;
@@ -447,10 +464,85 @@ Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::Ch
   }
 }
 
+std::map<core::JobId, core::JobId> Impl::needed_by_open_jobs() {
+  std::map<core::JobId, core::JobId> needed;
+  const auto jobs = data_.root() / "jobs";
+  for (const auto& job : dispatcher_.open_jobs()) {
+    for (const auto& dependency : job->after) needed.emplace(dependency.job, job->id);
+    const auto spec = specs_.get(job->id);
+    if (spec == nullptr || spec->checkpoint().folder().empty()) continue;
+    const auto place = std::filesystem::path(spec->checkpoint().folder()).lexically_relative(jobs);
+    if (place.empty() || *place.begin() == "..") continue;
+    if (const auto id = whole_number<core::JobId>(place.begin()->native())) needed.emplace(*id, job->id);
+  }
+  return needed;
+}
+
+muster::v1::RemovedJob Impl::removal_of(const core::Job& job) {
+  muster::v1::RemovedJob out;
+  out.set_job_id(job.id);
+  out.set_name(job.name);
+  out.set_state(std::string(core::to_string(job.state)));
+  out.set_bytes(bytes_below(data_.job(job.id)));
+  if (const auto spec = specs_.get(job.id)) out.set_kept_checkpoint_folder(spec->checkpoint().folder());
+  return out;
+}
+
+Outcome<muster::v1::RemoveResponse> Impl::remove(const muster::v1::RemoveRequest& request) {
+  if (request.job_ids_size() > kMostRemoved) {
+    return refuse(Refusal::Kind::kLimit, "job_ids: " + std::to_string(request.job_ids_size()) + " jobs; at most " +
+                                             std::to_string(kMostRemoved) + " at once, remove them in parts");
+  }
+  muster::v1::RemoveResponse response;
+  const auto refused = [&](core::JobId id, const std::string& why, bool is_gone) {
+    auto& out = *response.add_refused();
+    out.set_job_id(id);
+    out.set_why(why);
+    out.set_is_gone(is_gone);
+  };
+  try {
+    const auto needed = needed_by_open_jobs();
+    std::map<core::JobId, muster::v1::RemovedJob> wanted;
+    for (const auto id : request.job_ids()) {
+      const auto job = dispatcher_.job(id);
+      const auto by = needed.find(id);
+      if (job == nullptr) {
+        refused(id, "there is no job " + std::to_string(id), true);
+      } else if (const auto why = core::refuse_remove(*job); !why.empty()) {
+        refused(id, why, job->removed_at.has_value());
+      } else if (by != needed.end()) {
+        refused(id,
+                "job " + std::to_string(id) + " is needed by job " + std::to_string(by->second) +
+                    ", which has not ended: remove it after that one",
+                false);
+      } else {
+        wanted.emplace(id, removal_of(*job));
+      }
+    }
+    if (!request.dry_run() && !wanted.empty()) {
+      std::vector<core::JobId> ids;
+      for (const auto& [id, removal] : wanted) ids.push_back(id);
+      const auto outcome = dispatcher_.request_all(ids, core::JobRemoved{user_or_unknown(request.user())});
+      if (!outcome.ok()) return outcome.refusal();
+      std::map<core::JobId, muster::v1::RemovedJob> removed;
+      for (const auto& job : outcome.value().jobs) removed.insert(wanted.extract(job->id));
+      // A failed job may have been requeued since it was looked at.
+      for (const auto& [id, removal] : wanted)
+        refused(id, "job " + std::to_string(id) + " has changed meanwhile", false);
+      wanted = std::move(removed);
+    }
+    for (auto& [id, removal] : wanted) *response.add_removed() = std::move(removal);
+    return response;
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
 Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
   try {
     const auto job = dispatcher_.job(id);
     if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
     const auto* attempt = job->current();
     const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
     const auto number = static_cast<core::AttemptNumber>(job->attempts.size() + (between ? 1 : 0));
@@ -492,6 +584,8 @@ muster::v1::ListResponse Impl::list(const muster::v1::ListRequest& request) {
   filter.limit = std::min(request.limit() == 0 ? kListDefault : request.limit(), kListMost);
   filter.before = request.before_id();
   filter.sweep = request.sweep();
+  filter.ids.assign(request.job_ids().begin(), request.job_ids().end());
+  if (filter.ids.size() > kListMost) filter.ids.resize(kListMost);
   const auto trouble = executor_.trouble();
   for (const auto& row : store_.list(filter)) {
     const auto spec = specs_.get(row.id);
@@ -503,7 +597,7 @@ muster::v1::ListResponse Impl::list(const muster::v1::ListRequest& request) {
     const auto open = core::is_ended(row.state) ? nullptr : dispatcher_.job(row.id);
     if (open != nullptr) fill_open(*open, trouble, job);
   }
-  response.set_total(store_.count(filter.states, filter.sweep));
+  response.set_total(filter.ids.empty() ? store_.count(filter.states, filter.sweep) : response.jobs_size());
   return response;
 }
 
@@ -511,6 +605,7 @@ Outcome<muster::v1::Job> Impl::get(core::JobId id) {
   try {
     const auto job = dispatcher_.job(id);
     if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
     return view(job);
   } catch (const std::exception& e) {
     return refuse(Refusal::Kind::kUnavailable, e.what());
@@ -541,20 +636,27 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   const auto spec = specs_.get(job->id);
   if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
   const auto* newest = job->current();
-  return job_view({*job, *spec, board_, data_, clock_.monotonic(),
-                   newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0),
-                   executor_.trouble()});
+  auto out = job_view({*job, *spec, board_, data_, clock_.monotonic(),
+                       newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0),
+                       executor_.trouble()});
+  if (spec->recipe().train().validation_every_steps() > 0) {
+    const auto validation = store_.newest_validation(job->id, kValidationSteps * job->world_size);
+    if (validation) out.set_validation_loss(*validation);
+  }
+  return out;
 }
 
 std::string Impl::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
   const auto job = dispatcher_.job(id);
-  if (job == nullptr || attempt == 0 || attempt > job->attempts.size() || rank >= job->world_size) return {};
+  if (job == nullptr || job->removed_at || attempt == 0 || attempt > job->attempts.size() || rank >= job->world_size)
+    return {};
   return data_.log({id, attempt}, rank).string();
 }
 
 std::string Impl::scheduler_log_path(core::JobId id, core::AttemptNumber attempt) {
   const auto job = dispatcher_.job(id);
-  if (job == nullptr || attempt == 0 || attempt > job->attempts.size() || !options_.scheduler_log) return {};
+  if (job == nullptr || job->removed_at || attempt == 0 || attempt > job->attempts.size() || !options_.scheduler_log)
+    return {};
   if (!scheduler_job_of(job->attempts[attempt - 1].handle)) return {};
   return options_.scheduler_log(data_.attempt({id, attempt})).string();
 }
@@ -719,6 +821,7 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
   dependencies_.follow(*job);
   changes_.bump(job->id);
   if (has_actions) runner_.wake();
+  if (has_actions && job->removed_at) remover_.wake();
 }
 
 // An executor's thread.
@@ -772,6 +875,7 @@ void Impl::quiet() {
   ticker_wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
   runner_.stop_taking();
+  remover_.stop_taking();
   partitions_.close();
   if (started_) executor_.shutdown();
   progress_.close();

@@ -40,6 +40,7 @@ std::string refusal_of(const core::Job& job, const core::EventBody& body) {
   if (std::holds_alternative<core::HoldRequested>(body)) return core::refuse_hold(job);
   if (std::holds_alternative<core::ReleaseRequested>(body)) return core::refuse_release(job);
   if (std::holds_alternative<core::TimeLimitChanged>(body)) return core::refuse_time_limit(job);
+  if (std::holds_alternative<core::JobRemoved>(body)) return core::refuse_remove(job);
   return {};
 }
 
@@ -65,6 +66,7 @@ void log(const store::Commit& commit) {
 
 // Executors tell again what they told an earlier controller; the history needs it once.
 bool known_already(const core::Job& job, const core::EventBody& body) {
+  if (job.removed_at) return true;  // nobody asks any more
   const auto number = core::attempt_of(body);
   if (number == 0 || number > job.attempts.size()) return false;
   const auto& attempt = job.attempts[number - 1];
@@ -374,6 +376,10 @@ void Dispatcher::prepare(Entry& entry, Group& group) {
   if (now == nullptr) {
     Refusal refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job)};
     group.results.push_back({&entry, {nullptr, {}, refusal}});
+    return;
+  }
+  if (entry.kind == Kind::kRequest && now->removed_at) {
+    group.results.push_back({&entry, {nullptr, {}, Refusal{Refusal::Kind::kNotFound, core::removed_text(*now)}}});
     return;
   }
   if (const auto why = refusal_of(*now, entry.body); !why.empty()) {

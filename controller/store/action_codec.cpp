@@ -32,12 +32,16 @@ void fields(Archive& archive, A& action) {
   archive("attempt", action.attempt);
   archive("time_limit_ms", action.time_limit);
 }
+template <typename Archive, typename A>
+requires std::is_same_v<std::remove_const_t<A>, core::RemoveFiles>
+void fields(Archive&, A&) {}
 
 struct Kind {
   std::string_view operator()(const core::StartAttempt&) const { return "start_attempt"; }
   std::string_view operator()(const core::StopAttempt&) const { return "stop_attempt"; }
   std::string_view operator()(const core::HoldAttempt&) const { return "hold_attempt"; }
   std::string_view operator()(const core::LimitAttempt&) const { return "limit_attempt"; }
+  std::string_view operator()(const core::RemoveFiles&) const { return "remove_files"; }
 };
 
 template <typename A>
@@ -67,6 +71,7 @@ core::Action decode_action(std::string_view kind, std::string_view payload) {
     if (kind == Kind{}(core::StopAttempt{})) return read<core::StopAttempt>(json);
     if (kind == Kind{}(core::HoldAttempt{})) return read<core::HoldAttempt>(json);
     if (kind == Kind{}(core::LimitAttempt{})) return read<core::LimitAttempt>(json);
+    if (kind == Kind{}(core::RemoveFiles{})) return read<core::RemoveFiles>(json);
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::kCorrupt,
                 "a stored action of kind \"" + std::string(kind) + "\" cannot be read: " + error.what());

@@ -132,7 +132,7 @@ void fields(Archive& archive, E& e) {
 }
 template <typename Archive, typename E>
 requires Is<E, core::CancelRequested> || Is<E, core::RequeueRequested> || Is<E, core::HoldRequested> ||
-    Is<E, core::ReleaseRequested>
+    Is<E, core::ReleaseRequested> || Is<E, core::JobRemoved>
 void fields(Archive& archive, E& e) {
   archive("user", e.user);
 }

@@ -39,6 +39,7 @@ std::int64_t MemoryStore::add(const Commit& commit) {
   Entry& entry = jobs_[job.id];
   entry.job = job;
   if (job.version == 1) entry.spec_json = commit.spec_json;
+  if (job.removed_at) entry.spec_json = "{}";
   if (!commit.request_id.empty()) requests_[commit.request_id] = job.id;
   const auto id = static_cast<std::int64_t>(events_.size() + 1);
   StoredEvent stored{id, job.id, job.version, commit.event, job.state, commit.applied.text, ""};
@@ -99,7 +100,9 @@ std::vector<JobRow> MemoryStore::list(const ListFilter& filter) {
     const core::Job& job = entry->second.job;
     const bool wanted = filter.states.empty() || std::ranges::find(filter.states, job.state) != filter.states.end();
     const bool of_sweep = filter.sweep.empty() || job.sweep.sweep == filter.sweep;
-    if (wanted && of_sweep && (filter.before == 0 || job.id < filter.before)) rows.push_back(row_of(job));
+    const bool asked = filter.ids.empty() || std::ranges::find(filter.ids, job.id) != filter.ids.end();
+    if (wanted && of_sweep && asked && !job.removed_at && (filter.before == 0 || job.id < filter.before))
+      rows.push_back(row_of(job));
   }
   return rows;
 }
@@ -117,6 +120,7 @@ std::vector<StoredEvent> MemoryStore::node_losses(core::Time since, std::uint32_
 std::int64_t MemoryStore::count(std::span<const core::JobState> states, const std::string& sweep) {
   std::lock_guard lock(mutex_);
   return std::ranges::count_if(jobs_, [&](const auto& entry) {
+    if (entry.second.job.removed_at) return false;
     if (!sweep.empty() && entry.second.job.sweep.sweep != sweep) return false;
     return states.empty() || std::ranges::find(states, entry.second.job.state) != states.end();
   });
@@ -141,7 +145,7 @@ Totals MemoryStore::totals(std::int64_t after_event, std::uint32_t most) {
   std::lock_guard lock(mutex_);
   Totals totals;
   for (const auto& [id, entry] : jobs_) {
-    ++totals.jobs[std::string(to_string(entry.job.state))];
+    if (!entry.job.removed_at) ++totals.jobs[std::string(to_string(entry.job.state))];
     for (const core::Attempt& attempt : entry.job.attempts) {
       if (attempt.state == core::AttemptState::kEnded) ++totals.attempts_ended[std::string(to_string(attempt.cause))];
     }
@@ -193,12 +197,34 @@ std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber a
   return steps;
 }
 
+std::uint32_t MemoryStore::remove_metrics(core::JobId job, std::uint32_t most) {
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  std::uint32_t removed = 0;
+  for (auto at = metrics_.lower_bound({job, 0, 0, 0});
+       at != metrics_.end() && at->second.job == job && removed < most;) {
+    at = metrics_.erase(at);
+    ++removed;
+  }
+  return removed;
+}
+
 std::optional<MetricRow> MemoryStore::newest_metric(core::JobId job) {
   std::lock_guard lock(mutex_);
   for (auto after = metrics_.lower_bound({job + 1, 0, 0, 0}); after != metrics_.begin();) {
     const MetricRow& row = (--after)->second;
     if (row.job != job) break;
     if (row.rank == 0) return row;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> MemoryStore::newest_validation(core::JobId job, std::uint32_t most) {
+  std::lock_guard lock(mutex_);
+  for (auto after = metrics_.lower_bound({job + 1, 0, 0, 0}); after != metrics_.begin() && most-- > 0;) {
+    const MetricRow& row = (--after)->second;
+    if (row.job != job) break;
+    if (row.rank == 0 && row.validation_loss) return row.validation_loss;
   }
   return std::nullopt;
 }

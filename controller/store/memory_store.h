@@ -33,6 +33,8 @@ class MemoryStore final : public Store {
   void add_metrics(std::span<const MetricRow> rows) override;
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;
+  std::optional<double> newest_validation(core::JobId job, std::uint32_t most) override;
+  std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
   std::vector<PartitionRow> partitions() override;
   void change_partitions(std::span<const AuditRow> changes) override;

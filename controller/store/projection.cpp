@@ -30,6 +30,7 @@ JobRow row_of(const core::Job& job) {
   row.next_attempt_at = job.next_attempt_at;
   row.sweep = job.sweep.sweep;
   row.sweep_index = job.sweep.index;
+  row.removed_at = job.removed_at;
   const auto started =
       std::ranges::find_if(job.attempts, [](const core::Attempt& attempt) { return attempt.started_at.has_value(); });
   if (started != job.attempts.end()) row.started_at = started->started_at;

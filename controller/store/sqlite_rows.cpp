@@ -20,6 +20,9 @@ namespace {
   "FROM wanted JOIN jobs j ON j.id = wanted.id LEFT JOIN attempts a ON a.job_id = j.id AND "              \
   "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) ORDER BY j.id DESC"
 
+// Nobody has removed the job.
+#define MUSTER_IS_THERE "id NOT IN (SELECT job_id FROM removed_jobs)"
+
 constexpr std::string_view kOpenStates = R"(["pending","queued","running","stopping","waiting"])";
 
 /// For `state IN (SELECT value FROM json_each(?))`.
@@ -139,29 +142,37 @@ std::vector<core::Job> read_open_jobs(Connection& connection) {
 
 std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) {
   // The ids first, from an index alone: rows are large. A statement each, so that each has the index it needs.
+#define MUSTER_PAGE "(?2 = 0 OR id < ?2) AND " MUSTER_IS_THERE " ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS
   Query row = connection.query(
-      !filter.sweep.empty()
+      !filter.ids.empty()
+          ? "WITH wanted AS (SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?4)) AND (?1 = '[]' OR state "
+            "IN (SELECT value FROM json_each(?1))) AND (?5 = '' OR sweep = ?5) AND " MUSTER_PAGE
+      : !filter.sweep.empty()
           ? "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_sweep WHERE sweep = ?4 AND (?1 = '[]' OR state IN "
-            "(SELECT value FROM json_each(?1))) AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS
-      : filter.states.empty()
-          ? "WITH wanted AS (SELECT id FROM jobs WHERE ?1 = '[]' AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT "
-            "?3) " MUSTER_SELECT_ROWS
-          : "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_state WHERE state IN "
-            "(SELECT value FROM json_each(?1)) AND (?2 = 0 OR id < ?2) ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS);
-  const std::string states = states_json(filter.states);
+            "(SELECT value FROM json_each(?1))) AND " MUSTER_PAGE
+      : filter.states.empty() ? "WITH wanted AS (SELECT id FROM jobs WHERE ?1 = '[]' AND " MUSTER_PAGE
+                              : "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_state WHERE state IN "
+                                "(SELECT value FROM json_each(?1)) AND " MUSTER_PAGE);
+#undef MUSTER_PAGE
+  const std::string states = states_json(filter.states), ids = nlohmann::json(filter.ids).dump();
   row.with(states).with(filter.before).with(std::int64_t{filter.limit});
-  if (!filter.sweep.empty()) row.with(filter.sweep);
+  if (!filter.ids.empty()) {
+    row.with(ids).with(filter.sweep);
+  } else if (!filter.sweep.empty()) {
+    row.with(filter.sweep);
+  }
   std::vector<JobRow> rows;
   while (row.next()) rows.push_back(read_job_row(row));
   return rows;
 }
 
 std::int64_t read_count(Connection& connection, std::span<const core::JobState> states, const std::string& sweep) {
-  Query row =
-      connection.query(!sweep.empty()   ? "SELECT count(*) FROM jobs WHERE sweep = ?2 AND (?1 = '[]' OR state IN "
-                                          "(SELECT value FROM json_each(?1)))"
-                       : states.empty() ? "SELECT count(*) FROM jobs WHERE ?1 = '[]'"
-                                        : "SELECT count(*) FROM jobs WHERE state IN (SELECT value FROM json_each(?1))");
+  Query row = connection.query(
+      !sweep.empty() ? "SELECT count(*) FROM jobs WHERE sweep = ?2 AND (?1 = '[]' OR state IN "
+                       "(SELECT value FROM json_each(?1))) AND " MUSTER_IS_THERE
+      : states.empty()
+          ? "SELECT count(*) FROM jobs WHERE ?1 = '[]' AND " MUSTER_IS_THERE
+          : "SELECT count(*) FROM jobs WHERE state IN (SELECT value FROM json_each(?1)) AND " MUSTER_IS_THERE);
   const std::string wanted = states_json(states);
   row.with(wanted);
   if (!sweep.empty()) row.with(sweep);
@@ -198,7 +209,7 @@ std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, st
 
 Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32_t most) {
   Totals totals;
-  Query jobs = connection.query("SELECT state, count(*) FROM jobs GROUP BY state");
+  Query jobs = connection.query("SELECT state, count(*) FROM jobs WHERE " MUSTER_IS_THERE " GROUP BY state");
   while (jobs.next()) totals.jobs[jobs.text(0)] = static_cast<std::uint64_t>(jobs.integer(1));
   Query ends = connection.query("SELECT cause, count(*) FROM attempts WHERE state = 'ended' GROUP BY cause");
   while (ends.next()) totals.attempts_ended[ends.text(0)] = static_cast<std::uint64_t>(ends.integer(1));
@@ -285,6 +296,14 @@ std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId 
   if (row.integer(10) != 0) metric.validation_loss = row.real(11);
   metric.at_ms = row.integer(12);
   return metric;
+}
+
+std::optional<double> read_newest_validation(Connection& connection, core::JobId job, std::uint32_t most) {
+  Query row = connection.query(
+      "SELECT validation_loss FROM (SELECT rank, has_validation, validation_loss FROM metrics WHERE job_id = ? "
+      "ORDER BY attempt DESC, step DESC, rank DESC LIMIT ?) WHERE rank = 0 AND has_validation = 1 LIMIT 1");
+  if (!row.with(job).with(std::int64_t{most}).next()) return std::nullopt;
+  return row.real(0);
 }
 
 std::string read_secret(Connection& connection) {

@@ -70,6 +70,10 @@ class SqliteStore final : public Store {
     });
   }
 
+  std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
+    return writing([&] { return erase_metrics(writer_, job, most); });
+  }
+
   std::optional<core::JobId> find_request(const std::string& request_id) override {
     return reading([&](Connection& c) { return read_request(c, request_id); });
   }
@@ -112,6 +116,9 @@ class SqliteStore final : public Store {
   }
   std::optional<MetricRow> newest_metric(core::JobId job) override {
     return reading([&](Connection& c) { return read_newest_metric(c, job); });
+  }
+  std::optional<double> newest_validation(core::JobId job, std::uint32_t most) override {
+    return reading([&](Connection& c) { return read_newest_validation(c, job, most); });
   }
   std::vector<PartitionRow> partitions() override {
     return reading([](Connection& c) { return read_partitions(c); });

@@ -45,6 +45,15 @@ void update_job(Connection& connection, const JobRow& job) {
   row.with(job.started_at).with(job.ended_at).with(job.next_attempt_at).with(job.id).run();
 }
 
+/// What was asked for goes with the job, for it may hold secrets.
+void mark_removed(Connection& connection, const JobRow& job) {
+  connection.query("INSERT INTO removed_jobs (job_id, at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING")
+      .with(job.id)
+      .with(*job.removed_at)
+      .run();
+  connection.query("UPDATE jobs SET spec_json = '{}' WHERE id = ?").with(job.id).run();
+}
+
 void upsert_attempt(Connection& connection, core::JobId job, const core::Attempt& attempt) {
   Query row = connection.query(
       "INSERT OR REPLACE INTO attempts (job_id, number, state, cause, reason, reason_started, culprit, culprit_code, "
@@ -88,6 +97,7 @@ std::int64_t write_commit(Connection& connection, const Commit& commit) {
     insert_job(connection, commit, row);
   else
     update_job(connection, row);
+  if (row.removed_at) mark_removed(connection, row);
   // An event never changes any attempt but the newest.
   if (job.current() != nullptr) upsert_attempt(connection, job.id, *job.current());
   const std::int64_t event_id = insert_event(connection, commit);
@@ -113,6 +123,14 @@ void write_metric(Connection& connection, const MetricRow& metric) {
   row.with(metric.memory_bytes).with(metric.memory_peak_bytes).with(metric.bytes_communicated);
   row.with(metric.learning_rate).with(metric.grad_norm);
   row.with(std::int64_t{metric.validation_loss.has_value()}).with(metric.validation_loss).with(metric.at_ms).run();
+}
+
+std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most) {
+  Query row = connection.query(
+      "DELETE FROM metrics WHERE (job_id, attempt, step, rank) IN "
+      "(SELECT job_id, attempt, step, rank FROM metrics WHERE job_id = ? LIMIT ?)");
+  row.with(job).with(std::int64_t{most}).run();
+  return static_cast<std::uint32_t>(connection.database().getChanges());
 }
 
 void write_secret(Connection& connection, const std::string& secret) {

@@ -68,6 +68,7 @@ struct JobRow {
   std::optional<core::Attempt> newest_attempt;  // without ranks
   std::string sweep;                            // empty: the job stands alone
   std::uint32_t sweep_index = 0;
+  std::optional<core::Time> removed_at = {};  // such rows are in no list
 };
 
 /// One optimizer step of one rank. The key is (job, attempt, rank, step): the same row again is no error and no change.
@@ -126,8 +127,9 @@ struct Totals {
 struct ListFilter {
   std::vector<core::JobState> states = {};  // empty: all
   std::uint32_t limit = 100;
-  core::JobId before = 0;  // 0: from the newest
-  std::string sweep = {};  // empty: of all, and of none
+  core::JobId before = 0;             // 0: from the newest
+  std::string sweep = {};             // empty: of all, and of none
+  std::vector<core::JobId> ids = {};  // empty: any
 };
 
 /// The controller's memory: append-only events, projections kept in the same transaction, and the outbox of actions.
@@ -143,7 +145,7 @@ class Store {
   virtual std::vector<std::int64_t> append(std::span<const Commit> commits) = 0;
 
   virtual std::optional<core::JobId> find_request(const std::string& request_id) = 0;
-  /// One more than the newest job's id. Ids are never reused, since jobs are never deleted.
+  /// One more than the newest job's id. Ids are never reused: a removed job keeps its own.
   virtual core::JobId next_job_id() = 0;
 
   /// Folds the job's events. nullopt: no such job.
@@ -152,6 +154,7 @@ class Store {
   /// Jobs that have not ended, oldest first.
   virtual std::vector<core::Job> load_open() = 0;
 
+  /// Without removed jobs, whose specs are gone: theirs is "{}".
   virtual std::vector<JobRow> list(const ListFilter& filter) = 0;
   /// How many jobs there are: of these states (empty: all) and of this sweep (empty: of all, and of none).
   virtual std::int64_t count(std::span<const core::JobState> states, const std::string& sweep = {}) = 0;
@@ -173,8 +176,13 @@ class Store {
   /// Steps in order of (attempt, step), those after the position given. `attempt` 0: all attempts.
   virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                        core::Step after_step, std::uint32_t limit) = 0;
+  /// Deletes at most so many rows of a job; returns how many there were to delete.
+  virtual std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) = 0;
   /// Rank 0's newest step of the newest attempt that made one.
   virtual std::optional<MetricRow> newest_metric(core::JobId job) = 0;
+
+  /// Rank 0's newest validation loss in a job's newest `most` rows of metrics.
+  virtual std::optional<double> newest_validation(core::JobId job, std::uint32_t most) = 0;
 
   /// By name.
   virtual std::vector<PartitionRow> partitions() = 0;

@@ -105,6 +105,7 @@ std::vector<Named> states() {
   add("cancelled before any attempt", fresh().tell(core::CancelRequested{"anna"}));
   add("cancelled, attempt 1 ended: cancelled",
       running().tell_all(core::CancelRequested{"anna"}, exited(1, 0, 99), exited(1, 1, 99)));
+  add("failed, removed", running().tell_all(exited(1, 0, 93), exited(1, 1, 93), core::JobRemoved{"anna"}));
   for (auto& state : all) state.story.wait(1s);
   return all;
 }
@@ -163,6 +164,7 @@ std::vector<NamedEvent> events() {
       {"time_limit_changed to none", core::TimeLimitChanged{"ben", 0s}},
       {"time_limit_answered, 2 h taken", core::TimeLimitAnswered{1, 2h, ""}},
       {"time_limit_answered, 2 h refused", core::TimeLimitAnswered{1, 2h, "permission denied"}},
+      {"job_removed", core::JobRemoved{"ben"}},
       {"dependency_ended, job 5 succeeded", core::DependencyEnded{5, core::JobState::kSucceeded}},
       {"dependency_ended, job 5 failed", core::DependencyEnded{5, core::JobState::kFailed}},
       {"dependency_ended, job 6 cancelled", core::DependencyEnded{6, core::JobState::kCancelled}},
@@ -181,6 +183,7 @@ std::string action_text(const core::Action& action) {
     return "limit attempt " + std::to_string(limit->attempt) + " to " + std::to_string(limit->time_limit.count()) +
            " ms";
   }
+  if (std::holds_alternative<core::RemoveFiles>(action)) return "remove files";
   const auto& stop = std::get<core::StopAttempt>(action);
   return "stop attempt " + std::to_string(stop.attempt) + (stop.save ? ", save first" : ", no saving") + ": " +
          stop.reason;

@@ -86,6 +86,7 @@ class RandomEvents {
         return core::ReleaseRequested{"ben"};
       default:
         if (below(30) == 0) return submission();
+        if (below(20) == 0) return core::JobRemoved{"ben"};
         return core::RequeueRequested{"anna"};
     }
   }

@@ -151,6 +151,27 @@ TEST_F(Logs, FollowingTheLastLinesSaysWhereTheyBegan) {
   EXPECT_EQ(all, "uno\ndos\n");
 }
 
+TEST_F(Logs, OnlyWhatComesWhileFollowingIsDated) {
+  append(1, 0, "before\n");
+  request_.set_follow(true);
+  start_stream();
+  EXPECT_EQ(next().seen_at_ms(), 0) << "nobody knows when it was written";
+  using namespace std::chrono;
+  const auto now_ms = [] { return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count(); };
+  const auto begin = now_ms();
+  append(1, 0, "while following\n");
+  const auto line = next();
+  EXPECT_EQ(line.data(), "while following\n");
+  EXPECT_GE(line.seen_at_ms(), begin);
+  EXPECT_LE(line.seen_at_ms(), now_ms());
+  end_attempt(1, "waiting");
+  start_attempt(2);
+  append(2, 0, "of the next attempt\n");
+  EXPECT_GE(next().seen_at_ms(), begin);
+  end_attempt(2, "succeeded");
+  rest();
+}
+
 TEST_F(Logs, AsksForWhatDoesNotExistInPlainWords) {
   request_.set_attempt(7);
   start_stream();

@@ -119,6 +119,15 @@ class CrashingStore : public store::Store {
   std::vector<store::AuditRow> audit(std::int64_t before, const std::string& partition, std::uint32_t limit) override {
     return inner_.audit(before, partition, limit);
   }
+  std::optional<double> newest_validation(core::JobId job, std::uint32_t most) override {
+    return inner_.newest_validation(job, most);
+  }
+  std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
+    point_.step();
+    const auto removed = inner_.remove_metrics(job, most);
+    point_.step();
+    return removed;
+  }
   std::string secret() override { return inner_.secret(); }
   std::int64_t schema_version() override { return inner_.schema_version(); }
 

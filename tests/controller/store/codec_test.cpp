@@ -50,6 +50,7 @@ std::vector<core::EventBody> every_event() {
       core::DependencyEnded{12, core::JobState::kCancelled},
       core::TimeLimitAnswered{2, 2h, "Access/permission denied"},
       core::CheckpointFolderSeen{2, 3, "step-40", "no answer"},
+      core::JobRemoved{"ben"},
   };
 }
 

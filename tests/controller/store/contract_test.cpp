@@ -272,6 +272,74 @@ TYPED_TEST(StoreContract, JobsOfASweepAreListedAndCountedApart) {
   EXPECT_EQ(store.count(pending, ""), 4);
 }
 
+TYPED_TEST(StoreContract, JobsAreListedByTheirNumbers) {
+  auto& store = this->store();
+  std::vector<Saga> sagas;
+  for (int i = 0; i < 5; ++i) sagas.emplace_back(store).tell(submitted());
+  sagas[1].tell(core::CancelRequested{"anna"});
+  const auto ids = [&](const store::ListFilter& filter) {
+    std::vector<core::JobId> result;
+    for (const auto& row : store.list(filter)) result.push_back(row.id);
+    return result;
+  };
+  EXPECT_THAT(ids({.ids = {2, 5, 9, 2}}), ElementsAre(5, 2));
+  EXPECT_THAT(ids({.states = {core::JobState::kPending}, .ids = {2, 5}}), ElementsAre(5));
+  EXPECT_THAT(ids({.limit = 1, .before = 5, .ids = {1, 2, 5}}), ElementsAre(2));
+  EXPECT_THAT(ids({.sweep = "s1", .ids = {1, 2}}), IsEmpty());
+}
+
+TYPED_TEST(StoreContract, ARemovedJobIsInNoListAndKeepsItsHistoryAndItsNumber) {
+  auto& store = this->store();
+  Saga first(store, "request-1", R"({"env":{"KEY":"secret"}})");
+  auto of_sweep = submitted();
+  of_sweep.sweep = {"s1", 0, 0};
+  first.tell(of_sweep);
+  Saga second(store);
+  second.tell(submitted());
+  first.tell(core::CancelRequested{"anna"});
+  first.tell(core::JobRemoved{"anna"});
+  second.tell(core::JobRemoved{"anna"});  // nothing changes: it has not ended
+  const auto listed = store.list({});
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].id, 2);
+  EXPECT_TRUE(store.list({.states = {core::JobState::kCancelled}}).empty());
+  EXPECT_TRUE(store.list({.sweep = "s1"}).empty());
+  EXPECT_TRUE(store.list({.ids = {1}}).empty());
+  const core::JobState cancelled[] = {core::JobState::kCancelled};
+  EXPECT_EQ(store.count({}), 1);
+  EXPECT_EQ(store.count(cancelled), 0);
+  EXPECT_EQ(store.count({}, "s1"), 0);
+  EXPECT_EQ(store.totals(0, 100).jobs.count("cancelled"), 0U);
+  EXPECT_EQ(store.spec_json(1), "{}") << "what was asked for may hold secrets";
+  EXPECT_EQ(store.load(1), first.job());
+  EXPECT_EQ(store.load(1)->removed_by, "anna");
+  EXPECT_EQ(store.events(1, 0, 10).back().text, "removed by anna");
+  EXPECT_EQ(store.next_job_id(), 3);
+  EXPECT_EQ(store.find_request("request-1"), 1) << "a submission told twice makes no second job";
+  const auto actions = store.pending_actions();
+  ASSERT_FALSE(actions.empty());
+  EXPECT_EQ(actions.back().job, 1);
+  EXPECT_EQ(actions.back().action, core::Action(core::RemoveFiles{}));
+  // Late news of it still find their place.
+  first.tell(core::RankExited{1, 0, {0, 0}, false, ""});
+  EXPECT_EQ(store.list({}).size(), 1U);
+}
+
+TYPED_TEST(StoreContract, MetricsOfOneJobAreDeletedInParts) {
+  auto& store = this->store();
+  std::vector<store::MetricRow> rows;
+  for (core::JobId job : {1, 2, 3}) {
+    for (core::Step step = 1; step <= 5; ++step) rows.push_back({.job = job, .attempt = 1, .step = step});
+  }
+  store.add_metrics(rows);
+  EXPECT_EQ(store.remove_metrics(2, 3), 3U);
+  EXPECT_EQ(store.metrics(2, 0, 0, 0, 10).size(), 2U);
+  EXPECT_EQ(store.remove_metrics(2, 3), 2U);
+  EXPECT_EQ(store.remove_metrics(2, 3), 0U);
+  EXPECT_EQ(store.metrics(1, 0, 0, 0, 10).size(), 5U);
+  EXPECT_EQ(store.metrics(3, 0, 0, 0, 10).size(), 5U);
+}
+
 TYPED_TEST(StoreContract, AQueuedJobIsOpenAndItsRowTellsSinceWhen) {
   auto& store = this->store();
   Saga saga(store);
@@ -424,6 +492,23 @@ TYPED_TEST(StoreContract, TheNewestMetricIsRankZerosOfTheNewestAttemptThatHasOne
   EXPECT_EQ(store.newest_metric(4), newest);
   EXPECT_EQ(store.newest_metric(3), std::nullopt);
   EXPECT_EQ(store.newest_metric(5), std::nullopt);
+}
+
+TYPED_TEST(StoreContract, TheNewestValidationIsFoundAmongTheNewestRows) {
+  auto& store = this->store();
+  std::vector<store::MetricRow> rows;
+  for (core::Step step = 1; step <= 10; ++step) {
+    for (core::RankNumber rank : {0U, 1U}) rows.push_back({.job = 2, .attempt = 1, .rank = rank, .step = step});
+  }
+  rows[4].validation_loss = 3.5;   // rank 0 in step 3
+  rows[8].validation_loss = 2.5;   // rank 0 in step 5
+  rows[15].validation_loss = 9.0;  // rank 1 in step 8
+  store.add_metrics(rows);
+  EXPECT_EQ(store.newest_validation(2, 100), 2.5);
+  EXPECT_EQ(store.newest_validation(2, 12), 2.5);
+  EXPECT_EQ(store.newest_validation(2, 11), std::nullopt) << "it is further back";
+  EXPECT_EQ(store.newest_validation(1, 100), std::nullopt);
+  EXPECT_EQ(store.newest_validation(3, 100), std::nullopt);
 }
 
 TYPED_TEST(StoreContract, TotalsCountJobsEndsAndEvents) {
