@@ -273,12 +273,20 @@ int wait_for_signal() {
   return byte;
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 // Where `muster` and scripts find the running musterd; gone when it has left in peace.
 class ReadyFile {
  public:
   ReadyFile(fs::path file, const ListenAddress& grpc, const ListenAddress& http) : file_(std::move(file)) {
-    const nlohmann::ordered_json text = {
-        {"pid", ::getpid()}, {"grpc", grpc.text()}, {"http", http.text()}, {"version", MUSTER_VERSION}};
+    const nlohmann::ordered_json text = {{"pid", ::getpid()},
+                                         {"host", host_name()},
+                                         {"grpc", grpc.text()},
+                                         {"http", http.text()},
+                                         {"version", MUSTER_VERSION}};
     runtime::write_file_durably(file_, text.dump() + "\n");
   }
   ~ReadyFile() {

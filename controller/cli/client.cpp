@@ -1,5 +1,7 @@
 #include "cli/client.h"
 
+#include "cli/port_probe.h"
+#include "cli/ready_file.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -52,9 +54,22 @@ grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::secon
   return {status.error_code(), duration_text(std::chrono::milliseconds(limit).count())};
 }
 
+bool Client::is_wrong_port() const {
+  return speaks_http(address());
+}
+
 Failure Client::unreachable() const {
   const auto from = config_.address.source == "default" ? "" : " (" + config_.address.source + ")";
-  return {kUnreachable, "controller unreachable at " + address() + from + ": start it with musterd, or set --address"};
+  if (is_wrong_port()) {
+    const auto ready = read_ready_file(config_.data_folder);
+    const bool known = ready && ready->http == address();
+    return {kUnreachable, address() + from + " is the port of a dashboard, which speaks HTTP; muster speaks gRPC: " +
+                              (known ? "use --address " + ready->grpc
+                                     : "use the address that musterd --listen names (default 127.0.0.1:7600)")};
+  }
+  const auto doubt = config_.doubt.empty() ? "" : "; " + config_.doubt;
+  return {kUnreachable,
+          "controller unreachable at " + address() + from + doubt + ": start it with musterd, or set --address"};
 }
 
 Failure Client::failure(const grpc::Status& status) const {
@@ -74,6 +89,7 @@ Failure Client::failure(const grpc::Status& status) const {
     case grpc::StatusCode::UNAUTHENTICATED:
       return {kUnreachable, "the controller at " + address() + " refuses the token from " +
                                 (config_.token ? "MUSTER_TOKEN" : config_.token_file.value) +
+                                (config_.doubt.empty() ? "" : " (" + config_.doubt + ")") +
                                 ": use that of its own data folder (--token-file, MUSTER_TOKEN_FILE or MUSTER_TOKEN)"};
     case grpc::StatusCode::UNIMPLEMENTED:
       return {kUnreachable,

@@ -54,6 +54,10 @@ class Client {
   Failure failure(const grpc::Status& status) const;
   /// No connection to be had.
   Failure unreachable() const;
+  /// After a failed connect(): something that speaks HTTP listens there, so waiting will not help.
+  bool is_wrong_port() const;
+  /// The token that is shown. Empty before must_connect().
+  const std::string& token() const { return token_; }
 
  private:
   /// The status, with the limit rather than gRPC's words if it was reached.

@@ -55,14 +55,20 @@ void define_requeue(CLI::App& app, Session& session);     // control.cpp
 void define_hold(CLI::App& app, Session& session);        // control.cpp
 void define_release(CLI::App& app, Session& session);     // control.cpp
 void define_limit(CLI::App& app, Session& session);       // limit.cpp
+void define_rm(CLI::App& app, Session& session);          // remove.cpp
+void define_prune(CLI::App& app, Session& session);       // remove.cpp
 void define_why(CLI::App& app, Session& session);         // why.cpp
 void define_results(CLI::App& app, Session& session);     // results.cpp
 void define_partitions(CLI::App& app, Session& session);  // partitions.cpp
 void define_nodes(CLI::App& app, Session& session);       // nodes.cpp
 void define_admin(CLI::App& app, Session& session);       // admin.cpp
+void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
+void define_help(CLI::App& app, Session& session);        // help.cpp
 void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
 void define_completion(CLI::App& app, Session& session);  // completion.cpp
-void define_version(CLI::App& app, Session& session);     // program.cpp
+/// What completion scripts ask while a person types: "WORD<tab>meaning" a line, nothing where there is no answer soon.
+void define_completion_words(CLI::App& app, Session& session);  // completion_words.cpp
+void define_version(CLI::App& app, Session& session);           // program.cpp
 
 /// The options of a command, kept as long as the parser may write into them.
 template <typename Options>

@@ -12,16 +12,16 @@ std::span<const Command> commands() {
        "again for 20 s; a lost answer never makes a second job.\n"
        "--wait and --follow return the job's result: 0 succeeded, 1 failed or cancelled. Ctrl-C leaves the job alone.\n"
        "\n"
-       "--sweep submits a job for each combination of values, all of them or none, and prints the sweep's name. Each "
-       "is a\n"
-       "job of its own: one that fails does not fail the others. Values are 1e-4,3e-4 or 0..3 (0, 1, 2, 3); of a key "
-       "its\n"
-       "last part is enough where no other key ends so, and so it is with --set. Job 7 of \"tune\" is tune-0007. A\n"
-       "checkpoint.folder gets a\n"
-       "subfolder for each job, named by its settings. --wait then waits for all: 1 if one did not succeed.\n"
+       "--sweep submits a job for each combination of values, all of them or none, and prints the sweep's name. Each\n"
+       "job stands alone: one that fails does not fail the others. Values are 1e-4,3e-4 or 0..3 (0, 1, 2, 3). The\n"
+       "last part of a key is enough where no other key ends in it, as with --set: seed for train.seed. Job 7 of\n"
+       "\"tune\" is tune-0007. A checkpoint.folder gets a subfolder for each job, named by its settings. --wait waits\n"
+       "for all jobs and returns 1 if one did not succeed.\n"
        "\n"
-       "--print-script and --check submit nothing: the script as sbatch would get it next (of a sweep one for each\n"
-       "array), and Slurm's word whether and when it would start; exit code 5 if Slurm would refuse it.\n"
+       "--print-script prints the script that muster would give sbatch; a sweep has one script for each array of "
+       "jobs.\n"
+       "--check asks Slurm whether it would take that script and when it would start it: exit code 5 if it would not.\n"
+       "Neither submits anything.\n"
        "\n"
        "--env NAME gives the ranks a variable as it is set here, --env NAME=VALUE another value; both are as in "
        "[env].\n"
@@ -46,18 +46,22 @@ std::span<const Command> commands() {
        "  muster submit --executor debug job.toml",
        define_submit},
       {"list", "List jobs, newest first",
-       "SLURM is Slurm's own number of the newest attempt. held: a person must release it (running, held: before its\n"
-       "next attempt). A queued job is Slurm's to start; muster why tells what it waits for. On a terminal the table "
-       "is\n"
-       "cut to its width; in a pipe nothing is, unless COLUMNS says so.\n\n"
+       "SLURM is Slurm's number of the newest attempt. A held job starts nothing until somebody releases it; a job "
+       "that\n"
+       "is running and held goes on, but has no next attempt until then. A queued job waits for Slurm: muster why "
+       "tells\n"
+       "what for. A terminal shows as much of the table as fits its width. A pipe gets all of it, unless COLUMNS is "
+       "set.\n\n"
        "  muster list\n"
+       "  muster list 7 9\n"
        "  muster list -w --state running --state waiting\n"
        "  muster list --sweep s12\n"
        "  muster list --json | jq '.[] | select(.state == \"failed\") | .id'",
        define_list},
-      {"show", "Show one job: why it is in its state, its attempts and ranks",
+      {"show", "Show jobs: why each is in its state, its attempts and ranks",
        "HEARD is the age of a rank's newest heartbeat.\n\n"
        "  muster show 7\n"
+       "  muster show 7 9\n"
        "  muster show 7 --json | jq .reason",
        define_show},
       {"spec", "Print a job's settings as a job file",
@@ -70,19 +74,27 @@ std::span<const Command> commands() {
       {"logs", "Print what a job's ranks wrote",
        "Lines of several ranks begin with [rank N]. -f waits for the job to start, goes on with its next attempts and\n"
        "ends with the job. Earlier attempts keep their logs: --attempt. What failed before any rank started stands in\n"
-       "Slurm's log: --slurm.\n\n"
+       "Slurm's log: --slurm.\n"
+       "Log files hold no times. With -f --timestamps the controller dates each line when it sees it come, a moment "
+       "after\n"
+       "it was written. Lines that were there before have \"-\".\n"
+       "\n"
        "  muster logs 7 -f --rank 0\n"
        "  muster logs 7 --slurm\n"
+       "  muster logs 7 -f --tail 10 --timestamps\n"
        "  muster logs 7 --attempt 1 --tail 50",
        define_logs},
       {"events", "Print the history of a job, or of all jobs",
-       "Without a job: of all of them.\n\n"
+       "Every change of a job is an event, and events are kept for ever: those of removed jobs, too. Without a job "
+       "muster\n"
+       "prints the events of all jobs.\n\n"
        "  muster events 7\n"
        "  muster events -f --json",
        define_events},
       {"metrics", "Print loss, throughput and memory by step",
-       "A resumed job rewinds: the same step comes again with a later attempt. Rows are in the order of (attempt, "
-       "step).\n\n"
+       "A resumed job goes back to its checkpoint, so a step may come twice, the second time with a later attempt. "
+       "Rows are\n"
+       "sorted by attempt, then by step.\n\n"
        "  muster metrics 7 --csv > run.csv\n"
        "  muster metrics 7 -f --json | jq .loss",
        define_metrics},
@@ -101,15 +113,17 @@ std::span<const Command> commands() {
        "  muster cancel --sweep s12",
        define_cancel},
       {"requeue", "End the running attempt after a save and start the next one",
-       "A failed job starts again from its last checkpoint, with all budgets refilled. A succeeded or cancelled one\n"
-       "cannot come back (exit code 2): submit it again, with muster submit --like. Of a sweep, those are left "
-       "alone.\n\n"
+       "A failed job starts again from its last checkpoint, and may fail as often as at first. A job that succeeded\n"
+       "or was cancelled never comes back (exit code 2): submit it again with muster submit --like. --sweep leaves "
+       "such\n"
+       "jobs alone.\n\n"
        "  muster requeue 7\n"
        "  muster requeue --sweep s12",
        define_requeue},
       {"hold", "Start no further attempt of jobs before they are released",
-       "A queued attempt stays in the queue, held. One that runs goes on; if it ends and would come back, the job "
-       "waits.\n\n"
+       "An attempt in Slurm's queue stays there and is held. An attempt that runs goes on. When it ends and the job "
+       "would\n"
+       "come back, the job waits for muster release.\n\n"
        "  muster hold 7 8\n"
        "  muster hold --sweep s12",
        define_hold},
@@ -118,14 +132,36 @@ std::span<const Command> commands() {
        "  muster release 7",
        define_release},
       {"limit", "Change a job's time limit",
-       "For the running attempt and those to come: from the attempt's start, not from now. A limit that has passed\n"
-       "already ends the attempt after a save, and the job comes back (requeue.max_timed_out). Slurm lets only its\n"
-       "operators lengthen what already runs.\n\n"
+       "The limit holds for the running attempt and for later ones. It counts from the start of the attempt, not from "
+       "now.\n"
+       "A limit that has passed already ends the attempt after a save, and the job comes back (requeue.max_timed_out). "
+       "Slurm\n"
+       "lets only its operators give a running job more time.\n\n"
        "  muster limit 7 4h\n"
        "  muster limit 7 none",
        define_limit},
+      {"rm", "Remove jobs that have ended, with their logs and checkpoints",
+       "A removed job is in no list any more. muster deletes its metrics, its logs and the checkpoints in musterd's "
+       "data\n"
+       "folder. A checkpoint.folder that the job file names elsewhere stays. The history stays, too: muster events 7. "
+       "The\n"
+       "number is not given again. A job that has not ended is refused (exit code 2), and so is one that an open job "
+       "waits\n"
+       "for or saves into. On a terminal muster asks before; elsewhere it does not.\n\n"
+       "  muster rm 7 8\n"
+       "  muster rm --sweep s12 --dry-run",
+       define_rm},
+      {"prune", "Remove your old jobs",
+       "Removes your jobs that have ended, as muster rm does. With both --older-than and --keep-last a job goes that "
+       "is old\n"
+       "and not among the newest. Jobs that open jobs need stay.\n\n"
+       "  muster prune --older-than 30d --dry-run\n"
+       "  muster prune --keep-last 100 --state succeeded",
+       define_prune},
       {"why", "Tell why a job is in its state, and what to do about it",
-       "In one sentence, with Slurm's own word and the start it expects where there are such.\n\n"
+       "muster says it in one sentence. Of a job that Slurm has queued it also shows Slurm's own word, and the start "
+       "that\n"
+       "Slurm expects.\n\n"
        "  muster why 7\n"
        "  muster why 7 --json | jq -r .action",
        define_why},
@@ -138,26 +174,35 @@ std::span<const Command> commands() {
        "  muster results --sweep s12 --csv > sweep.csv",
        define_results},
       {"partitions", "Show the partitions you may use, and their limits",
-       "* marks the one for jobs that name none. NODES are Slurm's; LIMITS are the admins', SLURM'S its own. "
-       "PREEMPTED: "
-       "what\n"
-       "a job there keeps to save when another one takes its place.\n\n"
+       "* marks the partition of jobs that name none. LIMITS are those that muster's admins have set; SLURM'S are "
+       "Slurm's\n"
+       "own. PREEMPTED is the time that a job there has to save when another job takes its place.\n\n"
        "  muster partitions\n"
        "  muster partitions --json | jq '.[] | select(.may_use) | .name'",
        define_partitions},
       {"nodes", "Show Slurm's nodes, and which of them muster leaves out",
-       "A node that was lost under a job, or that failed its partition's health check, gets no rank for ten minutes. "
-       "One\n"
-       "that failed a job's own check gets none of that job's.\n\n"
+       "A node that was lost under a job, or that failed its partition's health check, gets no rank for ten minutes. A "
+       "node\n"
+       "that failed a job's own health check gets no rank of that job.\n\n"
        "  muster nodes\n"
        "  muster nodes --json | jq '.[] | select(.excluded_until) | .name'",
        define_nodes},
       {"admin", "Rule partitions: who may use them, limits, defaults; who changed them",
-       "Whoever holds the controller's token is an admin.\n\n"
+       "Everybody who has the controller's token is an admin.\n\n"
        "  muster admin partition list\n"
        "  muster admin partition add main --default true --max-time 12h\n"
        "  muster admin audit",
        define_admin},
+      {"dashboard", "Print the link that opens the dashboard",
+       "The link logs in by itself: it holds the controller's token, so show it to nobody else. It stands on stdout,\n"
+       "alone. Where the dashboard listens for its own machine only and you are elsewhere (over ssh, or with "
+       "--address\n"
+       "of another host), stderr names the ssh command to type on your own machine before you open the link.\n"
+       "--open starts this machine's browser. It hands over a file that only you can read, not the link itself.\n"
+       "\n"
+       "  muster dashboard\n"
+       "  muster dashboard --open",
+       define_dashboard},
       {"doctor", "Check that everything needed is in place",
        "One line a check: ok, note (fine, but good to know) or bad with its remedy. Exit code 1 if anything is bad.",
        define_doctor},
@@ -166,6 +211,11 @@ std::span<const Command> commands() {
        "  source <(muster completion zsh)                      # in ~/.zshrc, after compinit\n"
        "  muster completion fish > ~/.config/fish/completions/muster.fish",
        define_completion},
+      {"help", "Explain a command",
+       "The same as --help after the command.\n\n"
+       "  muster help submit\n"
+       "  muster help admin partition",
+       define_help},
       {"version", "Print the version", "", define_version},
   };
   return table;

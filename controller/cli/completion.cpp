@@ -17,6 +17,7 @@ struct Word {
   bool takes_value = false;
   bool is_file = false;
   std::string choices;  // separated by spaces
+  std::string asks;     // what the controller is asked for: "jobs submit", "sweeps"; empty: nothing
 };
 
 struct Entry {
@@ -24,6 +25,7 @@ struct Entry {
   std::vector<Word> options;
   bool takes_file = false;  // as its argument
   std::string choices;      // of its argument
+  std::string asks;         // for its argument, as in Word
 };
 
 /// "{bash,zsh,fish}" somewhere in a type's name: "bash zsh fish".
@@ -49,6 +51,13 @@ std::string keys_for(const CLI::App& app, const CLI::Option& option) {
   return followed_by_equals(spec::settable_keys());
 }
 
+/// What an option or argument of that type takes can only the controller tell: see completion_words.cpp.
+std::string asks_of(const CLI::Option& option, const std::string& command) {
+  const auto type = option.get_type_name();
+  if (type.starts_with("JOB") && !type.starts_with("JOB.toml")) return "jobs " + command;
+  return type.starts_with("SWEEP") ? "sweeps" : "";
+}
+
 Entry entry_of(const CLI::App& app, const std::string& name);
 
 /// The commands below a command are offered like choices of its argument, and their options like its own.
@@ -66,11 +75,12 @@ void add_nested(const CLI::App& app, Entry& entry) {
 }
 
 Entry entry_of(const CLI::App& app, const std::string& name) {
-  Entry entry{name, app.get_description(), {}, false, {}};
+  Entry entry{name, app.get_description(), {}, false, {}, {}};
   for (const auto* option : app.get_options()) {
     if (option->get_positional()) {
       entry.takes_file = option->get_name() == "file";
       entry.choices = choices_of(*option);
+      if (entry.asks.empty()) entry.asks = asks_of(*option, name);
       continue;
     }
     Word word;
@@ -80,6 +90,7 @@ Entry entry_of(const CLI::App& app, const std::string& name) {
     word.takes_value = option->get_items_expected_max() > 0;
     word.is_file = option->check_lname("token-file");
     word.choices = keys_for(app, *option);
+    if (word.takes_value && word.choices.empty()) word.asks = asks_of(*option, name);
     entry.options.push_back(word);
   }
   if (!name.empty()) add_nested(app, entry);
@@ -88,7 +99,7 @@ Entry entry_of(const CLI::App& app, const std::string& name) {
 
 std::vector<Entry> entries_of(const CLI::App& app) {
   std::vector<Entry> entries{entry_of(app, "")};
-  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const auto* command : app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); })) {
     entries.push_back(entry_of(*command, command->get_name()));
   }
   return entries;
@@ -126,6 +137,8 @@ std::string bash_values(const std::vector<Entry>& entries) {
       text += "    " + joined(patterns, "|") + ")\n";
       if (word.is_file) text += "      COMPREPLY=($(compgen -f -- \"$cur\"))\n";
       if (!word.choices.empty()) text += "      COMPREPLY=($(compgen -W '" + word.choices + "' -- \"$cur\"))\n";
+      if (!word.asks.empty())
+        text += "      COMPREPLY=($(compgen -W \"$(_muster_ask " + word.asks + ")\" -- \"$cur\"))\n";
       if (word.choices.ends_with("=")) text += "      compopt -o nospace 2>/dev/null\n";
       text += "      return ;;\n";
     }
@@ -137,11 +150,16 @@ std::string bash_script(const std::vector<Entry>& entries) {
   const auto& program = entries.front();
   std::string text =
       "# bash completion of muster; load it with: source <(muster completion bash)\n"
+      "_muster_ask() {  # numbers of jobs or names of sweeps, of the controller that the command line names\n"
+      "  local program=${COMP_WORDS[0]/#\\~/$HOME}\n"
+      "  \"$program\" \"${where[@]}\" __complete \"$@\" 2>/dev/null | cut -f1\n"
+      "}\n"
       "_muster() {\n"
       "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words= i\n"
+      "  local -a where=()\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    case ${COMP_WORDS[i]} in\n"
-      "      --address|--token-file) ((i++)) ;;\n"
+      "      --address|--token-file) where+=(\"${COMP_WORDS[i]}\" \"${COMP_WORDS[i+1]}\"); ((i++)) ;;\n"
       "      -*) ;;\n"
       "      *) command=${COMP_WORDS[i]}; break ;;\n"
       "    esac\n"
@@ -159,6 +177,15 @@ std::string bash_script(const std::vector<Entry>& entries) {
           "        COMPREPLY=($(compgen -f -X '!*.toml' -- \"$cur\") $(compgen -d -- \"$cur\"))\n"
           "        compopt -o filenames 2>/dev/null\n"
           "        return\n"
+          "      fi\n";
+    }
+    if (!entry.asks.empty()) {
+      text +=
+          "      if [[ $cur != -* ]]; then\n"
+          "        words=$(_muster_ask " +
+          entry.asks +
+          ")\n"
+          "        compopt -o nosort 2>/dev/null\n"
           "      fi\n";
     }
     text += "      ;;\n";
@@ -187,6 +214,8 @@ std::string zsh_options(const Entry& entry) {
       text += " \\\n        '*" + name + "[" + zsh_quoted(word.meaning) + "]";
       if (word.is_file) {
         text += ":file:_files";
+      } else if (!word.asks.empty()) {
+        text += ":value:{_muster_ask " + word.asks + "}";
       } else if (!word.choices.empty()) {
         text += ":value:(" + zsh_quoted(word.choices) + ")";
       } else if (word.takes_value) {
@@ -197,6 +226,7 @@ std::string zsh_options(const Entry& entry) {
   }
   if (entry.takes_file) text += " \\\n        '1:job file:_files -g \"*.toml\"'";
   if (!entry.choices.empty()) text += " \\\n        '1:value:(" + entry.choices + ")'";
+  if (!entry.asks.empty()) text += " \\\n        '*:job:{_muster_ask " + entry.asks + "}'";
   return text;
 }
 
@@ -204,7 +234,17 @@ std::string zsh_script(const std::vector<Entry>& entries) {
   std::string text =
       "#compdef muster\n"
       "# zsh completion of muster; load it with: source <(muster completion zsh)\n"
+      "_muster_ask() {\n"
+      "  local answer\n"
+      "  answer=$(${~program} __complete \"$@\" 2>/dev/null)\n"
+      "  [[ -n $answer ]] || return 1\n"
+      "  local -a found\n"
+      "  found=(\"${(@f)answer}\")\n"
+      "  found=(\"${(@)found//$'\\t'/:}\")\n"
+      "  _describe -V value found\n"
+      "}\n"
       "_muster() {\n"
+      "  local program=$words[1]\n"
       "  local context state state_descr line\n"
       "  typeset -A opt_args\n"
       "  _arguments -C" +
@@ -241,6 +281,7 @@ std::string fish_options(const Entry& entry) {
     }
     if (word.takes_value) text += word.is_file ? " -r -F" : " -x";
     if (!word.choices.empty()) text += " -a " + fish_quoted(word.choices);
+    if (!word.asks.empty()) text += " -a " + fish_quoted("(__muster_ask " + word.asks + ")");
     text += " -d " + fish_quoted(word.meaning) + "\n";
   }
   return text;
@@ -249,6 +290,10 @@ std::string fish_options(const Entry& entry) {
 std::string fish_script(const std::vector<Entry>& entries) {
   std::string text =
       "# fish completion of muster; load it with: muster completion fish | source\n"
+      "function __muster_ask\n"
+      "  set -l words (commandline -opc)\n"
+      "  command $words[1] __complete $argv 2>/dev/null\n"
+      "end\n"
       "complete -c muster -f\n";
   // fish's own __fish_use_subcommand would take the value of an option before the command for one.
   const auto none = " -n 'not __fish_seen_subcommand_from " + commands_of(entries) + "'";
@@ -258,6 +303,10 @@ std::string fish_script(const std::vector<Entry>& entries) {
       const auto condition = " -n '__fish_seen_subcommand_from " + entry.name + "'";
       if (entry.takes_file) text += "complete -c muster" + condition + " -F\n";
       if (!entry.choices.empty()) text += "complete -c muster" + condition + " -a " + fish_quoted(entry.choices) + "\n";
+    }
+    if (!entry.asks.empty()) {
+      text += "complete -c muster -n '__fish_seen_subcommand_from " + entry.name + "' -k -a " +
+              fish_quoted("(__muster_ask " + entry.asks + ")") + "\n";
     }
     text += fish_options(entry);
   }

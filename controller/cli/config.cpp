@@ -12,6 +12,7 @@
 #include <map>
 
 #include "cli/failure.h"
+#include "cli/ready_file.h"
 #include "spec/suggest.h"
 #include "spec/toml_value.h"
 
@@ -61,14 +62,12 @@ std::string absolute(const std::string& path, const fs::path& folder, const Conf
   return (folder / path).lexically_normal().native();
 }
 
-Setting default_token_file(const ConfigPlaces& places) {
-  if (const auto folder = places.variable("MUSTER_DATA_FOLDER")) {
-    return {(fs::path(*folder) / "token").native(), "MUSTER_DATA_FOLDER"};
-  }
+/// Where musterd keeps everything if nobody tells it otherwise. Empty: there is no HOME.
+Setting default_data_folder(const ConfigPlaces& places) {
   if (const auto folder = places.variable("XDG_DATA_HOME")) {
-    return {(fs::path(*folder) / "muster/token").native(), "XDG_DATA_HOME"};
+    return {(fs::path(*folder) / "muster").native(), "XDG_DATA_HOME"};
   }
-  return {absolute("~/.local/share/muster/token", "/", places), "default"};
+  return {absolute("~/.local/share/muster", "/", places), "default"};
 }
 
 /// Anything else would only be "unreachable" later.
@@ -111,11 +110,24 @@ ConfigPlaces usual_places() {
 }
 
 Config load_config(const Flags& flags, const ConfigPlaces& places) {
-  Config config{{"127.0.0.1:7600", "default"}, default_token_file(places), places.variable("MUSTER_TOKEN"), {}};
+  Config config{{}, {}, places.variable("MUSTER_TOKEN"), {}, {}, {}};
   bool have_address = false, have_token_file = false;
   const auto take = [](Setting& setting, bool& have, std::string value, const std::string& source) {
     if (!have) setting = {std::move(value), source};
     have = true;
+  };
+  // What a data folder says of its controller: the token, and while musterd runs, the address.
+  const auto take_folder = [&](const std::string& folder, const std::string& source, bool named) {
+    config.data_folder = folder;
+    if (!have_address) {
+      if (const auto ready = read_ready_file(folder)) {
+        take(config.address, have_address, ready->grpc, ready->file.native());
+        config.doubt = stale_text(*ready);
+      } else if (named) {
+        config.doubt = "there is no " + folder + "/musterd.json, so no musterd runs on that folder (" + source + ")";
+      }
+    }
+    take(config.token_file, have_token_file, (fs::path(folder) / "token").native(), source);
   };
   const auto here = fs::current_path();
   if (flags.address) take(config.address, have_address, *flags.address, "--address");
@@ -129,6 +141,8 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
   if (const auto value = places.variable("MUSTER_TOKEN_FILE")) {
     take(config.token_file, have_token_file, absolute(*value, here, places), "MUSTER_TOKEN_FILE");
   }
+  const auto named_folder = places.variable("MUSTER_DATA_FOLDER");
+  if (named_folder) take_folder(absolute(*named_folder, here, places), "MUSTER_DATA_FOLDER", true);
   for (const auto& file : places.files) {
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
@@ -145,6 +159,11 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
            file.native());
     }
   }
+  if (!named_folder) {
+    const auto folder = default_data_folder(places);
+    take_folder(folder.value, folder.source, false);
+  }
+  take(config.address, have_address, "127.0.0.1:7600", "default");
   check_address(config.address);
   return config;
 }

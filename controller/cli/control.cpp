@@ -146,7 +146,7 @@ void define(CLI::App& app, Session& session, int (*run)(Session&, const ControlO
   app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
-  app.add_option("--sweep", options->sweep, "Every job of this sweep that allows it")->type_name("SWEEP");
+  app.add_option("--sweep", options->sweep, "All jobs of this sweep whose state allows it")->type_name("SWEEP");
   app.add_flag("--json", options->json,
                "The job afterwards; of several or of a sweep, an array (of a sweep with state and reason alone)");
 }

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 
 #include "cli/command.h"
 #include "cli/json_view.h"
 #include "cli/programs.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "slurm/command.h"
 
 namespace cli {
 namespace {
@@ -17,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kFewestFreeBytes = std::int64_t{1} << 30;
 constexpr int kEnoughManualPages = 50;
+constexpr std::chrono::seconds kSlurmPatience{5};
 
 struct DoctorOptions {
   bool json = false;
@@ -81,13 +84,43 @@ Finding check_data() {
           "few or no manual pages here: data.source \"auto\" uses the small built-in text; \"folder\" takes your own"};
 }
 
-/// `why_not`: what a controller without Slurm says of that.
+/// The partitions that Slurm's own command names here, or why it names none.
+struct SlurmHere {
+  std::string partitions;  // "main, low"
+  std::string problem;     // empty: Slurm answers
+};
+
+SlurmHere ask_slurm() {
+  slurm::ProcessRunner runner(false);
+  slurm::Command sinfo;
+  sinfo.argv = {"sinfo", "--noheader", "--format=%R"};
+  sinfo.time_limit = kSlurmPatience;
+  sinfo.unset = {"SINFO_*"};
+  const auto said = runner.run(sinfo);
+  if (!said.could_not_start.empty()) return {"", said.could_not_start};
+  if (said.timed_out) {
+    return {"", "sinfo has not answered in " + duration_text(std::chrono::milliseconds(kSlurmPatience).count())};
+  }
+  if (!said.succeeded()) return {"", said.err.empty() ? "sinfo failed" : said.err.substr(0, said.err.find('\n'))};
+  SlurmHere here;
+  std::istringstream lines(said.out);
+  for (std::string line; std::getline(lines, line);) here.partitions += (here.partitions.empty() ? "" : ", ") + line;
+  if (here.partitions.empty()) here.problem = "Slurm has no partition";
+  return here;
+}
+
+/// Usable, not only installed. `why_not`: what a controller without Slurm says of that.
 Finding check_slurm(const std::string& why_not) {
   if (!why_not.empty()) return {"slurm", Verdict::kNote, why_not};
   const auto sbatch = find_program("sbatch");
-  return {"slurm", sbatch.empty() ? Verdict::kNote : Verdict::kFine,
-          sbatch.empty() ? "no sbatch here; on the controller's machine it is needed for executor \"slurm\""
-                         : sbatch.native()};
+  if (sbatch.empty()) {
+    return {"slurm", Verdict::kNote, "no sbatch here; on the controller's machine it is needed for executor \"slurm\""};
+  }
+  const auto here = ask_slurm();
+  if (here.problem.empty()) return {"slurm", Verdict::kFine, sbatch.native() + ", partitions " + here.partitions};
+  return {"slurm", Verdict::kNote,
+          sbatch.native() + " is here, but no Slurm that answers (" + here.problem +
+              "): jobs of executor \"slurm\" need one on the controller's machine; see sinfo and SLURM_CONF"};
 }
 
 /// "slurm for \"auto\"; also local"
@@ -123,7 +156,10 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
   findings.push_back({"disk", room ? Verdict::kFine : Verdict::kBad,
                       bytes_text(status.data_free_bytes()) + " free in " + status.data_folder() +
                           (room ? "" : ": free some, checkpoints and the store need it")});
-  if (!status.dashboard_url().empty()) findings.push_back({"dashboard", Verdict::kFine, status.dashboard_url()});
+  if (!status.dashboard_url().empty()) {
+    findings.push_back(
+        {"dashboard", Verdict::kFine, status.dashboard_url() + "; muster dashboard prints a link that logs in"});
+  }
 }
 
 /// A controller without Slurm says why there is none to whoever asks for its nodes.

@@ -40,6 +40,7 @@ void connect_patiently(Client& client, std::chrono::seconds limit) {
   for (bool told = false; !client.connect();) {
     if (Contact::Clock::now() >= deadline) throw client.unreachable();
     if (!told) {
+      if (client.is_wrong_port()) throw client.unreachable();
       std::cerr << "muster: controller unreachable at " << client.address() << ", trying for " << limit.count()
                 << " s; start it with musterd, or set --address\n";
     }
@@ -79,6 +80,20 @@ std::string outcome_text(const muster::v1::Job& job) {
   return job.state() + ": " + job.reason();
 }
 
+std::string summary_text(const muster::v1::Job& job) {
+  const auto attempts = job.attempts_size();
+  auto text = std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
+  if (job.steps_total() > 0) text += ", step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
+  if (job.has_loss()) text += ", loss " + number_text(job.loss());
+  if (job.has_validation_loss()) text += ", validation loss " + number_text(job.validation_loss());
+  if (!job.started_at().empty()) text += ", took " + span_text(job.started_at(), job.ended_at());
+  if (job.last_checkpoint_step() > 0) {
+    text +=
+        "; newest checkpoint of step " + std::to_string(job.last_checkpoint_step()) + " in " + job.checkpoint_folder();
+  }
+  return text;
+}
+
 int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
   const auto number = std::to_string(id);
   if (end != StreamEnd::kComplete) {
@@ -87,6 +102,7 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
     return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
   }
   std::cerr << "muster: " << name_of(id) << " " << outcome_text(job) << "\n";
+  if (job.attempts_size() > 0) std::cerr << "muster: " << summary_text(job) << "\n";
   if (job.state() == "succeeded") return kSuccess;
   if (job.state() == "failed") {
     std::cerr << "muster: look at muster show " << number << " and muster logs " << number;
@@ -105,12 +121,16 @@ void Progress::line(const muster::v1::Job& job) {
   if (job.attempts_size() > 0) std::cerr << ", attempt " << job.attempts().rbegin()->number();
   if (job.steps_total() > 0) std::cerr << ", step " << job.step() << "/" << job.steps_total();
   if (job.has_loss()) std::cerr << ", loss " << number_text(job.loss());
+  if (job.has_validation_loss()) std::cerr << ", validation loss " << number_text(job.validation_loss());
   if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
+  if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
+  if (const auto left = left_.left()) std::cerr << ", about " << duration_text(left->count()) << " left";
 }
 
 void Progress::show(const muster::v1::Job& job) {
   const auto state = job.state() + std::to_string(job.attempts_size()) + job.reason();
   const auto now = std::chrono::steady_clock::now();
+  left_.see(job, now);
   const bool news = state != told_;
   if (!news && job.step() == told_step_) return;
   if (news) {

@@ -44,6 +44,7 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) 
   muster::v1::ListRequest request;
   for (const auto& state : query.states) request.add_states(state);
   request.set_sweep(query.sweep);
+  request.mutable_job_ids()->Assign(query.ids.begin(), query.ids.end());
   while (listing->jobs.size() < query.limit) {
     request.set_limit(std::min<std::uint32_t>(kPage, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
     muster::v1::ListResponse response;

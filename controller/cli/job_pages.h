@@ -10,6 +10,7 @@ struct JobQuery {
   std::vector<std::string> states;  // empty: all. "held": those under a hold, whatever else they are
   std::string sweep;                // empty: of every sweep and of none
   std::uint32_t limit = 100;
+  std::vector<std::int64_t> ids = {};  // empty: any
 };
 
 struct Listing {

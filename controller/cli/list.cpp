@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <sstream>
 
@@ -13,6 +14,9 @@ namespace cli {
 namespace {
 
 constexpr std::chrono::milliseconds kRefresh{1000};
+
+/// What the controller looks up at once.
+constexpr int kMostNamedJobs = 1000;
 
 struct ListOptions {
   bool watch = false;
@@ -83,7 +87,20 @@ std::string scheduler_note(const Listing& listing) {
   return "";
 }
 
+/// Asked for by their numbers, and not there: a person has mistyped them, or they were removed.
+int tell_missing(const Listing& listing, const JobQuery& query) {
+  int exit = kSuccess;
+  for (const auto id : query.ids) {
+    if (std::ranges::any_of(listing.jobs, [&](const auto& job) { return job.id() == id; })) continue;
+    std::cerr << "muster list: there is no job " << id
+              << (query.states.empty() && query.sweep.empty() ? "" : " that fits the filters") << "\n";
+    exit = kNotFound;
+  }
+  return exit;
+}
+
 std::string note_of(const Listing& listing, const JobQuery& query) {
+  if (!query.ids.empty()) return "";
   if (listing.jobs.empty()) {
     return query.states.empty() ? "muster: no jobs; submit one with muster submit JOB.toml\n"
                                 : "muster: no such jobs\n";
@@ -147,13 +164,17 @@ int run_list(Session& session, const ListOptions& options) {
     throw no_such_sweep(options.query.sweep);
   }
   print(listing, options);
-  return kSuccess;
+  return tell_missing(listing, options.query);
 }
 
 }  // namespace
 
 void define_list(CLI::App& app, Session& session) {
   auto options = add_action<ListOptions>(app, session, run_list);
+  app.add_option("jobs", options->query.ids, "Only these jobs, by their numbers")
+      ->check(whole_number(1, INT64_MAX))
+      ->expected(0, kMostNamedJobs)
+      ->type_name("JOB");
   app.add_flag("-w,--watch", options->watch, "Keep showing it, until Ctrl-C");
   app.add_option("--state", options->query.states, "Only jobs in this state; may be repeated")
       ->check(CLI::IsMember(

@@ -1,5 +1,7 @@
 #include "cli/log_view.h"
 
+#include <cstdio>
+#include <ctime>
 #include <iostream>
 
 #include "cli/follow.h"
@@ -12,6 +14,19 @@ namespace {
 using muster::v1::LogChunk;
 
 constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer one is printed in pieces
+
+/// "2026-11-20T19:48:55.123Z"; of 0, as wide, "-": nobody knows when the line was written.
+std::string stamp_text(std::int64_t at_ms) {
+  constexpr std::size_t kWidth = 24;
+  if (at_ms == 0) return "-" + std::string(kWidth - 1, ' ');
+  const auto seconds = static_cast<std::time_t>(at_ms / 1000);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char day[32], text[40];
+  std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text, sizeof text, "%s.%03dZ", day, static_cast<int>(at_ms % 1000));
+  return text;
+}
 
 /// What has come so far, and lines put together from it.
 class LogPrinter {
@@ -42,6 +57,7 @@ class LogPrinter {
   std::ostream& out_;
   JsonRows rows_;
   bool nothing_ = true;
+  std::int64_t seen_at_ms_ = 0;      // what is being printed
   std::uint32_t attempt_ = 0;        // the newest
   std::uint32_t first_attempt_ = 0;  // whose last lines were asked for
   std::map<std::pair<std::uint32_t, std::uint32_t>, Log> logs_;
@@ -71,10 +87,15 @@ void LogPrinter::go_on(muster::v1::LogsRequest& request) const {
 void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log) {
   if (options_.json) {
     const auto number = rank == proto::kSchedulerLog ? nlohmann::ordered_json() : nlohmann::ordered_json(rank);
-    rows_.add(with_version({{"attempt", attempt}, {"rank", number}, {"text", line}}));
+    nlohmann::ordered_json row{{"attempt", attempt}, {"rank", number}, {"text", line}};
+    if (options_.timestamps) {
+      row["seen_at"] = seen_at_ms_ == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(stamp_text(seen_at_ms_));
+    }
+    rows_.add(with_version(row));
     return;
   }
   const auto name = "[rank " + std::to_string(rank) + "]";
+  if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
   if (name_ranks_ && !log.continues && !line.starts_with(name)) out_ << name << " ";
   out_ << line << "\n";
   log.continues = false;
@@ -85,6 +106,7 @@ void LogPrinter::print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log
   if (options_.json || name_ranks_) {
     print_line(attempt, rank, log.held, log);
   } else {
+    if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
     out_ << log.held;
     log.continues = true;
   }
@@ -94,6 +116,7 @@ void LogPrinter::print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log
 void LogPrinter::take(const LogChunk& chunk) {
   auto& log = logs_[{chunk.attempt(), chunk.rank()}];
   log.next_offset = chunk.next_offset();
+  seen_at_ms_ = chunk.seen_at_ms();
   announce(chunk.attempt());
   std::string_view data = chunk.data();
   if (data.empty()) return;

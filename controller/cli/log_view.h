@@ -19,6 +19,7 @@ struct LogOptions {
   std::uint32_t tail = 0;  // 0: all
   bool follow = false;
   bool json = false;
+  bool timestamps = false;  // before each line, when it was seen to come
   bool tell_empty = false;  // say on stderr that there was nothing to print
 };
 

@@ -17,7 +17,8 @@ void define_logs(CLI::App& app, Session& session) {
   auto options = add_action<LogOptions>(app, session, run_logs);
   options->tell_empty = true;
   add_job(app, options->job);
-  app.add_flag("-f,--follow", options->follow, "Go on with new lines and later attempts until the job ends");
+  auto* follow =
+      app.add_flag("-f,--follow", options->follow, "Go on with new lines and later attempts until the job ends");
   auto* rank =
       app.add_option("--rank", options->rank, "Only this rank")->check(whole_number(0, UINT32_MAX - 1))->type_name("N");
   app.add_flag("--slurm", options->slurm, "What Slurm, setup lines and health check wrote, rather than the ranks")
@@ -28,6 +29,9 @@ void define_logs(CLI::App& app, Session& session) {
   app.add_option("-n,--tail", options->tail, "Only the last N lines of each rank")
       ->check(whole_number(1, UINT32_MAX))
       ->type_name("N");
+  app.add_flag("--timestamps", options->timestamps,
+               "With -f: before each line the time (UTC) at which it was seen to come")
+      ->needs(follow);
   app.add_flag("--json", options->json, "Objects {attempt, rank, text}: an array, or with -f one a line");
 }
 

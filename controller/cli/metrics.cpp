@@ -86,7 +86,7 @@ class Printer {
     if (any_) return;
     std::cerr << "muster: job " << options_.job << " has no metrics "
               << (options_.attempt > 0 ? "of attempt " + std::to_string(options_.attempt) : "yet")
-              << ": recipes report them from their first step on, commands have none\n";
+              << ": only a program that reports its steps has metrics, from its first step on; muster-worker does\n";
   }
 
  private:

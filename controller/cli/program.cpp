@@ -17,8 +17,12 @@ namespace cli {
 namespace {
 
 constexpr const char* kProse =
-    "Settings, strongest first: options, MUSTER_ADDRESS, MUSTER_TOKEN_FILE and MUSTER_TOKEN, ./muster.toml,\n"
-    "~/.config/muster/config.toml, /etc/muster/config.toml (keys: address, token_file).\n"
+    "Where the controller is and which token it wants, strongest first: the options; MUSTER_ADDRESS, "
+    "MUSTER_TOKEN_FILE\n"
+    "and MUSTER_TOKEN; MUSTER_DATA_FOLDER, whose musterd.json and token say both; ./muster.toml,\n"
+    "~/.config/muster/config.toml and /etc/muster/config.toml (keys: address, token_file); musterd's usual data "
+    "folder;\n"
+    "127.0.0.1:7600.\n"
     "\n"
     "Exit codes: 0 success; 1 the job failed or was cancelled; 2 wrong usage, job file or configuration, or the job's\n"
     "state does not allow it; 3 no such job; 4 controller unreachable, or it refuses the token; 5 a limit of the\n"
@@ -126,11 +130,11 @@ std::unique_ptr<CLI::App> make_app(Session& session) {
   app->fallthrough();
   app->require_subcommand(1);
   app->footer(kProse);
-  app->add_option("--address", session.flags.address, "The controller's (default 127.0.0.1:7600)")
+  app->add_option("--address", session.flags.address, "The controller's address (default 127.0.0.1:7600)")
       ->type_name("HOST:PORT");
-  app->add_option("--token-file", session.flags.token_file, "File with the token to show to the controller")
-      ->type_name("FILE");
+  app->add_option("--token-file", session.flags.token_file, "File with the controller's token")->type_name("FILE");
   for (const auto& command : commands()) add_command(*app, session, command);
+  define_completion_words(*app->add_subcommand("__complete", "For completion scripts")->group(""), session);
   return app;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using muster::v1::Job;
 
 struct ShowOptions {
-  std::int64_t job = 0;
+  std::vector<std::int64_t> jobs;
   bool json = false;
 };
 
@@ -62,7 +63,8 @@ std::string attempt_text(const muster::v1::Attempt& attempt) {
     add("queued " + utc_text(attempt.queued_at()) + ", waited " + span_text(attempt.queued_at(), until));
   }
   if (!attempt.started_at().empty()) {
-    add("started " + utc_text(attempt.started_at()) + ", ran " + span_text(attempt.started_at(), attempt.ended_at()));
+    add("started " + utc_text(attempt.started_at()) + (attempt.ended_at().empty() ? ", running for " : ", ran ") +
+        span_text(attempt.started_at(), attempt.ended_at()));
   }
   if (attempt.nodes_size() > 0) add("on " + joined(attempt.nodes()));
   return text;
@@ -87,11 +89,13 @@ void print_times(const Job& job) {
   print_entry("submitted", utc_text(job.submitted_at()) + ", " + span_text(job.submitted_at(), "") + " ago");
   if (!job.started_at().empty()) {
     const bool over = !job.ended_at().empty();
-    print_entry("started", utc_text(job.started_at()) + ", " + (over ? "ended after " : "") +
-                               span_text(job.started_at(), job.ended_at()) + (over ? "" : " ago") +
-                               (job.attempts_size() > 1 ? ", with attempt 1" : ""));
+    print_entry("started", utc_text(job.started_at()) + (over ? "" : ", " + span_text(job.started_at(), "") + " ago") +
+                               (job.attempts_size() > 1 ? ", as attempt 1" : ""));
   }
-  if (!job.ended_at().empty()) print_entry("ended", utc_text(job.ended_at()));
+  if (!job.ended_at().empty()) {
+    const auto after = job.started_at().empty() ? "" : ", " + span_text(job.started_at(), job.ended_at()) + " later";
+    print_entry("ended", utc_text(job.ended_at()) + after);
+  }
   if (!job.next_attempt_at().empty()) print_entry("next attempt", utc_text(job.next_attempt_at()));
 }
 
@@ -172,27 +176,45 @@ void print_ranks(const Job& job) {
   std::cout << "\n" << table.text();
 }
 
+/// One job as an object, several as an array. One that is not there does not hide the others.
 int run_show(Session& session, const ShowOptions& options) {
-  muster::v1::GetRequest request;
-  request.set_job_id(options.job);
   auto& client = session.client();
-  const auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, request);
-  if (options.json) {
-    print_json(json_of(job));
-    return kSuccess;
+  const bool lone = options.jobs.size() == 1;
+  JsonRows rows(false);
+  int exit = kSuccess;
+  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
+    muster::v1::GetRequest request;
+    request.set_job_id(options.jobs[i]);
+    Job job;
+    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND && !lone) {
+      std::cerr << "muster show: " << client.failure(status).what() << "\n";
+      exit = kNotFound;
+      continue;
+    }
+    if (!status.ok()) throw client.failure(status);
+    if (options.json) {
+      lone ? print_json(json_of(job)) : rows.add(json_of(job));
+      continue;
+    }
+    if (i > 0) std::cout << "\n";
+    print_summary(job, slurm_words(client, job));
+    print_attempts(job);
+    print_ranks(job);
   }
-  print_summary(job, slurm_words(client, job));
-  print_attempts(job);
-  print_ranks(job);
-  return kSuccess;
+  if (options.json && !lone) rows.end();
+  return exit;
 }
 
 }  // namespace
 
 void define_show(CLI::App& app, Session& session) {
   auto options = add_action<ShowOptions>(app, session, run_show);
-  add_job(app, options->job);
-  app.add_flag("--json", options->json, "The whole job as one object, its spec included");
+  app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
+      ->required()
+      ->check(whole_number(1, INT64_MAX))
+      ->type_name("JOB");
+  app.add_flag("--json", options->json, "The whole job as one object, its spec included; several as an array");
 }
 
 }  // namespace cli

@@ -1,5 +1,6 @@
 #include "cli/usage.h"
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -37,6 +38,22 @@ std::string unexpected(const CLI::App& app, const CLI::App& command) {
   return "there is no option " + spec::shown(word) + (near.empty() ? "" : ", did you mean " + near);
 }
 
+/// What other programs call it, and muster otherwise.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"delete", "rm"},   {"describe", "show"}, {"get", "show"},       {"info", "show"},      {"jobs", "list"},
+    {"kill", "cancel"}, {"log", "logs"},      {"ls", "list"},        {"open", "dashboard"}, {"ps", "list"},
+    {"queue", "list"},  {"remove", "rm"},     {"resume", "requeue"}, {"retry", "requeue"},  {"run", "submit"},
+    {"squeue", "list"}, {"sbatch", "submit"}, {"scancel", "cancel"}, {"start", "submit"},   {"status", "list"},
+    {"stop", "cancel"}, {"tail", "logs"},     {"ui", "dashboard"},   {"web", "dashboard"}};
+
+/// The command that was most likely meant; empty: none comes to mind.
+std::string meant_by(const std::string& word, const std::vector<std::string>& names) {
+  for (const auto& [other, own] : kOtherNames) {
+    if (word == other && std::ranges::find(names, own) != names.end()) return own;
+  }
+  return spec::nearest(word, names);
+}
+
 /// Of a command that only has commands below it.
 std::string missing_below(const CLI::App& app, const CLI::App& command) {
   std::vector<std::string> names;
@@ -48,7 +65,7 @@ std::string missing_below(const CLI::App& app, const CLI::App& command) {
   if (names.empty()) return {};
   const auto rest = app.remaining(true);
   if (rest.empty()) return "want one of " + all;
-  const auto near = spec::nearest(rest.front(), names);
+  const auto near = meant_by(rest.front(), names);
   return "there is no command \"" + spec::shown(rest.front()) + "\"" +
          (near.empty() ? ", want one of " + all : ", did you mean " + near);
 }
@@ -114,6 +131,13 @@ std::string command_word(int argc, char** argv) {
   return {};
 }
 
+std::string no_such_command(const std::string& program, const std::string& word,
+                            const std::vector<std::string>& names) {
+  const auto near = meant_by(word, names);
+  return "there is no command \"" + spec::shown(word) + "\"" +
+         (near.empty() ? "" : ", did you mean " + program + " " + near);
+}
+
 std::string command_name(const CLI::App& app) {
   auto name = app.get_name();
   for (const auto* command = &app; !command->get_subcommands().empty();) {
@@ -152,9 +176,7 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int
   if (word.empty()) return "muster: " + problem_of(app, app, error) + "; see muster --help";
   std::vector<std::string> names;
   for (const auto& command : commands()) names.push_back(command.name);
-  const auto near = spec::nearest(word, names);
-  return "muster: there is no command \"" + spec::shown(word) + "\"" +
-         (near.empty() ? "" : ", did you mean muster " + near) + "; see muster --help";
+  return "muster: " + no_such_command("muster", word, names) + "; see muster --help";
 }
 
 }  // namespace cli

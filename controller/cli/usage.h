@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cli {
 
@@ -19,6 +20,9 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
 /// The first word of a command line that is no option and no option's value; empty: there is none.
 std::string command_word(int argc, char** argv);
+
+/// `there is no command "shwo", did you mean muster show`, for a `word` after `program` that is none of `names`.
+std::string no_such_command(const std::string& program, const std::string& word, const std::vector<std::string>& names);
 
 /// "muster admin partition": the program and the command that was chosen.
 std::string command_name(const CLI::App& app);

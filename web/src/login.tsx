@@ -26,7 +26,8 @@ export function Login({ refused, onDone }: { refused: ApiError | null; onDone: (
       <form class="panel" onSubmit={(event) => void submit(event)}>
         <h1>Log in</h1>
         <p>
-          The token lies in the file <code>token</code> of musterd's data folder.
+          Type <code>muster dashboard</code> where you submit your jobs, and open the link that it prints. Or enter the
+          token, which lies in the file <code>token</code> of musterd's data folder.
         </p>
         <label for="token">Token</label>
         <input id="token" name="token" type="password" autocomplete="current-password" required autofocus

@@ -426,6 +426,7 @@ const tokenField = (page) => page.getByLabel("Token", { exact: true });
 
 test("without a token there is the log-in page; a wrong token is refused, the right one enters, log out leaves", () =>
   on("/", async (page) => {
+    await page.getByText("muster dashboard", { exact: true }).waitFor();
     await tokenField(page).fill("wrong");
     await page.getByRole("button", { name: "Log in" }).click();
     await page.getByText("the token is wrong").waitFor();

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fake_controller.h"
 #include "system/process.h"
 
 namespace test {
@@ -61,10 +62,10 @@ TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
        {"'*-w[Keep showing it, until Ctrl-C]' \\\n        '*--watch[Keep showing it, until Ctrl-C]'",
         "'*--state[Only jobs in this state; may be repeated]:value:(pending queued running stopping ",
         "'*--limit[At most so many, the newest]:value: '",
-        "'*--address[The controller'\\''s (default 127.0.0.1\\:7600)]:value: '",
-        "'*--token-file[File with the token to show to the controller]:file:_files'",
+        "'*--address[The controller'\\''s address (default 127.0.0.1\\:7600)]:value: '",
+        "'*--token-file[File with the controller'\\''s token]:file:_files'",
         "'*--set[Use this value rather than the job file'\\''s; may be repeated]:value:(name= ",
-        "'1:job file:_files -g \"*.toml\"'", "'1:value:(bash zsh fish)'", "'show:Show one job\\: why"}) {
+        "'1:job file:_files -g \"*.toml\"'", "'1:value:(bash zsh fish)'", "'show:Show jobs\\: why"}) {
     EXPECT_THAT(script, HasSubstr(line));
   }
 }
@@ -80,7 +81,7 @@ TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
         "complete -c muster -n '__fish_seen_subcommand_from submit' -F\n",
         "complete -c muster -n '__fish_seen_subcommand_from submit' -l set -x -a 'name= ",
         "complete -c muster -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n",
-        "complete -c muster -l address -x -d 'The controller\\'s (default",
+        "complete -c muster -l address -x -d 'The controller\\'s address (default",
         "complete -c muster -l token-file -r -F -d "}) {
     EXPECT_THAT(script, HasSubstr(line));
   }
@@ -98,6 +99,78 @@ TEST(Completion, FishOffersCommandsAfterAnOptionsValueToo) {
   EXPECT_THAT(fish_offers("muster --address x:1 re"), HasSubstr("requeue\t"));
   EXPECT_THAT(fish_offers("muster list --state ca"), HasSubstr("cancelled\t"));
   EXPECT_THAT(fish_offers("muster list su"), Not(HasSubstr("submit")));
+}
+
+/// A cancelled, a running and a held job, the first two of a sweep.
+void add_some_jobs(FakeController& fake) {
+  fake.with([](FakeState& s) {
+    for (const char* state : {"cancelled", "running", "pending"}) {
+      auto& job = s.jobs.emplace_back(sample_job(static_cast<std::int64_t>(s.jobs.size()) + 11, state));
+      job.set_name("run");
+      if (job.id() < 13) job.mutable_sweep()->set_sweep("s11");
+    }
+    s.jobs.back().set_held_by("ada");
+  });
+}
+
+TEST(Completion, BashOffersTheJobsThatFitAndTheSweepsThereAre) {
+  FakeController fake;
+  add_some_jobs(fake);
+  write_file(fake.folder().path() / "completion.bash", script_of("bash"));
+  const auto offers = [&](const std::string& words, int count, const std::string& where = "") {
+    const auto program = "source completion.bash; COMP_WORDS=(" + std::string(MUSTER_PROGRAM) + where + " " + words +
+                         "); COMP_CWORD=" + std::to_string(count) + "; _muster; printf '%s ' \"${COMPREPLY[@]}\"";
+    auto variables = fake.environment();
+    variables["PATH"] = "/usr/bin:/bin";
+    if (!where.empty()) variables.erase("MUSTER_ADDRESS");
+    return run({"/bin/bash", "--norc", "-c", "cd " + fake.folder().path().native() + "; " + program}, variables, 20s)
+        .out;
+  };
+  EXPECT_EQ(offers("show ''", 2), "13 12 11 ") << "the newest first";
+  EXPECT_EQ(offers("cancel 1", 2), "13 12 ");
+  EXPECT_EQ(offers("cancel 12 ''", 3), "13 12 ");
+  EXPECT_EQ(offers("release ''", 2), "13 ");
+  EXPECT_EQ(offers("rm ''", 2), "11 ");
+  EXPECT_EQ(offers("requeue ''", 2), "12 ");
+  EXPECT_EQ(offers("cancel --sweep ''", 3), "s11 ");
+  EXPECT_EQ(offers("results --sweep s", 3), "s11 ");
+  EXPECT_EQ(offers("show --js", 2), "--json ");
+  EXPECT_EQ(offers("show 1", 4, " --address " + fake.address()), "13 12 11 ") << "of the controller that is named";
+  fake.stop();
+  EXPECT_EQ(offers("show ''", 2), " ") << "nothing, and soon";
+}
+
+TEST(Completion, FishAndZshAskForJobsAndSweepsToo) {
+  EXPECT_THAT(
+      script_of("fish"),
+      AllOf(HasSubstr("complete -c muster -n '__fish_seen_subcommand_from cancel' -k -a '(__muster_ask jobs cancel)'"),
+            HasSubstr("-l sweep -x -a '(__muster_ask sweeps)'")));
+  EXPECT_THAT(script_of("zsh"),
+              AllOf(HasSubstr("'*:job:{_muster_ask jobs cancel}'"), HasSubstr("]:value:{_muster_ask sweeps}'")));
+  EXPECT_THAT(script_of("zsh"), Not(HasSubstr("__complete:"))) << "it is for scripts, not for people";
+  if (!std::filesystem::exists("/usr/bin/fish")) GTEST_SKIP() << "there is no fish here";
+  FakeController fake;
+  add_some_jobs(fake);
+  write_file(fake.folder().path() / "muster.fish", script_of("fish"));
+  auto variables = fake.environment();
+  variables["PATH"] = std::filesystem::path(MUSTER_PROGRAM).parent_path().native() + ":/usr/bin:/bin";
+  const auto program = "source " + (fake.folder().path() / "muster.fish").native() + "; complete -C 'muster cancel 1'";
+  EXPECT_THAT(run({"/usr/bin/fish", "--no-config", "-c", program}, variables, 20s).out,
+              HasSubstr("13\trun, pending\n12\trun, running\n"));
+}
+
+TEST(Completion, ZshOffersJobsInARealShell) {
+  if (!std::filesystem::exists("/usr/bin/zsh")) GTEST_SKIP() << "there is no zsh here";
+  FakeController fake;
+  add_some_jobs(fake);
+  write_file(fake.folder().path() / "muster.zsh", script_of("zsh"));
+  // What the completion system would be given is caught where it is handed over.
+  const auto program = "autoload -Uz compinit; compinit -u -D; source " +
+                       (fake.folder().path() / "muster.zsh").native() +
+                       "; _describe() { print -l -- \"${(@P)argv[-1]}\" }; program=" + MUSTER_PROGRAM +
+                       "; _muster_ask jobs cancel; _muster_ask sweeps";
+  const auto done = run({"/usr/bin/zsh", "-f", "-c", program}, fake.environment(), 20s);
+  EXPECT_EQ(done.out, "13:run, pending\n12:run, running\ns11:run\n") << done.err;
 }
 
 TEST(Completion, AnotherShellIsRefused) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/failure.h"
 #include "system/process.h"
@@ -48,6 +50,55 @@ TEST(Configuration, WithoutAnyTheDefaultsHold) {
   EXPECT_EQ(places.load().token_file.value, "/data/ada/muster/token") << "where musterd keeps it then";
   places.variables["MUSTER_DATA_FOLDER"] = "/srv/muster";
   EXPECT_EQ(places.load().token_file.value, "/srv/muster/token");
+}
+
+TEST(Configuration, ADataFolderTellsItsAddressBesideItsToken) {
+  Places places;
+  const auto data = places.folder.path() / "data";
+  std::filesystem::create_directories(data);
+  const auto write = [&](std::int64_t pid, const std::string& grpc) {
+    test::write_file(data / "musterd.json", R"({"pid":)" + std::to_string(pid) + R"(,"grpc":")" + grpc + R"("})");
+  };
+  write(::getpid(), "0.0.0.0:41234");
+  places.variables["MUSTER_DATA_FOLDER"] = data;
+  auto config = places.load();
+  EXPECT_EQ(config.address.value, "127.0.0.1:41234") << "whoever listens everywhere is reached here";
+  EXPECT_EQ(config.address.source, (data / "musterd.json").native());
+  EXPECT_EQ(config.token_file.value, (data / "token").native());
+  EXPECT_EQ(config.doubt, "");
+  places.write("here.toml", "address = \"here:1\"");
+  EXPECT_EQ(places.load().address.value, "127.0.0.1:41234") << "a variable is stronger than a file";
+  places.variables["MUSTER_ADDRESS"] = "variable:1";
+  EXPECT_EQ(places.load().address.value, "variable:1");
+  EXPECT_EQ(places.load({"flag:1", {}}).address.value, "flag:1");
+  places.variables["MUSTER_ADDRESS"] = "";
+
+  // A process that has certainly ended: a child of ours that was waited for.
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  ::waitpid(gone, nullptr, 0);
+  write(gone, "127.0.0.1:41234");
+  EXPECT_EQ(places.load().doubt, (data / "musterd.json").native() + " was left by process " + std::to_string(gone) +
+                                     ", which does not run any more");
+  std::filesystem::remove(data / "musterd.json");
+  config = places.load();
+  EXPECT_EQ(config.address.value, "here:1");
+  EXPECT_THAT(config.doubt, HasSubstr("there is no " + data.native() + "/musterd.json, so no musterd runs"));
+}
+
+TEST(Configuration, TheDefaultDataFolderIsTheWeakestPlaceForAnAddress) {
+  Places places;
+  const auto data = places.folder.path() / "muster";
+  std::filesystem::create_directories(data);
+  test::write_file(data / "musterd.json", R"({"pid":1,"grpc":"127.0.0.1:41234"})");
+  places.variables["XDG_DATA_HOME"] = places.folder.path();
+  EXPECT_EQ(places.load().address.value, "127.0.0.1:41234");
+  places.write("system.toml", "address = \"system:1\"");
+  EXPECT_EQ(places.load().address.value, "system:1");
+  for (const char* nonsense : {"", "[]", "{\"grpc\":7}", "{\"grpc\":"}) {
+    test::write_file(data / "musterd.json", nonsense);
+    EXPECT_EQ(places.load().address.value, "system:1");
+  }
 }
 
 TEST(Configuration, AnAddressIsAHostAndAPort) {

@@ -136,6 +136,32 @@ class Jobs final : public JobService::Service {
     return Status::OK;
   }
 
+  Status Remove(ServerContext* context, const RemoveRequest* request, RemoveResponse* response) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    auto& state = shared_.state;
+    for (const auto id : request->job_ids()) {
+      const auto found = std::ranges::find_if(state.jobs, [&](const Job& job) { return job.id() == id; });
+      if (found == state.jobs.end() || !ended(*found)) {
+        auto& refusal = *response->add_refused();
+        refusal.set_job_id(id);
+        refusal.set_is_gone(found == state.jobs.end());
+        refusal.set_why(refusal.is_gone() ? "there is no job " + std::to_string(id)
+                                          : "job " + std::to_string(id) + " is " + found->state());
+        continue;
+      }
+      auto& removed = *response->add_removed();
+      removed.set_job_id(id);
+      removed.set_name(found->name());
+      removed.set_state(found->state());
+      removed.set_bytes(std::int64_t{3} << 30);
+      if (request->dry_run()) continue;
+      state.asked.push_back("remove " + std::to_string(id) + (request->user().empty() ? "" : " by someone"));
+      state.jobs.erase(found);
+    }
+    return Status::OK;
+  }
+
   Status Why(ServerContext* context, const GetRequest* request, WhyResponse* response) override {
     Job job;
     if (const auto status = answer(*context, request->job_id(), &job); !status.ok()) return status;
@@ -172,6 +198,8 @@ class Jobs final : public JobService::Service {
     for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
       if (request->before_id() != 0 && job->id() >= request->before_id()) continue;
       if (!request->sweep().empty() && job->sweep().sweep() != request->sweep()) continue;
+      const auto& ids = request->job_ids();
+      if (!ids.empty() && std::ranges::find(ids, job->id()) == ids.end()) continue;
       if (static_cast<std::uint32_t>(response->jobs_size()) < request->limit()) *response->add_jobs() = *job;
     }
     response->set_total(static_cast<std::int64_t>(jobs.size()));

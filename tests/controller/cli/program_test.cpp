@@ -578,7 +578,7 @@ TEST(Doctor, LooksAtTheDiskTheVersionAndTheDashboardOfTheController) {
   EXPECT_THAT(found.at("disk").second, HasSubstr("free in /var/lib/muster: free some"));
   EXPECT_EQ(found.at("controller").first, "note");
   EXPECT_THAT(found.at("controller").second, HasSubstr("musterd 0.0.9"));
-  EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601");
+  EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601; muster dashboard prints a link that logs in");
 }
 
 /// What doctor says of the worker when muster lies in a folder alone: {verdict, text}.

@@ -233,8 +233,8 @@ TEST(Show, EachRowIsAboutOneThing) {
     s.jobs.push_back(job);
   });
   EXPECT_THAT(fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out,
-              AllOf(HasSubstr("  started      2026-11-20 19:48:56 UTC, ended after 1h, with attempt 1\n"
-                              "  ended        2026-11-20 20:48:56 UTC\n"),
+              AllOf(HasSubstr("  started      2026-11-20 19:48:56 UTC, as attempt 1\n"
+                              "  ended        2026-11-20 20:48:56 UTC, 1h later\n"),
                     HasSubstr("  attempt 2    started 2026-11-20 20:18:56 UTC, ran 30m\n")));
 }
 

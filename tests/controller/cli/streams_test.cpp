@@ -291,6 +291,25 @@ void add_logs(FakeController& fake, const std::vector<std::tuple<int, int, std::
   });
 }
 
+TEST(Logs, LinesThatWereSeenToComeCarryTheirTime) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  add_logs(fake, {{1, 0, "old\nhal"}, {1, 0, "f\n"}, {1, 1, "new\n"}});
+  fake.with([](FakeState& s) {
+    s.logs[1].set_seen_at_ms(1'700'000'000'123);
+    s.logs[2].set_seen_at_ms(1'700'000'001'004);
+  });
+  EXPECT_EQ(fake.muster({"logs", "1", "-f", "--timestamps"}).out,
+            "-                        [rank 0] old\n2023-11-14T22:13:20.123Z [rank 0] half\n"
+            "2023-11-14T22:13:21.004Z [rank 1] new\n");
+  const auto rows = fake.muster({"logs", "1", "-f", "--timestamps", "--json"}).out;
+  EXPECT_THAT(rows, AllOf(HasSubstr(R"("text":"old","seen_at":null})"),
+                          HasSubstr(R"("text":"new","seen_at":"2023-11-14T22:13:21.004Z"})")));
+  const auto refused = fake.muster({"logs", "1", "--timestamps"});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--timestamps requires"));
+}
+
 TEST(Logs, NameTheRankOnceAndJoinLinesThatCameInPieces) {
   FakeController fake;
   add_job(fake, "succeeded");

@@ -1,0 +1,108 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/dashboard_link.h"
+#include "cli/json_view.h"
+#include "cli/programs.h"
+
+namespace cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DashboardOptions {
+  bool open = false;
+  bool json = false;
+};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// A page, readable by this user alone, that leads to the link. The link itself on a command line could be read by
+/// everybody on this machine, and it holds the token.
+fs::path write_page(const std::string& link) {
+  auto folder = variable("XDG_RUNTIME_DIR");
+  if (folder.empty()) {
+    folder = (fs::temp_directory_path() / "muster-dashboard-XXXXXX").native();
+    if (mkdtemp(folder.data()) == nullptr) throw Failure(kUsage, "cannot make a folder for a page in " + folder);
+  }
+  const auto page = fs::path(folder) / "muster-dashboard.html";
+  const auto text =
+      "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=" + link + "\"><title>muster</title>\n";
+  std::error_code ignored;
+  fs::remove(page, ignored);
+  const int fd = open(page.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const bool written = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (fd >= 0) close(fd);
+  if (!written) throw Failure(kUsage, "cannot write " + page.native() + "; open the link yourself");
+  return page;
+}
+
+/// Starts the browser and leaves it to itself.
+void open_in_browser(const std::string& link) {
+  if (variable("DISPLAY").empty() && variable("WAYLAND_DISPLAY").empty()) {
+    throw Failure(kUsage,
+                  "--open needs a desktop, and neither DISPLAY nor WAYLAND_DISPLAY is set: open the link yourself");
+  }
+  const auto opener = find_program("xdg-open");
+  if (opener.empty()) throw Failure(kUsage, "--open needs xdg-open (package xdg-utils): open the link yourself");
+  const auto page = write_page(link);
+  const pid_t child = fork();
+  if (child == 0) {
+    setsid();
+    const int nothing = open("/dev/null", O_RDWR);
+    for (const int fd : {0, 1, 2}) dup2(nothing, fd);
+    execl(opener.c_str(), opener.c_str(), page.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw Failure(kUsage, opener.native() + " could not open a browser: open the link yourself");
+  }
+}
+
+int run_dashboard(Session& session, const DashboardOptions& options) {
+  auto& client = session.client();
+  const auto status = client.call(client.admin(), &muster::v1::AdminService::Stub::Status, muster::v1::StatusRequest());
+  const auto link = dashboard_link(
+      {status.dashboard_url(), client.token(), client.address(), variable("SSH_CONNECTION"), user_name()});
+  if (options.json) {
+    print_json(with_version({{"link", link.link}, {"tunnel", link.tunnel}}));
+  } else {
+    std::cout << link.link << "\n";
+    if (!link.tunnel.empty()) {
+      std::cerr << "muster: the dashboard listens on " << link.listens_on
+                << " alone; on your own machine type first, and leave it running:\n"
+                << "  " << link.tunnel << "\n";
+    }
+  }
+  std::cout << std::flush;
+  if (options.open) {
+    if (!link.tunnel.empty()) {
+      throw Failure(kUsage,
+                    "--open can't reach your own machine's browser from here: type the ssh line, then open the link");
+    }
+    open_in_browser(link.link);
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void define_dashboard(CLI::App& app, Session& session) {
+  auto options = add_action<DashboardOptions>(app, session, run_dashboard);
+  app.add_flag("--open", options->open, "Open it in this machine's browser, too");
+  app.add_flag("--json", options->json, "As an object {link, tunnel}; tunnel is empty where none is needed");
+}
+
+}  // namespace cli

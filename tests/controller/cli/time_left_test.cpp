@@ -1,0 +1,82 @@
+#include "cli/time_left.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/follow.h"
+#include "fake_controller.h"
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+
+muster::v1::Job at_step(std::int64_t step, std::uint32_t attempt = 1) {
+  muster::v1::Job job;
+  job.set_state("running");
+  job.set_step(step);
+  job.set_steps_total(100);
+  job.add_attempts()->set_number(attempt);
+  return job;
+}
+
+TEST(TimeLeft, IsWhatTheStepsSeenLatelySay) {
+  cli::TimeLeft left;
+  const cli::TimeLeft::Time begin{};
+  EXPECT_EQ(left.left(), std::nullopt);
+  left.see(at_step(0), begin);
+  EXPECT_EQ(left.left(), std::nullopt) << "nothing has moved";
+  left.see(at_step(10), begin + 5s);
+  EXPECT_EQ(left.left(), 45s);
+  left.see(at_step(10), begin + 60s);
+  EXPECT_EQ(left.left(), 45s) << "a look at the same step is no news";
+  left.see(at_step(20), begin + 300s);
+  left.see(at_step(30), begin + 310s);
+  EXPECT_EQ(left.left(), 70s) << "what was seen minutes ago does not count";
+  left.see(at_step(100), begin + 311s);
+  EXPECT_EQ(left.left(), 0s);
+}
+
+TEST(TimeLeft, AResumedAttemptBeginsAnew) {
+  cli::TimeLeft left;
+  const cli::TimeLeft::Time begin{};
+  left.see(at_step(40), begin);
+  left.see(at_step(50), begin + 10s);
+  EXPECT_EQ(left.left(), 50s);
+  left.see(at_step(42, 2), begin + 20s);
+  EXPECT_EQ(left.left(), std::nullopt);
+  left.see(at_step(52, 2), begin + 40s);
+  EXPECT_EQ(left.left(), 96s);
+  auto waiting = at_step(52, 2);
+  waiting.set_state("waiting");
+  left.see(waiting, begin + 41s);
+  EXPECT_EQ(left.left(), std::nullopt);
+}
+
+TEST(TimeLeft, BeforeTwoStepsWereSeenRanksSayHowLongTheirsTake) {
+  cli::TimeLeft left;
+  auto job = at_step(90);
+  job.add_ranks()->set_step_ms(80);
+  job.add_ranks()->set_step_ms(100);
+  left.see(job, {});
+  EXPECT_EQ(left.left(), 1s);
+  job.set_steps_total(0);
+  left.see(job, {});
+  EXPECT_EQ(left.left(), std::nullopt) << "nobody knows its end";
+}
+
+TEST(Follow, TheEndIsToldInNumbersToo) {
+  auto job = sample_job(7, "succeeded");
+  job.set_ended_at("2026-11-20T19:49:23.000Z");
+  job.set_checkpoint_folder("/data/jobs/7/checkpoints");
+  job.set_step(150);
+  EXPECT_EQ(cli::summary_text(job),
+            "2 attempts, step 150/150, loss 2.871, took 27s; newest checkpoint of step 40 in /data/jobs/7/checkpoints");
+  job.set_validation_loss(2.9);
+  EXPECT_NE(cli::summary_text(job).find("loss 2.871, validation loss 2.9, took"), std::string::npos);
+  muster::v1::Job command;
+  command.add_attempts();
+  EXPECT_EQ(cli::summary_text(command), "1 attempt");
+}
+
+}  // namespace
+}  // namespace test
