@@ -56,6 +56,30 @@ bool only_ended_jobs(const CommandResult& result) {
   return any || result.exit_code == kNoSuchJob || result.exit_code == kAlreadyDone;
 }
 
+/// What sbatch itself has written, without the lines of a wrapper around it.
+CommandResult only_sbatchs_lines(CommandResult result) {
+  std::string own;
+  for (const auto& line : split(result.err, '\n')) {
+    // A wrapper may have called it by its whole path.
+    const auto at = line.find("sbatch: ");
+    if (at == 0 || (at != std::string::npos && line[at - 1] == '/')) own += line.substr(at) + "\n";
+  }
+  result.err = own;
+  result.out.clear();
+  return result;
+}
+
+/// Unsure, unless sbatch's own words prove that nothing was taken.
+SubmitAnswer failed_submission(const CommandResult& result) {
+  auto why = explain_failure("sbatch", result).why;
+  const auto own = explain_failure("sbatch", only_sbatchs_lines(result));
+  if (own.kind == Failure::kNotSent) return Unreachable{std::move(why)};
+  if (own.kind == Failure::kLost) return Unsure{std::move(why)};
+  const auto kind = understand_refusal(own.why);
+  if (kind == Refusal::kUnknown) return Unsure{std::move(why), true};
+  return Refused{std::move(why), kind};
+}
+
 /// As scancel takes them: elements of one array together, "12_[0-4,9]".
 std::vector<std::string> scancel_ids(const std::vector<JobId>& jobs) {
   std::vector<std::string> ids;
@@ -168,12 +192,7 @@ SubmitAnswer Client::submit(const std::string& script, const std::vector<std::st
   sbatch.input = script;
   sbatch.keep_fds = keep_fds;
   const auto result = runner_.run(sbatch);
-  if (!result.succeeded()) {
-    auto failure = explain_failure("sbatch", result);
-    if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
-    if (failure.kind == Failure::kNotSent) return Unreachable{std::move(failure.why)};
-    return Unsure{std::move(failure.why)};
-  }
+  if (!result.succeeded()) return failed_submission(result);
   const auto said = trimmed(result.out);
   const auto id = parse_job_id(said.substr(0, said.find(';')));
   if (!id) return Unsure{"sbatch: answer not understood: " + std::string(said.substr(0, 200))};
@@ -205,6 +224,16 @@ Answer<std::vector<ListedJob>> Client::list(const std::string& user) {
   if (said.refused()) return Refused{said.why()};
   if (said.unreachable()) return Unreachable{said.why()};
   return read_answer("squeue", parse_squeue(*said, separator));
+}
+
+Answer<std::vector<ListedJob>> Client::find(std::uint64_t job) {
+  const auto said = ask("scontrol", {"-o", "show", "job", std::to_string(job)}, options_.change_limit);
+  if (said.refused() && said.why().find("Invalid job id specified") != std::string::npos) {
+    return std::vector<ListedJob>{};
+  }
+  if (!said) return Unreachable{said.why()};
+  if (trimmed(*said).empty()) return not_understood("scontrol show job", "nothing");
+  return read_answer("scontrol show job", parse_shown_jobs(*said));
 }
 
 Answer<Done> Client::cancel(const std::vector<JobId>& jobs, const Cancel& how) {

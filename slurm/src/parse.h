@@ -30,14 +30,17 @@ std::string sacct_format();
 /// arrays' remainders and of heterogeneous jobs' parts are left out.
 Parsed<std::vector<ListedJob>> parse_squeue(std::string_view text, const std::string& separator);
 
+/// scontrol -o show job NUMBER: what Scheduler::find() tells.
+Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text);
+
 /// sacct -n -p -o sacct_format(): the same form.
 Parsed<std::vector<PastRun>> parse_sacct(std::string_view text, const std::string& separator);
 
 /// sbatch --test-only's sentence.
 std::optional<StartEstimate> parse_start(std::string_view text);
 
-/// One line of scontrol -o: "Key=value Key=value"; what follows Reason= is one value to the end of the line.
-std::map<std::string, std::string> parse_pairs(std::string_view line);
+/// One line of scontrol -o: "Key=value Key=value"; what follows `last_key` is one value to the end of the line.
+std::map<std::string, std::string> parse_pairs(std::string_view line, std::string_view last_key = "Reason");
 
 Parsed<std::vector<Partition>> parse_partitions(std::string_view text);
 Parsed<std::vector<Node>> parse_nodes(std::string_view text);

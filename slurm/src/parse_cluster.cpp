@@ -96,6 +96,21 @@ Node node_of(const Fields& fields) {
   return n;
 }
 
+ListedJob shown_job(const Fields& fields) {
+  ListedJob job;
+  job.raw_id = number_field<std::uint64_t>(fields, "JobId");
+  job.state = parse_job_state(field(fields, "JobState"));
+  job.reason = field(fields, "Reason");
+  job.restarts = number_field<std::uint32_t>(fields, "Restarts");
+  job.submitted = parse_time(field(fields, "SubmitTime"));
+  job.started = parse_time(field(fields, "StartTime"));
+  job.node_list = field(fields, "NodeList");
+  job.name = field(fields, "JobName");
+  job.comment = field(fields, "Comment");
+  job.work_folder = field(fields, "WorkDir");
+  return job;
+}
+
 /// Exit codes as "99" or "10-12,99".
 std::vector<int> exit_codes(const std::string& text) {
   std::vector<int> codes;
@@ -165,18 +180,44 @@ Parsed<std::vector<T>> parse_lines(std::string_view text, const std::string& nam
 
 }  // namespace
 
-std::map<std::string, std::string> parse_pairs(std::string_view line) {
+std::map<std::string, std::string> parse_pairs(std::string_view line, std::string_view last_key) {
   std::map<std::string, std::string> fields;
   line = trimmed(line);
   while (!line.empty()) {
     const auto equals = line.find('=');
     if (equals == std::string_view::npos) break;
     const std::string key(trimmed(line.substr(0, equals)));
-    const auto end = key == "Reason" ? line.size() : next_key(line, equals + 1);
+    const auto end = key == last_key ? line.size() : next_key(line, equals + 1);
     fields.try_emplace(key, trimmed(line.substr(equals + 1, end - equals - 1)));
     line = trimmed(line.substr(end));
   }
   return fields;
+}
+
+// An array's elements that have not started yet are one line.
+Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text) {
+  std::vector<ListedJob> jobs;
+  for (const auto& line : split(text, '\n')) {
+    if (trimmed(line).empty()) continue;
+    const auto fields = parse_pairs(line, {});
+    const auto array = field(fields, "ArrayJobId"), tasks = field(fields, "ArrayTaskId");
+    const bool many = tasks.find_first_not_of("0123456789") != std::string::npos;
+    const auto number = field(fields, "JobId");
+    const auto id = parse_listed_id(tasks.empty() ? number : array + "_" + (many ? "[" + tasks + "]" : tasks));
+    if (!id || field(fields, "JobState").empty()) return "a line without job id or state: " + line.substr(0, 200);
+    const auto job = shown_job(fields);
+    if (const auto* one = std::get_if<JobId>(&*id)) {
+      jobs.push_back(job);
+      jobs.back().id = *one;
+      continue;
+    }
+    const auto& rest = std::get<ArrayRemainder>(*id);
+    for (const auto task : rest.tasks) {
+      jobs.push_back(job);
+      jobs.back().id = {rest.job, task};
+    }
+  }
+  return jobs;
 }
 
 Parsed<std::vector<Partition>> parse_partitions(std::string_view text) {

@@ -84,6 +84,58 @@ TEST_F(ClientTest, ARefusalIsSlurmsOwnWord) {
             "invalid partition specified: nope; Batch job submission failed: Invalid partition name specified");
 }
 
+// It may have been taken before whatever failed has failed.
+TEST_F(ClientTest, AFailureWithoutAWordOfSbatchsThatProvesItIsNoRefusal) {
+  for (const auto* text :
+       {"", "a site's epilogue failed\n", "Invalid partition name specified\n",
+        "hook: error: Unable to contact slurm controller (connect failure)\n",
+        "sbatch: error: Batch job submission failed: Unspecified error\n",
+        "sbatch: error: Batch job submission failed: I/O error writing script/environment to file\n"}) {
+    answer("sbatch", finished(1, "", text));
+    const auto failed = client.submit("x");
+    ASSERT_TRUE(std::holds_alternative<Unsure>(failed)) << text;
+    EXPECT_TRUE(std::get<Unsure>(failed).ended);
+  }
+  answer("sbatch", finished(1, "", "a word from the site\n/usr/bin/sbatch: unrecognized option '--nonsense'\n"));
+  EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kUsers);
+}
+
+TEST_F(ClientTest, AJobIsFoundByItsNumberUnlessNobodyAnswers) {
+  answer("scontrol", finished(0,
+                              "JobId=12 JobName=a b=c UserId=ada(1000) Priority=4 JobState=RUNNING Reason=None "
+                              "Dependency=(null) Requeue=1 Restarts=2 SubmitTime=1795253486 StartTime=1795253490 "
+                              "NodeList=node[1-2] WorkDir=/my folder/x StdErr=/dev/null Comment=mine \n"));
+  const auto found = client.find(12);
+  ASSERT_TRUE(found) << found.why();
+  ASSERT_THAT(*found, SizeIs(1));
+  EXPECT_EQ(arguments(0), "scontrol -o show job 12");
+  const auto& job = found->front();
+  EXPECT_EQ(job.id, (JobId{12, {}}));
+  EXPECT_EQ(job.state.state, JobState::kRunning);
+  EXPECT_EQ(job.restarts, 2U);
+  EXPECT_EQ(job.submitted, Time(1795253486s));
+  EXPECT_EQ(job.work_folder, "/my folder/x");
+  EXPECT_EQ(job.comment, "mine");
+  answer("scontrol", finished(1, "", "slurm_load_jobs error: Invalid job id specified\n"));
+  ASSERT_TRUE(client.find(12));
+  EXPECT_THAT(*client.find(12), SizeIs(0));
+  answer("scontrol", finished(0));
+  EXPECT_TRUE(client.find(12).unreachable()) << "nothing is not none";
+}
+
+TEST_F(ClientTest, ElementsOfAnArrayThatHaveNotStartedAreFoundOneByOne) {
+  answer("scontrol", finished(0,
+                              "JobId=14 ArrayJobId=14 ArrayTaskId=2-3%1 JobName=a JobState=PENDING Reason=Resources\n"
+                              "JobId=15 ArrayJobId=14 ArrayTaskId=0 JobName=a JobState=RUNNING Reason=None\n"));
+  const auto found = client.find(14);
+  ASSERT_TRUE(found) << found.why();
+  ASSERT_THAT(*found, SizeIs(3));
+  EXPECT_EQ((*found)[0].id, (JobId{14, 2}));
+  EXPECT_EQ((*found)[1].id, (JobId{14, 3}));
+  EXPECT_EQ((*found)[2].id, (JobId{14, 0}));
+  EXPECT_EQ((*found)[2].state.state, JobState::kRunning);
+}
+
 TEST_F(ClientTest, WhatCannotHaveReachedSlurmIsUnreachable) {
   for (const auto* text :
        {"sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",

@@ -1,8 +1,8 @@
 // Goal: whatever dies around a submission, no attempt becomes two Slurm jobs and none is lost; a stranger's job is
 // neither adopted nor cancelled.
 // Method: real Slurm; an sbatch of ours, first in musterd's PATH, kills musterd before, during or after the real one,
-// or keeps its answer to itself; slurmctld is killed right after it took a job. Each job appends a line to its own
-// file.
+// keeps its answer to itself, or fails after it; slurmctld is killed right after it took a job, or has no room for it.
+// Each job appends a line to its own file.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -36,6 +36,12 @@ case "$mode" in
     exec /usr/bin/sbatch "$@" < "$here/script" ;;
   die-after) answer=$(/usr/bin/sbatch "$@"); kill -KILL $PPID; echo "$answer" ;;
   no-answer) /usr/bin/sbatch "$@" > /dev/null; echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1 ;;
+  fails) /usr/bin/sbatch "$@" > /dev/null; exit 1 ;;
+  fails-with-words) /usr/bin/sbatch "$@" > /dev/null; echo "Site epilogue: invalid account" >&2; exit 1 ;;
+  fails-and-dies) /usr/bin/sbatch "$@" > /dev/null; kill -KILL $PPID; exit 1 ;;
+  hangs-and-dies)
+    /usr/bin/sbatch "$@" > /dev/null; kill -KILL $PPID
+    while [ -d "$here" ] && [ ! -e "$here/go-home" ]; do sleep 0.1; done ;;
   ctld-dies) /usr/bin/sbatch "$@"; code=$?; kill -KILL $(cat "$here/ctld"); exit $code ;;
   *) exec /usr/bin/sbatch "$@" ;;
 esac
@@ -96,6 +102,41 @@ class SlurmCrash : public Story<Crash> {
     }
     return ids;
   }
+  /// Four jobs that each append a line to a file of their own, handed over by an sbatch of this mode.
+  static std::string submit_sweep(const std::string& mode, const std::string& name) {
+    sbatch_->set(mode);
+    const auto file = muster().folder() / (name + ".toml");
+    test::write_file(file, shell({.script = "echo once >> " + witness(name).string() + "-$STEP",
+                                  .requeue = "max_failed = 0\nmax_controller_lost = 0\n",
+                                  .more = "[env]\nSTEP = \"0\"\n"}));
+    const auto done = muster().cli({"submit", file.string(), "--sweep", "env.STEP=0..3", "--json"});
+    EXPECT_EQ(done.exit, 0) << done.err;
+    return text(Json::parse(done.out), "sweep");
+  }
+  static std::vector<int> jobs_of(const std::string& sweep) {
+    std::vector<int> jobs;
+    for (const auto& job : muster().json({"list", "--sweep", sweep})) jobs.push_back(job.at("id").get<int>());
+    std::ranges::sort(jobs);
+    EXPECT_EQ(jobs.size(), 4U);
+    return jobs;
+  }
+  static void expect_array_waits_once(const std::string& sweep) {
+    const auto first = std::to_string(jobs_of(sweep).front());
+    const auto element = stage().until_handed_over(first);
+    EXPECT_EQ(submitted_as(":set." + first + ".1"), std::set{element.substr(0, element.find('_'))});
+  }
+  static void expect_each_ran_once(const std::string& sweep, const std::string& name) {
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(test::eventually(
+        [&] {
+          const auto jobs = muster().json({"list", "--sweep", sweep});
+          return std::ranges::all_of(jobs, [](const Json& job) { return job.at("state") == "succeeded"; });
+        },
+        60s));
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_EQ(test::read_file(witness(name).string() + "-" + std::to_string(step)), "once\n") << step;
+    }
+  }
   static void expect_waits_once(const std::string& job) {
     const auto id = stage().until_handed_over(job);
     EXPECT_EQ(submitted_as(":" + job + ".1"), std::set{id});
@@ -125,6 +166,73 @@ TEST_F(SlurmCrash, ADeathAroundSbatchNeitherLosesNorDoublesAJob) {
   for (const auto& [job, mode] : jobs) expect_ran_once(job, mode);
 }
 
+// As a site's wrapper around sbatch may, whose own doing fails after the real one has succeeded.
+TEST_F(SlurmCrash, AnSbatchThatFailsOrHangsAfterItsWorkNeitherLosesNorDoublesAJob) {
+  const auto blocker = block();
+  std::map<std::string, std::string> jobs;
+  for (const std::string mode : {"fails", "fails-with-words", "fails-and-dies", "hangs-and-dies"}) {
+    SCOPED_TRACE(mode);
+    sbatch_->set(mode);
+    const auto job = muster().submit(witnessed(mode));
+    if (mode.ends_with("dies")) {
+      ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
+      muster().start_daemon();
+    }
+    expect_waits_once(job);
+    jobs[job] = mode;
+  }
+  std::map<std::string, std::string> sweeps;
+  for (const std::string mode : {"fails-with-words", "fails-and-dies"}) {
+    SCOPED_TRACE("an array, " + mode);
+    const auto sweep = submit_sweep(mode, "array-" + mode);
+    if (mode.ends_with("dies")) {
+      ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
+      muster().start_daemon();
+    }
+    expect_array_waits_once(sweep);
+    sweeps[sweep] = "array-" + mode;
+  }
+  slurm().run({"scancel", blocker});
+  for (const auto& [job, mode] : jobs) expect_ran_once(job, mode);
+  for (const auto& [sweep, name] : sweeps) expect_each_ran_once(sweep, name);
+  sbatch_->write("go-home", "");
+}
+
+// Its folder is a small file system of its own, in the daemons' view alone.
+TEST_F(SlurmCrash, AJobThatSlurmctldHasNoRoomForWaitsAndSucceedsWhenThereIs) {
+  const auto state = slurm().folder() / "state", copy = slurm().folder() / "state-copy";
+  const auto among_daemons = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), {"nsenter", "-t", std::to_string(slurm().guard()), "-m", "--"});
+    return slurm().run(command);
+  };
+  slurm().stop_ctld();
+  ASSERT_EQ(slurm().run({"cp", "-a", state, copy}).exit, 0);
+  const auto mounted = among_daemons({"mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", state});
+  if (mounted.exit == 0) {
+    ASSERT_EQ(among_daemons({"cp", "-a", copy.string() + "/.", state}).exit, 0);
+  }
+  slurm().start_ctld();
+  if (mounted.exit != 0) GTEST_SKIP() << "no file system can be mounted here: " << mounted.err;
+  among_daemons({"dd", "if=/dev/zero", "of=" + (state / "fill").string(), "bs=4k"});
+  const auto first = muster().submit(witnessed("no-room"));
+  const auto sweep = submit_sweep("", "no-room-either");
+  for (const auto& job : {first, std::to_string(jobs_of(sweep).front())}) {
+    const auto why = [&] { return text(muster().json({"why", job}), "reason"); };
+    EXPECT_TRUE(test::eventually([&] { return why().find("I/O error writing script") != std::string::npos; }, 20s))
+        << why();
+  }
+  EXPECT_EQ(muster().show(first).at("state"), "pending");
+  among_daemons({"rm", state / "fill"});
+  expect_ran_once(first, "no-room");
+  expect_each_ran_once(sweep, "no-room-either");
+  slurm().stop_ctld();
+  EXPECT_EQ(among_daemons({"rm", "-rf", copy}).exit, 0);
+  EXPECT_EQ(among_daemons({"cp", "-a", state, copy}).exit, 0);
+  EXPECT_EQ(among_daemons({"umount", state}).exit, 0);
+  EXPECT_EQ(among_daemons({"cp", "-a", copy.string() + "/.", state}).exit, 0);
+  slurm().start_ctld();
+}
+
 TEST_F(SlurmCrash, AnAnswerThatGotLostIsLookedFor) {
   const auto blocker = block();
   sbatch_->set("no-answer");
@@ -152,37 +260,14 @@ TEST_F(SlurmCrash, AnArrayIsSubmittedOnceToo) {
   std::map<std::string, std::string> sweeps;
   for (const std::string mode : {"die-before", "die-after"}) {
     SCOPED_TRACE(mode);
-    sbatch_->set(mode);
-    const auto file = muster().folder() / (mode + ".toml");
-    test::write_file(file, shell({.script = "echo once >> " + witness(mode).string() + "-$STEP",
-                                  .requeue = "max_failed = 0\nmax_controller_lost = 0\n",
-                                  .more = "[env]\nSTEP = \"0\"\n"}));
-    const auto done = muster().cli({"submit", file.string(), "--sweep", "env.STEP=0..3", "--json"});
-    ASSERT_EQ(done.exit, 0) << done.err;
-    const auto sweep = text(Json::parse(done.out), "sweep");
+    const auto sweep = submit_sweep(mode, mode);
     ASSERT_TRUE(muster().daemon().wait(20s)) << "musterd was to be killed by then";
     muster().start_daemon();
-    std::set<int> jobs;
-    for (const auto& job : muster().json({"list", "--sweep", sweep})) jobs.insert(job.at("id").get<int>());
-    ASSERT_EQ(jobs.size(), 4U);
-    const auto element = stage().until_handed_over(std::to_string(*jobs.begin()));
-    EXPECT_EQ(submitted_as(":set." + std::to_string(*jobs.begin()) + ".1"),
-              std::set{element.substr(0, element.find('_'))});
+    expect_array_waits_once(sweep);
     sweeps[sweep] = mode;
   }
   slurm().run({"scancel", blocker});
-  for (const auto& [sweep, mode] : sweeps) {
-    SCOPED_TRACE(mode);
-    ASSERT_TRUE(test::eventually(
-        [&] {
-          const auto jobs = muster().json({"list", "--sweep", sweep});
-          return std::ranges::all_of(jobs, [](const Json& job) { return job.at("state") == "succeeded"; });
-        },
-        60s));
-    for (int step = 0; step < 4; ++step) {
-      EXPECT_EQ(test::read_file(witness(mode).string() + "-" + std::to_string(step)), "once\n") << step;
-    }
-  }
+  for (const auto& [sweep, mode] : sweeps) expect_each_ran_once(sweep, mode);
 }
 
 // slurmctld dies before it has written the job down: it comes back without it, and the next sbatch gets its number.

@@ -17,7 +17,8 @@ namespace {
 using testing::HasSubstr;
 
 /// While the file `fails` lies beside it, squeue finds no slurmctld, and says so at once rather than after seconds;
-/// while `hangs` does, it says nothing at all.
+/// while `hangs` does, it says nothing at all; while `knows_nothing` does, it lists no job and is content. While
+/// `repeats` does, it answers what it answered last before, as a cache does.
 class FakeSqueue {
  public:
   FakeSqueue() {
@@ -28,13 +29,25 @@ if [ -e "$(dirname "$0")/fails" ]; then
   echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2
   exit 1
 fi
-exec /usr/bin/squeue "$@"
+here=$(dirname "$0")
+if [ -e "$here/knows_nothing" ]; then exit 0; fi
+# What stands between two fields is another random text in each call.
+between=$(printf %s "$*" | sed -n 's/.*JobID:\(~[0-9a-f]*~\),.*/\1/p')
+if [ -z "$between" ]; then exec /usr/bin/squeue "$@"; fi
+if [ ! -e "$here/repeats" ]; then
+  answer=$here/answer.$$
+  /usr/bin/squeue "$@" > "$answer" || exit
+  sed -i "s/$between/@BETWEEN@/g" "$answer" && mv "$answer" "$here/kept"
+fi
+sed "s/@BETWEEN@/$between/g" "$here/kept"
 )sh");
     ::chmod((folder_.path() / "squeue").c_str(), 0755);
   }
   std::string path() const { return folder_.path().string() + ":" + std::getenv("PATH"); }
   void fail(bool on) const { mark("fails", on); }
   void hang(bool on) const { mark("hangs", on); }
+  void know_nothing(bool on) const { mark("knows_nothing", on); }
+  void repeat(bool on) const { mark("repeats", on); }
   std::size_t calls() const { return test::read_file(folder_.path() / "calls").size(); }
 
  private:
@@ -67,6 +80,8 @@ class SlurmOutage : public Story<Outage> {
   void TearDown() override {
     if (down_) slurmctld_is_back();
     squeue_->hang(false);
+    squeue_->know_nothing(false);
+    squeue_->repeat(false);
     squeue_->fail(false);
     Story::TearDown();
   }
@@ -119,6 +134,20 @@ class SlurmOutage : public Story<Outage> {
   void squeue_sees() { squeue_fails(false); }
   void squeue_fails(bool on) { squeue_->fail(on); }
   void squeue_hangs(bool on) { squeue_->hang(on); }
+  void squeue_knows_nothing(bool on) { squeue_->know_nothing(on); }
+  void squeue_repeats_itself(bool on) { squeue_->repeat(on); }
+  /// Longer than a job that Slurm does not list any more is waited for.
+  static void until_listings_were_stale_for_long(const std::string& job) {
+    const auto stale = [&] {
+      return text(muster().show(job), "scheduler_problem").find("stale listing: squeue") != std::string::npos;
+    };
+    ASSERT_TRUE(test::eventually(stale, 20s)) << text(muster().show(job), "scheduler_problem");
+    const auto since = std::chrono::steady_clock::now();
+    const auto before = failed_polls();
+    ASSERT_TRUE(test::eventually(
+        [&] { return std::chrono::steady_clock::now() - since > 7s && failed_polls() - before >= 10; }, 60s));
+    EXPECT_TRUE(stale());
+  }
   static int failed_polls() {
     const auto log = muster().daemon_log();
     const std::string word = "Slurm does not answer";
@@ -245,6 +274,45 @@ TEST_F(SlurmOutage, ASqueueThatHangsEndsNothingAndHoldsUpNoCancel) {
   for (const auto& job : {trains, running, waiting, cancelled}) EXPECT_EQ(stage().submissions_of(job, 1), 1);
   stage().expect_model_of_calm_run(trains, what);
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
+}
+
+// An answer without any row; then the answer of before: what waits there has started since, and a new job is missing.
+TEST_F(SlurmOutage, AListingThatContradictsWhatIsKnownEndsNothing) {
+  const Training what{.steps = 400, .every_steps = 0};
+  const auto trains = muster().submit(training(what));
+  const auto running = muster().submit(shell({.script = waiting_for_go()}));
+  until_begun(running);
+  muster().until_step(trains, 3);
+  drain_all_nodes();
+  const auto waiting = muster().submit(shell({.script = waiting_for_go()}));
+  muster().until_state(waiting, "queued");
+  // By an admin.
+  const auto number = stage().slurm_job(waiting, 1);
+  ASSERT_EQ(slurm().run({"scontrol", "update", "JobId=" + number, "Comment=an admin's word"}).exit, 0);
+  muster().kill_daemon();
+  muster().start_daemon();
+
+  squeue_knows_nothing(true);
+  until_listings_were_stale_for_long(waiting);
+  EXPECT_THAT(text(muster().json({"why", waiting}), "reason"), HasSubstr("stale listing: squeue does not list"));
+  squeue_knows_nothing(false);
+  EXPECT_TRUE(test::eventually([&] { return text(muster().show(waiting), "scheduler_problem").empty(); }, 10s));
+
+  squeue_repeats_itself(true);
+  resume("node[1-4]");
+  ASSERT_TRUE(slurm_cluster::becomes(slurm(), number, "State", "RUNNING"));
+  ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(waiting) / "began"); }, 30s));
+  const auto later = muster().submit(shell({.script = waiting_for_go()}));
+  until_listings_were_stale_for_long(waiting);
+  squeue_repeats_itself(false);
+  until_begun(later);
+  for (const auto& job : {running, waiting, later}) go(job);
+  for (const auto& job : {running, waiting, later}) {
+    EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U) << stage().events(job);
+  }
+  EXPECT_EQ(muster().show(trains).at("attempts").size(), 1U) << stage().events(trains);
+  EXPECT_EQ(muster().cli({"cancel", trains}).exit, 0);
+  for (const auto& job : {running, later, trains}) EXPECT_EQ(stage().submissions_of(job, 1), 1);
 }
 
 TEST_F(SlurmOutage, ACancelDuringAnOutageEndsTheRanksNowAndTheSlurmJobLater) {

@@ -42,7 +42,12 @@ constexpr const char* kToldToLeave = "told to leave in Slurm (SIGTERM), which wo
 constexpr const char* kToldToLeaveUnexplained = "told to leave (SIGTERM), and Slurm did not say why";
 constexpr const char* kForgottenBySlurm = "Slurm does not know any more that it runs, and starts it again";
 constexpr const char* kNotLaunchedInSlurm = "Slurm could not start it on its nodes, and holds it (launch failed)";
-constexpr const char* kNodeFailedInSlurm = "Slurm says that a node failed";
+
+/// "node[1-2]" of the nodes of ranks, which come in their order.
+std::string each_once(std::vector<std::string> nodes) {
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return ::slurm::compress_hosts(nodes);
+}
 
 std::string job_text(const ::slurm::JobId& id) {
   return "Slurm job " + ::slurm::to_string(id);
@@ -91,6 +96,7 @@ AttemptFollower::AttemptFollower(Followed what, core::Millis now)
       since_(now),
       ranks_(what_.world_size),
       started_(what_.started),
+      started_by_(what_.started ? std::optional(now - core::Millis(1)) : std::nullopt),
       explained_(what_.draining) {}
 
 void AttemptFollower::task(core::RankNumber number, const TaskReport& report, core::Millis now) {
@@ -98,6 +104,7 @@ void AttemptFollower::task(core::RankNumber number, const TaskReport& report, co
   auto& rank = ranks_[number];
   const bool news = !rank.report || rank.report->signals_seen.size() != report.signals_seen.size();
   rank.heard_at = now;
+  started_by_ = std::min(started_by_.value_or(now), now);
   if (rank.told || rank.exited_at) return;
   rank.report = report;
   if (!report.signals_seen.empty() && news) wants_listing_ = true;
@@ -139,7 +146,7 @@ void AttemptFollower::file(core::RankNumber number, const TaskReport* report, co
   release_settled(now);
 }
 
-void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
+void AttemptFollower::listed(const ::slurm::ListedJob* job, const DownNodes& down, core::Millis asked_at,
                              core::Millis now, core::Time wall) {
   save_at_.reset();
   wants_listing_ = false;
@@ -148,7 +155,7 @@ void AttemptFollower::listed(const ::slurm::ListedJob* job, const std::set<std::
   leave_unexplained(asked_at, now);
 }
 
-void AttemptFollower::look_at(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
+void AttemptFollower::look_at(const ::slurm::ListedJob* job, const DownNodes& down, core::Millis asked_at,
                               core::Millis now, core::Time wall) {
   if (job == nullptr) return missing(asked_at, now);
   missing_listings_ = 0;
@@ -202,12 +209,13 @@ void AttemptFollower::look_at_ending(const ::slurm::ListedJob& job) {
   } else if (job.reason == "TimeLimit") {
     explain(core::Cause::kTimedOut, "Slurm ended it at the time limit", false);
   } else if (job.reason == "NodeDown") {
-    explain(core::Cause::kNodeFailed, kNodeFailedInSlurm, false);
+    explain(core::Cause::kNodeFailed, node_failed_text(), false);
   }
   wants_listing_ = !explained_;
 }
 
 void AttemptFollower::tell_started(const ::slurm::ListedJob& job) {
+  if (answered_ && !started_by_) started_by_ = answered_;
   if (!nodes_.empty()) return;
   const auto hosts = ::slurm::expand_hosts(job.node_list);
   if (const auto* names = std::get_if<std::vector<std::string>>(&hosts)) {
@@ -220,21 +228,19 @@ void AttemptFollower::tell_started(const ::slurm::ListedJob& job) {
 }
 
 // Slurm's own second run. While the first is still going on (COMPLETING) its ranks may be saving.
-void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down,
-                                      core::Millis now) {
+void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const DownNodes& down, core::Millis now) {
   if (job.preempted) preempted_ = true;
-  std::string lost;
-  for (const auto& node : nodes_) {
-    if (down.contains(node)) lost = node;
-  }
+  const auto lost = std::ranges::find_if(nodes_, [&](const auto& node) { return down.contains(node); });
   auto cause = core::Cause::kRequeued;
-  std::string reason = job.restarts > 0 ? kRequeuedInSlurm : kForgottenBySlurm;
+  std::string reason = job.restarts > 0 ? requeued_text() : kForgottenBySlurm;
   if (preempted_) {
     cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   } else if (is_launch_failure(job)) {
     cause = core::Cause::kNodeFailed, reason = kNotLaunchedInSlurm;
-  } else if (!lost.empty()) {
-    cause = core::Cause::kNodeFailed, reason = "Slurm says that node " + lost + " is down";
+  } else if (lost != nodes_.end()) {
+    const auto& why = down.at(*lost);
+    cause = core::Cause::kNodeFailed;
+    reason = "Slurm says that node " + *lost + " is down" + (why.empty() ? "" : " (" + why + ")");
   }
   const auto phase = ::slurm::classify(job.state.state);
   if (phase == ::slurm::JobPhase::kEnding) {
@@ -282,6 +288,17 @@ void AttemptFollower::left_by_itself(const std::string& job, const ::slurm::Exit
   release_settled(now);
 }
 
+// A node that was down for a moment alone leaves no other trace.
+std::string AttemptFollower::requeued_text() const {
+  return kRequeuedInSlurm + (nodes_.empty() ? std::string() : "; it ran on " + each_once(nodes_));
+}
+
+std::string AttemptFollower::node_failed_text() const {
+  if (nodes_.empty()) return "Slurm says that a node failed";
+  if (nodes_.front() == nodes_.back()) return "Slurm says that node " + nodes_.front() + " failed";
+  return "Slurm says that a node failed; it ran on " + each_once(nodes_);
+}
+
 void AttemptFollower::ask_history(core::Millis now) {
   if (!history_told_ && !history_since_) history_since_ = now;
 }
@@ -291,10 +308,10 @@ void AttemptFollower::remembered(const ::slurm::PastRun* run, core::Millis now) 
   history_told_ = true;
   const auto cause = run == nullptr ? std::nullopt : cause_of(run->state.state);
   if (unseen_ && cause == core::Cause::kPreempted) return restarted_unseen(*cause, kPreemptedInSlurm, now);
-  if (unseen_ && cause == core::Cause::kNodeFailed) return restarted_unseen(*cause, kNodeFailedInSlurm, now);
+  if (unseen_ && cause == core::Cause::kNodeFailed) return restarted_unseen(*cause, node_failed_text(), now);
   const bool by_itself = run != nullptr && run->exit != ::slurm::ExitStatus{};
   if (unseen_ && by_itself) return left_by_itself(job_text(run->id), run->exit, now);
-  if (unseen_) return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
+  if (unseen_) return restarted_unseen(core::Cause::kRequeued, requeued_text(), now);
   if (by_whom_) {
     if (run != nullptr && cause == core::Cause::kCancelled) by_whom_->state.by = run->state.by;
     return look_at_end(::slurm::ListedJob(*by_whom_), now);
@@ -304,7 +321,7 @@ void AttemptFollower::remembered(const ::slurm::PastRun* run, core::Millis now) 
   if (run->state.state == ::slurm::JobState::kRequeued) {
     slurm_over_ = true;
     if (by_itself) return left_by_itself(job_text(run->id), run->exit, now);
-    return restarted_unseen(core::Cause::kRequeued, kRequeuedInSlurm, now);
+    return restarted_unseen(core::Cause::kRequeued, requeued_text(), now);
   }
   ::slurm::ListedJob job;
   job.id = run->id;
@@ -331,7 +348,7 @@ void AttemptFollower::look_at_end(const ::slurm::ListedJob& job, core::Millis no
     reason = "cancelled in Slurm" + (job.state.by.empty() ? "" : " by " + job.state.by) + ", not through muster";
   }
   if (cause == core::Cause::kTimedOut) reason = "Slurm ended it at the time limit";
-  if (cause == core::Cause::kNodeFailed) reason = kNodeFailedInSlurm;
+  if (cause == core::Cause::kNodeFailed) reason = node_failed_text();
   if (cause == core::Cause::kOutOfMemory) reason = "Slurm says that it ran out of memory";
   if (preempted_) cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
   if (cause) explain(*cause, reason, false);
@@ -357,9 +374,7 @@ void AttemptFollower::missing(core::Millis asked_at, core::Millis now) {
   if (core_over_) slurm_over_ = true;
   if (ended_at_ || by_whom_) return;
   // slurmctld may have lost a job whose ranks go on; they are heard, and its nodes end them when they find out.
-  const bool heard =
-      std::ranges::any_of(ranks_, [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
-  if (heard) return;
+  if (is_heard(now)) return;
   // One that was asked for before sbatch returned says nothing.
   if (!explained_ && asked_at >= since_) ask_history(now);
   if (missing_listings_ < kMissingListings || now - *missing_since_ < kMissingFor) return;
@@ -409,6 +424,11 @@ void AttemptFollower::give_up(core::Millis now) {
     end_reason_ = kForgottenBySlurm;
   } else {
     tell_ends_without_a_word(now);
+  }
+  // srun alone starts ranks, and fails where none comes to life.
+  const bool none_started = std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); });
+  if (ended_well_ && none_started) {
+    end_reason_ = "its setup lines ended the script before any rank was started (" + end_reason_ + ")";
   }
   if (!all_told()) facts_.emplace_back(core::AttemptGone{what_.key.number, end_cause_, end_reason_});
   core_over_ = true;
@@ -562,6 +582,15 @@ std::vector<core::EventBody> AttemptFollower::take_facts() {
 
 bool AttemptFollower::all_told() const {
   return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.told; });
+}
+
+bool AttemptFollower::had_started(core::Millis asked_at) const {
+  return started_by_ && *started_by_ < asked_at && !ended_at_ && !leftover_ && !core_over_;
+}
+
+bool AttemptFollower::is_heard(core::Millis now) const {
+  return std::ranges::any_of(ranks_,
+                             [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
 }
 
 bool AttemptFollower::heard_within(const Rank& rank, core::Millis limit, core::Millis now) const {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +10,9 @@
 #include "slurm/scheduler.h"
 
 namespace runtime::on_slurm {
+
+/// Nodes that Slurm calls down, each with the reason that it gives.
+using DownNodes = std::map<std::string, std::string>;
 
 /// What is known of an attempt when following begins.
 struct Followed {
@@ -54,9 +57,9 @@ class AttemptFollower {
   void task(core::RankNumber rank, const TaskReport& report, core::Millis now);
   /// A rank has said that it is about to leave with an error.
   void failing(core::RankNumber rank);
-  /// A listing that was asked for at `asked_at` shows it so, or not at all. `down`: nodes that Slurm calls down.
+  /// A listing that was asked for at `asked_at` shows it so, or not at all.
   /// `wall`: what `now` is by the clock that Slurm's times are of.
-  void listed(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at, core::Millis now,
+  void listed(const ::slurm::ListedJob* job, const DownNodes& down, core::Millis asked_at, core::Millis now,
               core::Time wall);
   /// What a rank's status file says; nullptr: there is none.
   void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
@@ -84,6 +87,16 @@ class AttemptFollower {
   bool over() const { return core_over_ && slurm_over_; }
   /// The core knows its end.
   bool ended() const { return core_over_; }
+
+  /// A listing asked for at `asked_at` must show it: its number was known before, and Slurm has not told its end.
+  bool must_be_listed(core::Millis asked_at) const {
+    return asked_at >= since_ && !slurm_over_ && !ended_at_ && !by_whom_;
+  }
+  /// A listing asked for at `asked_at` must not show its first run as waiting: it had started before.
+  bool had_started(core::Millis asked_at) const;
+  /// The task beside one of its ranks is heard.
+  bool is_heard(core::Millis now) const;
+  bool suspended() const { return suspended_ && !core_over_; }
 
   Vouch vouch(core::RankNumber rank, core::Millis now) const;
   std::uint32_t world_size() const { return what_.world_size; }
@@ -128,19 +141,21 @@ class AttemptFollower {
     bool told = false;
   };
 
-  void look_at(const ::slurm::ListedJob* job, const std::set<std::string>& down, core::Millis asked_at,
-               core::Millis now, core::Time wall);
+  void look_at(const ::slurm::ListedJob* job, const DownNodes& down, core::Millis asked_at, core::Millis now,
+               core::Time wall);
   void explain(core::Cause cause, const std::string& reason, bool save = true);
   void tell_started(const ::slurm::ListedJob& job);
   void look_at_suspension(::slurm::JobState state, core::Millis now);
   void look_at_limit(const ::slurm::ListedJob& job, core::Millis now, core::Time wall);
   void look_at_ending(const ::slurm::ListedJob& job);
   void look_at_end(const ::slurm::ListedJob& job, core::Millis now);
-  void look_at_restart(const ::slurm::ListedJob& job, const std::set<std::string>& down, core::Millis now);
+  void look_at_restart(const ::slurm::ListedJob& job, const DownNodes& down, core::Millis now);
   void restarted_unseen(core::Cause cause, const std::string& reason, core::Millis now);
   void left_by_itself(const std::string& job, const ::slurm::ExitStatus& exit, core::Millis now);
   void missing(core::Millis asked_at, core::Millis now);
   void ask_history(core::Millis now);
+  std::string requeued_text() const;
+  std::string node_failed_text() const;
   void slurm_ended(core::Cause cause, const std::string& reason, core::Millis now);
   void release_exits();
   void release_settled(core::Millis now);
@@ -163,8 +178,9 @@ class AttemptFollower {
   std::vector<std::string> nodes_;  // by rank
   std::vector<core::EventBody> facts_;
   bool started_ = false;
-  bool explained_ = false;  // the core knows, or has been told, why it ends
-  bool preempted_ = false;  // Slurm said so once; it forgets
+  std::optional<core::Millis> started_by_;  // a listing asked for then showed it started, or a task was heard then
+  bool explained_ = false;                  // the core knows, or has been told, why it ends
+  bool preempted_ = false;                  // Slurm said so once; it forgets
   bool core_over_ = false, slurm_over_ = false;
   bool leftover_ = false;                      // Slurm would run it again
   bool unseen_ = false;                        // Slurm started it again, and does not say why

@@ -28,24 +28,9 @@ bool says(const std::string& why, const char* words) {
   return why.find(words) != std::string::npos;
 }
 
-/// A limit on how many jobs may be in the queue, where every element of an array counts. Accounting has one sentence
-/// for all its limits: the size of the job, its time, how many there are. A line before it may name the limit:
-/// QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit, QOSMaxWallDurationPerJobLimit.
-bool is_too_many(const std::string& why) {
-  const auto policy = why.find("Job violates accounting/QOS policy");
-  if (policy == std::string::npos) return says(why, "MaxSubmit");
-  const auto limit = why.substr(0, policy);
-  return says(limit, "SubmitJob") || (!says(limit, "QOS") && !says(limit, "Assoc"));
-}
-
-/// Refusals that pass by themselves: such a limit, a partition that is closed for a while, a controller that is
-/// overwhelmed.
-bool may_pass(const std::string& why) {
-  if (is_too_many(why)) return true;
-  if (says(why, "Job violates accounting/QOS policy")) return false;
-  return std::ranges::any_of(
-      std::array{"temporarily", "Maximum job count", "try again", "in standby mode", "(inactive or drain)"},
-      [&](const char* words) { return says(why, words); });
+/// A limit on how many jobs may be in the queue: every element of an array counts.
+bool is_too_many(const ::slurm::Refused* refused) {
+  return refused != nullptr && refused->kind == ::slurm::Refusal::kTooMany;
 }
 
 std::string key_text(const core::AttemptKey& key) {
@@ -116,8 +101,8 @@ core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& j
 
 }  // namespace
 
-Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options)
-    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, clock, options.user) {}
+Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list)
+    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, clock, std::move(list)) {}
 
 std::string Launcher::comment_of(const core::AttemptKey& key) const {
   return "muster:" + options_.store_name + ":" + key_text(key);
@@ -224,7 +209,7 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
   const bool alone = goes_alone(requests, set);
   const auto outcome = submit(members_of(requests, set), alone, round.after);
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  if (refused != nullptr && is_too_many(refused->why) && set.size() > 1) {
+  if (is_too_many(refused) && set.size() > 1) {
     const auto middle = set.begin() + static_cast<std::ptrdiff_t>(set.size() / 2);
     submit_next(requests, {set.begin(), middle}, round, answers);
     submit_next(requests, {middle, set.end()}, round, answers);
@@ -233,14 +218,13 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
   for (std::uint32_t i = 0; i < set.size(); ++i) {
     answers[set[i]] = answer(requests[set[i]].key, outcome, alone ? std::nullopt : std::optional(i));
   }
-  if (refused != nullptr && is_too_many(refused->why)) {
+  if (is_too_many(refused)) {
     const auto& later = std::get<LaunchLater>(answers[set.front()]);
     round.wait_for = later.why, round.pause = later.pause;
   } else if (has_chain(first)) {
     if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) round.after = after(*id);
-    const bool waits =
-        std::holds_alternative<Submitter::Later>(outcome) || (refused != nullptr && may_pass(refused->why));
-    if (waits) round.wait_for = kWaitsForEarlier;
+    const bool refused_for_now = refused != nullptr && refused->kind != ::slurm::Refusal::kUsers;
+    if (std::holds_alternative<Submitter::Later>(outcome) || refused_for_now) round.wait_for = kWaitsForEarlier;
   }
 }
 
@@ -249,7 +233,8 @@ Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alo
   const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members, after); };
   auto outcome = once();
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  if (refused == nullptr || is_too_many(refused->why) || members.front().exclude_nodes.empty()) return outcome;
+  const bool of_its_wishes = refused != nullptr && refused->kind == ::slurm::Refusal::kUsers;
+  if (!of_its_wishes || members.front().exclude_nodes.empty()) return outcome;
   spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them",
                members.front().key.job, members.front().key.number);
   for (auto& member : members) member.exclude_nodes.clear();
@@ -382,12 +367,14 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
   if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) {
     return launched(key, ::slurm::to_string(::slurm::JobId{id->job, index}));
   }
-  if (const auto* later = std::get_if<Submitter::Later>(&outcome))
-    return LaunchLater{.why = later->why, .unsure = later->unsure};
-  const auto& why = std::get<::slurm::Refused>(outcome).why;
+  if (const auto* later = std::get_if<Submitter::Later>(&outcome)) {
+    return LaunchLater{.why = later->why, .pause = later->pause, .unsure = later->unsure};
+  }
+  const auto& [why, kind] = std::get<::slurm::Refused>(outcome);
   // What Slurm has taken once it may take again, when its partition is open and its accounting there: a job that has
   // trained for days does not fail for that.
-  if (may_pass(why) || key.number > 1) return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
+  if (kind != ::slurm::Refusal::kUsers || key.number > 1)
+    return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
   return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
 }
 

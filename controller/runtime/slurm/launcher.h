@@ -12,7 +12,7 @@ namespace runtime::on_slurm {
 /// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
 class Launcher {
  public:
-  Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options);
+  Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list);
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   /// As Executor::withdraw().

@@ -3,17 +3,20 @@
 #include <pwd.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "runtime/scheduler_handle.h"
 #include "runtime/slurm/attempt_follower.h"
 #include "runtime/slurm/cluster_facts.h"
 #include "runtime/slurm/health_check.h"
+#include "runtime/slurm/job_doubt.h"
 #include "runtime/slurm/launch_failure.h"
 #include "runtime/slurm/launcher.h"
 #include "runtime/slurm/script_plan.h"
@@ -28,12 +31,13 @@ constexpr core::Millis kTick{50};
 constexpr int kIdleTimes = 10;
 /// Between a launch that failed and giving up on the name of the node.
 constexpr core::Millis kDrainPatience{3000};
+/// Jobs that are asked for by number after one listing.
+constexpr std::size_t kMostAsked = 32;
 
 /// One attempt: who it is in Slurm, and what is concluded of it.
 struct Attempt {
   AttemptFollower follower;
-  std::string comment;
-  ::slurm::JobId id;
+  JobIdentity job;
   std::filesystem::path folder;
   std::optional<::slurm::ListedJob> listed;        // as the newest listing has it, if its number is still ours there
   std::vector<core::EventBody> told = {};          // besides what the follower tells, and before it
@@ -43,6 +47,7 @@ struct Attempt {
   std::string exclude = {};                // what its job file wants none of
   std::vector<std::string> left_out = {};  // what it gets none of besides, as long as it is lost
   std::string refused = {};                // what Slurm refused last, and why
+  JobDoubt doubt = {};                     // whether its place in the newest listing may be believed
 };
 
 /// How far the moment of which accounting says that it was submitted may be from when we did: an sbatch may be slow.
@@ -65,7 +70,8 @@ std::optional<::slurm::PastRun> run_of(const Attempt& attempt, const std::vector
                                        const SlurmClock& clock) {
   std::optional<::slurm::PastRun> first;
   for (const auto& run : runs) {
-    if (run.id != attempt.id || !run.submitted || (!run.comment.empty() && run.comment != attempt.comment)) continue;
+    if (run.id != attempt.job.id || !run.submitted || (!run.comment.empty() && run.comment != attempt.job.comment))
+      continue;
     if (clock.ours(*run.submitted) < attempt.submitted_after - kClocksApart) continue;
     if (first && first->submitted <= run.submitted) continue;
     first = run;
@@ -74,6 +80,34 @@ std::optional<::slurm::PastRun> run_of(const Attempt& attempt, const std::vector
   if (clock.ours(*first->submitted) > attempt.submitted_before + kClocksApart) return std::nullopt;
   first->state.by = person(first->state.by);
   return first;
+}
+
+/// Jobs by their numbers; those that a listing has must outlive it.
+class Listing {
+ public:
+  explicit Listing(const std::vector<::slurm::ListedJob>& jobs) : jobs_(jobs) {
+    for (const auto& job : jobs) by_id_.emplace(job.id, &job);
+  }
+  const std::vector<::slurm::ListedJob>& jobs() const { return jobs_; }
+  bool has(const ::slurm::JobId& id) const { return by_id_.contains(id); }
+  /// nullptr: it is not listed, or its number is another job's now.
+  const ::slurm::ListedJob* row_of(const JobIdentity& job) const {
+    const auto found = by_id_.find(job.id);
+    return found == by_id_.end() || !job.is(*found->second) ? nullptr : found->second;
+  }
+
+ private:
+  const std::vector<::slurm::ListedJob>& jobs_;
+  std::map<::slurm::JobId, const ::slurm::ListedJob*> by_id_;
+};
+
+std::string state_of(const ::slurm::ListedJob& job) {
+  const bool known = job.state.state != ::slurm::JobState::kUnknown;
+  return known ? std::string(::slurm::name(job.state.state)) : job.state.text;
+}
+
+bool waits_for_its_first_run(const ::slurm::ListedJob& job) {
+  return job.restarts == 0 && ::slurm::classify(job.state.state) == ::slurm::JobPhase::kQueued;
 }
 
 bool is_down(const ::slurm::Node& node) {
@@ -86,7 +120,10 @@ bool is_down(const ::slurm::Node& node) {
 class SlurmExecutor::Impl {
  public:
   Impl(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)
-      : scheduler_(scheduler), clock_(clock), options_(std::move(options)), launcher_(scheduler, clock, options_) {}
+      : scheduler_(scheduler),
+        clock_(clock),
+        options_(std::move(options)),
+        launcher_(scheduler, clock, options_, [this] { return list(clock_.monotonic()); }) {}
 
   void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
   void set_lost_nodes(std::function<LostNodes()> lost) { lost_nodes_ = std::move(lost); }
@@ -126,7 +163,7 @@ class SlurmExecutor::Impl {
   std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const {
     std::lock_guard lock(mutex_);
     const auto found = attempts_.find(key);
-    return found == attempts_.end() || !found->second.listed ? std::nullopt : std::optional(found->second.id);
+    return found == attempts_.end() || !found->second.listed ? std::nullopt : std::optional(found->second.job.id);
   }
   std::optional<Trouble> trouble() const {
     std::lock_guard lock(mutex_);
@@ -152,10 +189,15 @@ class SlurmExecutor::Impl {
   void run_ticker();
   void poll();
   void ask_clock();
-  void take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at);
+  ::slurm::Answer<std::vector<::slurm::ListedJob>> list(core::Millis asked_at);
+  static bool contradicts(const Attempt& attempt, const ::slurm::ListedJob* row, core::Millis asked_at);
+  std::vector<std::uint64_t> doubtful(const Listing& listing, core::Millis asked_at);
+  std::string what_is_wrong(const Listing& listing, core::Millis asked_at, std::uint64_t number,
+                            const std::vector<::slurm::ListedJob>& found);
+  void take_listing(const Listing& listing, core::Millis asked_at);
   void tell_unfit_nodes(const std::vector<::slurm::ListedJob>& jobs);
   void tell_nodes_without_launch(const std::vector<::slurm::ListedJob>& jobs);
-  void ask_history(const std::vector<::slurm::ListedJob>& jobs);
+  void ask_history(const Listing& listing);
   void read_files();
   void end_exclusions();
   void cancel_wanted();
@@ -164,7 +206,7 @@ class SlurmExecutor::Impl {
       const std::vector<::slurm::ListedJob>& jobs);
   const std::vector<core::AttemptKey>& members_of(const std::string& comment);
   void forget_cancelled();
-  std::set<std::string> down_nodes(const std::vector<::slurm::ListedJob>& jobs);
+  DownNodes down_nodes(const std::vector<::slurm::ListedJob>& jobs);
   void note(const std::string& why);
 
   Launcher launcher_;
@@ -257,14 +299,14 @@ void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::
   const auto comment = record ? record->comment : launcher_.comment_of(key);
   const auto exclude = record ? record->exclude : std::string();
   const auto left_out = record ? record->left_out : std::vector<std::string>();
+  const auto work_folder = record && !record->set_folder.empty() ? record->set_folder : folder.string();
   // Of an array its set knows when.
   if (record && !record->set_folder.empty()) record = read_record(record->set_folder);
   const core::Time tried_at(core::Millis(record ? record->tried_at_ms : 0));
   {
     std::lock_guard lock(mutex_);
     attempts_.try_emplace(key, Attempt{AttemptFollower(std::move(what), clock_.monotonic()),
-                                       comment,
-                                       id.value_or(::slurm::JobId{}),
+                                       {id.value_or(::slurm::JobId{}), comment, work_folder},
                                        std::move(folder),
                                        std::nullopt,
                                        {},
@@ -308,7 +350,7 @@ std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey&
                   std::to_string(key.job) + ".";
     return word;
   }
-  word.scheduler_job = ::slurm::to_string(found->second.id);
+  word.scheduler_job = ::slurm::to_string(found->second.job.id);
   if (!found->second.listed) return word;
   const auto& job = *found->second.listed;
   if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;
@@ -382,14 +424,15 @@ void SlurmExecutor::Impl::poll() {
   forget_cancelled();
   read_files();
   const auto asked_at = clock_.monotonic();
-  const auto listed = scheduler_.list(options_.user);
+  const auto listed = list(asked_at);
   if (!listed) return note(listed.why());
   note({});
+  const Listing listing(*listed);
   ask_clock();
   tell_unfit_nodes(*listed);
   tell_nodes_without_launch(*listed);
-  take_listing(*listed, asked_at);
-  ask_history(*listed);
+  take_listing(listing, asked_at);
+  ask_history(listing);
   cancel_wanted();
   end_exclusions();
   cancel_leftovers(*listed);
@@ -427,42 +470,109 @@ void SlurmExecutor::Impl::note(const std::string& why) {
   }
 }
 
-void SlurmExecutor::Impl::take_listing(const std::vector<::slurm::ListedJob>& jobs, core::Millis asked_at) {
-  std::map<::slurm::JobId, const ::slurm::ListedJob*> by_id;
-  for (const auto& job : jobs) by_id.emplace(job.id, &job);
-  const auto down = down_nodes(jobs);
+void SlurmExecutor::Impl::take_listing(const Listing& listing, core::Millis asked_at) {
+  const auto down = down_nodes(listing.jobs());
   const auto now = clock_.monotonic();
   std::lock_guard lock(mutex_);
   const auto wall = slurm_clock_.theirs(clock_.wall());
   for (auto& [key, attempt] : attempts_) {
-    const auto found = by_id.find(attempt.id);
-    // The same number with another comment is another's job: slurmctld gives numbers again that it has lost.
-    const bool ours = found != by_id.end() && found->second->comment == attempt.comment;
-    attempt.listed = ours ? std::optional(*found->second) : std::nullopt;
-    if (ours && attempt.unlaunched_at && !attempt.checked) {
+    const auto* row = listing.row_of(attempt.job);
+    attempt.listed = row != nullptr ? std::optional(*row) : std::nullopt;
+    if (row != nullptr && row->submitted) attempt.job.submitted = row->submitted;
+    if (row != nullptr && attempt.unlaunched_at && !attempt.checked) {
       urgent_ = true;
       continue;
     }
-    attempt.follower.listed(ours ? found->second : nullptr, down, asked_at, now, wall);
+    if (attempt.doubt.raised() && !attempt.doubt.is_believed(attempt.follower.is_heard(now))) continue;
+    attempt.follower.listed(row, down, asked_at, now, wall);
     urgent_ = urgent_ || attempt.follower.wants_listing();
   }
 }
 
+// Slurm's list, unless it contradicts what is known and Slurm, asked for single jobs, proves it wrong: then it is none.
+::slurm::Answer<std::vector<::slurm::ListedJob>> SlurmExecutor::Impl::list(core::Millis asked_at) {
+  auto jobs = scheduler_.list(options_.user);
+  if (!jobs) return jobs;
+  const Listing listing(*jobs);
+  for (const auto number : doubtful(listing, asked_at)) {
+    const auto found = scheduler_.find(number);
+    if (!found) return ::slurm::Unreachable{found.why()};
+    if (const auto wrong = what_is_wrong(listing, asked_at, number, *found); !wrong.empty()) {
+      return ::slurm::Unreachable{"stale listing: " + wrong};
+    }
+  }
+  return jobs;
+}
+
+bool SlurmExecutor::Impl::contradicts(const Attempt& attempt, const ::slurm::ListedJob* row, core::Millis asked_at) {
+  if (attempt.job.id.job == 0) return false;
+  if (row == nullptr) return attempt.follower.must_be_listed(asked_at);
+  return waits_for_its_first_run(*row) && attempt.follower.had_started(asked_at);
+}
+
+// Slurm's numbers of the jobs to be asked for, those first that have waited longest.
+std::vector<std::uint64_t> SlurmExecutor::Impl::doubtful(const Listing& listing, core::Millis asked_at) {
+  std::map<std::uint64_t, core::Millis> wanted;
+  {
+    const auto now = clock_.monotonic();
+    std::lock_guard lock(mutex_);
+    for (auto& [key, attempt] : attempts_) {
+      if (!contradicts(attempt, listing.row_of(attempt.job), asked_at)) {
+        attempt.doubt.settle();
+        continue;
+      }
+      attempt.doubt.raise();
+      const auto last = attempt.doubt.asked_at().value_or(core::Millis::min());
+      if (attempt.doubt.wants_asking(now)) wanted.try_emplace(attempt.job.id.job, last);
+    }
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, last] : wanted) numbers.push_back(number);
+  std::ranges::stable_sort(numbers, {}, [&](std::uint64_t number) { return wanted.at(number); });
+  if (numbers.size() > kMostAsked) numbers.resize(kMostAsked);
+  return numbers;
+}
+
+// Empty: what was found under this number agrees with the listing.
+std::string SlurmExecutor::Impl::what_is_wrong(const Listing& listing, core::Millis asked_at, std::uint64_t number,
+                                               const std::vector<::slurm::ListedJob>& found) {
+  std::lock_guard lock(mutex_);
+  for (auto& [key, attempt] : attempts_) {
+    if (attempt.job.id.job != number || !attempt.doubt.raised()) continue;
+    const auto shown = std::ranges::find_if(found, [&](const auto& job) { return attempt.job.is(job); });
+    const bool is_there = shown != found.end();
+    if (is_there && shown->submitted) attempt.job.submitted = shown->submitted;
+    // Somebody may have changed its comment: then it is known by the moment of its submission from now on.
+    const auto* row = listing.row_of(attempt.job);
+    if (!contradicts(attempt, row, asked_at)) {
+      attempt.doubt.settle();
+      continue;
+    }
+    const bool agrees = row == nullptr ? !is_there : is_there && waits_for_its_first_run(*shown);
+    if (agrees) {
+      attempt.doubt.confirm(clock_.monotonic());
+      continue;
+    }
+    attempt.doubt.settle();
+    const auto name = "Slurm job " + ::slurm::to_string(attempt.job.id);
+    return (row == nullptr ? "squeue does not list " + name : "squeue lists " + name + " as " + state_of(*row)) +
+           (is_there ? ", which scontrol shows as " + state_of(*shown) : ", which scontrol does not know");
+  }
+  return {};
+}
+
 // One query for all of which no listing tells the end any more.
-void SlurmExecutor::Impl::ask_history(const std::vector<::slurm::ListedJob>& jobs) {
-  std::map<::slurm::JobId, std::string> comments;
-  for (const auto& job : jobs) comments.emplace(job.id, job.comment);
+void SlurmExecutor::Impl::ask_history(const Listing& listing) {
   std::vector<core::AttemptKey> wanted;
   std::set<std::uint64_t> ids;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, attempt] : attempts_) {
-      if (!attempt.follower.wants_history() || attempt.id.job == 0) continue;
+      if (!attempt.follower.wants_history() || attempt.job.id.job == 0) continue;
       // Another's number now: what became of ours is not told under it.
-      const auto listed = comments.find(attempt.id);
-      if (listed != comments.end() && listed->second != attempt.comment) continue;
+      if (listing.has(attempt.job.id) && listing.row_of(attempt.job) == nullptr) continue;
       wanted.push_back(key);
-      ids.insert(attempt.id.job);
+      ids.insert(attempt.job.id.job);
     }
   }
   if (wanted.empty()) return;
@@ -484,7 +594,7 @@ void SlurmExecutor::Impl::tell_unfit_nodes(const std::vector<::slurm::ListedJob>
     for (const auto& job : jobs) {
       if (!job.exit || job.exit->code != kUnfitExit) continue;
       for (auto& [key, attempt] : attempts_) {
-        if (attempt.id != job.id || attempt.comment != job.comment || std::exchange(attempt.checked, true)) continue;
+        if (!attempt.job.is(job) || std::exchange(attempt.checked, true)) continue;
         wanted.emplace_back(key, attempt.folder);
       }
     }
@@ -509,7 +619,7 @@ void SlurmExecutor::Impl::tell_nodes_without_launch(const std::vector<::slurm::L
     for (const auto& job : jobs) {
       if (job.restarts == 0 || !is_launch_failure(job)) continue;
       for (auto& [key, attempt] : attempts_) {
-        if (attempt.id != job.id || attempt.comment != job.comment || attempt.checked) continue;
+        if (!attempt.job.is(job) || attempt.checked) continue;
         if (!attempt.unlaunched_at) attempt.unlaunched_at = now;
         attempt.checked = now - *attempt.unlaunched_at >= kDrainPatience;
         // It has said whole seconds.
@@ -532,22 +642,22 @@ void SlurmExecutor::Impl::tell_nodes_without_launch(const std::vector<::slurm::L
 }
 
 // Asked only when Slurm has requeued something without saying why.
-std::set<std::string> SlurmExecutor::Impl::down_nodes(const std::vector<::slurm::ListedJob>& jobs) {
+DownNodes SlurmExecutor::Impl::down_nodes(const std::vector<::slurm::ListedJob>& jobs) {
   bool wanted = false;
   {
     std::lock_guard lock(mutex_);
     for (const auto& job : jobs) {
       if (job.restarts == 0 || job.preempted) continue;
       wanted = wanted || std::ranges::any_of(attempts_, [&](const auto& entry) {
-                 return entry.second.id == job.id && !entry.second.follower.ended();
+                 return entry.second.job.is(job) && !entry.second.follower.ended();
                });
     }
   }
-  std::set<std::string> down;
+  DownNodes down;
   if (!wanted) return down;
   if (const auto nodes = scheduler_.nodes()) {
     for (const auto& node : *nodes) {
-      if (is_down(node)) down.insert(node.name);
+      if (is_down(node)) down.emplace(node.name, node.reason.substr(0, node.reason.find(" [")));
     }
   }
   return down;
@@ -586,7 +696,7 @@ void SlurmExecutor::Impl::cancel_wanted() {
     std::lock_guard lock(mutex_);
     for (const auto& [key, attempt] : attempts_) {
       // Without a listing there is no telling whether the number is still ours.
-      if (attempt.follower.wants_cancel(now) && attempt.listed) wanted.emplace_back(key, attempt.id);
+      if (attempt.follower.wants_cancel(now) && attempt.listed) wanted.emplace_back(key, attempt.job.id);
     }
   }
   if (wanted.empty()) return;
@@ -613,7 +723,7 @@ void SlurmExecutor::Impl::end_exclusions() {
     for (const auto& [key, attempt] : attempts_) {
       if (attempt.left_out.empty() || !attempt.listed || attempt.listed->restarts > 0) continue;
       if (::slurm::classify(attempt.listed->state.state) != ::slurm::JobPhase::kQueued) continue;
-      auto& job = waiting.try_emplace(attempt.id.job, Waiting{attempt.exclude, attempt.left_out, {}}).first->second;
+      auto& job = waiting.try_emplace(attempt.job.id.job, Waiting{attempt.exclude, attempt.left_out, {}}).first->second;
       job.keys.push_back(key);
     }
   }
@@ -663,7 +773,7 @@ std::vector<std::pair<const ::slurm::ListedJob*, core::AttemptKey>> SlurmExecuto
   std::set<core::AttemptKey> launching;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [key, attempt] : attempts_) followed.emplace(attempt.id, key);
+    for (const auto& [key, attempt] : attempts_) followed.emplace(attempt.job.id, key);
     launching = launching_;
   }
   std::vector<std::pair<const ::slurm::ListedJob*, core::AttemptKey>> found;

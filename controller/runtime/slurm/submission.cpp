@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,25 @@ constexpr const char* kUnderWay = "an earlier sbatch for it is still under way";
 /// A crash may have left an sbatch's request on its way to slurmctld.
 constexpr std::int64_t kInFlightMs = 5000;
 constexpr std::int64_t kFreshMs = 1000;
+/// How long after an sbatch that gave no answer a list without its comment proves nothing yet: slurmctld may be slow.
+constexpr std::int64_t kLostSettlesMs = 30'000;
+/// The same after an sbatch that ended by itself.
+constexpr std::int64_t kEndedSettlesMs = 10'000;
+constexpr std::int64_t kLongestPauseMs = 300'000;
+
+/// Before the next sbatch after so many that failed in a row.
+std::int64_t pause_after(std::uint32_t failures) {
+  constexpr std::uint32_t kDoublings = 5;
+  return std::min(kEndedSettlesMs << std::min(std::max(failures, 1U) - 1, kDoublings), kLongestPauseMs);
+}
+
+/// While it is looked for.
+std::string looking_text(const SubmissionRecord& record) {
+  if (!record.unsure) return "looking whether Slurm has taken an earlier sbatch";
+  if (record.sbatch_ended)
+    return "sbatch failed: " + record.why + ". muster looks whether Slurm has the job all the same";
+  return "sbatch gave no answer (" + record.why + "); looking whether Slurm has taken it";
+}
 
 /// Held by this process and by the sbatch that inherits it.
 class Lock {
@@ -54,6 +74,9 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
     record.tried_at_ms = json.value("tried_at_ms", std::int64_t{0});
     record.ended_at_ms = json.value("ended_at_ms", std::int64_t{0});
     record.unsure = json.value("unsure", false);
+    record.sbatch_ended = json.value("sbatch_ended", false);
+    record.why = json.value("why", "");
+    record.failures = json.value("failures", std::uint32_t{0});
     record.set_folder = json.value("set_folder", "");
     record.index = json.value("index", std::uint32_t{0});
     record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
@@ -85,6 +108,9 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"tried_at_ms", record.tried_at_ms},
                                        {"ended_at_ms", record.ended_at_ms},
                                        {"unsure", record.unsure},
+                                       {"sbatch_ended", record.sbatch_ended},
+                                       {"why", record.why},
+                                       {"failures", record.failures},
                                        {"set_folder", record.set_folder},
                                        {"index", record.index},
                                        {"ranks_per_node", record.ranks_per_node},
@@ -92,7 +118,9 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"time_limit_ms", record.time_limit.count()},
                                        {"exclude", record.exclude},
                                        {"left_out", record.left_out}};
-  write_file_durably(folder / kRecord, json.dump(2) + "\n", 0600);
+  // sbatch's words may hold anything.
+  write_file_durably(folder / kRecord,
+                     json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
 }
 
 void forget_record(const std::filesystem::path& folder) {
@@ -103,13 +131,21 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
                                      const std::string& script, const launch::Environment& environment) {
   make_folders(folder);
   const Lock lock(folder / kLock);
-  if (!lock.held()) return Later{kUnderWay};
+  if (!lock.held()) return look_beside_sbatch(folder);
+  record.failures = 0;
   if (auto before = read_record(folder)) {
     if (before->id) return *before->id;
     if (auto found = look_for(folder, *before)) return *found;
+    record.failures = before->failures;
+    const auto passed = now_ms() - before->ended_at_ms, pause = pause_after(before->failures);
+    if (before->unsure && passed >= 0 && passed < pause) {
+      return Later{"sbatch failed: " + before->why + ". Slurm does not have the job; muster submits it again", false,
+                   core::Millis(pause - passed)};
+    }
   }
   record.id.reset();
-  record.unsure = false;
+  record.unsure = record.sbatch_ended = false;
+  record.why.clear();
   record.tried_at_ms = now_ms();
   record.ended_at_ms = 0;
   write_record(folder, record);
@@ -119,22 +155,39 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
     write_record(folder, record);
     return *id;
   }
-  if (const auto* unsure = std::get_if<::slurm::Unsure>(&answer)) {
-    record.unsure = true;
-    record.ended_at_ms = now_ms();
-    write_record(folder, record);
-    return Later{"sbatch gave no answer (" + unsure->why + "); looking whether Slurm has taken it"};
-  }
-  // It cannot have reached slurmctld.
+  if (const auto* unsure = std::get_if<::slurm::Unsure>(&answer)) return failed(folder, std::move(record), *unsure);
+  // Nothing was taken, or it cannot have reached slurmctld.
   forget_record(folder);
   if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
   return Later{std::get<::slurm::Unreachable>(answer).why, false};
 }
 
+Submitter::Outcome Submitter::failed(const std::filesystem::path& folder, SubmissionRecord record,
+                                     const ::slurm::Unsure& how) {
+  record.unsure = true;
+  record.sbatch_ended = how.ended;
+  record.why = how.why;
+  record.failures += 1;
+  record.ended_at_ms = now_ms();
+  write_record(folder, record);
+  return Later{looking_text(record)};
+}
+
+// A hung sbatch may live for ever. Nothing is submitted beside it, but what it has submitted is there.
+Submitter::Outcome Submitter::look_beside_sbatch(const std::filesystem::path& folder) {
+  auto record = read_record(folder);
+  if (!record) return Later{kUnderWay};
+  if (record->id) return *record->id;
+  const auto listing = listing_since(record->tried_at_ms);
+  if (!listing->jobs) return Later{listing->jobs.why()};
+  const auto id = listed(*listing, folder, *record);
+  return id ? Outcome(*id) : Outcome(Later{kUnderWay});
+}
+
 std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder) {
   if (!read_record(folder)) return std::nullopt;
   const Lock lock(folder / kLock);
-  if (!lock.held()) return Later{kUnderWay};
+  if (!lock.held()) return look_beside_sbatch(folder);
   auto record = read_record(folder);
   if (!record) return std::nullopt;
   if (record->id) return *record->id;
@@ -151,7 +204,7 @@ std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t 
     if (while_waiting || (newest_->jobs && std::abs(now - newest_->asked_at_ms) < kFreshMs)) return newest_;
   }
   ++listings_;
-  newest_ = std::make_shared<Listing>(Listing{now, scheduler_.list(user_)});
+  newest_ = std::make_shared<Listing>(Listing{now, list_()});
   return newest_;
 }
 
@@ -163,7 +216,18 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
   }
   const auto listing = listing_since(record.ended_at_ms);
   if (!listing->jobs) return Later{listing->jobs.why()};
-  for (const auto& job : *listing->jobs) {
+  if (const auto id = listed(*listing, folder, record)) return *id;
+  const auto settle = !record.unsure ? kInFlightMs : record.sbatch_ended ? kEndedSettlesMs : kLostSettlesMs;
+  const auto passed = listing->asked_at_ms - record.ended_at_ms;
+  // A clock that was set back must not make it wait for ever.
+  if (passed >= 0 && passed < settle) return Later{looking_text(record)};
+  return std::nullopt;
+}
+
+// Its number, which is written down.
+std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const std::filesystem::path& folder,
+                                                SubmissionRecord& record) {
+  for (const auto& job : *listing.jobs) {
     if (job.comment != record.comment) continue;
     record.id = ::slurm::JobId{job.id.job, {}};
     write_record(folder, record);
@@ -171,10 +235,6 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
   }
   // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
   if (any_rank_status(folder)) return ::slurm::JobId{0, {}};
-  const auto settle = record.unsure ? settle_.count() : kInFlightMs;
-  const auto passed = listing->asked_at_ms - record.ended_at_ms;
-  // A clock that was set back must not make it wait for ever.
-  if (passed >= 0 && passed < settle) return Later{"looking whether Slurm has taken an earlier sbatch"};
   return std::nullopt;
 }
 

@@ -23,7 +23,10 @@ struct SubmissionRecord {
   std::optional<::slurm::JobId> id;  // nothing: sbatch was called, and what came of it is not known
   std::int64_t tried_at_ms = 0;      // wall clock
   std::int64_t ended_at_ms = 0;      // when that sbatch was known to be gone, without an id; 0: it may still run
-  bool unsure = false;               // sbatch gave no answer in time
+  bool unsure = false;               // whether Slurm has taken it is not known
+  bool sbatch_ended = false;         // of one that is unsure: by itself, so that nothing of it is on its way any more
+  std::string why;                   // what sbatch said of one that is unsure
+  std::uint32_t failures = 0;        // so many sbatchs in a row left it unsure
   // Of an attempt that is one element of an array: the set's folder and its index there.
   std::string set_folder;
   std::uint32_t index = 0;
@@ -45,19 +48,24 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
 /// Of what was surely never submitted.
 void forget_record(const std::filesystem::path& folder);
 
+/// The jobs that Slurm has now; an answer that cannot be true is none.
+using ListJobs = std::function<::slurm::Answer<std::vector<::slurm::ListedJob>>()>;
+
 /// Submits at most once for each folder, whatever crashes in between: the record is written before sbatch is called, a
-/// lock that sbatch inherits tells whether an earlier sbatch may still be under way, and a submission whose answer was
-/// lost is looked for by its comment in Slurm's list, asked for after that sbatch was gone, before another is made.
+/// lock that sbatch inherits tells whether an earlier sbatch may still be under way, and a submission of which it is
+/// not known whether Slurm has taken it is looked for by its comment in Slurm's list, asked for after that sbatch was
+/// gone, before another is made. What is listed while an sbatch still holds the lock is found, too.
+///
+/// A submission that failed without being refused is made again after 10 s, then 20 s, and so on up to 5 min.
 class Submitter {
  public:
-  /// `looked_at_most`: how long after an unanswered sbatch a list without its comment proves nothing yet.
-  Submitter(::slurm::Scheduler& scheduler, Clock& clock, std::string user,
-            core::Millis looked_at_most = core::Millis(30000))
-      : scheduler_(scheduler), clock_(clock), user_(std::move(user)), settle_(looked_at_most) {}
+  Submitter(::slurm::Scheduler& scheduler, Clock& clock, ListJobs list)
+      : scheduler_(scheduler), clock_(clock), list_(std::move(list)) {}
 
   struct Later {
     std::string why;
     bool unsure = true;  // Slurm may have taken it
+    core::Millis pause = kTryAgainAfter;
   };
   using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, Later>;
 
@@ -78,11 +86,14 @@ class Submitter {
   std::int64_t now_ms() const { return clock_.wall().time_since_epoch().count(); }
   std::shared_ptr<const Listing> listing_since(std::int64_t ended_at_ms);
   std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record);
+  Outcome look_beside_sbatch(const std::filesystem::path& folder);
+  std::optional<::slurm::JobId> listed(const Listing& listing, const std::filesystem::path& folder,
+                                       SubmissionRecord& record);
+  Outcome failed(const std::filesystem::path& folder, SubmissionRecord record, const ::slurm::Unsure& how);
 
   ::slurm::Scheduler& scheduler_;
   Clock& clock_;
-  const std::string user_;
-  const core::Millis settle_;
+  const ListJobs list_;
   std::mutex mutex_;
   std::atomic<std::uint64_t> listings_{0};
   std::shared_ptr<const Listing> newest_;

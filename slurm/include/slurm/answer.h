@@ -6,12 +6,14 @@
 #include <variant>
 
 #include "slurm/job_id.h"
+#include "slurm/refusal.h"
 
 namespace slurm {
 
 /// Slurm understood and said no. The text is Slurm's own, without "sbatch: error: ".
 struct Refused {
   std::string why;
+  Refusal kind = Refusal::kUsers;  // of a submission
 };
 
 /// Nobody answered, too late, or not in a way we understand. Says nothing about any job; ask again later.
@@ -19,9 +21,11 @@ struct Unreachable {
   std::string why;
 };
 
-/// The answer to a submission got lost: it may or may not have been accepted. Look for its comment before trying again.
+/// It is not known whether a submission was accepted. Look for its comment before trying again.
 struct Unsure {
   std::string why;
+  /// sbatch ended by itself with words that prove nothing: no request of it can be on its way any more.
+  bool ended = false;
 };
 
 /// A command that has nothing to tell but that it was done.

@@ -37,7 +37,8 @@ struct ClientOptions {
 ///
 /// Refused or Unreachable? "Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted or
 /// received", a munge that is down, a time limit and a program that is missing are Unreachable; any other failure is
-/// Slurm's word. For submit, only what cannot have reached slurmctld is Unreachable; a lost answer is Unsure.
+/// Slurm's word. For submit, only what cannot have reached slurmctld is Unreachable, and only what proves that nothing
+/// was taken is Refused (see Refusal). Both take words that sbatch itself has written. All other failures are Unsure.
 class Client : public Scheduler {
  public:
   /// The runner must outlive the client.
@@ -48,6 +49,7 @@ class Client : public Scheduler {
                       const std::map<std::string, std::string>& environment = {}) override;
   Answer<StartEstimate> test_only(const std::string& script, const std::vector<std::string>& arguments = {}) override;
   Answer<std::vector<ListedJob>> list(const std::string& user = {}) override;
+  Answer<std::vector<ListedJob>> find(std::uint64_t job) override;
   Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) override;
   Answer<Done> requeue(const JobId& job) override;
   Answer<Done> hold(const JobId& job) override;

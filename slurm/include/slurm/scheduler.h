@@ -51,6 +51,7 @@ struct ListedJob {
   std::string dependency{};  // what is left of it: "afterok:12(unfulfilled)"
   std::string name{};
   std::string comment{};
+  std::string work_folder{};  // what the script was submitted with; told by find() alone
 };
 
 /// One run of a job as accounting remembers it. A requeued job has one for each run.
@@ -177,6 +178,11 @@ class Scheduler {
   /// Every job Slurm still knows, ended ones too, elements of arrays one by one: one query. user: only this one's;
   /// empty: all. An empty list means there are none; an answer we don't understand is Unreachable.
   virtual Answer<std::vector<ListedJob>> list(const std::string& user = {}) = 0;
+
+  /// The job with this number, or all elements of the array with it, as slurmctld itself has them now, whatever stands
+  /// between us and squeue. Empty: it knows none. Tells id, state, reason, restarts, submitted, started, node_list,
+  /// name, comment and work_folder.
+  virtual Answer<std::vector<ListedJob>> find(std::uint64_t job) = 0;
 
   /// Ended and unknown jobs are none to end: Done. Otherwise the first refusal; the others were asked all the same.
   virtual Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) = 0;

@@ -499,11 +499,54 @@ TEST(AttemptFollower, ARequeueBecauseOfALostNodeIsANodeFailure) {
     Following f({{7, 1}, 2, 1, after_restart, false});
     f.under_way();
     f.job.restarts = 1;
-    f.down = {"node2"};
+    f.down = {{"node2", "bad fan"}};
     f.job.node_list = "node1";  // it shrinks
     f.slurm_says("COMPLETING");
     EXPECT_THAT(f.facts(), ElementsAre("stopping node_failed")) << after_restart;
   }
+}
+
+TEST(AttemptFollower, ANodeThatSlurmCallsDownIsNamedWithTheReasonThatAnAdminGave) {
+  Following f;
+  f.under_way();
+  f.job.restarts = 1;
+  f.down = {{"node2", "bad fan"}, {"node7", "another's"}};
+  f.slurm_says("PENDING");
+  EXPECT_THAT(f.reasons(), ElementsAre("Slurm says that node node2 is down (bad fan)"));
+}
+
+// It was down for a moment, and is back before anybody can ask.
+TEST(AttemptFollower, ARequeueNamesTheNodesThatItRanOn) {
+  Following f({{7, 1}, 4, 2, false, false});
+  f.slurm_says("RUNNING");
+  f.job.restarts = 1;
+  f.slurm_says("PENDING");
+  EXPECT_THAT(f.reasons(), ElementsAre("requeued in Slurm (scontrol requeue, or by the cluster itself); it ran on "
+                                       "node[1-2]"));
+}
+
+TEST(AttemptFollower, SetupLinesThatEndTheScriptAreToldSo) {
+  Following f;
+  f.slurm_says("RUNNING").slurm_says("COMPLETED").after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.reasons(), ElementsAre("its setup lines ended the script before any rank was started (Slurm job 12 "
+                                       "ended as COMPLETED)"));
+}
+
+TEST(AttemptFollower, WhatAListingMustShowIsKnownFromTheTimeOnThatItWasKnown) {
+  Following f;
+  const auto before = f.now;
+  EXPECT_FALSE(f.follower.must_be_listed(before - 1ms)) << "asked for before sbatch had returned";
+  EXPECT_TRUE(f.follower.must_be_listed(f.now));
+  EXPECT_FALSE(f.follower.had_started(f.now + 1ms));
+  f.after(1s).task(0, running());
+  EXPECT_FALSE(f.follower.had_started(f.now)) << "it may have started since that listing was asked for";
+  f.after(1s).task(0, running());
+  EXPECT_TRUE(f.follower.had_started(f.now - 500ms)) << "a task was heard before";
+  EXPECT_TRUE(f.follower.is_heard(f.now));
+  EXPECT_FALSE(f.follower.is_heard(f.now + AttemptFollower::kLostAfter));
+  f.slurm_says("COMPLETED");
+  EXPECT_FALSE(f.follower.had_started(f.now + 1ms)) << "its end is known";
+  EXPECT_FALSE(f.follower.must_be_listed(f.now + 1ms)) << "Slurm forgets what has ended";
 }
 
 TEST(AttemptFollower, ARequeueWhoseRanksNobodyHeardOfIsOverInTheEnd) {

@@ -21,10 +21,24 @@ struct Crash {};
 /// set_lists() alone meanwhile.
 class FakeScheduler : public ::slurm::Scheduler {
  public:
-  enum class Submits { kTakes, kRefuses, kIsAway, kTakesSilently, kLosesIt, kCrashesBefore, kCrashesAfter };
+  /// kFails: sbatch takes nothing, kTakesAndFails: it takes the job, and both end with the words of `failure`.
+  enum class Submits {
+    kTakes,
+    kRefuses,
+    kIsAway,
+    kTakesSilently,
+    kLosesIt,
+    kFails,
+    kTakesAndFails,
+    kCrashesBefore,
+    kCrashesAfter
+  };
 
   Submits submits = Submits::kTakes;
   std::string refusal = "Invalid partition name specified";
+  std::string failure = "Batch job submission failed: I/O error writing script/environment to file";
+  std::set<::slurm::JobId> omitted;                                           // by squeue alone
+  std::optional<std::map<::slurm::JobId, ::slurm::ListedJob>> listed_before;  // what squeue answers, if anything
   bool refuses_excludes = false;
   bool lists = true;
   bool is_operator = true;
@@ -47,6 +61,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   bool accounting_answers = true;
   std::vector<::slurm::Node> all_nodes;
   std::vector<std::vector<std::uint64_t>> calls_to_history;
+  std::vector<std::uint64_t> times_found;  // the numbers that were asked for one by one
 
   /// The value of an #SBATCH option; empty if it is not there.
   static std::string option(const std::string& script, const std::string& name) {
@@ -81,6 +96,23 @@ class FakeScheduler : public ::slurm::Scheduler {
     node.states = {"IDLE", "DRAIN"};
     node.reason = reason;
   }
+  /// Whether squeue goes on saying what it says now.
+  void keep_listing(bool on) {
+    std::lock_guard lock(mutex_);
+    listed_before = on ? std::optional(jobs) : std::nullopt;
+  }
+  void omit(const ::slurm::JobId& id, bool on = true) {
+    std::lock_guard lock(mutex_);
+    on ? static_cast<void>(omitted.insert(id)) : static_cast<void>(omitted.erase(id));
+  }
+  std::size_t times_asked_for(std::uint64_t number) {
+    std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(std::ranges::count(times_found, number));
+  }
+  template <typename Do>
+  void with(const ::slurm::JobId& id, Do&& action) {
+    change(id, action);
+  }
   void set_lists(bool does) {
     std::lock_guard lock(mutex_);
     lists = does;
@@ -94,7 +126,8 @@ class FakeScheduler : public ::slurm::Scheduler {
     inherited = keep_fds.size();
     if (submits == Submits::kCrashesBefore) throw Crash{};
     if (submits == Submits::kIsAway) return ::slurm::Unreachable{"Unable to contact slurm controller"};
-    if (submits == Submits::kRefuses) return ::slurm::Refused{refusal};
+    if (submits == Submits::kRefuses) return ::slurm::Refused{refusal, ::slurm::understand_refusal(refusal)};
+    if (submits == Submits::kFails) return ::slurm::Unsure{failure, true};
     if (submits == Submits::kLosesIt) return ::slurm::Unsure{"time limit"};
     if (refuses_excludes && !option(script, "exclude").empty()) {
       return ::slurm::Refused{"Requested node configuration is not available"};
@@ -102,10 +135,12 @@ class FakeScheduler : public ::slurm::Scheduler {
     const auto elements = elements_of(script);
     if (keeps_array_size && elements >= max_array_size) return ::slurm::Refused{"Invalid job array specification"};
     if (most_in_queue && jobs.size() + elements > *most_in_queue) {
-      return ::slurm::Refused{"AssocGrpSubmitJobsLimit; Job violates accounting/QOS policy (job submit limit, ...)"};
+      const std::string why = "AssocGrpSubmitJobsLimit; Job violates accounting/QOS policy (job submit limit, ...)";
+      return ::slurm::Refused{why, ::slurm::understand_refusal(why)};
     }
     const auto id = take(script);
     if (submits == Submits::kCrashesAfter) throw Crash{};
+    if (submits == Submits::kTakesAndFails) return ::slurm::Unsure{failure, true};
     if (submits == Submits::kTakesSilently) return ::slurm::Unsure{"Socket timed out"};
     return ::slurm::JobId{id, {}};
   }
@@ -115,8 +150,22 @@ class FakeScheduler : public ::slurm::Scheduler {
     users_listed.insert(user);
     if (!lists) return ::slurm::Unreachable{"squeue: Unable to contact slurm controller"};
     std::vector<::slurm::ListedJob> all;
-    for (const auto& [id, job] : jobs) all.push_back(job);
+    for (const auto& [id, job] : listed_before.value_or(jobs)) {
+      if (omitted.contains(id)) continue;
+      all.push_back(job);
+      all.back().work_folder.clear();
+    }
     return all;
+  }
+  ::slurm::Answer<std::vector<::slurm::ListedJob>> find(std::uint64_t number) override {
+    std::lock_guard lock(mutex_);
+    times_found.push_back(number);
+    if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
+    std::vector<::slurm::ListedJob> found;
+    for (const auto& [id, job] : jobs) {
+      if (id.job == number) found.push_back(job);
+    }
+    return found;
   }
   ::slurm::Answer<::slurm::Done> cancel(const std::vector<::slurm::JobId>& ids, const ::slurm::Cancel&) override {
     std::lock_guard lock(mutex_);
@@ -222,7 +271,17 @@ class FakeScheduler : public ::slurm::Scheduler {
 
   /// What an sbatch does that was under way when its caller died.
   std::uint64_t take(const std::string& script) {
-    const auto id = next_id++;
+    std::lock_guard lock(mutex_);
+    return add(script, next_id++);
+  }
+  /// As this number.
+  void take(const std::string& script, std::uint64_t id) {
+    std::lock_guard lock(mutex_);
+    add(script, id);
+  }
+
+ private:
+  std::uint64_t add(const std::string& script, std::uint64_t id) {
     scripts.push_back(script);
     const auto array = option(script, "array");
     for (std::uint32_t i = 0; i < elements_of(script); ++i) {
@@ -230,6 +289,7 @@ class FakeScheduler : public ::slurm::Scheduler {
       job.id = array.empty() ? ::slurm::JobId{id, {}} : ::slurm::JobId{id, i};
       job.state.state = ::slurm::JobState::kPending;
       job.comment = option(script, "comment");
+      job.work_folder = option(script, "chdir");
       job.priority = kPriority;
       if (const auto minutes = option(script, "time"); !minutes.empty()) {
         job.time_limit = std::chrono::minutes(std::stoul(minutes));
@@ -239,7 +299,6 @@ class FakeScheduler : public ::slurm::Scheduler {
     return id;
   }
 
- private:
   static constexpr std::uint64_t kPriority = 4'294'901'757;
 
   template <typename Do>

@@ -63,6 +63,15 @@ class Following {
     for (const auto& fact : follower.take_facts()) told.push_back(words(fact));
     return told;
   }
+  /// The same with the reasons of stops and ends, and without anything else.
+  std::vector<std::string> reasons() {
+    std::vector<std::string> told;
+    for (const auto& fact : follower.take_facts()) {
+      if (const auto* e = std::get_if<core::AttemptStopping>(&fact)) told.push_back(e->reason);
+      if (const auto* e = std::get_if<core::AttemptGone>(&fact)) told.push_back(e->reason);
+    }
+    return told;
+  }
   /// Time passes, in the steps of an executor.
   Following& after(core::Millis time) {
     for (const auto end = now + time; now < end;) {
@@ -128,7 +137,7 @@ class Following {
   core::Millis now{1'000'000};
   AttemptFollower follower;
   ::slurm::ListedJob job;
-  std::set<std::string> down;
+  DownNodes down;
   bool accounting = false;
   bool reads_files = true;  // in time; there are none but those that a test hands over
 };

@@ -40,9 +40,12 @@ class Launching {
     }
     return all;
   }
+  Launcher launcher() {
+    return Launcher(slurm, clock, options, [this] { return slurm.list("me"); });
+  }
   /// "1_0 1_1 2" as a controller that has just started is told.
   std::string launch(const std::vector<LaunchRequest>& requests) {
-    Launcher launcher(slurm, clock, options);
+    auto launcher = this->launcher();
     std::string ids;
     for (const auto& answer : launcher.launch_all(requests)) {
       const auto* launched = std::get_if<core::AttemptLaunched>(&answer);
@@ -134,7 +137,7 @@ TEST(Launcher, WithoutALimitTheArraysNeedNotWait) {
 TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
   {
     Launching l;
-    const auto asked = Launcher(l.slurm, l.clock, l.options).scripts({l.request(7)});
+    const auto asked = l.launcher().scripts({l.request(7)});
     EXPECT_TRUE(l.slurm.scripts.empty()) << "asking submits nothing";
     l.launch({l.request(7)});
     EXPECT_EQ(asked, l.slurm.scripts);
@@ -143,7 +146,7 @@ TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
     Launching l;
     auto requests = l.sweep(3);
     requests[1].nodes = 2;
-    const auto asked = Launcher(l.slurm, l.clock, l.options).scripts(requests);
+    const auto asked = l.launcher().scripts(requests);
     l.launch(requests);
     ASSERT_EQ(asked.size(), 2U);
     EXPECT_EQ(asked, l.slurm.scripts);
@@ -152,13 +155,13 @@ TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
     Launching l;
     std::vector<LaunchRequest> alone{l.request(1), l.request(2), l.request(3)};
     alone[1].nodes = 2;
-    const auto asked = Launcher(l.slurm, l.clock, l.options).scripts(alone);
+    const auto asked = l.launcher().scripts(alone);
     for (const auto& request : {alone[0], alone[1]}) l.launch({request});
     EXPECT_EQ(asked, l.slurm.scripts) << "one stands for all that ask for the same";
   }
   Launching l;
   l.slurm.max_array_size = 4;  // ids 0 to 3, of which three are used
-  const auto asked = Launcher(l.slurm, l.clock, l.options).scripts(l.sweep(4, 2));
+  const auto asked = l.launcher().scripts(l.sweep(4, 2));
   l.launch(l.sweep(4, 2));
   ASSERT_EQ(asked.size(), 2U);
   EXPECT_EQ(asked[0], l.slurm.scripts[0]);
@@ -230,7 +233,7 @@ TEST(Launcher, WhatSlurmMayHaveTakenIsToldApart) {
   for (const auto& [mode, unsure] : std::map<Submits, bool>{{Submits::kLosesIt, true}, {Submits::kIsAway, false}}) {
     Launching l;
     l.slurm.submits = mode;
-    Launcher launcher(l.slurm, l.clock, l.options);
+    auto launcher = l.launcher();
     for (const auto& requests : {l.sweep(2, 1), std::vector{l.request(9)}}) {
       for (const auto& answer : launcher.launch_all(requests)) EXPECT_EQ(std::get<LaunchLater>(answer).unsure, unsure);
     }
@@ -312,7 +315,7 @@ TEST(Launcher, AnArrayThatSlurmHasNotTakenIsMadeAnewOfWhatComesAgain) {
 
 TEST(Launcher, WhatIsWithdrawnIsToldWhereSlurmMayHaveIt) {
   const auto withdrawn = [](Launching& l, const LaunchRequest& request) -> std::string {
-    const auto answer = Launcher(l.slurm, l.clock, l.options).withdraw(request.key, request.attempt_folder);
+    const auto answer = l.launcher().withdraw(request.key, request.attempt_folder);
     if (!answer) return "none";
     const auto* launched = std::get_if<core::AttemptLaunched>(&*answer);
     return launched != nullptr ? launched->handle.substr(10) : "later";
@@ -373,7 +376,7 @@ TEST(Launcher, AnArrayTooLargeForALimitOnTheQueueGoesInParts) {
 
 TEST(Launcher, AnArrayTooLargeForWhatSlurmTakesSinceLatelyIsSplitAnew) {
   Launching l;
-  Launcher launcher(l.slurm, l.clock, l.options);
+  auto launcher = l.launcher();
   launcher.launch_all({l.request(20), l.request(21)});
   l.slurm.max_array_size = 4;
   l.slurm.keeps_array_size = true;
@@ -414,7 +417,7 @@ TEST(Launcher, AnElementThatRanAndWasForgottenIsNotStartedAgain) {
   write_file_durably(ranks / "rank-0.json", "{}");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
-  EXPECT_EQ(Launcher(l.slurm, l.clock, l.options).withdraw({2, 1}, l.request(2).attempt_folder).has_value(), true);
+  EXPECT_EQ(l.launcher().withdraw({2, 1}, l.request(2).attempt_folder).has_value(), true);
   EXPECT_EQ(l.launch(l.sweep(3)), "2_0 0 2_1");
 }
 
@@ -445,10 +448,42 @@ TEST(Launcher, WhatSlurmWillNeverTakeFailsAndWhatItMayTakeLaterWaits) {
            {"QOSMaxWallDurationPerJobLimit; " + policy, "failed"},
            {"AssocMaxNodePerJobLimit; " + policy, "failed"},
            {"Required partition not available (inactive or drain)", "later"},
+           {"Requested node configuration is not available", "failed"},
+           {"Invalid account or account/partition combination specified", "failed"},
+           {"Invalid qos specification", "failed"},
+           {"Invalid feature specification", "failed"},
+           {"Requested time limit is invalid (missing or exceeds some limit)", "failed"},
+           {"Node count specification invalid", "failed"},
+           {"sbatch: unrecognized option '--nonsense'", "failed"},
+           {"I/O error writing script/environment to file", "later"},
+           {"a word that nobody has heard of", "later"},
        }) {
     l.slurm.refusal = refusal;
     EXPECT_EQ(l.launch({l.request(1)}), answer) << refusal;
   }
+}
+
+// sbatch may have done its work before it failed, as behind a site's wrapper.
+TEST(Launcher, WhatSlurmHasTakenAlthoughSbatchFailedIsFound) {
+  Launching l;
+  l.slurm.submits = Submits::kTakesAndFails;
+  EXPECT_EQ(l.launch({l.request(9)}), "later");
+  EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
+  EXPECT_EQ(l.launch({l.request(9)}), "1");
+  EXPECT_EQ(l.launch(l.sweep(3)), "2_0 2_1 2_2");
+  EXPECT_EQ(l.slurm.scripts.size(), 2U);
+}
+
+TEST(Launcher, AnArrayWhoseSbatchFailedIsHandedOverWhenItSucceeds) {
+  Launching l;
+  l.slurm.submits = Submits::kFails;
+  EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
+  l.clock.advance(core::Millis(9'000));
+  EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
+  EXPECT_EQ(l.slurm.calls_to_submit, 1);
+  l.clock.advance(core::Millis(1'000));
+  l.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(l.launch(l.sweep(3)), "1_0 1_1 1_2");
 }
 
 // Its partition may be closed for a day, or accounting be away.
@@ -462,7 +497,7 @@ TEST(Launcher, WhatSlurmHasTakenBeforeWaitsUntilSlurmTakesItAgain) {
 
 TEST(Launcher, KnowsItsOwnCommentsAndNoOthers) {
   Launching l;
-  const Launcher launcher(l.slurm, l.clock, l.options);
+  const auto launcher = l.launcher();
   EXPECT_EQ(launcher.key_of("muster:s:7.12"), (core::AttemptKey{7, 12}));
   for (const char* strange : {"", "muster:t:7.1", "muster:s:7", "muster:s:7.", "muster:s:7.1 ", "muster:s:set.7.1",
                               "muster:s:x.1", "muster:s:7.1.2", "a stranger's"}) {

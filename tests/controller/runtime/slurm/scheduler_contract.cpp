@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <thread>
 
 #include "slurm/host_list.h"
@@ -156,8 +157,40 @@ TEST_P(SchedulerContract, ARequeuedJobKeepsItsNumberAndCountsItsRestarts) {
   EXPECT_EQ(look(id)->comment, "a");
 }
 
+TEST_P(SchedulerContract, AJobIsFoundByItsNumberWithWhatItWasSubmittedWith) {
+  auto alone = job("muster:s:7.1");
+  alone.name = "two words=x";
+  alone.chdir = "/tmp";
+  const auto id = submit(alone);
+  const auto found = slurm().find(id.job);
+  ASSERT_TRUE(found) << found.why();
+  ASSERT_EQ(found->size(), 1U);
+  EXPECT_EQ(found->front().id, id);
+  EXPECT_EQ(found->front().state.state, JobState::kPending);
+  EXPECT_EQ(found->front().comment, "muster:s:7.1");
+  EXPECT_EQ(found->front().work_folder, "/tmp");
+  EXPECT_EQ(found->front().submitted, look(id)->submitted);
+  world().start(id);
+  ASSERT_TRUE(reaches(id, JobState::kRunning));
+  EXPECT_EQ(slurm().find(id.job)->front().state.state, JobState::kRunning);
+  EXPECT_EQ(slurm().find(id.job)->front().node_list, look(id)->node_list);
+
+  auto array = job("muster:s:set.8.1");
+  array.array = ::slurm::ArrayTasks{{0, 1, 2, 3}, 1};
+  const auto of_array = submit(array);
+  world().start({of_array.job, 0});
+  ASSERT_TRUE(reaches({of_array.job, 0}, JobState::kRunning));
+  std::map<JobId, JobState> states;
+  for (const auto& element : *slurm().find(of_array.job)) states[element.id] = element.state.state;
+  ASSERT_EQ(states.size(), 4U);
+  EXPECT_EQ((states[{of_array.job, 0}]), JobState::kRunning);
+  for (const std::uint32_t i : {1U, 2U, 3U}) EXPECT_EQ((states[{of_array.job, i}]), JobState::kPending) << i;
+}
+
 TEST_P(SchedulerContract, OfANumberThatNobodyHasNothingCanBeAsked) {
   EXPECT_FALSE(look(kNobody));
+  ASSERT_TRUE(slurm().find(kNobody.job));
+  EXPECT_TRUE(slurm().find(kNobody.job)->empty());
   EXPECT_TRUE(slurm().hold(kNobody).refused());
   EXPECT_TRUE(slurm().release(kNobody).refused());
   EXPECT_TRUE(slurm().requeue(kNobody).refused());

@@ -86,6 +86,20 @@ class Executing {
     attempt.ranks.resize(1);
     executor->adopt(key, attempt);
   }
+  /// One that an earlier controller handed over as this Slurm job, and that waits.
+  void adopt_waiting(core::JobId job, const std::string& id) {
+    SubmissionRecord record;
+    record.comment = "muster:s:" + std::to_string(job) + ".1";
+    record.id = ::slurm::parse_job_id(id);
+    std::filesystem::create_directories(folder_of({job, 1}));
+    write_record(folder_of({job, 1}), record);
+    core::Attempt attempt;
+    attempt.number = 1;
+    attempt.handle = scheduler_handle(id);
+    attempt.queued_at = clock().wall();
+    attempt.ranks.resize(1);
+    executor->adopt({job, 1}, attempt);
+  }
   LaunchRequest request(core::JobId job, const std::string& sweep = {}) const {
     LaunchRequest r;
     r.key = {job, 1};
@@ -289,6 +303,101 @@ TEST(SlurmExecutor, ASlurmThatIsAwayEndsNothingAndIsToldSinceWhen) {
   EXPECT_TRUE(e.slurm.cancelled_ids().empty());
 }
 
+// A cache in front of squeue keeps its answer of before; what waited has started meanwhile, and another was submitted.
+TEST(SlurmExecutor, AListingThatContradictsWhatIsKnownIsNoListing) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.adopt_waiting(1, "1");
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
+  e.slurm.keep_listing(true);
+  e.slurm.take("#SBATCH --comment=muster:s:2.1\n", 2);
+  e.adopt_waiting(2, "2");
+  ASSERT_TRUE(e.eventually([&] { return e.executor->trouble().has_value(); }));
+  EXPECT_EQ(e.executor->trouble()->why,
+            "stale listing: squeue does not list Slurm job 2, which scontrol shows as PENDING");
+  e.slurm.with({2, {}}, [](auto& job) { job.state.state = ::slurm::JobState::kCancelled; });
+  e.slurm.start({1, {}});
+  e.executor->task({1, 1}, 0, testing::running());
+  const auto says = [&](const std::string& words) {
+    const auto trouble = e.executor->trouble();
+    return trouble && trouble->why.find(words) != std::string::npos;
+  };
+  e.slurm.omit({2, {}});
+  e.slurm.keep_listing(false);
+  EXPECT_TRUE(e.eventually([&] { return says("Slurm job 2, which scontrol shows as CANCELLED"); }));
+  const auto before = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > before + 25; })) << "far longer than a job is missed";
+  EXPECT_FALSE(e.has_told(1));
+  EXPECT_FALSE(e.has_told(2));
+  e.slurm.omit({2, {}}, false);
+  EXPECT_EQ(e.first_word(1), "started node1");
+  EXPECT_EQ(e.first_word(2), "gone cancelled");
+  EXPECT_FALSE(e.executor->trouble());
+}
+
+TEST(SlurmExecutor, AJobThatRunsIsNotForgottenBecauseAnOldListingSaysThatItWaits) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.adopt(1, "1");
+  e.slurm.keep_listing(true);
+  e.slurm.start({1, {}});
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return e.executor->trouble().has_value(); }));
+  EXPECT_EQ(e.executor->trouble()->why,
+            "stale listing: squeue lists Slurm job 1 as PENDING, which scontrol shows as RUNNING");
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 25; }));
+  e.slurm.keep_listing(false);
+  EXPECT_TRUE(e.eventually([&] { return !e.executor->trouble(); }));
+  const auto before = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > before + 5; }));
+  EXPECT_FALSE(e.has_told(1));
+  EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
+// slurmctld died before it had written down that the job runs.
+TEST(SlurmExecutor, WhatSlurmHasReallyForgottenIsOverAndWhereTasksAreHeardItIsAskedTwice) {
+  for (const bool heard : {false, true}) {
+    Executing e(Executing::Time::kHurried);
+    e.list("1", "PENDING", "muster:s:1.1");
+    e.adopt(1, "1");
+    const auto hear = [&] {
+      if (heard) e.executor->task({1, 1}, 0, testing::running());
+    };
+    hear();
+    e.start();
+    ASSERT_TRUE(e.eventually([&] { return hear(), e.has_told(1); }));
+    EXPECT_EQ(e.first_word(1), "stopping requeued save");
+    EXPECT_EQ(e.slurm.times_asked_for(1), heard ? 2U : 1U);
+  }
+}
+
+// By an admin, who may do so to a job that waits; then musterd is started again.
+TEST(SlurmExecutor, AJobWhoseCommentIsChangedIsKnownByItsSubmissionAndByItsFolder) {
+  for (const bool seen_before : {true, false}) {
+    Executing e(Executing::Time::kHurried);
+    e.list("1", "PENDING", "muster:s:1.1");
+    e.slurm.with({1, {}}, [&](auto& job) {
+      job.submitted = ::slurm::Time(1795253486s);
+      job.work_folder = e.folder_of({1, 1});
+    });
+    const auto change = [&] { e.slurm.with({1, {}}, [](auto& job) { job.comment = "an admin's word"; }); };
+    if (!seen_before) change();
+    e.adopt_waiting(1, "1");
+    e.start();
+    ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() >= 2; }));
+    if (seen_before) change();
+    const auto before = e.slurm.times_listed();
+    ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > before + 25; }));
+    EXPECT_FALSE(e.has_told(1));
+    EXPECT_EQ(e.slurm.times_asked_for(1), seen_before ? 0U : 1U);
+    e.slurm.start({1, {}});
+    EXPECT_EQ(e.first_word(1), "started node1");
+    e.executor->stop({1, 1}, {0ms, false});
+    EXPECT_TRUE(e.eventually([&] { return !e.slurm.cancelled_ids().empty(); })) << "it is ours to cancel";
+  }
+}
+
 TEST(SlurmExecutor, TellsWhyAJobWaitsAndWhenItMayStart) {
   Executing e;
   e.list("1", "PENDING", "muster:s:1.1");
@@ -460,7 +569,7 @@ TEST(SlurmExecutor, ElementsOfAnArrayWhoseAttemptsAreOverAreCancelledAndNoOthers
   Executing e;
   std::vector<LaunchRequest> sweep;
   for (const core::JobId job : {11, 12, 13, 14}) sweep.push_back(e.request(job, "s11"));
-  EXPECT_EQ(Launcher(e.slurm, e.clock(), e.options).launch_all(sweep).size(), 4U);
+  EXPECT_EQ(Launcher(e.slurm, e.clock(), e.options, [&] { return e.slurm.list("ada"); }).launch_all(sweep).size(), 4U);
   e.slurm.jobs[{1, 3}].state.state = ::slurm::JobState::kCompleted;
   e.list("7_0", "PENDING", "muster:t:set.11.1");
   e.list("8_9", "PENDING", "muster:s:set.11.1");

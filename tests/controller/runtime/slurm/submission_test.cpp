@@ -26,7 +26,7 @@ class Submitting {
  public:
   Submitter::Outcome submit(std::int64_t now = kNow) {
     set(clock, now);
-    Submitter submitter(slurm, clock, "me");
+    Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
     SubmissionRecord record;
     record.comment = "muster:s:7.1";
     return submitter.submit(folder.path(), record, kScript, {{"PATH", "/the/job's"}});
@@ -103,11 +103,40 @@ TEST(Submitter, AnAnswerThatGotLostIsLookedForBeforeAnythingElse) {
   EXPECT_EQ(s.slurm.jobs.size(), 1U);
 }
 
+// As behind a site's wrapper that fails after the real sbatch has succeeded.
+TEST(Submitter, ASubmissionThatFailedIsLookedForBeforeAnythingElse) {
+  Submitting s;
+  s.slurm.submits = Submits::kTakesAndFails;
+  EXPECT_TRUE(s.later(s.submit()));
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(kNow + 1000)), 1U);
+  EXPECT_EQ(s.slurm.calls_to_submit, 1);
+}
+
+TEST(Submitter, WhatFailsAgainAndAgainIsTriedLessOftenAndSaysWhy) {
+  Submitting s;
+  s.slurm.submits = Submits::kFails;
+  const auto why = [&](std::int64_t now) { return std::get<Submitter::Later>(s.submit(now)).why; };
+  EXPECT_THAT(why(kNow), ::testing::HasSubstr("I/O error writing script/environment to file"));
+  std::int64_t now = kNow;
+  int calls = 1;
+  for (const int seconds : {10, 20, 40, 80, 160, 300, 300}) {
+    now += seconds * 1000;
+    EXPECT_THAT(why(now - 1), ::testing::HasSubstr("I/O error writing script/environment to file")) << seconds;
+    EXPECT_EQ(s.slurm.calls_to_submit, calls) << seconds;
+    EXPECT_TRUE(s.later(s.submit(now)));
+    EXPECT_EQ(s.slurm.calls_to_submit, ++calls) << seconds;
+  }
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(now + 300'000)), 1U);
+  EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
 // A slurmctld that answers no sbatch in time is not asked for all its jobs once for each.
 TEST(Submitter, ManyLostAnswersAreLookedForInOneListing) {
   FakeScheduler slurm;
   ManualClock clock;
-  Submitter submitter(slurm, clock, "me");
+  Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
   std::vector<runtime::testing::TempFolder> folders(3);
   const auto submit_all = [&](std::int64_t now) {
     Submitting::set(clock, now);
@@ -189,11 +218,26 @@ TEST(Submitter, AnSbatchThatOutlivedItsCallerIsWaitedFor) {
   EXPECT_EQ(s.slurm.calls_to_submit, 0);
 }
 
+// It never ends, and its caller is long dead.
+TEST(Submitter, WhatAHungSbatchHasSubmittedIsFoundWhileItHangs) {
+  Submitting s;
+  SubmissionRecord record;
+  record.comment = "muster:s:7.1";
+  record.tried_at_ms = kNow;
+  write_record(s.folder.path(), record);
+  Sbatch sbatch(s.folder.path());
+  EXPECT_TRUE(s.later(s.submit(kNow + 10'000))) << "it may still submit";
+  s.slurm.take(kScript);
+  EXPECT_EQ(s.id(s.submit(kNow + 20'000)), 1U);
+  EXPECT_EQ(read_record(s.folder.path())->id, (::slurm::JobId{1, {}}));
+  EXPECT_EQ(s.slurm.calls_to_submit, 0);
+}
+
 // A list is asked for once for many, and may be older than what slurmctld took at last.
 TEST(Submitter, OfAnSbatchThatTookLongNoOlderListSpeaks) {
   FakeScheduler slurm;
   ManualClock clock;
-  Submitter submitter(slurm, clock, "me");
+  Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
   runtime::testing::TempFolder folder, other;
   const auto submit = [&](const runtime::testing::TempFolder& where, const std::string& comment, std::int64_t now) {
     Submitting::set(clock, now);

@@ -1,0 +1,76 @@
+#include "slurm/refusal.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace slurm {
+namespace {
+
+// Of slurmctld: what the job asks for can't be had here. Of sbatch itself: an option that it can't read.
+// " specification" stands in "Invalid qos specification", "Node count specification invalid" and twenty others.
+constexpr std::array<std::string_view, 22> kUsers = {
+    " specification",
+    "Invalid partition name specified",
+    "No partition specified or system default partition",
+    "User's group not permitted to use this partition",
+    "Requested nodes not in this partition",
+    "Invalid node name specified",
+    "Invalid account or account/partition combination specified",
+    "Requested node configuration is not available",
+    "More processors requested than permitted",
+    "Requested more tasks than available processors",
+    "Memory required by task is not available",
+    "Requested time limit is invalid",
+    "Access denied to requested reservation",
+    "Requested reservation is invalid",
+    "Requested GRES option unsupported",
+    "Pathname of a file, directory or other parameter too long",
+    "Job --batch option is invalid",
+    "Failed to validate job spec",
+    "Invalid directive found in batch script",
+    "unrecognized option",
+    "Invalid --",
+    "Invalid numeric value",
+};
+
+constexpr std::array<std::string_view, 8> kForNow = {
+    "temporarily",
+    "Maximum job count",
+    "try again",
+    "in standby mode",
+    "(inactive or drain)",
+    "Requested partition configuration not available now",
+    "Requested reservation not usable now",
+    "Requested operation is presently disabled",
+};
+
+constexpr std::string_view kPolicy = "Job violates accounting/QOS policy";
+
+bool says(const std::string& words, std::string_view part) {
+  return words.find(part) != std::string::npos;
+}
+
+template <std::size_t N>
+bool says_any(const std::string& words, const std::array<std::string_view, N>& parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return says(words, part); });
+}
+
+/// Accounting has one sentence for all its limits: the size of the job, its time, how many there are. A line before it
+/// may name the limit: QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit, QOSMaxWallDurationPerJobLimit.
+Refusal of_policy(const std::string& words) {
+  const auto limit = words.substr(0, words.find(kPolicy));
+  const bool too_many = says(limit, "SubmitJob") || (!says(limit, "QOS") && !says(limit, "Assoc"));
+  return too_many ? Refusal::kTooMany : Refusal::kUsers;
+}
+
+}  // namespace
+
+Refusal understand_refusal(const std::string& words) {
+  if (says(words, kPolicy)) return of_policy(words);
+  if (says(words, "MaxSubmit")) return Refusal::kTooMany;
+  if (says_any(words, kForNow)) return Refusal::kForNow;
+  return says_any(words, kUsers) ? Refusal::kUsers : Refusal::kUnknown;
+}
+
+}  // namespace slurm
