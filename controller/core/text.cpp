@@ -96,6 +96,7 @@ std::string exit_text(const RankExited& event) {
 std::string silent_text(const RankSilent& event) {
   std::string text = "rank " + std::to_string(event.rank) + " silent for " + duration_text(event.silent_for);
   const std::string seen = plain_words(event.seen);
+  if (seen == kSeenByItsNodeAlone) return text + ", and so is the task beside it; their node answers";
   if (!seen.empty() && seen != "unknown") text += " (its process is " + seen + ")";
   return text;
 }

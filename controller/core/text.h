@@ -26,6 +26,8 @@ Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
 /// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin". The rank's own last words come first,
 /// else the error of its program.
 std::string exit_text(const RankExited& event);
+/// What RankSilent::seen is where neither the rank nor what stands beside it is heard, and yet its node is there.
+inline constexpr const char* kSeenByItsNodeAlone = "node answers";
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);
 std::string node_lost_text(const NodeLost& event);

@@ -104,6 +104,7 @@ struct QueueWord {
   std::string reason;            // the scheduler's own word: "Priority"; empty: none
   std::string sentence, action;  // for people
   std::optional<core::Time> expected_start;
+  std::optional<core::Time> suspended_since;  // of one that runs: the scheduler has stopped it
 };
 
 /// What a scheduler says of a job before it is submitted.
@@ -137,8 +138,9 @@ using FactSink = std::function<void(core::JobId, core::EventBody)>;
 
 /// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
 /// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has
-/// stopped it, with all that could speak for it, and will let it go on.
-enum class Vouch { kAlive, kStopped, kSuspended, kEnded, kGone, kUnknown };
+/// stopped it, with all that could speak for it, and will let it go on. kNodeAnswers: nothing is heard of the process,
+/// but its node is there. kAsking: whether the node is there is being found out.
+enum class Vouch { kAlive, kStopped, kSuspended, kEnded, kGone, kUnknown, kNodeAnswers, kAsking };
 
 /// A node that was lost, or is not fit to run ranks, gets none for so long, as far as others can be had.
 inline constexpr core::Millis kExcludedFor{600'000};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/text.h"
+
 namespace runtime {
 namespace {
 
@@ -17,10 +19,18 @@ std::string word(Vouch vouch) {
     case Vouch::kEnded:
     case Vouch::kGone:
       return "gone";
+    case Vouch::kNodeAnswers:
+      return core::kSeenByItsNodeAlone;
     case Vouch::kUnknown:
+    case Vouch::kAsking:
       break;
   }
   return "unknown";
+}
+
+/// Whether its node has said anything of the process.
+bool tells_of_process(Vouch vouch) {
+  return vouch != Vouch::kUnknown && vouch != Vouch::kNodeAnswers && vouch != Vouch::kAsking;
 }
 
 bool passed(core::Millis limit, core::Millis since, core::Millis now) {
@@ -98,11 +108,11 @@ void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
   if (vouch == Vouch::kSuspended) {
     stand_still(r);
-  } else if (vouch != Vouch::kUnknown) {
+  } else if (tells_of_process(vouch)) {
     go_on(now);
   }
   r.asked_at = now;
-  if (vouch != Vouch::kUnknown) r.vouched_at = now;
+  if (tells_of_process(vouch)) r.vouched_at = now;
   if (vouch == Vouch::kStopped) {
     r.stopped_since = r.stopped_since.value_or(now);
   } else {
@@ -132,9 +142,21 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
       break;
     case Vouch::kStopped:
     case Vouch::kUnknown:
+    case Vouch::kNodeAnswers:
+    case Vouch::kAsking:
       break;
   }
-  if (vouch == Vouch::kUnknown && node_is_silent(rank, now)) return lose_node(rank, now);
+  if (!tells_of_process(vouch) && node_is_silent(rank, now)) return judge_node(rank, vouch, now);
+  r.reported = true;
+  return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+}
+
+// Nobody on the rank's node is heard.
+std::optional<core::EventBody> AttemptWatch::judge_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_[rank];
+  if (vouch == Vouch::kAsking) return std::nullopt;
+  if (vouch != Vouch::kNodeAnswers) return lose_node(rank, now);
+  if (!passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
   r.reported = true;
   return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
 }
@@ -142,7 +164,7 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
 std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
   note(rank, vouch, now);
-  if (vouch != Vouch::kUnknown) r.heard_at = now;
+  if (tells_of_process(vouch)) r.heard_at = now;
   if (vouch == Vouch::kSuspended) r.progress_at = now;
   const auto stop_limit = scheduled_ && rules_.silent_after > core::Millis(0)
                               ? std::max(rules_.silent_after, kStopIsSure)
@@ -152,8 +174,7 @@ std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank
     return core::RankSilent{number_, rank, now - *r.stopped_since, word(vouch)};
   }
   const bool missed = scheduled_ && r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
-  if (!missed || !node_is_silent(rank, now)) return std::nullopt;
-  return lose_node(rank, now);
+  return missed && node_is_silent(rank, now) ? judge_node(rank, vouch, now) : std::nullopt;
 }
 
 bool AttemptWatch::node_is_silent(core::RankNumber rank, core::Millis now) const {

@@ -48,8 +48,9 @@ struct RankWatch {
 /// arrived (executors report ends themselves, with the exit status, and that is the better news: a rank whose node says
 /// "ended" is never silent, and none that is suspended). A rank that reports
 /// but neither its step nor its section moves for hung_after hangs. Where nobody on a scheduler's node is heard and
-/// nothing there vouches for anyone, the node is lost, once for all its ranks. The first finding ends the attempt.
-/// Nobody is watched while the attempt is queued.
+/// nothing there vouches for anyone, the node is lost, once for all its ranks. If such a node answers all the same, its
+/// ranks are silent, after silent_after_vouched: somebody has stopped the whole step, and the node is healthy. The
+/// first finding ends the attempt. Nobody is watched while the attempt is queued.
 ///
 /// Any program's ranks need say nothing themselves, so their nodes are asked about each from time to time. One whose
 /// process is stopped for silent_after is silent. On a scheduler's node a task beside each vouches for it, if only by
@@ -111,6 +112,7 @@ class AttemptWatch {
   /// Nobody but its node need tell of it.
   bool watched_by_node(const RankWatch& rank) const { return !rules_.heartbeats && may_be_missed(rank); }
   std::optional<core::EventBody> judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now);
+  std::optional<core::EventBody> judge_node(core::RankNumber rank, Vouch vouch, core::Millis now);
   bool hangs(const RankWatch& rank, core::Millis now) const;
 
   LivenessRules rules_;

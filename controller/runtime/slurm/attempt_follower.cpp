@@ -593,6 +593,20 @@ bool AttemptFollower::is_heard(core::Millis now) const {
                              [&](const Rank& rank) { return !rank.told && heard_within(rank, kLostAfter, now); });
 }
 
+std::string AttemptFollower::node_of_missed(core::RankNumber number, core::Millis now) const {
+  if (number >= ranks_.size() || number >= nodes_.size() || core_over_) return {};
+  const auto& rank = ranks_[number];
+  const bool missed = now - rank.heard_at.value_or(since_) >= kHeardWithin;
+  return missed && !rank.exited_at ? nodes_[number] : std::string();
+}
+
+bool AttemptFollower::hears_on(const std::string& node, core::Millis now) const {
+  for (std::size_t i = 0; i < ranks_.size() && i < nodes_.size(); ++i) {
+    if (nodes_[i] == node && heard_within(ranks_[i], kHeardWithin, now)) return true;
+  }
+  return false;
+}
+
 bool AttemptFollower::heard_within(const Rank& rank, core::Millis limit, core::Millis now) const {
   return rank.heard_at && now - *rank.heard_at < limit;
 }

@@ -88,6 +88,8 @@ class AttemptFollower {
   /// The core knows its end.
   bool ended() const { return core_over_; }
 
+  /// A listing that was asked for before following began says nothing of it.
+  core::Millis since() const { return since_; }
   /// A listing asked for at `asked_at` must show it: its number was known before, and Slurm has not told its end.
   bool must_be_listed(core::Millis asked_at) const {
     return asked_at >= since_ && !slurm_over_ && !ended_at_ && !by_whom_;
@@ -96,6 +98,10 @@ class AttemptFollower {
   bool had_started(core::Millis asked_at) const;
   /// The task beside one of its ranks is heard.
   bool is_heard(core::Millis now) const;
+  /// The node of a rank whose task is not heard, though it should be; empty: its task is heard, or nobody knows where.
+  std::string node_of_missed(core::RankNumber rank, core::Millis now) const;
+  /// The task beside some rank on this node is heard.
+  bool hears_on(const std::string& node, core::Millis now) const;
   bool suspended() const { return suspended_ && !core_over_; }
 
   Vouch vouch(core::RankNumber rank, core::Millis now) const;

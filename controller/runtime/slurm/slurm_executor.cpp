@@ -19,6 +19,7 @@
 #include "runtime/slurm/job_doubt.h"
 #include "runtime/slurm/launch_failure.h"
 #include "runtime/slurm/launcher.h"
+#include "runtime/slurm/node_check.h"
 #include "runtime/slurm/script_plan.h"
 #include "runtime/slurm/slurm_clock.h"
 #include "runtime/slurm/task_files.h"
@@ -31,6 +32,8 @@ constexpr core::Millis kTick{50};
 constexpr int kIdleTimes = 10;
 /// Between a launch that failed and giving up on the name of the node.
 constexpr core::Millis kDrainPatience{3000};
+/// A node that takes a connection does so at once.
+constexpr core::Millis kNodeAnswersWithin{700};
 /// Jobs that are asked for by number after one listing.
 constexpr std::size_t kMostAsked = 32;
 
@@ -44,10 +47,11 @@ struct Attempt {
   bool checked = false;                            // its health check's word is read, or who could not start it told
   std::optional<core::Millis> unlaunched_at = {};  // who could not start it is asked since
   core::Time submitted_after{}, submitted_before{};
-  std::string exclude = {};                // what its job file wants none of
-  std::vector<std::string> left_out = {};  // what it gets none of besides, as long as it is lost
-  std::string refused = {};                // what Slurm refused last, and why
-  JobDoubt doubt = {};                     // whether its place in the newest listing may be believed
+  std::string exclude = {};                        // what its job file wants none of
+  std::vector<std::string> left_out = {};          // what it gets none of besides, as long as it is lost
+  std::string refused = {};                        // what Slurm refused last, and why
+  std::optional<core::Time> suspended_since = {};  // as far as listings have told
+  JobDoubt doubt = {};                             // whether its place in the newest listing may be believed
 };
 
 /// How far the moment of which accounting says that it was submitted may be from when we did: an sbatch may be slow.
@@ -150,11 +154,7 @@ class SlurmExecutor::Impl {
     wake_.notify_all();
   }
   void stop(const core::AttemptKey& key, const StopRequest& how);
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const {
-    std::lock_guard lock(mutex_);
-    const auto found = attempts_.find(key);
-    return found == attempts_.end() ? Vouch::kUnknown : found->second.follower.vouch(rank, clock_.monotonic());
-  }
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank);
   bool follows(const core::AttemptKey& key) const {
     std::lock_guard lock(mutex_);
     return attempts_.contains(key);
@@ -188,6 +188,7 @@ class SlurmExecutor::Impl {
   void run_poller();
   void run_ticker();
   void poll();
+  void ask_nodes();
   void ask_clock();
   ::slurm::Answer<std::vector<::slurm::ListedJob>> list(core::Millis asked_at);
   static bool contradicts(const Attempt& attempt, const ::slurm::ListedJob* row, core::Millis asked_at);
@@ -223,6 +224,7 @@ class SlurmExecutor::Impl {
   std::map<std::string, std::vector<core::AttemptKey>> sets_;  // by comment
   std::optional<Trouble> trouble_;
   SlurmClock slurm_clock_;
+  NodeCheck node_check_;
   bool urgent_ = false, closed_ = false;
   std::thread poller_, ticker_;
 };
@@ -334,6 +336,51 @@ void SlurmExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt
   follow(std::move(what), attempt.handle, folder, record, attempt.queued_at.value_or(clock_.wall()));
 }
 
+// Where nothing is heard of the process, whether its node is there is another's word, or is found out.
+Vouch SlurmExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  std::lock_guard lock(mutex_);
+  const auto found = attempts_.find(key);
+  if (found == attempts_.end()) return Vouch::kUnknown;
+  const auto now = clock_.monotonic();
+  const auto word = found->second.follower.vouch(rank, now);
+  if (word != Vouch::kUnknown) return word;
+  const auto node = found->second.follower.node_of_missed(rank, now);
+  if (node.empty()) return word;
+  const bool heard =
+      std::ranges::any_of(attempts_, [&](const auto& entry) { return entry.second.follower.hears_on(node, now); });
+  if (heard) return Vouch::kNodeAnswers;
+  switch (node_check_.word(node, now)) {
+    case NodeCheck::Word::kAnswers:
+      return Vouch::kNodeAnswers;
+    case NodeCheck::Word::kSilent:
+      return Vouch::kUnknown;
+    case NodeCheck::Word::kAsking:
+      break;
+  }
+  urgent_ = true;
+  wake_.notify_all();
+  return Vouch::kAsking;
+}
+
+// Before anything that may take long.
+void SlurmExecutor::Impl::ask_nodes() {
+  std::vector<std::string> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    node_check_.forget_old(clock_.monotonic());
+    wanted = node_check_.wanted();
+  }
+  if (wanted.empty()) return;
+  const auto nodes = scheduler_.nodes();
+  if (!nodes) return;  // and nobody has said that they are there
+  for (const auto& node : *nodes) {
+    if (std::ranges::find(wanted, node.name) == wanted.end()) continue;
+    const bool there = answers(node, kNodeAnswersWithin);
+    std::lock_guard lock(mutex_);
+    node_check_.answered(node.name, there, clock_.monotonic());
+  }
+}
+
 void SlurmExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
   with(key, [&](Attempt& attempt) { attempt.follower.stop(how, clock_.monotonic()); });
 }
@@ -351,6 +398,7 @@ std::optional<QueueWord> SlurmExecutor::Impl::queue_word(const core::AttemptKey&
     return word;
   }
   word.scheduler_job = ::slurm::to_string(found->second.job.id);
+  word.suspended_since = found->second.suspended_since;
   if (!found->second.listed) return word;
   const auto& job = *found->second.listed;
   if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;
@@ -421,6 +469,7 @@ void SlurmExecutor::Impl::run_poller() {
 }
 
 void SlurmExecutor::Impl::poll() {
+  ask_nodes();
   forget_cancelled();
   read_files();
   const auto asked_at = clock_.monotonic();
@@ -476,6 +525,7 @@ void SlurmExecutor::Impl::take_listing(const Listing& listing, core::Millis aske
   std::lock_guard lock(mutex_);
   const auto wall = slurm_clock_.theirs(clock_.wall());
   for (auto& [key, attempt] : attempts_) {
+    if (asked_at < attempt.follower.since()) continue;
     const auto* row = listing.row_of(attempt.job);
     attempt.listed = row != nullptr ? std::optional(*row) : std::nullopt;
     if (row != nullptr && row->submitted) attempt.job.submitted = row->submitted;
@@ -485,6 +535,8 @@ void SlurmExecutor::Impl::take_listing(const Listing& listing, core::Millis aske
     }
     if (attempt.doubt.raised() && !attempt.doubt.is_believed(attempt.follower.is_heard(now))) continue;
     attempt.follower.listed(row, down, asked_at, now, wall);
+    const auto since = attempt.suspended_since.value_or(clock_.wall());
+    attempt.suspended_since = attempt.follower.suspended() ? std::optional(since) : std::nullopt;
     urgent_ = urgent_ || attempt.follower.wants_listing();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/text.h"
 #include "runtime/rank_board.h"
 
 namespace runtime {
@@ -287,6 +288,26 @@ TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
   }
 }
 
+// Somebody has stopped the whole step: as silent as a node without power, on a node that is well.
+TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
+  auto watch = on_nodes();
+  EXPECT_FALSE(watch.judge(2, Vouch::kAsking, kStart + 2600ms));
+  EXPECT_FALSE(watch.judge(2, Vouch::kNodeAnswers, kStart + 14'900ms));
+  const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 15s);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
+            "rank 2 silent for 15 s, and so is the task beside it; their node answers");
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*watch.judge(0, Vouch::kUnknown, kStart + 15s)));
+}
+
+TEST(LostNodes, WhetherOneAnswersSaysNothingOfARankWhoseNeighbourIsHeard) {
+  auto watch = on_nodes();
+  watch.heard(3, 2, 2, kStart + 2s);
+  const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding)) << "at once";
+}
+
 TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
   auto watch = on_nodes();
   core::Attempt attempt;
@@ -317,6 +338,16 @@ AttemptWatch of_command(const std::vector<std::string>& nodes) {
   for (std::size_t r = 0; r < nodes.size(); ++r) attempt.ranks[r].node = nodes[r];
   watch.follow(attempt, kStart);
   return watch;
+}
+
+TEST(LostNodes, OfAnyProgramsTasksToo) {
+  auto watch = of_command({"n1"});
+  watch.judge(0, Vouch::kAlive, kStart);
+  EXPECT_FALSE(watch.judge(0, Vouch::kAsking, kStart + 3s));
+  EXPECT_FALSE(watch.judge(0, Vouch::kNodeAnswers, kStart + 14s));
+  const auto finding = watch.judge(0, Vouch::kNodeAnswers, kStart + 15s);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
 }
 
 // Only the tasks beside its ranks are heard.

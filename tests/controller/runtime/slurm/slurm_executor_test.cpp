@@ -15,6 +15,7 @@
 #include "runtime/slurm/submission.h"
 #include "slurm/fake_scheduler.h"
 #include "slurm/follow.h"
+#include "slurm/listening_socket.h"
 
 namespace runtime::on_slurm {
 namespace {
@@ -353,6 +354,47 @@ TEST(SlurmExecutor, AJobThatRunsIsNotForgottenBecauseAnOldListingSaysThatItWaits
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > before + 5; }));
   EXPECT_FALSE(e.has_told(1));
   EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
+// Somebody may have stopped the whole step: then neither rank nor task is heard of a node that is well.
+TEST(SlurmExecutor, WhetherANodeIsThereIsFoundOutBeforeAnybodyIsMissedOnIt) {
+  for (const bool is_there : {true, false}) {
+    Executing e(Executing::Time::kHurried);
+    const testing::ListeningSocket slurmd;
+    const test::ClaimedPort nobodys;
+    auto& node = e.slurm.all_nodes.emplace_back();
+    node.name = "node1";
+    node.address = "127.0.0.1";
+    node.states = {"MIXED"};
+    node.fields["Port"] = std::to_string(is_there ? slurmd.port() : nobodys.number());
+    e.list("1", "PENDING", "muster:s:1.1");
+    e.adopt_waiting(1, "1");
+    e.slurm.start({1, {}});
+    e.start();
+    EXPECT_EQ(e.first_word(1), "started node1");
+    e.executor->task({1, 1}, 0, testing::running());
+    EXPECT_EQ(e.executor->vouch({1, 1}, 0), Vouch::kAlive);
+    ASSERT_TRUE(e.eventually([&] { return e.executor->vouch({1, 1}, 0) == Vouch::kAsking; }, 10ms));
+    const auto word = is_there ? Vouch::kNodeAnswers : Vouch::kUnknown;
+    EXPECT_TRUE(e.eventually([&] { return e.executor->vouch({1, 1}, 0) == word; }, 1ms)) << is_there;
+  }
+}
+
+TEST(SlurmExecutor, ANodeIsThereWhereAnotherJobsTaskIsHeard) {
+  Executing e(Executing::Time::kHurried);
+  for (const auto* id : {"1", "2"}) {
+    e.list(id, "PENDING", "muster:s:" + std::string(id) + ".1");
+    e.adopt_waiting(std::stoi(id), id);
+    e.slurm.start({std::stoul(id), {}});
+  }
+  e.start();
+  for (const core::JobId job : {1, 2}) EXPECT_EQ(e.first_word(job), "started node1");
+  e.executor->task({1, 1}, 0, testing::running());
+  const auto vouched = [&] {
+    e.executor->task({2, 1}, 0, testing::running());
+    return e.executor->vouch({1, 1}, 0);
+  };
+  EXPECT_TRUE(e.eventually([&] { return vouched() == Vouch::kNodeAnswers; }));
 }
 
 // slurmctld died before it had written down that the job runs.

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/types.h"
+#include "slurm/scheduler.h"
+
+namespace runtime::on_slurm {
+
+/// Whether a node is there on which nobody of an attempt is heard any more. A step that somebody has stopped is as
+/// silent as a node without power, and its node is healthy.
+///
+/// A node answers if Slurm calls it up and its slurmd takes a connection. Asking takes a moment and is done by another
+/// thread: meanwhile the word is kAsking, and after kPatience kSilent. Pure: times are passed in.
+class NodeCheck {
+ public:
+  enum class Word { kAsking, kAnswers, kSilent };
+
+  /// Has the node asked if the last answer is too old.
+  Word word(const std::string& node, core::Millis now);
+  /// Nodes that are to be asked now.
+  std::vector<std::string> wanted() const;
+  void answered(const std::string& node, bool answers, core::Millis now);
+  /// Nodes that nobody has asked about for a while are forgotten.
+  void forget_old(core::Millis now);
+
+  static constexpr core::Millis kPatience{2000};
+  static constexpr core::Millis kFresh{5000};
+  static constexpr core::Millis kForgottenAfter{60'000};
+
+ private:
+  struct Node {
+    core::Millis asked_at{0};  // since when an answer is waited for
+    std::optional<core::Millis> answered_at;
+    bool answers = false;
+  };
+  std::map<std::string, Node> nodes_;
+};
+
+/// Slurm calls the node up, and its slurmd takes a connection within the limit.
+bool answers(const ::slurm::Node& node, core::Millis limit);
+
+}  // namespace runtime::on_slurm

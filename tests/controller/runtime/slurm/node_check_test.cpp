@@ -1,0 +1,68 @@
+#include "runtime/slurm/node_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "slurm/listening_socket.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Word = NodeCheck::Word;
+
+TEST(NodeCheck, ANodeIsAskedOnceForAllWhoMissItAndItsAnswerHoldsForAWhile) {
+  NodeCheck check;
+  EXPECT_THAT(check.wanted(), IsEmpty());
+  EXPECT_EQ(check.word("node1", 0ms), Word::kAsking);
+  EXPECT_EQ(check.word("node1", 100ms), Word::kAsking);
+  EXPECT_THAT(check.wanted(), ElementsAre("node1"));
+  check.answered("node1", true, 200ms);
+  EXPECT_THAT(check.wanted(), IsEmpty());
+  EXPECT_EQ(check.word("node1", 5199ms), Word::kAnswers);
+  EXPECT_EQ(check.word("node1", 5200ms), Word::kAsking) << "asked anew";
+  check.answered("node1", false, 5300ms);
+  EXPECT_EQ(check.word("node1", 5400ms), Word::kSilent);
+}
+
+TEST(NodeCheck, AnAnswerThatDoesNotComeInTimeIsNone) {
+  NodeCheck check;
+  EXPECT_EQ(check.word("node1", 0ms), Word::kAsking);
+  EXPECT_EQ(check.word("node1", 1999ms), Word::kAsking);
+  EXPECT_EQ(check.word("node1", 2000ms), Word::kSilent);
+  check.answered("node1", true, 2500ms);
+  EXPECT_EQ(check.word("node1", 2600ms), Word::kAnswers) << "late, and yet an answer";
+}
+
+TEST(NodeCheck, WhatNobodyAsksAboutIsForgotten) {
+  NodeCheck check;
+  static_cast<void>(check.word("node1", 0ms));
+  check.forget_old(60s);
+  EXPECT_THAT(check.wanted(), IsEmpty());
+}
+
+TEST(NodeCheck, ANodeAnswersWhereSlurmCallsItUpAndItsSlurmdTakesAConnection) {
+  const testing::ListeningSocket listens;
+  ::slurm::Node node;
+  node.name = "node1";
+  node.address = "127.0.0.1";
+  node.states = {"MIXED"};
+  node.fields["Port"] = std::to_string(listens.port());
+  EXPECT_TRUE(answers(node, 1s));
+  node.responds = false;
+  EXPECT_FALSE(answers(node, 1s)) << "Slurm misses it";
+  node.responds = true;
+  node.states = {"DOWN", "DRAIN"};
+  EXPECT_FALSE(answers(node, 1s));
+  node.states = {"IDLE"};
+  node.fields.clear();
+  EXPECT_FALSE(answers(node, 1s)) << "nobody knows where";
+  const test::ClaimedPort nobodys;
+  node.fields["Port"] = std::to_string(nobodys.number());
+  EXPECT_FALSE(answers(node, 1s)) << "nobody listens there";
+}
+
+}  // namespace
+}  // namespace runtime::on_slurm

@@ -1,0 +1,71 @@
+// Goal: what befalls a job from its node or from its script's own lines is told as what it is: an admin takes the node
+// down, somebody stops the whole step, Slurm suspends the job, setup lines end the script.
+// Method: real Slurm, on which a node that is down stays down until an admin resumes it; signals to ranks and tasks.
+#include <signal.h>
+
+#include "slurm_system/story.h"
+
+namespace story {
+namespace {
+
+using testing::HasSubstr;
+
+struct Node;
+class SlurmNode : public Story<Node> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 2, .conf = {"ReturnToService=1"}}); }
+
+ protected:
+  static std::string node_of(const std::string& job) { return text(muster().show(job).at("ranks")[0], "node"); }
+  static bool is_left_out(const std::string& node) {
+    for (const auto& listed : muster().json({"nodes"})) {
+      if (listed.at("name") == node) return !listed.at("excluded_until").is_null();
+    }
+    ADD_FAILURE() << "no node " << node;
+    return false;
+  }
+};
+
+TEST_F(SlurmNode, ANodeThatAnAdminTakesDownIsANodeFailureWithItsReason) {
+  const auto job = muster().submit(shell({.script = "[ $MUSTER_ATTEMPT -gt 1 ] || sleep 600"}));
+  stage().until_running(job, 1);
+  const auto node = node_of(job);
+  ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=" + node, "state=down", "reason=bad fan"}).exit, 0);
+  const auto ended = stage().until_ended(job, 1);
+  EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed");
+  EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr(node + " is down (bad fan)"));
+  muster().until_state(job, "succeeded");
+  slurm().run({"scontrol", "update", "nodename=" + node, "state=resume"});
+}
+
+// To muster it is as silent as a node without power.
+TEST_F(SlurmNode, AStepThatSomebodyStopsIsSilentAndItsNodeIsNotLeftOut) {
+  const auto job = muster().submit(training(
+      {.steps = 2000, .nodes = 1, .ranks_per_node = 2, .more = "[liveness]\nsilent_after_vouched = \"5s\"\n"}));
+  stage().until_trains(job, 1);
+  const auto node = node_of(job);
+  for (const int rank : {0, 1}) {
+    for (const pid_t pid : {stage().pid_of_task(job, 1, rank), stage().pid_of_rank(job, 1, rank)}) {
+      ASSERT_GT(pid, 1);
+      ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+    }
+  }
+  const auto ended = stage().until_ended(job, 1);
+  EXPECT_EQ(text(attempt(ended, 1), "cause"), "rank_silent");
+  EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr("their node answers"));
+  EXPECT_FALSE(is_left_out(node));
+  stage().until_running(job, 2);
+}
+
+TEST_F(SlurmNode, SetupLinesThatEndTheScriptAreTheReason) {
+  for (const char* line : {"exit 0", "cat << NEVER_ENDS"}) {
+    const auto job = muster().submit(shell(
+        {.script = "true", .requeue = "max_failed = 0\n", .more = "[slurm]\nsetup = ['" + std::string(line) + "']\n"}));
+    const auto after = muster().until_state(job, "failed");
+    EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("its setup lines ended the script before any rank"))
+        << line;
+  }
+}
+
+}  // namespace
+}  // namespace story
