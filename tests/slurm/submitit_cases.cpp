@@ -173,11 +173,42 @@ std::vector<SubmititCase> other_cases() {
   };
 }
 
+/// Without sense, and yet the same.
+std::vector<SubmititCase> odd_cases() {
+  return {
+      {"bools where numbers are",
+       {{{"slurm_array_parallelism", true},
+         {"timeout_min", true},
+         {"slurm_signal_delay_s", false},
+         {"gpus_per_node", false},
+         {"mem_gb", true}}},
+       3},
+      {"array_parallelism as a text, for an array", {{{"slurm_array_parallelism", text("8")}}}, 3},
+      {"array_parallelism as a float", {{{"slurm_array_parallelism", 2.5}}}, 3},
+      {"setup as a dictionary", {{{"slurm_setup", Dict{{"a", whole(1)}}}}}},
+      {"additional parameters as a text", {{{"slurm_additional_parameters", text("requeue")}}}},
+  };
+}
+
 }  // namespace
+
+std::vector<SubmititCase> submitit_nonsense() {
+  return {
+      {"array_parallelism as a text, for one task", {{{"slurm_array_parallelism", text("8")}}}},
+      {"more memory than a number holds exactly", {{{"mem_gb", 1e13}}}},
+      {"partition as a list", {{{"slurm_partition", List{"a", "b"}}}}},
+      {"comment as a dictionary", {{{"slurm_comment", Dict{{"a", whole(1)}}}}}},
+      {"a list among the additional parameters",
+       {{{"slurm_additional_parameters", Dict{{"constraint", List{"a", "b"}}}}}}},
+      {"a dictionary among the additional parameters",
+       {{{"slurm_additional_parameters", Dict{{"constraint", Dict{{"a", whole(1)}}}}}}}},
+  };
+}
 
 std::vector<SubmititCase> submitit_cases() {
   auto all = generic_cases();
-  for (const auto& more : {slurm_cases(), additional_cases(), array_cases(), folder_cases(), other_cases()}) {
+  for (const auto& more :
+       {slurm_cases(), additional_cases(), array_cases(), folder_cases(), other_cases(), odd_cases()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

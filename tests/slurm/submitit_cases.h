@@ -19,4 +19,10 @@ struct SubmititCase {
 /// A broad table: every parameter, generic and of Slurm, alone and together, with plain, odd and hostile values.
 std::vector<SubmititCase> submitit_cases();
 
+/// Values that make no sense, of which submitit writes a script and we none.
+std::vector<SubmititCase> submitit_nonsense();
+
+/// So many random cases: 1 to 8 parameters in 1 to 3 calls, 1 to 300 submissions. The same for the same seed.
+std::vector<SubmititCase> submitit_draws(std::uint32_t seed, std::size_t count);
+
 }  // namespace slurm

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "slurm/batch_script.h"
 #include "slurm/submitit_style.h"
@@ -88,36 +89,71 @@ std::string command_for(const std::string& folder) {
   return "python3 -u -m submitit.core._submit " + shell_quote(path);
 }
 
-TEST(SubmititPeers, EveryScriptIsTheSameByteForByte) {
-  const auto python = peer_python();
-  if (python.empty()) GTEST_SKIP() << "no Python with submitit 1.5.4: ./dev test installs one unless MUSTER_PEERS=0";
-  const TemporaryFolder folder;
-  const auto cases = submitit_cases();
-  ASSERT_GE(cases.size(), 60U);
-  const auto root = (folder.path() / "logs").native();
-  std::filesystem::create_directory(folder.path() / "out");
-  write_file(folder.path() / "cases", source_of(cases, root));
-  ASSERT_EQ(shell("'" + python + "' '" MUSTER_SOURCE_DIR "/tests/slurm/submitit_peer.py' '" +
-                  (folder.path() / "cases").native() + "' '" + (folder.path() / "out").native() + "' >'" +
-                  (folder.path() / "log").native() + "' 2>&1"),
-            0)
-      << read_file(folder.path() / "log");
-
-  int scripts = 0;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    SCOPED_TRACE("case " + std::to_string(i) + ": " + cases[i].what);
-    const auto stem = folder.path() / "out" / std::to_string(i);
-    const auto logs = root + cases[i].folder;
-    const auto ours = render_submitit({logs, command_for(logs), cases[i].submissions}, cases[i].calls);
-    if (std::filesystem::exists(stem.native() + ".refused")) {
-      EXPECT_TRUE(std::holds_alternative<SubmititRefusal>(ours)) << read_file(stem.native() + ".refused");
-      continue;
-    }
-    ASSERT_TRUE(std::holds_alternative<std::string>(ours)) << std::get<SubmititRefusal>(ours).why.front();
-    EXPECT_EQ(std::get<std::string>(ours), read_file(stem.native() + ".sh"));
-    ++scripts;
+/// What submitit itself makes of each case.
+class SubmititPeers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    python_ = peer_python();
+    if (python_.empty()) GTEST_SKIP() << "no Python with submitit 1.5.4: ./dev test installs one unless MUSTER_PEERS=0";
   }
-  EXPECT_GE(scripts, 60) << "refusals do not count";
+  void run(const std::vector<SubmititCase>& cases) {
+    std::filesystem::create_directory(folder_.path() / "out");
+    write_file(folder_.path() / "cases", source_of(cases, root()));
+    ASSERT_EQ(shell("'" + python_ + "' '" MUSTER_SOURCE_DIR "/tests/slurm/submitit_peer.py' '" +
+                    (folder_.path() / "cases").native() + "' '" + (folder_.path() / "out").native() + "' >'" +
+                    (folder_.path() / "log").native() + "' 2>&1"),
+              0)
+        << read_file(folder_.path() / "log");
+  }
+  std::string root() const { return (folder_.path() / "logs").native(); }
+  /// nullopt: submitit refused it.
+  std::optional<std::string> theirs(std::size_t number) const {
+    const auto stem = folder_.path() / "out" / std::to_string(number);
+    if (std::filesystem::exists(stem.native() + ".refused")) return std::nullopt;
+    return read_file(stem.native() + ".sh");
+  }
+  std::variant<std::string, SubmititRefusal> ours(const SubmititCase& one) const {
+    const auto logs = root() + one.folder;
+    return render_submitit({logs, command_for(logs), one.submissions}, one.calls);
+  }
+  /// Returns how many scripts were compared: refusals do not count.
+  int expect_same(const std::vector<SubmititCase>& cases) {
+    run(cases);
+    int scripts = 0;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE("case " + std::to_string(i) + ": " + cases[i].what + ": " + source_of({cases[i]}, ""));
+      const auto own = ours(cases[i]);
+      const auto* refusal = std::get_if<SubmititRefusal>(&own);
+      const auto script = theirs(i);
+      EXPECT_EQ(refusal == nullptr, script.has_value()) << (refusal != nullptr ? refusal->why.front() : "");
+      if (refusal != nullptr || !script) continue;
+      EXPECT_EQ(std::get<std::string>(own), *script);
+      ++scripts;
+    }
+    return scripts;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::string python_;
+};
+
+TEST_F(SubmititPeers, EveryScriptIsTheSameByteForByte) {
+  EXPECT_GE(expect_same(submitit_cases()), 100);
+}
+
+TEST_F(SubmititPeers, SoAreTwoHundredDraws) {
+  EXPECT_GE(expect_same(submitit_draws(20261123, 200)), 150);
+}
+
+// The differences, as submitit_style.h lists them.
+TEST_F(SubmititPeers, WhatDiffersIsThatWeRefuseNonsense) {
+  const auto cases = submitit_nonsense();
+  run(cases);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_TRUE(theirs(i)) << cases[i].what << ": no difference any more";
+    EXPECT_TRUE(std::holds_alternative<SubmititRefusal>(ours(cases[i]))) << cases[i].what;
+  }
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ struct SubmititRefusal {
 std::variant<SubmititParameters, SubmititRefusal> convert_submitit(const std::vector<SubmititParameters>& calls);
 
 /// Byte for byte the batch script that submitit 1.5.4 writes for AutoExecutor(cluster="slurm") after these calls.
+///
+/// Differences: submitit writes a script of these values, which no Slurm would take, and this refuses them.
+/// - slurm_array_parallelism as a text, of one submission (of several both refuse it)
+/// - mem_gb above 1e12
+/// - a list or a dictionary where one value belongs: slurm_partition = ["a", "b"]
+/// - a list or a dictionary among slurm_additional_parameters
 std::variant<std::string, SubmititRefusal> render_submitit(const SubmititJob& job,
                                                            const std::vector<SubmititParameters>& calls);
 
