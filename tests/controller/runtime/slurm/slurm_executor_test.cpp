@@ -459,6 +459,25 @@ TEST(SlurmExecutor, TellsWhyAJobWaitsAndWhenItMayStart) {
   EXPECT_EQ(word(2).sentence, "") << "it does not wait";
 }
 
+TEST(SlurmExecutor, TellsSinceWhenAJobIsSuspendedAndForgetsItWhenItGoesOn) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.adopt_waiting(1, "1");
+  e.slurm.start({1, {}});
+  e.start();
+  EXPECT_EQ(e.first_word(1), "started node1");
+  const auto since = [&] { return e.executor->queue_word({1, 1}).value_or(QueueWord{}).suspended_since; };
+  EXPECT_FALSE(since());
+  e.slurm.with({1, {}}, [](auto& job) { job.state.state = ::slurm::JobState::kSuspended; });
+  ASSERT_TRUE(e.eventually([&] { return since().has_value(); }));
+  const auto first = *since();
+  const auto before = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > before + 3; }));
+  EXPECT_EQ(since(), first) << "not since it was last seen";
+  e.slurm.with({1, {}}, [](auto& job) { job.state.state = ::slurm::JobState::kRunning; });
+  EXPECT_TRUE(e.eventually([&] { return !since(); }));
+}
+
 // Slurm holds the job a moment before it drains the node; and where it never does, there is no node to name.
 TEST(SlurmExecutor, ANodeThatCouldNotStartAJobIsNamedBeforeItsEnd) {
   for (const bool drains : {true, false}) {
