@@ -49,8 +49,8 @@ TEST_F(ClientTest, WhatSbatchIsGivenIsNotOurs) {
   static_cast<void>(client.submit("x"));
   static_cast<void>(client.list());
   using Variable = std::pair<std::string, std::string>;
-  EXPECT_THAT(runner.commands[0].environment,
-              ElementsAre(testing::Pair("SLURM_CONF", "/lab/slurm.conf"), testing::Pair("PATH", HasSubstr("/usr/bin"))))
+  EXPECT_THAT(runner.commands[0].environment, ElementsAre(::testing::Pair("SLURM_CONF", "/lab/slurm.conf"),
+                                                          ::testing::Pair("PATH", HasSubstr("/usr/bin"))))
       << "a job gets sbatch's environment";
   EXPECT_FALSE(runner.commands[0].inherit);
   EXPECT_TRUE(runner.commands[1].inherit);
@@ -70,7 +70,7 @@ TEST_F(ClientTest, AJobGetsWhatItWasGivenAndAWayToSrun) {
   using Variable = std::pair<std::string, std::string>;
   EXPECT_THAT(runner.commands[0].environment,
               IsSupersetOf({Variable("A", "b"), Variable("PATH", "/venv/bin:/bin:/opt/slurm/bin")}));
-  EXPECT_THAT(runner.commands[0].environment, testing::Not(Contains(testing::Key("SBATCH_QOS"))))
+  EXPECT_THAT(runner.commands[0].environment, ::testing::Not(Contains(::testing::Key("SBATCH_QOS"))))
       << "sbatch would take it for an option";
   EXPECT_THAT(runner.commands[1].environment, Contains(Variable("PATH", "/opt/slurm/bin:/bin")));
 }
