@@ -37,7 +37,7 @@ ALLOWED = {
     "controller/runtime/local": {"beside", "launch", "os", "controller/core", "controller/runtime", "boost", "json"},
     "controller/rpc": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc"},
     "controller/http": {"controller/core", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
-    "controller/cli": {"controller/core", "controller/spec", "launch", "slurm", "proto", "grpc", "json", "toml"},
+    "controller/cli": {"beside", "controller/core", "controller/spec", "launch", "slurm", "proto", "grpc", "json", "toml"},
     "controller/main.cpp": {"controller/core", "controller/store", "controller/runtime", "controller/runtime/local",
                             "controller/runtime/slurm", "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "beside/rank_files.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
 #include "launch/submitter.h"
@@ -46,6 +47,8 @@ launch::Environment debug_environment(const muster::v1::JobSpec& spec, const Deb
   auto all = launch::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) all[name] = value;
   for (auto& [name, value] : launch::rank_variables(place_of(spec.resources(), rank))) all[name] = value;
+  const auto files = beside::file_variables(beside::rank_files(place.folder / "logs", rank));
+  for (const auto& [name, value] : files) all[name] = value;
   all["MASTER_ADDR"] = "127.0.0.1";
   all["MASTER_PORT"] = place.master_port;
   add_of_this_shell(spec.resources(), rank, all);

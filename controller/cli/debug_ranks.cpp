@@ -14,6 +14,7 @@
 #include <iostream>
 #include <utility>
 
+#include "beside/stop_file.h"
 #include "cli/failure.h"
 #include "cli/interrupts.h"
 
@@ -141,7 +142,7 @@ void DebugRanks::start(const DebugRank& rank, std::size_t number) {
   const int error = errno;
   ::close(told[1]);
   if (output[1] >= 0) ::close(output[1]);
-  ranks_[number] = {pid, output[0]};
+  ranks_[number] = {pid, output[0], rank.stop_file};
   StartProblem problem{2, error};
   const bool failed = pid < 0 || ::read(told[0], &problem, sizeof problem) == sizeof problem;
   ::close(told[0]);
@@ -152,6 +153,19 @@ void DebugRanks::signal_all(int number) {
   for (const auto& rank : ranks_) {
     if (rank.pid > 1) ::kill(rank.pid, number);
   }
+}
+
+// As an attempt's ranks are: the file that says why comes before the signal.
+void DebugRanks::ask_to_leave(std::chrono::milliseconds stop_grace) {
+  const auto at = std::chrono::system_clock::now() + stop_grace;
+  const auto deadline = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
+  const bool failed = first_failure_.has_value();
+  for (const auto& rank : ranks_) {
+    if (rank.pid <= 0) continue;
+    // Without it the program takes the signal for somebody else's, and saves.
+    beside::write_stop_file(rank.stop_file, {failed ? "peer_failed" : "cancelled", !failed, deadline.count()});
+  }
+  signal_all(SIGTERM);
 }
 
 bool DebugRanks::any_left() const {
@@ -211,7 +225,7 @@ int DebugRanks::wait(std::chrono::milliseconds stop_grace) {
     read_outputs(kLook);
     take_ends();
     if ((first_failure_ || told_to_leave) && !kill_at) {
-      signal_all(SIGTERM);
+      ask_to_leave(stop_grace);
       kill_at = DebugClock::now() + stop_grace;
     }
     if (kill_at && DebugClock::now() >= *kill_at) signal_all(SIGKILL);

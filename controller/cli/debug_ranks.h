@@ -3,7 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +17,7 @@ struct DebugRank {
   std::vector<std::string> words;
   launch::Environment environment;
   std::string working_folder;
+  std::filesystem::path stop_file;  // what MUSTER_STOP names
 };
 
 /// The processes of a debug run, in this terminal's foreground.
@@ -35,6 +36,7 @@ class DebugRanks {
   struct Rank {
     pid_t pid = -1;  // -1: it has ended
     int output = -1;
+    std::filesystem::path stop_file = {};
     std::string line = {};  // read, and not whole yet
   };
   void start(const DebugRank& rank, std::size_t number);
@@ -42,6 +44,7 @@ class DebugRanks {
   void read_outputs(std::chrono::milliseconds patience);
   void take(Rank& rank, std::size_t number);
   void signal_all(int number);
+  void ask_to_leave(std::chrono::milliseconds stop_grace);
   bool any_left() const;
 
   std::vector<Rank> ranks_;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "beside/rank_files.h"
 #include "cli/debug_environment.h"
 #include "cli/debug_ranks.h"
 #include "cli/failure.h"
@@ -93,12 +94,13 @@ int run_in_foreground(const muster::v1::JobSpec& given) {
   DebugPlace place{own.path() / "attempt-1", spec.checkpoint().folder(), free_port()};
   if (place.checkpoints.empty()) place.checkpoints = own.path() / "checkpoints";
   std::error_code error;
-  fs::create_directories(place.folder, error);
+  fs::create_directories(place.folder / "logs", error);
   fs::create_directories(place.checkpoints, error);
   const auto words = words_of(spec, place.folder, place.checkpoints);
   std::vector<DebugRank> ranks;
   for (std::uint32_t rank = 0; rank < spec::world_size(spec); ++rank) {
-    ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder()});
+    const auto files = beside::rank_files(place.folder / "logs", rank);
+    ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder(), files.stop});
   }
   tell_start(spec, ranks.size(), own.path());
   return DebugRanks(ranks).wait(std::chrono::milliseconds(spec.resources().stop_grace_ms()));

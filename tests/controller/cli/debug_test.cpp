@@ -58,7 +58,7 @@ TEST_F(Debug, RanksFindWhatThoseOfAnAttemptFindAndNothingElseOfThisShell) {
   const auto done = submit("name = \"a\"\nexecutor = \"debug\"\ncommand = [\"env\"]\nenv.LR = 3\n");
   ASSERT_EQ(done.exit, 0) << done.err;
   for (const auto* line : {"VIRTUAL_ENV=/venv\n", "TERM=dumb\n", "LR=3\n", "PYTHONUNBUFFERED=1\n", "MUSTER_NODES=1\n",
-                           "TORCHELASTIC_RESTART_COUNT=0\n", "GROUP_RANK=0\n"}) {
+                           "MUSTER_STOP=", "TORCHELASTIC_RESTART_COUNT=0\n", "GROUP_RANK=0\n"}) {
     EXPECT_THAT(done.out, HasSubstr(line));
   }
   for (const auto* name : {"SECRET_OF_THIS_SHELL", "MUSTER_ADDRESS", "MUSTER_METRICS_FILE", "TMPDIR"}) {
@@ -95,16 +95,16 @@ TEST_F(Debug, WhenOneRankFailsTheOthersLeaveAndItsCodeIsTheResult) {
 executor = "debug"
 command = ["/bin/sh", "-c", """
 if [ $RANK = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do sleep 0.05; done; exit 9; fi
-trap 'echo asked; exit 0' TERM
+trap 'grep -o peer_failed $MUSTER_STOP; exit 0' TERM
 touch ready.$RANK
 while :; do sleep 0.05; done"""]
 [resources]
 ranks_per_node = 3
 )");
   EXPECT_EQ(done.exit, 9);
-  EXPECT_EQ(done.out, "asked\n");
+  EXPECT_EQ(done.out, "peer_failed\n") << "they are told why, as in an attempt";
   EXPECT_THAT(done.err, AllOf(HasSubstr("muster: rank 1 exited with 9; asking the others to leave\n"),
-                              HasSubstr("[rank 2] asked\n")));
+                              HasSubstr("[rank 2] peer_failed\n")));
   const auto stubborn = submit(R"(name = "a"
 executor = "debug"
 command = ["/bin/sh", "-c", "trap '' TERM; test $RANK = 1 && kill -9 $$; while :; do sleep 0.05; done"]
