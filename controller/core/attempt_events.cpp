@@ -133,11 +133,11 @@ void on(Applied& out, const AttemptResumed& e, Time) {
   out.text = attempt_text(e.attempt) + " " + where;
 }
 
-void on(Applied& out, const CheckpointSaved& e, Time) {
+void on(Applied& out, const CheckpointSaved& e, Time at) {
   Attempt* attempt = alive(out.job, e.attempt);
   if (attempt == nullptr) return late(out, e.attempt);
   note_report(out.job, *attempt, 0);
-  out.text = "checkpoint saved at step " + std::to_string(e.step);
+  out.text = "checkpoint saved at step " + std::to_string(e.step) + saved_text(e, at);
   if (e.step <= out.job.last_checkpoint_step) return;
   out.job.last_checkpoint_step = e.step;
   out.job.saved_anew = true;

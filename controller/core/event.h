@@ -69,9 +69,11 @@ struct AttemptResumed {
   Step step = 0;
   bool operator==(const AttemptResumed&) const = default;
 };
+/// The event is of the moment that the controller learnt of it, which after an outage is much later than the save.
 struct CheckpointSaved {
   AttemptNumber attempt = 0;
   Step step = 0;
+  Millis saved_at{0};  // since 1970, by the clock of the rank that told of it; 0: not known
   bool operator==(const CheckpointSaved&) const = default;
 };
 /// What the checkpoint folder of a program that reports nothing holds at the end of an attempt, compared with its

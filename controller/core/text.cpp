@@ -1,7 +1,9 @@
 #include "core/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <ctime>
 
 #include "core/utf8.h"
 
@@ -111,6 +113,18 @@ std::string hung_text(const RankHung& event) {
 std::string node_lost_text(const NodeLost& event) {
   if (!event.why.empty()) return "node " + plain_words(event.node) + " is unfit: " + plain_words(event.why);
   return "node " + plain_words(event.node) + " lost: nothing on it was heard for " + duration_text(event.silent_for);
+}
+
+std::string saved_text(const CheckpointSaved& event, Time at) {
+  constexpr Millis kAtOnce{2000};
+  const auto apart = at.time_since_epoch() - event.saved_at;
+  if (event.saved_at.count() <= 0 || (apart > -kAtOnce && apart < kAtOnce)) return {};
+  const auto seconds = static_cast<std::time_t>(event.saved_at.count() / 1000);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return {};
+  if (std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts) == 0) return {};
+  return std::string(", at ") + text.data() + " UTC by the rank's clock";
 }
 
 std::string starts_text(const Job& job, Millis wait) {

@@ -31,6 +31,8 @@ inline constexpr const char* kSeenByItsNodeAlone = "node answers";
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);
 std::string node_lost_text(const NodeLost& event);
+/// When the save was, if that is not about when it was told (`at`): ", at 2026-11-20 19:48:55 UTC by the rank's clock".
+std::string saved_text(const CheckpointSaved& event, Time at);
 
 /// "starts now", "starts in 5 s", "starts when released (held by anna)": of the job's next attempt.
 std::string starts_text(const Job& job, Millis wait);

@@ -77,11 +77,16 @@ void fields(Archive& archive, E& e) {
   archive("node", e.node);
   archive("pid", e.pid);
 }
-template <typename Archive, typename E>
-requires Is<E, core::AttemptResumed> || Is<E, core::CheckpointSaved>
+template <typename Archive, Is<core::AttemptResumed> E>
 void fields(Archive& archive, E& e) {
   archive("attempt", e.attempt);
   archive("step", e.step);
+}
+template <typename Archive, Is<core::CheckpointSaved> E>
+void fields(Archive& archive, E& e) {
+  archive("attempt", e.attempt);
+  archive("step", e.step);
+  archive("saved_at_ms", e.saved_at);
 }
 template <typename Archive, Is<core::RankExited> E>
 void fields(Archive& archive, E& e) {

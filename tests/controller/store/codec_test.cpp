@@ -33,7 +33,7 @@ std::vector<core::EventBody> every_event() {
       core::AttemptLaunchFailed{2, "no such program", false},
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},
-      core::CheckpointSaved{2, 40},
+      core::CheckpointSaved{2, 40, core::Millis(1'795'000'000'123)},
       core::RankExited{2, 1, {3, 9}, true, "last w\xc3\xb6rds", "RuntimeError: no"},
       core::RankSilent{2, 1, 3100ms, "stopped"},
       core::RankHung{2, 1, "data", 65s},
