@@ -19,8 +19,8 @@
 #include "rank/errors.h"
 #include "rank/exit_codes.h"
 #include "rank/grpc_client.h"
+#include "rank/grpc_file_desk.h"
 #include "rank/grpc_outbox.h"
-#include "rank/grpc_unsent_file.h"
 
 namespace worker {
 namespace {
@@ -174,10 +174,10 @@ class GrpcReporter final : public Reporter {
       : options_(options),
         controller_(controller_of(environment)),
         key_(key_of(environment)),
-        world_size_(environment.world_size),
-        unsent_(unsent_path(environment)) {
+        world_size_(environment.world_size) {
     // gRPC starts its own threads with the channel.
     const SignalsBlocked blocked;
+    files_ = std::make_unique<FileDesk>(unsent_path(environment), "[rank " + std::to_string(key_.rank()) + "] ");
     client_ = std::make_unique<GrpcClient>(controller_, environment.token);
     thread_ = std::thread([this] { run(); });
   }
@@ -262,10 +262,9 @@ class GrpcReporter final : public Reporter {
   Sent send_heartbeat(Lock& lock);
   v1::HeartbeatRequest heartbeat() const;
   void add_last_words(v1::HeartbeatRequest& request) const;
-  /// What cannot be sent now is not to be lost with this process.
-  void keep_unsent(Lock& lock);
-  void drop_unsent(Lock& lock);
-  void reserve_unsent(Lock& lock);
+  /// What cannot be sent now is not to be lost with this process. False: the files stand still.
+  bool keep_unsent();
+  void end_files(Lock& lock, bool told_all);
   Clock::time_point leave_by() const {
     const bool offers = untaken_ && leaving_->exit_code == 0;
     return leaving_->until + (offers ? options_.offering_limit : milliseconds(0));
@@ -277,12 +276,13 @@ class GrpcReporter final : public Reporter {
   void wait_fenced(Lock& lock);
   [[noreturn]] void rendezvous_failed(const MeetingPatience& patience, const std::string& last_error) const;
 
-  void say(const std::string& text) const { std::fprintf(stderr, "[rank %u] %s\n", key_.rank(), text.c_str()); }
+  void say(const std::string& text) const { files_->say(text); }
 
   const GrpcReporterOptions options_;
   const Endpoint controller_;
   const v1::RankKey key_;
   const int world_size_;
+  std::unique_ptr<FileDesk> files_;
   std::unique_ptr<GrpcClient> client_;
   std::atomic<StopKind> stop_{StopKind::kNone};
 
@@ -296,7 +296,7 @@ class GrpcReporter final : public Reporter {
   std::optional<Leaving> leaving_;
   bool told_loss_ = false;
   bool quit_ = false;
-  bool untaken_ = false;  // the controller's store takes no reports now, and they are nowhere else
+  bool untaken_ = false;  // the controller's store takes no reports now, and they are not known to be on disk
   bool done_ = false;     // the thread has sent the last words, or given up
   Clock::time_point fenced_at_{};
 
@@ -307,12 +307,11 @@ class GrpcReporter final : public Reporter {
   Clock::time_point away_since_{};
   milliseconds interval_ = kDefaultInterval;
   Backoff backoff_{options_};
-  UnsentFile unsent_;
-  bool told_unkept_ = false;
 
   std::thread thread_;
 };
 
+// Sends, and touches no file: a heartbeat that waited for a disk would make this rank look lost.
 void GrpcReporter::run() {
   Lock lock(mutex_);
   const auto must_look = [this] { return quit_ || stop_ == StopKind::kNow; };
@@ -322,31 +321,45 @@ void GrpcReporter::run() {
     const auto begin = Clock::now();
     const bool was_leaving = leaving_.has_value();
     const Sent sent = send(lock);
-    if (!std::exchange(reserved, true)) reserve_unsent(lock);
-    if (sent == Sent::kAll) drop_unsent(lock);
+    if (!std::exchange(reserved, true)) files_->reserve();
+    if (sent == Sent::kAll && outbox_.waiting() == 0) files_->drop();
     told_all = sent == Sent::kAll && was_leaving;
     if (told_all) break;
     if (sent == Sent::kMore || must_look()) continue;
-    if (sent == Sent::kFailed || sent == Sent::kUntaken) keep_unsent(lock);
-    untaken_ = sent == Sent::kUntaken && !unsent_.holds_all();
+    // What was given to the files a round ago is known now; what is given now, in the next.
+    untaken_ = sent == Sent::kUntaken && !files_->holds_all();
+    if (sent == Sent::kFailed || sent == Sent::kUntaken) keep_unsent();
     auto next = sent == Sent::kFailed ? Clock::now() + backoff_.next() : begin + interval_;
     if (leaving_) next = std::min(next, Clock::now() + kOfferAgainAfter);
     const bool begin_leaving = wake_.wait_until(lock, next, [&] { return must_look() || (leaving_ && !was_leaving); });
     // Little time is left: an outage's long waits would use it up.
     if (begin_leaving) backoff_.reset();
   }
-  if (stop_ == StopKind::kNow) {
-    wait_fenced(lock);
-  } else if (leaving_ && !told_all) {
-    keep_unsent(lock);
-  }
-  if (told_all || unsent_.empty()) {
-    lock.unlock();
-    unsent_.remove();
-    lock.lock();
-  }
+  if (stop_ == StopKind::kNow) wait_fenced(lock);
+  end_files(lock, told_all);
   done_ = true;
   wake_.notify_all();
+}
+
+// The last work on files. It is waited for as long as that may help: until the process would be killed, or with exit
+// code 0, when nobody waits to kill it, as long as reports are offered.
+void GrpcReporter::end_files(Lock& lock, bool told_all) {
+  const bool keep = leaving_ && !told_all && stop_ != StopKind::kNow;
+  auto until = Clock::now() + options_.file_limit;
+  if (keep && leaving_->exit_code == 0) until = std::max(until, leaving_->until + options_.offering_limit);
+  const auto wait = [&] {
+    lock.unlock();
+    const bool done = files_->wait(until);
+    lock.lock();
+    return done;
+  };
+  if (keep && wait()) keep_unsent();
+  if (!wait()) {
+    if (keep) say("what the controller has not heard is lost if this rank's disk does not go on before it ends");
+    return;
+  }
+  if (told_all || files_->holds_nothing()) files_->remove();
+  wait();
 }
 
 GrpcReporter::Sent GrpcReporter::send(Lock& lock) {
@@ -437,29 +450,10 @@ GrpcReporter::Sent GrpcReporter::failed(const grpc::Status& status) {
   return Sent::kFailed;
 }
 
-// Training does not wait for this disk.
-void GrpcReporter::keep_unsent(Lock& lock) {
+bool GrpcReporter::keep_unsent() {
   auto news = heartbeat();
   if (leaving_) add_last_words(news);
-  const auto bytes = unsent_.collect(outbox_, news);
-  lock.unlock();
-  unsent_.append(bytes);
-  lock.lock();
-  if (unsent_.problem().empty() || std::exchange(told_unkept_, true)) return;
-  say("warning: what the controller has not heard is kept in memory only: " + unsent_.problem());
-}
-
-void GrpcReporter::reserve_unsent(Lock& lock) {
-  lock.unlock();
-  unsent_.reserve();
-  lock.lock();
-}
-
-void GrpcReporter::drop_unsent(Lock& lock) {
-  if (outbox_.waiting() > 0) return;
-  lock.unlock();
-  unsent_.drop();
-  lock.lock();
+  return files_->keep(outbox_, news);
 }
 
 void GrpcReporter::heard(v1::Directive directive, std::int64_t interval_ms) {
@@ -495,6 +489,7 @@ void GrpcReporter::wait_fenced(Lock& lock) {
         leaving_ ? std::max(fenced_at_ + options_.fenced_grace, leaving_->until) : fenced_at_ + options_.fenced_grace;
     if (Clock::now() >= until) {
       say("fenced, and stuck: ending this process (exit code " + std::to_string(kExitFenced) + ")");
+      files_->wait(Clock::now() + FileDesk::kLastWait);
       ::_exit(kExitFenced);
     }
     wake_.wait_until(lock, until);

@@ -25,16 +25,21 @@ struct GrpcReporterOptions {
   /// And, with exit code 0 (nobody waits to kill it), how much longer while the controller answers but its store takes
   /// nothing, and the attempt's folder has no room either.
   std::chrono::milliseconds offering_limit{30'000};
+  /// How long a rank that leaves waits for the disk to take what it has not been able to send, and to let go of what is
+  /// no longer needed. With exit code 0 it is offering_limit, if the controller has not heard all.
+  std::chrono::milliseconds file_limit{1'000};
 };
 
 /// Reports to the controller at `environment.controller` over RankService.
 ///
-/// One thread of its own sends heartbeats at the interval the controller hands out; training never waits for it. While
+/// One thread of its own sends heartbeats at the interval the controller hands out; training never waits for it, and it
+/// never waits for a file: another thread keeps what was not sent and writes to stderr (see grpc_file_desk.h). While
 /// the controller can't be reached, or does not know this job, training goes on and the newest 100,000 steps are kept
 /// and sent afterwards, oldest first, until acknowledged; should the rank end before, they are in the attempt's folder
 /// (see grpc_unsent_file.h). Only an explicit "stop" stops the rank: stop_requested()
 /// becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving` takes at most the
-/// limits of the options, the destructor two seconds. All signals are blocked in the threads it starts, so handlers run
+/// limits of the options. The destructor waits for the last work on files as long as file_limit and offering_limit say.
+/// All signals are blocked in the threads it starts, so handlers run
 /// in the caller's.
 ///
 /// Throws std::invalid_argument naming the variable when the environment has no controller, job id or attempt. That

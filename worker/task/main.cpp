@@ -155,6 +155,7 @@ class Task {
       return value == nullptr ? std::nullopt : std::optional<std::string>(value);
     });
     catch_signals();
+    file_.emplace(launch_.attempt_folder, environment_.rank);
     start_reporting();
   }
 
@@ -170,9 +171,9 @@ class Task {
       return finish_unstarted(error.what());
     }
     status_.pid = process_->pid();
-    save();
-    plan_save();
     tell(muster::v1::PROCESS_RUNNING);
+    file_->put(status_);
+    plan_save();
     watch();
     return finish();
   }
@@ -423,14 +424,6 @@ class Task {
     told_.mutable_signals_seen()->Assign(status_.signals_seen.begin(), status_.signals_seen.end());
   }
 
-  void save() {
-    try {
-      write_status(launch_.attempt_folder, environment_.rank, status_);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "muster-task: rank %d: %s\n", environment_.rank, error.what());
-    }
-  }
-
   // A command that leaves in good order when told to would pass for one that is done. muster-worker says by its exit
   // code that it is not.
   void hear_late_signals() {
@@ -460,11 +453,12 @@ class Task {
     return words.value_or("");
   }
 
-  // To the controller first: a disk that takes its time, or hangs, holds no rank's end back.
+  // To the controller and to the disk at once: one that takes its time, or stands still, holds no rank's end back.
   int last_word(muster::v1::ProcessState state) {
     tell(state);
-    save();
+    file_->put(status_);
     reporter_->flush(kLastWord);
+    file_->finish();
     return status_.signal != 0 ? 128 + status_.signal : status_.exit_code;
   }
 
@@ -479,6 +473,7 @@ class Task {
   LaunchFile launch_;
   RankEnvironment environment_;
   RankStatus status_;
+  std::optional<StatusKeeper> file_;
   bool counts_alone_;
   os::OomWatch oom_;
   muster::v1::TaskRequest told_;

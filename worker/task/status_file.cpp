@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 namespace worker::task {
 namespace {
@@ -60,6 +62,42 @@ void write_status(const std::filesystem::path& attempt_folder, int rank, const R
   if (fd >= 0) {
     ::fsync(fd);
     ::close(fd);
+  }
+}
+
+StatusKeeper::StatusKeeper(std::filesystem::path attempt_folder, int rank)
+    : attempt_folder_(std::move(attempt_folder)), rank_(rank), thread_([this] { run(); }) {}
+
+void StatusKeeper::put(const RankStatus& status) {
+  {
+    std::lock_guard lock(mutex_);
+    next_ = status;
+  }
+  wake_.notify_all();
+}
+
+void StatusKeeper::finish() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StatusKeeper::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return closed_ || next_.has_value(); });
+    if (!next_) return;
+    const auto status = *std::exchange(next_, std::nullopt);
+    lock.unlock();
+    try {
+      write_status(attempt_folder_, rank_, status);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster-task: rank %d: %s\n", rank_, error.what());
+    }
+    lock.lock();
   }
 }
 

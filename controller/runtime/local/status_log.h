@@ -89,8 +89,6 @@ class StatusLog {
   /// True when every line is on disk, which may take the disk its time. False: the disk refused (errno says why); call
   /// it again later.
   bool flush();
-  /// Every line so far.
-  const std::string& lines() const { return lines_; }
   /// Empties the file, as far as the disk allows: nothing was started after all.
   void erase();
 

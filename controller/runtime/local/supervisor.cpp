@@ -33,6 +33,7 @@
 #include "runtime/local/process_table.h"
 #include "runtime/local/socket_path.h"
 #include "runtime/local/status_log.h"
+#include "runtime/local/status_writer.h"
 #include "runtime/room.h"
 
 namespace runtime::local {
@@ -43,7 +44,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxClients = 16;
 constexpr std::size_t kMaxCommandBytes = 256;
-constexpr milliseconds kRetryRecording{1000};      // while the disk refuses
+constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
 constexpr milliseconds kKillAgain{20};
@@ -90,12 +91,13 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Fd folder_, lock_, listener_, children_;
+  std::string facts_;  // every line so far
   std::optional<StatusLog> log_;
   std::unique_ptr<Gang> gang_;
+  std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<core::RankNumber> living_;
   std::list<Client> clients_;
   os::OomWatch oom_;
-  bool recorded_ = true;
   bool asked_to_leave_ = false;
   std::filesystem::path log_folder_;
   bool files_answer_ = true;               // the file system of the ranks' logs has, each time it was asked
@@ -131,13 +133,15 @@ void Supervisor::start() {
   gang_ = std::make_unique<Gang>(*launch);
   step("forked");
 
-  log_->add(to_line(Started{boot_id(), node_name(), ::getsid(0), gang_->ranks()}));
+  facts_ = to_line(Started{boot_id(), node_name(), ::getsid(0), gang_->ranks()});
+  log_->add(facts_);
   if (!log_->flush()) {
     const int error = errno;
     log_->erase();
     throw std::system_error(error, std::generic_category(), std::string("cannot write ") + kStatusFile);
   }
   step("recorded");
+  writer_.emplace(*log_);
   for (core::RankNumber rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
   if (const auto failure = gang_->open_gate()) {
     record(LaunchFailed{failure->what(), failure->retryable});
@@ -154,24 +158,24 @@ void Supervisor::run() {
   while (!living_.empty()) turn();
   kill_the_rest();
   record(Ended{});
-  for (const auto give_up = Clock::now() + kGiveUpRecording; !recorded_ && Clock::now() < give_up;) turn();
+  for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
   for (auto& client : clients_) tell(client);
 }
 
-// A disk that refuses, though room was set aside, or takes its time holds no news back: a gang whose rank has died
-// would hang for it.
+// A disk that refuses, though room was set aside, takes its time or stands still holds no news back: a gang whose rank
+// has died would hang for it.
 void Supervisor::record(const Fact& fact) {
-  log_->add(to_line(fact));
-  log_->write();
+  const auto line = to_line(fact);
+  facts_ += line;
+  writer_->add(line);
   for (auto& client : clients_) tell(client);
-  recorded_ = log_->flush();
 }
 
 /// Waits for the next thing to happen and deals with it.
 void Supervisor::turn() {
   std::vector<pollfd> polled{{children_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
   for (const auto& client : clients_) {
-    const bool behind = client.told < log_->lines().size();
+    const bool behind = client.told < facts_.size();
     polled.push_back({client.socket.get(), static_cast<short>(behind ? POLLIN | POLLOUT : POLLIN), 0});
   }
   const int ready = ::poll(polled.data(), polled.size(), patience());
@@ -192,13 +196,12 @@ void Supervisor::turn() {
     killed_ = true;
     signal_living(SIGKILL);
   }
-  if (!recorded_) recorded_ = log_->flush();
 }
 
 /// Milliseconds until something is due.
 int Supervisor::patience() const {
   milliseconds wait = os::OomWatch::kWindow;
-  if (!recorded_) wait = std::min(wait, kRetryRecording);
+  if (living_.empty()) wait = std::min(wait, kLookForRecord);
   if (kill_at_) wait = std::min(wait, std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now()));
   return static_cast<int>(std::max(wait, milliseconds{0}).count());
 }
@@ -241,10 +244,9 @@ void Supervisor::obey(const std::string& command) {
 }
 
 void Supervisor::tell(Client& client) {
-  const auto& facts = log_->lines();
-  while (!client.gone && client.told < facts.size()) {
+  while (!client.gone && client.told < facts_.size()) {
     const auto count =
-        ::send(client.socket.get(), facts.data() + client.told, facts.size() - client.told, MSG_NOSIGNAL);
+        ::send(client.socket.get(), facts_.data() + client.told, facts_.size() - client.told, MSG_NOSIGNAL);
     if (count < 0) {
       client.gone = errno != EAGAIN && errno != EINTR;
       return;

@@ -19,9 +19,9 @@ struct SupervisorOptions {
 };
 
 /// One attempt's life beside its ranks, independent of the controller: goes to the background, starts what launch.json
-/// says unless status.jsonl shows that it was started before, writes down each fact (see status_log.h), tells it on
-/// supervisor.sock without waiting for the disk, kills what a rank leaves behind, and returns when no process of the
-/// attempt is left.
+/// says unless status.jsonl shows that it was started before, writes down each fact (see status_log.h) in a second
+/// thread, tells it on supervisor.sock without waiting for the disk, kills what a rank leaves behind, and returns when
+/// no process of the attempt is left.
 ///
 /// A connection is told every fact from the first one on. It may send lines "stop <grace in ms>": SIGTERM to every
 /// living rank's process group, once; SIGKILL after the grace, which a later stop may shorten. A line "why <word>" or

@@ -24,6 +24,15 @@ extern "C" int fdatasync(int file) {
   return static_cast<int>(result);
 }
 
+/// Does not come back as long as the file stuck_disk lies in the data folder.
+extern "C" ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
+  while (std::filesystem::exists(data_folder / "stuck_disk")) {
+    std::ofstream(data_folder / "stuck_disk_waits");
+    ::usleep(5'000);
+  }
+  return ::syscall(SYS_pwrite64, file, bytes, count, offset);
+}
+
 // muster-supervisor that kills itself at the step named in the file crash_at of the data folder.
 int main(int argc, char** argv) {
   runtime::local::SupervisorOptions options;

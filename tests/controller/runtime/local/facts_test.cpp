@@ -90,6 +90,29 @@ TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
   EXPECT_TRUE(eventually([&] { return status(1).ended; }));
 }
 
+// Goal: a disk on which no write comes back holds up neither a rank's end nor a stop.
+TEST_F(RankFacts, AnExitIsToldAndAStopObeyedWhileTheDiskStandsStill) {
+  const auto gate = root_ / "work/gate";
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  restart_controller(CRASHING_SUPERVISOR);
+  must_launch(1, "[ $RANK = 1 ] && exit 0; [ $RANK = 2 ] && exec sleep 1000; read word < gate && exit 3", 3);
+  std::ofstream open(gate);        // waits until the rank reads
+  ASSERT_TRUE(facts_.exit_of(1));  // so somebody listens
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "flushes") == 3; })) << "started, running, this exit";
+  write_file(root_ / "stuck_disk", "");
+  open << "go" << std::endl;
+  const auto exited = facts_.exit_of(0);
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->exit.code, 3);
+  EXPECT_TRUE(std::filesystem::exists(root_ / "stuck_disk_waits"));
+  executor_->stop({1, 1}, {0ms});
+  EXPECT_TRUE(facts_.exit_of(2));
+  EXPECT_FALSE(status(1).exits.contains(0));
+  std::filesystem::remove(root_ / "stuck_disk");
+  EXPECT_TRUE(eventually([&] { return status(1).ended; }));
+  EXPECT_EQ(status(1).exits.size(), 3U);
+}
+
 TEST_F(RankFacts, AKillFromOutsideIsASignalAndNotOutOfMemory) {
   const auto launched = must_launch(1, "exec sleep 1000");
   ::kill(static_cast<pid_t>(launched.pids.at(0)), SIGKILL);
