@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
+#include <spdlog/async.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -346,6 +347,16 @@ int serve(const Flags& flags) {
 
 }  // namespace
 
+// stderr may be a file on the disk that stands still, and whoever answers a heartbeat must not wait for it: another
+// thread writes. Beyond kLogLines waiting lines the oldest are lost.
+void log_without_waiting() {
+  constexpr std::size_t kLogLines = 8192;
+  spdlog::init_thread_pool(kLogLines, 1);
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::async_logger>("musterd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(),
+                                             spdlog::thread_pool(), spdlog::async_overflow_policy::overrun_oldest));
+}
+
 int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"musterd: accepts training jobs, runs them, watches every rank and starts them again"};
@@ -396,16 +407,18 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  spdlog::set_default_logger(spdlog::stderr_color_mt("musterd"));
+  log_without_waiting();
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
+  int status = kExitFailed;
   try {
-    return serve(flags);
+    status = serve(flags);
   } catch (const UsageError& e) {
     std::cerr << "musterd: " << e.what() << "\n";
-    return kExitUsage;
+    status = kExitUsage;
   } catch (const std::exception& e) {
     std::cerr << "musterd: " << e.what() << "\n";
-    return kExitFailed;
   }
+  spdlog::shutdown();  // writes what waits
+  return status;
 }

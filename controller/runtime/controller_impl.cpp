@@ -10,6 +10,8 @@
 #include "core/text.h"
 #include "runtime/action_runner.h"
 #include "runtime/dependency_watch.h"
+#include "runtime/disk_probe.h"
+#include "runtime/hearing.h"
 #include "runtime/job_files.h"
 #include "runtime/job_remover.h"
 #include "runtime/newest_metrics.h"
@@ -35,6 +37,7 @@ constexpr std::uint32_t kListMost = 1000;
 constexpr int kMostSweep = 10000;
 constexpr int kMostRemoved = 1000;
 constexpr std::uint32_t kValidationSteps = 1000;
+constexpr core::Millis kProbeMargin{100};
 
 std::string random_request_id() {
   std::array<unsigned char, 16> bytes{};
@@ -81,19 +84,24 @@ class Impl final : public RunningController {
         options_(std::move(options)),
         data_(options_.data_folder),
         secret_(store.secret()),
+        schema_version_(store.schema_version()),
         started_at_(clock.wall()),
+        hearing_(clock),
+        probe_(hearing_, clock, data_.disk_probe(), options_.threads),
         specs_(store),
         newest_(store, board_),
-        metrics_(store, options_.threads),
+        metrics_(store, hearing_, options_.threads),
         partitions_({store, executor, clock, specs_, options_.why_no_slurm, options_.excluded_for},
                     options_.partitions_file, options_.threads),
         dispatcher_(
-            store, clock, [this](const JobPtr& job, bool actions) { publish(job, actions); }, options_.threads),
+            store, clock, hearing_, [this](const JobPtr& job, bool actions) { publish(job, actions); },
+            options_.threads),
         dependencies_(dispatcher_),
         progress_(dispatcher_, specs_, data_, options_.threads),
         runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_, options_.excluded_for},
                 options_.threads),
-        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_}, data_, secret_),
+        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_, hearing_}, data_, secret_,
+              options_.threads),
         remover_({store, dispatcher_, data_, options_.scheduler_log}, options_.threads) {
     dispatcher_.load_open();
     dispatcher_.begin_after(data_.newest_job_folder());
@@ -122,6 +130,7 @@ class Impl final : public RunningController {
     executor_.set_lost_nodes([this] { return runner_.nodes_lost_lately(); });
     executor_.start([this](core::JobId job, core::EventBody body) { take_fact(job, std::move(body)); });
     started_ = true;
+    look_at_store();
     partitions_.start();
     Reconciler({store_, executor_, clock_, dispatcher_, specs_, board_}).take_over();
     desk_.search_unsent(attempts_that_are_over());
@@ -256,6 +265,7 @@ class Impl final : public RunningController {
   muster::v1::RemovedJob removal_of(const core::Job& job);
   /// Of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
+  void look_at_store();
   void publish(const JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
@@ -268,11 +278,21 @@ class Impl final : public RunningController {
   const ControllerOptions options_;
   const DataFolder data_;
   const std::string secret_;
+  const std::int64_t schema_version_;
   const core::Time started_at_;
   std::mutex addresses_mutex_;
   std::string dashboard_;
 
+  /// What status() told last of the store and its disk.
+  struct Counted {
+    std::int64_t jobs = 0, running = 0, events = 0, free_bytes = 0;
+  };
+  std::mutex counted_mutex_;
+  Counted counted_;
+
   Changes changes_;
+  Hearing hearing_;
+  DiskProbe probe_;
   RankBoard board_;
   SpecCache specs_;
   NewestMetrics newest_;
@@ -661,17 +681,23 @@ std::string Impl::scheduler_log_path(core::JobId id, core::AttemptNumber attempt
   return options_.scheduler_log(data_.attempt({id, attempt})).string();
 }
 
-muster::v1::StatusResponse Impl::status() {
+void Impl::look_at_store() {
   constexpr std::array kActive = {core::JobState::kRunning, core::JobState::kStopping};
+  Counted now{store_.count({}), store_.count(kActive), store_.last_event_id(), 0};
+  std::error_code error;
+  const auto space = std::filesystem::space(data_.root(), error);
+  if (!error) now.free_bytes = static_cast<std::int64_t>(space.available);
+  std::lock_guard lock(counted_mutex_);
+  counted_ = now;
+}
+
+muster::v1::StatusResponse Impl::status() {
   muster::v1::StatusResponse out;
   out.set_version(options_.version);
   out.set_started_at(time_text(started_at_));
   out.set_pid(::getpid());
   out.set_data_folder(data_.root().string());
-  out.set_schema_version(store_.schema_version());
-  std::error_code error;
-  const auto space = std::filesystem::space(data_.root(), error);
-  if (!error) out.set_data_free_bytes(static_cast<std::int64_t>(space.available));
+  out.set_schema_version(schema_version_);
   out.set_executor(executor_.name());
   for (const auto& name : executor_.names()) out.add_executors(name);
   if (const auto trouble = executor_.trouble()) {
@@ -681,11 +707,18 @@ muster::v1::StatusResponse Impl::status() {
     std::lock_guard lock(addresses_mutex_);
     out.set_dashboard_url(dashboard_);
   }
-  out.set_jobs_total(store_.count({}));
-  out.set_jobs_running(store_.count(kActive));
+  if (!hearing_.stuck_since()) probe_.ask_and_wait(Hearing::kStuckAfter + kProbeMargin);
   const auto problem = dispatcher_.problem();
   out.set_store_problem(problem.empty() ? metrics_.problem() : problem);
-  out.set_events_total(store_.last_event_id());
+  // Then nothing is asked that might wait for the disk, or nobody would be told.
+  if (!hearing_.stuck_since()) look_at_store();
+  {
+    std::lock_guard lock(counted_mutex_);
+    out.set_jobs_total(counted_.jobs);
+    out.set_jobs_running(counted_.running);
+    out.set_events_total(counted_.events);
+    out.set_data_free_bytes(counted_.free_bytes);
+  }
   for (auto& text : partitions_.problems()) out.add_partition_problems(std::move(text));
   return out;
 }
@@ -839,9 +872,13 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
 
 void Impl::watch() {
   if (!started_) return;
-  auto found = board_.watch(clock_.monotonic(), [this](const core::AttemptKey& key, core::RankNumber rank) {
+  const bool deaf = hearing_.was_deaf();
+  if (deaf) executor_.was_deaf();
+  auto found = board_.watch(clock_.monotonic(), deaf, [this](const core::AttemptKey& key, core::RankNumber rank) {
     return executor_.vouch(key, rank);
   });
+  // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
+  if (found.somebody_is_missed) probe_.ask();
   for (auto& fact : found.facts) dispatcher_.keep(fact.job, std::move(fact.body));
   dependencies_.tell();
   for (const auto& key : found.stop_again) {

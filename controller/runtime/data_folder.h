@@ -13,6 +13,7 @@ class DataFolder {
   explicit DataFolder(std::filesystem::path root) : root_(std::move(root)) {}
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path cache() const { return root_ / "cache"; }
+  std::filesystem::path disk_probe() const { return root_ / "disk-probe"; }
   std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }
   std::filesystem::path attempt(const core::AttemptKey& key) const {
     return job(key.job) / ("attempt-" + std::to_string(key.number));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/views.h"
+
 namespace runtime {
 namespace {
 
@@ -14,8 +16,7 @@ constexpr core::Millis kBackoffMost{5000};
 constexpr core::Millis kProblemTold{30000};
 // Events are not dated before the one before them, unless the machine's clock was far wrong and has been set back.
 constexpr core::Millis kSmoothed{1000};
-constexpr std::chrono::seconds kPeoplePatience{30};
-constexpr std::chrono::seconds kRankPatience{5};
+constexpr core::Millis kPeoplePatience{30'000};
 
 Refusal unavailable(const std::string& why) {
   return {Refusal::Kind::kUnavailable, why};
@@ -99,8 +100,8 @@ struct Dispatcher::Group {
   core::JobId next_id = 0;
 };
 
-Dispatcher::Dispatcher(store::Store& store, Clock& clock, Publish publish, bool threads)
-    : store_(store), clock_(clock), publish_(std::move(publish)), threads_(threads) {
+Dispatcher::Dispatcher(store::Store& store, Clock& clock, Hearing& hearing, Publish publish, bool threads)
+    : store_(store), clock_(clock), hearing_(hearing), publish_(std::move(publish)), threads_(threads) {
   if (threads_) thread_ = std::thread([this] { run(); });
 }
 
@@ -113,7 +114,7 @@ Outcome<Dispatcher::Submitted> Dispatcher::submit(Submission submission) {
   Entry entry{
       Kind::kSubmit, 0, std::move(submission.body), std::move(submission.request_id), std::move(submission.spec_json),
       nullptr};
-  const Result result = ask(std::move(entry), kPeoplePatience);
+  const Result result = ask_people(std::move(entry));
   if (result.refusal) return *result.refusal;
   return result.submitted;
 }
@@ -121,13 +122,13 @@ Outcome<Dispatcher::Submitted> Dispatcher::submit(Submission submission) {
 Outcome<Dispatcher::Submitted> Dispatcher::submit_sweep(std::vector<Submission> submissions) {
   Entry entry{Kind::kSubmit, 0, {}, submissions.front().request_id, {}, nullptr};
   entry.sweep = std::move(submissions);
-  const Result result = ask(std::move(entry), kPeoplePatience);
+  const Result result = ask_people(std::move(entry));
   if (result.refusal) return *result.refusal;
   return result.submitted;
 }
 
 Outcome<JobPtr> Dispatcher::request(core::JobId job, core::EventBody body) {
-  const Result result = ask({Kind::kRequest, job, std::move(body), {}, {}, nullptr}, kPeoplePatience);
+  const Result result = ask_people({Kind::kRequest, job, std::move(body), {}, {}, nullptr});
   if (result.refusal) return *result.refusal;
   return result.job;
 }
@@ -135,13 +136,25 @@ Outcome<JobPtr> Dispatcher::request(core::JobId job, core::EventBody body) {
 Outcome<Dispatcher::Changed> Dispatcher::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
   Entry entry{Kind::kRequest, 0, std::move(body), {}, {}, nullptr};
   entry.jobs = std::move(jobs);
-  Result result = ask(std::move(entry), kPeoplePatience);
+  Result result = ask_people(std::move(entry));
   if (result.refusal) return *result.refusal;
   return std::move(result.changed);
 }
 
 Outcome<JobPtr> Dispatcher::report(core::JobId job, core::EventBody body) {
-  const Result result = ask({Kind::kReport, job, std::move(body), {}, {}, nullptr}, kRankPatience);
+  const auto patience = hearing_.is_slow() ? core::Millis(0) : Hearing::kPatience;
+  Entry entry{Kind::kReport, job, std::move(body), {}, {}, nullptr};
+  const auto key = key_of(entry);
+  const auto future = enqueue(std::move(entry));
+  if (!threads_) pump();
+  if (future.wait_for(patience) != std::future_status::ready) {
+    return unavailable("the store did not answer in time; it may still be carried out");
+  }
+  const Result result = future.get();
+  {
+    std::lock_guard lock(mutex_);
+    known_reports_.erase(key);
+  }
   if (result.refusal) return *result.refusal;
   return result.job;
 }
@@ -187,7 +200,25 @@ std::shared_ptr<Dispatcher::Answer> Dispatcher::keep_entry(core::JobId job, core
   return answer;
 }
 
-Dispatcher::Result Dispatcher::ask(Entry entry, std::chrono::seconds patience) {
+// Who asks has seen the answer before anything is done, or knows that it may be done later: not both.
+Dispatcher::Result Dispatcher::ask_people(Entry entry) {
+  if (const auto why = stands_still(); !why.empty()) {
+    return {nullptr, {}, Refusal{Refusal::Kind::kUnchanged, "nothing was changed: " + why}};
+  }
+  return ask(std::move(entry), kPeoplePatience);
+}
+
+std::string Dispatcher::stands_still() const {
+  const auto since = hearing_.stuck_since();
+  if (!since) return {};
+  const auto waited = clock_.monotonic() - *since;
+  return "the disk of the data folder stands still: no write has come back since " + time_text(clock_.wall() - waited) +
+         " (" + std::to_string(waited.count() / 1000) +
+         " s); running jobs go on, new ones and changes are refused until it does; if it stays so, look at the file "
+         "system (dmesg, the NFS server)";
+}
+
+Dispatcher::Result Dispatcher::ask(Entry entry, core::Millis patience) {
   const auto future = enqueue(std::move(entry));
   if (!threads_) pump();
   if (future.wait_for(patience) != std::future_status::ready) {
@@ -201,16 +232,31 @@ std::shared_future<Dispatcher::Result> Dispatcher::enqueue(Entry entry) {
   auto answer = entry.answer;
   {
     std::lock_guard lock(mutex_);
+    const bool is_report = entry.kind == Kind::kReport;
+    const auto known = is_report ? known_reports_.find(key_of(entry)) : known_reports_.end();
+    if (known != known_reports_.end()) return known->second->future;
     if (closed_) {
       answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down; try again when it is back")});
     } else if (queue_.size() >= kQueueLimit) {
       answer->promise.set_value({nullptr, {}, unavailable("too many requests are waiting; try again in a moment")});
     } else {
+      if (is_report) remember_report(entry);
       queue_.push_back(std::move(entry));
     }
   }
   wake_.notify_one();
   return answer->future;
+}
+
+// Until its answer is fetched: a rank that was not answered in time tells it again, and it must not be written twice.
+// Ranks that have ended never fetch theirs.
+void Dispatcher::remember_report(const Entry& entry) {
+  if (known_reports_.size() >= kQueueLimit) {
+    std::erase_if(known_reports_, [](const auto& known) {
+      return known.second->future.wait_for(core::Millis(0)) == std::future_status::ready;
+    });
+  }
+  known_reports_.emplace(key_of(entry), entry.answer);
 }
 
 JobPtr Dispatcher::job(core::JobId id) const {
@@ -245,6 +291,7 @@ core::JobId Dispatcher::next_job_id() const {
 }
 
 std::string Dispatcher::problem() const {
+  if (auto why = stands_still(); !why.empty()) return why;
   std::lock_guard lock(mutex_);
   const bool told = failing_ && (!facts_.empty() || clock_.monotonic() - failed_at_ < kProblemTold);
   return told ? problem_ : std::string();
@@ -283,6 +330,7 @@ void Dispatcher::close() {
     std::move(facts_.begin(), facts_.end(), std::back_inserter(left));
     facts_.clear();
     known_facts_.clear();
+    known_reports_.clear();
   }
   wake_.notify_all();
   for (auto& entry : left) {
@@ -464,7 +512,10 @@ JobPtr Dispatcher::current(core::JobId id, Group& group) {
 
 void Dispatcher::commit(Group& group) {
   if (group.commits.empty()) return;
-  store_.append(group.commits);
+  {
+    const Hearing::Write under_way(hearing_);
+    store_.append(group.commits);
+  }
   note_success();
   for (const auto& commit : group.commits) log(commit);
   if (group.next_id != 0) next_id_ = group.next_id;
@@ -512,6 +563,9 @@ void Dispatcher::refuse_or_put_back(std::vector<Entry>& entries, const std::stri
   note_failure(why);
   {
     std::lock_guard lock(mutex_);
+    for (const auto& entry : entries) {
+      if (entry.kind == Kind::kReport) known_reports_.erase(key_of(entry));
+    }
     if (!closed_) {
       for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
         if (entry->kind == Kind::kFact) facts_.push_front(std::move(*entry));

@@ -16,6 +16,7 @@
 
 #include "runtime/clock.h"
 #include "runtime/controller.h"
+#include "runtime/hearing.h"
 #include "store/store.h"
 
 namespace runtime {
@@ -33,6 +34,8 @@ using JobPtr = std::shared_ptr<const core::Job>;
 /// Equal facts are kept once, so there are at most a few for each live rank. Facts of an attempt whose launch is not
 /// recorded yet (a rank may end before the launch has returned) are held until it is.
 ///
+/// While a write stands still, people are refused at once, and what a rank tells is taken in once but not waited for.
+///
 /// Thread-safe. Without threads, calls write in the caller's thread.
 class Dispatcher {
  public:
@@ -49,7 +52,7 @@ class Dispatcher {
     bool already = false;
   };
 
-  Dispatcher(store::Store& store, Clock& clock, Publish publish, bool threads);
+  Dispatcher(store::Store& store, Clock& clock, Hearing& hearing, Publish publish, bool threads);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -67,7 +70,8 @@ class Dispatcher {
   };
   /// The same of several jobs at once, in one transaction; each by itself is changed or refused.
   Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
-  /// What a rank tells: durable, or refused.
+  /// What a rank tells: durable, or refused. Told again while it is on its way, it is the same entry. Waits at most
+  /// Hearing::kPatience.
   Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
   void keep(core::JobId job, core::EventBody body);
@@ -129,7 +133,10 @@ class Dispatcher {
 
   static FactKey key_of(const Entry& entry);
   std::shared_future<Result> enqueue(Entry entry);
-  Result ask(Entry entry, std::chrono::seconds patience);
+  Result ask(Entry entry, core::Millis patience);
+  Result ask_people(Entry entry);
+  void remember_report(const Entry& entry);
+  std::string stands_still() const;
   std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
 
   void run();
@@ -157,6 +164,7 @@ class Dispatcher {
 
   store::Store& store_;
   Clock& clock_;
+  Hearing& hearing_;
   const Publish publish_;
   const bool threads_;
 
@@ -164,7 +172,8 @@ class Dispatcher {
   std::condition_variable wake_;
   std::deque<Entry> queue_;
   std::deque<Entry> facts_;
-  std::map<FactKey, std::shared_ptr<Answer>> known_facts_;  // in facts_ or being written
+  std::map<FactKey, std::shared_ptr<Answer>> known_facts_;    // in facts_ or being written
+  std::map<FactKey, std::shared_ptr<Answer>> known_reports_;  // until their answers are fetched
   bool closed_ = false;
   bool failing_ = false;
   std::string problem_;

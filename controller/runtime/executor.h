@@ -186,6 +186,8 @@ class Executor {
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
+  /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
+  virtual void was_deaf() {}
   /// Whether launch() may have handed the attempt with this folder over in an earlier run of the controller, which has
   /// not noted it.
   virtual Handover handover(const std::string& /*attempt_folder*/) { return Handover::kNone; }

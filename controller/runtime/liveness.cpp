@@ -81,6 +81,14 @@ void AttemptWatch::fresh_start(core::Millis now) {
   }
 }
 
+bool AttemptWatch::misses_somebody(core::Millis now) const {
+  return std::ranges::any_of(ranks_, [&](const RankWatch& rank) {
+    const bool may_follow = watched(rank) || (watched_by_node(rank) && rank.vouched_at);
+    const bool is_coming = watched(rank) && !rank.joined;
+    return may_follow && passed(is_coming ? rules_.silent_after : rules_.silent_after / 2, rank.heard_at, now);
+  });
+}
+
 std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
   std::vector<core::RankNumber> out;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {

@@ -77,9 +77,11 @@ class AttemptWatch {
   }
   /// What the job's history knows of the ranks and of the attempt's end.
   void follow(const core::Attempt& attempt, core::Millis now);
-  /// The controller was blind until now: nobody is blamed for what it could not hear.
+  /// The controller was deaf until now (see Hearing): nobody is blamed for what it could not hear.
   void fresh_start(core::Millis now);
 
+  /// Somebody has not been heard for half of what makes a rank silent or a node lost, or takes its time to come.
+  bool misses_somebody(core::Millis now) const;
   /// Ranks whose node should be asked before judging: those unheard for too long, and all others on the same node of a
   /// scheduler's.
   std::vector<core::RankNumber> overdue(core::Millis now) const;
@@ -103,8 +105,6 @@ class AttemptWatch {
   /// A scheduler that suspends a job stops ranks and their tasks one by one. What a task said before it was stopped
   /// itself counts for less than this.
   static constexpr core::Millis kStopIsSure{2000};
-  /// A tick later than this means that the controller was blind.
-  static constexpr core::Millis kBlindAfter{1000};
 
  private:
   bool may_be_missed(const RankWatch& rank) const { return !queued_ && !draining_ && !rank.exited && !rank.reported; }

@@ -2,15 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
-#include <chrono>
+#include <utility>
 
 namespace runtime {
-namespace {
-// A rank's heartbeat must be answered before the rank takes the controller for dead.
-constexpr std::chrono::seconds kPatience{5};
-}  // namespace
 
-MetricsWriter::MetricsWriter(store::Store& store, bool threads) : store_(store), threads_(threads) {
+MetricsWriter::MetricsWriter(store::Store& store, Hearing& hearing, bool threads)
+    : store_(store), hearing_(hearing), threads_(threads) {
   if (threads_) thread_ = std::thread([this] { run(); });
 }
 
@@ -19,18 +16,52 @@ MetricsWriter::~MetricsWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool MetricsWriter::add(std::vector<store::MetricRow> rows) {
-  if (rows.empty()) return true;
-  if (!threads_) return write(rows);
-  std::shared_future<bool> done;
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_ || next_->rows.size() + rows.size() > kRowsLimit) return false;
-    next_->rows.insert(next_->rows.end(), rows.begin(), rows.end());
-    done = next_->done;
-  }
+std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows) {
+  if (rows.empty()) return 0;
+  if (!threads_) return write(rows) ? rows.size() : 0;
+  const bool slow = hearing_.is_slow();
+  std::unique_lock lock(mutex_);
+  hand_over(rows);
   wake_.notify_one();
-  return done.wait_for(kPatience) == std::future_status::ready && done.get();
+  const auto settled = [&] {
+    const auto last = on_their_way_.find(key_of(rows.back()));
+    return closed_ || last == on_their_way_.end() || last->second->outcome != Outcome::kWaits;
+  };
+  if (!slow) settled_.wait_for(lock, Hearing::kPatience, settled);
+  return take_durable(rows);
+}
+
+void MetricsWriter::hand_over(const std::vector<store::MetricRow>& rows) {
+  if (closed_) return;
+  if (on_their_way_.size() + rows.size() > kRowsLimit && std::exchange(some_settled_, false)) forget_settled();
+  for (const auto& row : rows) {
+    if (on_their_way_.size() >= kRowsLimit) return;
+    if (on_their_way_.try_emplace(key_of(row), next_).second) next_->rows.push_back(row);
+  }
+}
+
+std::size_t MetricsWriter::take_durable(const std::vector<store::MetricRow>& rows) {
+  std::size_t taken = 0;
+  bool all = true;
+  for (const auto& row : rows) {
+    const auto found = on_their_way_.find(key_of(row));
+    // The same step twice in one heartbeat is one row.
+    const bool again = found == on_their_way_.end() && taken > 0 && key_of(row) == key_of(rows[taken - 1]);
+    const auto outcome = again                          ? Outcome::kDurable
+                         : found == on_their_way_.end() ? Outcome::kFailed
+                                                        : found->second->outcome;
+    all = all && outcome == Outcome::kDurable;
+    if (all) ++taken;
+    // What failed is handed over again when it is sent again.
+    const bool settled = found != on_their_way_.end() && outcome != Outcome::kWaits;
+    if (settled && (all || outcome == Outcome::kFailed)) on_their_way_.erase(found);
+  }
+  return taken;
+}
+
+// Of ranks that have ended, say. Sent again, such a row is written again, which changes nothing.
+void MetricsWriter::forget_settled() {
+  std::erase_if(on_their_way_, [](const auto& entry) { return entry.second->outcome != Outcome::kWaits; });
 }
 
 std::string MetricsWriter::problem() const {
@@ -44,26 +75,29 @@ void MetricsWriter::close() {
     closed_ = true;
   }
   wake_.notify_all();
+  settled_.notify_all();
 }
 
 void MetricsWriter::run() {
+  std::unique_lock lock(mutex_);
   while (true) {
-    auto batch = std::make_shared<Batch>();
-    bool last = false;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return closed_ || !next_->rows.empty(); });
-      std::swap(batch, next_);
-      last = closed_;
-    }
-    batch->promise.set_value(!last && write(batch->rows));
-    if (last) return;
+    wake_.wait(lock, [&] { return closed_ || !next_->rows.empty(); });
+    if (closed_) return;
+    const auto batch = std::exchange(next_, std::make_shared<Batch>());
+    lock.unlock();
+    const bool durable = write(batch->rows);
+    lock.lock();
+    batch->rows.clear();
+    batch->outcome = durable ? Outcome::kDurable : Outcome::kFailed;
+    some_settled_ = true;
+    settled_.notify_all();
   }
 }
 
 bool MetricsWriter::write(const std::vector<store::MetricRow>& rows) {
   std::string problem;
   try {
+    const Hearing::Write under_way(hearing_);
     store_.add_metrics(rows);
   } catch (const std::exception& e) {
     problem = e.what();

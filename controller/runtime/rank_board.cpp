@@ -134,17 +134,16 @@ std::string RankBoard::endpoint(const core::AttemptKey& key) const {
   return live == nullptr || live->ended ? std::string() : live->endpoint;
 }
 
-Watched RankBoard::watch(core::Millis now,
+Watched RankBoard::watch(core::Millis now, bool deaf,
                          const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
   Watched out;
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> overdue;
   {
     std::lock_guard lock(mutex_);
-    const bool blind = last_round_ && now - *last_round_ > AttemptWatch::kBlindAfter;
-    last_round_ = now;
     for (auto& [key, live] : attempts_) {
       if (live.ended) continue;
-      if (blind) live.watch.fresh_start(now);
+      if (deaf) live.watch.fresh_start(now);
+      out.somebody_is_missed = out.somebody_is_missed || live.watch.misses_somebody(now);
       for (auto rank : live.watch.overdue(now)) overdue.emplace_back(key, rank);
       for (auto& fact : live.watch.findings(now)) out.facts.push_back({key.job, std::move(fact)});
       if (live.watch.must_stop_again(now)) out.stop_again.push_back(key);

@@ -33,6 +33,7 @@ struct Watched {
   };
   std::vector<Fact> facts;
   std::vector<core::AttemptKey> stop_again;
+  bool somebody_is_missed = false;  // soon something may follow from it
 };
 
 /// The live state of the ranks of attempts that have not ended, and of the last kEndedKept that have: heartbeats,
@@ -70,9 +71,10 @@ class RankBoard {
   /// Empty if it is not known or the attempt has ended.
   std::string endpoint(const core::AttemptKey& key) const;
 
-  /// One round over every attempt. Asks `vouch` without holding a lock. A round later than AttemptWatch::kBlindAfter
-  /// after the one before gives everyone fresh time instead.
-  Watched watch(core::Millis now, const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
+  /// One round over every attempt. Asks `vouch` without holding a lock. `deaf` (see Hearing) gives everyone fresh time
+  /// instead.
+  Watched watch(core::Millis now, bool deaf,
+                const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
 
  private:
   struct Live {
@@ -91,7 +93,6 @@ class RankBoard {
   std::map<core::AttemptKey, Live> attempts_;
   std::deque<core::AttemptKey> ended_;
   std::map<core::JobId, store::MetricRow> newest_;
-  std::optional<core::Millis> last_round_;
 };
 
 }  // namespace runtime

@@ -76,8 +76,8 @@ bool leaves_with_save(core::Cause cause) {
          cause == core::Cause::kPreempted;
 }
 
-RankDesk::RankDesk(Parts parts, DataFolder data, std::string secret)
-    : parts_(parts), data_(std::move(data)), secret_(std::move(secret)) {}
+RankDesk::RankDesk(Parts parts, DataFolder data, std::string secret, bool threads)
+    : parts_(parts), data_(std::move(data)), secret_(std::move(secret)), errands_(threads) {}
 
 Outcome<RankDesk::Caller> RankDesk::identify(const muster::v1::RankKey& key, const std::string& token) {
   if (!same_secret(token, rank_token(secret_, key.job_id(), key.attempt()))) {
@@ -152,7 +152,7 @@ Outcome<muster::v1::HeartbeatResponse> RankDesk::heartbeat(const muster::v1::Hea
   if (caller.current && request.leaving() && request.exit_code() != 0) {
     parts_.executor.failing(caller.key, caller.rank);
   }
-  // First of all: a slow disk must not make ranks look silent.
+  // First of all: a disk that stands still must not make ranks look silent.
   const bool moved = parts_.board.heartbeat(caller.key, request, parts_.clock.monotonic());
   join(caller, {}, 0);
   tell_resumed(caller, request);
@@ -199,12 +199,10 @@ std::uint32_t RankDesk::take_metrics(const Caller& caller, const muster::v1::Hea
   for (std::size_t i = 0; known && i < count; ++i) {
     rows.push_back(row_of(caller.key, caller.rank, request.metrics(static_cast<int>(i))));
   }
-  if (!rows.empty()) {
-    const auto newest = rows.back();
-    if (!parts_.metrics.add(std::move(rows))) return 0;
-    parts_.board.metric(newest);
-  }
-  return static_cast<std::uint32_t>(count);
+  if (rows.empty()) return static_cast<std::uint32_t>(count);
+  const auto taken = parts_.metrics.add(rows);
+  if (taken > 0) parts_.board.metric(rows[taken - 1]);
+  return static_cast<std::uint32_t>(taken);
 }
 
 // Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it
@@ -217,7 +215,7 @@ std::uint32_t RankDesk::take_checkpoints(const Caller& caller, const muster::v1:
   for (const auto& checkpoint : request.checkpoints()) {
     const auto told = parts_.board.checkpoint_told(caller.key);
     if (!told || checkpoint.step() > *told) {
-      const core::CheckpointSaved saved{caller.key.number, checkpoint.step()};
+      const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
       if (!parts_.dispatcher.report(caller.key.job, saved).ok()) return accepted;
       parts_.board.set_checkpoint_told(caller.key, checkpoint.step());
     }
@@ -290,7 +288,8 @@ RankDesk::Late RankDesk::take_late_checkpoints(const Caller& caller, const muste
   for (const auto& checkpoint : request.checkpoints()) {
     const auto told = parts_.board.checkpoint_told(caller.key);
     if (told && checkpoint.step() <= *told) continue;
-    parts_.dispatcher.keep(caller.key.job, core::CheckpointSaved{caller.key.number, checkpoint.step()});
+    const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
+    parts_.dispatcher.keep(caller.key.job, saved);
     parts_.board.set_checkpoint_told(caller.key, checkpoint.step());
   }
   return Late::kLater;
@@ -364,15 +363,14 @@ Outcome<muster::v1::RendezvousResponse> RankDesk::rendezvous(const muster::v1::R
         request.endpoint().find(':') == std::string::npos) {
       return Refusal{Refusal::Kind::kInvalid, "endpoint: want host:port, from rank 0 alone"};
     }
-    try {
-      write_file_durably(data_.rendezvous(caller.key), request.endpoint());
-    } catch (const std::exception& e) {
-      // Only a restart of the controller in the next seconds would miss it.
-      spdlog::warn("job {}: the meeting point is not on disk: {}", caller.key.job, e.what());
-    }
     parts_.board.set_endpoint(caller.key, request.endpoint());
+    keep_endpoint(caller.key, request.endpoint());
   }
   response.set_endpoint(known_endpoint(caller.key));
+  if (response.endpoint().empty() && parts_.hearing.stuck_since()) {
+    // "Not yet" would be held against rank 0, which may wait for the same disk.
+    return Refusal{Refusal::Kind::kUnavailable, "the disk of the data folder stands still; rank 0 may wait for it"};
+  }
   return response;
 }
 
@@ -391,6 +389,19 @@ Outcome<muster::v1::TaskResponse> RankDesk::task(const muster::v1::TaskRequest& 
   response.set_stop_why(stop_word(attempt == nullptr ? core::Cause::kNone : attempt->cause));
   response.set_stop_grace_ms(stop_grace(*caller.spec, save).count());
   return response;
+}
+
+// On disk before rank 0 is answered, unless the disk takes its time: only a restart of the controller in the next
+// seconds would miss it then.
+void RankDesk::keep_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
+  const auto write = [path = data_.rendezvous(key), job = key.job, endpoint] {
+    try {
+      write_file_durably(path, endpoint);
+    } catch (const std::exception& e) {
+      spdlog::warn("job {}: the meeting point is not on disk: {}", job, e.what());
+    }
+  };
+  if (!errands_.run(write, Hearing::kPatience)) spdlog::warn("job {}: the meeting point is not on disk yet", key.job);
 }
 
 std::string RankDesk::known_endpoint(const core::AttemptKey& key) {

@@ -10,6 +10,8 @@
 #include "runtime/changes.h"
 #include "runtime/data_folder.h"
 #include "runtime/dispatcher.h"
+#include "runtime/errands.h"
+#include "runtime/hearing.h"
 #include "runtime/metrics_writer.h"
 #include "runtime/rank_board.h"
 #include "runtime/spec_cache.h"
@@ -20,6 +22,9 @@ namespace runtime {
 bool leaves_with_save(core::Cause cause);
 
 /// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
+///
+/// A heartbeat is noted before anything is written, and answered within a second, whatever the disk does: what is not
+/// durable by then is not acknowledged, and the rank tells it again.
 class RankDesk {
  public:
   struct Parts {
@@ -30,8 +35,10 @@ class RankDesk {
     RankBoard& board;
     SpecCache& specs;
     Changes& changes;
+    Hearing& hearing;
   };
-  RankDesk(Parts parts, DataFolder data, std::string secret);
+  /// Without `threads` everything is done in the caller's thread.
+  RankDesk(Parts parts, DataFolder data, std::string secret, bool threads);
 
   Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
                                                       const std::string& token);
@@ -82,11 +89,13 @@ class RankDesk {
   void tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
   std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request);
   std::uint32_t take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  void keep_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   std::string known_endpoint(const core::AttemptKey& key);
 
   Parts parts_;
   const DataFolder data_;
   const std::string secret_;
+  Errands errands_;
 
   std::mutex unread_mutex_;
   std::set<RankKey> unread_;  // their files are to be read again; at most one a rank

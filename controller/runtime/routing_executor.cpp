@@ -98,6 +98,11 @@ Vouch RoutingExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank)
   return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
 }
 
+void RoutingExecutor::was_deaf() {
+  local_.was_deaf();
+  slurm_.was_deaf();
+}
+
 HoldAnswer RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
   Executor* owner = of(key);
   return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);

@@ -17,6 +17,19 @@ void MemoryStore::fail_writes(std::optional<Error> error) {
   failure_ = std::move(error);
 }
 
+void MemoryStore::hold_writes(bool hold) {
+  {
+    std::lock_guard lock(held_mutex_);
+    held_ = hold;
+  }
+  let_go_.notify_all();
+}
+
+void MemoryStore::wait_while_held() {
+  std::unique_lock lock(held_mutex_);
+  let_go_.wait(lock, [this] { return !held_; });
+}
+
 void MemoryStore::check(std::span<const Commit> commits) const {
   if (failure_) throw *failure_;
   std::map<core::JobId, std::int64_t> versions;
@@ -54,6 +67,7 @@ std::int64_t MemoryStore::add(const Commit& commit) {
 }
 
 std::vector<std::int64_t> MemoryStore::append(std::span<const Commit> commits) {
+  wait_while_held();
   std::lock_guard lock(mutex_);
   check(commits);
   std::vector<std::int64_t> ids;
@@ -167,12 +181,14 @@ std::vector<PendingAction> MemoryStore::pending_actions() {
 }
 
 void MemoryStore::complete_actions(std::span<const std::int64_t> action_ids) {
+  wait_while_held();
   std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
   for (const auto id : action_ids) actions_.erase(id);
 }
 
 void MemoryStore::add_metrics(std::span<const MetricRow> rows) {
+  wait_while_held();
   std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
   for (const MetricRow& row : rows) metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, row);
@@ -237,6 +253,7 @@ std::vector<PartitionRow> MemoryStore::partitions() {
 }
 
 void MemoryStore::change_partitions(std::span<const AuditRow> changes) {
+  wait_while_held();
   std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
   for (const AuditRow& change : changes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -44,6 +45,8 @@ class MemoryStore final : public Store {
 
   /// While set, every write throws it: how a full disk looks to callers.
   void fail_writes(std::optional<Error> error);
+  /// While true, no write comes back, and reads do: how a disk that stands still looks to callers.
+  void hold_writes(bool hold);
 
  private:
   struct Entry {
@@ -52,9 +55,13 @@ class MemoryStore final : public Store {
   };
   using MetricKey = std::tuple<core::JobId, core::AttemptNumber, core::Step, core::RankNumber>;
 
+  void wait_while_held();
   void check(std::span<const Commit> commits) const;
   std::int64_t add(const Commit& commit);
 
+  std::mutex held_mutex_;
+  std::condition_variable let_go_;
+  bool held_ = false;
   std::mutex mutex_;
   std::optional<Error> failure_;
   std::map<core::JobId, Entry> jobs_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -25,6 +26,11 @@ namespace fs = std::filesystem;
 
 /// The log file is cut back to this after it was folded into the database.
 constexpr const char* kWalKeptBytes = "67108864";
+
+/// One read may wait for a disk that stands still; those behind it do not join it.
+constexpr std::chrono::seconds kReadPatience{15};
+constexpr const char* kReadStandsStill =
+    " has not been readable for 15 s: its disk stands still; try again when it goes on";
 
 /// Makes the file with a mode that keeps the secret, which SQLite's own would not.
 void create_private(const fs::path& file) {
@@ -198,7 +204,8 @@ class SqliteStore final : public Store {
 
   template <typename Work>
   auto reading(Work work) -> decltype(work(std::declval<Connection&>())) {
-    std::lock_guard lock(reader_mutex_);
+    const std::unique_lock lock(reader_mutex_, kReadPatience);
+    if (!lock.owns_lock()) throw Error(Error::Kind::kOther, file_ + kReadStandsStill);
     return translating(*reader_, [&] { return work(*reader_); });
   }
 
@@ -207,7 +214,7 @@ class SqliteStore final : public Store {
   std::string secret_;
   std::mutex writer_mutex_;
   Connection writer_;
-  std::mutex reader_mutex_;
+  std::timed_mutex reader_mutex_;
   std::optional<Connection> reader_;
 };
 

@@ -43,6 +43,10 @@ void Follower::stop(const StopRequest& how) {
   if (socket_.is_open()) send_stop();
 }
 
+void Follower::was_deaf() {
+  rounds_after_grace_ = rounds_without_ranks_ = 0;
+}
+
 void Follower::close() {
   closed_ = true;
   timer_.cancel();

@@ -50,6 +50,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void begin(std::chrono::milliseconds look_every = kLookEvery);
   /// Passed on at once, or as soon as the supervisor answers.
   void stop(const StopRequest& how);
+  /// The supervisor could not be heard until now, or not do its work: what it did not do counts from here on.
+  void was_deaf();
   /// Calls nothing any more.
   void close();
 

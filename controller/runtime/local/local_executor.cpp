@@ -1,5 +1,6 @@
 #include "runtime/local/local_executor.h"
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -103,6 +104,14 @@ class LocalExecutor::Impl {
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
   void stop(const core::AttemptKey& key, const StopRequest& how);
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const;
+  void was_deaf() {
+    // One is enough, however long its turn takes to come.
+    if (told_deaf_.exchange(true)) return;
+    boost::asio::post(io_, [this] {
+      told_deaf_ = false;
+      for (auto& [key, follower] : followers_) follower->was_deaf();
+    });
+  }
 
  private:
   std::filesystem::path folder_of(const core::AttemptKey& key) const { return attempt_folder(options_.root, key); }
@@ -122,6 +131,7 @@ class LocalExecutor::Impl {
   const LocalOptions options_;
   Ports ports_;
   FactSink sink_;
+  std::atomic<bool> told_deaf_ = false;
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::map<core::AttemptKey, std::shared_ptr<Follower>> followers_;  // the executor's thread alone
@@ -315,6 +325,9 @@ void LocalExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
 }
 Vouch LocalExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
   return impl_->vouch(key, rank);
+}
+void LocalExecutor::was_deaf() {
+  impl_->was_deaf();
 }
 void LocalExecutor::shutdown() {
   impl_->shutdown();

@@ -45,6 +45,7 @@ class LocalExecutor : public Executor {
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
   void stop(const core::AttemptKey& key, const StopRequest& how) override;
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
+  void was_deaf() override;
   void shutdown() override;
 
  private:

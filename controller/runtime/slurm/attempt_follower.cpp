@@ -374,7 +374,7 @@ void AttemptFollower::missing(core::Millis asked_at, core::Millis now) {
   if (core_over_) slurm_over_ = true;
   if (ended_at_ || by_whom_) return;
   // slurmctld may have lost a job whose ranks go on; they are heard, and its nodes end them when they find out.
-  if (is_heard(now)) return;
+  if (is_heard(now) || recently_deaf(now)) return;
   // One that was asked for before sbatch returned says nothing.
   if (!explained_ && asked_at >= since_) ask_history(now);
   if (missing_listings_ < kMissingListings || now - *missing_since_ < kMissingFor) return;
@@ -404,12 +404,14 @@ void AttemptFollower::tick(core::Millis now) {
     core_over_at_ = now;
   }
   if (core_over_) return;
-  if (ended_at_ && files_read_ > ended_at_ && now - *ended_at_ >= kFilePatience) return give_up(now);
+  const auto waits_since = std::max(ended_at_.value_or(now), deaf_until_.value_or(core::Millis(0)));
+  if (ended_at_ && files_read_ > ended_at_ && now - waits_since >= kFilePatience) return give_up(now);
   if (!stop_ || now < std::min(stop_at_, since_ + kLostAfter)) return;
   // What is being stopped and is not heard any more is given up: it is fenced, and Slurm may take minutes to say so.
-  const bool lost = started_ && std::ranges::all_of(ranks_, [&](const Rank& rank) {
-                      return rank.told || (now - since_ >= kLostAfter && !heard_within(rank, kLostAfter, now));
-                    });
+  const bool lost =
+      started_ && std::ranges::all_of(ranks_, [&](const Rank& rank) {
+        return rank.told || (now - since_ >= kLostAfter && !recently_deaf(now) && !heard_within(rank, kLostAfter, now));
+      });
   if (lost) {
     end_cause_ = core::Cause::kNodeFailed;
     end_reason_ = "its last ranks can't be heard any more";
@@ -623,6 +625,12 @@ bool AttemptFollower::wants_cancel(core::Millis now) const {
   if (leftover_) return true;
   if (stop_ && (!started_ || now >= stop_at_)) return true;
   return core_over_ && (stop_ || explained_ || now - core_over_at_.value_or(now) >= kTeardownMost);
+}
+
+bool AttemptFollower::has_fallen_silent(core::RankNumber number, core::Millis now) const {
+  if (number >= ranks_.size()) return false;
+  const auto& rank = ranks_[number];
+  return rank.heard_at && !rank.exited_at && !heard_within(rank, kHeardWithin, now);
 }
 
 Vouch AttemptFollower::vouch(core::RankNumber number, core::Millis now) const {

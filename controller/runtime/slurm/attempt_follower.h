@@ -68,6 +68,8 @@ class AttemptFollower {
   /// What accounting says of this attempt's run, once that has ended; nullptr: there is no accounting.
   void remembered(const ::slurm::PastRun* run, core::Millis now);
   void stop(const StopRequest& how, core::Millis now);
+  /// Nobody could be heard until now: silence counts from here on.
+  void was_deaf(core::Millis now) { deaf_until_ = now; }
   /// Time passes.
   void tick(core::Millis now);
 
@@ -105,6 +107,8 @@ class AttemptFollower {
   bool suspended() const { return suspended_ && !core_over_; }
 
   Vouch vouch(core::RankNumber rank, core::Millis now) const;
+  /// Its task was heard, and is not any more: before its node is called lost, its status file is to be read.
+  bool has_fallen_silent(core::RankNumber rank, core::Millis now) const;
   std::uint32_t world_size() const { return what_.world_size; }
 
   /// A task not heard for this long can't vouch.
@@ -174,6 +178,7 @@ class AttemptFollower {
   void tell_exit(core::RankNumber rank);
   void give_up(core::Millis now);
   bool outlived() const;
+  bool recently_deaf(core::Millis now) const { return deaf_until_ && now - *deaf_until_ < kLostAfter; }
   void tell_ends_without_a_word(core::Millis now);
   bool all_told() const;
   bool heard_within(const Rank& rank, core::Millis limit, core::Millis now) const;
@@ -199,7 +204,8 @@ class AttemptFollower {
   std::optional<core::Millis> save_at_;       // as long before Slurm's limit as a save may take
   core::Millis limit_{0};                     // that one
   bool suspended_ = false;                    // in the newest listing that shows it
-  std::optional<core::Millis> woken_at_;      // and then it was not any more
+  std::optional<core::Millis> deaf_until_;
+  std::optional<core::Millis> woken_at_;  // and then it was not any more
   std::optional<StopRequest> stop_;
   core::Millis stop_at_{0};
   std::optional<core::Millis> cancel_sent_at_, ended_at_, missing_since_, core_over_at_, history_since_, files_read_;

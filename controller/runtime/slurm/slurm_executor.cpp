@@ -155,6 +155,11 @@ class SlurmExecutor::Impl {
   }
   void stop(const core::AttemptKey& key, const StopRequest& how);
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank);
+  std::optional<std::filesystem::path> folder_of_silent(const core::AttemptKey& key, core::RankNumber rank) const;
+  void was_deaf() {
+    std::lock_guard lock(mutex_);
+    for (auto& [key, attempt] : attempts_) attempt.follower.was_deaf(clock_.monotonic());
+  }
   bool follows(const core::AttemptKey& key) const {
     std::lock_guard lock(mutex_);
     return attempts_.contains(key);
@@ -336,8 +341,13 @@ void SlurmExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt
   follow(std::move(what), attempt.handle, folder, record, attempt.queued_at.value_or(clock_.wall()));
 }
 
-// Where nothing is heard of the process, whether its node is there is another's word, or is found out.
+// A task that could reach nobody has left its word in a file. Where that says nothing of an end, whether its node is
+// there is another's word, or is found out.
 Vouch SlurmExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  if (const auto folder = folder_of_silent(key, rank)) {
+    const auto report = read_rank_status(*folder, rank);
+    with(key, [&](Attempt& attempt) { attempt.follower.file(rank, report ? &*report : nullptr, clock_.monotonic()); });
+  }
   std::lock_guard lock(mutex_);
   const auto found = attempts_.find(key);
   if (found == attempts_.end()) return Vouch::kUnknown;
@@ -360,6 +370,18 @@ Vouch SlurmExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber r
   urgent_ = true;
   wake_.notify_all();
   return Vouch::kAsking;
+}
+
+// Where the status file of a rank lies that has fallen silent; nullopt: it has not.
+std::optional<std::filesystem::path> SlurmExecutor::Impl::folder_of_silent(const core::AttemptKey& key,
+                                                                           core::RankNumber rank) const {
+  std::lock_guard lock(mutex_);
+  const auto found = attempts_.find(key);
+  if (found == attempts_.end()) return std::nullopt;
+  const auto now = clock_.monotonic();
+  const auto& follower = found->second.follower;
+  const bool silent = follower.vouch(rank, now) == Vouch::kUnknown && follower.has_fallen_silent(rank, now);
+  return silent ? std::optional(found->second.folder) : std::nullopt;
 }
 
 // Before anything that may take long.
@@ -917,6 +939,9 @@ Handover SlurmExecutor::handover(const std::string& attempt_folder) {
   } catch (const std::exception&) {
     return Handover::kAlone;
   }
+}
+void SlurmExecutor::was_deaf() {
+  impl_->was_deaf();
 }
 HoldAnswer SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
   const auto id = impl_->id_of(key);

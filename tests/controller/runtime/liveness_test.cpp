@@ -198,19 +198,19 @@ TEST(Liveness, ADrainingAttemptIsNotBlamedButStoppedAgain) {
   EXPECT_TRUE(watch.must_stop_again(kStart + 80s));
 }
 
-TEST(Liveness, ABlindControllerGivesEveryoneFreshTime) {
+TEST(Liveness, ADeafControllerGivesEveryoneFreshTime) {
   RankBoard board;
   const core::AttemptKey key{1, 1};
   board.track(key, {}, 2, kStart, kStart);
   for (core::RankNumber r : {0U, 1U}) board.registered(key, r, kStart);
   const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kStopped; };
-  EXPECT_TRUE(board.watch(kStart + 2s, stopped).facts.empty());
-  // The controller was not running for a minute: its machine slept, its disk hung.
-  EXPECT_TRUE(board.watch(kStart + 62s, stopped).facts.empty());
+  EXPECT_TRUE(board.watch(kStart + 2s, false, stopped).facts.empty());
+  // The controller was not running for a minute: its machine slept, its disk stood still.
+  EXPECT_TRUE(board.watch(kStart + 62s, true, stopped).facts.empty());
   core::Millis now = kStart + 62s;
-  for (; now < kStart + 64400ms; now += 100ms) ASSERT_TRUE(board.watch(now, stopped).facts.empty());
+  for (; now < kStart + 64400ms; now += 100ms) ASSERT_TRUE(board.watch(now, false, stopped).facts.empty());
   now += 100ms;
-  EXPECT_EQ(board.watch(now, stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
+  EXPECT_EQ(board.watch(now, false, stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
 }
 
 TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
@@ -221,8 +221,8 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
   board.track(key, {}, 2, kStart, kStart + 10s);
   const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kUnknown; };
   core::Millis now = kStart;
-  for (; now < kStart + 12400ms; now += 100ms) ASSERT_TRUE(board.watch(now, unknown).facts.empty());
-  EXPECT_EQ(board.watch(now + 200ms, unknown).facts.size(), 2U);
+  for (; now < kStart + 12400ms; now += 100ms) ASSERT_TRUE(board.watch(now, false, unknown).facts.empty());
+  EXPECT_EQ(board.watch(now + 200ms, false, unknown).facts.size(), 2U);
 }
 
 /// Four ranks on two nodes of a scheduler, all heard at kStart.
@@ -454,7 +454,7 @@ TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
     return rank == 1 ? Vouch::kAlive : Vouch::kUnknown;
   };
   std::vector<Watched::Fact> facts;
-  for (; now <= kStart + 3s && facts.empty(); now += 100ms) facts = board.watch(now, second_alive).facts;
+  for (; now <= kStart + 3s && facts.empty(); now += 100ms) facts = board.watch(now, false, second_alive).facts;
   ASSERT_EQ(facts.size(), 1U);
   EXPECT_EQ(std::get<core::RankSilent>(facts[0].body).rank, 0U);
 }

@@ -1,4 +1,5 @@
 // Goal: ranks are answered truthfully: who may speak, what they are to do, what of their news is durable.
+#include <gmock/gmock.h>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -159,6 +160,33 @@ TEST_P(Ranks, CheckpointsAreToldOncePerStepByRankZero) {
   EXPECT_EQ(bench.count_events(id, "checkpoint_saved"), 2);
   EXPECT_EQ(bench.count_events(id, "attempt_resumed"), 1);
   EXPECT_EQ(bench.job(id).last_checkpoint_step(), 20);
+}
+
+// Goal: after an outage the history says when each checkpoint was saved, not only when the controller learnt of it.
+TEST_P(Ranks, CheckpointsSayWhenTheyWereSaved) {
+  const auto id = bench.submit(recipe_request("a", 1));
+  const auto now = bench.clock.wall().time_since_epoch().count();
+  auto beat = Bench::beat({id, 1}, 0, 30);
+  const std::int64_t at[] = {now - 90'000, now - 45'000, now - 500, 0};
+  for (std::int64_t step = 10; step <= 40; step += 10) {
+    auto& saved = *beat.add_checkpoints();
+    saved.set_step(step);
+    saved.set_at_ms(at[step / 10 - 1]);
+  }
+  EXPECT_EQ(bench.send(beat).value().checkpoints_accepted(), 4U);
+  std::vector<std::string> texts, payloads;
+  for (const auto& event : bench.controller().events(id, 0, 100)) {
+    if (event.type() != "checkpoint_saved") continue;
+    texts.push_back(event.text());
+    payloads.push_back(event.payload());
+  }
+  // The clock of these tests stands at 2023-11-14 22:30 UTC, and some seconds.
+  EXPECT_THAT(
+      texts, ::testing::ElementsAre(
+                 ::testing::MatchesRegex("checkpoint saved at step 10, at 2023-11-14 22:2.:.. UTC by the rank's clock"),
+                 ::testing::StartsWith("checkpoint saved at step 20, at 2023-11-14 22:2"),
+                 "checkpoint saved at step 30", "checkpoint saved at step 40"));
+  EXPECT_THAT(payloads.at(0), ::testing::HasSubstr("\"saved_at_ms\":" + std::to_string(now - 90'000)));
 }
 
 TEST_P(Ranks, AnAttemptThatRewindsTellsItsOwnCheckpoints) {

@@ -1006,5 +1006,18 @@ TEST(AttemptFollower, ATeardownMayTakeItsTimeButNotForEver) {
   EXPECT_TRUE(f.follower.wants_cancel(f.now + AttemptFollower::kTeardownMost));
 }
 
+// The machine, or the disk, stood still: nobody could be heard, and a stop was under way.
+TEST(AttemptFollower, AfterAStandstillNobodyIsGivenUpForSilenceDuringIt) {
+  Following f;
+  f.under_way();
+  f.follower.stop({1s, false}, f.now);
+  f.now += 30s;
+  f.follower.was_deaf(f.now);
+  f.after(2900ms);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.after(200ms);
+  EXPECT_THAT(f.facts(), ElementsAre("gone node_failed")) << "but for silence after it";
+}
+
 }  // namespace
 }  // namespace runtime::on_slurm

@@ -209,6 +209,25 @@ TEST(SlurmExecutor, ARankIsVouchedForUntilItsEndHasBeenTold) {
   EXPECT_THAT(e.vouched(1), ElementsAre(Vouch::kEnded));
 }
 
+// Goal: a rank that ended while nobody could be told is known by its end, and its node is not lost.
+// Method: its task is heard, falls silent, and has left its word in the status file.
+TEST(SlurmExecutor, ARankThatFellSilentIsLookedForInItsStatusFileFirst) {
+  Executing e;
+  e.list("1", "RUNNING", "muster:s:1.1");
+  e.adopt(1, "1");
+  e.start();
+  e.executor->task({1, 1}, 0, testing::running());
+  EXPECT_EQ(e.executor->vouch({1, 1}, 0), Vouch::kAlive);
+  const auto ranks = std::filesystem::path(e.folder_of({1, 1})) / "ranks";
+  std::filesystem::create_directories(ranks);
+  std::ofstream(ranks / "rank-0.json") << R"({"format":1,"state":"running","node":"node1","pid":100})";
+  ASSERT_TRUE(e.eventually([&] { return e.executor->vouch({1, 1}, 0) != Vouch::kAlive; })) << "silent";
+  std::ofstream(ranks / "rank-0.json") << R"({"format":1,"state":"exited","node":"node1","pid":100,"exit_code":3})";
+  const auto said = e.executor->vouch({1, 1}, 0);
+  EXPECT_TRUE(said == Vouch::kEnded || said == Vouch::kGone) << static_cast<int>(said);
+  EXPECT_EQ(e.first_word(1), "rank 0 exit 3");
+}
+
 // slurmctld gave 5 to another after it had lost ours; 6 was used a year ago, 7 is used again; 8 says whose it is.
 TEST(SlurmExecutor, WhatAccountingSaysOfAnothersJobIsNotTakenForOurs) {
   Executing e(Executing::Time::kHurried);
