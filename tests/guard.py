@@ -3,7 +3,8 @@
 Usage: guard.py PROGRAM [ARGUMENT]...
 
 Supervisors and ranks outlive musterd on purpose, and so they would outlive a test that is killed: at its time limit, or by
-Ctrl-C. Here the test runs below a process that inherits every orphan. When the test has ended, and when this process is
+Ctrl-C. File systems of the test's own that stand still (fsfreeze) are thawed first: a process that writes there cannot end
+before. Here the test runs below a process that inherits every orphan. When the test has ended, and when this process is
 gone, that one kills what is left and removes the folder that was the test's TMPDIR. A test that passes and leaves processes
 behind fails; its exit status is the program's otherwise.
 """
@@ -44,6 +45,7 @@ def leftovers(limit_s):
 
 
 def clean_up(folder):
+    processes.thaw_below(folder)
     processes.kill_descendants()
     processes.unmount_below(folder)
     shutil.rmtree(folder, ignore_errors=True)

@@ -78,6 +78,18 @@ class Guard(unittest.TestCase):
             (self.folder / "told").unlink()
             (self.folder / "orphan").unlink()
 
+    def test_a_killed_tests_frozen_disk_is_thawed_before_its_writer_is_waited_for(self):
+        if os.getuid() != 0 or subprocess.run(["losetup", "-f"], capture_output=True).returncode != 0:
+            self.skipTest("mounting a loop device takes root, and a free one")
+        script = ('cd "$TMPDIR" && mkdir disk && truncate -s 16M image && mkfs.ext4 -q -F image && mount -o loop image disk'
+                  ' && (setsid sh -c \'echo $$ > "$WHERE/orphan"; until [ -e "$WHERE/told" ]; do sleep 0.01; done;'
+                  ' echo x > disk/file; exec sleep 1000\' &) && fsfreeze -f disk && ' + TELLS + STAYS)
+        guard = self.start_test(script)
+        self.eventually(lambda: pathlib.Path(f"/proc/{self.orphan()}/stat").read_text().rsplit(")", 1)[1].split()[0] == "D")
+        guard.send_signal(signal.SIGKILL)
+        guard.wait(timeout=20)
+        self.expect_nothing_left()
+
     def test_a_kill_of_everything_the_caller_sees_leaves_nothing(self):
         for number in (signal.SIGKILL, signal.SIGINT):
             guard = self.start_test(LEAVES_ONE + TELLS + STAYS)
