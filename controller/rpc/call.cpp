@@ -2,6 +2,8 @@
 
 #include <strings.h>
 
+#include <algorithm>
+
 namespace rpc {
 namespace {
 
@@ -75,6 +77,19 @@ grpc::Status for_people(const runtime::Controller& controller, const grpc::Serve
                    "this token is not the controller's: read it again from the controller's token file");
   }
   return guarded(body);
+}
+
+const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number) {
+  const auto found =
+      std::ranges::find_if(job.attempts(), [&](const muster::v1::Attempt& a) { return a.number() == number; });
+  return found == job.attempts().end() ? nullptr : &*found;
+}
+
+grpc::Status check_attempt(const muster::v1::Job& job, core::AttemptNumber asked) {
+  if (asked == 0 || find_attempt(job, asked) != nullptr) return grpc::Status::OK;
+  return failure(grpc::StatusCode::NOT_FOUND, "job " + std::to_string(job.id()) + " has no attempt " +
+                                                  std::to_string(asked) + "; it has " +
+                                                  std::to_string(job.attempts_size()) + ", see muster show");
 }
 
 bool is_ended_job(const std::string& state) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "muster/v1/job.pb.h"
 #include "runtime/controller.h"
 
 namespace rpc {
@@ -30,6 +31,11 @@ grpc::Status answer(runtime::Outcome<T> outcome, T* into) {
   *into = std::move(outcome.value());
   return grpc::Status::OK;
 }
+
+/// The job's attempt of that number; null: there is none.
+const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number);
+/// NOT_FOUND where an attempt is asked for that the job does not have; 0 asks for none.
+grpc::Status check_attempt(const muster::v1::Job& job, core::AttemptNumber asked);
 
 /// True for the states that a job does not leave by itself.
 bool is_ended_job(const std::string& state);

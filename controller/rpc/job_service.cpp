@@ -217,6 +217,11 @@ grpc::Status JobService::Events(grpc::ServerContext* context, const muster::v1::
 grpc::Status JobService::Metrics(grpc::ServerContext* context, const muster::v1::MetricsRequest* request,
                                  grpc::ServerWriter<muster::v1::Metric>* writer) {
   return stream(context, request->job_id(), [&](Follow& life) {
+    if (request->attempt() != 0) {
+      const auto job = controller_.get(request->job_id());
+      if (!job.ok()) return failure(job.refusal());
+      if (const auto status = check_attempt(job.value(), request->attempt()); !status.ok()) return status;
+    }
     core::AttemptNumber after_attempt = 0;
     core::Step after_step = 0;
     return send_pages(controller_, request->job_id(), request->follow(), life, [&]() -> std::optional<std::size_t> {

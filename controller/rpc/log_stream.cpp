@@ -32,12 +32,6 @@ std::int64_t now_ms() {
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number) {
-  const auto found =
-      std::ranges::find_if(job.attempts(), [&](const muster::v1::Attempt& a) { return a.number() == number; });
-  return found == job.attempts().end() ? nullptr : &*found;
-}
-
 std::uint32_t world_size(const muster::v1::Job& job) {
   const auto& r = job.spec().resources();
   return std::max(1u, r.nodes()) * std::max(1u, r.ranks_per_node());
@@ -142,11 +136,7 @@ grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsR
 
 grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
   const auto name = "job " + std::to_string(job.id());
-  if (request.attempt() != 0 && find_attempt(job, request.attempt()) == nullptr) {
-    return failure(grpc::StatusCode::NOT_FOUND, name + " has no attempt " + std::to_string(request.attempt()) +
-                                                    "; it has " + std::to_string(job.attempts_size()) +
-                                                    ", see muster show");
-  }
+  if (const auto status = check_attempt(job, request.attempt()); !status.ok()) return status;
   if (request.rank() == proto::kSchedulerLog) return check_scheduler(job, request);
   if (request.has_rank() && request.rank() >= world_size(job)) {
     return failure(grpc::StatusCode::INVALID_ARGUMENT, name + " has no rank " + std::to_string(request.rank()) +

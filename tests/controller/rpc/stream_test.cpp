@@ -115,6 +115,24 @@ TEST_F(Rpc, MetricsRewindAtAResumeAndFollow) {
   EXPECT_TRUE(metrics->Finish().ok());
 }
 
+// As its logs do.
+TEST_F(Rpc, MetricsOfAnAttemptThatIsNotThereAreNotFound) {
+  controller_.put_running(1);
+  for (const bool follow : {false, true}) {
+    muster::v1::MetricsRequest request;
+    request.set_job_id(1);
+    request.set_attempt(9);
+    request.set_follow(follow);
+    Call call;
+    auto metrics = jobs_->Metrics(&call, request);
+    muster::v1::Metric metric;
+    EXPECT_FALSE(metrics->Read(&metric));
+    const auto status = metrics->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+    EXPECT_EQ(status.error_message(), "job 1 has no attempt 9; it has 1, see muster show");
+  }
+}
+
 TEST_F(Rpc, AStreamEndsSoonAfterItsClientHasLeft) {
   controller_.put_running(1);
   Call call;
