@@ -48,11 +48,7 @@ class Asking {
 };
 
 void tell(const muster::v1::Job& job) {
-  std::cout << "job " << job.id() << " " << outcome_text(job);
-  if (!job.held_by().empty() && job.state() == "running" && job.reason().find("held") == std::string::npos) {
-    std::cout << "; held by " << job.held_by() << ", no further attempt starts";
-  }
-  std::cout << "\n";
+  std::cout << "job " << job.id() << " " << outcome_text(job) << "\n";
 }
 
 /// Each job by itself: one that refuses does not spare the others. The exit code of the first trouble.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "cli/job_pages.h"
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -26,7 +27,7 @@ std::string news_of(const muster::v1::Job& job) {
     const auto lead = "attempt " + std::to_string(job.attempts().rbegin()->number()) + ": ";
     if (reason.starts_with(lead)) reason.erase(0, lead.size());
   }
-  return reason.empty() || reason == job.state() ? "" : ": " + reason;
+  return reason.empty() || reason == status_of(job) ? "" : ": " + reason;
 }
 
 }  // namespace
@@ -74,10 +75,9 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
 }
 
 std::string outcome_text(const muster::v1::Job& job) {
-  if (job.reason().empty() || job.reason().starts_with(job.state())) {
-    return job.reason().empty() ? job.state() : job.reason();
-  }
-  return job.state() + ": " + job.reason();
+  const auto status = status_of(job);
+  if (job.reason().empty() || job.reason().starts_with(status)) return job.reason().empty() ? status : job.reason();
+  return status + ": " + job.reason();
 }
 
 std::string summary_text(const muster::v1::Job& job) {
@@ -117,7 +117,7 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
 }
 
 void Progress::line(const muster::v1::Job& job) {
-  std::cerr << name_of(job.id()) << " " << job.state();
+  std::cerr << name_of(job.id()) << " " << status_of(job);
   if (job.attempts_size() > 0) std::cerr << ", attempt " << job.attempts().rbegin()->number();
   if (job.steps_total() > 0) std::cerr << ", step " << job.step() << "/" << job.steps_total();
   if (job.has_loss()) std::cerr << ", loss " << number_text(job.loss());
@@ -128,7 +128,7 @@ void Progress::line(const muster::v1::Job& job) {
 }
 
 void Progress::show(const muster::v1::Job& job) {
-  const auto state = job.state() + std::to_string(job.attempts_size()) + job.reason();
+  const auto state = status_of(job) + std::to_string(job.attempts_size()) + job.reason();
   const auto now = std::chrono::steady_clock::now();
   left_.see(job, now);
   const bool news = state != told_;

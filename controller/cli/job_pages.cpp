@@ -79,6 +79,10 @@ std::string slurm_log(const muster::v1::Job& job) {
   return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
 }
 
+std::string status_of(const muster::v1::Job& job) {
+  return job.status().empty() ? job.state() : job.status();
+}
+
 std::string settings_text(const muster::v1::SweepElement& element) {
   const std::map<std::string, std::string> settings(element.settings().begin(), element.settings().end());
   std::multiset<std::string> leaves;

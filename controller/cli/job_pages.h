@@ -31,6 +31,9 @@ std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sw
 /// where there is none, or it is not to be found from the job alone.
 std::string slurm_log(const muster::v1::Job& job);
 
+/// The word for a job's state: "held". A controller of before knows none, and its state is the word.
+std::string status_of(const muster::v1::Job& job);
+
 /// "learning_rate=1e-4 seed=0": the keys' last parts where they tell them apart.
 std::string settings_text(const muster::v1::SweepElement& element);
 

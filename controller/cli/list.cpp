@@ -63,7 +63,7 @@ std::string table_of(const Listing& listing, const JobQuery& query) {
   columns.push_back({"REASON", false, 8});
   Table table(columns);
   for (const auto& job : listing.jobs) {
-    std::vector<std::string> row{std::to_string(job.id()), job.name(), state_text(job.state(), !job.held_by().empty())};
+    std::vector<std::string> row{std::to_string(job.id()), job.name(), status_of(job)};
     if (shown.slurm) row.push_back(or_dash(scheduler_job(job)));
     if (shown.settings) row.push_back(settings_text(job.sweep()));
     row.push_back(job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-");

@@ -74,9 +74,6 @@ std::string attempt_text(const muster::v1::Attempt& attempt) {
 void print_scheduling(const Job& job) {
   print_entry("executor", job.executor());
   print_entry("scheduler", job.scheduler_problem());
-  if (!job.held_by().empty()) {
-    print_entry("held", "by " + job.held_by() + "; start it with muster release " + std::to_string(job.id()));
-  }
   print_entry("waits for", joined(job.waits_for()));
   if (const auto text = time_limit_text(job); !text.empty()) print_entry("time limit", text);
   if (const auto& element = job.sweep(); !element.sweep().empty()) {
@@ -100,10 +97,12 @@ void print_times(const Job& job) {
 }
 
 void print_summary(const Job& job, const std::vector<std::string>& words) {
-  const auto state = state_text(job.state(), !job.held_by().empty());
+  const auto state = status_of(job);
   std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(state, colour_of_state(state)) << "\n";
   print_entry("reason", job.reason());
   print_entry("user", job.user());
+  print_entry("do", job.action());
+  print_entry("Slurm says", job.scheduler_reason());
   print_entry("kind", ranks_text(job));
   print_times(job);
   print_scheduling(job);

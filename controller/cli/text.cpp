@@ -132,12 +132,6 @@ std::string utc_text(const std::string& rfc3339) {
   return time_text(rfc3339) + " UTC";
 }
 
-std::string state_text(const std::string& state, bool held) {
-  if (!held) return state;
-  const bool idle = state == "pending" || state == "queued" || state == "waiting";
-  return idle ? "held" : state + ", held";
-}
-
 std::string span_text(const std::string& from, const std::string& to) {
   const auto begin = time_ms(from);
   if (begin < 0) return "-";

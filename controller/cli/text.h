@@ -27,9 +27,6 @@ std::int64_t time_ms(const std::string& rfc3339);
 std::string time_text(const std::string& rfc3339);
 /// The same and " UTC", as times stand in sentences and lists.
 std::string utc_text(const std::string& rfc3339);
-/// What a job's state is called here. That it waits for a person says more than what it would wait for otherwise; one
-/// that has an attempt goes on, but not to the next.
-std::string state_text(const std::string& state, bool held);
 /// From one RFC 3339 time to another, or to now if `to` is empty: "3m12s"; "-" if `from` is empty.
 std::string span_text(const std::string& from, const std::string& to);
 /// Four to five digits that matter: "2.871", "21034", "1.2e+08".

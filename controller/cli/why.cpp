@@ -31,7 +31,8 @@ int run_why(Session& session, const WhyOptions& options) {
     print_json(json_of(why));
     return kSuccess;
   }
-  std::cout << "job " << why.job_id() << "  " << painted(why.state(), colour_of_state(why.state())) << "\n";
+  const auto& status = why.status().empty() ? why.state() : why.status();
+  std::cout << "job " << why.job_id() << "  " << painted(status, colour_of_state(status)) << "\n";
   print_entry("why", why.reason());
   print_entry("do", why.action());
   print_entry("Slurm says", why.scheduler_reason());
@@ -46,7 +47,7 @@ void define_why(CLI::App& app, Session& session) {
   auto options = add_action<WhyOptions>(app, session, run_why);
   add_job(app, options->job);
   app.add_flag("--json", options->json,
-               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, notes}");
+               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, status, notes}");
 }
 
 }  // namespace cli

@@ -65,4 +65,8 @@ std::string refuse_remove(const Job& job);
 /// "job 7 was removed by ada"; empty: it was not. To everybody but its history, the job is gone then.
 std::string removed_text(const Job& job);
 
+/// What a request that is not refused does, for the question before it: whole sentences.
+std::string effect_of_cancel(const Job& job);
+std::string effect_of_requeue(const Job& job);
+
 }  // namespace core

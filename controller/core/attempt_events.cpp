@@ -129,7 +129,6 @@ void on(Applied& out, const AttemptResumed& e, Time) {
   const std::string where = e.step > 0 ? "resumed from step " + std::to_string(e.step) : "began at step 0";
   attempt->resumed_from_step = e.step;
   note_report(out.job, *attempt, 0);
-  if (e.step > 0 || e.attempt > 1) attempt->reason_started += "; " + where;
   out.text = attempt_text(e.attempt) + " " + where;
 }
 

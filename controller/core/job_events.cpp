@@ -24,7 +24,7 @@ void start_if_ready(Applied& out, Time at) {
   }
   const Time start = std::max(at, job.next_attempt_at.value_or(at));
   out.actions.push_back(StartAttempt{next_number(job), start});
-  job.reason = attempt_text(next_number(job)) + " " + starts_text(job, start - at);
+  job.reason = attempt_text(next_number(job)) + " " + starts_at_text(job, start - at);
 }
 
 bool can_be_met(const Dependency& dependency, JobState ended) {

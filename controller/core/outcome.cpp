@@ -19,6 +19,13 @@ std::string reason_of_next(const Attempt& ended) {
   return ended.reason + " in attempt " + std::to_string(ended.number);
 }
 
+/// Why the attempt ended and when the next one starts: the event says after how long, the job at what time.
+void tell_next(Applied& out, const Attempt& ended, Millis wait, const std::string& budget) {
+  const std::string what = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " ";
+  out.text = what + starts_text(out.job, wait) + budget;
+  out.job.reason = what + starts_at_text(out.job, wait) + budget;
+}
+
 /// Has no budget: whoever asks for it in the scheduler may do so for ever, but not as fast as it can.
 void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
@@ -29,7 +36,7 @@ void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
   if (slowed) ++job.unhealthy_ends;
   const Millis wait = slowed ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
   wait_for_next(out, at + wait, reason_of_next(ended));
-  job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " " + starts_text(job, wait);
+  tell_next(out, ended, wait, "");
 }
 
 /// "without progress", as far as that is known of the ends that count.
@@ -77,10 +84,9 @@ void charge(Applied& out, const Attempt& ended, Time at) {
   }
   const Millis wait = slowed ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
   wait_for_next(out, at + wait, reason_of_next(ended));
-  job.reason = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " " + starts_text(job, wait) + " (" +
-               std::string(cause_noun(ended.cause)) + " " + std::to_string(count) + " of " + std::to_string(limit) +
-               ")";
-  out.text = job.reason;
+  tell_next(
+      out, ended, wait,
+      " (" + std::string(cause_noun(ended.cause)) + " " + std::to_string(count) + " of " + std::to_string(limit) + ")");
 }
 
 }  // namespace
@@ -125,6 +131,7 @@ void end_attempt(Applied& out, Time at) {
     end_job(job, JobState::kSucceeded, attempt.reason, at);
   } else if (job.requeue_requested || attempt.cause == Cause::kRequeued) {
     come_back_requeued(out, attempt, at);
+    return;
   } else if (is_hopeless(attempt)) {
     end_job(job, JobState::kFailed, attempt.reason, at);
   } else {

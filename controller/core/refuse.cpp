@@ -1,4 +1,5 @@
 #include "core/apply.h"
+#include "core/transitions.h"
 
 namespace core {
 
@@ -70,6 +71,29 @@ std::string refuse_remove(const Job& job) {
 
 std::string removed_text(const Job& job) {
   return job.removed_at ? name_of(job) + " was removed by " + job.removed_by : "";
+}
+
+std::string effect_of_cancel(const Job& job) {
+  const std::string what = job.state == JobState::kQueued ? "It leaves the scheduler's queue."
+                           : is_idle(job)                 ? "No attempt of it starts."
+                                                          : "Its ranks are asked to save and leave, then stopped.";
+  return what + " A cancelled job never comes back.";
+}
+
+std::string effect_of_requeue(const Job& job) {
+  const std::string next = "ttempt " + std::to_string(next_number(job)) + " starts";
+  const std::string when = job.may_start() ? "" : " as soon as the job may start";
+  // Where a program of one's own begins is its own affair.
+  const std::string step = std::to_string(job.last_checkpoint_step);
+  const std::string from = job.is_command                  ? "."
+                           : job.last_checkpoint_step == 0 ? ", from the beginning."
+                                                           : ", from the checkpoint of step " + step + ".";
+  if (job.state == JobState::kRunning) return "Its ranks are asked to save and leave. Then a" + next + when + ".";
+  if (job.state == JobState::kStopping) {
+    return "A" + next + when + " when this one has stopped, whatever the budgets.";
+  }
+  return "A" + next + (when.empty() ? " now" : when) + from +
+         (job.state == JobState::kFailed ? " Every budget is refilled." : "");
 }
 
 }  // namespace core

@@ -115,16 +115,26 @@ std::string node_lost_text(const NodeLost& event) {
   return "node " + plain_words(event.node) + " lost: nothing on it was heard for " + duration_text(event.silent_for);
 }
 
+std::string utc_text(Time time) {
+  const auto seconds =
+      static_cast<std::time_t>(std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count());
+  std::tm parts{};
+  std::array<char, 40> text{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts)};
+}
+
 std::string saved_text(const CheckpointSaved& event, Time at) {
   constexpr Millis kAtOnce{2000};
   const auto apart = at.time_since_epoch() - event.saved_at;
   if (event.saved_at.count() <= 0 || (apart > -kAtOnce && apart < kAtOnce)) return {};
-  const auto seconds = static_cast<std::time_t>(event.saved_at.count() / 1000);
-  std::tm parts{};
-  std::array<char, 32> text{};
-  if (::gmtime_r(&seconds, &parts) == nullptr) return {};
-  if (std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts) == 0) return {};
-  return std::string(", at ") + text.data() + " UTC by the rank's clock";
+  const auto when = utc_text(Time(event.saved_at));
+  return when.empty() ? when : ", at " + when + " by the rank's clock";
+}
+
+std::string starts_at_text(const Job& job, Millis wait) {
+  const bool later = job.may_start() && wait > Millis{0} && job.next_attempt_at;
+  return later ? "starts at " + utc_text(*job.next_attempt_at) : starts_text(job, wait);
 }
 
 std::string starts_text(const Job& job, Millis wait) {

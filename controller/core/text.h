@@ -34,8 +34,13 @@ std::string node_lost_text(const NodeLost& event);
 /// When the save was, if that is not about when it was told (`at`): ", at 2026-11-20 19:48:55 UTC by the rank's clock".
 std::string saved_text(const CheckpointSaved& event, Time at);
 
-/// "starts now", "starts in 5 s", "starts when released (held by anna)": of the job's next attempt.
+/// "2026-11-23 20:45:29 UTC".
+std::string utc_text(Time time);
+/// "starts now", "starts in 5 s", "starts later: held by anna until released": of the job's next attempt, in an event,
+/// which has a time of its own.
 std::string starts_text(const Job& job, Millis wait);
+/// The same in what a job says of itself as long as it waits: "starts at 2026-11-23 20:45:29 UTC".
+std::string starts_at_text(const Job& job, Millis wait);
 /// Of a job that may not start: "held by anna", "waiting for job 12 to succeed".
 std::string what_it_waits_for(const Job& job);
 

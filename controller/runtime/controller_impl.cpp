@@ -20,6 +20,7 @@
 #include "runtime/rank_desk.h"
 #include "runtime/reconciler.h"
 #include "runtime/scheduler_handle.h"
+#include "runtime/standing.h"
 #include "runtime/token_file.h"
 #include "runtime/views.h"
 #include "runtime/whole_number.h"
@@ -68,6 +69,7 @@ void fill_change(const core::Job& job, muster::v1::Job& out) {
   out.set_state(std::string(core::to_string(job.state)));
   out.set_reason(job.reason);
   out.set_user(job.user);
+  out.set_status(status_word(job));
   if (job.held) out.set_held_by(job.held_by);
 }
 
@@ -252,6 +254,8 @@ class Impl final : public RunningController {
   /// Fills the defaults; empty, or everything that is wrong, a line each.
   std::string problems_of(muster::v1::JobSpec& spec) const;
   muster::v1::Job view(const JobPtr& job);
+  /// Asks every part that may know why the job waits.
+  Standing standing(const core::Job& job);
   bool is_over(const core::AttemptKey& key) const;
   /// As the first attempts would be launched, were they submitted next.
   Outcome<std::vector<LaunchRequest>> planned(const muster::v1::PlanScriptRequest& request);
@@ -558,35 +562,38 @@ Outcome<muster::v1::RemoveResponse> Impl::remove(const muster::v1::RemoveRequest
   }
 }
 
+Standing Impl::standing(const core::Job& job) {
+  StandingFacts facts{job, clock_.wall()};
+  if (core::is_ended(job.state)) return standing_of(facts);
+  const auto* attempt = job.current();
+  const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
+  const auto number = static_cast<core::AttemptNumber>(job.attempts.size() + (between ? 1 : 0));
+  facts.trouble = executor_.trouble();
+  facts.queue = executor_.queue_word({job.id, number});
+  if (auto& word = facts.queue; word && word->expected_start && !is_foreseen(*word->expected_start, facts.now)) {
+    word->expected_start.reset();
+    if (!word->sentence.empty())
+      word->sentence += " When it starts can't be told: a job without a time limit is first.";
+  }
+  if (between || job.state == core::JobState::kQueued) facts.turn = gate_.explain(job.id);
+  if (const auto off = between ? runner_.put_off(job.id) : std::nullopt) facts.put_off = {off->why, off->remedy};
+  facts.partition = partitions_.explain(job, facts.queue ? facts.queue->reason : std::string());
+  return standing_of(facts);
+}
+
 Outcome<muster::v1::WhyResponse> Impl::why(core::JobId id) {
   try {
     const auto job = dispatcher_.job(id);
     if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
     if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
-    const auto* attempt = job->current();
-    const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
-    const auto number = static_cast<core::AttemptNumber>(job->attempts.size() + (between ? 1 : 0));
-    auto word = executor_.queue_word({id, number});
-    if (word && word->expected_start && !is_foreseen(*word->expected_start, clock_.wall())) {
-      word->expected_start.reset();
-      if (!word->sentence.empty())
-        word->sentence += " When it starts can't be told: a job without a time limit is first.";
-    }
-    auto view = why_view(*job, word, executor_.trouble());
-    const bool waits = between || job->state == core::JobState::kQueued;
-    if (const auto turn = gate_.explain(id); !turn.empty() && waits && job->may_start()) {
-      view.set_reason(turn);
-      view.set_action("Nothing: it starts by itself.");
-    }
-    if (const auto off = runner_.put_off(id); off && between && job->may_start()) {
-      view.set_reason("Not started yet: " + off->why);
-      view.set_action(off->remedy);
-    }
-    partitions_.explain(*job, view);
+    muster::v1::WhyResponse out;
+    out.set_job_id(id);
+    out.set_state(std::string(core::to_string(job->state)));
+    fill_standing(standing(*job), out);
     if (const auto spec = specs_.get(id)) {
-      for (auto& note : spec::idle_keys(*spec, job->reports())) view.add_notes(std::move(note));
+      for (auto& note : spec::idle_keys(*spec, job->reports())) out.add_notes(std::move(note));
     }
-    return view;
+    return out;
   } catch (const std::exception& e) {
     return refuse(Refusal::Kind::kUnavailable, e.what());
   }
@@ -610,11 +617,10 @@ muster::v1::ListResponse Impl::list(const muster::v1::ListRequest& request) {
   for (const auto& row : store_.list(filter)) {
     const auto spec = specs_.get(row.id);
     const auto attempt = row.newest_attempt ? row.newest_attempt->number : 0;
-    auto& job = *response.add_jobs();
-    job = row_view(row, spec == nullptr ? 0 : spec->recipe().train().steps(),
-                   newest_.get(row.id, row.version, core::is_ended(row.state), attempt));
-    if (spec != nullptr && job.has_sweep()) *job.mutable_sweep()->mutable_settings() = spec->sweep().settings();
     const auto open = core::is_ended(row.state) ? nullptr : dispatcher_.job(row.id);
+    auto& job = *response.add_jobs();
+    job = row_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}), spec.get(),
+                   newest_.get(row.id, row.version, core::is_ended(row.state), attempt));
     if (open != nullptr) fill_open(*open, trouble, job);
   }
   response.set_total(filter.ids.empty() ? store_.count(filter.states, filter.sweep) : response.jobs_size());
@@ -658,7 +664,7 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   const auto* newest = job->current();
   auto out = job_view({*job, *spec, board_, data_, clock_.monotonic(),
                        newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0),
-                       executor_.trouble()});
+                       executor_.trouble(), standing(*job)});
   if (spec->recipe().train().validation_every_steps() > 0) {
     const auto validation = store_.newest_validation(job->id, kValidationSteps * job->world_size);
     if (validation) out.set_validation_loss(*validation);

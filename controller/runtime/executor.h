@@ -57,8 +57,8 @@ inline constexpr core::Millis kTryAgainAfter{1000};
 struct LaunchLater {
   std::string why;
   core::Millis pause = kTryAgainAfter;
-  std::string remedy = "Nothing: it starts by itself.";  // what people can do, for `muster why`
-  bool unsure = false;                                   // it may have been started
+  std::string remedy = "It starts by itself.";  // what people can do, for `muster why`
+  bool unsure = false;                          // it may have been started
   bool operator==(const LaunchLater&) const = default;
 };
 /// As one of an array it is limited by the scheduler, as its sweep is.

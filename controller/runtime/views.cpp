@@ -47,10 +47,6 @@ std::string executor_of(const core::Attempt& attempt) {
   return attempt.queued_at ? "slurm" : attempt.started_at ? "local" : "";
 }
 
-std::string trouble_text(const Trouble& trouble) {
-  return "scheduler " + unreachable_text(trouble);
-}
-
 /// `newest`: the newest step that is stored of the job. A recipe's rank has done 0 before its first.
 void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t number,
                const std::optional<RankView>& live, const std::optional<store::MetricRow>& newest, core::Millis now,
@@ -75,12 +71,6 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t n
     out.set_step(newest->step);
     out.set_step_ms(newest->step_ms);
   }
-}
-
-/// Its newest attempt was refused by what should have started it.
-bool never_launched(const core::Job& job) {
-  const auto* attempt = job.current();
-  return attempt == nullptr || (!attempt->started_at && attempt->handle.empty());
 }
 
 /// `reports`: it is known to tell of its steps, even without a newest one.
@@ -111,18 +101,6 @@ std::string time_text(const std::optional<core::Time>& time) {
   return time ? time_text(*time) : std::string();
 }
 
-bool is_foreseen(core::Time start, core::Time now) {
-  constexpr core::Millis kFarthest = std::chrono::hours(24 * 60);
-  return start - now < kFarthest;
-}
-
-std::string unreachable_text(const Trouble& trouble) {
-  // As people read times everywhere else.
-  auto since = time_text(trouble.since).substr(0, 19);
-  since[10] = ' ';
-  return "unreachable since " + since + " UTC: " + trouble.why;
-}
-
 // What an ended job was held by or waited for is history.
 void fill_open(const core::Job& job, const std::optional<Trouble>& trouble, muster::v1::Job& out) {
   if (core::is_ended(job.state)) return;
@@ -144,7 +122,8 @@ muster::v1::Job job_view(const JobFacts& facts) {
   out.set_id(job.id);
   out.set_name(job.name);
   out.set_state(std::string(core::to_string(job.state)));
-  out.set_reason(job.reason);
+  fill_standing(facts.standing, out);
+  *out.mutable_controls() = controls_of(job);
   out.set_user(job.user);
   out.set_kind(job.is_command ? "command" : "recipe");
   out.set_submitted_at(time_text(job.submitted_at));
@@ -185,13 +164,22 @@ muster::v1::Job job_view(const JobFacts& facts) {
   return out;
 }
 
-muster::v1::Job row_view(const store::JobRow& row, std::int64_t steps_total,
+core::Job ended_job(const store::JobRow& row) {
+  core::Job job;
+  job.id = row.id;
+  job.state = row.state;
+  job.reason = row.reason;
+  if (row.newest_attempt) job.attempts.push_back(*row.newest_attempt);
+  return job;
+}
+
+muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, const muster::v1::JobSpec* spec,
                          const std::optional<store::MetricRow>& newest) {
   muster::v1::Job out;
   out.set_id(row.id);
   out.set_name(row.name);
   out.set_state(std::string(core::to_string(row.state)));
-  out.set_reason(row.reason);
+  fill_standing(standing, out);
   out.set_user(row.user);
   out.set_kind(row.is_command ? "command" : "recipe");
   out.set_submitted_at(time_text(row.submitted_at));
@@ -202,55 +190,14 @@ muster::v1::Job row_view(const store::JobRow& row, std::int64_t steps_total,
   if (row.newest_attempt) out.set_executor(executor_of(*row.newest_attempt));
   if (!row.sweep.empty()) {
     out.mutable_sweep()->set_sweep(row.sweep);
+    if (spec != nullptr) *out.mutable_sweep() = spec->sweep();
     out.mutable_sweep()->set_index(row.sweep_index);
   }
   const bool resumed = row.newest_attempt && row.newest_attempt->resumed_from_step;
   fill_newest(newest, !row.is_command || resumed || row.last_checkpoint_step > 0, out);
-  out.set_steps_total(steps_total);
+  if (spec != nullptr) out.set_steps_total(spec->recipe().train().steps());
   out.set_last_checkpoint_step(row.last_checkpoint_step);
   out.set_version(row.version);
-  return out;
-}
-
-muster::v1::WhyResponse why_view(const core::Job& job, const std::optional<QueueWord>& queue,
-                                 const std::optional<Trouble>& trouble) {
-  muster::v1::WhyResponse out;
-  out.set_job_id(job.id);
-  out.set_state(std::string(core::to_string(job.state)));
-  out.set_reason(job.reason);
-  const std::string id = std::to_string(job.id);
-  const bool queued = job.state == core::JobState::kQueued;
-  const bool idle = job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
-  if (queued && queue) {
-    out.set_scheduler_reason(queue->reason);
-    out.set_expected_start(time_text(queue->expected_start));
-  }
-  // What people asked for themselves comes first: the scheduler only repeats it.
-  if (job.held && (queued || idle)) {
-    out.set_action("muster release " + id);
-  } else if (trouble && (queued || (idle && queue))) {
-    out.set_reason(trouble_text(*trouble));
-    out.set_action("Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?");
-  } else if (queue && (queued || idle)) {
-    if (!queue->sentence.empty()) out.set_reason(queue->sentence);
-    out.set_action(queue->action);
-  } else if (idle && !job.dependencies_met()) {
-    const auto other =
-        std::ranges::find_if(job.after, [](const core::Dependency& dependency) { return !dependency.met; });
-    out.set_action("Nothing: it starts by itself. What it waits for: muster why " + std::to_string(other->job));
-  } else if (job.state == core::JobState::kFailed && never_launched(job)) {
-    out.set_action(
-        "Correct in the job file what the reason names, and submit it again; nothing of it was started, so there is no "
-        "log");
-  } else if (job.state == core::JobState::kFailed && !job.attempts.back().culprit && job.attempts.back().queued_at) {
-    out.set_action("No rank is to blame: look at what Slurm and the lines before the ranks wrote (muster logs " + id +
-                   " --slurm), then correct the job file and submit it again, or: muster requeue " + id);
-  } else if (job.state == core::JobState::kFailed) {
-    out.set_action("Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id +
-                   " names the files), then correct the job file and submit it again, or: muster requeue " + id);
-  } else if (job.state == core::JobState::kWaiting) {
-    out.set_action("Nothing: it starts by itself. To start it at once: muster requeue " + id);
-  }
   return out;
 }
 

@@ -132,34 +132,34 @@ bool may_never_start(std::string_view reason) {
 
 }  // namespace
 
-void PartitionDesk::explain_never(const core::Job& job, muster::v1::WhyResponse& why) {
+std::optional<Obstacle> PartitionDesk::explain_never(const core::Job& job) {
   const auto spec = parts_.specs.get(job.id);
   const auto facts = cluster_.known();
-  if (spec == nullptr || !facts->known()) return;
+  if (spec == nullptr || !facts->known()) return std::nullopt;
   const auto never = never_starts(*spec, job.time_limit, *facts);
-  if (!never) return;
+  if (!never) return std::nullopt;
   const auto id = std::to_string(job.id);
-  why.set_reason("It can't start as it is: " + never->why + ".");
-  why.set_action((never->limit ? "muster limit " + id + " " + spec::print_duration_ms(never->limit->count()) + "; or "
-                               : std::string()) +
-                 "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition");
+  return Obstacle{"It can't start as it is: " + never->why + ".",
+                  (never->limit ? "muster limit " + id + " " + spec::print_duration_ms(never->limit->count()) + "; or "
+                                : std::string()) +
+                      "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }
 
-void PartitionDesk::explain(const core::Job& job, muster::v1::WhyResponse& why) {
-  if (job.state == core::JobState::kQueued && !job.held && may_never_start(why.scheduler_reason())) {
-    return explain_never(job, why);
+std::optional<Obstacle> PartitionDesk::explain(const core::Job& job, const std::string& scheduler_reason) {
+  if (job.state == core::JobState::kQueued && !job.held && may_never_start(scheduler_reason)) {
+    return explain_never(job);
   }
   const bool idle = job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
-  if (!idle || !job.may_start()) return;
+  if (!idle || !job.may_start()) return std::nullopt;
   const auto most = running_limit(job.id);
-  if (!most || jobs_.has_place(job.id)) return;
+  if (!most || jobs_.has_place(job.id)) return std::nullopt;
   const auto partition = jobs_.partition_of(job.id);
-  if (jobs_.of(partition, job.user).handed_over < *most) return;
-  why.set_reason("partition \"" + partition + "\" allows " + job.user + " " + std::to_string(*most) +
-                 (*most == 1 ? " job" : " jobs") + " at once (max_running_jobs_per_user), and so many are with Slurm");
-  why.set_action(
-      "Nothing: it starts by itself when one of them ends; muster list --state running --state queued shows "
-      "them");
+  if (jobs_.of(partition, job.user).handed_over < *most) return std::nullopt;
+  return Obstacle{"partition \"" + partition + "\" allows " + job.user + " " + std::to_string(*most) +
+                      (*most == 1 ? " job" : " jobs") +
+                      " at once (max_running_jobs_per_user), and so many are with Slurm",
+                  "It starts by itself when one of them ends; muster list --state running --state queued "
+                  "shows them"};
 }
 
 void PartitionDesk::equip(LaunchRequest& request) {

@@ -13,6 +13,7 @@
 #include "runtime/partitions/user_groups.h"
 #include "runtime/partitions/user_jobs.h"
 #include "runtime/spec_cache.h"
+#include "runtime/standing.h"
 
 namespace runtime {
 
@@ -66,8 +67,8 @@ class PartitionDesk {
   bool limits_running(const muster::v1::JobSpec& spec) const;
   /// Adds what the partition's policy wants done before ranks start.
   void equip(LaunchRequest& request);
-  /// In what `why` answers: that a limit holds the job back. Otherwise nothing is changed.
-  void explain(const core::Job& job, muster::v1::WhyResponse& why);
+  /// That a limit holds the job back. `scheduler_reason`: Slurm's own word for why it waits in the queue; empty: none.
+  std::optional<Obstacle> explain(const core::Job& job, const std::string& scheduler_reason);
 
   // Admins. Refused where there is no Slurm.
 
@@ -81,7 +82,7 @@ class PartitionDesk {
 
  private:
   /// Of a job whose reason in Slurm's queue may be one for ever.
-  void explain_never(const core::Job& job, muster::v1::WhyResponse& why);
+  std::optional<Obstacle> explain_never(const core::Job& job);
   bool has_slurm() const { return parts_.executor.has_queue("slurm"); }
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;
   std::string partition_of(core::JobId job);

@@ -87,8 +87,10 @@ class Jobs final : public JobService::Service {
   }
 
   Status Hold(ServerContext* context, const HoldRequest* request, Job* response) override {
-    return change(*context, "hold", request->job_id(), request->user(), response,
-                  [&](Job& job) { job.set_held_by(request->user()); });
+    return change(*context, "hold", request->job_id(), request->user(), response, [&](Job& job) {
+      job.set_held_by(request->user());
+      job.set_reason("held by " + request->user() + ", no further attempt starts");
+    });
   }
 
   Status Release(ServerContext* context, const HoldRequest* request, Job* response) override {

@@ -27,6 +27,9 @@ muster::v1::Job queued_job() {
   auto job = sample_job(1, "queued");
   job.set_executor("slurm");
   job.set_held_by("ada");
+  job.set_status("held");
+  job.set_reason("held by ada until released");
+  job.set_action("Release it when it may start: muster release 1");
   job.add_waits_for("succeeded:12");
   job.set_time_limit_ms(4 * 3'600'000);
   job.set_scheduler_problem("unreachable since 19:50:00 UTC: timed out");
@@ -114,6 +117,7 @@ TEST(Why, IsASentenceAnActionAndSlurmsWord) {
     s.why.set_action("wait for one of them to end, or submit with another qos");
     s.why.set_scheduler_reason("QOSMaxJobsPerUserLimit");
     s.why.set_expected_start("2026-11-20T19:48:55.000Z");
+    s.why.set_state("queued");
   });
   const auto why = fake.muster({"why", "1"});
   EXPECT_EQ(why.exit, 0);
@@ -209,8 +213,10 @@ TEST(Show, TellsWhatAJobWaitsForAndWhereItRan) {
   fake.with([](FakeState& s) { s.jobs.push_back(queued_job()); });
   const auto show = fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out;
   for (const char* line :
-       {"executor     slurm\n", "held         by ada; start it with muster release 1\n", "waits for    succeeded:12\n",
-        "time limit   4h an attempt\n", "sweep        s1, seed=3\n", "started      2026-11-20 19:48:56 UTC, ",
+       {"executor     slurm\n", "job 1  manpages-llama-with-a-rather-long-name  held\n",
+        "reason       held by ada until released\n", "do           Release it when it may start: muster release 1\n",
+        "waits for    succeeded:12\n", "time limit   4h an attempt\n", "sweep        s1, seed=3\n",
+        "started      2026-11-20 19:48:56 UTC, ",
         "attempt 2    Slurm job 4711_5; queued 2026-11-20 19:50:00 UTC, waited 3m12s; started 2026-11-20 19:53:12 "
         "UTC, ",
         "; on n1, n2\n", "scheduler    unreachable since 19:50:00 UTC"}) {
@@ -255,7 +261,7 @@ TEST(List, MarksAHoldOnWhatRunsToo) {
   FakeController fake;
   fake.with([](FakeState& s) {
     s.jobs.push_back(sample_job(1, "running"));
-    s.jobs[0].set_held_by("ada");
+    s.jobs[0].set_status("running, held");
   });
   EXPECT_THAT(fake.muster({"list"}).out, HasSubstr("  running, held  "));
 }

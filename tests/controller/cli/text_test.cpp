@@ -37,13 +37,6 @@ TEST(Text, NumbersAreShort) {
   EXPECT_EQ(number_text(0.0003), "0.0003");
 }
 
-TEST(Text, AHeldJobIsCalledSoUnlessItHasAnAttempt) {
-  EXPECT_EQ(state_text("pending", true), "held");
-  EXPECT_EQ(state_text("queued", true), "held");
-  EXPECT_EQ(state_text("running", true), "running, held");
-  EXPECT_EQ(state_text("pending", false), "pending");
-}
-
 TEST(Text, TimesAreReadAndShownInUtc) {
   EXPECT_EQ(time_ms("1970-01-02T00:00:01.500Z"), 86'401'500);
   EXPECT_EQ(time_ms(""), -1);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/story.h"
+#include "core/text.h"
 
 namespace test {
 namespace {
@@ -274,7 +275,7 @@ TEST(HoldStory, WhileItRunsItGoesOnAndNoOtherStarts) {
   story.wait(300ms).tell(core::ReleaseRequested{"ben"});
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now + 700ms}))
       << "what is left of the backoff";
-  EXPECT_EQ(story.job.reason, "attempt 2 starts in 700 ms");
+  EXPECT_EQ(story.job.reason, "attempt 2 starts at " + core::utc_text(story.now + 700ms));
 }
 
 TEST(HoldStory, WhileItWaitsTheBackoffRunsOut) {

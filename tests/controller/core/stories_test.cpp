@@ -82,7 +82,8 @@ TEST(JobStory, AKilledRankIsNamedAndTheNextAttemptSaysWhy) {
   EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1");
   story.tell(core::AttemptResumed{2, 30});
   EXPECT_EQ(story.attempt(2).resumed_from_step, 30);
-  EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1; resumed from step 30");
+  EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1")
+      << "where it goes on is no reason";
 }
 
 TEST(JobStory, FailuresWithoutProgressSpendTheBudget) {

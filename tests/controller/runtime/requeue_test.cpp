@@ -277,9 +277,10 @@ TEST_P(Requeue, WhyTellsWhatAnExecutorWithoutAQueueWaitsFor) {
   bench.machine->launch_later = "cannot write launch.json: No space left on device";
   const auto id = bench.submit(command_request("a"));
   EXPECT_EQ(bench.why(id).reason(), "Not started yet: cannot write launch.json: No space left on device");
-  EXPECT_EQ(bench.why(id).action(), "Nothing: it starts by itself.");
+  EXPECT_EQ(bench.why(id).action(), "It starts by itself.");
   ASSERT_TRUE(bench.controller().hold(id, "ada").ok());
-  EXPECT_EQ(bench.why(id).action(), "muster release " + std::to_string(id)) << "a person's hold comes first";
+  EXPECT_EQ(bench.why(id).action(), "Release it when it may start: muster release " + std::to_string(id))
+      << "a person's hold comes first";
   ASSERT_TRUE(bench.controller().release(id, "ada").ok());
   bench.machine->launch_later.clear();
   bench.pass(1100ms);

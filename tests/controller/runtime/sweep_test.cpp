@@ -293,7 +293,7 @@ TEST_P(Sweep, OneThatIsReleasedInTheQueueWaitsForWhatCameBackAndSaysSo) {
     bench.pass(3s);
     EXPECT_THAT(told(bench), IsEmpty()) << "the queue would start it beside the other";
     EXPECT_EQ(bench.why(ids[1]).reason(), "released, and waits for its turn: at most 1 of sweep s1 run at once");
-    EXPECT_EQ(bench.why(ids[1]).action(), "Nothing: it starts by itself.");
+    EXPECT_EQ(bench.why(ids[1]).action(), "It starts by itself.");
   }
   bench.executor().end({ids[0], 2}, 0, {1, 0});
   bench.pass(5s);
