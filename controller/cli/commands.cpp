@@ -59,7 +59,9 @@ std::span<const Command> commands() {
        "  muster list --json | jq '.[] | select(.state == \"failed\") | .id'",
        define_list},
       {"show", "Show jobs: why each is in its state, its attempts and ranks",
-       "HEARD is the age of a rank's newest heartbeat.\n\n"
+       "HEARD is the age of a rank's newest heartbeat. SLOW is there while a rank is: each of its last 50 steps took "
+       "more\n"
+       "than 1.2 times the median over all ranks; how many times, in the mean. With fewer than three ranks none is.\n\n"
        "  muster show 7\n"
        "  muster show 7 9\n"
        "  muster show 7 --json | jq .reason",

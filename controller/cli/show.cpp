@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 
 #include "cli/command.h"
@@ -100,9 +101,9 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   const auto state = status_of(job);
   std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(state, colour_of_state(state)) << "\n";
   print_entry("reason", job.reason());
-  print_entry("user", job.user());
   print_entry("do", job.action());
   print_entry("Slurm says", job.scheduler_reason());
+  print_entry("user", job.user());
   print_entry("kind", ranks_text(job));
   print_times(job);
   print_scheduling(job);
@@ -154,23 +155,26 @@ std::string end_text(const muster::v1::Rank& rank) {
 
 void print_ranks(const Job& job) {
   if (job.ranks_size() == 0) return;
-  Table table({{"RANK", true},
-               {"NODE", false, 8},
-               {"PID", true},
-               {"STATE", false, 0, true},
-               {"SECTION"},
-               {"STEP", true},
-               {"HEARD", true},
-               {"MEMORY", true},
-               {"MS/STEP", true},
-               {"END"}});
+  std::vector<Table::Column> columns{{"RANK", true},   {"NODE", false, 8}, {"PID", true},   {"STATE", false, 0, true},
+                                     {"SECTION"},      {"STEP", true},     {"HEARD", true}, {"MEMORY", true},
+                                     {"MS/STEP", true}};
+  const bool slow = std::ranges::any_of(job.ranks(), [](const auto& rank) { return rank.has_slowness(); });
+  if (slow) columns.push_back({"SLOW", true});
+  columns.push_back({"END"});
+  Table table(columns);
   for (const auto& rank : job.ranks()) {
-    table.add({std::to_string(rank.rank()), rank.node(), rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
-               rank.state(), rank.section().empty() ? "-" : rank.section(),
-               rank.has_step() ? std::to_string(rank.step()) : "-",
-               rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
-               rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
-               rank.step_ms() > 0 ? number_text(rank.step_ms(), 3) : "-", end_text(rank)});
+    std::vector<std::string> row{std::to_string(rank.rank()),
+                                 rank.node(),
+                                 rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
+                                 rank.state(),
+                                 rank.section().empty() ? "-" : rank.section(),
+                                 rank.has_step() ? std::to_string(rank.step()) : "-",
+                                 rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
+                                 rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
+                                 rank.step_ms() > 0 ? number_text(rank.step_ms(), 3) : "-"};
+    if (slow) row.push_back(rank.has_slowness() ? number_text(rank.slowness(), 2) + "x" : "-");
+    row.push_back(end_text(rank));
+    table.add(std::move(row));
   }
   std::cout << "\n" << table.text();
 }

@@ -7,9 +7,13 @@ namespace runtime {
 void RankBoard::track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size,
                       core::Millis now, core::Millis fresh_until) {
   std::lock_guard lock(mutex_);
-  const auto [place, fresh] = attempts_.try_emplace(
-      key,
-      Live{AttemptWatch(rules, world_size, key.number, now), std::vector<RankView>(world_size), {}, {}, false, false});
+  const auto [place, fresh] = attempts_.try_emplace(key, Live{AttemptWatch(rules, world_size, key.number, now),
+                                                              std::vector<RankView>(world_size),
+                                                              Stragglers(world_size),
+                                                              {},
+                                                              {},
+                                                              false,
+                                                              false});
   // A rank may have spoken before its attempt was taken over; the others need their time all the same.
   if (fresh || fresh_until > now) place->second.watch.fresh_start(fresh_until);
 }
@@ -73,6 +77,13 @@ void RankBoard::registered(const core::AttemptKey& key, core::RankNumber rank, c
   live->ranks[rank].heard_at = now;
 }
 
+void RankBoard::steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended) return;
+  for (const auto& row : rows) live->stragglers.add(row.rank, row.step, row.step_ms);
+}
+
 void RankBoard::metric(const store::MetricRow& row) {
   if (row.rank != 0) return;
   std::lock_guard lock(mutex_);
@@ -93,7 +104,9 @@ std::optional<RankView> RankBoard::view(const core::AttemptKey& key, core::RankN
   std::lock_guard lock(mutex_);
   const auto* live = find(key);
   if (live == nullptr || rank >= live->ranks.size()) return std::nullopt;
-  return live->ranks[rank];
+  auto view = live->ranks[rank];
+  view.slowness = live->stragglers.slowness(rank);
+  return view;
 }
 
 std::string RankBoard::leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const {

@@ -10,6 +10,7 @@
 
 #include "muster/v1/rank_service.pb.h"
 #include "runtime/liveness.h"
+#include "runtime/stragglers.h"
 #include "store/store.h"
 
 namespace runtime {
@@ -23,6 +24,7 @@ struct RankView {
   std::int64_t memory_peak_bytes = 0;
   double step_ms = 0;
   std::string leaving_reason;
+  std::optional<double> slowness;  // see Stragglers
 };
 
 /// What must be done after a round of watching.
@@ -55,6 +57,8 @@ class RankBoard {
   /// True if its step or section moved.
   bool heartbeat(const core::AttemptKey& key, const muster::v1::HeartbeatRequest& request, core::Millis now);
   void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now);
+  /// Steps of one rank, in order: who is slow shows from all ranks' together.
+  void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
   /// The newest step of rank 0, for people.
   void metric(const store::MetricRow& row);
   std::optional<store::MetricRow> newest_metric(core::JobId job) const;
@@ -80,6 +84,7 @@ class RankBoard {
   struct Live {
     AttemptWatch watch;
     std::vector<RankView> ranks;
+    Stragglers stragglers;
     std::string endpoint;
     std::optional<core::Step> checkpoint_told;
     bool resume_told = false;

@@ -200,6 +200,7 @@ std::uint32_t RankDesk::take_metrics(const Caller& caller, const muster::v1::Hea
     rows.push_back(row_of(caller.key, caller.rank, request.metrics(static_cast<int>(i))));
   }
   if (rows.empty()) return static_cast<std::uint32_t>(count);
+  parts_.board.steps(caller.key, rows);
   const auto taken = parts_.metrics.add(rows);
   if (taken > 0) parts_.board.metric(rows[taken - 1]);
   return static_cast<std::uint32_t>(taken);

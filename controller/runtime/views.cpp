@@ -66,6 +66,7 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t n
     out.set_memory_bytes(live->memory_bytes);
     out.set_memory_peak_bytes(live->memory_peak_bytes);
     out.set_step_ms(live->step_ms);
+    if (live->slowness) out.set_slowness(*live->slowness);
   } else if (newest && newest->attempt == attempt.number) {
     // Ranks go from step to step together; one that this controller has not heard itself has done that one.
     out.set_step(newest->step);
@@ -189,8 +190,8 @@ muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, con
   if (row.newest_attempt) fill_attempt(*row.newest_attempt, *out.add_attempts());
   if (row.newest_attempt) out.set_executor(executor_of(*row.newest_attempt));
   if (!row.sweep.empty()) {
-    out.mutable_sweep()->set_sweep(row.sweep);
     if (spec != nullptr) *out.mutable_sweep() = spec->sweep();
+    out.mutable_sweep()->set_sweep(row.sweep);
     out.mutable_sweep()->set_index(row.sweep_index);
   }
   const bool resumed = row.newest_attempt && row.newest_attempt->resumed_from_step;
