@@ -168,11 +168,15 @@ std::span<const Command> commands() {
        "  muster why 7 --json | jq -r .action",
        define_why},
       {"results", "Compare the jobs of a sweep by a metric, the best first",
-       "BEST is the best step of the run as it went in the end: steps that a resumed attempt did again count once. "
-       "Jobs\n"
-       "that failed or were cancelled come last, whatever they reached. Small is good, but for tokens_per_s.\n\n"
+       "Jobs are compared by their best validation loss as soon as one of them has reported one: every evaluation\n"
+       "measures the same text. Otherwise, and with --metric loss or tokens_per_s, by the mean of their last 20 "
+       "steps:\n"
+       "the best single step is only the luckiest batch. The table's title, and ranked_by in JSON and CSV, say which.\n"
+       "Steps that a resumed attempt did again count once. Jobs that failed or were cancelled come last, whatever "
+       "they\n"
+       "reached. Small is good, but for tokens_per_s.\n\n"
        "  muster results\n"
-       "  muster results --sweep s12 --metric validation_loss --top 5\n"
+       "  muster results --sweep s12 --metric loss --top 5\n"
        "  muster results --sweep s12 --csv > sweep.csv",
        define_results},
       {"partitions", "Show the partitions you may use, and their limits",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <set>
 
 #include "cli/command.h"
@@ -19,20 +20,41 @@ constexpr std::uint32_t kNewestLookedAt = 10'000;
 
 struct ResultsOptions {
   std::string sweep;
-  std::string metric = "loss";
+  std::string metric;  // empty: see metric_of
   std::string best;
   std::uint32_t top = 0;
   bool csv = false;
   bool json = false;
 };
 
-struct Result {
-  muster::v1::Job job;
+/// What one metric of a job comes to.
+struct Values {
   std::optional<Curve::Point> last, best;
+  std::optional<Curve::Point> ranked;  // what the job is compared by
 };
 
-Best best_of(const ResultsOptions& options) {
-  if (options.best.empty()) return options.metric == "tokens_per_s" ? Best::kMax : Best::kMin;
+struct Result {
+  muster::v1::Job job;
+  std::map<std::string, Values> of;  // by metric
+  Values values;                     // of the metric that was decided on
+};
+
+/// The metric that was asked for and how jobs are compared by it.
+struct Ranking {
+  std::string metric;
+  Best best = Best::kMin;
+
+  /// A validation loss is measured on the same text each time, so a job's best is its own. A training loss is one
+  /// batch's, and throughput one moment's: the best of many is the luckiest.
+  bool by_best() const { return metric == "validation_loss"; }
+  std::string text() const {
+    if (by_best()) return std::string(best == Best::kMin ? "lowest " : "highest ") + metric;
+    return "mean " + metric + " of the last " + std::to_string(Curve::kSmoothedSteps) + " steps";
+  }
+};
+
+Best best_of(const ResultsOptions& options, const std::string& metric) {
+  if (options.best.empty()) return metric == "tokens_per_s" ? Best::kMax : Best::kMin;
   return options.best == "max" ? Best::kMax : Best::kMin;
 }
 
@@ -44,20 +66,46 @@ bool went_wrong(const Result& result) {
 void sort_best_first(std::vector<Result>& results, Best best) {
   std::ranges::stable_sort(results, [best](const Result& a, const Result& b) {
     if (went_wrong(a) != went_wrong(b)) return went_wrong(b);
-    if (a.best.has_value() != b.best.has_value()) return a.best.has_value();
-    if (!a.best || a.best->value == b.best->value) return false;
-    return (a.best->value < b.best->value) == (best == Best::kMin);
+    const auto &left = a.values.ranked, &right = b.values.ranked;
+    if (left.has_value() != right.has_value()) return left.has_value();
+    if (!left || left->value == right->value) return false;
+    return (left->value < right->value) == (best == Best::kMin);
   });
 }
 
 Result result_of(Client& client, muster::v1::Job job, const ResultsOptions& options) {
   muster::v1::MetricsRequest request;
   request.set_job_id(job.id());
-  Curve curve(options.metric);
+  std::map<std::string, Curve> curves;
+  for (const auto& metric : options.metric.empty() ? std::vector<std::string>{"validation_loss", "loss"}
+                                                   : std::vector<std::string>{options.metric}) {
+    curves.emplace(metric, Curve(metric));
+  }
   Contact::read<muster::v1::Metric>(
       client, [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); },
-      [&](const muster::v1::Metric& metric) { curve.add(metric); });
-  return {std::move(job), curve.last(), curve.best(best_of(options))};
+      [&](const muster::v1::Metric& metric) {
+        for (auto& [name, curve] : curves) curve.add(metric);
+      });
+  Result result{std::move(job), {}, {}};
+  for (const auto& [name, curve] : curves) {
+    const Ranking ranking{name, best_of(options, name)};
+    auto& values = result.of[name];
+    values = {curve.last(), curve.best(ranking.best), {}};
+    values.ranked = ranking.by_best() ? values.best : curve.smoothed();
+  }
+  return result;
+}
+
+/// Decides on the metric: where none is asked for, the validation loss as soon as a job has one.
+Ranking decide(const ResultsOptions& options, std::vector<Result>& results) {
+  auto metric = options.metric;
+  if (metric.empty()) {
+    const bool validated =
+        std::ranges::any_of(results, [](Result& result) { return result.of["validation_loss"].ranked.has_value(); });
+    metric = validated ? "validation_loss" : "loss";
+  }
+  for (auto& result : results) result.values = result.of[metric];
+  return {metric, best_of(options, metric)};
 }
 
 /// The newest job's that is of one; empty: there is none.
@@ -90,19 +138,20 @@ std::uint32_t attempts_of(const Result& result) {
   return result.job.attempts_size() == 0 ? 0 : result.job.attempts().rbegin()->number();
 }
 
-nlohmann::ordered_json json_of_result(const Result& result, const std::string& metric) {
+nlohmann::ordered_json json_of_result(const Result& result, const Ranking& ranking) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const auto& key : keys_of({result})) settings[key] = setting(result, key);
   nlohmann::ordered_json row{
       {"job_id", result.job.id()},           {"name", result.job.name()}, {"sweep", result.job.sweep().sweep()},
       {"index", result.job.sweep().index()}, {"settings", settings},      {"state", result.job.state()},
-      {"attempts", attempts_of(result)},     {"metric", metric}};
+      {"attempts", attempts_of(result)},     {"metric", ranking.metric},  {"ranked_by", ranking.text()}};
   const auto add = [&](const std::string& name, const std::optional<Curve::Point>& point) {
     row[name] = point ? nlohmann::ordered_json(point->value) : nullptr;
     row[name + "_step"] = point ? nlohmann::ordered_json(point->step) : nullptr;
   };
-  add("best", result.best);
-  add("final", result.last);
+  add("value", result.values.ranked);
+  add("best", result.values.best);
+  add("final", result.values.last);
   return with_version(row);
 }
 
@@ -113,55 +162,64 @@ std::string csv_quoted(const std::string& text) {
   return out + "\"";
 }
 
-void print_csv(const std::vector<Result>& results, const std::string& metric) {
+void print_csv(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
   std::cout << "job_id,name,index,state,attempts";
   for (const auto& key : keys) std::cout << "," << csv_quoted(key);
-  std::cout << ",metric,best,best_step,final,final_step\n";
+  std::cout << ",metric,best,best_step,final,final_step,value,value_step,ranked_by\n";
   for (const auto& result : results) {
     const auto& job = result.job;
     std::cout << job.id() << "," << csv_quoted(job.name()) << "," << job.sweep().index() << "," << job.state() << ","
               << attempts_of(result);
     for (const auto& key : keys) std::cout << "," << csv_quoted(setting(result, key));
-    std::cout << "," << metric;
-    for (const auto& point : {result.best, result.last}) {
+    std::cout << "," << ranking.metric;
+    for (const auto& point : {result.values.best, result.values.last, result.values.ranked}) {
       // As JSON has it: every digit that tells two numbers apart.
       std::cout << ","
                 << (point ? nlohmann::json(point->value).dump() + "," + std::to_string(point->step) : std::string(","));
     }
-    std::cout << "\n";
+    std::cout << "," << ranking.text() << "\n";
   }
 }
 
-void print_table(const std::vector<Result>& results, const std::string& metric) {
+void print_table(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
   std::multiset<std::string> leaves;
   for (const auto& key : keys) leaves.insert(spec::leaf_of(key));
-  auto title = metric;
+  auto title = (ranking.by_best() ? "best " : "mean ") + ranking.metric;
   for (char& c : title) c = static_cast<char>(c == '_' ? ' ' : std::toupper(static_cast<unsigned char>(c)));
-  std::vector<Table::Column> columns{{"JOB", true}, {"BEST " + title, true}, {"AT STEP", true}};
+  std::vector<Table::Column> columns{{"JOB", true}, {title, true}, {"AT STEP", true}};
   for (const auto& key : keys) columns.push_back({leaves.count(spec::leaf_of(key)) == 1 ? spec::leaf_of(key) : key});
   for (auto& column : columns) column.shrinks = column.right ? 0 : 6;
   columns.push_back({"STATE", false, 0, true});
-  columns.insert(columns.end(), {{"FINAL", true}, {"STEP", true}, {"ATT", true}});
+  if (ranking.by_best()) columns.insert(columns.end(), {{"FINAL", true}, {"STEP", true}});
+  columns.push_back({"ATT", true});
   Table table(columns);
   for (const auto& result : results) {
     const auto value = [](const auto& point) { return point ? number_text(point->value, 5) : "-"; };
     const auto step = [](const auto& point) { return point ? std::to_string(point->step) : "-"; };
-    std::vector<std::string> row{std::to_string(result.job.id()), value(result.best), step(result.best)};
+    const auto& [last, best, ranked] = result.values;
+    std::vector<std::string> row{std::to_string(result.job.id()), value(ranked), step(ranked)};
     for (const auto& key : keys) row.push_back(setting(result, key));
-    row.insert(row.end(),
-               {result.job.state(), value(result.last), step(result.last), std::to_string(attempts_of(result))});
+    row.push_back(result.job.state());
+    if (ranking.by_best()) row.insert(row.end(), {value(last), step(last)});
+    row.push_back(std::to_string(attempts_of(result)));
     table.add(std::move(row));
   }
   std::cout << table.text();
 }
 
-void print(const std::vector<Result>& results, const ResultsOptions& options) {
-  if (options.csv) return print_csv(results, options.metric);
-  if (!options.json) return print_table(results, options.metric);
+void print(const std::vector<Result>& results, const Ranking& ranking, const ResultsOptions& options) {
+  if (options.csv) return print_csv(results, ranking);
+  if (!options.json) {
+    print_table(results, ranking);
+    std::cerr << "muster: by the " << ranking.text()
+              << (options.metric.empty() && !ranking.by_best() ? "; no job has reported a validation loss" : "")
+              << "\n";
+    return;
+  }
   JsonRows rows(false);
-  for (const auto& result : results) rows.add(json_of_result(result, options.metric));
+  for (const auto& result : results) rows.add(json_of_result(result, ranking));
   rows.end();
 }
 
@@ -175,10 +233,11 @@ int run_results(Session& session, const ResultsOptions& options) {
   }
   std::vector<Result> results;
   for (auto& job : jobs_of_sweep(client, sweep)) results.push_back(result_of(client, std::move(job), options));
-  sort_best_first(results, best_of(options));
+  const auto ranking = decide(options, results);
+  sort_best_first(results, ranking.best);
   const auto all = results.size();
   if (options.top > 0 && options.top < all) results.resize(options.top);
-  print(results, options);
+  print(results, ranking, options);
   if (options.sweep.empty()) std::cerr << "muster: sweep " << sweep << ", the newest; --sweep names another\n";
   if (results.size() < all) std::cerr << "muster: the first " << results.size() << " of " << all << " jobs\n";
   return kSuccess;
@@ -189,9 +248,9 @@ int run_results(Session& session, const ResultsOptions& options) {
 void define_results(CLI::App& app, Session& session) {
   auto options = add_action<ResultsOptions>(app, session, run_results);
   app.add_option("--sweep", options->sweep, "Which sweep; otherwise the newest")->type_name("SWEEP");
-  app.add_option("--metric", options->metric, "What to compare")
-      ->check(CLI::IsMember({"loss", "validation_loss", "tokens_per_s"}))
-      ->capture_default_str();
+  app.add_option("--metric", options->metric,
+                 "What to compare; otherwise validation_loss where a job has reported it, else loss")
+      ->check(CLI::IsMember({"loss", "validation_loss", "tokens_per_s"}));
   app.add_option("--best", options->best, "Whether small or large is good; otherwise as the metric wants")
       ->check(CLI::IsMember({"min", "max"}));
   app.add_option("--top", options->top, "Only the first so many")->check(whole_number(1, 10'000))->type_name("N");

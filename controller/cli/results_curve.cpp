@@ -27,4 +27,12 @@ std::optional<Curve::Point> Curve::best(Best best) const {
   return found;
 }
 
+std::optional<Curve::Point> Curve::smoothed() const {
+  if (values_.empty()) return std::nullopt;
+  double sum = 0;
+  int count = 0;
+  for (auto at = values_.rbegin(); at != values_.rend() && count < kSmoothedSteps; ++at, ++count) sum += at->second;
+  return Point{values_.rbegin()->first, sum / count};
+}
+
 }  // namespace cli

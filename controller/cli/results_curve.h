@@ -18,6 +18,7 @@ class Curve {
     std::int64_t step = 0;
     double value = 0;
   };
+  static constexpr int kSmoothedSteps = 20;
 
   /// "loss", "validation_loss" or "tokens_per_s".
   explicit Curve(std::string metric) : metric_(std::move(metric)) {}
@@ -27,6 +28,8 @@ class Curve {
   std::optional<Point> last() const;
   /// Of equal ones the earliest.
   std::optional<Point> best(Best best) const;
+  /// At the last step, the mean of the last kSmoothedSteps steps' values, or of as many as there are.
+  std::optional<Point> smoothed() const;
 
  private:
   std::string metric_;

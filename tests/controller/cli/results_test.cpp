@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 muster::v1::Metric metric(std::uint32_t attempt, std::int64_t step, double loss) {
@@ -87,6 +88,9 @@ TEST(Results, AreSortedBestFirstAndWhatFailedComesLast) {
   EXPECT_THAT(order_of(done), ElementsAre(4, 2, 5, 3));
   const auto rows = Json::parse(done.out);
   EXPECT_EQ(rows[0].at("api_version"), "v1");
+  EXPECT_EQ(rows[0].at("ranked_by"), "mean loss of the last 20 steps");
+  EXPECT_NEAR(rows[0].at("value"), (9 + 2.0 + 4.5) / 3, 1e-9);
+  EXPECT_EQ(rows[0].at("value_step"), 3);
   EXPECT_EQ(rows[0].at("best"), 2.0);
   EXPECT_EQ(rows[0].at("best_step"), 2);
   EXPECT_EQ(rows[0].at("final"), 4.5);
@@ -95,8 +99,7 @@ TEST(Results, AreSortedBestFirstAndWhatFailedComesLast) {
   EXPECT_EQ(rows[0].at("attempts"), 2);
   EXPECT_TRUE(rows[2].at("best").is_null());
   EXPECT_THAT(order_of(fake.muster({"results", "--sweep", "s2", "--json", "--best", "max", "--top", "1"})),
-              ElementsAre(2))
-      << "equal ones stay in the order of the sweep";
+              ElementsAre(2));
   EXPECT_EQ(Json::parse(fake.muster({"results", "--json", "--metric", "tokens_per_s"}).out)[0].at("best"), 900.0)
       << "of throughput, much is good";
 }
@@ -108,18 +111,65 @@ TEST(Results, ComeAsTableAndCsvOfTheNewestSweep) {
   add_sweep(fake);
   const auto table = fake.muster({"results"});
   EXPECT_THAT(table.err, HasSubstr("sweep s2, the newest"));
-  EXPECT_THAT(table.out, AllOf(HasSubstr("BEST LOSS"), HasSubstr("learning_rate"), HasSubstr("3e-4")));
+  EXPECT_THAT(table.err, HasSubstr("by the mean loss of the last 20 steps; no job has reported a validation loss\n"));
+  EXPECT_THAT(table.out,
+              AllOf(HasSubstr("MEAN LOSS"), Not(HasSubstr("FINAL")), HasSubstr("learning_rate"), HasSubstr("3e-4")));
   const auto csv = fake.muster({"results", "--csv", "--top", "2"});
   EXPECT_THAT(csv.out,
               StartsWith("job_id,name,index,state,attempts,env.A,train.learning_rate,metric,best,best_step,final,"
-                         "final_step\n4,tune-0002,2,succeeded,2,z,3e-4,loss,2.0,2,4.5,3\n"
-                         "2,tune-0000,0,succeeded,2,\"x,\"\"y\"\"\",1e-4,loss,3.0,2,4.5,3\n"));
+                         "final_step,value,value_step,ranked_by\n"
+                         "4,tune-0002,2,succeeded,2,z,3e-4,loss,2.0,2,4.5,3,5.166666666666667,3,"
+                         "mean loss of the last 20 steps\n"
+                         "2,tune-0000,0,succeeded,2,\"x,\"\"y\"\"\",1e-4,loss,3.0,2,4.5,3,5.5,3,"
+                         "mean loss of the last 20 steps\n"));
   EXPECT_THAT(csv.err, HasSubstr("the first 2 of 4 jobs"));
   const auto narrow = fake.muster({"results"}, {{"COLUMNS", "60"}});
   std::istringstream lines(narrow.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(cli::width_of(line), 60U) << line;
   EXPECT_EQ(fake.muster({"results", "--sweep", "s99"}).exit, 3);
   EXPECT_EQ(fake.muster({"results", "--csv", "--json"}).exit, 2);
+}
+
+// The training loss of one step is one batch's: the best of many steps is the luckiest batch.
+TEST(Results, AreNotRankedByTheLuckiestBatch) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (std::int64_t id : {1, 2}) {
+      s.jobs.push_back(sample_job(id, "succeeded"));
+      s.jobs.back().mutable_sweep()->set_sweep("s1");
+      for (int step = 1; step <= 100; ++step) {
+        // Job 1 is better all along; job 2 had one easy batch.
+        s.metrics_of[id].push_back(metric(1, step, id == 1 ? 2.0 : step == 56 ? 0.5 : 2.5));
+      }
+    }
+  });
+  EXPECT_THAT(order_of(fake.muster({"results", "--json"})), ElementsAre(1, 2));
+  fake.with([](FakeState& s) { s.metrics_of[2][79].set_validation_loss(2.2); });
+  const auto validated = Json::parse(fake.muster({"results", "--json"}).out);
+  EXPECT_EQ(validated[0].at("job_id"), 2) << "one has a validation loss, so it counts";
+  EXPECT_EQ(validated[0].at("metric"), "validation_loss");
+  EXPECT_EQ(validated[0].at("ranked_by"), "lowest validation_loss");
+  EXPECT_EQ(validated[0].at("value"), 2.2);
+  EXPECT_TRUE(validated[1].at("value").is_null());
+  fake.with([](FakeState& s) {
+    s.metrics_of[1][19].set_validation_loss(1.9);
+    s.metrics_of[1][99].set_validation_loss(2.4);
+  });
+  const auto table = fake.muster({"results"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("BEST VALIDATION LOSS"), HasSubstr("FINAL")));
+  EXPECT_THAT(table.err, HasSubstr("by the lowest validation_loss\n"));
+  EXPECT_THAT(order_of(fake.muster({"results", "--json"})), ElementsAre(1, 2));
+  EXPECT_THAT(order_of(fake.muster({"results", "--json", "--metric", "loss", "--best", "max"})), ElementsAre(2, 1));
+}
+
+TEST(Curve, IsSmoothedOverItsLastStepsAsFarAsThereAreSome) {
+  Curve curve("loss");
+  EXPECT_FALSE(curve.smoothed());
+  curve.add(metric(1, 1, 4.0));
+  EXPECT_EQ(curve.smoothed()->value, 4.0);
+  for (int step = 2; step <= 40; ++step) curve.add(metric(1, step, step));
+  EXPECT_EQ(curve.smoothed()->value, 30.5) << "of steps 21 to 40";
+  EXPECT_EQ(curve.smoothed()->step, 40);
 }
 
 }  // namespace
