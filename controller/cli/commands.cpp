@@ -51,7 +51,7 @@ std::span<const Command> commands() {
        "is running and held goes on, but has no next attempt until then. A queued job waits for Slurm: muster why "
        "tells\n"
        "what for. A terminal shows as much of the table as fits its width. A pipe gets all of it, unless COLUMNS is "
-       "set.\n\n"
+       "set. -w shows the newest jobs that fit on the screen.\n\n"
        "  muster list\n"
        "  muster list 7 9\n"
        "  muster list -w --state running --state waiting\n"

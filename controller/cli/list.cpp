@@ -22,6 +22,7 @@ struct ListOptions {
   bool watch = false;
   bool json = false;
   JobQuery query;
+  CLI::Option* limit = nullptr;
 };
 
 std::string step_text(const muster::v1::Job& job) {
@@ -99,14 +100,15 @@ int tell_missing(const Listing& listing, const JobQuery& query) {
   return exit;
 }
 
-std::string note_of(const Listing& listing, const JobQuery& query) {
+/// `query.limit` is told of only where nobody asked for it.
+std::string note_of(const Listing& listing, const JobQuery& query, bool limit_asked) {
   if (!query.ids.empty()) return "";
   if (listing.jobs.empty()) {
     return query.states.empty() ? "muster: no jobs; submit one with muster submit JOB.toml\n"
                                 : "muster: no such jobs\n";
   }
   const auto shown = static_cast<std::int64_t>(listing.jobs.size());
-  if (listing.total <= shown) return "";
+  if (listing.total <= shown || limit_asked) return "";
   return "muster: the newest " + std::to_string(shown) + " of " + std::to_string(listing.total) +
          " jobs; --limit shows more\n";
 }
@@ -124,15 +126,34 @@ void print(const Listing& listing, const ListOptions& options) {
     rows.end();
   } else {
     std::cout << table_of(listing, options.query) << std::flush;
-    std::cerr << scheduler_note(listing) << note_of(listing, options.query);
+    std::cerr << scheduler_note(listing) << note_of(listing, options.query, options.limit->count() > 0);
   }
+}
+
+/// The header and the newest rows, as many as a screen holds: what is above its first line can't be seen. The last line
+/// says how many are left out.
+std::string screen_of(Listing listing, const JobQuery& query) {
+  if (listing.jobs.empty()) return "no jobs\n";
+  constexpr std::size_t kBesideRows = 2;  // the header, and the line where the cursor stands
+  const auto room = screen_lines() - kBesideRows;
+  if (listing.jobs.size() <= room) return table_of(listing, query);
+  listing.jobs.resize(room - 1);
+  const auto shown = std::to_string(listing.jobs.size());
+  return table_of(listing, query) +
+         cut("the newest " + shown + " of " + std::to_string(listing.total) +
+                 " jobs; a taller window shows more, --state fewer",
+             table_columns()) +
+         "\n";
 }
 
 /// On a terminal the table stays in its place; elsewhere it is printed again when it has changed.
 void print_again(const Listing& listing, const ListOptions& options, std::string* shown) {
-  const auto now = options.json ? json_rows(listing).dump() + "\n" : table_of(listing, options.query);
-  if (!options.json && stdout_is_terminal()) {
-    std::cout << "\x1b[H\x1b[J" << (now.empty() ? "no jobs\n" : now) << std::flush;
+  const bool on_screen = !options.json && stdout_is_terminal();
+  const auto now = options.json ? json_rows(listing).dump() + "\n"
+                   : on_screen  ? screen_of(listing, options.query)
+                                : table_of(listing, options.query);
+  if (on_screen) {
+    std::cout << "\x1b[H\x1b[J" << now << std::flush;
   } else if (now != *shown) {
     std::cout << (shown->empty() || options.json ? "" : "\n") << now << std::flush;
   }
@@ -181,10 +202,8 @@ void define_list(CLI::App& app, Session& session) {
           {"pending", "queued", "running", "stopping", "waiting", "held", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
   app.add_option("--sweep", options->query.sweep, "Only jobs of this sweep, with their settings")->type_name("SWEEP");
-  app.add_option("--limit", options->query.limit, "At most so many, the newest")
-      ->check(whole_number(1, 100'000))
-      ->type_name("N")
-      ->capture_default_str();
+  options->limit = app.add_option("--limit", options->query.limit, "At most so many, the newest");
+  options->limit->check(whole_number(1, 100'000))->type_name("N")->capture_default_str();
   app.add_flag("--json", options->json, "An array of jobs; with -w one such array a line");
 }
 

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kUsualColumns = 80;
 constexpr std::size_t kFewestColumns = 40;
 constexpr std::size_t kMostColumns = 1000;
+constexpr std::size_t kFewestLines = 5;
 constexpr std::size_t kGap = 2;
 
 /// 0: nobody says.
@@ -23,6 +24,13 @@ std::size_t known_columns() {
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
   if (const char* text = std::getenv("COLUMNS"); width == 0 && text != nullptr) width = std::strtoul(text, nullptr, 10);
   return width == 0 ? 0 : std::clamp(width, kFewestColumns, kMostColumns);
+}
+
+std::size_t known_lines() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0) return size.ws_row;
+  const char* text = std::getenv("LINES");
+  return text == nullptr ? 0 : std::strtoul(text, nullptr, 10);
 }
 
 bool colours_wanted() {
@@ -52,6 +60,11 @@ std::size_t table_columns() {
   const auto known = known_columns();
   // A terminal that does not say how wide it is has 80, as for everything else.
   return known == 0 && !stdout_is_terminal() ? SIZE_MAX : columns();
+}
+
+std::size_t screen_lines() {
+  const auto known = known_lines();
+  return known == 0 ? SIZE_MAX : std::max(known, kFewestLines);
 }
 
 std::string painted(std::string_view text, Colour colour) {

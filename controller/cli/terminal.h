@@ -10,6 +10,8 @@ namespace cli {
 std::size_t columns();
 /// The same for what people look for in a pipe: without a terminal or COLUMNS nothing is cut or broken into lines.
 std::size_t table_columns();
+/// Lines of the terminal on stdout, else of LINES; SIZE_MAX where nobody says. At least 5.
+std::size_t screen_lines();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 

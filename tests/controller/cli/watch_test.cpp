@@ -1,0 +1,107 @@
+// Goal: `muster list -w` on a terminal shows what is newest, however small the window.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "fake_controller.h"
+
+namespace test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// `muster` on a terminal of its own.
+class OnTerminal {
+ public:
+  OnTerminal(const FakeController& fake, std::vector<std::string> arguments, winsize size) {
+    arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+    std::vector<std::string> variables{"TERM=xterm", "NO_COLOR=1"};
+    for (const auto& [name, value] : fake.environment()) {
+      if (name != "COLUMNS") variables.push_back(name + "=" + value);
+    }
+    const auto pointers = [](std::vector<std::string>& texts) {
+      std::vector<char*> out;
+      for (auto& text : texts) out.push_back(text.data());
+      out.push_back(nullptr);
+      return out;
+    };
+    const auto argv = pointers(arguments), envp = pointers(variables);
+    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
+    if (pid_ == 0) {
+      ::execve(argv[0], argv.data(), envp.data());
+      ::_exit(127);
+    }
+  }
+  ~OnTerminal() {
+    ::kill(pid_, SIGINT);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(terminal_);
+  }
+
+  /// What is on the screen once a whole frame that ends with `end` has come.
+  std::string screen(const std::string& end) {
+    static const std::string kClear = "\x1b[H\x1b[J";
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (std::chrono::steady_clock::now() < deadline) {
+      pollfd ready{terminal_, POLLIN, 0};
+      char bytes[4096];
+      if (::poll(&ready, 1, 100) > 0) {
+        const auto got = ::read(terminal_, bytes, sizeof bytes);
+        if (got <= 0) break;
+        said_.append(bytes, static_cast<std::size_t>(got));
+      }
+      const auto frame = said_.rfind(kClear);
+      if (frame != std::string::npos && said_.ends_with(end + "\r\n")) return said_.substr(frame + kClear.size());
+    }
+    return said_;
+  }
+
+ private:
+  int terminal_ = -1;
+  pid_t pid_ = -1;
+  std::string said_;
+};
+
+TEST(Watch, KeepsTheHeaderAndTheNewestRowsOnASmallScreen) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (std::int64_t id = 1; id <= 30; ++id) s.jobs.push_back(sample_job(id, "running"));
+    for (auto& job : s.jobs) job.set_name("name-" + std::to_string(job.id()) + ".");
+  });
+  OnTerminal list(fake, {"list", "-w"}, {10, 100, 0, 0});
+  const auto screen = list.screen("the newest 7 of 30 jobs; a taller window shows more, --state fewer");
+  EXPECT_THAT(screen,
+              AllOf(HasSubstr("ID  NAME"), HasSubstr("name-30."), HasSubstr("name-24."), Not(HasSubstr("name-23."))));
+  EXPECT_EQ(std::ranges::count(screen, '\n'), 9) << "and the cursor below them:\n" << screen;
+}
+
+TEST(Watch, ShowsEveryRowWhereThereIsRoom) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (std::int64_t id = 1; id <= 8; ++id) s.jobs.push_back(sample_job(id, "running"));
+    for (auto& job : s.jobs) job.set_reason("reason-" + std::to_string(job.id()) + ".");
+  });
+  OnTerminal list(fake, {"list", "-w"}, {10, 140, 0, 0});
+  EXPECT_THAT(list.screen("reason-1."), AllOf(HasSubstr("ID  NAME"), HasSubstr("reason-8.")));
+}
+
+TEST(List, TellsOfItsLimitOnlyWhereNobodyAskedForIt) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (std::int64_t id = 1; id <= 120; ++id) s.jobs.push_back(sample_job(id, "succeeded"));
+  });
+  EXPECT_THAT(fake.muster({"list"}).err, HasSubstr("the newest 100 of 120 jobs; --limit shows more"));
+  EXPECT_EQ(fake.muster({"list", "--limit", "1"}).err, "");
+}
+
+}  // namespace
+}  // namespace test
