@@ -110,6 +110,19 @@ Response events(runtime::Controller& controller, core::JobId job, const Request&
   return as_json(out);
 }
 
+/// Without a character that is only begun at the end: its other bytes are still to come.
+std::size_t whole_characters(std::string_view text) {
+  const std::size_t most = std::min<std::size_t>(text.size(), 3);
+  for (std::size_t back = 1; back <= most; ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const std::size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return wanted > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+/// Lines that are not ended are sent as far as they go: a progress bar is one line for hours, and redraws itself.
 Response logs(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
   const std::uint64_t newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
   const auto attempt = static_cast<core::AttemptNumber>(number(request, "attempt", newest, kAnyNumber));
@@ -120,20 +133,33 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
   if (path.empty()) return as_json(out);
   bool finished = false;
   for (const auto& a : job.attempts()) finished |= a.number() == attempt && a.state() == "ended";
+  const auto put = [&](std::string text, std::uint64_t end) {
+    const auto size = finished ? text.size() : whole_characters(text);
+    out["next_offset"] = end - (text.size() - size);
+    text.resize(size);
+    out["text"] = std::move(text);
+  };
   if (request.parameter("offset").empty()) {
     const auto tail =
-        ::logs::read_last_lines(path, number(request, "tail", 1000, kMaxTailLines), ::logs::kTailBytes, finished);
-    out["text"] = tail.text;
-    out["next_offset"] = tail.offset;
+        ::logs::read_last_lines(path, number(request, "tail", 1000, kMaxTailLines), ::logs::kTailBytes, true);
+    put(tail.text, tail.offset);
     out["exists"] = tail.exists;
     out["cut"] = tail.cut;
   } else {
-    const auto piece = ::logs::read_from(path, number(request, "offset", 0, kAnyId), ::logs::kChunkBytes, finished);
-    out["text"] = piece.text;
-    out["next_offset"] = piece.next_offset;
+    const auto piece = ::logs::read_from(path, number(request, "offset", 0, kAnyId), ::logs::kChunkBytes, true);
+    put(piece.text, piece.next_offset);
     out["exists"] = piece.exists;
   }
   return as_json(out);
+}
+
+/// How old each rank's newest heartbeat is, by this machine's clock: small enough to be asked for every second.
+Response heartbeats(const muster::v1::Job& job) {
+  ordered_json ages = ordered_json::array();
+  for (const auto& rank : job.ranks()) {
+    ages.push_back(rank.has_last_heartbeat_ms() ? ordered_json(rank.last_heartbeat_ms()) : ordered_json());
+  }
+  return as_json({{"attempt", job.attempts_size() ? job.attempts().rbegin()->number() : 0}, {"ages_ms", ages}});
 }
 
 Response wrong_method(const char* allowed) {
@@ -170,9 +196,9 @@ Response one_job(runtime::Controller& controller, std::string_view rest, const R
     if (request.method != "POST") return wrong_method("POST");
     return change(controller, job_id, what);
   }
-  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why")
+  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why" && what != "heartbeats")
     return refuse(404, "a job has no '" + std::string(what) + "'",
-                  "use metrics, events, logs, why, cancel, requeue, hold or release");
+                  "use metrics, events, logs, heartbeats, why, cancel, requeue, hold or release");
   if (!reads(request)) return wrong_method("GET");
   const auto job = controller.get(job_id);
   if (!job.ok() || what.empty()) return outcome(job);
@@ -180,6 +206,7 @@ Response one_job(runtime::Controller& controller, std::string_view rest, const R
     const auto why = controller.why(job_id);
     return why.ok() ? as_json(proto::to_json(why.value())) : refusal(why.refusal());
   }
+  if (what == "heartbeats") return heartbeats(job.value());
   if (what == "metrics") return metrics(controller, job_id, request);
   if (what == "events") return events(controller, job_id, request);
   return logs(controller, job.value(), request);

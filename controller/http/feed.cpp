@@ -34,7 +34,8 @@ std::string format_event(const muster::v1::Event& event) {
 std::string format_progress(const muster::v1::Job& job) {
   const auto whole = proto::to_json(job);
   ordered_json out = {{"job_id", job.id()}, {"attempt", job.attempts_size() ? job.attempts().rbegin()->number() : 0}};
-  for (const char* name : {"state", "step", "steps_total", "loss", "tokens_per_s", "last_checkpoint_step", "version"})
+  for (const char* name :
+       {"state", "status", "step", "steps_total", "loss", "tokens_per_s", "last_checkpoint_step", "version"})
     out[name] = whole.at(name);
   return format("progress", out);
 }

@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kMaxReplay = 1000;
 /// Follows the controller in a thread of its own and tells subscribers, as server-sent events:
 ///   hello        once, first: {started_at}; its id is the newest event's, where a reconnect may go on
 ///   job-changed  one an event: the event without its payload; id = the event's row id
-///   progress     {job_id, state, attempt, step, steps_total, loss, tokens_per_s}; has no id
+///   progress     {job_id, state, status, attempt, step, steps_total, loss, tokens_per_s}; has no id
 ///   reset        what was missed is too much, or of another store: load everything anew
 ///   beat         nothing happened, all is well
 class Feed {

@@ -2,48 +2,17 @@ import { useState } from "preact/hooks";
 import { post, type ApiError } from "./api";
 import { Confirm } from "./confirm";
 import { asApiError } from "./hooks";
-import { ErrorNotice } from "./notice";
-import { ENDED, type Job } from "./types";
+import { ErrorNotice, sentence } from "./notice";
+import type { Job } from "./types";
 
 type Action = "cancel" | "requeue";
 
-// Why a button cannot be used now; empty if it can.
-function obstacle(action: Action, job: Job): string {
-  if (action === "cancel") {
-    if (ENDED.includes(job.state)) return `Nothing to cancel: the job has ended (${job.state}).`;
-    return "";
-  }
-  if (job.state === "succeeded") return "Nothing to requeue: the job has succeeded.";
-  if (job.state === "cancelled") return "A cancelled job never comes back; submit it again.";
-  if (job.state === "pending") return "Nothing to requeue: the job has not started yet.";
-  if (job.state === "queued") return "Nothing to requeue: the job waits in the scheduler's queue.";
-  if (job.state === "stopping") return "Nothing to requeue: the job is stopping.";
-  return "";
-}
-
-function start(job: Job): string {
-  if (job.kind === "command") return "starts";
-  return job.last_checkpoint_step > 0 ? `starts from the checkpoint of step ${job.last_checkpoint_step}` : "starts from the beginning";
-}
-
-const QUESTIONS: Record<Action, { title: (job: Job) => string; text: (job: Job) => string; yes: string; no: string }> = {
-  cancel: {
-    title: (job) => `Cancel job ${job.id}, ${job.name}?`,
-    text: () => "Its ranks are asked to save and leave, then stopped. A cancelled job never comes back.",
-    yes: "Cancel the job",
-    no: "Keep it",
-  },
-  requeue: {
-    title: (job) => `Requeue job ${job.id}, ${job.name}?`,
-    text: (job) =>
-      job.state === "running"
-        ? `The running attempt is stopped and a new one ${start(job)}.`
-        : `A new attempt ${start(job)} and every budget is refilled.`,
-    yes: "Requeue the job",
-    no: "Leave it",
-  },
+const QUESTIONS: Record<Action, { title: string; effect: (job: Job) => string; yes: string; no: string }> = {
+  cancel: { title: "Cancel", effect: (job) => job.controls?.cancel_effect ?? "", yes: "Cancel the job", no: "Keep it" },
+  requeue: { title: "Requeue", effect: (job) => job.controls?.requeue_effect ?? "", yes: "Requeue the job", no: "Leave it" },
 };
 
+/// What can be asked of the job, why not, and what it would do: all of it as the controller says.
 export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) => void }) {
   const [asking, setAsking] = useState<Action | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
@@ -57,7 +26,8 @@ export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) =>
       setError(asApiError(caught));
     }
   };
-  const notes = (["cancel", "requeue"] as const).map((action) => obstacle(action, job));
+  const controls = job.controls;
+  const notes = [controls?.cancel_refusal ?? "", controls?.requeue_refusal ?? ""];
   return (
     <div class="actions">
       <div class="buttons">
@@ -68,14 +38,13 @@ export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) =>
             {action === "cancel" ? "Cancel job…" : "Requeue…"}
           </button>
         ))}
-        {(job.held_by || (!ENDED.includes(job.state) && job.state !== "stopping")) && (
-          <button onClick={() => void act(job.held_by ? "release" : "hold")}>{job.held_by ? "Release" : "Hold"}</button>
-        )}
+        {controls?.hold_refusal === "" && <button onClick={() => void act("hold")}>Hold</button>}
+        {controls?.release_refusal === "" && <button onClick={() => void act("release")}>Release</button>}
       </div>
-      {notes.map((note, i) => note && <p key={i} id={`why-not-${i ? "requeue" : "cancel"}`} class="muted small">{note}</p>)}
+      {notes.map((note, i) => note && <p key={i} id={`why-not-${i ? "requeue" : "cancel"}`} class="muted small">{sentence(note)}</p>)}
       {error && <ErrorNotice error={error} />}
       {asking && (
-        <Confirm title={QUESTIONS[asking].title(job)} text={QUESTIONS[asking].text(job)} yes={QUESTIONS[asking].yes}
+        <Confirm title={`${QUESTIONS[asking].title} job ${job.id}, ${job.name}?`} text={QUESTIONS[asking].effect(job)} yes={QUESTIONS[asking].yes}
           no={QUESTIONS[asking].no} onYes={() => void act(asking)} onNo={() => setAsking(null)} />
       )}
     </div>

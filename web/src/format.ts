@@ -42,7 +42,7 @@ export function formatTime(rfc3339: string): string {
 
 /// What musterd says, with its times as people here read them.
 export function withLocalTimes(text: string): string {
-  return text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, formatTime);
+  return text.replace(/(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:Z| UTC)/g, (_, day, time) => formatTime(`${day}T${time}Z`));
 }
 
 /// Nodes as Slurm writes many of them: "gpu[01-03,07], login".

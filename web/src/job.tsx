@@ -2,65 +2,52 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Actions } from "./actions";
 import { get, type ApiError } from "./api";
 import { Events } from "./events";
-import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime } from "./format";
+import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime, withLocalTimes } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { ProgressBar, withProgress } from "./jobs";
 import { Link } from "./link";
 import { Logs } from "./logs";
-import { Empty, ErrorNotice, LaterError } from "./notice";
+import { Empty, ErrorNotice, LaterError, sentence } from "./notice";
 import { Plots } from "./plots";
 import { Ranks } from "./ranks";
 import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
-import { QueueNote } from "./why";
 import { ENDED, type Job, type JobEvent, type Metric, type Progress } from "./types";
 
-const HEARTBEATS_MS = 3000;
+const LOAD_MS = 3000;
 const MAX_EVENTS = 2000;
 const LONG_FACT = 24;
 
-// What a person can do about it now: one sentence.
-function advice(job: Job, now: number): string {
-  const attempt = job.attempts.at(-1);
-  const culprit = attempt?.rank ?? 0;
-  if (job.held_by && (job.state === "pending" || job.state === "waiting" || job.state === "queued")) {
-    return "Release it when it may start.";
-  }
-  if (job.held_by && job.state === "running") return `Held by ${job.held_by}: this attempt goes on, and no other starts.`;
-  if (job.waits_for?.length) return "It starts by itself then; nothing to do.";
-  switch (job.state) {
-    case "queued": return "";
-    case "pending": return "It starts as soon as there is room for its ranks; nothing to do.";
-    case "running": return job.ranks.some((rank) => rank.state === "silent")
-      ? "A rank is silent; muster restarts the job by itself." : "Nothing to do.";
-    case "stopping": return "Its ranks save and leave; nothing to do.";
-    case "waiting": return job.next_attempt_at
-      ? `The next attempt starts in ${formatDuration(Math.max(0, Date.parse(job.next_attempt_at) - now))}; nothing to do.`
-      : "The next attempt starts by itself; nothing to do.";
-    case "failed":
-      if (!attempt?.started_at) return "Correct in the job file what the reason names, and submit it again.";
-      return attempt.rank == null && attempt.scheduler_job
-        ? "Read what Slurm and the lines before the ranks wrote, correct the cause, then requeue it."
-        : `Read the log of rank ${culprit}, correct the cause, then requeue it.`;
-    case "cancelled": return "Submit it again if it is still wanted.";
-    case "succeeded": return job.last_checkpoint_step > 0 ? `The result lies in ${job.checkpoint_folder}.` : "Nothing to do.";
-    default: return "";
-  }
+// Why it is in its state and what can be done, in the controller's words.
+function Standing({ job }: { job: Job }) {
+  const start = job.expected_start ? `Expected to start at ${formatTime(job.expected_start)}. ` : "";
+  const word = job.scheduler_reason ? `Slurm says: ${job.scheduler_reason}.` : "";
+  return (
+    <div aria-live="polite">
+      {job.reason && <p class="why">{sentence(withLocalTimes(job.reason))}</p>}
+      {job.action && <p class="why muted">{sentence(withLocalTimes(job.action))}</p>}
+      {(start || word) && <p class="why muted">{start}{word}</p>}
+    </div>
+  );
 }
 
+const shown = (known: boolean, name: string, value: preact.ComponentChildren): [string, preact.ComponentChildren][] =>
+  known ? [[name, value]] : [];
+
 function Facts({ job, now }: { job: Job; now: number }) {
-  // Of a program of one's own nothing of this is measured.
-  const training: [string, preact.ComponentChildren][] = job.kind === "command" ? [] : [
-    ["Step", <ProgressBar job={job} />],
-    ["Loss", formatNumber(job.loss)],
-    ["Tokens/s", formatCount(job.tokens_per_s)],
-    ["Checkpoint", job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"],
-  ];
+  // A program of one's own reports what it likes: what never came is left out.
+  const begun = job.attempts.length > 0;
+  const recipe = begun && job.kind !== "command";
+  const waited = between(job.submitted_at, job.started_at || job.ended_at, now) ?? 0;
   const facts: [string, preact.ComponentChildren][] = [
-    ...training,
-    ["Attempt", job.attempts.at(-1)?.number ?? "–"],
-    ["Waited", formatDuration(between(job.submitted_at, job.started_at || job.ended_at, now))],
-    ["Ran", formatDuration(ran(job, now))],
+    ...shown(recipe || (job.step ?? 0) > 0, "Step", <ProgressBar job={job} />),
+    ...shown(recipe || !!job.loss, "Loss", formatNumber(job.loss)),
+    ...shown(recipe || !!job.tokens_per_s, "Tokens/s", formatCount(job.tokens_per_s)),
+    ...shown(recipe || job.last_checkpoint_step > 0, "Checkpoint",
+      job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"),
+    ...shown(begun, "Attempt", job.attempts.at(-1)?.number),
+    ...shown(waited >= 1000, "Waited", formatDuration(waited)),
+    ...shown(begun, "Ran", formatDuration(ran(job, now))),
     ...scheduler(job),
     ["Submitted", `${formatTime(job.submitted_at)}${job.user ? ` by ${job.user}` : ""}`],
   ];
@@ -96,7 +83,6 @@ function ran(job: Job, now: number): number | null {
 // The job, its steps and its events, kept up to date.
 function useJob(id: number) {
   const [job, setJob] = useState<Job | null>(null);
-  const [fetchedAt, setFetchedAt] = useState(0);
   const [metrics, setMetrics] = useState<Metric[]>([]);
   const [events, setEvents] = useState<JobEvent[]>([]);
   const [error, setError] = useState<ApiError | null>(null);
@@ -107,7 +93,6 @@ function useJob(id: number) {
 
   const loadJob = useThrottled(guarded(async () => {
     setJob(await get<Job>(`jobs/${id}`));
-    setFetchedAt(Date.now());
   }), 300);
   const loadMetrics = useThrottled(guarded(async () => {
     for (let more = true; more;) {
@@ -138,7 +123,7 @@ function useJob(id: number) {
   const active = job !== null && !ENDED.includes(job.state);
   useEffect(() => {
     if (!active) return;
-    const timer = setInterval(() => !document.hidden && loadJob(), HEARTBEATS_MS);
+    const timer = setInterval(() => !document.hidden && loadJob(), LOAD_MS);
     return () => clearInterval(timer);
   }, [active]);
   useLive((message) => {
@@ -150,15 +135,15 @@ function useJob(id: number) {
       loadMetrics();
     }
   });
-  return { job, setJob, fetchedAt, metrics, events, error };
+  return { job, setJob, metrics, events, error };
 }
 
 export function JobPage({ id }: { id: number }) {
-  const { job, setJob, fetchedAt, metrics, events, error } = useJob(id);
+  const { job, setJob, metrics, events, error } = useJob(id);
   const now = useNow();
   useEffect(() => {
-    document.title = job ? `${job.state} · ${job.name} · muster` : `Job ${id} · muster`;
-  }, [job?.state, job?.name]);
+    document.title = job ? `${job.status} · ${job.name} · muster` : `Job ${id} · muster`;
+  }, [job?.status, job?.name]);
   if (!job)
     return (
       <main class="page">
@@ -167,15 +152,15 @@ export function JobPage({ id }: { id: number }) {
           : error ? <ErrorNotice error={error} /> : <p class="muted">Loading…</p>}
       </main>
     );
+  const begun = job.attempts.length > 0;
+  const log = <section><h2>Log</h2><Logs job={job} /></section>;
   return (
     <main class="page job">
       <p class="crumb"><Link to="/">Jobs</Link> <span aria-hidden="true">/</span> {job.id}</p>
       <div class={`headline ${tone(job.state)}`}>
         <div>
           <h1>{job.name || `job ${job.id}`} <StateOf job={job} /></h1>
-          <p class="why lead">{job.reason && <>{job.reason.replace(/\.$/, "")}. </>}<span class="muted">{advice(job, now)}</span></p>
-          {/* Of a job that someone holds, or with nobody to ask, the queue says nothing new. */}
-          {job.state === "queued" && !job.held_by && !job.scheduler_problem && <QueueNote job={job} />}
+          <Standing job={job} />
         </div>
         <Actions job={job} onChanged={setJob} />
       </div>
@@ -185,14 +170,16 @@ export function JobPage({ id }: { id: number }) {
         </div>
       )}
       <LaterError error={error} />
+      {/* What a failed job wrote last is what one comes for. */}
+      {begun && job.state === "failed" && log}
       <Facts job={job} now={now} />
-      <section><h2>Training</h2><Plots metrics={metrics} isCommand={job.kind === "command"} /></section>
-      <section><h2>Ranks</h2><Ranks job={job} fetchedAt={fetchedAt} /></section>
-      <div class="two">
-        <section><h2>Attempts</h2><Timeline job={job} /></section>
+      {begun && <section><h2>Training</h2><Plots metrics={metrics} job={job} /></section>}
+      {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
+      <div class={begun ? "two" : ""}>
+        {begun && <section><h2>Attempts</h2><Timeline job={job} /></section>}
         <section><h2>Events</h2><Events events={events} /></section>
       </div>
-      <section><h2>Log</h2><Logs job={job} /></section>
+      {begun && job.state !== "failed" && log}
     </main>
   );
 }

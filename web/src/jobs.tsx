@@ -1,17 +1,21 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { get, type ApiError } from "./api";
-import { between, formatCount, formatDuration, formatNumber, formatSettings } from "./format";
+import { between, formatCount, formatDuration, formatNumber, formatSettings, withLocalTimes } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { Link } from "./link";
 import { Empty, ErrorNotice, LaterError } from "./notice";
 import { StateOf, tone } from "./state";
-import { STATES, type Job, type Progress, type Sweep } from "./types";
+import { Changes, merge, MOST_ROWS, NOTHING, PAGE, type Answer, type Stretch } from "./pages";
+import { ENDED, STATES, type Job, type JobEvent, type Progress, type Sweep } from "./types";
 
-const PAGE = 100;
+// What changes without an event, as the word of a scheduler's queue.
+const LOOK_AGAIN_MS = 10_000;
+const LOAD_MS = 400;
+const MIN_WAIT_MS = 1000;
 
 export function withProgress(job: Job, now: Progress): Job {
-  const { step, steps_total, loss, tokens_per_s, last_checkpoint_step, state } = now;
-  return { ...job, state, step, steps_total, loss, tokens_per_s, last_checkpoint_step };
+  const { step, steps_total, loss, tokens_per_s, last_checkpoint_step, state, status } = now;
+  return { ...job, state, status, step, steps_total, loss, tokens_per_s, last_checkpoint_step };
 }
 
 export function ProgressBar({ job }: { job: Job }) {
@@ -40,6 +44,7 @@ function SweepNote({ sweep }: { sweep: Sweep }) {
 function Row({ job, now }: { job: Job; now: number }) {
   const attempt = job.attempts.at(-1);
   const wait = between(job.submitted_at, job.started_at || job.ended_at, now);
+  const waited = wait !== null && wait >= MIN_WAIT_MS;
   const elapsed = between(job.started_at, job.ended_at, now);
   return (
     <tr class={`job-row ${tone(job.state)}`}>
@@ -54,9 +59,9 @@ function Row({ job, now }: { job: Job; now: number }) {
       <td class={job.step || job.steps_total ? "" : "unknown"} data-label="step"><ProgressBar job={job} /></td>
       <td class={`num ${job.loss == null ? "unknown" : ""}`} data-label="loss">{formatNumber(job.loss)}</td>
       <td class={`num ${job.tokens_per_s == null ? "unknown" : ""}`} data-label="tokens/s">{formatCount(job.tokens_per_s)}</td>
-      <td class="num" data-label="waited">{formatDuration(wait)}</td>
+      <td class={`num ${waited ? "" : "unknown"}`} data-label="waited">{waited ? formatDuration(wait) : "–"}</td>
       <td class={`num ${elapsed === null ? "unknown" : ""}`} data-label="elapsed">{formatDuration(elapsed)}</td>
-      <td class="reason" data-label="why">{job.reason}</td>
+      <td class="reason" data-label="why">{withLocalTimes(job.reason)}</td>
     </tr>
   );
 }
@@ -68,27 +73,79 @@ function nothing(state: string, sweep: string): string {
   return state ? `No job is ${state}.` : "No jobs yet.";
 }
 
-export function Jobs() {
-  const [state, setState] = useState(parameter("state"));
-  const [sweep, setSweep] = useState(parameter("sweep"));
-  const [jobs, setJobs] = useState<Job[] | null>(null);
-  const [total, setTotal] = useState(0);
-  const [shown, setShown] = useState(PAGE);
+// The stretch of jobs that is shown, kept up to date: at most one question of PAGE jobs every LOAD_MS.
+function useJobs(state: string, sweep: string) {
+  const [stretch, setStretch] = useState<Stretch | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const now = useNow();
+  const now = useRef<Stretch>(NOTHING);
+  const changes = useRef(new Changes());
+  const wantsMore = useRef(false);
+  const filter = `${state && `&state=${state}`}${sweep && `&sweep=${encodeURIComponent(sweep)}`}`;
+  const asked = useRef(filter);
+  asked.current = filter;
 
   const load = useThrottled(async () => {
+    const question = asked.current;
+    const older = wantsMore.current;
+    const before = older ? (now.current.jobs.at(-1)?.id ?? 0) : now.current.jobs.length === 0 ? 0 : changes.current.next(now.current);
+    if (before === null) return;
     try {
-      const list = await get<{ jobs: Job[]; total: number }>(
-        `jobs?limit=${shown}${state && `&state=${state}`}${sweep && `&sweep=${encodeURIComponent(sweep)}`}`);
-      setJobs(list.jobs);
-      setTotal(list.total);
+      const answer = await get<Answer>(`jobs?limit=${PAGE}${before ? `&before=${before}` : ""}${question}`);
+      if (question !== asked.current) return load();
+      if (older) wantsMore.current = false;
+      changes.current.answered(now.current, before, answer);
+      now.current = merge(now.current, before, answer, older);
+      setStretch(now.current);
       setError(null);
+      if (changes.current.next(now.current) !== null) load();
     } catch (caught) {
       setError(asApiError(caught));
     }
-  }, 400);
-  useEffect(load, [state, sweep, shown]);
+  }, LOAD_MS);
+
+  const toTop = () => {
+    now.current = NOTHING;
+    changes.current = new Changes();
+    wantsMore.current = false;
+    load();
+  };
+  useEffect(toTop, [filter]);
+  const showMore = () => {
+    wantsMore.current = true;
+    load();
+  };
+  const lookAgain = (which: (job: Job) => boolean) => {
+    changes.current.add(now.current.jobs.filter(which).map((job) => job.id));
+    load();
+  };
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && lookAgain((job) => !ENDED.includes(job.state)), LOOK_AGAIN_MS);
+    return () => clearInterval(timer);
+  }, []);
+  useLive((message) => {
+    if (message.kind === "refresh") lookAgain(() => true);
+    if (message.kind !== "event") return;
+    if (message.type === "job-changed") {
+      changes.current.add([(message.data as JobEvent).job_id]);
+      load();
+    }
+    if (message.type === "progress") {
+      const progress = message.data as Progress;
+      if (!now.current.jobs.some((job) => job.id === progress.job_id)) return;
+      now.current = { ...now.current, jobs: now.current.jobs.map((job) => (job.id === progress.job_id ? withProgress(job, progress) : job)) };
+      setStretch(now.current);
+    }
+  });
+  return { stretch, error, showMore, toTop };
+}
+
+export function Jobs() {
+  const [state, setState] = useState(parameter("state"));
+  const [sweep, setSweep] = useState(parameter("sweep"));
+  const { stretch, error, showMore, toTop } = useJobs(state, sweep);
+  const jobs = stretch?.jobs ?? null;
+  const now = useNow();
+
   useEffect(() => {
     document.title = "Jobs · muster";
     const query = new URLSearchParams({ ...(state && { state }), ...(sweep && { sweep }) }).toString();
@@ -104,21 +161,11 @@ export function Jobs() {
     addEventListener("popstate", follow);
     return () => removeEventListener("popstate", follow);
   }, []);
-  useLive((message) => {
-    if (message.kind === "refresh") load();
-    if (message.kind !== "event") return;
-    if (message.type === "job-changed") load();
-    if (message.type === "progress") {
-      const progress = message.data as Progress;
-      setJobs((old) => old && old.map((job) => (job.id === progress.job_id ? withProgress(job, progress) : job)));
-    }
-  });
-
   return (
     <main class="page">
       <div class="page-head">
         <h1>Jobs</h1>
-        <span class="muted num">{jobs && `${formatCount(total)}${state ? ` ${state}` : ""}`}</span>
+        <span class="muted num">{stretch && `${formatCount(stretch.total)}${state ? ` ${state}` : ""}`}</span>
         {sweep && <button onClick={() => setSweep("")}>Sweep {sweep} ✕<span class="hidden"> show jobs of every sweep</span></button>}
         <label class="filter">
           State
@@ -136,6 +183,10 @@ export function Jobs() {
             : <p>Submit one: <code>muster submit job.toml</code></p>}
         </Empty>
       )}
+      {stretch && !stretch.atTop && (
+        <p class="above"><button onClick={() => [scrollTo(0, 0), toTop()]}>Back to the newest jobs</button>{" "}
+          <span class="muted small">{formatCount(MOST_ROWS)} jobs are shown at a time.</span></p>
+      )}
       {jobs && jobs.length > 0 && (
         <table class="jobs cards">
           <caption class="hidden">Jobs, newest first</caption>
@@ -150,8 +201,8 @@ export function Jobs() {
           <tbody>{jobs.map((job) => <Row key={job.id} job={job} now={now} />)}</tbody>
         </table>
       )}
-      {jobs && jobs.length < total && shown < 500 && (
-        <button onClick={() => setShown(Math.min(500, shown + PAGE))}>Show more</button>
+      {stretch && !stretch.atEnd && !(stretch.atTop && stretch.jobs.length >= stretch.total) && (
+        <button onClick={showMore}>Show more</button>
       )}
     </main>
   );

@@ -3,6 +3,7 @@ import { get, type ApiError } from "./api";
 import { formatCount } from "./format";
 import { asApiError } from "./hooks";
 import { Empty, LaterError } from "./notice";
+import { slice, TerminalReader, textOf, withChanges, type Line, type Span } from "./terminal";
 import type { Job, LogPiece } from "./types";
 
 const FIRST_LINES = 1000;
@@ -10,20 +11,8 @@ const MAX_LINES = 5000;
 const MAX_SHOWN_CHARACTERS = 2000;
 const MAX_MERGED_RANKS = 16;
 const POLL_MS = 1500;
-
-interface Line {
-  key: number;
-  rank: number;
-  text: string;
-}
-
-let nextKey = 0;
-
-function toLines(piece: LogPiece): Line[] {
-  if (piece.text === "") return [];
-  const beheaded = piece.cut ? "(the beginning of this line is left out) … " : "";
-  return piece.text.replace(/\n$/, "").split("\n").map((text, i) => ({ key: ++nextKey, rank: piece.rank, text: i ? text : beheaded + text }));
-}
+const FULL_CHARACTERS = 16 * 1024; // of an answer of 64 KiB, whatever the characters
+const BEHEADED = "(the beginning of this line is left out) … ";
 
 // Follows the logs of some ranks of one attempt: first their tails, then what is added.
 function useLog(job: number, attempt: number, ranks: number[], ended: boolean, paused: boolean) {
@@ -43,16 +32,20 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
     let stop = false;
     let timer = 0;
     const offsets = new Map<number, number>();
+    const readers = new Map(ranks.map((rank) => [rank, new TerminalReader(rank)]));
+    let full = false; // an answer was as large as may be: there is more
     const tail = Math.ceil(FIRST_LINES / Math.max(1, ranks.length));
     const read = async (rank: number): Promise<Line[]> => {
       const from = offsets.has(rank) ? `offset=${offsets.get(rank)}` : `tail=${tail}`;
       const piece = await get<LogPiece>(`jobs/${job}/logs?attempt=${attempt}&rank=${rank}&${from}`);
       if (piece.exists) offsets.set(rank, piece.next_offset);
-      return toLines(piece);
+      full ||= piece.text.length >= FULL_CHARACTERS;
+      return piece.text ? readers.get(rank)!.add((piece.cut ? BEHEADED : "") + piece.text) : [];
     };
     const poll = async () => {
       const wasEnded = endedNow.current;
       let added: Line[] = [];
+      full = false;
       try {
         if (!document.hidden || offsets.size === 0) added = (await Promise.all(ranks.map(read))).flat();
         if (stop) return;
@@ -61,11 +54,11 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
         if (stop) return;
         setError(asApiError(caught));
       }
-      if (pausedNow.current) held.current = [...held.current, ...added].slice(-MAX_LINES);
-      else setLines((old) => [...(old ?? []), ...added].slice(-MAX_LINES));
+      if (pausedNow.current) held.current = withChanges(held.current, added, MAX_LINES);
+      else setLines((old) => withChanges(old ?? [], added, MAX_LINES));
       setPending(held.current.length);
       // An ended attempt writes no more; but what was cut off by the size of an answer still comes.
-      if (!wasEnded || added.length > 0) timer = window.setTimeout(() => void poll(), added.length > 500 ? 50 : POLL_MS);
+      if (!wasEnded || added.length > 0) timer = window.setTimeout(() => void poll(), full || added.length > 500 ? 50 : POLL_MS);
     };
     if (attempt > 0) void poll();
     return () => {
@@ -79,23 +72,39 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
     const added = held.current;
     held.current = [];
     setPending(0);
-    setLines((old) => [...(old ?? []), ...added].slice(-MAX_LINES));
+    setLines((old) => withChanges(old ?? [], added, MAX_LINES));
   }, [paused]);
   return { lines, error, pending };
 }
 
-function Text({ text, search }: { text: string; search: string }) {
-  const shown = text.length > MAX_SHOWN_CHARACTERS
-    ? `${text.slice(0, MAX_SHOWN_CHARACTERS)} … (at least ${formatCount(text.length - MAX_SHOWN_CHARACTERS)} more characters)` : text;
-  const at = search ? shown.toLowerCase().indexOf(search) : -1;
-  if (at < 0) return <>{shown}</>;
-  return <>{shown.slice(0, at)}<mark>{shown.slice(at, at + search.length)}</mark>{shown.slice(at + search.length)}</>;
+const looks = (spans: Span[]) => spans.map((span, i) => (span.look ? <span key={i} class={span.look}>{span.text}</span> : span.text));
+
+// `from`: where it begins, after what the page says itself.
+function Text({ line, from, search }: { line: Line; from: number; search: string }) {
+  const text = textOf(line);
+  const end = Math.min(text.length, from + MAX_SHOWN_CHARACTERS);
+  const more = text.length - end + line.more;
+  const at = search ? text.toLowerCase().indexOf(search, from) : -1;
+  const marked = at >= 0 && at + search.length <= end;
+  return (
+    <>
+      {looks(slice(line.spans, from, marked ? at : end))}
+      {marked && <><mark>{looks(slice(line.spans, at, at + search.length))}</mark>{looks(slice(line.spans, at + search.length, end))}</>}
+      {more > 0 && ` … (at least ${formatCount(more)} more characters)`}
+    </>
+  );
+}
+
+// The rank whose end decided a failed job; its words matter.
+function culprit(job: Job): string {
+  const rank = job.state === "failed" ? job.attempts.at(-1)?.rank : null;
+  return rank === null || rank === undefined ? "merged" : String(rank);
 }
 
 export function Logs({ job }: { job: Job }) {
   const newest = job.attempts.at(-1)?.number ?? 0;
   const [chosen, setChosen] = useState(0); // 0: the newest attempt
-  const [rank, setRank] = useState("merged");
+  const [rank, setRank] = useState(() => culprit(job));
   const [search, setSearch] = useState("");
   const [paused, setPaused] = useState(false);
   const attempt = chosen || newest;
@@ -107,8 +116,8 @@ export function Logs({ job }: { job: Job }) {
   const { lines, error, pending } = useLog(job.id, attempt, ranks, ended, paused);
   const wanted = search.toLowerCase();
   const shown = useMemo(
-    () => (wanted ? lines?.filter((line) => line.text.toLowerCase().includes(wanted)) : lines), [lines, wanted]);
-  const isTail = lines !== null && (lines.length >= FIRST_LINES || lines.some((line) => line.text.length > MAX_SHOWN_CHARACTERS));
+    () => (wanted ? lines?.filter((line) => textOf(line).toLowerCase().includes(wanted)) : lines), [lines, wanted]);
+  const isTail = lines !== null && (lines.length >= FIRST_LINES || lines.some((line) => line.more > 0 || textOf(line).length > MAX_SHOWN_CHARACTERS));
   const view = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   useEffect(() => {
@@ -138,12 +147,17 @@ export function Logs({ job }: { job: Job }) {
         const box = event.currentTarget;
         atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
       }}>
-        {shown?.map((line) => (
-          <div class="line" key={line.key}>
-            {rank === "merged" && world > 1 && <span class={`who who-${line.rank % 6}`}>r{line.rank}</span>}
-            <Text text={line.text} search={wanted} />
-          </div>
-        ))}
+        {shown?.map((line) => {
+          const named = rank === "merged" && world > 1;
+          // Workers begin their lines with their rank: said once is enough.
+          const own = `[rank ${line.rank}] `;
+          return (
+            <div class="line" key={line.key}>
+              {named && <span class={`who who-${line.rank % 6}`}>r{line.rank}</span>}
+              <Text line={line} from={named && textOf(line).startsWith(own) ? own.length : 0} search={wanted} />
+            </div>
+          );
+        })}
         {lines?.length === 0 && <p class="log-empty">{ended ? "This attempt wrote nothing." : "Nothing written yet."}</p>}
         {wanted && shown?.length === 0 && lines !== null && lines.length > 0 && <p class="log-empty">No line holds “{search}”.</p>}
       </div>

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import { formatBytes, formatCount, formatNumber, formatTicks } from "./format";
 import { Empty } from "./notice";
 import { columns, points, type Point, type XAxis } from "./series";
-import type { Metric } from "./types";
+import { ENDED, type Job, type Metric } from "./types";
 
 interface Kind {
   id: string;
@@ -16,9 +16,11 @@ interface Kind {
 
 const KINDS: Kind[] = [
   { id: "loss", title: "Loss", field: (m) => m.loss, format: (v) => formatNumber(v), mark: (m) => m.validation_loss },
-  { id: "tokens", title: "Tokens/s", field: (m) => m.tokens_per_s, format: (v) => formatCount(v) },
-  { id: "memory", title: "Peak memory of a rank", field: (m) => m.memory_peak_bytes, format: (v) => formatBytes(v), binary: true },
+  { id: "tokens", title: "Tokens/s", field: (m) => m.tokens_per_s || null, format: (v) => formatCount(v) },
+  { id: "memory", title: "Peak memory of a rank", field: (m) => m.memory_peak_bytes || null, format: (v) => formatBytes(v), binary: true },
 ];
+// Without any value but 0 nobody has measured it.
+const isKnown = (kind: Kind, metrics: Metric[]): boolean => metrics.some((metric) => kind.field(metric));
 const HEIGHT = 220;
 const TABLE_ROWS = 500;
 const BINARY_STEPS = Array.from({ length: 45 }, (_, power) => 2 ** power);
@@ -156,13 +158,11 @@ function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; optio
     const u = plot.current;
     u?.setCursor({ left: u.valToPos(x(point), "x"), top: u.valToPos(point.value, "y") }, false);
   };
-  const now = picked ?? kept.at(-1);
   return (
     <section class="plot" aria-labelledby={`plot-${kind.id}`}>
       <div class="plot-head">
         <h3 id={`plot-${kind.id}`}>{kind.title}</h3>
         <output class="num" aria-live="polite">{picked ? sentence(kind, picked) : ""}</output>
-        {!picked && now && <span class="num muted">{kind.format(now.value)}</span>}
       </div>
       <div class="plot-box" ref={box} tabIndex={0} role="img" onKeyDown={move}
         aria-label={`${kind.title} by ${options.axis}. Arrow keys read single steps; the table below holds all of them.`} />
@@ -171,14 +171,16 @@ function Plot({ kind, metrics, options }: { kind: Kind; metrics: Metric[]; optio
   );
 }
 
-export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: boolean }) {
+export function Plots({ metrics, job }: { metrics: Metric[]; job: Job }) {
   const [axis, setAxis] = useState<XAxis>("step");
   const [logX, setLogX] = useState(false);
   const [logY, setLogY] = useState(false);
   const [smoothing, setSmoothing] = useState(0.6);
   if (metrics.length === 0)
-    return isCommand ? <Empty title="This job runs a program of its own, which reports no steps."><p>What it writes is in the log below.</p></Empty>
-      : <Empty title="No steps yet." />;
+    return job.kind === "command" ? <Empty title="This job runs a program of its own, which reports no steps."><p>What it writes is in its log.</p></Empty>
+      : <Empty title={ENDED.includes(job.state) ? "It came to no step." : "No steps yet."} />;
+  const known = KINDS.filter((kind) => isKnown(kind, metrics));
+  if (known.length === 0) return <Empty title="This job reports its steps, and nothing that could be drawn." />;
   const resumed = metrics[0]!.attempt !== metrics.at(-1)!.attempt;
   const validated = metrics.some((metric) => metric.validation_loss !== null);
   return (
@@ -194,7 +196,7 @@ export function Plots({ metrics, isCommand }: { metrics: Metric[]; isCommand: bo
           <span class="num">{smoothing.toFixed(3)}</span></label>
       </div>
       <div class="plots">
-        {KINDS.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, logX: logX && axis === "step", logY: logY && !kind.binary, smoothing }} />)}
+        {known.map((kind) => <Plot key={kind.id} kind={kind} metrics={metrics} options={{ axis, logX: logX && axis === "step", logY: logY && !kind.binary, smoothing }} />)}
       </div>
       <p class="muted small">
         Thick: smoothed. Thin: as reported.{validated && " Dots: validation loss."}{resumed && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}

@@ -1,17 +1,14 @@
+import { useEffect, useState } from "preact/hooks";
+import { get } from "./api";
 import { formatAge, formatBytes, formatCount, formatNumber } from "./format";
 import { useConnection, useNow } from "./hooks";
 import { Empty } from "./notice";
 import { Badge, tone } from "./state";
-import type { Job, Rank } from "./types";
+import { ENDED, type Heartbeats, type Job, type Rank } from "./types";
 
-const SLOW = 1.3;
-
-function median(values: number[]): number {
-  const sorted = values.filter((value) => value > 0).sort((a, b) => a - b);
-  if (sorted.length === 0) return 0;
-  const middle = Math.floor(sorted.length / 2);
-  return sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-}
+const ASK_MS = 1000;
+// Without an answer for so long, nobody knows.
+const STALE_MS = 3500;
 
 // The ranks there should be; one nobody has heard of is missing.
 function withMissing(job: Job): Rank[] {
@@ -19,7 +16,7 @@ function withMissing(job: Job): Rank[] {
   const world = Math.min(4096, (resources?.nodes || 1) * (resources?.ranks_per_node || 1));
   const known = new Map(job.ranks.map((rank) => [rank.rank, rank]));
   const absent = { node: "", pid: 0, state: "missing", section: "", step: 0, last_heartbeat_ms: null, memory_bytes: 0,
-    memory_peak_bytes: 0, step_ms: 0, attempt: 0, exit_code: null, signal: null };
+    memory_peak_bytes: 0, step_ms: 0, slowness: null, attempt: 0, exit_code: null, signal: null };
   const count = Math.max(world, ...job.ranks.map((rank) => rank.rank + 1));
   return Array.from({ length: count }, (_, number) => known.get(number) ?? { ...absent, rank: number });
 }
@@ -29,25 +26,59 @@ function ended(rank: Rank): string {
   return rank.exit_code === null ? "" : `exit code ${rank.exit_code}`;
 }
 
-function StepTime({ rank, middle }: { rank: Rank; middle: number }) {
-  if (!rank.step_ms || !middle) return <>–</>;
-  const ratio = rank.step_ms / middle;
+function StepTime({ rank }: { rank: Rank }) {
+  if (!rank.step_ms) return <>–</>;
   return (
     <>
       {formatNumber(rank.step_ms, 3)} ms
-      {ratio >= SLOW && <span class="slow"> ⚠ {ratio.toFixed(1)}× the median</span>}
+      {/* Who is slow is for the controller to say. */}
+      {rank.slowness && <span class="slow" title="In each of its last 50 steps or more: above 1.2× the median over all ranks."> ⚠ {rank.slowness.toFixed(1)}× the median</span>}
     </>
   );
 }
 
-export function Ranks({ job, fetchedAt }: { job: Job; fetchedAt: number }) {
+// Heartbeats' ages, by the controller's clock. They are shown as they were told and asked for again every second: an age
+// that went on ticking here would be that of a heartbeat which has long been followed by others.
+function useHeartbeats(job: Job): (rank: Rank) => number | null | "unknown" {
+  const [newest, setNewest] = useState<{ beats: Heartbeats; at: number } | null>(null);
   const now = useNow(500);
+  const active = !ENDED.includes(job.state) && job.ranks.length > 0;
+  useEffect(() => {
+    if (!active) return;
+    let stop = false;
+    let timer = 0;
+    const ask = async () => {
+      clearTimeout(timer);
+      if (!document.hidden) {
+        const beats = await get<Heartbeats>(`jobs/${job.id}/heartbeats`).catch(() => null);
+        if (stop) return;
+        if (beats) setNewest({ beats, at: Date.now() });
+      }
+      timer = window.setTimeout(() => void ask(), ASK_MS);
+    };
+    void ask();
+    return () => {
+      stop = true;
+      clearTimeout(timer);
+    };
+  }, [active, job.id]);
+  return (rank) => {
+    if (!newest || newest.beats.attempt !== rank.attempt) return rank.last_heartbeat_ms;
+    if (now - newest.at > STALE_MS) return "unknown";
+    return newest.beats.ages_ms[rank.rank] ?? null;
+  };
+}
+
+export function Ranks({ job }: { job: Job }) {
+  const heartbeat = useHeartbeats(job);
   const lost = useConnection() === "lost";
-  if (job.ranks.length === 0) return <Empty title="No rank has joined yet." />;
+  if (job.ranks.length === 0) return <Empty title={ENDED.includes(job.state) ? "No rank joined." : "No rank has joined yet."} />;
   const ranks = withMissing(job);
-  const middle = median(ranks.map((rank) => rank.step_ms));
-  const age = (rank: Rank) =>
-    rank.last_heartbeat_ms === null || rank.state === "exited" ? "–" : lost ? "unknown" : formatAge(rank.last_heartbeat_ms + now - fetchedAt);
+  const age = (rank: Rank) => {
+    const ms = heartbeat(rank);
+    if (ms === null || rank.state === "exited") return "–";
+    return lost || ms === "unknown" ? "unknown" : formatAge(ms);
+  };
   return (
     <table class="cards ranks">
       <caption class="hidden">Ranks of the newest attempt</caption>
@@ -66,7 +97,7 @@ export function Ranks({ job, fetchedAt }: { job: Job; fetchedAt: number }) {
             <td class="num" data-label="heartbeat">{age(rank)}</td>
             <td data-label="section">{rank.section || "–"}</td>
             <td class="num" data-label="step">{rank.section ? formatCount(rank.step) : "–"}</td>
-            <td class="num" data-label="step time"><StepTime rank={rank} middle={middle} /></td>
+            <td class="num" data-label="step time"><StepTime rank={rank} /></td>
             <td class="num" data-label="memory">{formatBytes(rank.memory_bytes)}</td>
             <td class="num" data-label="peak">{formatBytes(rank.memory_peak_bytes)}</td>
             <td data-label="process">{rank.node || "–"}{rank.pid ? <span class="muted num"> {rank.pid}</span> : null}</td>

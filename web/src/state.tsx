@@ -26,7 +26,7 @@ export function Badge({ word }: { word: string }) {
   );
 }
 
-// A job's state, and beside it that someone holds it.
+/// The words for a job's state, as the controller says them: "held"; "running, held".
 export function StateOf({ job }: { job: Job }) {
-  return <><Badge word={job.state} />{job.held_by && <> <Badge word="held" /></>}</>;
+  return <>{job.status.split(", ").map((word, i) => <span key={word}>{i > 0 && " "}<Badge word={word} /></span>)}</>;
 }

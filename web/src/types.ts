@@ -16,14 +16,6 @@ export interface Attempt {
   nodes?: string[];
 }
 
-/// Why a job is in its state, and what a person can do.
-export interface Why {
-  reason: string;
-  action: string;
-  scheduler_reason: string;
-  expected_start: string;
-}
-
 export interface Rank {
   rank: number;
   node: string;
@@ -35,16 +27,37 @@ export interface Rank {
   memory_bytes: number;
   memory_peak_bytes: number;
   step_ms: number;
+  slowness?: number | null; // present while the rank is slow: how many times the median
   attempt: number;
   exit_code: number | null;
   signal: number | null;
+}
+
+export interface Heartbeats {
+  attempt: number;
+  ages_ms: (number | null)[]; // by rank
+}
+
+/// What may be asked of a job: why not, and what it would do.
+export interface Controls {
+  cancel_refusal: string;
+  requeue_refusal: string;
+  hold_refusal: string;
+  release_refusal: string;
+  cancel_effect: string;
+  requeue_effect: string;
 }
 
 export interface Job {
   id: number;
   name: string;
   state: string;
+  status: string; // the word for the state: "held", "running, held"
   reason: string;
+  action: string;
+  scheduler_reason: string;
+  expected_start: string;
+  controls: Controls | null; // of a job asked for by itself
   user: string;
   kind: string;
   submitted_at: string;
@@ -103,6 +116,7 @@ export interface Progress {
   job_id: number;
   attempt: number;
   state: string;
+  status: string;
   step: number;
   steps_total: number;
   loss: number | null;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { after, before, test } from "node:test";
-import { attempt, fill, job, metric, range, rank } from "./fixtures.mjs";
+import { attempt, fill, fillMore, job, metric, range, rank } from "./fixtures.mjs";
 import { axeViolations, eventually, jobRow as row, openBrowser, openStreams, openTab, overflow, Server, withPage } from "./support.mjs";
 
 let browser;
@@ -15,6 +15,7 @@ before(async () => {
   untouched = await Server.start();
   await fill(server);
   await fill(untouched);
+  await fillMore(untouched);
 });
 after(async () => {
   await browser?.close();
@@ -65,10 +66,10 @@ test("by keyboard alone one gets from the jobs table to a job and back", () =>
     await page.getByRole("heading", { name: "Jobs" }).waitFor();
   }));
 
-test("the job page tells state, reason and advice, and shows ranks, attempts, events and checkpoint", () =>
+test("the job page tells state and reason, and shows ranks, attempts, events and checkpoint", () =>
   on("/jobs/1", async (page) => {
     await page.getByText("attempt 2 runs since step 40.").waitFor();
-    assert.match(await page.locator(".headline").innerText(), /Nothing to do\./);
+    assert.doesNotMatch(await page.locator("main").innerText(), /[Nn]othing to do|Waited\s+0 s/);
     assert.match(await page.locator(".facts").innerText(), /Checkpoint\s+step 60/);
     const ranks = page.locator("table.ranks tbody tr");
     await eventually(async () => (await ranks.count()) === 4, "four ranks");
@@ -94,11 +95,21 @@ test("ranks that have exited say how, and have no heartbeat any more", async () 
   await on("/jobs/2", (page) => page.locator(".timeline li").getByText("rank 0, exit code 1", { exact: true }).waitFor());
 });
 
-test("heartbeat ages tick between two answers of the server", () =>
+test("heartbeats' ages are the controller's, asked for again every second, and no older than it says", () =>
   on("/jobs/1", async (page) => {
-    const age = async () => parseFloat(await page.locator("table.ranks tbody tr").first().locator("td").nth(1).innerText());
-    const first = await age();
-    await eventually(async () => (await age()) > first, "an older heartbeat");
+    const ages = page.locator("table.ranks tbody tr td:nth-child(3)");
+    const shown = async () => (await ages.allInnerTexts()).slice(0, 3);
+    let asked = 0;
+    page.on("request", (request) => (asked += request.url().endsWith("/jobs/1/heartbeats")));
+    await ages.nth(2).waitFor();
+    await eventually(async () => {
+      assert.deepEqual(await shown(), ["0.4 s", "0.4 s", "0.4 s"]);
+      return asked >= 4;
+    }, "four questions, a second apart");
+    await page.route("**/api/v1/jobs/1/heartbeats", (route) => route.fulfill({ json: { attempt: 2, ages_ms: [90, 7300, null] } }));
+    await eventually(async () => (await shown()).join() === "0.1 s,7.3 s,–", "what a silent rank and one that was not heard look like");
+    await page.route("**/api/v1/jobs/1/heartbeats", (route) => route.abort());
+    await eventually(async () => (await shown()).join() === "unknown,unknown,–" || (await shown()).join() === "unknown,unknown,unknown", "nobody knows");
   }));
 
 test("plots rewind at a resume: each step once, the overtaken ones marked", () =>
@@ -212,17 +223,20 @@ test("what a log says is text, never markup", () =>
 
 test("a job in Slurm's queue says why it waits, where it is, and can be held and released", async () => {
   await server.tell({ do: "job", job: job(20, "queued", {
-    name: "in-the-queue", started_at: "", reason: "attempt 1: queued as Slurm job 4711", time_limit_ms: 7200000,
+    name: "in-the-queue", started_at: "", reason: "Other jobs are before it in the queue.", action: "Wait, or ask for fewer nodes.",
+    scheduler_reason: "Priority", expected_start: "2026-03-01T11:00:00.000Z", time_limit_ms: 7200000,
     sweep: { sweep: "s20", index: 0, settings: {} }, scheduler_problem: "",
     attempts: [attempt(1, { state: "queued", started_at: "", queued_at: "2026-03-01T09:00:01.000Z", scheduler_job: "4711" })],
   }) });
   await on("/jobs/20", async (page) => {
-    await page.getByText("Other jobs are before it in the queue. Wait, or ask for fewer nodes. Slurm says: Priority.").waitFor();
+    await page.getByText("Other jobs are before it in the queue.").waitFor();
+    await page.getByText("Wait, or ask for fewer nodes.").waitFor();
+    await page.getByText("Slurm says: Priority.").waitFor();
     const facts = await page.locator("dl.facts").innerText();
     for (const part of ["4711", "2 h 0 min", "s20"]) assert.ok(facts.includes(part), `${part} in ${facts}`);
-    await page.getByText("Nothing to requeue: the job waits in the scheduler's queue.").waitFor();
+    await page.getByText("Job 20 waits in the scheduler's queue: there is nothing to start again.").waitFor();
     await page.getByRole("button", { name: "Hold" }).click();
-    await page.getByText("Release it when it may start.").waitFor();
+    await page.getByText("Release it when it may start: muster release 20.").waitFor();
     await page.getByRole("button", { name: "Release" }).click();
     await page.getByRole("button", { name: "Hold" }).waitFor();
     assert.deepEqual(await axeViolations(page), []);
@@ -240,22 +254,26 @@ const badges = async (place) => (await place.locator(".badge").allInnerTexts()).
 test("a held job says who holds it and not what the queue says; held while it runs, that it goes on", async () => {
   const held = { name: "held", held_by: "ana", started_at: "", reason: "held by ana until released" };
   await server.tell({ do: "job", job: job(22, "queued", {
-    ...held, attempts: [attempt(1, { state: "queued", started_at: "", queued_at: "2026-03-01T09:00:01.000Z", scheduler_job: "4712" })] }) });
+    ...held, scheduler_reason: "Priority", attempts: [attempt(1, { state: "queued", started_at: "", queued_at: "2026-03-01T09:00:01.000Z", scheduler_job: "4712" })] }) });
   await server.tell({ do: "job", job: job(23, "running", { name: "held", held_by: "ana", reason: "attempt 1 runs", attempts: [attempt(1, { state: "running" })] }) });
   await on("/jobs/22", async (page) => {
-    await page.getByText("held by ana until released. Release it when it may start.").waitFor();
-    assert.deepEqual(await badges(page.locator("h1")), ["queued", "held"]);
+    await page.getByText("Held by ana until released.", { exact: true }).waitFor();
+    await page.getByText("Release it when it may start: muster release 22.").waitFor();
+    assert.deepEqual(await badges(page.locator("h1")), ["held"]);
     await page.getByRole("button", { name: "Release" }).click();
     await page.getByText("Slurm says: Priority.").waitFor();
     assert.deepEqual(await badges(page.locator("h1")), ["queued"]);
     await page.getByRole("button", { name: "Hold" }).click();
     await eventually(async () => (await page.getByText("Slurm says").count()) === 0, "the queue's word goes");
   });
-  await on("/jobs/23", (page) => page.getByText("Held by ana: this attempt goes on, and no other starts.").waitFor());
+  await on("/jobs/23", async (page) => {
+    await page.getByText("Attempt 1 runs; held by ana, no further attempt starts.").waitFor();
+    await page.getByText("Release it when a next attempt may start: muster release 23.").waitFor();
+  });
   await on("/", async (page) => {
     await row(page, "held").first().waitFor();
     const shown = await Promise.all((await row(page, "held").all()).map(badges));
-    assert.deepEqual(shown, [["running", "held"], ["queued", "held"]]);
+    assert.deepEqual(shown, [["running", "held"], ["held"]]);
   });
 });
 
@@ -345,9 +363,9 @@ test("a job is cancelled by keyboard alone", () =>
 test("a failed job's advice names a log that is there", async () => {
   for (const [state, advice] of [
     [{ attempts: [attempt(1, { cause: "failed", started_at: "", reason: "no such program" })] },
-      "Correct in the job file what the reason names, and submit it again."],
+      "Correct in the job file what the reason names, and submit it again; nothing of it was started, so there is no log."],
     [{ attempts: [attempt(1, { cause: "failed", rank: null, scheduler_job: "12", reason: "ended" })] },
-      "Read what Slurm and the lines before the ranks wrote, correct the cause, then requeue it."],
+      "No rank is to blame: look at what Slurm and the lines before the ranks wrote (muster logs 9 --slurm)"],
   ]) {
     await server.tell({ do: "job", job: job(9, "failed", { name: "ended-ranks", ...state }) });
     await on("/jobs/9", (page) => page.getByText(advice).waitFor());
@@ -356,24 +374,24 @@ test("a failed job's advice names a log that is there", async () => {
 
 test("requeue of a failed job works, and impossible actions say why", async () => {
   await on("/jobs/2", async (page) => {
-    await page.getByText("Nothing to cancel: the job has ended (failed).").waitFor();
+    await page.getByText("Job 2 has failed already: there is nothing to cancel.").waitFor();
     assert.equal(await page.getByRole("button", { name: "Cancel job…" }).getAttribute("aria-disabled"), "true");
     await page.getByRole("button", { name: "Cancel job…" }).click({ force: true });
     assert.equal(await page.getByRole("dialog").count(), 0);
-    await page.getByText("Read the log of rank 0, correct the cause, then requeue it.").waitFor();
+    await page.getByText("Look at the end of its log (muster logs 2 --tail 50; muster show 2 names the files)").waitFor();
     await page.getByRole("button", { name: "Requeue…" }).click();
     await page.getByRole("button", { name: "Requeue the job" }).click();
     await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
   });
-  await on("/jobs/3", (page) => page.getByText("Nothing to requeue: the job has succeeded.").waitFor());
-  await on("/jobs/5", (page) => page.getByText("A cancelled job never comes back; submit it again.", { exact: true }).waitFor());
+  await on("/jobs/3", (page) => page.getByText("Job 3 has succeeded: submit it again to run it once more.").waitFor());
+  await on("/jobs/5", (page) => page.getByText("Job 5 was cancelled and never comes back: submit it again.", { exact: true }).waitFor());
 });
 
 test("a requeue says what it costs and where it goes on; one that is refused says why", () =>
   on("/jobs/1", async (page) => {
     const dialog = page.getByRole("dialog");
     await page.getByRole("button", { name: "Requeue…" }).click();
-    await dialog.getByText("The running attempt is stopped and a new one starts from the checkpoint of step 60.").waitFor();
+    await dialog.getByText("Its ranks are asked to save and leave. Then attempt 3 starts.").waitFor();
     await page.route("**/api/v1/jobs/1/requeue", (route) =>
       route.fulfill({ status: 409, json: { error: "job 1 has ended meanwhile", remedy: "Submit it again." } }));
     await dialog.getByRole("button", { name: "Requeue the job" }).click();
@@ -381,7 +399,7 @@ test("a requeue says what it costs and where it goes on; one that is refused say
     assert.equal(await page.locator("h1 .badge").innerText(), "▶ running");
     await page.goto(`${server.url}/jobs/4`);
     await page.getByRole("button", { name: "Requeue…" }).click();
-    await dialog.getByText("A new attempt starts from the beginning and every budget is refilled.").waitFor();
+    await dialog.getByText("Attempt 2 starts now, from the beginning.").waitFor();
     await dialog.getByRole("button", { name: "Leave it" }).click();
     await dialog.waitFor({ state: "detached" });
     assert.match(await page.locator("h1 .badge").innerText(), /waiting/);
@@ -540,11 +558,128 @@ test("the theme follows the system, and the toggle overrides it for good", () =>
     assert.equal(await dark(), false);
   }, { colorScheme: "dark" }));
 
+test("a progress bar is one line that redraws itself, colours are seen, and other control sequences are not", async () => {
+  await server.tell({ do: "job", job: job(30, "running", { name: "tqdm", kind: "command", attempts: [attempt(1, { state: "running" })],
+    spec: { name: "tqdm", resources: { nodes: 1, ranks_per_node: 1 } } }) });
+  const say = (text) => server.tell({ do: "log", job_id: 30, attempt: 1, rank: 0, text });
+  await say("\x1b]0;title\x07start\r\n\x1b[1;31merror\x1b[0m: plain\n\r  0%|          | 0/9");
+  await on("/jobs/30", async (page) => {
+    const lines = page.getByRole("log").locator(".line");
+    await eventually(async () => (await lines.allInnerTexts()).join("|") === "start|error: plain|  0%|          | 0/9", "three lines");
+    assert.equal(await page.locator(".line .sgr-red.sgr-bold").innerText(), "error");
+    for (const at of [3, 6]) await say(`\r ${at}0%|\x1b[38;5;196m#${at}\x1b[0m| ${at}/9 [`);
+    await say("00:07]\x1b");
+    await say("[K");
+    await eventually(async () => (await lines.last().innerText()) === " 60%|#6| 6/9 [00:07]", "the newest state of the bar");
+    assert.equal(await lines.count(), 3);
+    assert.equal(await page.locator(".line .sgr-red").last().innerText(), "#6");
+    await page.getByLabel("Search").fill("| 6/9");
+    await eventually(async () => (await lines.count()) === 1, "a search across colours");
+    assert.equal(await page.locator("mark").innerText(), "| 6/9");
+    await page.getByLabel("Search").fill("");
+    await say("\n done\n");
+    await lines.getByText("done").waitFor();
+    assert.equal(await lines.count(), 4);
+  });
+});
+
+test("a failed job's page begins with what its guilty rank wrote; a rank's name is said once", async () => {
+  await server.tell({ do: "job", job: job(31, "failed", { name: "cuda", reason: "rank 2 exited with 1: RuntimeError: device-side assert triggered",
+    attempts: [attempt(1, { cause: "failed", rank: 2, exit_code: 1 })] }) });
+  for (const number of range(0, 3)) await server.tell({ do: "log", job_id: 31, attempt: 1, rank: number, text: `[rank ${number}] Traceback of ${number}\n` });
+  await on("/jobs/31", async (page) => {
+    await page.getByText("Rank 2 exited with 1: RuntimeError: device-side assert triggered.").waitFor();
+    const lines = page.getByRole("log").locator(".line");
+    await eventually(async () => (await lines.allInnerTexts()).join() === "[rank 2] Traceback of 2", "the words of rank 2 alone");
+    const headings = await page.locator("h2").allInnerTexts();
+    assert.equal(headings[0], "Log");
+    await page.getByRole("combobox", { name: "Rank" }).selectOption("merged");
+    await eventually(async () => (await lines.count()) === 4, "every rank's words");
+    assert.deepEqual(await lines.allInnerTexts(), range(0, 3).map((rank) => `r${rank}Traceback of ${rank}`));
+  });
+});
+
+test("of a command that reports, what it reports is shown, and nothing that never came", async () => {
+  const own = (id, more) => server.tell({ do: "job", job: job(id, "running", { name: "own", kind: "command", steps_total: 0,
+    attempts: [attempt(1, { state: "running" })], spec: { name: "own", resources: { nodes: 1, ranks_per_node: 1 } }, ...more }) });
+  await own(32, { last_checkpoint_step: 20 });
+  await own(33, {});
+  await server.tell({ do: "metrics", job_id: 32, metrics: range(1, 30).map((step) =>
+    ({ attempt: 1, step, loss: 3 - step / 20, tokens_per_s: 0, step_ms: 0, memory_bytes: 0, memory_peak_bytes: 0, at_ms: 1e12 + step * 1000 })) });
+  const facts = (page) => page.locator(".facts").innerText();
+  await on("/jobs/32", async (page) => {
+    await page.getByRole("heading", { name: "Loss" }).waitFor();
+    assert.match(await facts(page), /Step\s+30[^]*Loss\s+1\.5[^]*Checkpoint\s+step 20/);
+    assert.doesNotMatch(await facts(page), /Tokens/);
+    assert.equal(await page.locator(".plot").count(), 1, "no plot of what nobody measured");
+  });
+  await on("/jobs/33", async (page) => {
+    await page.getByText("which reports no steps").waitFor();
+    assert.doesNotMatch(await facts(page), /Step|Loss|Tokens|Checkpoint/);
+  });
+});
+
+test("the newest loss is said once: a plot names the step that is pointed at, and nothing else", () =>
+  on("/jobs/1", async (page) => {
+    await page.locator(".plot").first().waitFor();
+    assert.deepEqual((await page.locator(".plot-head").allInnerTexts()).map((text) => text.trim()), ["Loss", "Tokens/s", "Peak memory of a rank"]);
+  }));
+
+test("a job that waits for its next attempt says when that starts, by the clock of who looks", async () => {
+  await server.tell({ do: "job", job: job(34, "waiting", { name: "comes-back", expected_start: "2099-01-01T10:00:00.000Z",
+    reason: "rank 0 exited with 1; attempt 2 starts at 2099-01-01 10:00:00 UTC (failure 1 of 3)" }) });
+  await on("/jobs/34", async (page) => {
+    await page.getByText(/^Rank 0 exited with 1; attempt 2 starts at 2099-01-01 15:00:00 \(failure 1 of 3\)\.$/).waitFor();
+    await page.getByText("It starts by itself. To start it at once: muster requeue 34.").waitFor();
+  }, { timezoneId: "Asia/Karachi" });
+});
+
+test("the list goes on to the oldest job, with bounded rows, and what is shown stays up to date", async () => {
+  const many = await Server.start();
+  const put = (id, state) => many.tell({ do: "job", job: job(id, state, { name: `run-${id}`, reason: "", attempts: [] }) });
+  try {
+    for (const id of range(1, 730)) await put(id, id % 2 ? "succeeded" : "failed");
+    await on("/", async (page) => {
+      const rows = page.locator("tbody tr");
+      const more = page.getByRole("button", { name: "Show more" });
+      const newest = page.getByRole("button", { name: "Back to the newest jobs" });
+      await eventually(async () => (await rows.count()) === 100, "the first page");
+      for (let shown = 200; shown <= 800; shown += 100) {
+        await more.click();
+        await row(page, `run-${Math.max(1, 731 - shown)}`).waitFor();
+        assert.ok((await rows.count()) <= 500, "rows are bounded");
+      }
+      assert.equal(await more.count(), 0, "there is no older one");
+      assert.deepEqual(await rows.locator("td.id").allInnerTexts(), range(1, 500).reverse().map(String), "each once, none left out");
+      await put(7, "running");
+      await many.tell({ do: "event", job_id: 7, type: "note", text: "it runs again" });
+      await row(page, "run-7").getByText("running").waitFor();
+      await put(731, "running");
+      await many.tell({ do: "event", job_id: 731, type: "note", text: "new" });
+      await newest.click();
+      await row(page, "run-731").waitFor();
+      assert.equal(await newest.count(), 0);
+      await page.getByLabel("State").selectOption("failed");
+      await eventually(async () => (await rows.first().locator("td.id").innerText()) === "730", "failed jobs alone");
+      for (let shown = 200; shown <= 400; shown += 100) {
+        await more.click();
+        await eventually(async () => (await rows.count()) === Math.min(shown, 365), `${shown} failed jobs`);
+      }
+      assert.equal(await more.count(), 0);
+    }, { at: many });
+  } finally {
+    await many.stop();
+  }
+});
+
 const PAGES = [
   { name: "jobs", path: "/", ready: (page) => row(page, "typo").waitFor() },
   { name: "job", path: "/jobs/1", ready: (page) => page.getByRole("log").getByText("step 64 loss").first().waitFor() },
   { name: "failed", path: "/jobs/2", ready: (page) => page.getByText("This attempt wrote nothing.").waitFor() },
-  { name: "pending", path: "/jobs/6", ready: (page) => page.getByText("No log yet").waitFor() },
+  { name: "held", path: "/jobs/10", ready: (page) => page.getByText("Held by ana until released.").waitFor() },
+  { name: "command", path: "/jobs/7", ready: (page) => page.getByRole("log").getByText("code 97").waitFor() },
+  { name: "sweep", path: "/?sweep=s11", ready: (page) => row(page, "tune-1").waitFor() },
+  { name: "pending", path: "/jobs/6", ready: (page) => page.getByText("Waits for its first attempt.").waitFor() },
   { name: "absent", path: "/jobs/99", ready: (page) => page.getByText("there is no job 99").waitFor() },
   { name: "empty", path: "/?state=stopping", ready: (page) => page.getByText("No job is stopping.").waitFor() },
   { name: "login", path: "/", ready: (page) => tokenField(page).waitFor(), loggedOut: true },

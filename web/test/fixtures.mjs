@@ -47,7 +47,7 @@ export async function fill(server) {
       attempt(2, { state: "running", resumed_from_step: 40, reason_started: "rank 1 of attempt 1 was killed by SIGKILL",
         started_at: "2026-03-01T09:02:03.000Z" }),
     ],
-    ranks: [rank(0), rank(1, { section: "data" }), rank(2, { step_ms: 520 })],
+    ranks: [rank(0), rank(1, { section: "data" }), rank(2, { step_ms: 520, slowness: 2.5 })],
     last_checkpoint_step: 60,
   }) });
   await server.tell({ do: "job", job: job(2, "failed", {
@@ -77,4 +77,19 @@ export async function fill(server) {
     const text = range(41, 64).map((step) => `step ${step} loss ${metric(2, step).loss.toFixed(4)} rank ${number}\n`).join("");
     await server.tell({ do: "log", job_id: 1, attempt: 2, rank: number, text });
   }
+}
+
+/// Job 10 is held, 11 to 14 are a sweep of which two wait for their turn, and job 7 writes in every colour.
+export async function fillMore(server) {
+  await server.tell({ do: "job", job: job(10, "pending", { name: "later", started_at: "", held_by: "ana", attempts: [] }) });
+  for (const index of range(0, 3)) {
+    const runs = index < 2;
+    await server.tell({ do: "job", job: job(11 + index, runs ? "running" : "pending", {
+      name: `tune-${index}`, attempts: runs ? [attempt(1, { state: "running" })] : [], ...(runs ? {} : { started_at: "" }),
+      sweep: { sweep: "s11", index, settings: { "train.learning_rate": `${index + 1}e-3`, "train.seed": String(index) } },
+      reason: runs ? "attempt 1: running" : "waits for its turn: at most 2 of sweep s11 have an attempt at once" }) });
+  }
+  const codes = [...range(30, 37), ...range(90, 97), ...range(40, 47), ...range(100, 107), 1, 7];
+  const colours = codes.map((code) => `\x1b[${code}mcode ${code}\x1b[0m`).join(" ");
+  await server.tell({ do: "log", job_id: 7, attempt: 1, rank: 0, text: `${colours}\n\r 60%|######    | 6/10 [00:07<00:05, 1.2it/s]` });
 }

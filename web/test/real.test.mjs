@@ -71,7 +71,7 @@ test("a job page lives through a lost rank, a killed controller and its own canc
   await page.getByRole("button", { name: "Cancel job…" }).click();
   await page.getByRole("button", { name: "Cancel the job" }).click();
   await badge(page, "cancelled");
-  await page.getByText("A cancelled job never comes back").waitFor();
+  await page.getByText("was cancelled and never comes back").waitFor();
   assert.equal((await daemon.show(id)).state, "cancelled");
   assert.deepEqual(await axeViolations(page), []);
   assert.deepEqual(page.problems, []);
@@ -91,7 +91,7 @@ test("of a program of one's own nothing is shown that nobody measured, and huge 
   await page.getByText("which reports no steps").waitFor();
 
   await page.getByRole("button", { name: "Requeue…" }).click();
-  assert.match(await page.getByRole("dialog").innerText(), /A new attempt starts and every budget is refilled\./);
+  assert.match(await page.getByRole("dialog").innerText(), /Attempt 2 starts now\./);
   await page.getByRole("button", { name: "Requeue the job" }).click();
   await page.locator(".timeline li").nth(1).waitFor();
   await page.goto(`${daemon.url}/?state=waiting`);

@@ -113,7 +113,7 @@ TEST_F(Api, AJobIsHeldAndReleasedAndSaysWhyItWaits) {
   EXPECT_EQ(ask("POST", "/api/v1/jobs/1/release", {"X-Muster: 1"}).json()["held_by"], "");
   const auto why = ask("GET", "/api/v1/jobs/1/why");
   EXPECT_EQ(why.status, 200);
-  EXPECT_EQ(why.json()["scheduler_reason"], "Priority");
+  EXPECT_EQ(why.json()["status"], "running");
   EXPECT_EQ(ask("GET", "/api/v1/jobs/9/why").status, 404);
 }
 
@@ -130,11 +130,28 @@ TEST_F(Api, LogsGiveTheTailAndGoOnAtTheOffset) {
   EXPECT_EQ(next["next_offset"], 19);
 }
 
-TEST_F(Api, LogsOfARunningAttemptKeepBackAnUnfinishedLineAndThoseOfAnEndedOneDoNot) {
-  controller_.append_log(1, 1, 0, "whole\nhalf");
-  EXPECT_EQ(get("/api/v1/jobs/1/logs").json()["text"], "whole\n");
+// A progress bar is one line for hours.
+TEST_F(Api, LogsAreSentAsFarAsTheyGoAndNoCharacterIsBroken) {
+  controller_.append_log(1, 1, 0, "whole\n\r 10%|\xe2\x96");
+  const auto begun = get("/api/v1/jobs/1/logs").json();
+  EXPECT_EQ(begun["text"], "whole\n\r 10%|");
+  controller_.append_log(1, 1, 0, "\x88\r 20%|");
+  const auto rest = get("/api/v1/jobs/1/logs?offset=" + std::to_string(begun["next_offset"].get<int>())).json();
+  EXPECT_EQ(rest["text"], "\u2588\r 20%|");
   controller_.append_log(2, 1, 0, "whole\nhalf");
   EXPECT_EQ(get("/api/v1/jobs/2/logs").json()["text"], "whole\nhalf");
+}
+
+TEST_F(Api, HeartbeatsAreTheirAgesByTheControllersClock) {
+  auto job = controller_.get(1).value();
+  job.clear_ranks();
+  job.add_ranks()->set_last_heartbeat_ms(120);
+  job.add_ranks();
+  controller_.put(job);
+  const auto beats = get("/api/v1/jobs/1/heartbeats").json();
+  EXPECT_EQ(beats["attempt"], 1);
+  EXPECT_EQ(beats["ages_ms"], (nlohmann::json{120, nullptr}));
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/heartbeats", {"X-Muster: 1"}).status, 405);
 }
 
 TEST_F(Api, ALogThatDoesNotExistYetIsEmptyAndOneThatIsNoTextIsRepaired) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "runtime/standing.h"
+
 using runtime::Outcome;
 using runtime::Refusal;
 namespace v1 = muster::v1;
@@ -17,6 +19,38 @@ Refusal no_such_job(core::JobId id) {
 
 bool is_ended(const v1::Job& job) {
   return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
+}
+
+/// As much of it as the controller's own explanations read.
+core::Job core_job(const v1::Job& from) {
+  core::Job job;
+  job.id = from.id();
+  job.state = core::job_state_from_string(from.state()).value_or(core::JobState::kPending);
+  job.reason = from.reason();
+  job.held = !from.held_by().empty();
+  job.held_by = from.held_by();
+  job.is_command = from.kind() == "command";
+  job.last_checkpoint_step = from.last_checkpoint_step();
+  for (const auto& each : from.attempts()) {
+    auto& attempt = job.attempts.emplace_back();
+    attempt.number = each.number();
+    if (!each.started_at().empty()) attempt.started_at = core::Time{};
+    if (!each.scheduler_job().empty()) attempt.queued_at = core::Time{};
+    if (each.has_rank()) attempt.culprit = each.rank();
+  }
+  return job;
+}
+
+/// What is said of a job and may be asked of it is the real controller's, but for what a test scripts.
+v1::Job explained(v1::Job job) {
+  const auto core = core_job(job);
+  auto standing = runtime::standing_of({core});
+  if (!job.action().empty() && !core.held) standing.action = job.action();
+  standing.scheduler_reason = core.held ? "" : job.scheduler_reason();
+  if (core.held && standing.status == "held") standing.reason = "held by " + core.held_by + " until released";
+  runtime::fill_standing(standing, job);
+  *job.mutable_controls() = runtime::controls_of(core);
+  return job;
 }
 
 }  // namespace
@@ -107,7 +141,8 @@ v1::ListResponse ScriptedController::list(const v1::ListRequest& request) {
     if (request.before_id() != 0 && it->first >= request.before_id()) continue;
     if (out.jobs_size() == static_cast<int>(request.limit() ? request.limit() : 100)) continue;
     v1::Job& job = *out.add_jobs();
-    job = it->second;
+    job = explained(it->second);
+    job.clear_controls();
     job.clear_spec();
     job.clear_ranks();
     while (job.attempts_size() > 1) job.mutable_attempts()->DeleteSubrange(0, 1);
@@ -120,7 +155,7 @@ Outcome<v1::Job> ScriptedController::get(core::JobId id) {
   const auto held = lock();
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return no_such_job(id);
-  return found->second;
+  return explained(found->second);
 }
 
 Outcome<v1::Job> ScriptedController::cancel(core::JobId id, const std::string& user) {
@@ -133,7 +168,7 @@ Outcome<v1::Job> ScriptedController::cancel(core::JobId id, const std::string& u
   job.set_state("stopping");
   job.set_reason("cancelled by " + user + "; its ranks are stopping");
   store_event("cancel_requested", "cancelled by " + user, job);
-  return job;
+  return explained(job);
 }
 
 Outcome<v1::Job> ScriptedController::hold(core::JobId id, const std::string& user) {
@@ -142,7 +177,7 @@ Outcome<v1::Job> ScriptedController::hold(core::JobId id, const std::string& use
   if (found == jobs_.end()) return no_such_job(id);
   found->second.set_held_by(user);
   store_event("hold_requested", "held by " + user, found->second);
-  return found->second;
+  return explained(found->second);
 }
 
 Outcome<v1::Job> ScriptedController::release(core::JobId id, const std::string& user) {
@@ -151,17 +186,17 @@ Outcome<v1::Job> ScriptedController::release(core::JobId id, const std::string& 
   if (found == jobs_.end()) return no_such_job(id);
   found->second.clear_held_by();
   store_event("release_requested", "released by " + user, found->second);
-  return found->second;
+  return explained(found->second);
 }
 
 Outcome<v1::WhyResponse> ScriptedController::why(core::JobId id) {
   const auto held = lock();
-  if (!jobs_.contains(id)) return no_such_job(id);
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
   v1::WhyResponse response;
   response.set_job_id(id);
-  response.set_reason("Other jobs are before it in the queue.");
-  response.set_action("Wait, or ask for fewer nodes.");
-  response.set_scheduler_reason("Priority");
+  response.set_state(found->second.state());
+  runtime::fill_standing(runtime::standing_of({core_job(found->second)}), response);
   return response;
 }
 
@@ -175,7 +210,7 @@ Outcome<v1::Job> ScriptedController::requeue(core::JobId id, const std::string& 
   job.set_state("waiting");
   job.set_reason("requeued by " + user);
   store_event("requeue_requested", "requeued by " + user, job);
-  return job;
+  return explained(job);
 }
 
 std::vector<v1::Event> ScriptedController::events(core::JobId job, std::int64_t after_id, std::uint32_t limit) {
