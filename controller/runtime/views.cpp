@@ -193,6 +193,7 @@ muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, con
     if (spec != nullptr) *out.mutable_sweep() = spec->sweep();
     out.mutable_sweep()->set_sweep(row.sweep);
     out.mutable_sweep()->set_index(row.sweep_index);
+    spec::mask_secrets(*out.mutable_sweep());
   }
   const bool resumed = row.newest_attempt && row.newest_attempt->resumed_from_step;
   fill_newest(newest, !row.is_command || resumed || row.last_checkpoint_step > 0, out);

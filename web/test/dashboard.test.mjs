@@ -383,8 +383,8 @@ test("requeue of a failed job works, and impossible actions say why", async () =
     await page.getByRole("button", { name: "Requeue the job" }).click();
     await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
   });
-  await on("/jobs/3", (page) => page.getByText("Job 3 has succeeded: submit it again to run it once more.").waitFor());
-  await on("/jobs/5", (page) => page.getByText("Job 5 was cancelled and never comes back: submit it again.", { exact: true }).waitFor());
+  await on("/jobs/3", (page) => page.getByText("Job 3 has succeeded: to run it once more, muster submit --like 3.").waitFor());
+  await on("/jobs/5", (page) => page.getByText("Job 5 was cancelled and never comes back: to run it once more, muster submit --like 5.", { exact: true }).waitFor());
 });
 
 test("a requeue says what it costs and where it goes on; one that is refused says why", () =>
