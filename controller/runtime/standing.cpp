@@ -10,6 +10,8 @@ namespace runtime {
 namespace {
 
 constexpr const char* kByItself = "It starts by itself.";
+constexpr const char* kNothingIsLost =
+    "Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?";
 
 bool is_idle(const core::Job& job) {
   return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
@@ -55,12 +57,25 @@ void explain_wait(const StandingFacts& facts, Standing& out) {
   }
   if (facts.queue) say({facts.queue->sentence, facts.queue->action});
   if (facts.trouble && (queued || facts.queue)) {
-    say({trouble_text(*facts.trouble),
-         "Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?"});
+    say({trouble_text(*facts.trouble), kNothingIsLost});
   }
   if (!facts.turn.empty()) say({facts.turn, kByItself});
   if (facts.put_off && !queued) say({"Not started yet: " + facts.put_off->reason, facts.put_off->action});
   if (facts.partition) say(*facts.partition);
+}
+
+/// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.
+void explain_run(const StandingFacts& facts, Standing& out) {
+  if (facts.queue && facts.queue->suspended_since) {
+    out.reason += "; suspended in Slurm since " + core::utc_text(*facts.queue->suspended_since);
+    out.action = "Its time limit stands still meanwhile. Let it go on: scontrol resume " + facts.queue->scheduler_job;
+  }
+  // Local processes have no scheduler to lose.
+  const auto* attempt = facts.job.current();
+  if (facts.trouble && attempt != nullptr && attempt->queued_at) {
+    out.reason += "; " + trouble_text(*facts.trouble);
+    out.action = kNothingIsLost;
+  }
 }
 
 }  // namespace
@@ -94,6 +109,7 @@ Standing standing_of(const StandingFacts& facts) {
   }
   const bool queued = job.state == core::JobState::kQueued;
   if (!queued && !is_idle(job)) {
+    explain_run(facts, out);
     if (!job.held) return out;
     out.reason += "; held by " + job.held_by + ", no further attempt starts";
     out.action = "Release it when a next attempt may start: muster release " + std::to_string(job.id);

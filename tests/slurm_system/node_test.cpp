@@ -57,6 +57,21 @@ TEST_F(SlurmNode, AStepThatSomebodyStopsIsSilentAndItsNodeIsNotLeftOut) {
   stage().until_running(job, 2);
 }
 
+TEST_F(SlurmNode, AJobThatIsSuspendedIsSaidToBeSoWhereverItIsShown) {
+  const auto job = muster().submit(shell({.script = "sleep 600"}));
+  stage().until_running(job, 1);
+  const auto number = stage().slurm_job(job, 1);
+  ASSERT_EQ(slurm().run({"scontrol", "suspend", number}).exit, 0);
+  const auto reason = [&] { return text(muster().show(job), "reason"); };
+  const auto says = [&] { return reason().find("suspended in Slurm since") != std::string::npos; };
+  EXPECT_TRUE(test::eventually(says, 20s)) << reason();
+  EXPECT_THAT(muster().cli({"why", job}).out, HasSubstr("scontrol resume " + number));
+  EXPECT_THAT(muster().cli({"list"}).out, HasSubstr("suspended in Slurm"));
+  ASSERT_EQ(slurm().run({"scontrol", "resume", number}).exit, 0);
+  EXPECT_TRUE(test::eventually([&] { return !says(); }, 20s)) << reason();
+  EXPECT_EQ(muster().show(job).at("attempts").size(), 1U);
+}
+
 TEST_F(SlurmNode, SetupLinesThatEndTheScriptAreTheReason) {
   for (const char* line : {"exit 0", "cat << NEVER_ENDS"}) {
     const auto job = muster().submit(shell(

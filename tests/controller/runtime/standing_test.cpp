@@ -121,6 +121,27 @@ TEST_F(Told, WaitingInTheSchedulersQueue) {
   EXPECT_EQ(told(id).reason(), "held by ben until released");
 }
 
+TEST_F(Told, RunningAndSuspendedOrOutOfTheSchedulersReach) {
+  const auto id = queued();
+  bench.executor().tell(id, core::AttemptStarted{1, {"n1"}});
+  bench.tick();
+  EXPECT_EQ(told(id).reason(), "attempt 1: running");
+  QueueWord word;
+  word.scheduler_job = "101";
+  word.suspended_since = core::Time(core::Millis(1'700'000'000'000));
+  bench.machine->word = word;
+  EXPECT_EQ(told(id).reason(), "attempt 1: running; suspended in Slurm since 2023-11-14 22:13:20 UTC");
+  EXPECT_THAT(told(id).action(), HasSubstr("scontrol resume 101"));
+  bench.machine->word.reset();
+  bench.machine->trouble = Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
+  EXPECT_EQ(told(id).reason(),
+            "attempt 1: running; scheduler unreachable since 2023-11-14 22:13:20 UTC: squeue took longer than 5 s");
+  EXPECT_THAT(told(id).action(), HasSubstr("Nothing is lost"));
+  bench.machine->trouble.reset();
+  EXPECT_EQ(told(id).reason(), "attempt 1: running");
+  EXPECT_EQ(told(id).action(), "");
+}
+
 TEST_F(Told, Failed) {
   auto request = command_request("a");
   request.mutable_spec()->mutable_requeue()->set_max_failed(0);
