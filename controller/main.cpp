@@ -1,6 +1,5 @@
 // musterd: one process that holds the store, follows every rank and serves people.
 #include <fcntl.h>
-#include <pwd.h>
 #include <signal.h>
 #include <spdlog/async.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -9,32 +8,36 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "daemon/environment.h"
+#include "daemon/executors.h"
+#include "daemon/remembered_ports.h"
+#include "daemon/usage_error.h"
 #include "http/server.h"
+#include "net/connections.h"
+#include "net/listen_address.h"
+#include "net/self_probe.h"
+#include "os/open_files.h"
 #include "rpc/server.h"
 #include "runtime/controller_impl.h"
 #include "runtime/durable_file.h"
-#include "runtime/listen_address.h"
-#include "runtime/local/local_executor.h"
-#include "runtime/routing_executor.h"
-#include "runtime/slurm/attempt_follower.h"
-#include "runtime/slurm/slurm_executor.h"
 #include "runtime/slurm/submission.h"
 #include "runtime/token_file.h"
-#include "slurm/client.h"
 #include "store/sqlite_store.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::ListenAddress;
+using musterd::environment;
+using musterd::UsageError;
+using net::ListenAddress;
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
+constexpr unsigned kLeavingLimitS = 30;
 
 struct Flags {
   std::string data_folder;
@@ -45,17 +48,9 @@ struct Flags {
   std::string log_level = "info";
   bool insecure_listen = false;
   std::int64_t slurm_poll_ms = 1000;
+  std::int64_t probe_ms = net::ProbeTimes{}.every.count();
   std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(runtime::kExcludedFor).count();
 };
-
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 fs::path default_data_folder() {
   if (const auto folder = environment("MUSTER_DATA_FOLDER"); !folder.empty()) return folder;
@@ -65,119 +60,10 @@ fs::path default_data_folder() {
   return fs::path(home) / ".local" / "share" / "muster";
 }
 
-// A program of ours that was not named lies beside this one.
-fs::path program(const std::string& given, const char* name) {
-  if (!given.empty()) {
-    if (::access(given.c_str(), X_OK) != 0 || fs::is_directory(given)) {
-      throw UsageError("--" + std::string(name).substr(std::strlen("muster-")) + " " + given +
-                       ": no program there that can be run; leave it out for the " + name + " beside musterd");
-    }
-    return fs::absolute(given);
-  }
-  return fs::read_symlink("/proc/self/exe").parent_path() / name;
-}
-
-bool is_in_path(const char* name) {
-  const auto path = environment("PATH");
-  for (std::size_t at = 0; at <= path.size();) {
-    const auto colon = std::min(path.find(':', at), path.size());
-    if (::access((path.substr(at, colon - at) + "/" + name).c_str(), X_OK) == 0) return true;
-    at = colon + 1;
-  }
-  return false;
-}
-
-// Where Slurm's commands look without SLURM_CONF; the last is what slurmd leaves of a configuration it was sent.
-constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
-                                       "/run/slurm/conf/slurm.conf"};
-
-// What a command says that finds no configuration, or can't read it; one that slurmctld does not answer has found it.
-std::string configuration_problem(slurm::CommandRunner& runner) {
-  slurm::Command ask;
-  ask.argv = {"sinfo", "--noheader", "--format=%R"};
-  ask.time_limit = std::chrono::milliseconds(10'000);
-  ask.unset = {"SINFO_*"};
-  const auto said = runner.run(ask);
-  if (!said.could_not_start.empty()) return said.could_not_start;
-  for (const char* sign : {"configuration source", "process configuration file", "s_p_parse_file"}) {
-    if (said.err.find(sign) == std::string::npos) continue;
-    auto text = said.err;
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    std::ranges::replace(text, '\n', ';');
-    return text;
-  }
-  return {};
-}
-
-// Why jobs can't go to Slurm, with the remedy; empty: its commands are there, and a cluster is configured. Where
-// somebody insists, Slurm's own commands are asked: they may get their configuration from elsewhere.
-std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner) {
-  if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
-  for (const char* name : {"sbatch", "sinfo"}) {
-    if (!is_in_path(name)) {
-      return std::string("there is no ") + name +
-             " in musterd's PATH; install Slurm's commands, and start musterd again";
-    }
-  }
-  const std::string remedy = "; set SLURM_CONF to the cluster's slurm.conf, and start musterd again";
-  const auto named = environment("SLURM_CONF");
-  if (!named.empty() && !fs::exists(named)) return "SLURM_CONF names " + named + ", which is not there" + remedy;
-  if (wanted == "yes") {
-    const auto problem = configuration_problem(runner);
-    return problem.empty() ? "" : "Slurm's commands have no usable configuration (" + problem + ")" + remedy;
-  }
-  if (!named.empty()) return {};
-  const bool found = std::ranges::any_of(kSlurmConfs, [](const char* file) { return fs::exists(file); });
-  return found ? ""
-               : std::string("sbatch is there, but no slurm.conf (looked for ") + kSlurmConfs[0] + ")" + remedy +
-                     ", with --slurm yes if the cluster sends it";
-}
-
-std::string own_user() {
-  const passwd* entry = ::getpwuid(::geteuid());
-  return entry == nullptr ? std::to_string(::geteuid()) : entry->pw_name;
-}
-
-slurm::ClientOptions client_options() {
-  slurm::ClientOptions options;
-  options.conf = environment("SLURM_CONF");
-  // As long as an attempt waits for accounting's word; listings wait with it.
-  options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
-  return options;
-}
-
-// Local processes alone, or beside Slurm.
-class Executors {
- public:
-  Executors(const Flags& flags, const fs::path& data, const std::string& secret, runtime::Clock& clock)
-      : local_({data, program(flags.supervisor, "muster-supervisor"), {}}) {
-    why_no_slurm_ = ::why_no_slurm(flags.slurm, runner_);
-    if (flags.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
-    if (!why_no_slurm_.empty()) return;
-    client_ = std::make_unique<slurm::Client>(runner_, client_options());
-    slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
-        *client_, clock,
-        runtime::on_slurm::SlurmOptions{data, program(flags.task, "muster-task"), runtime::store_name(secret),
-                                        own_user(), core::Millis(flags.slurm_poll_ms)});
-    both_ = std::make_unique<runtime::RoutingExecutor>(local_, *slurm_);
-  }
-  runtime::Executor& get() { return both_ ? static_cast<runtime::Executor&>(*both_) : local_; }
-  bool has_slurm() const { return slurm_ != nullptr; }
-  const std::string& why_no_slurm() const { return why_no_slurm_; }
-
- private:
-  std::string why_no_slurm_;
-  runtime::local::LocalExecutor local_;
-  slurm::ProcessRunner runner_;
-  std::unique_ptr<slurm::Client> client_;
-  std::unique_ptr<runtime::on_slurm::SlurmExecutor> slurm_;
-  std::unique_ptr<runtime::RoutingExecutor> both_;
-};
-
 ListenAddress checked_address(const char* flag, const std::string& text, bool insecure) {
   ListenAddress address;
   try {
-    address = runtime::parse_listen_address(text);
+    address = net::parse_listen_address(text);
   } catch (const std::invalid_argument& e) {
     throw UsageError(std::string(flag) + " " + e.what());
   }
@@ -201,51 +87,6 @@ fs::path prepare_data_folder(const std::string& given) {
   return folder;
 }
 
-// A port that the system chose is asked for again by the next musterd on this folder: ranks that go on meanwhile know
-// no other address.
-class RememberedPorts {
- public:
-  explicit RememberedPorts(fs::path file) : file_(std::move(file)) {
-    known_ = nlohmann::json::parse(runtime::read_small_file(file_), nullptr, false);
-    if (!known_.is_object()) known_ = nlohmann::json::object();
-  }
-  // Calls serve(address) with the remembered port, then with any; returns its server and sets the real port.
-  template <typename Serve>
-  auto serve(const char* name, ListenAddress& address, Serve serve) {
-    const auto known = known_port(name);
-    if (address.port == 0 && known > 0) {
-      auto wanted = address;
-      wanted.port = known;
-      try {
-        return keep(name, address, serve(wanted.text()));
-      } catch (const std::runtime_error& e) {
-        spdlog::warn("the {} port of the last time is taken, choosing another: {}", name, e.what());
-      }
-    }
-    return keep(name, address, serve(address.text()));
-  }
-  void save() const { runtime::write_file_durably(file_, known_.dump() + "\n"); }
-
- private:
-  // 0: none. A file that somebody has edited costs the port, never the start.
-  std::uint16_t known_port(const char* name) const {
-    const auto entry = known_.find(name);
-    if (entry == known_.end()) return 0;
-    const auto port = entry->is_number_integer() ? entry->get<std::int64_t>() : 0;
-    if (port > 0 && port <= 65535) return static_cast<std::uint16_t>(port);
-    spdlog::warn("{}: \"{}\" is {}, which is no port; any free one is taken", file_.string(), name, entry->dump());
-    return 0;
-  }
-  template <typename Server>
-  Server keep(const char* name, ListenAddress& address, Server server) {
-    address.port = static_cast<std::uint16_t>(server->port());
-    known_[name] = server->port();
-    return server;
-  }
-  fs::path file_;
-  nlohmann::json known_;
-};
-
 // The pipe that a signal writes to. Handlers, unlike blocked or ignored signals, are not inherited by what we start.
 int signal_pipe[2] = {-1, -1};
 
@@ -266,12 +107,38 @@ void catch_signals() {
   ::sigaction(SIGPIPE, &action, nullptr);
 }
 
-int wait_for_signal() {
+// Instead of a signal's number: a port of ours is dead.
+constexpr char kPortIsDead = 0;
+
+char wait_for_signal() {
   ::fcntl(signal_pipe[0], F_SETFL, 0);
   char byte = 0;
   while (::read(signal_pipe[0], &byte, 1) < 0 && errno == EINTR) {
   }
   return byte;
+}
+
+// Whoever started us (systemd, "Restart=on-failure") starts us again; attempts go on meanwhile.
+void leave_for_a_dead_port(const std::string& why) {
+  spdlog::critical("{}; musterd ends, so that it is started anew; running attempts go on", why);
+  ::alarm(kLeavingLimitS);  // what does not answer may not end either
+  [[maybe_unused]] const auto wrote = ::write(signal_pipe[1], &kPortIsDead, 1);
+}
+
+// Programs that we start get the soft limit back that we were started with.
+std::uint64_t take_all_descriptors() {
+  const auto before = os::raise_open_files_limit();
+  const auto now = os::open_files_limit().soft;
+  if (now < net::kFewestDescriptors) {
+    throw UsageError("the limit of open files is " + std::to_string(now) + ", and musterd needs " +
+                     std::to_string(net::kFewestDescriptors) + ": raise it with ulimit -n, or LimitNOFILE");
+  }
+  return before.soft;
+}
+
+void tell_shares(const net::Shares& shares) {
+  spdlog::info("{} files may be open: {} connections of ranks, {} of people, {} of strangers",
+               os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers);
 }
 
 std::string host_name() {
@@ -304,16 +171,19 @@ class ReadyFile {
 int serve(const Flags& flags) {
   auto grpc_address = checked_address("--listen", flags.listen, flags.insecure_listen);
   auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
+  const auto open_files = take_all_descriptors();
   catch_signals();
   const auto data = prepare_data_folder(flags.data_folder);
   const auto store = store::open_sqlite_store(data / "muster.db");
+  runtime::RealClock clock;
   const auto token = runtime::load_or_create_token(data / "token");
 
-  runtime::RealClock clock;
-  Executors executors(flags, data, store->secret(), clock);
+  musterd::Executors executors(
+      {data, store->secret(), flags.supervisor, flags.task, flags.slurm, core::Millis(flags.slurm_poll_ms), open_files},
+      clock);
   runtime::ControllerOptions options;
   options.data_folder = data;
-  options.worker_program = program(flags.worker, "muster-worker");
+  options.worker_program = musterd::program(flags.worker, "muster-worker");
   options.people_token = token;
   options.version = MUSTER_VERSION;
   options.check_folders = !executors.has_slurm();
@@ -323,26 +193,33 @@ int serve(const Flags& flags) {
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = runtime::make_controller(*store, executors.get(), clock, options);
 
-  RememberedPorts ports(data / "ports.json");
-  const auto grpc =
-      ports.serve("grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address); });
-  const auto http =
-      ports.serve("http", http_address, [&](const std::string& address) { return http::serve(*controller, address); });
+  const auto connections = net::connections_of_this_process();
+  tell_shares(connections->shares());
+  musterd::RememberedPorts ports(data / "ports.json");
+  const auto grpc = ports.serve(
+      "grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address, connections); });
+  const auto http = ports.serve(
+      "http", http_address, [&](const std::string& address) { return http::serve(*controller, address, connections); });
   ports.save();
   const auto dashboard = "http://" + http_address.text() + "/";
   controller->start({flags.advertise.empty() ? grpc_address.text() : flags.advertise, dashboard});
-  int signal = 0;
+  char signal = 0;
   {
     const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
     spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
                  data.string());
+    const net::SelfProbe probe({net::grpc_port(grpc_address.host, grpc_address.port, [&] { grpc->reopen(); }),
+                                net::http_port(http_address.host, http_address.port, [&] { http->reopen(); })},
+                               {.every = core::Millis(flags.probe_ms)}, leave_for_a_dead_port);
     signal = wait_for_signal();
   }
-  spdlog::info("{}: leaving; running attempts go on", signal == SIGINT ? "SIGINT" : "SIGTERM");
+  if (signal != kPortIsDead) {
+    spdlog::info("{}: leaving; running attempts go on", signal == SIGINT ? "SIGINT" : "SIGTERM");
+  }
   http->shutdown();
   grpc->shutdown();
   controller->stop();
-  return 0;
+  return signal == kPortIsDead ? kExitFailed : 0;
 }
 
 }  // namespace
@@ -385,6 +262,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "yes", "no"}))
       ->capture_default_str();
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
+  app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--node-exclusion-s", flags.exclusion_s,
                  "how long a lost or unfit node gets no ranks, as far as others can be had")
       ->type_name("SECONDS")

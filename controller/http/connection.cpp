@@ -76,6 +76,7 @@ class BeastConnection : public Connection, public std::enable_shared_from_this<B
   void read();
   void on_read(error_code error);
   void answer(const beast::http::request<beast::http::string_body>& message);
+  void is_a_persons();
   void respond(Response response);
   void respond_malformed(error_code error);
   void open_stream(std::optional<std::int64_t> after);
@@ -88,7 +89,9 @@ class BeastConnection : public Connection, public std::enable_shared_from_this<B
   beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
   beast::http::response<beast::http::string_body> response_;
-  bool busy_ = false;  // between a whole request and the end of its answer
+  bool is_first_ = true;
+  bool is_known_ = false;  // a person's
+  bool busy_ = false;      // between a whole request and the end of its answer
   bool keep_alive_ = true;
   bool head_only_ = false;
   unsigned http_version_ = 11;
@@ -105,7 +108,8 @@ void BeastConnection::read() {
   parser_.emplace();
   parser_->header_limit(kMaxHeaderBytes);
   parser_->body_limit(kMaxBodyBytes);
-  stream_.expires_after(kIdleTimeout);
+  stream_.expires_after(is_first_ ? kFirstRequestWithin : kIdleTimeout);
+  is_first_ = false;
   beast::http::async_read(stream_, buffer_, *parser_,
                           [self = shared_from_this()](error_code error, std::size_t) { self->on_read(error); });
 }
@@ -156,7 +160,9 @@ void BeastConnection::answer(const beast::http::request<beast::http::string_body
       response = self->service_->api.answer(request);
     }
     const auto after = resume_point(request);
-    asio::post(self->stream_.get_executor(), [self, response = std::move(response), stream, after]() mutable {
+    const bool known = self->is_known_ || !self->service_->access.refuse_stranger(request);
+    asio::post(self->stream_.get_executor(), [self, response = std::move(response), stream, known, after]() mutable {
+      if (known) self->is_a_persons();
       if (stream)
         self->open_stream(after);
       else
@@ -165,7 +171,14 @@ void BeastConnection::answer(const beast::http::request<beast::http::string_body
   });
 }
 
+// Again and again, for a place among people's may come free.
+void BeastConnection::is_a_persons() {
+  is_known_ = true;
+  service_->whose->know(stream_.socket().native_handle(), net::Party::kPerson, net::Connections::Clock::now());
+}
+
 void BeastConnection::respond(Response response) {
+  if (!is_known_) service_->whose->answered(stream_.socket().native_handle());
   response_ = {};
   response_.version(http_version_);
   response_.result(response.status);
@@ -242,17 +255,6 @@ std::weak_ptr<Connection> start_connection(asio::ip::tcp::socket socket, std::sh
   const auto connection = std::make_shared<BeastConnection>(std::move(socket), std::move(service));
   connection->start();
   return connection;
-}
-
-void turn_away(asio::ip::tcp::socket socket) {
-  const Response refusal = refuse(503, "too many connections (" + std::to_string(kMaxConnections) + ")",
-                                  "close some windows of the dashboard");
-  const std::string text = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: " +
-                           std::to_string(refusal.body.size()) + "\r\nConnection: close\r\n\r\n" + refusal.body;
-  error_code ignored;
-  socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(text), ignored);
-  socket.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
 }  // namespace http

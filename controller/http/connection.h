@@ -20,7 +20,4 @@ class Connection {
 /// Starts serving. The connection keeps itself alive until it ends.
 std::weak_ptr<Connection> start_connection(boost::asio::ip::tcp::socket socket, std::shared_ptr<Service> service);
 
-/// Answers 503 as far as that goes without waiting, and closes.
-void turn_away(boost::asio::ip::tcp::socket socket);
-
 }  // namespace http

@@ -1,19 +1,20 @@
 #include "http/server.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <charconv>
 #include <future>
 #include <mutex>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "http/connection.h"
+#include "net/listener.h"
 
 namespace http {
 namespace {
@@ -22,103 +23,51 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-HostPort split(const std::string& address) {
-  const auto colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
-    throw std::runtime_error("the dashboard's address '" + address + "' is not host:port; try 127.0.0.1:8080");
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  const std::string port = address.substr(colon + 1);
-  int number = -1;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535)
-    throw std::runtime_error("the dashboard's port '" + port + "' is not a number from 0 to 65535");
-  return {host, port};
-}
-
-std::runtime_error not_bound(const std::string& address, const error_code& error) {
-  std::string remedy = "choose an address of this machine";
-  if (error == asio::error::address_in_use)
-    remedy = "stop what listens there, or choose another port (0: any free one)";
-  if (error == asio::error::access_denied) remedy = "choose a port above 1023";
-  return std::runtime_error("cannot serve the dashboard on " + address + ": " + error.message() + "; " + remedy);
-}
-
 class BeastServer : public Server {
  public:
-  BeastServer(runtime::Controller& controller, const std::string& address) : acceptor_(io_), retry_(io_) {
-    const HostPort where = split(address);
-    bind(address, where);
-    service_ = std::make_shared<Service>(controller, where.host, port());
-    accept();
-    thread_ = std::thread([this] { io_.run(); });
+  BeastServer(runtime::Controller& controller, const std::string& address,
+              const std::shared_ptr<net::Connections>& connections)
+      : listener_(address, connections),
+        service_(std::make_shared<Service>(controller, listener_.host(), listener_.port(), connections)),
+        thread_([this] { io_.run(); }) {
+    listener_.start([this](int socket) { asio::post(io_, [this, socket] { take(socket); }); });
   }
   ~BeastServer() override { shutdown(); }
 
-  int port() const override { return port_; }
+  int port() const override { return listener_.port(); }
+  void reopen() override { listener_.reopen(); }
   std::size_t open_streams() const override { return service_->streams; }
   std::size_t open_connections() const override { return service_->connections; }
   void shutdown() override;
 
  private:
-  void bind(const std::string& address, const HostPort& where);
-  void accept();
-  void on_accept(error_code error, tcp::socket socket);
+  void take(int socket);
   template <typename Function>
   void in_io_thread(Function function);
 
   asio::io_context io_{1};
-  tcp::acceptor acceptor_;
-  asio::steady_timer retry_;
-  int port_ = 0;
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+  net::Listener listener_;
   std::shared_ptr<Service> service_;
   std::vector<std::weak_ptr<Connection>> connections_;  // only touched in the I/O thread
   std::mutex shutdown_mutex_;
   bool stopped_ = false;
-  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   std::thread thread_;
 };
 
-void BeastServer::bind(const std::string& address, const HostPort& where) {
+void BeastServer::take(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
   error_code error;
-  tcp::resolver resolver(io_);
-  const auto found = resolver.resolve(where.host, where.port, tcp::resolver::passive, error);
-  if (error || found.empty()) throw not_bound(address, error ? error : asio::error::host_not_found);
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor_.open(endpoint.protocol(), error);
-  // On Linux this lets a restarted musterd have its port at once; it never shares a port that is listened on.
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) throw not_bound(address, error);
-  port_ = acceptor_.local_endpoint().port();
-}
-
-void BeastServer::accept() {
-  acceptor_.async_accept([this](error_code error, tcp::socket socket) { on_accept(error, std::move(socket)); });
-}
-
-void BeastServer::on_accept(error_code error, tcp::socket socket) {
-  if (service_->closing) return;
-  if (error) {
-    // No file descriptors left, most likely: waiting is better than spinning.
-    retry_.expires_after(std::chrono::milliseconds(100));
-    retry_.async_wait([this](error_code cancelled) {
-      if (!cancelled) accept();
-    });
+  tcp::socket taken(io_);
+  taken.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), socket, error);
+  if (error || service_->closing) {
+    if (error) ::close(socket);
     return;
   }
   std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
-  if (service_->connections >= kMaxConnections)
-    turn_away(std::move(socket));
-  else
-    connections_.push_back(start_connection(std::move(socket), service_));
-  accept();
+  connections_.push_back(start_connection(std::move(taken), service_));
 }
 
 template <typename Function>
@@ -135,12 +84,10 @@ void BeastServer::shutdown() {
   const std::lock_guard lock(shutdown_mutex_);
   if (stopped_) return;
   stopped_ = true;
+  listener_.stop();
   std::unique_ptr<Feed> feed;
   in_io_thread([&] {
     service_->closing = true;
-    error_code ignored;
-    acceptor_.close(ignored);
-    retry_.cancel();
     feed = std::move(service_->feed);
     for (const auto& weak : connections_)
       if (const auto connection = weak.lock()) connection->finish();
@@ -163,8 +110,10 @@ void BeastServer::shutdown() {
 
 }  // namespace
 
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address) {
-  return std::make_unique<BeastServer>(controller, address);
+std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+                              std::shared_ptr<net::Connections> connections) {
+  if (!connections) connections = net::connections_of_this_process();
+  return std::make_unique<BeastServer>(controller, address, connections);
 }
 
 }  // namespace http

@@ -5,20 +5,24 @@
 #include <memory>
 #include <string>
 
+namespace net {
+class Connections;
+}
+
 namespace runtime {
 class Controller;
 }
 
 namespace http {
 
-/// Connections open at once, event streams among them; one more is answered 503 and closed.
-inline constexpr std::size_t kMaxConnections = 256;
 /// Event streams open at once. A browser needs one, however many tabs it has.
 inline constexpr std::size_t kMaxStreams = 64;
 /// Largest request line and headers (431 above it), and largest body (413 above it).
 inline constexpr std::size_t kMaxHeaderBytes = 16 * 1024;
 inline constexpr std::size_t kMaxBodyBytes = 64 * 1024;
-/// A request must be whole, a response must be taken, and an idle connection is closed, within this.
+/// A connection's first request must be whole within this.
+inline constexpr std::chrono::seconds kFirstRequestWithin{5};
+/// A later one must be, a response must be taken, and an idle connection is closed, within this.
 inline constexpr std::chrono::seconds kIdleTimeout{30};
 /// What a slow reader of an event stream may leave unread; then it is cut off, and catches up when it reconnects.
 inline constexpr std::size_t kMaxStreamBacklogBytes = 1024 * 1024;
@@ -33,6 +37,8 @@ class Server {
   virtual ~Server() = default;
   /// The port it listens on; the one the system chose where the address said 0.
   virtual int port() const = 0;
+  /// Closes the port and opens it anew, soon.
+  virtual void reopen() = 0;
   /// Event streams open now.
   virtual std::size_t open_streams() const = 0;
   /// Connections open now, event streams among them.
@@ -43,7 +49,9 @@ class Server {
 };
 
 /// Serves `controller`, which must outlive the server, on "host:port". Throws std::runtime_error that names address,
-/// cause and remedy when the address can't be bound; an address in use is refused, never shared.
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address);
+/// cause and remedy when the address can't be bound; an address in use is refused, never shared. `connections` may be
+/// shared with other servers, and bounds how many there are; none: those that the descriptors of this process allow.
+std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+                              std::shared_ptr<net::Connections> connections = nullptr);
 
 }  // namespace http

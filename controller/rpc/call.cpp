@@ -65,14 +65,16 @@ grpc::Status guarded(const std::function<grpc::Status()>& body) {
   }
 }
 
-grpc::Status for_people(const runtime::Controller& controller, const grpc::ServerContextBase& context,
-                        const std::function<grpc::Status()>& body) {
+grpc::Status Callers::for_people(const grpc::ServerContextBase& context,
+                                 const std::function<grpc::Status()>& body) const {
   const auto token = bearer_token(context);
+  const bool valid = !token.empty() && controller_.is_people_token(token);
+  connections_.know(port_, context.peer(), net::Party::kPerson, net::Connections::Clock::now(), [=] { return valid; });
   if (token.empty()) {
     return failure(grpc::StatusCode::UNAUTHENTICATED,
                    "no token: send `authorization: Bearer <token>` with the token of this controller's token file");
   }
-  if (!controller.is_people_token(token)) {
+  if (!valid) {
     return failure(grpc::StatusCode::UNAUTHENTICATED,
                    "this token is not the controller's: read it again from the controller's token file");
   }
@@ -90,6 +92,11 @@ grpc::Status check_attempt(const muster::v1::Job& job, core::AttemptNumber asked
   return failure(grpc::StatusCode::NOT_FOUND, "job " + std::to_string(job.id()) + " has no attempt " +
                                                   std::to_string(asked) + "; it has " +
                                                   std::to_string(job.attempts_size()) + ", see muster show");
+}
+
+void Callers::note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const {
+  connections_.know(port_, context.peer(), net::Party::kRank, net::Connections::Clock::now(),
+                    [&] { return controller_.is_rank_token(attempt, bearer_token(context)); });
 }
 
 bool is_ended_job(const std::string& state) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "muster/v1/job.pb.h"
+#include "net/connections.h"
 #include "runtime/controller.h"
 
 namespace rpc {
@@ -20,9 +21,23 @@ std::string bearer_token(const grpc::ServerContextBase& context);
 /// Runs `body`, which may throw: what it throws becomes UNAVAILABLE with its text (the store is full or gone).
 grpc::Status guarded(const std::function<grpc::Status()>& body);
 
-/// `guarded`, for people: without their token it is UNAUTHENTICATED and `body` does not run.
-grpc::Status for_people(const runtime::Controller& controller, const grpc::ServerContextBase& context,
-                        const std::function<grpc::Status()>& body);
+/// Who calls: checks tokens, and says whose the connections are on which they were shown. Thread-safe.
+class Callers {
+ public:
+  /// `port`: where the calls come in.
+  Callers(const runtime::Controller& controller, net::Connections& connections, int port)
+      : controller_(controller), connections_(connections), port_(static_cast<std::uint16_t>(port)) {}
+
+  /// `guarded`, for people: without their token it is UNAUTHENTICATED and `body` does not run.
+  grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const;
+  /// A rank's call has begun; whether it may ask what it asks is the controller's to say.
+  void note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;
+
+ private:
+  const runtime::Controller& controller_;
+  net::Connections& connections_;
+  const std::uint16_t port_;
+};
 
 /// Moves the value into `into`, or tells the refusal.
 template <typename T>

@@ -67,7 +67,7 @@ grpc::Status send_pages(runtime::Controller& controller, core::JobId job, bool f
 
 grpc::Status JobService::as_user(grpc::ServerContext* context, const std::string& user,
                                  const std::function<grpc::Status()>& body) {
-  return for_people(controller_, *context, [&] {
+  return callers_.for_people(*context, [&] {
     if (user.size() > kMaxUser) return too_long("user", user.size(), kMaxUser);
     return body();
   });
@@ -100,7 +100,7 @@ grpc::Status JobService::ChangeSweep(grpc::ServerContext* context, const muster:
 
 grpc::Status JobService::List(grpc::ServerContext* context, const muster::v1::ListRequest* request,
                               muster::v1::ListResponse* response) {
-  return for_people(controller_, *context, [&] {
+  return callers_.for_people(*context, [&] {
     auto bounded = *request;
     bounded.set_limit(std::min(request->limit(), kMaxList));
     *response = controller_.list(bounded);
@@ -110,12 +110,12 @@ grpc::Status JobService::List(grpc::ServerContext* context, const muster::v1::Li
 
 grpc::Status JobService::Get(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                              muster::v1::Job* response) {
-  return for_people(controller_, *context, [&] { return answer(controller_.get(request->job_id()), response); });
+  return callers_.for_people(*context, [&] { return answer(controller_.get(request->job_id()), response); });
 }
 
 grpc::Status JobService::GetSpec(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                                  muster::v1::JobSpec* response) {
-  return for_people(controller_, *context, [&] { return answer(controller_.spec(request->job_id()), response); });
+  return callers_.for_people(*context, [&] { return answer(controller_.spec(request->job_id()), response); });
 }
 
 grpc::Status JobService::Cancel(grpc::ServerContext* context, const muster::v1::CancelRequest* request,
@@ -157,7 +157,7 @@ grpc::Status JobService::Remove(grpc::ServerContext* context, const muster::v1::
 
 grpc::Status JobService::Why(grpc::ServerContext* context, const muster::v1::GetRequest* request,
                              muster::v1::WhyResponse* response) {
-  return for_people(controller_, *context, [&] { return answer(controller_.why(request->job_id()), response); });
+  return callers_.for_people(*context, [&] { return answer(controller_.why(request->job_id()), response); });
 }
 
 grpc::Status JobService::PlanScript(grpc::ServerContext* context, const muster::v1::PlanScriptRequest* request,
@@ -172,7 +172,7 @@ grpc::Status JobService::CheckScript(grpc::ServerContext* context, const muster:
 
 grpc::Status JobService::stream(grpc::ServerContext* context, core::JobId job,
                                 const std::function<grpc::Status(Follow&)>& body) {
-  return for_people(controller_, *context, [&] {
+  return callers_.for_people(*context, [&] {
     return streams_.run([&] {
       Follow life(controller_, streams_, *context, job);
       return body(life);

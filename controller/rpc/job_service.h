@@ -4,6 +4,7 @@
 
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
+#include "rpc/call.h"
 #include "rpc/follow.h"
 
 namespace rpc {
@@ -11,7 +12,8 @@ namespace rpc {
 /// What people ask: synchronous, since their calls are few and their streams bounded. See job_service.proto.
 class JobService final : public muster::v1::JobService::Service {
  public:
-  JobService(runtime::Controller& controller, Streams& streams) : controller_(controller), streams_(streams) {}
+  JobService(runtime::Controller& controller, const Callers& callers, Streams& streams)
+      : controller_(controller), callers_(callers), streams_(streams) {}
 
   grpc::Status Submit(grpc::ServerContext* context, const muster::v1::SubmitRequest* request,
                       muster::v1::SubmitResponse* response) override;
@@ -60,12 +62,13 @@ class JobService final : public muster::v1::JobService::Service {
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body);
 
   runtime::Controller& controller_;
+  const Callers& callers_;
   Streams& streams_;
 };
 
 class AdminService final : public muster::v1::AdminService::Service {
  public:
-  explicit AdminService(runtime::Controller& controller) : controller_(controller) {}
+  AdminService(runtime::Controller& controller, const Callers& callers) : controller_(controller), callers_(callers) {}
 
   grpc::Status Status(grpc::ServerContext* context, const muster::v1::StatusRequest* request,
                       muster::v1::StatusResponse* response) override;
@@ -82,6 +85,7 @@ class AdminService final : public muster::v1::AdminService::Service {
 
  private:
   runtime::Controller& controller_;
+  const Callers& callers_;
 };
 
 }  // namespace rpc

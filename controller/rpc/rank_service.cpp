@@ -47,13 +47,16 @@ struct RankService::Meeting {
   core::AttemptKey attempt() const { return {request->key().job_id(), request->key().attempt()}; }
 };
 
-RankService::RankService(runtime::Controller& controller)
+RankService::RankService(runtime::Controller& controller, const Callers& callers)
     : controller_(controller),
+      callers_(callers),
       pool_(kRankThreads, kMaxRankCalls),
       meetings_(kMeetingThreads, kMaxRankCalls),
       desk_(kMaxRankCalls) {}
 
-grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, std::function<grpc::Status()> body) {
+grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, const muster::v1::RankKey& key,
+                                           std::function<grpc::Status()> body) {
+  callers_.note_rank(*context, {key.job_id(), key.attempt()});
   auto* reactor = context->DefaultReactor();
   // Served even when the caller has given up meanwhile: that it called is news.
   if (!pool_.post([reactor, body = std::move(body)] { reactor->Finish(guarded(body)); })) reactor->Finish(busy());
@@ -63,7 +66,7 @@ grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* RankService::Register(grpc::CallbackServerContext* context,
                                                 const muster::v1::RegisterRequest* request,
                                                 muster::v1::RegisterResponse* response) {
-  return run(context, [=, this] {
+  return run(context, request->key(), [=, this] {
     if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
     if (request->node().size() > kMaxText) return invalid("node: at most 4096 characters");
     return answer(controller_.register_rank(*request, bearer_token(*context)), response);
@@ -73,7 +76,7 @@ grpc::ServerUnaryReactor* RankService::Register(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* RankService::Heartbeat(grpc::CallbackServerContext* context,
                                                  const muster::v1::HeartbeatRequest* request,
                                                  muster::v1::HeartbeatResponse* response) {
-  return run(context, [=, this] {
+  return run(context, request->key(), [=, this] {
     if (auto status = check(*request); !status.ok()) return status;
     return answer(controller_.heartbeat(*request, bearer_token(*context)), response);
   });
@@ -85,6 +88,7 @@ grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* c
   auto meeting = std::make_shared<Meeting>(Meeting{context->DefaultReactor(), request, response, bearer_token(*context),
                                                    RendezvousDesk::Clock::now() + RendezvousDesk::kPatience});
   auto* reactor = meeting->reactor;
+  callers_.note_rank(*context, meeting->attempt());
   if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
     reactor->Finish(status);
   } else if (request->endpoint().size() > kMaxText) {
@@ -98,7 +102,7 @@ grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* RankService::Task(grpc::CallbackServerContext* context,
                                             const muster::v1::TaskRequest* request,
                                             muster::v1::TaskResponse* response) {
-  return run(context, [=, this] {
+  return run(context, request->key(), [=, this] {
     if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
     if (request->node().size() > kMaxText) return invalid("node: at most 4096 characters");
     if (request->signals_seen_size() > kMaxSignals) return invalid("signals_seen: at most 64");

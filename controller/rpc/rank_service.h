@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "muster/v1/rank_service.grpc.pb.h"
+#include "rpc/call.h"
 #include "rpc/pool.h"
 #include "rpc/rendezvous_desk.h"
 #include "runtime/controller.h"
@@ -15,7 +16,7 @@ namespace rpc {
 /// controller is asked from a fixed number of threads; its `rendezvous` must answer at once, the waiting is done here.
 class RankService final : public muster::v1::RankService::CallbackService {
  public:
-  explicit RankService(runtime::Controller& controller);
+  RankService(runtime::Controller& controller, const Callers& callers);
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const muster::v1::RegisterRequest* request,
                                      muster::v1::RegisterResponse* response) override;
@@ -32,11 +33,13 @@ class RankService final : public muster::v1::RankService::CallbackService {
 
  private:
   struct Meeting;
-  grpc::ServerUnaryReactor* run(grpc::CallbackServerContext* context, std::function<grpc::Status()> body);
+  grpc::ServerUnaryReactor* run(grpc::CallbackServerContext* context, const muster::v1::RankKey& key,
+                                std::function<grpc::Status()> body);
   void ask(const std::shared_ptr<Meeting>& meeting);
   void ask_later(const std::shared_ptr<Meeting>& meeting);
 
   runtime::Controller& controller_;
+  const Callers& callers_;
   Pool pool_;
   Pool meetings_;        // so that heartbeats never queue behind ranks that meet
   RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pools

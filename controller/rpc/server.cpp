@@ -6,7 +6,8 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "rpc/bind_check.h"
+#include "net/listener.h"
+#include "rpc/call.h"
 #include "rpc/job_service.h"
 #include "rpc/rank_service.h"
 
@@ -21,29 +22,39 @@ constexpr int kLeastPingIntervalMs = 5'000;
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(runtime::Controller& controller, const std::string& address)
-      : streams_(kMaxStreams), jobs_(controller, streams_), admin_(controller), ranks_(controller) {
-    if (const auto why = why_not_bindable(address); !why.empty()) throw std::runtime_error(why);
+  GrpcServer(runtime::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
+      : listener_(address, connections),
+        callers_(controller, *connections, listener_.port()),
+        streams_(kMaxStreams),
+        jobs_(controller, callers_, streams_),
+        admin_(controller, callers_),
+        ranks_(controller, callers_) {
     grpc::ServerBuilder builder;
     limit(builder);
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+    // gRPC's own listener gives a port up for ever when descriptors run out once.
+    connections_to_grpc_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     builder.RegisterService(&jobs_);
     builder.RegisterService(&admin_);
     builder.RegisterService(&ranks_);
     server_ = builder.BuildAndStart();
-    if (server_ && port_ != 0) return;
-    // Somebody was faster between the check and the bind.
-    const auto why = why_not_bindable(address);
-    throw std::runtime_error(why.empty() ? "cannot listen on " + address + ": choose another address or port" : why);
+    if (!server_) throw std::runtime_error("cannot serve gRPC on " + address + ": see the lines above");
+    listener_.start([this](int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket;
+      connections_to_grpc_->HandleNewConnection(&connection);
+    });
   }
   ~GrpcServer() override { shutdown(); }
 
-  int port() const override { return port_; }
+  int port() const override { return listener_.port(); }
+  void reopen() override { listener_.reopen(); }
   std::size_t open_streams() const override { return streams_.open(); }
 
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (!server_) return;
+    listener_.stop();
     streams_.stop();
     ranks_.stop_waiting();
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
@@ -53,8 +64,7 @@ class GrpcServer final : public Server {
 
  private:
   static void limit(grpc::ServerBuilder& builder) {
-    // Without this a second daemon would bind the same port, and each would get half of the calls.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
     grpc::ResourceQuota quota("musterd");
     quota.SetMaxThreads(kMaxStreams + kMaxPeopleCalls);
@@ -66,19 +76,23 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
   }
 
-  int port_ = 0;
+  net::Listener listener_;
+  Callers callers_;
   Streams streams_;
   JobService jobs_;
   AdminService admin_;
   RankService ranks_;
   std::mutex shutdown_mutex_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_to_grpc_;
   std::unique_ptr<grpc::Server> server_;
 };
 
 }  // namespace
 
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address) {
-  return std::make_unique<GrpcServer>(controller, address);
+std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+                              std::shared_ptr<net::Connections> connections) {
+  if (!connections) connections = net::connections_of_this_process();
+  return std::make_unique<GrpcServer>(controller, address, std::move(connections));
 }
 
 }  // namespace rpc

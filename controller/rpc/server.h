@@ -4,6 +4,10 @@
 #include <memory>
 #include <string>
 
+namespace net {
+class Connections;
+}
+
 namespace runtime {
 class Controller;
 }
@@ -18,6 +22,8 @@ inline constexpr int kMaxPeopleCalls = 192;
 inline constexpr int kRankThreads = 32;
 /// Calls of ranks waiting for their turn, and ranks waiting at the rendezvous.
 inline constexpr int kMaxRankCalls = 8192;
+/// A client that has connected says what HTTP/2 wants first within this.
+inline constexpr int kHandshakeMs = 10'000;
 /// Largest request.
 inline constexpr int kMaxRequestBytes = 32 * 1024 * 1024;
 /// Most metrics, and most checkpoints, of one heartbeat.
@@ -29,6 +35,8 @@ class Server {
   virtual ~Server() = default;
   /// The port it listens on; the one the system chose where the address said 0.
   virtual int port() const = 0;
+  /// Closes the port and opens it anew, soon.
+  virtual void reopen() = 0;
   /// Streams open now.
   virtual std::size_t open_streams() const = 0;
   /// Takes no new calls, ends streams and waits (UNAVAILABLE), gives the other calls a second, then cancels them.
@@ -37,7 +45,9 @@ class Server {
 };
 
 /// Serves `controller`, which must outlive the server, on "host:port". Throws std::runtime_error that names address,
-/// cause and remedy when the address can't be bound; an address in use is refused, never shared.
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address);
+/// cause and remedy when the address can't be bound; an address in use is refused, never shared. `connections` may be
+/// shared with other servers; none: those that the descriptors of this process allow.
+std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+                              std::shared_ptr<net::Connections> connections = nullptr);
 
 }  // namespace rpc

@@ -447,7 +447,7 @@ std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> ActionRunner
   try {
     prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
-    if (lacks_room(e.code().value())) return LaunchLater{e.what(), kTryAgainAfter, kMakeRoom};
+    if (lacks_room(e.code().value())) return LaunchLater{e.what(), kTryAgainAfter, make_room(e.code().value())};
     return core::AttemptLaunchFailed{attempt, folder_problem(e), may_heal(e.code().value())};
   }
   auto request = launch_request(*spec, key, settings_);

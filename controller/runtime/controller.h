@@ -125,6 +125,8 @@ class Controller {
 
   /// True if `token` is the one people must show.
   virtual bool is_people_token(const std::string& token) const = 0;
+  /// True if `token` is the one that this attempt's ranks must show. Only computes: asks no store.
+  virtual bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const = 0;
 
  protected:
   static Refusal without_slurm() { return no_slurm({}); }

@@ -245,6 +245,9 @@ class Impl final : public RunningController {
   bool is_people_token(const std::string& token) const override {
     return !options_.people_token.empty() && same_secret(token, options_.people_token);
   }
+  bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
+    return same_secret(token, rank_token(secret_, attempt.job, attempt.number));
+  }
 
  private:
   Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);

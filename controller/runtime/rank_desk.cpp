@@ -3,9 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "runtime/action_runner.h"
 #include "runtime/durable_file.h"
+#include "runtime/room.h"
 #include "runtime/token_file.h"
 #include "runtime/unsent_reports.h"
 #include "runtime/whole_number.h"
@@ -227,7 +229,7 @@ std::uint32_t RankDesk::take_checkpoints(const Caller& caller, const muster::v1:
 
 void RankDesk::take_unsent(const core::AttemptKey& key, core::RankNumber rank) {
   if (read_late({key, rank}) != Late::kLater) return;
-  spdlog::warn("{}: the store does not take all of it; it is read again", data_.unsent(key, rank).string());
+  spdlog::warn("{}: not all of it can be taken now; it is read again", data_.unsent(key, rank).string());
   std::lock_guard lock(unread_mutex_);
   unread_.insert({key, rank});
 }
@@ -253,6 +255,9 @@ RankDesk::Late RankDesk::read_late(const RankKey& rank) {
     std::error_code none;
     if (reports > 0 || std::filesystem::file_size(file, none) == 0) std::filesystem::remove(file);
     return all;
+  } catch (const std::system_error& e) {
+    spdlog::warn("job {} attempt {}: what rank {} could not send: {}", key.job, key.number, number, e.what());
+    return lacks_room(e.code().value()) ? Late::kLater : Late::kNotTaken;
   } catch (const std::exception& e) {
     spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, number, e.what());
     return Late::kNotTaken;

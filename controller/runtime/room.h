@@ -1,16 +1,16 @@
 #pragma once
 
-#include <cerrno>
+#include "os/room.h"
 
 namespace runtime {
 
-/// Whether a file could not be written for want of room. Somebody makes room sooner or later, so a launch waits for it
-/// and is charged to no budget. A read-only folder, a broken disk or a lost mount may never heal: these are told.
-inline bool lacks_room(int error) {
-  return error == ENOSPC || error == EDQUOT;
-}
+using os::lacks_room;
 
-/// What people can do meanwhile.
-inline constexpr const char* kMakeRoom = "Make room there: it starts by itself.";
+/// What people can do about it meanwhile.
+inline const char* make_room(int error) {
+  return os::lacks_descriptors(error) ? "Raise musterd's limit of open files (LimitNOFILE, ulimit -n), or wait until "
+                                        "other jobs have ended: it starts by itself."
+                                      : "Make room there: it starts by itself.";
+}
 
 }  // namespace runtime

@@ -5,8 +5,7 @@
 #include <google/protobuf/util/delimited_message_util.h>
 
 #include <cerrno>
-#include <cstring>
-#include <stdexcept>
+#include <system_error>
 
 namespace runtime {
 
@@ -14,7 +13,7 @@ bool read_unsent(const std::filesystem::path& file,
                  const std::function<bool(const muster::v1::HeartbeatRequest&)>& take) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) return true;
-  const auto fail = [&](int error) { throw std::runtime_error(file.string() + ": " + std::strerror(error)); };
+  const auto fail = [&](int error) { throw std::system_error(error, std::generic_category(), file.string()); };
   if (fd < 0) fail(errno);
   google::protobuf::io::FileInputStream in(fd);
   in.SetCloseOnDelete(true);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -105,6 +106,7 @@ struct Plan {
   std::vector<int> keep;  // ascending, above 2, `problem` among them
   bool dies_with_us;
   pid_t parent;
+  std::uint64_t open_files;
 };
 
 /// The child's side: only system calls from here on.
@@ -128,6 +130,11 @@ struct Plan {
     if (fd != plan.problem) ::fcntl(fd, F_SETFD, 0);
   }
   close_between(next, ~0U);
+  rlimit limit{};
+  if (plan.open_files != 0 && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = std::min<rlim_t>(plan.open_files, limit.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
   ::execve(plan.file.c_str(), plan.argv.data(), plan.envp.data());
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(plan.problem, &error, sizeof error);
@@ -178,7 +185,7 @@ std::optional<std::string> find_in_path(const std::string& name) {
   return find_in(path == nullptr ? kPlainPath : path, name);
 }
 
-Child start_child(const Command& command, bool dies_with_us) {
+Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_files) {
   if (command.argv.empty()) return failed("a command without a name", "nothing to run");
   const auto& name = command.argv.front();
   const auto environment = environment_of(command);
@@ -193,7 +200,8 @@ Child start_child(const Command& command, bool dies_with_us) {
     return failed(name, std::string("no descriptors or memory left: ") + ::strerror(errno));
   }
   Plan plan{*file,           pointers(command.argv), pointers(environment), in.get(),     out.write.get(),
-            err.write.get(), problem.write.get(),    command.keep_fds,      dies_with_us, ::getpid()};
+            err.write.get(), problem.write.get(),    command.keep_fds,      dies_with_us, ::getpid(),
+            open_files};
   plan.keep.push_back(plan.problem);
   std::erase_if(plan.keep, [](int fd) { return fd <= 2; });
   std::ranges::sort(plan.keep);

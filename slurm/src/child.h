@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -23,7 +24,8 @@ inline constexpr const char* kPlainPath = "/usr/local/bin:/usr/bin:/bin";
 /// A program by its name, found as a shell would with our own PATH.
 std::optional<std::string> find_in_path(const std::string& name);
 
-/// Starts the program. Touches no lock or memory that another thread may hold between fork and exec.
-Child start_child(const Command& command, bool dies_with_us);
+/// Starts the program, with this soft limit of open files (0: ours). Touches no lock or memory that another thread may
+/// hold between fork and exec.
+Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_files);
 
 }  // namespace slurm

@@ -80,7 +80,7 @@ void reap(pid_t pid, CommandResult& result) {
 CommandResult ProcessRunner::run(const Command& command) {
   const auto start = Clock::now();
   CommandResult result;
-  auto child = start_child(command, !outlive_us_);
+  auto child = start_child(command, !outlive_us_, open_files_);
   if (child.pid < 0) {
     result.could_not_start = child.why_not;
     return result;

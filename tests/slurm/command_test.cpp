@@ -31,6 +31,11 @@ Command bash(const std::string& script, std::chrono::milliseconds limit = 20s) {
   return command;
 }
 
+TEST(ProcessRunner, CommandsGetTheLimitOfOpenFilesThatJobsAreToHave) {
+  ProcessRunner jobs_limit(true, 77);
+  EXPECT_EQ(jobs_limit.run(bash("ulimit -Sn")).out, "77\n");
+}
+
 /// Whether a process is there and no zombie.
 bool runs(pid_t pid) {
   const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");

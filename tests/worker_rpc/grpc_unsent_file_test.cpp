@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
+#include <system_error>
 #include <thread>
 
 #include "claimed_port.h"
@@ -135,6 +137,32 @@ TEST_F(Unsent, ARankKilledWhileItWroteCostsItsLastReportAlone) {
   EXPECT_THAT(read(path).steps, IsEmpty());
   EXPECT_THAT(read(folder / "none").steps, IsEmpty());
   EXPECT_THROW(read(folder.path()), std::runtime_error) << "a folder";
+}
+
+TEST_F(Unsent, WithoutDescriptorsNothingIsLostAndItIsReadLater) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = ::dup(0);
+  ::close(lowest);
+  const rlimit none{static_cast<rlim_t>(lowest), before.rlim_max};
+  outbox.add(step(1));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  keep();
+  EXPECT_EQ(file.problem(), "Too many open files");
+  EXPECT_FALSE(file.holds_all());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  outbox.add(step(2));
+  keep();
+  EXPECT_EQ(read(path).steps, from_one_to(2));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  int error = 0;
+  try {
+    read(path);
+  } catch (const std::system_error& e) {
+    error = e.code().value();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(error, EMFILE);
 }
 
 TEST_F(Unsent, AFolderThatTakesNothingIsSaidOnce) {

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "os/room.h"
+
 namespace worker {
 namespace {
 
@@ -17,11 +19,6 @@ std::string delimited(const muster::v1::HeartbeatRequest& request) {
   std::ostringstream out;
   google::protobuf::util::SerializeDelimitedToOstream(request, &out);
   return out.str();
-}
-
-/// Somebody may make room.
-bool lacks_room(int error) {
-  return error == ENOSPC || error == EDQUOT;
 }
 
 /// Writes from the front of `bytes`, as far as it goes, and takes that away. Returns 0 or an errno.
@@ -96,7 +93,7 @@ void UnsentFile::write_pending() {
     bytes_ += static_cast<std::int64_t>(all.size() - pending_.size());
   }
   problem_ = error == 0 ? "" : std::strerror(error);
-  if (error != 0 && !lacks_room(error)) given_up_ = true;
+  if (error != 0 && !os::lacks_room(error)) given_up_ = true;
 }
 
 void UnsentFile::drop() {

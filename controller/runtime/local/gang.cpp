@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "os/open_files.h"
 #include "runtime/local/attempt_folder.h"
 #include "runtime/local/process_table.h"
 #include "runtime/local/rank_environment.h"
@@ -16,7 +17,7 @@ namespace runtime::local {
 namespace {
 
 LaunchError system_failure(const std::string& what, int error) {
-  return {what + ": " + std::strerror(error), may_pass(error)};
+  return {what + ": " + std::strerror(error), may_pass(error), error};
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -133,6 +134,7 @@ void Gang::be_rank(core::RankNumber rank, int log) const {
   const int failures = ::dup3(high_failures, 4, O_CLOEXEC);
   ::close_range(5, ~0U, 0);
   if (!wait_for_byte(gate)) ::_exit(127);
+  os::set_open_files(launch_.open_files);
   if (error == 0) {
     ::execve(launch_.program.c_str(), pointers(launch_.argv).data(), pointers(environments_[rank]).data());
     error = errno;

@@ -13,8 +13,10 @@ namespace runtime::local {
 
 /// Why ranks could not be started.
 struct LaunchError : std::runtime_error {
-  LaunchError(const std::string& reason, bool is_retryable) : std::runtime_error(reason), retryable(is_retryable) {}
+  LaunchError(const std::string& reason, bool is_retryable, int error_number = 0)
+      : std::runtime_error(reason), retryable(is_retryable), error(error_number) {}
   bool retryable;
+  int error;  // of the system; 0: none
 };
 
 /// True for errors that may be gone the next time: no memory, no processes, no disk space, too many open files.

@@ -23,7 +23,8 @@ std::string serialize(const LaunchFile& launch) {
                  {"ranks", launch.ranks},
                  {"gpus_per_rank", launch.gpus_per_rank},
                  {"master_addr", launch.master_addr},
-                 {"master_port", launch.master_port}};
+                 {"master_port", launch.master_port},
+                 {"open_files", launch.open_files}};
   if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
   return object.dump(2) + "\n";
 }
@@ -61,6 +62,7 @@ std::optional<LaunchFile> read_launch_file(int folder) {
     if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
     object.at("master_addr").get_to(launch.master_addr);
     object.at("master_port").get_to(launch.master_port);
+    launch.open_files = object.value("open_files", std::uint64_t{0});  // older ones have none
     return launch;
   } catch (const json::exception& error) {
     throw std::runtime_error(std::string(kLaunchFile) + " makes no sense: " + error.what());

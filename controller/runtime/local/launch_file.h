@@ -26,6 +26,7 @@ struct LaunchFile {
   std::optional<std::string> allowed_devices = {};  // musterd's own CUDA_VISIBLE_DEVICES
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
+  std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their supervisor has it
   bool operator==(const LaunchFile&) const = default;
 };
 

@@ -65,7 +65,8 @@ class Ports {
   std::map<core::AttemptKey, std::uint16_t> of_;
 };
 
-LaunchFile launch_file_of(const LaunchRequest& request, const std::string& program, std::uint16_t port) {
+LaunchFile launch_file_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
+                          std::uint64_t open_files) {
   return {.key = request.key,
           .job_name = request.job_name,
           .program = program,
@@ -77,7 +78,8 @@ LaunchFile launch_file_of(const LaunchRequest& request, const std::string& progr
           .ranks = request.ranks_per_node,
           .gpus_per_rank = request.gpus_per_rank,
           .allowed_devices = allowed_devices(),
-          .master_port = port};
+          .master_port = port,
+          .open_files = open_files};
 }
 
 }  // namespace
@@ -120,7 +122,7 @@ class LocalExecutor::Impl {
   }
   LaunchAnswer find_or_start(const LaunchRequest& request);
   LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
-  LaunchLater no_room(const core::AttemptKey& key, const std::string& why) const;
+  LaunchLater no_room(const core::AttemptKey& key, const std::string& why, int error) const;
   LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
   void keep_port(const core::AttemptKey& key, int folder);
   /// What was started; read once, so that a disk which stands still later keeps nobody from being asked about.
@@ -151,15 +153,17 @@ LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
   } catch (const std::invalid_argument& error) {
     return failed(error.what(), false);
   } catch (const std::system_error& error) {
-    if (lacks_room(error.code().value())) return no_room(request.key, error.what());
+    if (lacks_room(error.code().value())) {
+      return no_room(request.key, error.what(), error.code().value());
+    }
     return failed(error.what(), true);
   } catch (const std::exception& error) {
     return failed(error.what(), true);
   }
 }
 
-LaunchLater LocalExecutor::Impl::no_room(const core::AttemptKey& key, const std::string& why) const {
-  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, kMakeRoom};
+LaunchLater LocalExecutor::Impl::no_room(const core::AttemptKey& key, const std::string& why, int error) const {
+  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, make_room(error)};
 }
 
 LaunchAnswer LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
@@ -191,7 +195,7 @@ LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int 
   const auto port = ports_.take(key);
   StartAnswer answer;
   try {
-    write_launch_file(folder, launch_file_of(request, program, port));
+    write_launch_file(folder, launch_file_of(request, program, port, options_.open_files));
     step("written");
     answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
     step("answered");
@@ -203,7 +207,7 @@ LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int 
   if (status.started && !status.failed) return found(key, folder, *status.started);
   ports_.give_back(key);
   if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
-  if (answer.lacks_room) return no_room(key, answer.reason);
+  if (answer.no_room != 0) return no_room(key, answer.reason, answer.no_room);
   if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
   return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
 }

@@ -20,6 +20,8 @@ struct LocalOptions {
   /// How often it is looked whether a supervisor still does its work; two such rounds after a stop's grace, one that
   /// does not is killed, and its ranks with it.
   std::chrono::milliseconds look_every{5000};
+  /// The soft limit of open files that ranks get; 0: as their supervisor has it.
+  std::uint64_t open_files = 0;
   /// Where GPUs show.
   std::filesystem::path devices = "/dev";
 };

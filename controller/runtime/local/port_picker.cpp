@@ -3,8 +3,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <fstream>
+#include <system_error>
 
+#include "os/room.h"
 #include "runtime/local/fd.h"
 
 namespace runtime::local {
@@ -24,6 +27,9 @@ PortPicker::Range outside(PortPicker::Range ephemeral) {
 
 bool is_free(std::uint16_t port) {
   Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // No port is to blame for that, and every other would fail the same way.
+  if (!socket && os::lacks_room(errno))
+    throw std::system_error(errno, std::generic_category(), "cannot look for a port");
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);

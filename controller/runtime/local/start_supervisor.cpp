@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "os/room.h"
 #include "runtime/local/attempt_folder.h"
 #include "runtime/local/supervisor.h"
 
@@ -74,12 +75,16 @@ bool read_all(int fd, std::string& text, Clock::time_point deadline) {
   }
 }
 
-/// The supervisor's words: "pid <n>", then "running", or "failed <0: for good | 1 | 2: no room> <reason>".
+/// The supervisor's words: "pid <n>", then "running", or "failed <0: for good | 1 | 2: no room | 3: no descriptors>
+/// <reason>".
 StartAnswer understand(const std::string& text) {
   const auto line = text.find('\n') == std::string::npos ? "" : text.substr(text.find('\n') + 1);
   if (line == "running\n") return {StartAnswer::Kind::kRunning, "", true};
   if (line.starts_with("failed ") && line.size() > 10) {
-    return {StartAnswer::Kind::kFailed, line.substr(9, line.size() - 10), line[7] != '0', line[7] == '2'};
+    return {StartAnswer::Kind::kFailed, line.substr(9, line.size() - 10), line[7] != '0',
+            line[7] == '2'   ? ENOSPC
+            : line[7] == '3' ? EMFILE
+                             : 0};
   }
   return {StartAnswer::Kind::kSilent, "its supervisor ended without a word", true};
 }
@@ -100,18 +105,18 @@ void kill_supervisor(pid_t launcher, int words, std::string& text) {
 
 StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, Fd lock,
                              Clock::time_point deadline, const std::function<void()>& spawned) {
+  const auto failed = [](const std::string& what, int error) {
+    return StartAnswer{StartAnswer::Kind::kFailed, what + ": " + std::strerror(error), true,
+                       os::lacks_room(error) ? error : 0};
+  };
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return {StartAnswer::Kind::kFailed, std::string("cannot make a pipe: ") + std::strerror(errno), true};
-  }
+  if (::pipe2(ends, O_CLOEXEC) != 0) return failed("cannot make a pipe", errno);
   const Fd words(ends[0]);
   Fd report(ends[1]);
   pid_t pid = 0;
   const int error = spawn(program, folder, lock, report, pid);
   report.reset();
-  if (error != 0) {
-    return {StartAnswer::Kind::kFailed, "cannot start " + program.string() + ": " + std::strerror(error), true};
-  }
+  if (error != 0) return failed("cannot start " + program.string(), error);
   if (spawned) spawned();
   std::string text;
   const bool closed = read_all(words.get(), text, deadline);

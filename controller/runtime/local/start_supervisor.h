@@ -19,7 +19,7 @@ struct StartAnswer {
   Kind kind = Kind::kSilent;
   std::string reason;
   bool retryable = true;
-  bool lacks_room = false;  // it found no room for its files, and started nothing
+  int no_room = 0;  // the error, if it found no room for its files or no descriptors, and started nothing
 };
 
 /// Starts `program` on an attempt's folder, in a session of its own, with the attempt's lock and none of this process's

@@ -374,6 +374,13 @@ class Report {
   Fd pipe_;
 };
 
+/// How start_supervisor() is told.
+char kind_of(int error, bool retryable) {
+  if (os::lacks_descriptors(error)) return '3';
+  if (lacks_room(error)) return '2';
+  return retryable ? '1' : '0';
+}
+
 }  // namespace
 
 int supervise(const SupervisorOptions& options) {
@@ -390,10 +397,9 @@ int supervise(const SupervisorOptions& options) {
     supervisor.run();
     return 0;
   } catch (const LaunchError& error) {
-    report.failed(error.what(), error.retryable ? '1' : '0');
+    report.failed(error.what(), kind_of(error.error, error.retryable));
   } catch (const std::system_error& error) {
-    const int number = error.code().value();
-    report.failed(error.what(), lacks_room(number) ? '2' : may_pass(number) ? '1' : '0');
+    report.failed(error.what(), kind_of(error.code().value(), may_pass(error.code().value())));
   } catch (const std::exception& error) {
     report.failed(error.what(), '0');
   }

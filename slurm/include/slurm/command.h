@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,11 +55,14 @@ class ProcessRunner : public CommandRunner {
  public:
   /// outlive_us: a child that is under way is finished although this process dies (a submission that may as well
   /// succeed).
-  explicit ProcessRunner(bool outlive_us = true) : outlive_us_(outlive_us) {}
+  /// open_files: their soft limit of open files, which sbatch hands on to jobs; 0: ours.
+  explicit ProcessRunner(bool outlive_us = true, std::uint64_t open_files = 0)
+      : outlive_us_(outlive_us), open_files_(open_files) {}
   CommandResult run(const Command& command) override;
 
  private:
   bool outlive_us_;
+  std::uint64_t open_files_;
 };
 
 }  // namespace slurm

@@ -45,6 +45,7 @@ class ScriptedController : public test::UnscriptedController {
   std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override;
 
   bool is_people_token(const std::string& token) const override { return token == kToken; }
+  bool is_rank_token(const core::AttemptKey&, const std::string&) const override { return false; }
 
  private:
   std::unique_lock<std::mutex> lock();

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "fixture.h"
+#include "net/connections.h"
 
 using Server = HttpTest;
 
@@ -50,6 +51,7 @@ TEST_F(Server, ServesTheSamePortAgainAtOnceAfterAShutdown) {
 
 TEST_F(Server, ShutsDownWithinABoundWhileClientsHangAround) {
   Client idle(server_->port()), half(server_->port());
+  EXPECT_EQ(idle.ask("GET", "/healthz").status, 200);
   half.send("GET / HTTP/1.1\r\nHost: loc");
   const auto stream = open_stream();
   ASSERT_TRUE(eventually([&] { return server_->open_connections() == 3; }));
@@ -110,16 +112,30 @@ TEST_F(Server, RequestsInPiecesAndOneAfterAnotherOnOneConnectionAreAnswered) {
   EXPECT_EQ(client.receive().status, 404);
 }
 
-TEST_F(Server, OneConnectionTooManyIsTurnedAwayAndAFreedPlaceIsUsedAgain) {
-  std::vector<std::unique_ptr<Client>> clients;
-  for (std::size_t i = 0; i < http::kMaxConnections; ++i) clients.push_back(std::make_unique<Client>(server_->port()));
-  ASSERT_TRUE(eventually([&] { return server_->open_connections() == http::kMaxConnections; }));
-  Client extra(server_->port());
-  EXPECT_EQ(extra.receive().status, 503);
-  EXPECT_EQ(clients.back()->ask("GET", "/healthz").status, 200);
-  clients.pop_back();
-  ASSERT_TRUE(eventually([&] { return server_->open_connections() < http::kMaxConnections; }));
-  EXPECT_EQ(get("/healthz").status, 200);
+TEST_F(Server, ThoseWhoHaveATokenKeepTheirConnectionsWhateverStrangersDo) {
+  server_.reset();
+  const auto connections = std::make_shared<net::Connections>(net::Shares{.strangers = 4, .people = 4, .ranks = 4});
+  server_ = http::serve(controller_, "127.0.0.1:0", connections);
+  Client person(server_->port());
+  ASSERT_EQ(person.ask("GET", "/api/v1/jobs/1", {bearer_}).status, 200);
+  EXPECT_EQ(connections->open().people, 1U);
+  std::vector<std::unique_ptr<Client>> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(std::make_unique<Client>(server_->port()));
+    strangers.back()->send("GET / HTTP/1.1\r\nHost: loc");
+  }
+  EXPECT_EQ(get("/healthz").status, 200) << "one more gets its turn";
+  EXPECT_EQ(person.ask("GET", "/api/v1/jobs/1", {bearer_}).status, 200);
+  EXPECT_LE(server_->open_connections(), 10U);
+  EXPECT_TRUE(strangers.front()->is_closed_by_peer());
+}
+
+TEST_F(Server, AFirstRequestMustBeWholeWithinItsTime) {
+  Client half(server_->port());
+  const auto before = std::chrono::steady_clock::now();
+  half.send("GET / HTTP/1.1\r\nHost: loc");
+  EXPECT_TRUE(half.is_closed_by_peer());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, http::kFirstRequestWithin + std::chrono::seconds(4));
 }
 
 TEST_F(Server, AControllerThatHangsDoesNotStopOtherConnectionsFromBeingAccepted) {

@@ -271,6 +271,7 @@ class FakeController : public test::UnscriptedController {
   }
 
   bool is_people_token(const std::string& token) const override { return token == kPeopleToken; }
+  bool is_rank_token(const core::AttemptKey&, const std::string& token) const override { return token == kRankToken; }
 
  private:
   template <typename Edit>

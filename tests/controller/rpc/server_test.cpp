@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "controller/rpc/harness.h"
+#include "net/connections.h"
 
 namespace {
 
@@ -58,6 +59,35 @@ TEST(Listening, ItsSocketIsNotShared) {
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_NE(::bind(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
   ::close(fd);
+}
+
+TEST(Connections, AreThoseOfWhoShowedAValidTokenOnThem) {
+  FakeController controller;
+  controller.put_running(7);
+  const auto connections = std::make_shared<net::Connections>(net::Shares{.strangers = 4, .people = 4, .ranks = 4});
+  const auto server = rpc::serve(controller, "127.0.0.1:0", connections);
+  const auto channel = connect(server->port());
+  const auto jobs = muster::v1::JobService::NewStub(channel);
+  muster::v1::Job job;
+  muster::v1::GetRequest seven;
+  seven.set_job_id(7);
+  Call stranger(""), wrong("nonsense"), right;
+  jobs->Get(&stranger, seven, &job);
+  jobs->Get(&wrong, seven, &job);
+  EXPECT_EQ(connections->open().strangers, 1U);
+  EXPECT_TRUE(jobs->Get(&right, seven, &job).ok());
+  EXPECT_EQ(connections->open().strangers, 0U);
+  EXPECT_EQ(connections->open().people, 1U);
+
+  const auto of_rank = connect(server->port());
+  const auto ranks = muster::v1::RankService::NewStub(of_rank);
+  muster::v1::HeartbeatRequest beat;
+  muster::v1::HeartbeatResponse answer;
+  Call foreign("nonsense"), own(FakeController::kRankToken);
+  ranks->Heartbeat(&foreign, beat, &answer);
+  EXPECT_EQ(connections->open().strangers, 1U);
+  ranks->Heartbeat(&own, beat, &answer);  // refused for its key, but its token is right
+  EXPECT_EQ(connections->open().ranks, 1U);
 }
 
 TEST_F(Rpc, PeopleNeedTheToken) {

@@ -1,11 +1,11 @@
-#include "runtime/listen_address.h"
+#include "net/listen_address.h"
 
 #include <arpa/inet.h>
 
 #include <charconv>
 #include <stdexcept>
 
-namespace runtime {
+namespace net {
 
 std::string ListenAddress::text() const {
   const bool v6 = host.find(':') != std::string::npos;
@@ -38,4 +38,4 @@ ListenAddress parse_listen_address(const std::string& text) {
   return out;
 }
 
-}  // namespace runtime
+}  // namespace net

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace runtime {
+namespace net {
 
 /// "host:port" or "[v6]:port", as given to --listen.
 struct ListenAddress {
@@ -17,4 +17,4 @@ struct ListenAddress {
 /// Throws std::invalid_argument that quotes the text and says what is wanted.
 ListenAddress parse_listen_address(const std::string& text);
 
-}  // namespace runtime
+}  // namespace net

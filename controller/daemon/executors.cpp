@@ -1,0 +1,74 @@
+#include "daemon/executors.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "daemon/environment.h"
+#include "daemon/slurm_detection.h"
+#include "daemon/usage_error.h"
+#include "runtime/slurm/attempt_follower.h"
+#include "runtime/slurm/submission.h"
+#include "runtime/token_file.h"
+
+namespace musterd {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string own_user() {
+  const passwd* entry = ::getpwuid(::geteuid());
+  return entry == nullptr ? std::to_string(::geteuid()) : entry->pw_name;
+}
+
+slurm::ClientOptions client_options() {
+  slurm::ClientOptions options;
+  options.conf = environment("SLURM_CONF");
+  // As long as an attempt waits for accounting's word; listings wait with it.
+  options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
+  return options;
+}
+
+runtime::local::LocalOptions local_options(const ExecutorSettings& settings, const fs::path& supervisor) {
+  runtime::local::LocalOptions options;
+  options.root = settings.data;
+  options.supervisor_program = supervisor;
+  options.open_files = settings.open_files;
+  return options;
+}
+
+bool can_run(const fs::path& file) {
+  return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file);
+}
+
+}  // namespace
+
+fs::path program(const std::string& given, const std::string& name) {
+  if (!given.empty()) {
+    if (!can_run(given)) {
+      throw UsageError("--" + name.substr(std::strlen("muster-")) + " " + given +
+                       ": no program there that can be run; leave it out for the " + name + " beside musterd");
+    }
+    return fs::absolute(given);
+  }
+  return fs::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
+    : supervisor_(program(settings.supervisor, "muster-supervisor")),
+      task_(program(settings.task, "muster-task")),
+      local_(local_options(settings, supervisor_)),
+      runner_(true, settings.open_files) {
+  why_no_slurm_ = musterd::why_no_slurm(settings.slurm, runner_);
+  if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
+  if (!why_no_slurm_.empty()) return;
+  client_ = std::make_unique<slurm::Client>(runner_, client_options());
+  slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
+      *client_, clock,
+      runtime::on_slurm::SlurmOptions{settings.data, task_, runtime::store_name(settings.secret), own_user(),
+                                      settings.slurm_poll});
+  both_ = std::make_unique<runtime::RoutingExecutor>(local_, *slurm_);
+}
+
+}  // namespace musterd

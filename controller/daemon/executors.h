@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "runtime/local/local_executor.h"
+#include "runtime/routing_executor.h"
+#include "runtime/slurm/slurm_executor.h"
+#include "slurm/client.h"
+
+namespace musterd {
+
+/// The file of one of our programs: `given` (by the flag --<name without "muster-">), else `name` beside musterd.
+/// Throws UsageError if the one given can't be run.
+std::filesystem::path program(const std::string& given, const std::string& name);
+
+struct ExecutorSettings {
+  std::filesystem::path data;
+  std::string secret;            // the store's
+  std::string supervisor, task;  // as given; empty: beside musterd
+  std::string slurm = "auto";    // "auto", "yes" or "no"
+  core::Millis slurm_poll{1000};
+  std::uint64_t open_files = 0;  // the soft limit that programs get
+};
+
+/// Local processes alone, or beside Slurm. Throws UsageError if Slurm is insisted on and can't be used.
+class Executors {
+ public:
+  Executors(const ExecutorSettings& settings, runtime::Clock& clock);
+  runtime::Executor& get() { return both_ ? static_cast<runtime::Executor&>(*both_) : local_; }
+  bool has_slurm() const { return slurm_ != nullptr; }
+  const std::string& why_no_slurm() const { return why_no_slurm_; }
+
+ private:
+  std::filesystem::path supervisor_, task_;
+  std::string why_no_slurm_;
+  runtime::local::LocalExecutor local_;
+  slurm::ProcessRunner runner_;
+  std::unique_ptr<slurm::Client> client_;
+  std::unique_ptr<runtime::on_slurm::SlurmExecutor> slurm_;
+  std::unique_ptr<runtime::RoutingExecutor> both_;
+};
+
+}  // namespace musterd

@@ -1,0 +1,71 @@
+#include "daemon/slurm_detection.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "daemon/environment.h"
+
+namespace musterd {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_in_path(const char* name) {
+  const auto path = environment("PATH");
+  for (std::size_t at = 0; at <= path.size();) {
+    const auto colon = std::min(path.find(':', at), path.size());
+    if (::access((path.substr(at, colon - at) + "/" + name).c_str(), X_OK) == 0) return true;
+    at = colon + 1;
+  }
+  return false;
+}
+
+// Where Slurm's commands look without SLURM_CONF; the last is what slurmd leaves of a configuration it was sent.
+constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
+                                       "/run/slurm/conf/slurm.conf"};
+
+// What a command says that finds no configuration, or can't read it; one that slurmctld does not answer has found it.
+std::string configuration_problem(slurm::CommandRunner& runner) {
+  slurm::Command ask;
+  ask.argv = {"sinfo", "--noheader", "--format=%R"};
+  ask.time_limit = std::chrono::milliseconds(10'000);
+  ask.unset = {"SINFO_*"};
+  const auto said = runner.run(ask);
+  if (!said.could_not_start.empty()) return said.could_not_start;
+  for (const char* sign : {"configuration source", "process configuration file", "s_p_parse_file"}) {
+    if (said.err.find(sign) == std::string::npos) continue;
+    auto text = said.err;
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    std::ranges::replace(text, '\n', ';');
+    return text;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner) {
+  if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
+  for (const char* name : {"sbatch", "sinfo"}) {
+    if (!is_in_path(name)) {
+      return std::string("there is no ") + name +
+             " in musterd's PATH; install Slurm's commands, and start musterd again";
+    }
+  }
+  const std::string remedy = "; set SLURM_CONF to the cluster's slurm.conf, and start musterd again";
+  const auto named = environment("SLURM_CONF");
+  if (!named.empty() && !fs::exists(named)) return "SLURM_CONF names " + named + ", which is not there" + remedy;
+  if (wanted == "yes") {
+    const auto problem = configuration_problem(runner);
+    return problem.empty() ? "" : "Slurm's commands have no usable configuration (" + problem + ")" + remedy;
+  }
+  if (!named.empty()) return {};
+  const bool found = std::ranges::any_of(kSlurmConfs, [](const char* file) { return fs::exists(file); });
+  return found ? ""
+               : std::string("sbatch is there, but no slurm.conf (looked for ") + kSlurmConfs[0] + ")" + remedy +
+                     ", with --slurm yes if the cluster sends it";
+}
+
+}  // namespace musterd

@@ -1,0 +1,288 @@
+#include "net/connections.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "os/open_files.h"
+
+namespace net {
+namespace {
+
+constexpr std::chrono::seconds kTidyEvery{1};
+constexpr std::chrono::milliseconds kSweepEvery{50};
+constexpr std::chrono::minutes kTellEvery{1};
+
+/// An address as IPv6, an IPv4 one mapped.
+bool as_v6(const sockaddr_storage& from, std::uint8_t* address, std::uint16_t& port) {
+  if (from.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+    std::memcpy(address, &v6.sin6_addr, 16);
+    port = ntohs(v6.sin6_port);
+    return true;
+  }
+  if (from.ss_family != AF_INET) return false;
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+  std::memset(address, 0, 10);
+  std::memset(address + 10, 0xFF, 2);
+  std::memcpy(address + 12, &v4.sin_addr, 4);
+  port = ntohs(v4.sin_port);
+  return true;
+}
+
+void put_port(std::uint16_t port, std::uint8_t* at) {
+  at[0] = static_cast<std::uint8_t>(port >> 8);
+  at[1] = static_cast<std::uint8_t>(port);
+}
+
+/// "%5B" -> "["
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const bool escaped = text[i] == '%' && i + 2 < text.size() &&
+                         std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr == &text[i] + 3;
+    out += escaped ? static_cast<char>(value) : text[i];
+    if (escaped) i += 2;
+  }
+  return out;
+}
+
+const char* name_of(Party party) {
+  return party == Party::kPerson ? "people" : "ranks";
+}
+
+}  // namespace
+
+std::size_t Connections::HashEnds::operator()(const Ends& ends) const {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(ends.data()), ends.size()});
+}
+
+/// A number that the kernel gives to one socket alone; 0: this is no open socket.
+Connections::Id Connections::cookie_of(int socket) {
+  Id cookie = 0;
+  socklen_t size = sizeof cookie;
+  return ::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+bool Connections::ends_of(int socket, Ends& ends) {
+  sockaddr_storage peer{}, here{};
+  socklen_t peer_size = sizeof peer, here_size = sizeof here;
+  std::array<std::uint8_t, 16> unused;
+  std::uint16_t peer_port = 0, local_port = 0;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 ||
+      ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
+      !as_v6(peer, ends.data(), peer_port) || !as_v6(here, unused.data(), local_port)) {
+    return false;
+  }
+  put_port(peer_port, &ends[16]);
+  put_port(local_port, &ends[18]);
+  return true;
+}
+
+bool Connections::ends_of(std::uint16_t local_port, const std::string& peer, Ends& ends) {
+  const auto text = percent_decoded(peer);
+  const auto first = text.find(':');
+  const auto last = text.rfind(':');
+  if (first == std::string::npos || last <= first) return false;
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  if (std::from_chars(text.data() + last + 1, end, port).ptr != end) return false;
+  auto host = text.substr(first + 1, last - first - 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  host = host.substr(0, host.find('%'));  // the scope
+  sockaddr_storage address{};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+  if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    address.ss_family = AF_INET;
+  } else if (::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    address.ss_family = AF_INET6;
+  }
+  std::uint16_t unused = 0;
+  if (!as_v6(address, ends.data(), unused)) return false;
+  put_port(port, &ends[16]);
+  put_port(local_port, &ends[18]);
+  return true;
+}
+
+bool Connections::make_room(Time now, std::size_t waiting) {
+  const std::lock_guard lock(mutex_);
+  forget_shut_down();
+  if (closing_.size() >= shares_.strangers) return false;
+  if (strangers_.size() >= shares_.strangers) see_off(now, waiting);
+  return strangers_.size() < shares_.strangers;
+}
+
+/// As many as are waited for. What is closed by now counts as seen off.
+void Connections::see_off(Time now, std::size_t waiting) {
+  const bool crowd = waiting > shares_.strangers;
+  auto wanted = std::min(std::max<std::size_t>(waiting, 1), shares_.strangers - closing_.size());
+  std::vector<Id> closed, late;
+  for (const auto id : strangers_) {
+    if (wanted == 0) break;
+    auto& entry = entries_.at(id);
+    const bool open = is_open(id, entry.socket);
+    if (open && !had_its_time(entry, now, crowd)) continue;
+    (open ? late : closed).push_back(id);
+    --wanted;
+  }
+  for (const auto id : closed) forget(id);
+  for (const auto id : late) shut_down(id);
+}
+
+bool Connections::had_its_time(Entry& entry, Time now, bool crowd) const {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  int unread = 0;
+  ::getsockopt(entry.socket, IPPROTO_TCP, TCP_INFO, &info, &size);
+  ::ioctl(entry.socket, FIONREAD, &unread);
+  if (const auto said = info.tcpi_bytes_received + info.tcpi_bytes_sent; said != entry.said) {
+    entry.said = said;
+    entry.quiet_since = now;
+  }
+  const bool may_have_called = info.tcpi_bytes_received >= kCallBytes && !entry.is_answered && !entry.is_valid;
+  auto patience = std::chrono::milliseconds(kGrace);
+  if (crowd) patience = info.tcpi_bytes_received == 0 ? kSilentInACrowd : kGraceInACrowd;
+  if (unread > 0 || may_have_called) patience = kOurTurn;
+  return now - entry.quiet_since >= patience;
+}
+
+void Connections::enter(int socket, Time now) {
+  Entry entry;
+  entry.socket = socket;
+  entry.since = entry.quiet_since = now;
+  const auto id = cookie_of(socket);
+  if (id == 0 || !ends_of(socket, entry.ends)) return;  // its other end is gone already
+  const std::lock_guard lock(mutex_);
+  entry.place = strangers_.insert(strangers_.end(), id);
+  by_ends_[entry.ends] = id;
+  entries_[id] = entry;
+}
+
+void Connections::know(int socket, Party party, Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(cookie_of(socket));
+  if (found != entries_.end()) promote(found->first, found->second, party, now);
+}
+
+void Connections::know(std::uint16_t local_port, const std::string& peer, Party party, Time now,
+                       const std::function<bool()>& valid) {
+  Ends ends{};
+  if (!ends_of(local_port, peer, ends)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto id = by_ends_.find(ends);
+    if (id == by_ends_.end() || entries_.at(id->second).party != Party::kStranger) return;
+  }
+  const bool is_valid = valid();
+  const std::lock_guard lock(mutex_);
+  const auto id = by_ends_.find(ends);
+  if (id == by_ends_.end()) return;
+  auto& entry = entries_.at(id->second);
+  entry.is_answered = !is_valid;
+  if (is_valid) promote(id->second, entry, party, now);
+}
+
+void Connections::answered(int socket) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(cookie_of(socket));
+  if (found != entries_.end()) found->second.is_answered = true;
+}
+
+void Connections::promote(Id id, Entry& entry, Party party, Time now) {
+  if (entry.party != Party::kStranger) return;
+  if (count(party) >= share(party) && now - swept_ >= kSweepEvery) {
+    // `entry` stays: whoever calls has it open.
+    forget_closed(now);
+    if (!entries_.contains(id)) return;
+  }
+  if (count(party) < share(party)) {
+    strangers_.erase(entry.place);
+    entry.party = party;
+    ++count(party);
+    return;
+  }
+  entry.is_valid = true;
+  entry.quiet_since = now;
+  strangers_.splice(strangers_.end(), strangers_, entry.place);
+  if (now - told_ < kTellEvery) return;
+  told_ = now;
+  spdlog::warn(
+      "all {} connections that are kept for {} are open; more of them take turns: raise musterd's limit of open files "
+      "(LimitNOFILE, ulimit -n)",
+      share(party), name_of(party));
+}
+
+// Through a descriptor of our own, which stays that of this socket whatever happens meanwhile; with none to be had,
+// directly.
+void Connections::shut_down(Id id) {
+  const int socket = entries_.at(id).socket;
+  const int own = ::fcntl(socket, F_DUPFD_CLOEXEC, 0);
+  const int through = own >= 0 ? own : socket;
+  if (is_open(id, through)) ::shutdown(through, SHUT_RDWR);
+  if (own >= 0) ::close(own);
+  closing_.emplace_back(id, socket);
+  forget(id);
+}
+
+void Connections::forget(Id id) {
+  const auto found = entries_.find(id);
+  const auto& entry = found->second;
+  if (entry.party == Party::kStranger) {
+    strangers_.erase(entry.place);
+  } else {
+    --count(entry.party);
+  }
+  const auto ends = by_ends_.find(entry.ends);
+  if (ends != by_ends_.end() && ends->second == id) by_ends_.erase(ends);
+  entries_.erase(found);
+}
+
+void Connections::forget_closed(Time now) {
+  swept_ = now;
+  std::vector<Id> closed;
+  for (const auto& [id, entry] : entries_) {
+    if (!is_open(id, entry.socket)) closed.push_back(id);
+  }
+  for (const auto id : closed) forget(id);
+}
+
+void Connections::forget_shut_down() {
+  std::erase_if(closing_, [](const auto& closing) { return !is_open(closing.first, closing.second); });
+}
+
+void Connections::tidy(Time now) {
+  const std::lock_guard lock(mutex_);
+  if (now - tidied_ < kTidyEvery) return;
+  tidied_ = now;
+  forget_shut_down();
+  forget_closed(now);
+  std::vector<Id> late;
+  for (const auto id : strangers_) {
+    const auto& entry = entries_.at(id);
+    if (!entry.is_valid && now - entry.since >= kKnownWithin) late.push_back(id);
+  }
+  for (const auto id : late) shut_down(id);
+}
+
+Connections::Counts Connections::open() const {
+  const std::lock_guard lock(mutex_);
+  return {strangers_.size(), people_, ranks_, closing_.size()};
+}
+
+std::shared_ptr<Connections> connections_of_this_process() {
+  return std::make_shared<Connections>(shares_of(os::open_files_limit().soft));
+}
+
+}  // namespace net

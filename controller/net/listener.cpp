@@ -1,0 +1,300 @@
+#include "net/listener.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include "os/open_files.h"
+#include "os/room.h"
+
+namespace net {
+namespace {
+
+constexpr int kBacklog = 4096;
+constexpr int kTurnMs = 1000;
+/// While every stranger's place is taken by one that may still show a token.
+constexpr int kCrowdedMs = 5;
+/// After an error, so that one which stays does not keep a core busy.
+constexpr int kErrorMs = 50;
+constexpr int kReopenMs = 500;
+/// Accepted before other sockets have their turn.
+constexpr int kMostATurn = 64;
+/// Two addresses of one host get the same port; another program may have it on one of them.
+constexpr int kPortTries = 20;
+constexpr std::chrono::minutes kTellEvery{1};
+
+std::string remedy(int error) {
+  switch (error) {
+    case EADDRINUSE:
+      return "the address is in use: stop the process that listens there (another musterd?) or choose another port";
+    case EADDRNOTAVAIL:
+      return "no such address on this machine: listen on 127.0.0.1 or on one that `ip address` shows";
+    case EACCES:
+      return "not allowed: ports below 1024 need privileges; choose a higher one";
+    default:
+      return std::string(std::strerror(error)) + ": choose another address";
+  }
+}
+
+/// The socket, or the negated errno. Never shared with another process (no SO_REUSEPORT): a second daemon would get
+/// half of the calls. SO_REUSEADDR lets a daemon that comes back have its port at once.
+int listen_on(const sockaddr_storage& address, socklen_t size) {
+  const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -errno;
+  const int yes = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &Listener::kSilentSeconds, sizeof(int));
+  if (address.ss_family == AF_INET6) {
+    // "[::]" is every address of the machine, those of IPv4 among them.
+    const bool any = IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
+    const int only = any ? 0 : 1;
+    ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+  }
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 && ::listen(fd, kBacklog) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  return -error;
+}
+
+void set_port(sockaddr_storage& address, std::uint16_t port) {
+  auto& field = address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                              : reinterpret_cast<sockaddr_in&>(address).sin_port;
+  field = htons(port);
+}
+
+std::uint16_t port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+int open_spare() {
+  return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/// How many the kernel has ready for accept(); of a listening socket that is what this field says.
+std::size_t waiting_at(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_unacked : 0;
+}
+
+void close_all(std::vector<int>& sockets) {
+  for (int& socket : sockets) {
+    if (socket >= 0) ::close(socket);
+    socket = -1;
+  }
+}
+
+/// Of one connection, or of the network; the listening socket is fine.
+bool passes(int error) {
+  switch (error) {
+    case EINTR:
+    case EAGAIN:
+    case ECONNABORTED:
+    case EPROTO:
+    case EPERM:  // a firewall
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Listener::Listener(const std::string& address, std::shared_ptr<Connections> connections)
+    : connections_(std::move(connections)) {
+  const auto fail = [&](const std::string& why) {
+    return std::runtime_error("cannot listen on " + address + ": " + why);
+  };
+  ListenAddress where;
+  try {
+    where = parse_listen_address(address);
+  } catch (const std::invalid_argument&) {
+    throw fail("want host:port such as 127.0.0.1:7000");
+  }
+  host_ = where.host;
+  bind_all(address, where);
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  spare_ = open_spare();
+  if (wake_ >= 0 && spare_ >= 0) return;
+  const int error = errno;
+  close_all(sockets_);
+  throw fail(std::strerror(error));
+}
+
+Listener::~Listener() {
+  stop();
+  ::close(wake_);
+  if (spare_ >= 0) ::close(spare_);
+}
+
+void Listener::bind_all(const std::string& text, const ListenAddress& where) {
+  const auto prefix = "cannot listen on " + text + ": ";
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int problem = ::getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &list);
+  if (problem != 0) {
+    throw std::runtime_error(prefix + ::gai_strerror(problem) + "; want host:port such as 127.0.0.1:7000");
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  for (int tried = 1;; ++tried) {
+    int missing = 0, refused = 0;
+    port_ = where.port;
+    for (const addrinfo* at = list; at != nullptr && refused == 0; at = at->ai_next) {
+      Address address;
+      std::memcpy(&address.address, at->ai_addr, at->ai_addrlen);
+      address.size = at->ai_addrlen;
+      set_port(address.address, static_cast<std::uint16_t>(port_));
+      const int socket = listen_on(address.address, address.size);
+      if (socket >= 0) {
+        port_ = port_of(socket);
+        set_port(address.address, static_cast<std::uint16_t>(port_));
+        addresses_.push_back(address);
+        sockets_.push_back(socket);
+      } else if (socket == -EADDRNOTAVAIL || socket == -EAFNOSUPPORT) {
+        missing = -socket;  // "localhost" may resolve to ::1 on a machine without IPv6
+      } else {
+        refused = -socket;
+      }
+    }
+    if (refused == 0 && !sockets_.empty()) return;
+    const bool again = refused == EADDRINUSE && where.port == 0 && !sockets_.empty() && tried < kPortTries;
+    close_all(sockets_);
+    sockets_.clear();
+    addresses_.clear();
+    if (!again) throw std::runtime_error(prefix + remedy(refused != 0 ? refused : missing));
+  }
+}
+
+void Listener::start(std::function<void(int)> take) {
+  take_ = std::move(take);
+  thread_ = std::thread([this] { run(); });
+}
+
+void Listener::stop() {
+  stopping_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+  close_all(sockets_);
+}
+
+void Listener::reopen() {
+  broken_ = true;
+  wake();
+}
+
+void Listener::wake() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto wrote = ::write(wake_, &one, sizeof one);
+}
+
+void Listener::rest(int milliseconds) const {
+  pollfd woken{wake_, POLLIN, 0};
+  ::poll(&woken, 1, milliseconds);
+}
+
+void Listener::run() {
+  std::vector<pollfd> watched;
+  while (!stopping_) {
+    watched.assign(1, {wake_, POLLIN, 0});
+    for (const int socket : sockets_) watched.push_back({socket, POLLIN, 0});  // -1 is passed over
+    ::poll(watched.data(), watched.size(), kTurnMs);
+    std::uint64_t ignored = 0;
+    [[maybe_unused]] const auto got = ::read(wake_, &ignored, sizeof ignored);
+    connections_->tidy(Connections::Clock::now());
+    for (std::size_t place = 0; place < sockets_.size() && !stopping_; ++place) {
+      if (watched[place + 1].revents != 0) accept_from(place);
+    }
+    if (broken_ && !stopping_) open_again();
+  }
+}
+
+void Listener::accept_from(std::size_t place) {
+  for (int taken = 0; taken < kMostATurn && !stopping_ && !broken_; ++taken) {
+    if (!connections_->make_room(Connections::Clock::now(), waiting_at(sockets_[place]))) return rest(kCrowdedMs);
+    const int socket = ::accept4(sockets_[place], nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int error = errno;
+    if (socket >= 0) {
+      take_in(socket);
+    } else if (error == EAGAIN) {
+      return;
+    } else if (os::lacks_descriptors(error) || error == ENOBUFS || error == ENOMEM) {
+      return turn_away(place, error);
+    } else if (!passes(error)) {
+      spdlog::error("port {}: accept: {}; the port is opened anew", port_, std::strerror(error));
+      broken_ = true;
+    }
+  }
+}
+
+void Listener::take_in(int socket) {
+  const int yes = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  connections_->enter(socket, Connections::Clock::now());
+  take_(socket);
+}
+
+// The client is told at once, rather than left to wait for a server that can't hear it.
+void Listener::turn_away(std::size_t place, int error) {
+  if (os::lacks_descriptors(error) && spare_ >= 0) {
+    ::close(spare_);
+    const int socket = ::accept4(sockets_[place], nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket >= 0) ::close(socket);
+    spare_ = open_spare();
+  } else if (spare_ < 0) {
+    spare_ = open_spare();
+  }
+  if (const auto now = Connections::Clock::now(); now - told_ >= kTellEvery) {
+    told_ = now;
+    spdlog::error(
+        "port {}: a connection was turned away: {} (limit {}); raise musterd's limit of open files "
+        "(LimitNOFILE, ulimit -n)",
+        port_, std::strerror(error), os::open_files_limit().soft);
+  }
+  rest(kErrorMs);
+}
+
+void Listener::open_again() {
+  close_all(sockets_);
+  bool all = true;
+  for (std::size_t place = 0; place < sockets_.size(); ++place) {
+    const int socket = listen_on(addresses_[place].address, addresses_[place].size);
+    sockets_[place] = std::max(socket, -1);
+    if (socket >= 0) continue;
+    all = false;
+    const auto now = Connections::Clock::now();
+    if (now - told_ < kTellEvery) continue;
+    told_ = now;
+    spdlog::error("port {} cannot be opened anew, and is tried again: {}", port_, std::strerror(-socket));
+  }
+  broken_ = !all;
+  if (all) {
+    spdlog::warn("port {} was opened anew", port_);
+  } else {
+    rest(kReopenMs);
+  }
+}
+
+}  // namespace net

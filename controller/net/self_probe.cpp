@@ -1,0 +1,143 @@
+#include "net/self_probe.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace net {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPause{50};  // between two connections of one probe
+
+/// Where a client of this machine finds what listens on `host`.
+std::string reached_at(const std::string& host) {
+  if (host == "0.0.0.0") return "127.0.0.1";
+  return host == "::" ? "::1" : host;
+}
+
+bool begins_with(const std::string& text, const std::string& wanted) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (i >= text.size() || (wanted[i] != '?' && wanted[i] != text[i])) return false;
+  }
+  return true;
+}
+
+/// Waits for `events`; false at the deadline.
+bool wait_for(int fd, short events, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd watched{fd, events, 0};
+    if (left <= 0) return false;
+    if (::poll(&watched, 1, static_cast<int>(left)) > 0) return true;
+  }
+}
+
+/// One connection. Empty: it was answered.
+std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_point deadline) {
+  const int fd = ::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return std::strerror(errno);
+  struct Close {
+    int fd;
+    ~Close() { ::close(fd); }
+  } close{fd};
+  if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);
+  if (!wait_for(fd, POLLOUT, deadline)) return "no connection in time";
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return std::strerror(error);
+  if (::send(fd, port.hello.data(), port.hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(port.hello.size())) {
+    return std::strerror(errno);
+  }
+  std::string got;
+  while (got.size() < port.answer.size()) {
+    if (!wait_for(fd, POLLIN, deadline)) return "no answer in time";
+    std::array<char, 512> buffer;
+    const auto count = ::recv(fd, buffer.data(), buffer.size(), 0);
+    if (count == 0) return "the connection was closed without an answer";
+    if (count < 0) return std::strerror(errno);
+    got.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  return begins_with(got, port.answer) ? "" : "an answer that makes no sense";
+}
+
+}  // namespace
+
+ProbedPort grpc_port(std::string host, int port, std::function<void()> reopen) {
+  // The preface, and an empty SETTINGS frame; the answer is a SETTINGS frame of any length.
+  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+  return {"gRPC", std::move(host), port, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings, "\?\?\?\4", std::move(reopen)};
+}
+
+ProbedPort http_port(std::string host, int port, std::function<void()> reopen) {
+  return {"dashboard", std::move(host), port, "GET\r\n\r\n", "HTTP/1.1 ", std::move(reopen)};
+}
+
+std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const auto host = reached_at(port.host);
+  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port.port).c_str(), &hints, &list); error != 0) {
+    return ::gai_strerror(error);
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  // A stranger's connection may be shut down for another's: the next try counts as well.
+  for (const auto deadline = Clock::now() + patience;;) {
+    const auto why = try_once(*list, port, deadline);
+    if (why.empty() || Clock::now() + kPause >= deadline) return why;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+SelfProbe::SelfProbe(std::vector<ProbedPort> ports, ProbeTimes times, std::function<void(const std::string&)> give_up)
+    : ports_(std::move(ports)), times_(times), give_up_(std::move(give_up)), thread_([this] { run(); }) {}
+
+SelfProbe::~SelfProbe() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+bool SelfProbe::pause(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !wake_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+void SelfProbe::run() {
+  std::vector<int> failures(ports_.size(), 0);
+  while (true) {
+    bool failed = false;
+    for (const int count : failures) failed |= count > 0;
+    if (!pause(failed ? std::min(times_.again, times_.every) : times_.every)) return;
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+      const auto& port = ports_[i];
+      const auto why = why_silent(port, times_.patience);
+      if (why.empty()) {
+        if (failures[i] > 0) spdlog::warn("the {} port {} answers again", port.name, port.port);
+        failures[i] = 0;
+        continue;
+      }
+      if (++failures[i] >= kMostFailures) {
+        return give_up_("the " + port.name + " port " + std::to_string(port.port) + " has not answered " +
+                        std::to_string(kMostFailures) + " times, though it was opened anew: " + why);
+      }
+      spdlog::error("the {} port {} does not answer ({}); it is opened anew", port.name, port.port, why);
+      port.reopen();
+    }
+  }
+}
+
+}  // namespace net

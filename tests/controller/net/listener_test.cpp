@@ -1,0 +1,174 @@
+// A port that stays open whatever comes to it.
+#include "net/listener.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "controller/net/loopback.h"
+
+namespace net {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::client_of;
+using testing::Socket;
+
+/// Serves what a listener takes in: reads it, says nothing, and closes what has ended.
+class Taken {
+ public:
+  ~Taken() {
+    ending_ = true;
+    thread_.join();
+  }
+  void add(int socket) {
+    const std::lock_guard lock(mutex_);
+    sockets_.emplace_back(socket);
+    ++count_;
+  }
+  bool becomes(std::size_t count) const {
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (count_ < count && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(2ms);
+    return count_ >= count;
+  }
+  std::size_t count() const { return count_; }
+
+ private:
+  void serve() {
+    while (!ending_) {
+      std::this_thread::sleep_for(1ms);
+      const std::lock_guard lock(mutex_);
+      std::erase_if(sockets_, [](const Socket& socket) {
+        char buffer[256];
+        return ::recv(socket.get(), buffer, sizeof buffer, MSG_DONTWAIT) == 0;
+      });
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<Socket> sockets_;
+  std::atomic<std::size_t> count_ = 0;  // ever
+  std::atomic<bool> ending_ = false;
+  std::thread thread_{[this] { serve(); }};
+};
+
+/// The listening socket of this process on `port`.
+int listening_socket(int port) {
+  for (int fd = 3; fd < 1024; ++fd) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    if (testing::port_of(fd) == port) return fd;
+  }
+  return -1;
+}
+
+struct Opened {
+  explicit Opened(Shares shares = {16, 16, 16})
+      : connections(std::make_shared<Connections>(shares)), listener("127.0.0.1:0", connections) {
+    listener.start([this](int socket) { taken.add(socket); });
+  }
+  ~Opened() { listener.stop(); }
+  Taken taken;
+  std::shared_ptr<Connections> connections;
+  Listener listener;
+};
+
+TEST(Listener, HandsOnWhoSpeaksAndEntersItAsAStranger) {
+  Opened port;
+  const auto client = client_of(port.listener.port(), "hello");
+  ASSERT_TRUE(port.taken.becomes(1));
+  EXPECT_EQ(port.connections->open().strangers, 1U);
+}
+
+TEST(Listener, DoesNotSeeWhoSaysNothing) {
+  Opened port;
+  const auto silent = client_of(port.listener.port());
+  const auto speaking = client_of(port.listener.port(), "hello");
+  ASSERT_TRUE(port.taken.becomes(1));
+  EXPECT_EQ(port.connections->open().strangers, 1U);
+}
+
+TEST(Listener, GoesOnWhenItsSocketBreaks) {
+  Opened port;
+  // The kernel then refuses to accept on it, for ever.
+  ::shutdown(listening_socket(port.listener.port()), SHUT_RDWR);
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (listening_socket(port.listener.port()) < 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(2ms);
+  }
+  const auto client = client_of(port.listener.port(), "hello");
+  EXPECT_TRUE(port.taken.becomes(1));
+}
+
+TEST(Listener, IsOpenedAnewWhenAsked) {
+  Opened port;
+  port.listener.reopen();
+  // Before or after, somebody takes it in.
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (port.taken.count() == 0 && std::chrono::steady_clock::now() < until) {
+    const auto client = client_of(port.listener.port(), "hello");
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_GT(port.taken.count(), 0U);
+}
+
+TEST(Listener, OutOfDescriptorsItTurnsAwayAtOnceAndGoesOnWhenThereAreSome) {
+  Opened port;
+  const auto first = client_of(port.listener.port(), "hello");
+  ASSERT_TRUE(port.taken.becomes(1));
+  Socket client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  // Every number that is free now is out of reach.
+  Socket lowest(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const rlimit none{static_cast<rlim_t>(lowest.get()), before.rlim_max};
+  lowest.close();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto to = testing::loopback(port.listener.port());
+  ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  ASSERT_EQ(::send(client.get(), "hello", 5, MSG_NOSIGNAL), 5);
+  EXPECT_TRUE(client.is_ended()) << "told at once, with the descriptor that is kept for it";
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto later = client_of(port.listener.port(), "hello");
+  EXPECT_TRUE(port.taken.becomes(2));
+}
+
+TEST(Listener, StrangersNeverShutPeopleOut) {
+  Opened port({.strangers = 4, .people = 4, .ranks = 4});
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(client_of(port.listener.port(), "nonsense"));
+  const auto person = client_of(port.listener.port(), "hello");
+  // Ten rounds of four, each for kGrace: the last one is taken in as well.
+  EXPECT_TRUE(port.taken.becomes(41));
+  EXPECT_LE(port.connections->open().strangers, 4U);
+}
+
+TEST(Listener, NamesTheAddressAndTheRemedy) {
+  const auto connections = std::make_shared<Connections>(Shares{4, 4, 4});
+  const auto refusal = [&](const std::string& address) -> std::string {
+    try {
+      const Listener listener(address, connections);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Listener first("127.0.0.1:0", connections);
+  const auto address = "127.0.0.1:" + std::to_string(first.port());
+  EXPECT_EQ(refusal(address), "cannot listen on " + address +
+                                  ": the address is in use: stop the process that listens there (another musterd?) or "
+                                  "choose another port");
+  EXPECT_EQ(refusal("192.0.2.1:0"),
+            "cannot listen on 192.0.2.1:0: no such address on this machine: listen on 127.0.0.1 or on one that `ip "
+            "address` shows");
+  EXPECT_EQ(refusal("nonsense"), "cannot listen on nonsense: want host:port such as 127.0.0.1:7000");
+}
+
+}  // namespace
+}  // namespace net

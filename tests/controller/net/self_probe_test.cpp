@@ -1,0 +1,89 @@
+// The ports are looked at as a client does, and what can't be healed is told.
+#include "net/self_probe.h"
+
+#include <atomic>
+#include <future>
+
+#include "controller/net/loopback.h"
+
+namespace net {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Socket;
+
+/// A port whose owner answers each connection with `answer`; with "" it closes, with "..." it says nothing.
+class Server {
+ public:
+  explicit Server(std::string answer)
+      : answer_(std::move(answer)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const auto any = testing::loopback(0);
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
+    EXPECT_EQ(::listen(listener_.get(), 16), 0);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Server() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  int port() const { return testing::port_of(listener_.get()); }
+
+ private:
+  void run() {
+    std::vector<Socket> kept;
+    for (;;) {
+      Socket client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (client.get() < 0) return;
+      char buffer[256];
+      [[maybe_unused]] const auto got = ::recv(client.get(), buffer, sizeof buffer, 0);
+      if (answer_ != "...") [[maybe_unused]]
+        const auto sent = ::send(client.get(), answer_.data(), answer_.size(), MSG_NOSIGNAL);
+      if (answer_ == "...") kept.push_back(std::move(client));
+    }
+  }
+  const std::string answer_;
+  Socket listener_;
+  std::thread thread_;
+};
+
+const std::string kSettings("\0\0\0\4\0\0\0\0\0", 9);
+
+TEST(SelfProbe, KnowsAnAnswerFromSilence) {
+  const Server grpc(kSettings), http("HTTP/1.1 400 Bad Request\r\n\r\n"), closing(""), silent("..."), odd("SSH-2.0-x");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), {}), 5s), "");
+  EXPECT_EQ(why_silent(grpc_port("0.0.0.0", grpc.port(), {}), 5s), "");
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", http.port(), {}), 5s), "");
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", silent.port(), {}), 100ms), "no answer in time");
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", closing.port(), {}), 100ms),
+            "the connection was closed without an answer");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", odd.port(), {}), 100ms), "an answer that makes no sense");
+  int nobody = 0;
+  {
+    const Server gone("");
+    nobody = gone.port();
+  }
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", nobody, {}), 100ms), "Connection refused");
+}
+
+TEST(SelfProbe, OpensAnewWhatIsSilentAndGivesUpAfterThreeTimes) {
+  const Server silent("...");
+  std::atomic<int> reopened = 0;
+  std::promise<std::string> why;
+  const SelfProbe probe({http_port("127.0.0.1", silent.port(), [&] { ++reopened; })},
+                        {.every = 10ms, .again = 10ms, .patience = 50ms},
+                        [&](const std::string& text) { why.set_value(text); });
+  EXPECT_EQ(why.get_future().get(), "the dashboard port " + std::to_string(silent.port()) +
+                                        " has not answered 3 times, though it was opened anew: no answer in time");
+  EXPECT_EQ(reopened, 2);
+}
+
+TEST(SelfProbe, IsContentWithWhatAnswers) {
+  const Server grpc(kSettings);
+  const SelfProbe probe({grpc_port("127.0.0.1", grpc.port(), [] { ADD_FAILURE() << "opened anew"; })},
+                        {.every = 5ms, .again = 5ms, .patience = 5s},
+                        [](const std::string& text) { ADD_FAILURE() << text; });
+  std::this_thread::sleep_for(100ms);
+}
+
+}  // namespace
+}  // namespace net
