@@ -14,6 +14,7 @@
 
 #include "daemon/environment.h"
 #include "daemon/executors.h"
+#include "daemon/place.h"
 #include "daemon/remembered_ports.h"
 #include "daemon/usage_error.h"
 #include "http/server.h"
@@ -47,6 +48,7 @@ struct Flags {
   std::string slurm = "auto";
   std::string log_level = "info";
   bool insecure_listen = false;
+  bool moved = false, fork = false;
   std::int64_t slurm_poll_ms = 1000;
   std::int64_t probe_ms = net::ProbeTimes{}.every.count();
   std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(runtime::kExcludedFor).count();
@@ -176,6 +178,10 @@ int serve(const Flags& flags) {
   const auto data = prepare_data_folder(flags.data_folder);
   const auto store = store::open_sqlite_store(data / "muster.db");
   runtime::RealClock clock;
+  const auto relocation = flags.fork    ? musterd::Relocation::kFork
+                          : flags.moved ? musterd::Relocation::kMoved
+                                        : musterd::Relocation::kNone;
+  musterd::settle(*store, data, relocation, clock.wall());
   const auto token = runtime::load_or_create_token(data / "token");
 
   musterd::Executors executors(
@@ -280,6 +286,14 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, though nothing is encrypted");
+  auto* moved =
+      app.add_flag("--moved", flags.moved,
+                   "the data folder is at a new place, and the old one is not used any more: go on with its jobs");
+  app.add_flag(
+         "--fork", flags.fork,
+         "the data folder is a copy: make it a controller of its own, which forgets the jobs that have not ended and "
+         "touches nothing of theirs")
+      ->excludes(moved);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -278,7 +278,20 @@ std::vector<AuditRow> MemoryStore::audit(std::int64_t before_id, const std::stri
 }
 
 std::string MemoryStore::secret() {
+  std::lock_guard lock(mutex_);
   return secret_;
+}
+
+std::string MemoryStore::place() {
+  std::lock_guard lock(mutex_);
+  return place_;
+}
+
+void MemoryStore::settle(const std::string& place, bool new_secret) {
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  place_ = place;
+  if (new_secret) secret_ = random_secret();
 }
 
 std::int64_t MemoryStore::schema_version() {

@@ -41,6 +41,8 @@ class MemoryStore final : public Store {
   void change_partitions(std::span<const AuditRow> changes) override;
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override;
   std::string secret() override;
+  std::string place() override;
+  void settle(const std::string& place, bool new_secret) override;
   std::int64_t schema_version() override;
 
   /// While set, every write throws it: how a full disk looks to callers.
@@ -73,6 +75,7 @@ class MemoryStore final : public Store {
   std::map<std::string, std::string> partitions_;
   std::vector<AuditRow> audit_;  // id is the index plus one
   std::string secret_;
+  std::string place_;
 };
 
 }  // namespace store

@@ -312,4 +312,9 @@ std::string read_secret(Connection& connection) {
   return row.text(0);
 }
 
+std::string read_place(Connection& connection) {
+  Query row = connection.query("SELECT value FROM meta WHERE key = 'place'");
+  return row.next() ? row.text(0) : std::string();
+}
+
 }  // namespace store

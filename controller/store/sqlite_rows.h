@@ -29,5 +29,7 @@ std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core:
 std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId job);
 std::optional<double> read_newest_validation(Connection& connection, core::JobId job, std::uint32_t most);
 std::string read_secret(Connection& connection);
+/// Empty: none is kept.
+std::string read_place(Connection& connection);
 
 }  // namespace store

@@ -138,7 +138,18 @@ class SqliteStore final : public Store {
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override {
     return reading([&](Connection& c) { return read_audit(c, before_id, partition, limit); });
   }
-  std::string secret() override { return secret_; }
+  std::string secret() override {
+    return reading([](Connection& c) { return read_secret(c); });
+  }
+  std::string place() override {
+    return reading([](Connection& c) { return read_place(c); });
+  }
+  void settle(const std::string& place, bool new_secret) override {
+    writing([&] {
+      write_place(writer_, place);
+      if (new_secret) change_secret(writer_, random_secret());
+    });
+  }
   std::int64_t schema_version() override {
     return reading([](Connection& c) { return stored_version(c.database()); });
   }
@@ -167,7 +178,7 @@ class SqliteStore final : public Store {
     database.exec(std::string("PRAGMA journal_size_limit = ") + kWalKeptBytes);
     migrate(database, migrations());
     write_secret(writer_, random_secret());
-    secret_ = read_secret(writer_);
+    read_secret(writer_);  // or it is damaged
     writer_.tidy_on_close();
   }
 
@@ -211,7 +222,6 @@ class SqliteStore final : public Store {
 
   const std::string file_;
   FileLock lock_;
-  std::string secret_;
   std::mutex writer_mutex_;
   Connection writer_;
   std::timed_mutex reader_mutex_;

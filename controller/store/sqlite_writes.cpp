@@ -137,4 +137,15 @@ void write_secret(Connection& connection, const std::string& secret) {
   connection.query("INSERT INTO meta (key, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING").with(secret).run();
 }
 
+void change_secret(Connection& connection, const std::string& secret) {
+  connection.query("UPDATE meta SET value = ? WHERE key = 'secret'").with(secret).run();
+}
+
+void write_place(Connection& connection, const std::string& place) {
+  connection
+      .query("INSERT INTO meta (key, value) VALUES ('place', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+      .with(place)
+      .run();
+}
+
 }  // namespace store

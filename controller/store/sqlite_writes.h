@@ -18,5 +18,7 @@ void write_metric(Connection& connection, const MetricRow& row);
 std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most);
 /// Keeps the secret that is there already.
 void write_secret(Connection& connection, const std::string& secret);
+void change_secret(Connection& connection, const std::string& secret);
+void write_place(Connection& connection, const std::string& place);
 
 }  // namespace store

@@ -194,6 +194,10 @@ class Store {
 
   /// A random secret, made at the first start and kept: rank tokens and the store's name derive from it.
   virtual std::string secret() = 0;
+  /// Where it was opened last, as settle() was told; empty: nobody has said.
+  virtual std::string place() = 0;
+  /// Keeps the place; with `new_secret`, under another name and with other rank tokens from now on, in one transaction.
+  virtual void settle(const std::string& place, bool new_secret) = 0;
   virtual std::int64_t schema_version() = 0;
 };
 

@@ -129,6 +129,8 @@ class CrashingStore : public store::Store {
     return removed;
   }
   std::string secret() override { return inner_.secret(); }
+  std::string place() override { return inner_.place(); }
+  void settle(const std::string& place, bool new_secret) override { inner_.settle(place, new_secret); }
   std::int64_t schema_version() override { return inner_.schema_version(); }
 
   int appends = 0, completions = 0;  // transactions

@@ -69,6 +69,19 @@ TYPED_TEST(StoreContract, AnEmptyStoreHasNothing) {
   EXPECT_EQ(store.secret(), store.secret());
 }
 
+TYPED_TEST(StoreContract, KeepsItsPlaceAndGetsANewNameOnlyWhenAsked) {
+  auto& store = this->store();
+  EXPECT_EQ(store.place(), "");
+  const auto secret = store.secret();
+  store.settle("here", false);
+  EXPECT_EQ(store.place(), "here");
+  EXPECT_EQ(store.secret(), secret);
+  store.settle("there", true);
+  EXPECT_EQ(store.place(), "there");
+  EXPECT_NE(store.secret(), secret);
+  EXPECT_EQ(store.secret().size(), 64U);
+}
+
 TYPED_TEST(StoreContract, ASubmittedJobIsFoundAgain) {
   auto& store = this->store();
   Saga saga(store, "request-1", R"({"name":"chess"})");

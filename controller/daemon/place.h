@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "core/types.h"
+#include "store/store.h"
+
+namespace musterd {
+
+/// Where a data folder is.
+///
+/// [Note: a copy of a data folder]
+/// A copy of a folder holds the same store, and so the same name of it in Slurm's comments: two daemons would end each
+/// other's jobs. A lock does not help, for each has its own. So a store knows the place it was opened at last:
+/// - The folder's inode is the same, and its path or its device: it is the same folder. Device numbers are given anew
+///   at each start of the machine and by each machine that mounts a shared folder, so they alone prove nothing; a
+///   folder that was renamed keeps its inode on the same device. A second head node that takes over a shared folder
+///   sees the same path and inode.
+/// - Anything else may be a copy: other inodes (cp, rsync, a restored backup), or the same inode at another path and
+///   device (a snapshot that is mounted elsewhere).
+/// Not told apart: a machine that was cloned as a whole, and a volume that was copied block by block and mounted at the
+/// same path of another machine.
+struct Place {
+  std::string path;  // without symbolic links
+  std::string host;
+  std::uint64_t device = 0, inode = 0;
+  bool operator==(const Place&) const = default;
+};
+
+/// Throws std::runtime_error if the folder can't be looked at.
+Place place_of(const std::filesystem::path& data_folder);
+
+/// See [Note: a copy of a data folder].
+bool is_same_folder(const Place& known, const Place& now);
+
+enum class Relocation {
+  kNone,   // nobody has said anything
+  kMoved,  // --moved: the same controller at a new place
+  kFork,   // --fork: a copy, which is to be a controller of its own
+};
+
+/// Makes the store at home in `data_folder`, and keeps the place. A store without a place (older ones) takes this one.
+/// Throws UsageError, with nothing changed, if it may be a copy and nobody has said what it is to be, or if a store
+/// that is at home is to be forked.
+///
+/// A fork gets a new name. Jobs that have not ended are cancelled in its records and everything that was to be done for
+/// them is dropped, so that nothing of the original is ever touched. A crash on the way leaves a store that refuses to
+/// start, as before.
+void settle(store::Store& store, const std::filesystem::path& data_folder, Relocation relocation, core::Time now);
+
+}  // namespace musterd
