@@ -24,6 +24,7 @@
 #include "os/open_files.h"
 #include "rpc/server.h"
 #include "runtime/controller_impl.h"
+#include "runtime/data_folder.h"
 #include "runtime/durable_file.h"
 #include "runtime/slurm/submission.h"
 #include "runtime/token_file.h"
@@ -195,6 +196,12 @@ int serve(const Flags& flags) {
   options.check_folders = !executors.has_slurm();
   options.scheduler_log = runtime::on_slurm::slurm_log_of;
   options.why_no_slurm = executors.why_no_slurm();
+  options.problems = [&] {
+    auto all = executors.problems();
+    if (auto open = runtime::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
+    return all;
+  };
+  for (const auto& problem : options.problems()) spdlog::warn(problem);
   options.excluded_for = std::chrono::seconds(flags.exclusion_s);
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = runtime::make_controller(*store, executors.get(), clock, options);

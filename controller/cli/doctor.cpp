@@ -145,6 +145,9 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
         {"scheduler", Verdict::kBad,
          status.scheduler_problem() + "; jobs go on, new ones wait: on the controller's machine, see scontrol ping"});
   }
+  for (const auto& problem : status.problems()) {
+    findings.push_back({"musterd", Verdict::kBad, problem});
+  }
   for (const auto& problem : status.partition_problems()) {
     findings.push_back({"partitions", Verdict::kBad, problem});
   }

@@ -42,6 +42,13 @@ bool can_run(const fs::path& file) {
   return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file);
 }
 
+/// `name` is one of ours.
+std::string missing(const fs::path& file, const std::string& name) {
+  return "there is no " + file.string() + " that can be run; install " + name +
+         " beside musterd (./dev build makes all " + "programs), or name it with --" +
+         name.substr(std::strlen("muster-"));
+}
+
 }  // namespace
 
 fs::path program(const std::string& given, const std::string& name) {
@@ -61,6 +68,9 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
       local_(local_options(settings, supervisor_)),
       runner_(true, settings.open_files) {
   why_no_slurm_ = musterd::why_no_slurm(settings.slurm, runner_);
+  // Slurm would start nothing, and each job burn its attempts.
+  task_is_missing_ = why_no_slurm_.empty() && !can_run(task_);
+  if (task_is_missing_) why_no_slurm_ = missing(task_, "muster-task") + ", and start musterd again";
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
   if (!why_no_slurm_.empty()) return;
   client_ = std::make_unique<slurm::Client>(runner_, client_options());
@@ -69,6 +79,15 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
       runtime::on_slurm::SlurmOptions{settings.data, task_, runtime::store_name(settings.secret), own_user(),
                                       settings.slurm_poll});
   both_ = std::make_unique<runtime::RoutingExecutor>(local_, *slurm_);
+}
+
+std::vector<std::string> Executors::problems() const {
+  std::vector<std::string> all;
+  if (!can_run(supervisor_))
+    all.push_back("no job can run on this machine: " + missing(supervisor_, "muster-supervisor"));
+  if (task_is_missing_) all.push_back("no job can go to Slurm: " + why_no_slurm_);
+  if (slurm_ && !can_run(task_)) all.push_back("no job can run on Slurm: " + missing(task_, "muster-task"));
+  return all;
 }
 
 }  // namespace musterd

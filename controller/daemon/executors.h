@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/local/local_executor.h"
 #include "runtime/routing_executor.h"
@@ -32,9 +33,12 @@ class Executors {
   runtime::Executor& get() { return both_ ? static_cast<runtime::Executor&>(*both_) : local_; }
   bool has_slurm() const { return slurm_ != nullptr; }
   const std::string& why_no_slurm() const { return why_no_slurm_; }
+  /// Programs that are missing by now, each with what can't be done and the remedy.
+  std::vector<std::string> problems() const;
 
  private:
   std::filesystem::path supervisor_, task_;
+  bool task_is_missing_ = false;  // and nothing else keeps jobs from Slurm
   std::string why_no_slurm_;
   runtime::local::LocalExecutor local_;
   slurm::ProcessRunner runner_;

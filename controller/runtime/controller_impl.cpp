@@ -293,6 +293,7 @@ class Impl final : public RunningController {
   /// What status() told last of the store and its disk.
   struct Counted {
     std::int64_t jobs = 0, running = 0, events = 0, free_bytes = 0;
+    std::vector<std::string> problems = {};
   };
   std::mutex counted_mutex_;
   Counted counted_;
@@ -696,6 +697,7 @@ void Impl::look_at_store() {
   std::error_code error;
   const auto space = std::filesystem::space(data_.root(), error);
   if (!error) now.free_bytes = static_cast<std::int64_t>(space.available);
+  if (options_.problems) now.problems = options_.problems();
   std::lock_guard lock(counted_mutex_);
   counted_ = now;
 }
@@ -727,6 +729,7 @@ muster::v1::StatusResponse Impl::status() {
     out.set_jobs_running(counted_.running);
     out.set_events_total(counted_.events);
     out.set_data_free_bytes(counted_.free_bytes);
+    for (const auto& problem : counted_.problems) out.add_problems(problem);
   }
   for (auto& text : partitions_.problems()) out.add_partition_problems(std::move(text));
   return out;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/clock.h"
 #include "runtime/controller.h"
@@ -25,6 +26,8 @@ struct ControllerOptions {
   std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log = {};
   /// Why there is no Slurm, and what to do about it; empty: there is, or nobody knows.
   std::string why_no_slurm = {};
+  /// What is wrong with musterd's own files, each with its remedy; asked whenever people ask for the status.
+  std::function<std::vector<std::string>()> problems = {};
   /// How long a lost node is left out.
   core::Millis excluded_for = kExcludedFor;
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in

@@ -37,6 +37,8 @@ class DataFolder {
   /// The highest number that a job's folder has; 0: there is none. After a restored backup it may be higher than any
   /// the store knows, and what lies there is another job's.
   core::JobId newest_job_folder() const;
+  /// Why others can look into it, with the remedy; empty: they can't.
+  std::string open_to_others() const;
 
  private:
   std::filesystem::path root_;

@@ -140,4 +140,13 @@ void make_folders(const std::filesystem::path& path) {
   if (error) fail("cannot create the folder", path, error.value());
 }
 
+void make_private_folder(const std::filesystem::path& path) {
+  make_folders(path);
+  struct stat info {};
+  const bool open = ::stat(path.c_str(), &info) == 0 && (info.st_mode & 07) != 0;
+  // Another's folder, a file system without modes: that costs no launch.
+  if (open) [[maybe_unused]]
+    const int closed = ::chmod(path.c_str(), info.st_mode & 07770);
+}
+
 }  // namespace runtime

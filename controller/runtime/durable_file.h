@@ -9,7 +9,7 @@ namespace runtime {
 
 /// Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the folder. After a crash at any point
 /// the file is the old or the new one. Throws std::system_error that names the path.
-void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0644);
+void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0600);
 
 /// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST, and writes nothing, if it is
 /// there already. After a crash at any point it is whole or not there; the next call removes what is left beside it.
@@ -22,5 +22,9 @@ std::string read_small_file(const std::filesystem::path& path, std::size_t max_b
 
 /// Makes the folder and its parents. Throws std::system_error that names the path.
 void make_folders(const std::filesystem::path& path);
+
+/// The same, and closes the folder itself to everybody but its owner and group: what others write below it (Slurm's
+/// logs, programs) has a mode of their choosing.
+void make_private_folder(const std::filesystem::path& path);
 
 }  // namespace runtime

@@ -29,7 +29,7 @@ bool lock_within(int fd, core::Millis patience) {
 bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
   make_folders(folder);
   const auto lock_path = folder / "FENCE.lock";
-  const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
   struct Close {
     int fd;

@@ -58,7 +58,7 @@ std::string Fence::may_commit() {
   if (attempt_ == 0) return {};
   release();
   const auto path = folder_ / "FENCE.lock";
-  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_ < 0) return "cannot open " + path.native() + ": " + std::strerror(errno);
   while (::flock(lock_, LOCK_SH) != 0) {
     if (errno == EINTR) continue;

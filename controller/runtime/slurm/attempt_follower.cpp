@@ -609,6 +609,10 @@ bool AttemptFollower::hears_on(const std::string& node, core::Millis now) const 
   return false;
 }
 
+bool AttemptFollower::never_heard() const {
+  return std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.heard_at || rank.exited_at || rank.told; });
+}
+
 bool AttemptFollower::heard_within(const Rank& rank, core::Millis limit, core::Millis now) const {
   return rank.heard_at && now - *rank.heard_at < limit;
 }

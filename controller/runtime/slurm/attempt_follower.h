@@ -105,6 +105,8 @@ class AttemptFollower {
   /// The task beside some rank on this node is heard.
   bool hears_on(const std::string& node, core::Millis now) const;
   bool suspended() const { return suspended_ && !core_over_; }
+  /// No task has spoken, and none has left a word.
+  bool never_heard() const;
 
   Vouch vouch(core::RankNumber rank, core::Millis now) const;
   /// Its task was heard, and is not any more: before its node is called lost, its status file is to be read.

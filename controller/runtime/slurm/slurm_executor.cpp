@@ -19,6 +19,7 @@
 #include "runtime/slurm/job_doubt.h"
 #include "runtime/slurm/launch_failure.h"
 #include "runtime/slurm/launcher.h"
+#include "runtime/slurm/log_words.h"
 #include "runtime/slurm/node_check.h"
 #include "runtime/slurm/script_plan.h"
 #include "runtime/slurm/slurm_clock.h"
@@ -449,15 +450,24 @@ void SlurmExecutor::Impl::run_ticker() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
     std::vector<std::pair<core::JobId, core::EventBody>> facts;
+    std::map<std::size_t, std::filesystem::path> unheard;  // which of them end an attempt of which nobody was heard
     std::vector<core::AttemptKey> over;
     const auto now = clock_.monotonic();
     for (auto& [key, attempt] : attempts_) {
       attempt.follower.tick(now);
       for (auto& fact : std::exchange(attempt.told, {})) facts.emplace_back(key.job, std::move(fact));
-      for (auto& fact : attempt.follower.take_facts()) facts.emplace_back(key.job, std::move(fact));
+      for (auto& fact : attempt.follower.take_facts()) {
+        const auto* gone = std::get_if<core::AttemptGone>(&fact);
+        const bool failed = gone != nullptr && gone->cause == core::Cause::kFailed;
+        if (failed && attempt.follower.never_heard()) unheard.emplace(facts.size(), attempt.folder);
+        facts.emplace_back(key.job, std::move(fact));
+      }
       if (attempt.follower.over()) over.push_back(key);
     }
     lock.unlock();
+    for (const auto& [place, folder] : unheard) {
+      std::get<core::AttemptGone>(facts[place].second).reason += quote_of_log(folder);
+    }
     for (auto& [job, fact] : facts) sink_(job, std::move(fact));
     lock.lock();
     // Not before their end is told: unknown here, their ranks would be called silent.

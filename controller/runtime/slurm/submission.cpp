@@ -129,7 +129,7 @@ void forget_record(const std::filesystem::path& folder) {
 
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
                                      const std::string& script, const launch::Environment& environment) {
-  make_folders(folder);
+  make_private_folder(folder);
   const Lock lock(folder / kLock);
   if (!lock.held()) return look_beside_sbatch(folder);
   record.failures = 0;

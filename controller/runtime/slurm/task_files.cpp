@@ -92,7 +92,7 @@ bool any_rank_status(const std::filesystem::path& attempt_folder) {
 }
 
 void write_set_file(const std::filesystem::path& path, const std::vector<std::string>& attempt_folders) {
-  make_folders(path.parent_path());
+  make_private_folder(path.parent_path());
   const nlohmann::ordered_json json = {{"format", kFormat}, {"attempts", attempt_folders}};
   write_file_durably(path, json.dump() + "\n");
 }

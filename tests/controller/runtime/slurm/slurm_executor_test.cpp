@@ -55,6 +55,7 @@ class Executing {
       vouched_[job].push_back(vouch);
       told_[job].push_back(words(fact));
       if (const auto* stopping = std::get_if<core::AttemptStopping>(&fact)) reasons_[job] = stopping->reason;
+      if (const auto* gone = std::get_if<core::AttemptGone>(&fact)) reasons_[job] = gone->reason;
     });
   }
   void stop() { executor->shutdown(); }
@@ -159,7 +160,7 @@ class Executing {
     std::lock_guard lock(mutex_);
     return told_.contains(job);
   }
-  /// Why the job's attempt stops.
+  /// Why the job's attempt stops, or is over.
   std::string reason(core::JobId job) {
     std::lock_guard lock(mutex_);
     return reasons_[job];
@@ -196,6 +197,21 @@ TEST(SlurmExecutor, AsksAccountingOnceForAllWhoseEndNoListingTells) {
   EXPECT_EQ(e.first_word(4), "gone failed");
   e.stop();
   EXPECT_THAT(e.slurm.calls_to_history, ElementsAre(ElementsAre(1U, 2U, 3U, 4U)));
+}
+
+TEST(SlurmExecutor, WhatSlurmWroteIsQuotedWhereNoTaskWasEverHeard) {
+  Executing e(Executing::Time::kHurried);
+  e.slurm.past = {e.run("1", "FAILED")};
+  e.adopt(1, "1");
+  std::ofstream(e.folder_of({1, 1}) + "/slurm.log")
+      << "slurmstepd: error: execve(): /opt/muster-task: No such file or directory\n"
+         "srun: error: node1: task 0: Exited with exit code 2\n";
+  e.start();
+  EXPECT_EQ(e.first_word(1), "gone failed");
+  e.stop();
+  EXPECT_THAT(e.reason(1),
+              HasSubstr("; its Slurm log ends with: slurmstepd: error: execve(): /opt/muster-task: No such "
+                        "file or directory"));
 }
 
 // Whoever is unheard and unknown is called silent at once, and takes the blame.
