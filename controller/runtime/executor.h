@@ -104,7 +104,7 @@ struct QueueWord {
   std::string reason;            // the scheduler's own word: "Priority"; empty: none
   std::string sentence, action;  // for people
   std::optional<core::Time> expected_start;
-  std::optional<core::Time> suspended_since;  // of one that runs: the scheduler has stopped it
+  std::optional<core::Time> suspended_since = {};  // of one that runs: the scheduler has stopped it
 };
 
 /// What a scheduler says of a job before it is submitted.
