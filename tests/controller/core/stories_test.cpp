@@ -326,7 +326,7 @@ TEST(JobStory, RefusalsSayWhatToDoInstead) {
   EXPECT_EQ(core::refuse_requeue(story.job), "");
   story.tell(exited(1, 0, 0));
   EXPECT_EQ(core::refuse_cancel(story.job), "job 7 has succeeded already: there is nothing to cancel");
-  EXPECT_EQ(core::refuse_requeue(story.job), "job 7 has succeeded: submit it again to run it once more");
+  EXPECT_EQ(core::refuse_requeue(story.job), "job 7 has succeeded: to run it once more, muster submit --like 7");
 }
 
 TEST(JobStory, ALaunchThatFailsIsTriedAgainUnlessThatCannotHelp) {
