@@ -729,7 +729,7 @@ muster::v1::StatusResponse Impl::status() {
     out.set_jobs_running(counted_.running);
     out.set_events_total(counted_.events);
     out.set_data_free_bytes(counted_.free_bytes);
-    for (const auto& problem : counted_.problems) out.add_problems(problem);
+    for (const auto& text : counted_.problems) out.add_problems(text);
   }
   for (auto& text : partitions_.problems()) out.add_partition_problems(std::move(text));
   return out;

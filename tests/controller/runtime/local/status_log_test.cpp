@@ -30,7 +30,7 @@ class StatusFile : public testing::Test {
 const Started kStarted{"boot", "node \"1\"", 7, {{8, 123}, {9, 18446744073709551615U}}};
 
 TEST_F(StatusFile, EveryFactComesBackAsItWas) {
-  const std::vector<Fact> facts{kStarted, Running{}, LaunchFailed{"no\nsuch", false}, Exited{1, {0, 9}, true, 1234},
+  const std::vector<Fact> facts{kStarted, Running{}, LaunchFailed{"no\nsuch", false}, Exited{1, {0, 9}, true, 1234, ""},
                                 Ended{}};
   for (const auto& fact : facts) {
     auto line = to_line(fact);
@@ -44,7 +44,7 @@ TEST_F(StatusFile, WhatIsWrittenIsRead) {
   StatusLog log(folder_.get(), 2);
   EXPECT_FALSE(read_status(folder_.get()).started);
   log.add(to_line(kStarted));
-  log.add(to_line(Exited{1, {5, 0}, false, 1}));
+  log.add(to_line(Exited{1, {5, 0}, false, 1, ""}));
   ASSERT_TRUE(log.flush());
   const auto status = read_status(folder_.get());
   EXPECT_EQ(status.started, kStarted);
