@@ -99,6 +99,9 @@ void check_actions(const core::Job& before, const core::Event& event, const core
       EXPECT_EQ(hold->attempt, after.attempts.size());
       EXPECT_EQ(hold->hold, after.held);
       EXPECT_EQ(after.state, core::JobState::kQueued);
+    } else if (std::holds_alternative<core::RemoveFiles>(action)) {
+      EXPECT_TRUE(after.removed_at.has_value());
+      EXPECT_TRUE(core::is_ended(after.state)) << "what runs is not removed";
     } else {
       EXPECT_EQ(std::get<core::LimitAttempt>(action).time_limit, after.time_limit_asked.value_or(after.time_limit));
       EXPECT_EQ(std::get<core::LimitAttempt>(action).attempt, after.attempts.size());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/story.h"
+#include "core/text.h"
 
 namespace test {
 namespace {
@@ -504,8 +505,8 @@ TEST(Progress, NewFilesAreProgressForAProgramThatReportsNothing) {
     EXPECT_EQ(story.last.text, "new in the checkpoint folder: step-" + std::to_string(5 * number));
     story.tell(exited(number, 0, 1)).wait(1s);
     ASSERT_EQ(story.job.state, JobState::kWaiting) << story.job.reason;
-    EXPECT_EQ(story.job.reason,
-              "rank 0 exited with 1; attempt " + std::to_string(number + 1) + " starts in 1 s (failure 1 of 3)");
+    EXPECT_EQ(story.job.reason, "rank 0 exited with 1; attempt " + std::to_string(number + 1) + " starts at " +
+                                    core::utc_text(*story.job.next_attempt_at) + " (failure 1 of 3)");
   }
 }
 
