@@ -109,10 +109,13 @@ TEST(Listener, GoesOnWhenItsSocketBreaks) {
 TEST(Listener, IsOpenedAnewWhenAsked) {
   Opened port;
   port.listener.reopen();
-  // Before or after, somebody takes it in.
+  // In between nobody listens, and a client is refused.
+  const auto to = testing::loopback(port.listener.port());
   const auto until = std::chrono::steady_clock::now() + 10s;
   while (port.taken.count() == 0 && std::chrono::steady_clock::now() < until) {
-    const auto client = client_of(port.listener.port(), "hello");
+    const Socket client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const bool connected = ::connect(client.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+    if (connected) ::send(client.get(), "hello", 5, MSG_NOSIGNAL);
     std::this_thread::sleep_for(5ms);
   }
   EXPECT_GT(port.taken.count(), 0U);
