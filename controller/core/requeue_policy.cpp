@@ -11,15 +11,23 @@ bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/// Words of four characters or more with a digit in them ("0x7f3a", "48213", "tmp8d_x1") become "#".
+bool is_pid(std::string_view word) {
+  return word == "pid" || word == "PID" || word == "Pid";
+}
+
+/// Words of four characters or more with a digit in them ("0x7f3a", "48213", "tmp8d_x1") become "#". So does what comes
+/// after "pid": ids are short in a namespace of its own.
 std::string without_numbers(std::string_view text) {
   constexpr std::size_t kShortest = 4;
   std::string result;
+  bool after_pid = false;
   while (!text.empty()) {
     const auto end = std::ranges::find_if_not(text, is_word);
     const auto word = text.substr(0, static_cast<std::size_t>(end - text.begin()));
-    const bool number = word.size() >= kShortest && word.find_first_of("0123456789") != std::string_view::npos;
+    const bool long_enough = word.size() >= kShortest || after_pid;
+    const bool number = long_enough && word.find_first_of("0123456789") != std::string_view::npos;
     result += number ? "#" : std::string(word);
+    if (!word.empty()) after_pid = is_pid(word);
     text.remove_prefix(word.size());
     if (text.empty()) break;
     result += text.front();

@@ -132,8 +132,7 @@ TEST_F(SlurmRanks, ACommandSeesItsPlaceItsGpuAndOneMeetingPoint) {
 TEST_F(SlurmRanks, ACommandsOwnErrorIsTheReasonAndTheSameOneTwiceTheLast) {
   const auto job = muster().submit(
       shell({.script = "[ $RANK = 1 ] && { echo \"RuntimeError: no data (pid $$)\" >&2; exit 3; }; exec sleep 600",
-             .nodes = 2,
-             .requeue = "backoff_initial = \"100ms\"\n"}));
+             .nodes = 2}));
   const auto after = muster().until_state(job, "failed");
   EXPECT_EQ(after.at("attempts").size(), 2U) << stage().events(job);
   EXPECT_THAT(text(after, "reason"), HasSubstr("rank 1 exited with 3: RuntimeError: no data (pid "));
@@ -143,15 +142,13 @@ TEST_F(SlurmRanks, ACommandsOwnErrorIsTheReasonAndTheSameOneTwiceTheLast) {
 TEST_F(SlurmRanks, AStoppedCommandIsSilentAndSurvivorsAreToldNotToSave) {
   const auto job = muster().submit(shell(
       {.script = "[ $MUSTER_ATTEMPT = 2 ] && exit 0; trap 'cp $MUSTER_STOP $MUSTER_ATTEMPT_FOLDER/told-$RANK; exit "
-                 "1' TERM; while :; do sleep 0.05; done",
+                 "1' TERM; touch $MUSTER_ATTEMPT_FOLDER/ready-$RANK; while :; do sleep 0.05; [ $RANK = 1 ] && [ -e "
+                 "$MUSTER_ATTEMPT_FOLDER/ready-0 ] && kill -STOP $$; done",
        .nodes = 2,
-       .requeue = "backoff_initial = \"100ms\"\n",
        .more = "[liveness]\nheartbeat_interval = \"200ms\"\nsilent_after = \"1s\"\n"}));
-  stage().until_running(job, 1);
-  ASSERT_TRUE(test::eventually([&] { return stage().pid_of_rank(job, 1, 1) > 1; }, 30s));
-  ASSERT_EQ(::kill(stage().pid_of_rank(job, 1, 1), SIGSTOP), 0);
   const auto after = muster().until_state(job, "succeeded");
   EXPECT_EQ(text(attempt(after, 1), "cause"), "rank_silent") << stage().events(job);
+  EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("rank 1 silent for "));
   EXPECT_THAT(text(attempt(after, 1), "reason"), HasSubstr("(its process is stopped)"));
   const auto told = Json::parse(test::read_file(muster().data() / "jobs" / job / "attempt-1" / "told-0"));
   EXPECT_EQ(told.at("why"), "peer_failed");
@@ -162,7 +159,7 @@ TEST_F(SlurmRanks, AFlakyCommandThatSavesComesBackUntilItIsDone) {
   const auto job =
       muster().submit(shell({.script = "file=$MUSTER_CHECKPOINT_FOLDER/step; step=$(cat $file 2>/dev/null || echo 0); "
                                        "step=$((step + 10)); echo $step > $file; [ $step -ge 60 ] || exit 1",
-                             .requeue = "max_failed = 1\nbackoff_initial = \"100ms\"\n"}));
+                             .requeue = "max_failed = 1\n"}));
   const auto after = muster().until_state(job, "succeeded", 180s);
   EXPECT_EQ(after.at("attempts").size(), 6U) << stage().events(job);
 }

@@ -450,6 +450,17 @@ TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "and then it counts anew";
 }
 
+TEST(Errors, WhatDiffersInEveryRunMakesNoOtherError) {
+  Story story = program();
+  fail_with(story, "RuntimeError: no data (pid 27), pid=8, PID: 31");
+  fail_with(story, "RuntimeError: no data (pid 102), pid=19, PID: 4");
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  Story other = program();
+  fail_with(other, "KeyError: 5");
+  fail_with(other, "KeyError: 7");
+  EXPECT_EQ(other.job.state, JobState::kWaiting) << "another row of the data";
+}
+
 TEST(Errors, AnotherErrorASaveALongerRunOrNoWordsAreTriedAgain) {
   const std::string error = "RuntimeError: it";
   Story other = program();
