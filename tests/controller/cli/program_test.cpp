@@ -456,13 +456,13 @@ TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
       {{"lst"}, 2, "did you mean muster list"},
       {{}, 2, "Usage"},
       {{"show"}, 2, "muster show: want JOB; see muster show --help"},
-      {{"show", "seven"}, 2, "job: want a whole number from 1, not \"seven\"; see muster show --help"},
+      {{"show", "seven"}, 2, "jobs: want a whole number from 1, not \"seven\"; see muster show --help"},
       {{"show", "-1"}, 2, "muster show --help"},
       {{"show", "99999999999999999999"}, 2, "want a whole number from 1"},
       {{"show", "1", "--jsn"}, 2, "there is no option --jsn, did you mean --json; see"},
       {{"--jsn"}, 2, "muster: there is no option --jsn"},
       {{"--address", "127.0.0.1:1"}, 2, "muster: want a command; see muster --help"},
-      {{"show", "1", "2"}, 2, "\"2\" is one argument too many"},
+      {{"logs", "1", "2"}, 2, "\"2\" is one argument too many"},
       {{"logs", "1", "--rank"}, 2, "--rank wants a value"},
       {{"logs", "1", "--rank", "x"}, 2, "--rank: want a whole number from 0, not \"x\""},
       {{"logs", "1", "--tail", "0"}, 2, "--tail: want a whole number from 1, not \"0\""},
@@ -508,7 +508,7 @@ TEST(Help, IsProseWithConsequencesAndEveryKey) {
 TEST(Help, SaysWhatAnOptionTakesWithoutTheParsersTypeNames) {
   FakeController fake;
   EXPECT_THAT(fake.muster({"--help"}).out, HasSubstr("--address HOST:PORT "));
-  EXPECT_THAT(fake.muster({"show", "--help"}).out, HasSubstr("Usage: muster show [OPTIONS] JOB\n"));
+  EXPECT_THAT(fake.muster({"show", "--help"}).out, HasSubstr("Usage: muster show [OPTIONS] JOB...\n"));
   EXPECT_THAT(fake.muster({"events", "--help"}).out, HasSubstr("Usage: muster events [OPTIONS] [JOB]\n"));
   EXPECT_THAT(fake.muster({"list", "--help"}).out,
               AllOf(HasSubstr("--limit N = 100 "), HasSubstr("--state {pending,")));

@@ -125,20 +125,22 @@ TEST_F(Told, RunningAndSuspendedOrOutOfTheSchedulersReach) {
   const auto id = queued();
   bench.executor().tell(id, core::AttemptStarted{1, {"n1"}});
   bench.tick();
-  EXPECT_EQ(told(id).reason(), "attempt 1: running");
+  EXPECT_EQ(told(id).reason(), "attempt 1: waiting for 2 ranks to join");
   QueueWord word;
   word.scheduler_job = "101";
   word.suspended_since = core::Time(core::Millis(1'700'000'000'000));
   bench.machine->word = word;
-  EXPECT_EQ(told(id).reason(), "attempt 1: running; suspended in Slurm since 2023-11-14 22:13:20 UTC");
+  EXPECT_EQ(told(id).reason(),
+            "attempt 1: waiting for 2 ranks to join; suspended in Slurm since 2023-11-14 22:13:20 UTC");
   EXPECT_THAT(told(id).action(), HasSubstr("scontrol resume 101"));
   bench.machine->word.reset();
   bench.machine->trouble = Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
   EXPECT_EQ(told(id).reason(),
-            "attempt 1: running; scheduler unreachable since 2023-11-14 22:13:20 UTC: squeue took longer than 5 s");
+            "attempt 1: waiting for 2 ranks to join; scheduler unreachable since 2023-11-14 22:13:20 UTC: squeue took "
+            "longer than 5 s");
   EXPECT_THAT(told(id).action(), HasSubstr("Nothing is lost"));
   bench.machine->trouble.reset();
-  EXPECT_EQ(told(id).reason(), "attempt 1: running");
+  EXPECT_EQ(told(id).reason(), "attempt 1: waiting for 2 ranks to join");
   EXPECT_EQ(told(id).action(), "");
 }
 
