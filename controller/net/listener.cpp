@@ -53,7 +53,6 @@ int listen_on(const sockaddr_storage& address, socklen_t size) {
   if (fd < 0) return -errno;
   const int yes = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &Listener::kSilentSeconds, sizeof(int));
   if (address.ss_family == AF_INET6) {
     // "[::]" is every address of the machine, those of IPv4 among them.
     const bool any = IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;

@@ -16,15 +16,12 @@ namespace net {
 
 /// A port that stays open whatever comes to it.
 ///
-/// One thread accepts, enters each connection into `Connections` and hands it on. A client that says nothing is not
-/// accepted for kSilentSeconds (both protocols begin with the client's words), unless the kernel's own queue is full.
-/// Without descriptors a connection is turned away with one kept for that, and the port goes on. Whatever else
+/// One thread accepts, enters each connection into `Connections` and hands it on. TCP_DEFER_ACCEPT is not used: a gRPC
+/// client that reconnects polls only every five seconds, and needs the server's greeting at its first look, or gives
+/// up. Without descriptors a connection is turned away with one kept for that, and the port goes on. Whatever else
 /// happens to the listening socket, it is opened anew.
 class Listener {
  public:
-  /// How long the kernel keeps a client that says nothing, before we see it.
-  static constexpr int kSilentSeconds = 5;
-
   /// Binds every address that the host of "host:port" resolves to; port 0: the system chooses one. Throws
   /// std::runtime_error that names address, cause and remedy; an address in use is refused, never shared.
   Listener(const std::string& address, std::shared_ptr<Connections> connections);

@@ -178,11 +178,12 @@ TEST_F(SlurmExamples, TheSweepTrainsEachOfItsJobs) {
   std::istringstream csv(muster().cli({"results", "--sweep", sweep, "--csv"}).out);
   std::string line;
   ASSERT_TRUE(std::getline(csv, line));
-  EXPECT_THAT(line, testing::EndsWith("metric,best,best_step,final,final_step"));
+  EXPECT_THAT(line, testing::EndsWith("metric,best,best_step,final,final_step,value,value_step,ranked_by"));
   for (const auto& result : results) {
     ASSERT_TRUE(std::getline(csv, line));
-    EXPECT_THAT(line, testing::MatchesRegex(".*,loss,[0-9.]+,[0-9]+,[0-9.]+,4"));
-    EXPECT_THAT(line, HasSubstr("loss," + result.at("best").dump() + ","));
+    EXPECT_THAT(line,
+                testing::MatchesRegex(".*,validation_loss,[0-9.]+,[0-9]+,[0-9.]+,4,[0-9.]+,4,lowest validation_loss"));
+    EXPECT_THAT(line, HasSubstr("validation_loss," + result.at("best").dump() + ","));
   }
 }
 

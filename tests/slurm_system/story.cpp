@@ -149,7 +149,8 @@ Json Stage::until_trains(const std::string& job, std::size_t attempt, std::chron
       [&](const Json& view) {
         if (view.at("attempts").size() != attempt) return false;
         const auto& from = story::attempt(view, attempt).at("resumed_from_step");
-        return std::ranges::all_of(view.at("ranks"), [&](const Json& rank) { return rank.at("step") > from; });
+        return from.is_number() &&
+               std::ranges::all_of(view.at("ranks"), [&](const Json& rank) { return rank.at("step") > from; });
       },
       limit);
 }

@@ -86,14 +86,6 @@ TEST(Listener, HandsOnWhoSpeaksAndEntersItAsAStranger) {
   EXPECT_EQ(port.connections->open().strangers, 1U);
 }
 
-TEST(Listener, DoesNotSeeWhoSaysNothing) {
-  Opened port;
-  const auto silent = client_of(port.listener.port());
-  const auto speaking = client_of(port.listener.port(), "hello");
-  ASSERT_TRUE(port.taken.becomes(1));
-  EXPECT_EQ(port.connections->open().strangers, 1U);
-}
-
 TEST(Listener, GoesOnWhenItsSocketBreaks) {
   Opened port;
   // The kernel then refuses to accept on it, for ever.
