@@ -231,11 +231,14 @@ void AttemptFollower::tell_started(const ::slurm::ListedJob& job) {
 void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const DownNodes& down, core::Millis now) {
   if (job.preempted) preempted_ = true;
   const auto lost = std::ranges::find_if(nodes_, [&](const auto& node) { return down.contains(node); });
+  // What Slurm could not launch is a second run where every rank of this one had come to life.
+  const bool second_run = is_launch_failure(job) && every_rank_started();
+  const bool unknown_to_slurm = job.restarts == 0 || second_run;
   auto cause = core::Cause::kRequeued;
-  std::string reason = job.restarts > 0 ? requeued_text() : kForgottenBySlurm;
+  std::string reason = unknown_to_slurm ? kForgottenBySlurm : requeued_text();
   if (preempted_) {
     cause = core::Cause::kPreempted, reason = kPreemptedInSlurm;
-  } else if (is_launch_failure(job)) {
+  } else if (is_launch_failure(job) && !second_run) {
     cause = core::Cause::kNodeFailed, reason = kNotLaunchedInSlurm;
   } else if (lost != nodes_.end()) {
     const auto& why = down.at(*lost);
@@ -252,11 +255,11 @@ void AttemptFollower::look_at_restart(const ::slurm::ListedJob& job, const DownN
   leftover_ = phase != ::slurm::JobPhase::kEnded;
   slurm_over_ = !leftover_;
   if (by_itself_) return;
-  if (cause == core::Cause::kRequeued && phase == ::slurm::JobPhase::kQueued && job.exit) {
+  if (cause == core::Cause::kRequeued && !second_run && phase == ::slurm::JobPhase::kQueued && job.exit) {
     return left_by_itself(job_text(job.id), *job.exit, now);
   }
   // Whether it was preempted is told only while its first run ends.
-  unseen_ = cause == core::Cause::kRequeued && job.restarts > 0 && !explained_ && !ended_at_ && !history_told_;
+  unseen_ = cause == core::Cause::kRequeued && !unknown_to_slurm && !explained_ && !ended_at_ && !history_told_;
   if (unseen_) return ask_history(now);
   restarted_unseen(cause, reason, now);
 }
@@ -580,6 +583,10 @@ void AttemptFollower::tell_exit(core::RankNumber number) {
 
 std::vector<core::EventBody> AttemptFollower::take_facts() {
   return std::exchange(facts_, {});
+}
+
+bool AttemptFollower::every_rank_started() const {
+  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); });
 }
 
 bool AttemptFollower::all_told() const {

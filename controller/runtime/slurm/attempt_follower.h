@@ -183,6 +183,7 @@ class AttemptFollower {
   bool recently_deaf(core::Millis now) const { return deaf_until_ && now - *deaf_until_ < kLostAfter; }
   void tell_ends_without_a_word(core::Millis now);
   bool all_told() const;
+  bool every_rank_started() const;
   bool heard_within(const Rank& rank, core::Millis limit, core::Millis now) const;
 
   const Followed what_;

@@ -6,8 +6,12 @@ namespace runtime::on_slurm {
 namespace {
 
 using namespace testing;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr core::Time kSince(1'795'314'280s);
 
@@ -65,6 +69,20 @@ TEST(LaunchFailure, OfARunThatSlurmHoldsIsANodeFailure) {
   EXPECT_THAT(seen.facts(), ElementsAre("started node1 node2", "stopping node_failed"));
   seen.slurm_says("PENDING", "launch failed requeued held").after(AttemptFollower::kFilePatience + 100ms);
   EXPECT_THAT(seen.facts(), ElementsAre("gone node_failed"));
+}
+
+// A slurmctld that lost its memory starts it again where it still runs.
+TEST(LaunchFailure, OfARunWhoseRanksAllCameToLifeIsThatOfASecondRun) {
+  Following both, one;
+  both.slurm_says("RUNNING").task(0, running("node1")).task(1, running("node2")).facts();
+  one.slurm_says("RUNNING").task(0, running("node1")).facts();
+  for (auto* f : {&both, &one}) {
+    f->job.restarts = 1;
+    f->slurm_says("PENDING", "launch failed requeued held").after(AttemptFollower::kFilePatience + 100ms);
+    EXPECT_TRUE(f->follower.wants_cancel(f->now));
+  }
+  EXPECT_THAT(both.reasons(), AllOf(Not(IsEmpty()), Each(HasSubstr("does not know any more that it runs"))));
+  EXPECT_THAT(one.facts(), ElementsAre("stopping node_failed", "gone node_failed"));
 }
 
 }  // namespace
