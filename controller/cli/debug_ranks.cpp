@@ -197,9 +197,12 @@ void DebugRanks::take(Rank& rank, std::size_t number) {
     ::close(std::exchange(rank.output, -1));
     if (!rank.line.empty()) rank.line += '\n';
   }
+  const auto name = "[rank " + std::to_string(number) + "] ";
   std::string lines;
   for (auto end = rank.line.find('\n'); end != std::string::npos; end = rank.line.find('\n')) {
-    lines += "[rank " + std::to_string(number) + "] " + rank.line.substr(0, end + 1);
+    // Our own worker names its rank itself.
+    if (!rank.line.starts_with(name)) lines += name;
+    lines += rank.line.substr(0, end + 1);
     rank.line.erase(0, end + 1);
   }
   std::cerr << lines << std::flush;
