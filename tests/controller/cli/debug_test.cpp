@@ -84,9 +84,9 @@ ranks_per_node = 2
   const auto done = run({"/bin/bash", "-c", "echo input | " + line}, here_, 30s);
   EXPECT_EQ(done.exit, 0) << done.err;
   EXPECT_EQ(done.out, "0 of 4, 0 of 2 on node 0\n[rank 0] names itself\ngot input\n");
-  for (const auto* said : {"[rank 1] 1 of 4, 1 of 2 on node 0\n[rank 1] names itself\n", "[rank 2] 2 of 4, 0 of 2 on node 1\n",
-                           "[rank 3] 3 of 4, 1 of 2 on node 1\n", "[rank 3] no input\n",
-                           ": 4 ranks, of which rank 0 has this terminal. "}) {
+  for (const auto* said : {"[rank 1] 1 of 4, 1 of 2 on node 0\n[rank 1] names itself\n",
+                           "[rank 2] 2 of 4, 0 of 2 on node 1\n", "[rank 3] 3 of 4, 1 of 2 on node 1\n",
+                           "[rank 3] no input\n", ": 4 ranks, of which rank 0 has this terminal. "}) {
     EXPECT_THAT(done.err, HasSubstr(said));
   }
 }

@@ -248,6 +248,16 @@ TEST(Read, ListGoesOverPagesAndHandsTheStatesOn) {
   });
 }
 
+TEST(Read, ListTakesNumbersAndNamesThoseThatThereAreNot) {
+  FakeController fake;
+  for (int id = 1; id <= 3; ++id) fake.with([&](FakeState& s) { s.jobs.emplace_back().set_id(id); });
+  EXPECT_EQ(ids_of(fake.muster({"list", "3", "1", "--json"}).out), (std::vector<std::int64_t>{3, 1}));
+  const auto done = fake.muster({"list", "1", "9"});
+  EXPECT_EQ(done.err, "muster list: there is no job 9\n");
+  EXPECT_NE(done.exit, 0);
+  EXPECT_THAT(done.out, HasSubstr("ID")) << "what there is, is shown";
+}
+
 TEST(Read, ShowJsonHoldsTheJobWithItsAttemptsAndRanks) {
   FakeController fake;
   add_job(fake, "running");
