@@ -11,6 +11,7 @@ import sys
 
 # A folder may include itself and these. The longest matching folder counts.
 ALLOWED = {
+    "schema": set(),
     "fsdp": {"libtorch"},
     "proto": {"grpc", "json"},
     "slurm": {"boost"},
@@ -18,27 +19,27 @@ ALLOWED = {
     "os": set(),
     "beside": {"json"},
     "worker": {"fsdp", "libtorch"},
-    "worker/models": {"libtorch"},
+    "worker/models": {"libtorch", "schema"},
     "worker/data": {"fsdp", "worker/rank"},
     "worker/rank": set(),
     "worker/rank/grpc": {"os", "worker/rank", "proto", "grpc"},
     "worker/task": {"beside", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
-    "worker/train": {"fsdp", "libtorch", "worker/models", "worker/data", "worker/rank"},
-    "worker/main.cpp": {"fsdp", "libtorch", "worker/train", "worker/rank", "worker/data", "worker/models"},
+    "worker/train": {"fsdp", "libtorch", "schema", "worker/models", "worker/data", "worker/rank"},
+    "worker/main.cpp": {"fsdp", "libtorch", "schema", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": set(),
     "controller/store": {"controller/core", "json", "sqlite"},
-    "controller/spec": {"controller/core", "launch", "proto", "slurm", "grpc", "json", "toml"},
+    "controller/spec": {"controller/core", "launch", "schema", "proto", "slurm", "grpc", "json", "toml"},
     "controller/logs": set(),
     "controller/net": {"os", "grpc"},
-    "controller/runtime": {"beside", "os", "controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
+    "controller/runtime": {"beside", "os", "schema", "controller/core", "controller/store", "controller/spec", "controller/runtime/partitions",
                            "launch", "proto", "grpc", "json"},
-    "controller/runtime/partitions": {"controller/core", "controller/store", "controller/spec", "controller/runtime",
+    "controller/runtime/partitions": {"schema", "controller/core", "controller/store", "controller/spec", "controller/runtime",
                                       "proto", "grpc", "json"},
     "controller/runtime/slurm": {"controller/core", "launch", "controller/runtime", "controller/runtime/partitions", "slurm", "json", "grpc"},
     "controller/runtime/local": {"beside", "launch", "os", "controller/core", "controller/runtime", "boost", "json"},
     "controller/rpc": {"controller/core", "controller/net", "controller/runtime", "controller/logs", "proto", "grpc"},
     "controller/http": {"controller/core", "controller/net", "controller/runtime", "controller/logs", "proto", "grpc", "json", "boost"},
-    "controller/cli": {"beside", "controller/core", "controller/spec", "launch", "slurm", "proto", "grpc", "json", "toml"},
+    "controller/cli": {"beside", "schema", "controller/core", "controller/spec", "launch", "slurm", "proto", "grpc", "json", "toml"},
     "controller/daemon": {"os", "controller/core", "controller/net", "controller/store", "controller/runtime", "controller/runtime/local",
                             "controller/runtime/slurm", "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
     "controller/main.cpp": {"os", "controller/daemon", "controller/core", "controller/net", "controller/store", "controller/runtime", "controller/runtime/local",
@@ -53,7 +54,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
     ("sqlite", r"^(SQLiteCpp/|sqlite3\.h)", r"^SQLiteCpp$"),
     ("boost", r"^boost/", r"^Boost::"),
 ]]
-TOPS = ["beside", "fsdp", "launch", "os", "proto", "slurm", "worker", "controller"]
+TOPS = ["beside", "fsdp", "launch", "os", "proto", "schema", "slurm", "worker", "controller"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]

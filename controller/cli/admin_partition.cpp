@@ -7,7 +7,7 @@
 #include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 namespace cli {
 namespace {
@@ -26,23 +26,23 @@ struct NameOptions {
 };
 
 /// "--requeue-max-preempted" of "requeue.max_preempted".
-std::string option_of(const spec::Field& field) {
+std::string option_of(const schema::Key& field) {
   std::string text = "--";
-  for (const char c : field.key) text += c == '_' || c == '.' ? '-' : c;
+  for (const char c : field.name) text += c == '_' || c == '.' ? '-' : c;
   return text;
 }
 
-std::string label_of(const spec::Field& field) {
+std::string label_of(const schema::Key& field) {
   switch (field.kind) {
-    case spec::Kind::kWords:
+    case schema::Kind::kWords:
       return "NAME,...";
-    case spec::Kind::kLines:
+    case schema::Kind::kLines:
       return "LINE";
-    case spec::Kind::kWhole:
+    case schema::Kind::kWhole:
       return "N";
-    case spec::Kind::kDuration:
+    case schema::Kind::kDuration:
       return "TIME";
-    case spec::Kind::kFlag:
+    case schema::Kind::kFlag:
       return "{true,false}";
     default:
       return "TEXT";
@@ -50,8 +50,8 @@ std::string label_of(const spec::Field& field) {
 }
 
 /// What was typed, names taken apart at commas.
-std::vector<std::string> values_of(const spec::Field& field, const std::vector<std::string>& typed) {
-  if (field.kind != spec::Kind::kWords) return typed;
+std::vector<std::string> values_of(const schema::Key& field, const std::vector<std::string>& typed) {
+  if (field.kind != schema::Kind::kWords) return typed;
   std::vector<std::string> names;
   for (const auto& text : typed) {
     for (std::size_t at = 0; at <= text.size();) {
@@ -69,10 +69,10 @@ muster::v1::SetPartitionRequest request_of(const PolicyOptions& options, bool cr
   request.set_user(user_name());
   auto& policy = *request.mutable_policy();
   policy.set_name(options.name);
-  for (const auto& field : spec::partition_fields()) {
-    const auto typed = options.values.find(std::string(field.key));
+  for (const auto& field : spec::partition_keys()) {
+    const auto typed = options.values.find(std::string(field.name));
     if (typed == options.values.end() || typed->second.empty()) continue;
-    request.add_keys(std::string(field.key));
+    request.add_keys(std::string(field.name));
     if (typed->second == std::vector<std::string>{kNone}) continue;
     if (const auto want = spec::put(policy, field, values_of(field, typed->second)); !want.empty()) {
       throw Failure(kUsage,
@@ -92,7 +92,7 @@ int change(Session& session, const PolicyOptions& options, bool create) {
   if (options.json) {
     print_json(json_of(partition));
   } else {
-    const auto text = policy_text(partition.policy(), [](const spec::Field&) { return true; });
+    const auto text = policy_text(partition.policy(), [](const schema::Key&) { return true; });
     std::cout << "partition " << partition.name() << ": " << (text.empty() ? "everybody, without limits" : text)
               << "\n";
   }
@@ -127,7 +127,7 @@ int run_remove(Session& session, const NameOptions& options) {
 
 void print(const muster::v1::PartitionView& partition) {
   std::cout << partition.name() << "\n";
-  const auto text = policy_text(partition.policy(), [](const spec::Field&) { return true; });
+  const auto text = policy_text(partition.policy(), [](const schema::Key&) { return true; });
   print_entry("policy", !partition.has_policy() ? "none" : text.empty() ? "everybody, without limits" : text);
   if (!partition.in_slurm()) return print_entry("Slurm", "does not know it, or can't be asked");
   print_entry("Slurm", partition.state() + ", nodes " + partition.node_list() + ": " + nodes_text(partition) +
@@ -153,8 +153,8 @@ int run_partition_list(Session& session, const NameOptions& options) {
 void define_change(CLI::App& app, Session& session, int (*run)(Session&, const PolicyOptions&)) {
   auto options = add_action<PolicyOptions>(app, session, run);
   app.add_option("name", options->name, "The partition, as Slurm calls it")->required()->type_name("PARTITION");
-  for (const auto& field : spec::partition_fields()) {
-    auto& values = options->values[std::string(field.key)];
+  for (const auto& field : spec::partition_keys()) {
+    auto& values = options->values[std::string(field.name)];
     app.add_option(option_of(field), values, std::string(field.meaning))
         ->allow_extra_args(false)
         ->type_name(label_of(field));

@@ -13,7 +13,7 @@
 
 #include "cli/failure.h"
 #include "cli/ready_file.h"
-#include "spec/suggest.h"
+#include "schema/nearest.h"
 #include "spec/toml_value.h"
 
 namespace cli {
@@ -40,7 +40,7 @@ std::map<std::string, std::string> read_keys(const fs::path& file) {
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     if (std::find(kKeys.begin(), kKeys.end(), name) == kKeys.end()) {
-      const auto near = spec::nearest(name, kKeys);
+      const auto near = schema::nearest(name, kKeys);
       throw Failure(kUsage, place(file, key.source()) + spec::shown(name) + ": unknown key, " +
                                 (near.empty() ? "want address or token_file (a job file is given to muster submit)"
                                               : "did you mean " + near));

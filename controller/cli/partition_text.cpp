@@ -3,18 +3,18 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "spec/partition_fields.h"
-#include "spec/units.h"
+#include "spec/partition_keys.h"
+#include "schema/units.h"
 
 namespace cli {
 
 std::string policy_text(const muster::v1::PartitionPolicy& policy,
-                        const std::function<bool(const spec::Field&)>& wanted) {
+                        const std::function<bool(const schema::Key&)>& wanted) {
   std::string text;
-  for (const auto& field : spec::partition_fields()) {
+  for (const auto& field : spec::partition_keys()) {
     const auto values = spec::texts(policy, field);
     if (values.empty() || !wanted(field)) continue;
-    text += (text.empty() ? "" : ", ") + std::string(field.key);
+    text += (text.empty() ? "" : ", ") + std::string(field.name);
     for (const auto& value : values) text += " " + value;
   }
   return text;
@@ -34,7 +34,7 @@ std::string nodes_text(const muster::v1::PartitionView& partition) {
 
 std::string slurm_limits_text(const muster::v1::PartitionView& partition) {
   std::string text;
-  if (partition.slurm_max_time_ms() > 0) text = spec::print_duration_ms(partition.slurm_max_time_ms());
+  if (partition.slurm_max_time_ms() > 0) text = schema::print_duration_ms(partition.slurm_max_time_ms());
   if (partition.slurm_max_nodes() > 0) {
     text += (text.empty() ? "" : ", ") + std::to_string(partition.slurm_max_nodes()) + " nodes";
   }

@@ -5,13 +5,13 @@
 
 #include "cli/client.h"
 #include "muster/v1/partition.pb.h"
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 
 namespace cli {
 
 /// "max_nodes 4, users ann bob" of the fields that are said and wanted; empty if there are none.
 std::string policy_text(const muster::v1::PartitionPolicy& policy,
-                        const std::function<bool(const spec::Field&)>& wanted);
+                        const std::function<bool(const schema::Key&)>& wanted);
 /// "2 idle, 1 used, 1 down"; "-": Slurm does not say.
 std::string nodes_text(const muster::v1::PartitionView& partition);
 /// Slurm's longest time and most nodes: "12h, 4 nodes"; "-": no limit.

@@ -5,8 +5,8 @@
 #include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "spec/partition_fields.h"
-#include "spec/units.h"
+#include "spec/partition_keys.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -15,8 +15,8 @@ struct PartitionsOptions {
   bool json = false;
 };
 
-bool is_limit(const spec::Field& field) {
-  return field.key.starts_with("max_");
+bool is_limit(const schema::Key& field) {
+  return field.name.starts_with("max_");
 }
 
 std::string name_of(const muster::v1::PartitionView& partition) {
@@ -28,7 +28,7 @@ std::string name_of(const muster::v1::PartitionView& partition) {
 std::string preempted_text(const muster::v1::PartitionView& partition) {
   if (partition.preempt_mode().empty()) return "-";
   if (partition.preempt_mode() == "OFF") return "no";
-  return "after " + spec::print_duration_ms(partition.grace_ms());
+  return "after " + schema::print_duration_ms(partition.grace_ms());
 }
 
 std::string mine_text(const muster::v1::PartitionView& partition) {

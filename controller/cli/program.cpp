@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/field_help.h"
+#include "cli/key_help.h"
 #include "cli/interrupts.h"
 #include "cli/json_view.h"
 #include "cli/terminal.h"
@@ -54,7 +54,7 @@ void add_command(CLI::App& app, Session& session, const Command& command) {
   if (command.name == "submit") {
     sub->footer([prose = command.prose] {
       return prose + "\n\nKeys of a job file, with their defaults. Relative paths count from the file's folder.\n\n" +
-             field_help(columns());
+             key_help(columns());
     });
   } else {
     sub->footer(command.prose);

@@ -5,7 +5,7 @@
 #include "cli/removal.h"
 #include "cli/usage.h"
 #include "spec/toml_value.h"
-#include "spec/units.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -45,7 +45,7 @@ PruneRule rule_of(const PruneOptions& options) {
   rule.keep_last = options.keep_last;
   if (!options.all_users) rule.user = user_name();
   if (!options.older_than.empty()) {
-    const auto age = spec::parse_duration_ms(options.older_than);
+    const auto age = schema::parse_duration_ms(options.older_than);
     if (!age) {
       throw Failure(kUsage,
                     "--older-than \"" + spec::shown(options.older_than) + "\": want a duration such as 30d or 12h");

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "core/utf8.h"
-#include "spec/units.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -107,9 +107,9 @@ std::string duration_text(std::int64_t milliseconds) {
   constexpr std::array<std::int64_t, 4> kUnits{86'400'000, 3'600'000, 60'000, 1000};
   if (milliseconds < 1000) return std::to_string(std::max<std::int64_t>(0, milliseconds)) + "ms";
   for (std::size_t i = 0; i + 1 < kUnits.size(); ++i) {
-    if (milliseconds >= kUnits[i]) return spec::print_duration_ms(milliseconds / kUnits[i + 1] * kUnits[i + 1]);
+    if (milliseconds >= kUnits[i]) return schema::print_duration_ms(milliseconds / kUnits[i + 1] * kUnits[i + 1]);
   }
-  return spec::print_duration_ms(milliseconds / 1000 * 1000);
+  return schema::print_duration_ms(milliseconds / 1000 * 1000);
 }
 
 std::int64_t time_ms(const std::string& rfc3339) {

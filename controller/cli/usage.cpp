@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "core/utf8.h"
-#include "spec/suggest.h"
+#include "schema/nearest.h"
 #include "spec/toml_value.h"
 
 namespace cli {
@@ -34,7 +34,7 @@ std::string unexpected(const CLI::App& app, const CLI::App& command) {
   const auto rest = app.remaining(true);
   const auto word = rest.empty() ? std::string() : rest.front();
   if (!word.starts_with("-")) return "\"" + spec::shown(word) + "\" is one argument too many";
-  const auto near = spec::nearest(word, long_names(app, command));
+  const auto near = schema::nearest(word, long_names(app, command));
   return "there is no option " + spec::shown(word) + (near.empty() ? "" : ", did you mean " + near);
 }
 
@@ -51,7 +51,7 @@ std::string meant_by(const std::string& word, const std::vector<std::string>& na
   for (const auto& [other, own] : kOtherNames) {
     if (word == other && std::ranges::find(names, own) != names.end()) return own;
   }
-  return spec::nearest(word, names);
+  return schema::nearest(word, names);
 }
 
 /// Of a command that only has commands below it.

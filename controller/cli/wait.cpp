@@ -1,7 +1,7 @@
 #include "cli/command.h"
 #include "cli/follow.h"
 #include "cli/json_view.h"
-#include "spec/units.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -15,7 +15,7 @@ struct WaitOptions {
 int run_wait(Session& session, const WaitOptions& options) {
   std::optional<Contact::Clock::time_point> deadline;
   if (!options.timeout.empty()) {
-    const auto limit = spec::parse_duration_ms(options.timeout);
+    const auto limit = schema::parse_duration_ms(options.timeout);
     if (!limit) throw Failure(kUsage, "--timeout \"" + options.timeout + "\": want a duration such as 90s or 12h");
     deadline = Contact::Clock::now() + std::chrono::milliseconds(*limit);
   }

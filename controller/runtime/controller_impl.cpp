@@ -25,6 +25,7 @@
 #include "runtime/views.h"
 #include "runtime/whole_number.h"
 #include "spec/idle_keys.h"
+#include "spec/job_keys.h"
 #include "spec/spec.h"
 
 namespace runtime {
@@ -669,7 +670,7 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   auto out = job_view({*job, *spec, board_, data_, clock_.monotonic(),
                        newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0),
                        executor_.trouble(), standing(*job)});
-  if (spec->recipe().train().validation_every_steps() > 0) {
+  if (spec::whole_of(spec->recipe(), "train.validation_every_steps") > 0) {
     const auto validation = store_.newest_validation(job->id, kValidationSteps * job->world_size);
     if (validation) out.set_validation_loss(*validation);
   }

@@ -111,7 +111,7 @@ void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& ke
   }
   if (spec.has_command()) note_checkpoint_files(checkpoint_folder(spec, key.job, settings.data), key, settings.data);
   if (!spec.has_recipe()) return;
-  if (spec.recipe().data().cache_folder().empty()) make_private_folder(settings.data.cache());
+  if (!spec.recipe().values().contains("data.cache_folder")) make_private_folder(settings.data.cache());
   write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
 }
 

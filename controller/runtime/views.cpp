@@ -8,6 +8,7 @@
 #include "runtime/launch_plan.h"
 #include "runtime/scheduler_handle.h"
 #include "spec/idle_keys.h"
+#include "spec/job_keys.h"
 #include "spec/secrets.h"
 
 namespace runtime {
@@ -156,7 +157,7 @@ muster::v1::Job job_view(const JobFacts& facts) {
   // One that sends heartbeats and no metrics.
   if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
   for (auto& note : spec::idle_keys(facts.spec, out.reports())) out.add_notes(std::move(note));
-  out.set_steps_total(facts.spec.recipe().train().steps());
+  out.set_steps_total(spec::whole_of(facts.spec.recipe(), "train.steps"));
   out.set_last_checkpoint_step(job.last_checkpoint_step);
   out.set_version(job.version);
   out.set_checkpoint_folder(checkpoint_folder(facts.spec, job.id, facts.data).string());
@@ -197,7 +198,7 @@ muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, con
   }
   const bool resumed = row.newest_attempt && row.newest_attempt->resumed_from_step;
   fill_newest(newest, !row.is_command || resumed || row.last_checkpoint_step > 0, out);
-  if (spec != nullptr) out.set_steps_total(spec->recipe().train().steps());
+  if (spec != nullptr) out.set_steps_total(spec::whole_of(spec->recipe(), "train.steps"));
   out.set_last_checkpoint_step(row.last_checkpoint_step);
   out.set_version(row.version);
   return out;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/spec.h"
 
 namespace spec {
@@ -22,7 +22,7 @@ class Findings {
     if (found_.size() < kMostProblems) found_.push_back(std::move(problem));
   }
   void add(std::string_view key, std::string message, std::string remedy, std::vector<std::string> related = {}) {
-    const auto* field = find_field(key);
+    const auto* field = find_key(key);
     const auto value = get(spec_, *field);
     add({std::string(key), value ? print(*field, *value) : "", std::move(message), std::move(remedy),
          std::move(related)});

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/spec.h"
 
 namespace spec {
@@ -29,7 +29,7 @@ template <std::size_t count>
 std::string asked_for(const JobSpec& spec, const JobSpec& plain, const std::array<const char*, count>& keys) {
   std::string found;
   for (const char* key : keys) {
-    const auto& field = *find_field(key);
+    const auto& field = *find_key(key);
     const auto value = get(spec, field);
     if (value && value != get(plain, field)) found += (found.empty() ? "" : ", ") + std::string(key);
   }

@@ -42,10 +42,10 @@ class Reader {
   void choose_program(const toml::table& root);
   void read_table(const toml::table& table, const std::string& prefix);
   void read_node(const std::string& path, const toml::key& key, const toml::node& node);
-  void read_field(const Field& field, const toml::node& node);
-  void read_words(const Field& field, const toml::node& node);
-  void read_variables(const Field& field, const toml::node& node);
-  void read_options(const Field& field, const toml::node& node);
+  void read_field(const Key& field, const toml::node& node);
+  void read_words(const Key& field, const toml::node& node);
+  void read_variables(const Key& field, const toml::node& node);
+  void read_options(const Key& field, const toml::node& node);
   void read_sweep(const toml::node& node);
   void take_from_submitter();
   void judge(FileChecks checks);
@@ -83,7 +83,7 @@ void Reader::refuse(const std::string& path, const Place& place, const std::opti
 }
 
 void Reader::refuse_unknown(const std::string& path, const Place& place) {
-  if (find_field(path) != nullptr) {  // "resources.nodes" = 1: TOML takes what is in quotes for one name
+  if (find_key(path) != nullptr) {  // "resources.nodes" = 1: TOML takes what is in quotes for one name
     return refuse("\"" + shown(path) + "\"", place, std::nullopt,
                   "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
   }
@@ -121,7 +121,7 @@ void Reader::apply(toml::table& root, const Override& override) {
   if (!override.problem.empty()) return refuse(override.key, place, std::nullopt, override.problem);
   if (!override.append.empty()) return append_words(root, override, place);
   if (!override.value) return refuse(override.key, place, std::nullopt, "want key=value");
-  const auto* field = find_field(override.key);
+  const auto* field = find_key(override.key);
   if (!shape_fine || (field == nullptr && !open && !is_table_name(override.key))) {
     return refuse_unknown(override.key, place);
   }
@@ -136,7 +136,7 @@ void Reader::apply(toml::table& root, const Override& override) {
     at = end + 1;
   }
   if (table == nullptr) return;  // the file has something else in its place, which is refused there
-  static constexpr Field kVariable{.key = "env", .path = "env", .kind = Kind::kText};
+  static constexpr Key kVariable{.name = "env", .kind = Kind::kText};
   overridden_[override.key] = &override;
   insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
 }
@@ -155,8 +155,8 @@ void Reader::append_words(toml::table& root, const Override& override, const Pla
 void Reader::choose_program(const toml::table& root) {
   for (const auto& [key, node] : root) {
     const std::string table(key.str());
-    const bool of_recipe = std::any_of(fields().begin(), fields().end(), [&](const Field& f) {
-      return is_recipe_field(f) && f.key.starts_with(table + ".");
+    const bool of_recipe = std::any_of(job_keys().begin(), job_keys().end(), [&](const Key& f) {
+      return is_recipe_key(f) && f.name.starts_with(table + ".");
     });
     if (!of_recipe) continue;
     spec_.mutable_recipe();
@@ -177,7 +177,7 @@ void Reader::read_table(const toml::table& table, const std::string& prefix) {
 
 void Reader::read_node(const std::string& path, const toml::key& key, const toml::node& node) {
   const std::string leaf(key.str());
-  const auto* field = find_field(path);
+  const auto* field = find_key(path);
   if (leaf.find('.') == std::string::npos && field != nullptr) {
     given_[path] = place_of(path, node.source());
     read_field(*field, node);
@@ -190,7 +190,7 @@ void Reader::read_node(const std::string& path, const toml::key& key, const toml
   }
 }
 
-void Reader::read_field(const Field& field, const toml::node& node) {
+void Reader::read_field(const Key& field, const toml::node& node) {
   switch (field.kind) {
     case Kind::kWords:
     case Kind::kLines:
@@ -204,7 +204,7 @@ void Reader::read_field(const Field& field, const toml::node& node) {
     default:
       break;
   }
-  const std::string path(field.key);
+  const std::string path(field.name);
   auto value = value_of(field, node);
   if (!value || !allowed(field, *value)) {
     std::string remedy;
@@ -221,8 +221,8 @@ void Reader::read_field(const Field& field, const toml::node& node) {
   set(spec_, field, *value);
 }
 
-void Reader::read_words(const Field& field, const toml::node& node) {
-  const std::string path(field.key);
+void Reader::read_words(const Key& field, const toml::node& node) {
+  const std::string path(field.name);
   const auto* words = node.as_array();
   if (broken_.contains(path)) return;
   if (path == "command") spec_.mutable_command();
@@ -241,8 +241,8 @@ void Reader::read_words(const Field& field, const toml::node& node) {
   }
 }
 
-void Reader::read_variables(const Field& field, const toml::node& node) {
-  const std::string parent(field.key);
+void Reader::read_variables(const Key& field, const toml::node& node) {
+  const std::string parent(field.name);
   const auto* table = node.as_table();
   if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
   for (const auto& [key, value] : *table) {
@@ -257,8 +257,8 @@ void Reader::read_variables(const Field& field, const toml::node& node) {
   }
 }
 
-void Reader::read_options(const Field& field, const toml::node& node) {
-  const std::string parent(field.key);
+void Reader::read_options(const Key& field, const toml::node& node) {
+  const std::string parent(field.name);
   const auto* table = node.as_table();
   if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
   for (const auto& [key, value] : *table) {
@@ -364,7 +364,7 @@ Override override_of_set(const std::string& assignment) {
   const auto word = assignment.substr(0, equals);
   Override result{"--set " + shown(assignment), word, std::nullopt};
   if (equals != std::string::npos) result.value = assignment.substr(equals + 1);
-  if (word.find('.') != std::string::npos || find_field(word) != nullptr || is_table_name(word)) return result;
+  if (word.find('.') != std::string::npos || find_key(word) != nullptr || is_table_name(word)) return result;
   const auto meant = keys_ending_in(word, settable_keys());
   if (meant.size() == 1) result.key = meant.front();
   if (meant.size() > 1) result.problem = several_keys(meant);

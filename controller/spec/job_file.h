@@ -31,7 +31,7 @@ struct JobFile {
   std::uint32_t parallel = 0;         // of the [sweep] table; 0: no limit
 };
 
-/// Checks a job file with these overrides: strict TOML whose keys are those of fields(). All problems are found at once
+/// Checks a job file with these overrides: strict TOML whose keys are those of job_keys(). All problems are found at once
 /// (the first kMostProblems are told), apart from those that a worse one causes.
 JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks);
 

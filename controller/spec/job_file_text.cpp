@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/key_names.h"
 #include "spec/spec.h"
 
@@ -27,7 +27,7 @@ std::string key_text(const std::string& key) {
   return is_bare(key) ? key : toml_text(key);
 }
 
-std::string value_text(const Field& field, const Value& value) {
+std::string value_text(const Key& field, const Value& value) {
   auto text = print(field, value);
   const bool bare = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
   if (!bare) return toml_text(text);
@@ -42,15 +42,15 @@ std::string array_text(const std::vector<std::string>& texts) {
 }
 
 /// Budgets left out are the partition's to fill, and these were filled in already.
-bool may_be_the_partitions(const JobSpec& spec, const Field& field) {
-  return field.key.starts_with("requeue.") && !spec.slurm().partition().empty();
+bool may_be_the_partitions(const JobSpec& spec, const Key& field) {
+  return field.name.starts_with("requeue.") && !spec.slurm().partition().empty();
 }
 
 /// What a job file has to say: the spec without those of its values that follow from the others. One after another:
 /// two that follow from each other are not both left out.
 JobSpec without_defaults(const JobSpec& spec) {
   auto reduced = spec;
-  for (const auto& field : fields()) {
+  for (const auto& field : job_keys()) {
     if (!is_plain(field) || !get(reduced, field) || may_be_the_partitions(spec, field)) continue;
     auto without = reduced;
     clear(without, field);
@@ -62,8 +62,8 @@ JobSpec without_defaults(const JobSpec& spec) {
 }
 
 /// "key = value"; empty: the spec has none.
-std::string line_of(const JobSpec& spec, const Field& field) {
-  const auto leaf = leaf_of(field.key) + " = ";
+std::string line_of(const JobSpec& spec, const Key& field) {
+  const auto leaf = leaf_of(field.name) + " = ";
   if (field.kind == Kind::kWords || field.kind == Kind::kLines) {
     const auto texts = texts_of(spec, field);
     return texts.empty() ? "" : leaf + array_text(texts) + "\n";
@@ -72,7 +72,7 @@ std::string line_of(const JobSpec& spec, const Field& field) {
   return value ? leaf + value_text(field, *value) + "\n" : "";
 }
 
-std::string table_of_texts(const JobSpec& spec, const Field& field) {
+std::string table_of_texts(const JobSpec& spec, const Key& field) {
   std::string text;
   for (const auto& [name, value] : texts_by_name(spec, field)) {
     const bool flag = field.kind == Kind::kOptions && value.empty();
@@ -110,16 +110,16 @@ std::string job_file_text(const JobSpec& given) {
   const auto spec = without_defaults(whole);
   std::string top, tables, open;
   std::string last;
-  for (const auto& field : fields()) {
-    if (is_open_table(field.key)) {
+  for (const auto& field : job_keys()) {
+    if (is_open_table(field.name)) {
       if (const auto text = table_of_texts(spec, field); !text.empty()) {
-        open += "\n[" + std::string(field.key) + "]\n" + text;
+        open += "\n[" + std::string(field.name) + "]\n" + text;
       }
       continue;
     }
     const auto line = line_of(spec, field);
     if (line.empty()) continue;
-    const auto table = table_of(field.key);
+    const auto table = table_of(field.name);
     if (table.empty()) {
       top += line;
       continue;

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "spec/fields.h"
-#include "spec/suggest.h"
+#include "spec/job_keys.h"
+#include "schema/nearest.h"
 
 namespace spec {
 
@@ -22,11 +22,11 @@ std::string table_of(std::string_view key) {
 bool is_table_name(std::string_view path) {
   const auto start = std::string(path) + ".";
   return path.find('.') == std::string_view::npos &&
-         std::ranges::any_of(fields(), [&](const Field& f) { return f.key.starts_with(start); });
+         std::ranges::any_of(job_keys(), [&](const Key& f) { return f.name.starts_with(start); });
 }
 
 bool is_open_table(std::string_view path) {
-  const auto* field = find_field(path);
+  const auto* field = find_key(path);
   return field != nullptr && (field->kind == Kind::kVariables || field->kind == Kind::kOptions);
 }
 
@@ -46,8 +46,8 @@ std::string several_keys(const std::vector<std::string>& keys) {
 
 std::vector<std::string> settable_keys() {
   std::vector<std::string> keys;
-  for (const auto& field : fields()) {
-    if (!field.path.empty()) keys.emplace_back(field.key);
+  for (const auto& field : job_keys()) {
+    if (field.name != "extends" && field.name != "sweep") keys.emplace_back(field.name);
   }
   return keys;
 }
@@ -55,19 +55,19 @@ std::vector<std::string> settable_keys() {
 std::string did_you_mean(std::string_view path) {
   std::map<std::string, std::vector<std::string>> leaves;
   std::set<std::string> tables;
-  for (const auto& field : fields()) {
-    leaves[table_of(field.key)].push_back(leaf_of(field.key));
-    if (!table_of(field.key).empty()) tables.insert(table_of(field.key));
+  for (const auto& field : job_keys()) {
+    leaves[table_of(field.name)].push_back(leaf_of(field.name));
+    if (!table_of(field.name).empty()) tables.insert(table_of(field.name));
   }
   const auto table = table_of(path), leaf = leaf_of(path);
   auto candidates = leaves[table];
   if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
-  if (const auto near = nearest(leaf, candidates); !near.empty()) return table.empty() ? near : table + "." + near;
-  if (const auto near = table.empty() ? "" : nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
-    if (const auto key = nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
+  if (const auto near = schema::nearest(leaf, candidates); !near.empty()) return table.empty() ? near : table + "." + near;
+  if (const auto near = table.empty() ? "" : schema::nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
+    if (const auto key = schema::nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
   }
   for (const auto& [other, names] : leaves) {
-    if (const auto near = nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
+    if (const auto near = schema::nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
   }
   return {};
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 #include "spec/spec.h"
 #include "spec/toml_value.h"
 
@@ -64,7 +64,7 @@ class Reader {
         read_keys(*node.as_table(), "requeue.", policy);
         continue;
       }
-      const auto* field = find_partition_field(path);
+      const auto* field = find_partition_key(path);
       if (field == nullptr || key.str().find('.') != std::string_view::npos) {
         const auto near = nearest_partition_key(path);
         refuse(key.source(),
@@ -76,7 +76,7 @@ class Reader {
     }
   }
 
-  void read_value(const Field& field, const toml::node& node, PartitionPolicy& policy) {
+  void read_value(const Key& field, const toml::node& node, PartitionPolicy& policy) {
     std::vector<std::string> values;
     std::string want;
     if (is_list(field)) {
@@ -93,7 +93,7 @@ class Reader {
       want = wanted(field);
     }
     if (want.empty()) want = put(policy, field, values);
-    if (!want.empty()) refuse(node.source(), std::string(field.key) + " \"" + shown(node) + "\": want " + want);
+    if (!want.empty()) refuse(node.source(), std::string(field.name) + " \"" + shown(node) + "\": want " + want);
   }
 
   PartitionFile finish() {

@@ -9,7 +9,7 @@
 
 namespace spec {
 
-/// What a partitions file says: a [partition.NAME] table for each, with the keys of partition_fields().
+/// What a partitions file says: a [partition.NAME] table for each, with the keys of partition_keys().
 struct PartitionFile {
   std::vector<muster::v1::PartitionPolicy> policies;  // by name; only to be used without problems
   std::vector<std::string>

@@ -27,18 +27,14 @@ nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
 
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::string& checkpoint_folder,
                                 const std::string& cache_folder) {
-  const auto& recipe = spec.recipe();
+  const auto recipe = without_nulls(spec.recipe());
   nlohmann::ordered_json out;
   out["format"] = 1;
   out["name"] = spec.name();
-  out["recipe"] = recipe.kind();
-  out["model"] = without_nulls(recipe.model());
-  out["data"] = without_nulls(recipe.data());
-  if (recipe.data().cache_folder().empty()) out["data"]["cache_folder"] = cache_folder;
-  out["train"] = without_nulls(recipe.train());
+  for (const auto& [table, values] : recipe.items()) out[table == "kind" ? "recipe" : table] = values;
+  if (!out["data"].contains("cache_folder")) out["data"]["cache_folder"] = cache_folder;
   out["checkpoint"] = without_nulls(spec.checkpoint());
   out["checkpoint"]["folder"] = checkpoint_folder;
-  out["fsdp"] = without_nulls(recipe.fsdp());
   return out;
 }
 

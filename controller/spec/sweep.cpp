@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/toml_value.h"
 
 namespace spec {
@@ -94,7 +94,7 @@ class Finisher {
   std::string finish(const Combination& combination, std::uint32_t index, muster::v1::JobSpec& spec) {
     char suffix[16];
     std::snprintf(suffix, sizeof suffix, "-%04u", static_cast<unsigned>(index));
-    spec.set_name(spec.name().substr(0, kLongestName - std::string_view(suffix).size()) + suffix);
+    spec.set_name(spec.name().substr(0, schema::kLongestName - std::string_view(suffix).size()) + suffix);
     combination.fill(*spec.mutable_sweep());
     spec.mutable_sweep()->set_index(index);
     auto* folder = spec.mutable_checkpoint()->mutable_folder();

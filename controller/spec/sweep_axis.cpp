@@ -4,7 +4,7 @@
 #include <charconv>
 #include <optional>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/key_names.h"
 #include "spec/toml_value.h"
 
@@ -157,10 +157,10 @@ std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& 
 
 std::vector<std::string> sweepable_keys() {
   std::vector<std::string> keys;
-  for (const auto& field : fields()) {
-    if (is_plain(field) && field.key != "name" && field.key != "executor" && field.key != "environment" &&
-        field.key != "hold") {
-      keys.emplace_back(field.key);
+  for (const auto& field : job_keys()) {
+    if (is_plain(field) && field.name != "name" && field.name != "executor" && field.name != "environment" &&
+        field.name != "hold") {
+      keys.emplace_back(field.name);
     }
   }
   return keys;
@@ -170,7 +170,7 @@ SweepKey resolve_sweep_key(const std::string& word, const std::vector<std::strin
   if (std::ranges::find(keys, word) != keys.end()) return {word, ""};
   const auto parent = table_of(word);
   if (is_open_table(parent) && !leaf_of(word).empty()) return {word, ""};
-  if (find_field(word) != nullptr) return {"", "it can't vary within a sweep"};
+  if (find_key(word) != nullptr) return {"", "it can't vary within a sweep"};
   const auto meant = keys_ending_in(word, keys);
   if (meant.size() == 1) return {meant.front(), ""};
   return {"", meant.empty() ? unknown_key(word) : several_keys(meant)};

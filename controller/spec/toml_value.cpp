@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::size_t kLongestShown = 120;
 
-bool takes_text(const Field* field) {
+bool takes_text(const Key* field) {
   return field != nullptr && (field->kind == Kind::kText || field->kind == Kind::kName || field->kind == Kind::kPath ||
                               field->kind == Kind::kChoice || field->kind == Kind::kDuration);
 }
 
-std::optional<Value> value_of_text(const Field& field, const std::string& text) {
+std::optional<Value> value_of_text(const Key& field, const std::string& text) {
   switch (field.kind) {
     case Kind::kText:
     case Kind::kName:
@@ -32,7 +32,7 @@ std::optional<Value> value_of_text(const Field& field, const std::string& text) 
 
 }  // namespace
 
-std::optional<Value> value_of(const Field& field, const toml::node& node) {
+std::optional<Value> value_of(const Key& field, const toml::node& node) {
   if (const auto* text = node.as_string()) return value_of_text(field, text->get());
   if (const auto* flag = node.as_boolean())
     return field.kind == Kind::kFlag ? std::optional<Value>(flag->get()) : std::nullopt;
@@ -66,7 +66,7 @@ std::string shown(std::string_view text) {
 
 std::string shown(const toml::node& node) {
   if (const auto* text = node.as_string()) return shown(std::string_view(text->get()));
-  static constexpr Field kNumber{.key = "", .path = "", .kind = Kind::kReal};
+  static constexpr Key kNumber{.kind = Kind::kReal};
   if (const auto* real = node.as_floating_point()) return print(kNumber, real->get());
   std::ostringstream out;
   node.visit([&](const auto& value) {
@@ -120,7 +120,7 @@ std::string syntax_problem(std::string_view description) {
   return "not TOML: " + shown(description);
 }
 
-void insert_text(toml::table& table, std::string_view key, const Field* field, const std::string& text) {
+void insert_text(toml::table& table, std::string_view key, const Key* field, const std::string& text) {
   if (text.find_first_of("\r\n") == std::string::npos) {
     try {
       auto parsed = toml::parse("value = " + text);

@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 
 namespace spec {
 
 /// A TOML value as a field's; nullopt if its type is not what the field takes. The range is not looked at.
-std::optional<Value> value_of(const Field& field, const toml::node& node);
+std::optional<Value> value_of(const Key& field, const toml::node& node);
 
 /// A value in short, for messages: texts without quotes, about 120 bytes at most, nothing that moves a terminal's
 /// cursor, and bytes that are no UTF-8 as "\xE8".
@@ -22,6 +22,6 @@ std::string shown(std::string_view text);
 std::string syntax_problem(std::string_view description);
 
 /// Puts the text of a command-line value into `table` under `key`: as a TOML value, else as a text.
-void insert_text(toml::table& table, std::string_view key, const Field* field, const std::string& text);
+void insert_text(toml::table& table, std::string_view key, const Key* field, const std::string& text);
 
 }  // namespace spec

@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "core/utf8.h"
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/findings.h"
+#include "spec/key_names.h"
+#include "spec/recipe_values.h"
 #include "spec/spec.h"
 
 namespace spec {
@@ -19,91 +22,51 @@ std::string number(std::uint64_t value) {
 }
 
 void check_ranges(const JobSpec& spec, Findings& findings) {
-  for (const auto& field : fields()) {
+  for (const auto& field : job_keys()) {
     if (!is_plain(field)) continue;
-    if (is_recipe_field(field) && !spec.has_recipe()) continue;
+    if (is_recipe_key(field) && !spec.has_recipe()) continue;
     const auto value = get(spec, field);
     if (!value) {
       if (field.kind == Kind::kName) findings.add({"name", "", "want " + wanted(field), "add name = \"my-job\"", {}});
       continue;
     }
-    if (!allowed(field, *value)) findings.add(field.key, "want " + wanted(field), "");
+    if (!schema::as_kind(field, *value)) continue;  // only of a recipe: check_recipe_values() tells
+    if (!allowed(field, *value)) findings.add(field.name, "want " + wanted(field), "");
   }
 }
 
-/// Multiples of `unit` around `value`, as advice.
-std::string multiples_near(std::uint64_t value, std::uint64_t unit) {
-  const auto below = value / unit * unit;
-  return "try " + (below > 0 ? number(below) + " or " : "") + number(below + unit);
-}
-
-void check_batch(const JobSpec& spec, Findings& findings) {
-  const auto& train = spec.recipe().train();
-  const std::uint64_t ranks = world_size(spec), micro = train.micro_batch_size();
-  if (ranks == 0 || ranks > kMostRanks || micro == 0 || train.batch_size() % (micro * ranks) == 0) return;
-  findings.add("train.batch_size",
-               "want a multiple of " + number(micro * ranks) + " (micro_batch_size " + number(micro) + " x " +
-                   number(ranks) + (ranks == 1 ? " rank)" : " ranks)"),
-               multiples_near(train.batch_size(), micro * ranks),
-               {"train.micro_batch_size", "resources.nodes", "resources.ranks_per_node"});
-}
-
-void check_train(const JobSpec& spec, Findings& findings) {
-  const auto& train = spec.recipe().train();
-  check_batch(spec, findings);
-  if (train.min_learning_rate() > train.learning_rate()) {
-    const auto& field = *find_field("train.learning_rate");
-    findings.add("train.min_learning_rate", "want at most learning_rate = " + print(field, train.learning_rate()),
-                 "lower it, or leave it out for a tenth of learning_rate", {"train.learning_rate"});
+/// What an older or newer muster, or another client, has written into a recipe.
+void check_recipe_values(const JobSpec& spec, Findings& findings) {
+  const auto& recipe = spec.recipe();
+  if (!recipe.GetReflection()->GetUnknownFields(recipe).empty()) {
+    findings.add({"", "", "want a recipe in this controller's form; it comes from a muster of another version",
+                  "submit it with the muster of this controller's version", {}});
   }
-  if (train.warmup_steps() > train.steps()) {
-    findings.add("train.warmup_steps", "want at most steps = " + number(train.steps()),
-                 "lower it, or leave it out for a tenth of steps", {"train.steps"});
-  }
-}
-
-void check_model(const JobSpec& spec, Findings& findings) {
-  const auto& model = spec.recipe().model();
-  const std::uint64_t hidden = model.hidden_size(), heads = model.num_attention_heads();
-  if (heads != 0 && hidden % heads != 0) {
-    // An odd width a head would be refused next: advise what passes.
-    findings.add("model.hidden_size", "want a multiple of num_attention_heads = " + number(heads),
-                 multiples_near(hidden, 2 * heads), {"model.num_attention_heads"});
-  } else if (heads != 0 && hidden / heads % 2 != 0) {
-    findings.add(
-        "model.hidden_size",
-        "want an even number a head for the rotary embedding, not hidden_size / heads = " + number(hidden / heads),
-        multiples_near(hidden, 2 * heads), {"model.num_attention_heads"});
-  }
-  const std::uint64_t pairs = model.num_key_value_heads();
-  if (pairs != 0 && heads % pairs != 0) {
-    findings.add("model.num_key_value_heads", "want a divisor of num_attention_heads = " + number(heads),
-                 "leave it out for one a query head", {"model.num_attention_heads"});
-  }
-  const auto length = spec.recipe().data().sequence_length();
-  if (length > model.max_position_embeddings()) {
-    findings.add("data.sequence_length",
-                 "want at most model.max_position_embeddings = " + number(model.max_position_embeddings()),
-                 "shorten it, or leave max_position_embeddings out", {"model.max_position_embeddings"});
-  }
-}
-
-void check_data(const JobSpec& spec, FileChecks checks, Findings& findings) {
-  const auto& data = spec.recipe().data();
-  if (data.source() != "folder") {
-    if (!data.path().empty()) {
-      findings.add("data.path", "want no path with source = \"" + data.source() + "\"",
-                   "set data.source = \"folder\", or leave the path out", {"data.source"});
+  const auto tables = tables_of(recipe);
+  for (const auto& [name, message] : std::map(recipe.values().begin(), recipe.values().end())) {
+    const auto* key = schema::find_key(tables, name);
+    if (key == nullptr) {
+      const auto* other = find_key(name);
+      findings.add({name, "", other == nullptr ? unknown_key(name) : "want no such key with this recipe and family",
+                    other == nullptr ? "" : "remove it", {"train.recipe", "model.family"}});
+    } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
+      findings.add(name, "want " + wanted(*key), "");
     }
-    return;
   }
-  if (data.path().empty()) {
-    findings.add({"data.path",
-                  "",
-                  "want the folder of text files that source = \"folder\" reads",
-                  "add path = \"...\"",
-                  {"data.source"}});
-  } else if (std::error_code error; checks == FileChecks::kLook && !fs::is_directory(data.path(), error)) {
+}
+
+void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
+  check_recipe_values(spec, findings);
+  const auto tables = tables_of(spec.recipe());
+  const auto values = values_of(spec, tables);
+  const auto ranks = world_size(spec) <= kMostRanks ? world_size(spec) : 0;
+  for (const auto& conflict : schema::conflicts_of(values, tables, ranks)) {
+    findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
+  }
+  const auto folder = values.text("data.path");
+  if (std::error_code error;
+      !folder.empty() && values.text("data.source") == "folder" && checks == FileChecks::kLook &&
+      !fs::is_directory(folder, error)) {
     findings.add("data.path", "want a folder; there is none of this name", "create it, or correct the path");
   }
 }
@@ -140,22 +103,22 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
       !fs::is_directory(checkpoints, error)) {
     findings.add("checkpoint.folder", "want a folder; this is something else", "choose another path");
   }
-  for (const auto& field : fields()) {
+  for (const auto& field : job_keys()) {
     if (field.kind != Kind::kPath) continue;
     const auto value = get(spec, field);
     if (!value) continue;
     const auto& path = std::get<std::string>(*value);
     if (!core::is_utf8(path)) {
-      findings.add(field.key, "want a path in UTF-8", "rename the folder or file that is not, or choose another path");
+      findings.add(field.name, "want a path in UTF-8", "rename the folder or file that is not, or choose another path");
     } else if (!fs::path(path).is_absolute()) {
-      findings.add(field.key, "want an absolute path", "relative paths exist in job files only; muster resolves them");
+      findings.add(field.name, "want an absolute path", "relative paths exist in job files only; muster resolves them");
     }
   }
 }
 
 void check_times(const JobSpec& spec, Findings& findings) {
   const auto& liveness = spec.liveness();
-  const auto duration = [](std::string_view key, std::int64_t value) { return print(*find_field(key), value); };
+  const auto duration = [](std::string_view key, std::int64_t value) { return print(*find_key(key), value); };
   if (liveness.silent_after_ms() < 2 * liveness.heartbeat_interval_ms()) {
     findings.add("liveness.silent_after",
                  "want at least twice heartbeat_interval = " +
@@ -180,9 +143,7 @@ void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
     case JobSpec::kCommand:
       return check_command(spec, findings);
     case JobSpec::kRecipe:
-      check_model(spec, findings);
-      check_data(spec, checks, findings);
-      return check_train(spec, findings);
+      return check_recipe(spec, checks, findings);
     case JobSpec::PROGRAM_NOT_SET:
       findings.add({"",
                     "",

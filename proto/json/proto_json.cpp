@@ -4,8 +4,11 @@
 #include <google/protobuf/message.h>
 
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <string>
+
+#include "muster/v1/job.pb.h"
 
 namespace proto {
 namespace {
@@ -64,6 +67,38 @@ ordered_json map_to_json(const Message& message, const FieldDescriptor* field) {
         value_to_json(entry, type->map_value(), kSingular);
   }
   for (auto& [key, value] : sorted) out[key] = std::move(value);
+  return out;
+}
+
+// A recipe's values stand in the tables of the job file, as everything that reads them knows them: in the store, in run
+// files and in what `muster show --json` prints.
+ordered_json recipe_to_json(const muster::v1::Recipe& recipe) {
+  ordered_json out = ordered_json::object();
+  out["kind"] = valid_utf8(recipe.kind());
+  out["model"]["family"] = valid_utf8(recipe.family());
+  const std::map<std::string, muster::v1::Value> sorted(recipe.values().begin(), recipe.values().end());
+  for (const auto& [key, value] : sorted) {
+    const auto dot = key.find('.');
+    auto& slot = dot == std::string::npos ? out[valid_utf8(key)]
+                                          : out[valid_utf8(key.substr(0, dot))][valid_utf8(key.substr(dot + 1))];
+    switch (value.kind_case()) {
+      case muster::v1::Value::kFlag:
+        slot = value.flag();
+        break;
+      case muster::v1::Value::kWhole:
+        slot = value.whole();
+        break;
+      case muster::v1::Value::kReal:
+        slot = value.real();
+        break;
+      case muster::v1::Value::kText:
+        slot = valid_utf8(value.text());
+        break;
+      case muster::v1::Value::KIND_NOT_SET:
+        slot = nullptr;
+        break;
+    }
+  }
   return out;
 }
 
@@ -140,6 +175,41 @@ void set_value(Message& message, const FieldDescriptor* field, const ordered_jso
   }
 }
 
+void set_recipe_value(muster::v1::Value& value, const ordered_json& json, const std::string& path) {
+  if (json.is_boolean()) return value.set_flag(json.get<bool>());
+  if (json.is_number_float()) return value.set_real(json.get<double>());
+  if (json.is_number()) return value.set_whole(integer<std::int64_t>(json, path));
+  if (json.is_string()) return value.set_text(json.get<std::string>());
+  fail(path, "a text, a number, true or false", json);
+}
+
+void fill_recipe(const ordered_json& json, muster::v1::Recipe& recipe, const std::string& path) {
+  if (!json.is_object()) fail(path, "an object", json);
+  const auto text = [](const ordered_json& word, const std::string& here) {
+    if (!word.is_string()) fail(here, "a text", word);
+    return word.get<std::string>();
+  };
+  for (const auto& [table, content] : json.items()) {
+    const auto here = path + "." + table;
+    if (content.is_null()) continue;
+    if (table == "kind") {
+      recipe.set_kind(text(content, here));
+      continue;
+    }
+    if (!content.is_object()) fail(here, "an object", content);
+    for (const auto& [key, value] : content.items()) {
+      const auto name = table + "." + key;
+      // "" is how earlier versions wrote a text that was not given.
+      if (value.is_null() || value == "") continue;
+      if (name == "model.family") {
+        recipe.set_family(text(value, here + ".family"));
+      } else {
+        set_recipe_value((*recipe.mutable_values())[name], value, here + "." + key);
+      }
+    }
+  }
+}
+
 void fill_map(const ordered_json& json, Message& message, const FieldDescriptor* field, const std::string& path) {
   if (!json.is_object()) fail(path, "an object", json);
   for (const auto& [key, value] : json.items()) {
@@ -151,6 +221,9 @@ void fill_map(const ordered_json& json, Message& message, const FieldDescriptor*
 }
 
 void fill(const ordered_json& json, Message& message, const std::string& path) {
+  if (auto* recipe = google::protobuf::DynamicCastToGenerated<muster::v1::Recipe>(&message)) {
+    return fill_recipe(json, *recipe, path);
+  }
   if (!json.is_object()) fail(path.empty() ? "(top)" : path, "an object", json);
   for (const auto& [key, value] : json.items()) {
     const std::string here = path.empty() ? key : path + "." + key;
@@ -174,6 +247,9 @@ void fill(const ordered_json& json, Message& message, const std::string& path) {
 }  // namespace
 
 ordered_json to_json(const Message& message) {
+  if (const auto* recipe = google::protobuf::DynamicCastToGenerated<muster::v1::Recipe>(&message)) {
+    return recipe_to_json(*recipe);
+  }
   ordered_json out = ordered_json::object();
   const Reflection* r = message.GetReflection();
   const auto* type = message.GetDescriptor();

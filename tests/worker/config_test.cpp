@@ -29,11 +29,11 @@ TEST(RunFile, NeedsNothingButFormatAndName) {
 }
 
 TEST(RunFile, EveryKeyArrives) {
-  const auto c = parse(R"(,"recipe":"r",
+  const auto c = parse(R"(,"recipe":"causal_lm",
     "model":{"family":"llama","vocab_size":300,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,
              "num_attention_heads":8,"num_key_value_heads":2,"max_position_embeddings":99,"rope_theta":1e6,
              "rms_norm_eps":1e-5,"tie_word_embeddings":true,"initializer_range":0.1},
-    "data":{"source":"folder","path":"/text","sequence_length":64,"validation_fraction":0.25,"max_bytes":1000,
+    "data":{"source":"folder","path":"/text","sequence_length":64,"validation_fraction":0.25,"max_bytes":2000,
             "cache_folder":"/cache"},
     "train":{"steps":50,"batch_size":16,"micro_batch_size":4,"learning_rate":0.5,"min_learning_rate":0.05,
              "warmup_steps":5,"schedule":"linear","weight_decay":0.2,"beta1":0.8,"beta2":0.9,"epsilon":1e-6,
@@ -41,7 +41,7 @@ TEST(RunFile, EveryKeyArrives) {
              "step_delay_ms":20},
     "checkpoint":{"folder":"/ckpt","every_steps":25,"keep":2},
     "fsdp":{"reshard_after_forward":false,"prefetch":false})");
-  EXPECT_EQ(c.recipe, "r");
+  EXPECT_EQ(c.recipe, "causal_lm");
   EXPECT_EQ(c.model.vocab_size, 300);
   EXPECT_EQ(c.model.hidden_size, 64);
   EXPECT_EQ(c.model.intermediate_size, 96);
@@ -57,7 +57,7 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.data.path, "/text");
   EXPECT_EQ(c.data.sequence_length, 64);
   EXPECT_EQ(c.data.validation_fraction, 0.25);
-  EXPECT_EQ(c.data.max_bytes, 1000);
+  EXPECT_EQ(c.data.max_bytes, 2000);
   EXPECT_EQ(c.data.cache_folder, "/cache");
   EXPECT_EQ(c.train.steps, 50);
   EXPECT_EQ(c.train.batch_size, 16);
@@ -65,14 +65,14 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.train.learning_rate, 0.5);
   EXPECT_EQ(c.train.min_learning_rate, 0.05);
   EXPECT_EQ(c.train.warmup_steps, 5);
-  EXPECT_EQ(c.train.schedule, ScheduleKind::kLinear);
-  EXPECT_EQ(c.train.weight_decay, 0.2);
-  EXPECT_EQ(c.train.beta1, 0.8);
-  EXPECT_EQ(c.train.beta2, 0.9);
-  EXPECT_EQ(c.train.epsilon, 1e-6);
+  EXPECT_EQ(c.train.schedule, schema::LearningRateSchedule::kLinear);
+  EXPECT_EQ(c.optimizer.weight_decay, 0.2);
+  EXPECT_EQ(c.optimizer.beta1, 0.8);
+  EXPECT_EQ(c.optimizer.beta2, 0.9);
+  EXPECT_EQ(c.optimizer.epsilon, 1e-6);
   EXPECT_EQ(c.train.clip_norm, 2);
   EXPECT_EQ(c.train.seed, 7);
-  EXPECT_EQ(c.train.precision, Precision::kBf16);
+  EXPECT_EQ(c.train.precision, schema::Precision::kBf16);
   EXPECT_EQ(c.train.validation_every_steps, 10);
   EXPECT_EQ(c.train.validation_batches, 3);
   EXPECT_EQ(c.train.step_delay_ms, 20);
@@ -88,10 +88,11 @@ TEST(RunFile, WholeNumbersMayBeTexts) {
   EXPECT_THAT(refusal(R"(,"train":{"steps":"12x"})"), HasSubstr("train.steps = \"12x\": want a whole number"));
 }
 
-TEST(RunFile, NullMeansAbsentAndZeroMeansDefaultWhereItSaysSo) {
-  const auto c = parse(R"(,"model":{"vocab_size":0,"num_key_value_heads":0},"data":{"max_bytes":0},"train":null)");
+TEST(RunFile, NullMeansAbsentAndSoDoesAnEmptyPath) {
+  const auto c = parse(R"(,"model":{"vocab_size":null},"data":{"max_bytes":null,"path":""},"train":null)");
   EXPECT_EQ(c.model.vocab_size, 257);
   EXPECT_EQ(c.data.max_bytes, 16 << 20);
+  EXPECT_EQ(c.data.path, "");
 }
 
 TEST(RunFile, AnUnknownKeyIsAnErrorWithASuggestion) {
@@ -103,27 +104,27 @@ TEST(RunFile, AnUnknownKeyIsAnErrorWithASuggestion) {
 
 TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"(,"train":{"steps":0})", "train.steps = 0: want a whole number of at least 1"},
+      {R"(,"train":{"steps":0})", "train.steps = 0: want a whole number from 1 to 4294967295"},
       {R"(,"train":{"steps":1.5})", "train.steps = 1.5: want a whole number"},
       {R"(,"train":{"steps":true})", "train.steps = true: want a whole number"},
       {R"(,"train":{"learning_rate":0})", "train.learning_rate = 0: want a number above 0"},
       {R"(,"train":{"learning_rate":"1"})", "train.learning_rate = \"1\": want a number"},
-      {R"(,"train":{"beta2":1})", "train.beta2 = 1: want a number of at least 0 and below 1"},
+      {R"(,"train":{"beta2":1})", "train.beta2 = 1: want a number from 0 to 0.999999"},
       {R"(,"train":{"learning_rate":0.1,"min_learning_rate":0.2})", "want at most learning_rate"},
       {R"(,"train":{"steps":5,"warmup_steps":6})", "train.warmup_steps = 6: want at most steps = 5"},
       {R"(,"train":{"schedule":"step"})", R"(train.schedule = "step": want one of "cosine", "linear", "constant")"},
       {R"(,"train":{"precision":"fp16"})", R"(want one of "fp32", "bf16")"},
       {R"(,"train":[])", "train = []: want an object"},
-      {R"(,"model":{"vocab_size":256})", "model.vocab_size = 256: byte tokens need at least 257"},
+      {R"(,"model":{"vocab_size":256})", "model.vocab_size = 256: want a whole number from 257"},
       {R"(,"model":{"hidden_size":65})", "model.hidden_size = 65: want a multiple"},
-      {R"(,"model":{"family":"bert"})", "model.family = \"bert\": want one of \"llama\""},
+      {R"(,"model":{"family":"bert"})", "model.family = \"bert\": want \"llama\""},
       {R"(,"model":{"tie_word_embeddings":1})", "want true or false"},
       {R"(,"data":{"source":"web"})", "data.source = \"web\""},
       {R"(,"data":{"source":"folder"})", "data.path = \"\""},
       {R"(,"data":{"validation_fraction":1})", "data.validation_fraction = 1"},
       {R"(,"data":{"sequence_length":4096})", "model.max_position_embeddings = 2048"},
       {R"(,"checkpoint":{"keep":0})", "checkpoint.keep = 0"},
-      {R"(,"checkpoint":{"folder":3})", "checkpoint.folder = 3: want a text"},
+      {R"(,"checkpoint":{"folder":3})", "checkpoint.folder = 3: want a path"},
   };
   for (const auto& [rest, says] : cases) EXPECT_THAT(refusal(rest), HasSubstr(says)) << rest;
 }
@@ -147,7 +148,7 @@ TEST(RunFile, TheErrorNamesTheFile) {
 }
 
 TEST(BatchSplit, TotalIsMicroBatchTimesRanksTimesAccumulation) {
-  StepConfig c;
+  schema::Training c;
   c.batch_size = 24;
   c.micro_batch_size = 3;
   EXPECT_EQ(split_batch(c, 2).accumulation, 4);
@@ -155,16 +156,18 @@ TEST(BatchSplit, TotalIsMicroBatchTimesRanksTimesAccumulation) {
   c.micro_batch_size = 0;
   EXPECT_EQ(split_batch(c, 4).micro_batch_size, 6);
   EXPECT_EQ(split_batch(c, 4).accumulation, 1);
+  c.batch_size = 0;
+  EXPECT_EQ(split_batch(c, 4).batch_size, 32);
 }
 
 TEST(BatchSplit, ABatchThatDoesNotDivideIsAnErrorWithTheNearestThatDo) {
-  StepConfig c;
+  schema::Training c;
   c.batch_size = 10;
   c.micro_batch_size = 2;
   EXPECT_THAT(testing::message_of<UsageError>([&] { split_batch(c, 3); }),
               AllOf(HasSubstr("train.batch_size = 10"), HasSubstr("6 or 12")));
   c.micro_batch_size = 0;
-  EXPECT_THAT(testing::message_of<UsageError>([&] { split_batch(c, 16); }), HasSubstr("such as 16"));
+  EXPECT_THAT(testing::message_of<UsageError>([&] { split_batch(c, 16); }), HasSubstr("try 16"));
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ class LlamaPeers : public ::testing::Test {
 
 std::string LlamaPeers::python_;
 
-LlamaConfig config_of(const fsdp::Json& json) {
-  LlamaConfig c;
+schema::Llama config_of(const fsdp::Json& json) {
+  auto c = schema::standard<schema::Llama>(schema::llama());
   c.vocab_size = json.at("vocab_size").as_int();
   c.hidden_size = json.at("hidden_size").as_int();
   c.intermediate_size = json.at("intermediate_size").as_int();
@@ -115,7 +115,8 @@ TEST_F(LlamaPeers, LogitsLossAndGradientsAgree) {
 
 TEST_F(LlamaPeers, ReadsWhatWeWrite) {
   const TemporaryFolder folder;
-  LlamaConfig c;
+  auto c = schema::standard<schema::Llama>(schema::llama());
+  c.vocab_size = 257;
   c.hidden_size = 32;
   c.intermediate_size = 48;
   c.num_hidden_layers = 2;

@@ -23,8 +23,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-LlamaConfig small(std::int64_t kv_heads = 2, bool tied = false) {
-  LlamaConfig c;
+schema::Llama small(std::int64_t kv_heads = 2, bool tied = false) {
+  auto c = schema::standard<schema::Llama>(schema::llama());
   c.vocab_size = 40;
   c.hidden_size = 16;
   c.intermediate_size = 24;
@@ -36,7 +36,7 @@ LlamaConfig small(std::int64_t kv_heads = 2, bool tied = false) {
   return c;
 }
 
-std::shared_ptr<LlamaForCausalLm> model_of(const LlamaConfig& config, std::uint64_t seed = 1) {
+std::shared_ptr<LlamaForCausalLm> model_of(const schema::Llama& config, std::uint64_t seed = 1) {
   auto model = std::make_shared<LlamaForCausalLm>(config);
   model->initialize(seed);
   return model;
@@ -158,7 +158,7 @@ TEST(Llama, TooManyPositionsAndSizesThatDoNotFitAreErrors) {
                                      {groups, "divisor of num_attention_heads"},
                                      {odd, "even number"}}) {
     try {
-      config.check();
+      LlamaForCausalLm{config};
       ADD_FAILURE() << says;
     } catch (const std::invalid_argument& error) {
       EXPECT_THAT(error.what(), HasSubstr(says));

@@ -5,8 +5,8 @@
 namespace worker {
 namespace {
 
-StepConfig config(ScheduleKind kind) {
-  StepConfig c;
+schema::Training config(schema::LearningRateSchedule kind) {
+  schema::Training c;
   c.steps = 110;
   c.warmup_steps = 10;
   c.learning_rate = 1.0;
@@ -16,7 +16,7 @@ StepConfig config(ScheduleKind kind) {
 }
 
 TEST(Schedule, WarmsUpInEqualStepsToTheFullRate) {
-  for (const auto kind : {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kConstant}) {
+  for (const auto kind : {schema::LearningRateSchedule::kCosine, schema::LearningRateSchedule::kLinear, schema::LearningRateSchedule::kConstant}) {
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 0), 0.1);
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 4), 0.5);
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 9), 1.0);
@@ -25,18 +25,18 @@ TEST(Schedule, WarmsUpInEqualStepsToTheFullRate) {
 }
 
 TEST(Schedule, DecaysToTheLeastRate) {
-  EXPECT_NEAR(learning_rate(config(ScheduleKind::kCosine), 60), 0.6, 1e-12);
-  EXPECT_NEAR(learning_rate(config(ScheduleKind::kCosine), 35), 0.2 + 0.8 * 0.853553, 1e-6);
-  EXPECT_NEAR(learning_rate(config(ScheduleKind::kLinear), 35), 0.8, 1e-12);
-  for (const auto kind : {ScheduleKind::kCosine, ScheduleKind::kLinear}) {
+  EXPECT_NEAR(learning_rate(config(schema::LearningRateSchedule::kCosine), 60), 0.6, 1e-12);
+  EXPECT_NEAR(learning_rate(config(schema::LearningRateSchedule::kCosine), 35), 0.2 + 0.8 * 0.853553, 1e-6);
+  EXPECT_NEAR(learning_rate(config(schema::LearningRateSchedule::kLinear), 35), 0.8, 1e-12);
+  for (const auto kind : {schema::LearningRateSchedule::kCosine, schema::LearningRateSchedule::kLinear}) {
     EXPECT_NEAR(learning_rate(config(kind), 110), 0.2, 1e-12);
     EXPECT_NEAR(learning_rate(config(kind), 500), 0.2, 1e-12);
   }
-  EXPECT_DOUBLE_EQ(learning_rate(config(ScheduleKind::kConstant), 109), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config(schema::LearningRateSchedule::kConstant), 109), 1.0);
 }
 
 TEST(Schedule, AWarmUpAsLongAsTheRunNeverDecays) {
-  auto c = config(ScheduleKind::kCosine);
+  auto c = config(schema::LearningRateSchedule::kCosine);
   c.warmup_steps = c.steps;
   EXPECT_DOUBLE_EQ(learning_rate(c, 109), 1.0);
 }

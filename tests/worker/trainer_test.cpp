@@ -81,6 +81,11 @@ class Listener : public Reporter {
   mutable int asked_ = 0;
 };
 
+/// `"key":value` with a leading comma, unless `given` has the key.
+std::string unless(const std::string& given, const std::string& key, const std::string& value) {
+  return given.find("\"" + key + "\"") == std::string::npos ? ",\"" + key + "\":" + value : "";
+}
+
 /// Members of "train" and "fsdp" are added with a leading comma.
 RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const std::string& fsdp = "",
                  const std::string& checkpoints = "checkpoints") {
@@ -88,8 +93,9 @@ RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const 
       R"({"format":1,"name":"test","model":{"hidden_size":32,"intermediate_size":48,"num_hidden_layers":3,
       "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64},
       "data":{"source":"fixture","sequence_length":32,"cache_folder":")" +
-      (folder / "cache").native() + R"("},"train":{"learning_rate":0.003)" + train + R"(},"fsdp":{"prefetch":true)" +
-      fsdp + R"(},"checkpoint":{"folder":")" + (folder / checkpoints).native() + "\"}}");
+      (folder / "cache").native() + R"("},"train":{"learning_rate":0.003)" + unless(train, "batch_size", "8") + unless(train, "warmup_steps", "0") +
+      unless(train, "seed", "0") + unless(train, "validation_every_steps", "0") + train + R"(},"fsdp":{"prefetch":true)" +
+      fsdp + R"(},"checkpoint":{"every_steps":0,"folder":")" + (folder / checkpoints).native() + "\"}}");
 }
 
 /// One attempt of `listeners.size()` ranks; how each left.

@@ -32,36 +32,26 @@ std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
   return hash;
 }
 
-void refuse(const std::string& key, std::int64_t value, const std::string& remedy) {
-  throw std::invalid_argument("model." + key + " = " + std::to_string(value) + ": " + remedy);
+/// Throws std::invalid_argument where the sizes do not fit one another.
+void check(const schema::Llama& model) {
+  const std::pair<const char*, std::int64_t> sizes[] = {{"vocab_size", model.vocab_size},
+                                                        {"hidden_size", model.hidden_size},
+                                                        {"intermediate_size", model.intermediate_size},
+                                                        {"num_hidden_layers", model.num_hidden_layers},
+                                                        {"num_attention_heads", model.num_attention_heads},
+                                                        {"num_key_value_heads", model.num_key_value_heads},
+                                                        {"max_position_embeddings", model.max_position_embeddings}};
+  for (const auto& [key, value] : sizes) {
+    if (value >= 1) continue;
+    throw std::invalid_argument(std::string("model.") + key + " = " + std::to_string(value) +
+                                ": want a whole number of at least 1");
+  }
+  for (const auto& conflict : schema::conflicts_of(model)) {
+    throw std::invalid_argument(conflict.key + ": " + conflict.want + "; " + conflict.remedy);
+  }
 }
 
 }  // namespace
-
-void LlamaConfig::check() const {
-  const std::pair<const char*, std::int64_t> sizes[] = {{"vocab_size", vocab_size},
-                                                        {"hidden_size", hidden_size},
-                                                        {"intermediate_size", intermediate_size},
-                                                        {"num_hidden_layers", num_hidden_layers},
-                                                        {"num_attention_heads", num_attention_heads},
-                                                        {"num_key_value_heads", num_key_value_heads},
-                                                        {"max_position_embeddings", max_position_embeddings}};
-  for (const auto& [key, value] : sizes) {
-    if (value < 1) refuse(key, value, "want a whole number of at least 1");
-  }
-  if (hidden_size % num_attention_heads != 0) {
-    refuse("hidden_size", hidden_size,
-           "want a multiple of num_attention_heads = " + std::to_string(num_attention_heads));
-  }
-  if (head_dim() % 2 != 0) {
-    refuse("hidden_size", hidden_size,
-           "each head gets " + std::to_string(head_dim()) + " of it, and rotary embedding wants an even number");
-  }
-  if (num_attention_heads % num_key_value_heads != 0) {
-    refuse("num_key_value_heads", num_key_value_heads,
-           "want a divisor of num_attention_heads = " + std::to_string(num_attention_heads));
-  }
-}
 
 RmsNorm::RmsNorm(std::int64_t size, double eps)
     : weight(register_parameter("weight", uninitialised({size}))), eps_(eps) {}
@@ -100,7 +90,7 @@ at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table) {
   return x * table.cos + at::cat({-halves[1], halves[0]}, -1) * table.sin;
 }
 
-LlamaAttention::LlamaAttention(const LlamaConfig& c)
+LlamaAttention::LlamaAttention(const schema::Llama& c)
     : heads_(c.num_attention_heads),
       kv_heads_(c.num_key_value_heads),
       head_dim_(c.head_dim()),
@@ -131,7 +121,7 @@ at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeTable& rope) c
   return o_proj_->forward(out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_}));
 }
 
-LlamaMlp::LlamaMlp(const LlamaConfig& c)
+LlamaMlp::LlamaMlp(const schema::Llama& c)
     : gate_proj_(register_module("gate_proj", std::make_shared<Linear>(c.hidden_size, c.intermediate_size))),
       up_proj_(register_module("up_proj", std::make_shared<Linear>(c.hidden_size, c.intermediate_size))),
       down_proj_(register_module("down_proj", std::make_shared<Linear>(c.intermediate_size, c.hidden_size))) {}
@@ -140,7 +130,7 @@ at::Tensor LlamaMlp::forward(const at::Tensor& x) const {
   return down_proj_->forward(at::silu(gate_proj_->forward(x)) * up_proj_->forward(x));
 }
 
-LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& c)
+LlamaDecoderLayer::LlamaDecoderLayer(const schema::Llama& c)
     : self_attn_(register_module("self_attn", std::make_shared<LlamaAttention>(c))),
       mlp_(register_module("mlp", std::make_shared<LlamaMlp>(c))),
       input_layernorm_(register_module("input_layernorm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps))),
@@ -155,7 +145,7 @@ at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const RopeTable& rope) const
   });
 }
 
-LlamaModel::LlamaModel(const LlamaConfig& c)
+LlamaModel::LlamaModel(const schema::Llama& c)
     : embed_tokens(register_module("embed_tokens", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
       config_(c) {
   const auto list = register_module("layers", std::make_shared<torch::nn::Module>());
@@ -176,8 +166,8 @@ at::Tensor LlamaModel::forward(const at::Tensor& ids) const {
   return norm->forward(x);
 }
 
-LlamaForCausalLm::LlamaForCausalLm(const LlamaConfig& config) : config_(config) {
-  config_.check();
+LlamaForCausalLm::LlamaForCausalLm(const schema::Llama& config) : config_(config) {
+  check(config_);
   model_ = register_module("model", std::make_shared<LlamaModel>(config_));
   if (!config_.tie_word_embeddings) {
     lm_head_ = register_module("lm_head", std::make_shared<Linear>(config_.hidden_size, config_.vocab_size));

@@ -9,28 +9,9 @@
 #include <vector>
 
 #include "models/call_wrapper.h"
+#include "schema/tables/llama.h"
 
 namespace worker {
-
-/// Sizes of a Llama model; the names and defaults are those of a Hugging Face config.json, the sizes those of a small
-/// model.
-struct LlamaConfig {
-  std::int64_t vocab_size = 257;
-  std::int64_t hidden_size = 256;
-  std::int64_t intermediate_size = 704;
-  std::int64_t num_hidden_layers = 4;
-  std::int64_t num_attention_heads = 4;
-  std::int64_t num_key_value_heads = 4;  ///< must divide num_attention_heads
-  std::int64_t max_position_embeddings = 2048;
-  double rope_theta = 10000.0;
-  double rms_norm_eps = 1e-6;
-  bool tie_word_embeddings = false;
-  double initializer_range = 0.02;
-
-  std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
-  /// Throws std::invalid_argument that names key, value and remedy when the sizes do not fit one another.
-  void check() const;
-};
 
 /// x / rms(x) * weight over the last dim; the normalisation in fp32, cast back to x's type, then scaled.
 class RmsNorm : public torch::nn::Module {
@@ -74,7 +55,7 @@ at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
 /// Causal self-attention with grouped key/value heads.
 class LlamaAttention : public torch::nn::Module {
  public:
-  explicit LlamaAttention(const LlamaConfig& config);
+  explicit LlamaAttention(const schema::Llama& config);
   /// [batch, positions, hidden] -> the same.
   at::Tensor forward(const at::Tensor& x, const RopeTable& rope) const;
 
@@ -86,7 +67,7 @@ class LlamaAttention : public torch::nn::Module {
 /// SwiGLU: down(silu(gate(x)) * up(x)).
 class LlamaMlp : public torch::nn::Module {
  public:
-  explicit LlamaMlp(const LlamaConfig& config);
+  explicit LlamaMlp(const schema::Llama& config);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -96,7 +77,7 @@ class LlamaMlp : public torch::nn::Module {
 /// One block: attention and MLP, each after its norm and around a residual.
 class LlamaDecoderLayer : public torch::nn::Module {
  public:
-  explicit LlamaDecoderLayer(const LlamaConfig& config);
+  explicit LlamaDecoderLayer(const schema::Llama& config);
   /// [batch, positions, hidden] -> the same, called through `wrapper`.
   at::Tensor forward(at::Tensor x, const RopeTable& rope) const;
 
@@ -111,7 +92,7 @@ class LlamaDecoderLayer : public torch::nn::Module {
 /// Embedding, blocks and final norm.
 class LlamaModel : public torch::nn::Module {
  public:
-  explicit LlamaModel(const LlamaConfig& config);
+  explicit LlamaModel(const schema::Llama& config);
   /// Token ids [batch, positions] -> [batch, positions, hidden].
   at::Tensor forward(const at::Tensor& ids) const;
 
@@ -120,15 +101,16 @@ class LlamaModel : public torch::nn::Module {
   std::shared_ptr<RmsNorm> norm;
 
  private:
-  LlamaConfig config_;
+  schema::Llama config_;
 };
 
 /// Llama with a language-model head. Parameters are fp32 on the CPU and carry Hugging Face's names; with a tied head
 /// there is no `lm_head.weight`. Knows nothing of sharding: see `wrapper`.
 class LlamaForCausalLm : public torch::nn::Module {
  public:
-  /// Parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws as LlamaConfig::check.
-  explicit LlamaForCausalLm(const LlamaConfig& config);
+  /// Parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws std::invalid_argument that names key, value and remedy where
+  /// the sizes do not fit one another.
+  explicit LlamaForCausalLm(const schema::Llama& config);
 
   /// Normal(0, initializer_range) for matrices and ones for norms. Every parameter draws from a generator seeded by
   /// (seed, its name), so the values depend on nothing else.
@@ -138,14 +120,14 @@ class LlamaForCausalLm : public torch::nn::Module {
   /// positions than max_position_embeddings.
   at::Tensor forward(at::Tensor ids) const;
 
-  const LlamaConfig& config() const { return config_; }
+  const schema::Llama& config() const { return config_; }
   const std::vector<std::shared_ptr<LlamaDecoderLayer>>& layers() const { return model_->layers; }
 
   /// Around the whole call; each layer has its own besides.
   CallWrapper wrapper = call_directly;
 
  private:
-  LlamaConfig config_;
+  schema::Llama config_;
   std::shared_ptr<LlamaModel> model_;
   std::shared_ptr<Linear> lm_head_;  ///< null when tied
 };

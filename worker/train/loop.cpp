@@ -208,17 +208,17 @@ class Trainer::Run {
     sharded_ = std::make_unique<fsdp::ShardedModel>(module, *mesh_);
     recipe_->shard(*sharded_, shard_options(config_));
     fsdp::AdamWOptions adam;
-    adam.beta1 = config_.train.beta1;
-    adam.beta2 = config_.train.beta2;
-    adam.eps = config_.train.epsilon;
-    adam.weight_decay = config_.train.weight_decay;
+    adam.beta1 = config_.optimizer.beta1;
+    adam.beta2 = config_.optimizer.beta2;
+    adam.eps = config_.optimizer.epsilon;
+    adam.weight_decay = config_.optimizer.weight_decay;
     optimizer_ = std::make_unique<fsdp::AdamW>(*sharded_, adam);
     say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens from %s, batch %lld = %lld x %d ranks x "
         "%lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
         mesh_->device().is_cuda() ? "GPUs" : "the CPU", static_cast<long long>(recipe_->train_samples()),
         static_cast<long long>(recipe_->tokens_per_sample()), recipe_->data_name().c_str(),
-        static_cast<long long>(config_.train.batch_size), static_cast<long long>(split_.micro_batch_size),
+        static_cast<long long>(split_.batch_size), static_cast<long long>(split_.micro_batch_size),
         environment_.world_size, static_cast<long long>(split_.accumulation));
   }
 
@@ -369,7 +369,7 @@ class Trainer::Run {
 
   void tell(StepReport& report) {
     const auto& train = config_.train;
-    report.tokens_per_s = static_cast<double>(train.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
+    report.tokens_per_s = static_cast<double>(split_.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
     if (train.validation_every_steps > 0 && recipe_->validation_samples() > 0 &&
         (step_ % train.validation_every_steps == 0 || step_ == train.steps)) {
       report.validation_loss = validate();
@@ -395,7 +395,7 @@ class Trainer::Run {
     const at::NoGradGuard no_grad;
     const std::int64_t first = recipe_->train_samples();
     const std::int64_t count =
-        std::min(recipe_->validation_samples(), config_.train.validation_batches * config_.train.batch_size);
+        std::min(recipe_->validation_samples(), config_.train.validation_batches * split_.batch_size);
     const std::int64_t micro = split_.micro_batch_size;
     double sum = 0;
     for (std::int64_t base = 0; base < count; base += micro * environment_.world_size) {

@@ -20,7 +20,7 @@ const std::map<std::string_view, Maker>& recipes() {
 
 fsdp::ShardOptions shard_options(const RunConfig& config) {
   fsdp::ShardOptions options;
-  options.param_dtype = config.train.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  options.param_dtype = config.train.precision == schema::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
   options.reshard_after_forward = config.fsdp.reshard_after_forward;
   options.prefetch_depth = config.fsdp.prefetch ? 1 : 0;
   return options;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "spec/partition_fields.h"
-#include "spec/suggest.h"
+#include "spec/partition_keys.h"
+#include "schema/nearest.h"
 #include "spec/toml_value.h"
-#include "spec/units.h"
+#include "schema/units.h"
 
 namespace runtime {
 namespace {
@@ -32,8 +32,8 @@ void fill_budgets(const PartitionPolicy& policy, JobSpec& spec) {
   if (!policy.has_requeue()) return;
   PartitionPolicy both;
   *both.mutable_requeue() = spec.requeue();
-  for (const auto& field : spec::partition_fields()) {
-    if (field.key.starts_with("requeue.") && !spec::has(both, field)) spec::copy_field(both, field, policy);
+  for (const auto& field : spec::partition_keys()) {
+    if (field.name.starts_with("requeue.") && !spec::has(both, field)) spec::copy_field(both, field, policy);
   }
   if (both.has_requeue()) *spec.mutable_requeue() = both.requeue();
 }
@@ -136,7 +136,7 @@ std::string PartitionBook::remedy(const Applicant& who, const ClusterFacts& slur
 
 std::optional<PartitionRefusal> PartitionBook::unknown(const Applicant& who, const ClusterFacts& slurm,
                                                        const std::string& partition) const {
-  const auto near = spec::nearest(partition, usable(who, slurm));
+  const auto near = schema::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
   const bool hidden = facts != nullptr && !policies_.empty();
   return PartitionRefusal{
@@ -179,10 +179,10 @@ std::optional<PartitionRefusal> PartitionBook::judge_time(const std::string& par
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_time_ms()) return std::nullopt;
   if (time_limit_ms > 0 && time_limit_ms <= policy->max_time_ms()) return std::nullopt;
-  const auto most = spec::print_duration_ms(policy->max_time_ms());
+  const auto most = schema::print_duration_ms(policy->max_time_ms());
   return PartitionRefusal{true,
                           of(partition) + "max_time is " + most + ", the job wants " +
-                              (time_limit_ms > 0 ? spec::print_duration_ms(time_limit_ms) : std::string("no limit")) +
+                              (time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : std::string("no limit")) +
                               "; set resources.time_limit to at most " + most + ", " + kAsk};
 }
 

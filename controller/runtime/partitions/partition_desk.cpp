@@ -10,7 +10,7 @@
 #include "runtime/action_runner.h"
 #include "runtime/partitions/partition_views.h"
 #include "runtime/views.h"
-#include "spec/units.h"
+#include "schema/units.h"
 
 namespace runtime {
 namespace {
@@ -140,7 +140,7 @@ std::optional<Obstacle> PartitionDesk::explain_never(const core::Job& job) {
   if (!never) return std::nullopt;
   const auto id = std::to_string(job.id);
   return Obstacle{"It can't start as it is: " + never->why + ".",
-                  (never->limit ? "muster limit " + id + " " + spec::print_duration_ms(never->limit->count()) + "; or "
+                  (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
                                 : std::string()) +
                       "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }

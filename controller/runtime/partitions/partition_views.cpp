@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "runtime/unfit_check.h"
 #include "runtime/views.h"
-#include "spec/units.h"
+#include "schema/units.h"
 
 namespace runtime {
 namespace {
@@ -30,8 +30,8 @@ void check_limits(const PartitionPolicy& policy, const PartitionFacts& slurm, st
   for (const auto& [name, time] :
        {std::pair("max_time", policy.max_time_ms()), std::pair("default_time", policy.default_time_ms())}) {
     if (!slurm.max_time || time <= slurm.max_time->count()) continue;
-    found.push_back(of(policy) + name + " is " + spec::print_duration_ms(time) + ", but Slurm's MaxTime is " +
-                    spec::print_duration_ms(slurm.max_time->count()) + "; lower it, or raise Slurm's");
+    found.push_back(of(policy) + name + " is " + schema::print_duration_ms(time) + ", but Slurm's MaxTime is " +
+                    schema::print_duration_ms(slurm.max_time->count()) + "; lower it, or raise Slurm's");
   }
 }
 
@@ -179,8 +179,8 @@ std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::M
                        {}};
   }
   if (partition.max_time && limit > *partition.max_time) {
-    const auto allowed = spec::print_duration_ms(partition.max_time->count());
-    return NeverStarts{"its time limit of " + spec::print_duration_ms(limit.count()) + " is longer than the " +
+    const auto allowed = schema::print_duration_ms(partition.max_time->count());
+    return NeverStarts{"its time limit of " + schema::print_duration_ms(limit.count()) + " is longer than the " +
                            allowed + " that " + name + " allows",
                        "resources.time_limit at most " + allowed, *partition.max_time};
   }

@@ -3,18 +3,18 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 namespace runtime {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json value_of(const spec::Field& field, const std::vector<std::string>& texts) {
+Json value_of(const schema::Key& field, const std::vector<std::string>& texts) {
   if (spec::is_list(field)) return texts;
   const auto& text = texts.front();
-  if (field.kind == spec::Kind::kWhole) return std::stoll(text);
-  if (field.kind == spec::Kind::kFlag) return text == "true";
+  if (field.kind == schema::Kind::kWhole) return std::stoll(text);
+  if (field.kind == schema::Kind::kFlag) return text == "true";
   return text;
 }
 
@@ -28,9 +28,9 @@ std::vector<std::string> texts_of(const Json& value) {
 
 std::string policy_to_json(const PartitionPolicy& policy) {
   Json json = Json::object();
-  for (const auto& field : spec::partition_fields()) {
+  for (const auto& field : spec::partition_keys()) {
     const auto texts = spec::texts(policy, field);
-    if (!texts.empty()) json[std::string(field.key)] = value_of(field, texts);
+    if (!texts.empty()) json[std::string(field.name)] = value_of(field, texts);
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -41,7 +41,7 @@ PartitionPolicy policy_from_json(const std::string& name, const std::string& tex
   try {
     const auto json = Json::parse(text);
     for (const auto& [key, value] : json.items()) {
-      const auto* field = spec::find_partition_field(key);
+      const auto* field = spec::find_partition_key(key);
       if (field == nullptr) continue;
       if (const auto want = spec::put(policy, *field, texts_of(value)); !want.empty()) {
         throw std::runtime_error(key + ": want " + want);

@@ -7,9 +7,9 @@
 
 #include "core/text.h"
 #include "runtime/partitions/policy_json.h"
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 #include "spec/partition_file.h"
-#include "spec/suggest.h"
+#include "schema/nearest.h"
 
 namespace runtime {
 namespace {
@@ -46,7 +46,7 @@ std::vector<std::string> names_of(const PartitionBook& book) {
 }
 
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names) {
-  const auto near = spec::nearest(wrong, names);
+  const auto near = schema::nearest(wrong, names);
   return near.empty() ? "" : ", did you mean \"" + near + "\"";
 }
 
@@ -76,7 +76,7 @@ std::string action_of(const std::string& before, const std::string& after) {
 /// What is wrong with the new policy; empty: nothing.
 std::string apply(const muster::v1::SetPartitionRequest& request, PartitionPolicy& policy) {
   for (const auto& key : request.keys()) {
-    const auto* field = spec::find_partition_field(key);
+    const auto* field = spec::find_partition_key(key);
     if (field == nullptr) {
       const auto near = spec::nearest_partition_key(key);
       return "unknown key " + key.substr(0, 80) + (near.empty() ? "" : ", did you mean " + near);

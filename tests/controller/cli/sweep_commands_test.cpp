@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fake_controller.h"
+#include "recipe_values.h"
 
 namespace test {
 namespace {
@@ -37,7 +38,7 @@ TEST(SubmitSweep, IsOneCallWithEveryCombination) {
     ASSERT_EQ(s.swept[0].specs_size(), 6);
     EXPECT_EQ(s.swept[0].specs(5).name(), "tune-0005");
     EXPECT_EQ(s.swept[0].specs(5).sweep().settings().at("train.seed"), "2");
-    EXPECT_EQ(s.swept[0].specs(5).recipe().train().learning_rate(), 3e-4);
+    EXPECT_EQ(test::real(s.swept[0].specs(5), "train.learning_rate"), 3e-4);
   });
 }
 

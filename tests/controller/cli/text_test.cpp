@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/field_help.h"
-#include "spec/fields.h"
+#include "cli/key_help.h"
+#include "spec/job_keys.h"
 
 namespace cli {
 namespace {
@@ -46,10 +46,10 @@ TEST(Text, TimesAreReadAndShownInUtc) {
 }
 
 TEST(FieldHelp, NamesEveryKeyAndFits80Columns) {
-  const auto help = field_help(80);
-  for (const auto& field : spec::fields()) {
-    const auto dot = field.key.rfind('.');
-    EXPECT_THAT(help, HasSubstr(std::string(field.key.substr(dot == std::string_view::npos ? 0 : dot + 1))));
+  const auto help = key_help(80);
+  for (const auto& field : spec::job_keys()) {
+    const auto dot = field.name.rfind('.');
+    EXPECT_THAT(help, HasSubstr(std::string(field.name.substr(dot == std::string_view::npos ? 0 : dot + 1))));
   }
   for (std::size_t at = 0; at < help.size();) {
     const auto end = help.find('\n', at);

@@ -17,6 +17,7 @@
 #include "runtime/token_file.h"
 #include "store/memory_store.h"
 #include "store/sqlite_store.h"
+#include "recipe_values.h"
 
 namespace runtime::testing {
 
@@ -170,8 +171,8 @@ inline muster::v1::SubmitRequest recipe_request(const std::string& request_id, s
   spec.set_name("llama");
   spec.mutable_resources()->set_ranks_per_node(ranks);
   spec.mutable_recipe()->set_kind("causal_lm");
-  spec.mutable_recipe()->mutable_data()->set_source("fixture");
-  spec.mutable_recipe()->mutable_train()->set_steps(100);
+  test::put(spec, "data.source", "fixture");
+  test::put(spec, "train.steps", 100);
   spec.set_working_folder("/tmp");
   return request;
 }

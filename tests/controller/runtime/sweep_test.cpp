@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench.h"
+#include "recipe_values.h"
 
 namespace runtime::testing {
 namespace {
@@ -194,8 +195,8 @@ TEST_P(Sweep, SomeOfABatchThatFailToStartDoNotTouchTheOthers) {
   bench.machine->queue = true;
   auto request = sweep_request("a", 3, 0);
   request.mutable_specs(1)->mutable_recipe()->set_kind("causal_lm");
-  request.mutable_specs(1)->mutable_recipe()->mutable_data()->set_source("fixture");
-  request.mutable_specs(1)->mutable_recipe()->mutable_train()->set_steps(1);
+  test::put(*request.mutable_specs(1), "data.source", "fixture");
+  test::put(*request.mutable_specs(1), "train.steps", 1);
   request.mutable_specs(1)->mutable_checkpoint()->set_folder("/proc/checkpoints");
   ASSERT_TRUE(bench.controller().submit_sweep(request).ok());
   bench.tick();

@@ -11,6 +11,7 @@
 #include "runtime/spec_cache.h"
 #include "runtime/views.h"
 #include "spec/spec.h"
+#include "recipe_values.h"
 
 namespace runtime::testing {
 namespace {
@@ -45,7 +46,7 @@ TEST(RunFile, HoldsExactlyWhatMusterWorkerReads) {
 TEST(RunFile, KeepsTheFoldersThatTheJobNames) {
   auto spec = recipe_request("a").spec();
   spec.mutable_checkpoint()->set_folder("/elsewhere/ckpt");
-  spec.mutable_recipe()->mutable_data()->set_cache_folder("/elsewhere/cache");
+  test::put(spec, "data.cache_folder", "/elsewhere/cache");
   const auto json = run_file(spec, 7, DataFolder("/data"));
   EXPECT_EQ(json["data"]["cache_folder"], "/elsewhere/cache");
   EXPECT_EQ(json["checkpoint"]["folder"], "/elsewhere/ckpt");
@@ -196,7 +197,7 @@ TEST(Views, AJobShowsItsHistoryRanksAndSpec) {
   EXPECT_FALSE(job.started_at().empty());
   EXPECT_TRUE(job.ended_at().empty());
   EXPECT_EQ(job.ranks_size(), 2);
-  EXPECT_EQ(job.spec().recipe().train().steps(), 100U);
+  EXPECT_EQ(test::whole(job.spec(), "train.steps"), 100U);
   EXPECT_EQ(job.attempts(0).reason_started(), "submitted");
   EXPECT_EQ(bench.controller().log_path(id, 1, 1),
             (bench.folder() / "jobs" / std::to_string(id) / "attempt-1" / "logs" / "rank-1.log").string());
@@ -250,8 +251,8 @@ TEST(Views, EventsTellTheStoryInOrder) {
 TEST(Submissions, ThatAreWrongAreRefusedByFieldAndStoreNothing) {
   Bench bench;
   auto request = recipe_request("a");
-  request.mutable_spec()->mutable_recipe()->mutable_train()->set_batch_size(7);
-  request.mutable_spec()->mutable_recipe()->mutable_train()->set_micro_batch_size(2);
+  test::put(*request.mutable_spec(), "train.batch_size", 7);
+  test::put(*request.mutable_spec(), "train.micro_batch_size", 2);
   auto refused = bench.controller().submit(request);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kInvalid);

@@ -8,8 +8,9 @@
 #include <sstream>
 
 #include "json/proto_json.h"
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/spec.h"
+#include "recipe_values.h"
 
 namespace spec {
 namespace {
@@ -67,34 +68,33 @@ TEST(Golden, TheDefaultsOfARecipeAndOfACommand) {
 TEST(Defaults, AreValidAndDoNotChangeWhenFilledTwice) {
   for (const auto& spec : {filled(recipe_job()), filled(command_job())}) {
     EXPECT_THAT(validate(spec, FileChecks::kLook), IsEmpty());
-    EXPECT_EQ(filled(spec).SerializeAsString(), spec.SerializeAsString());
+    EXPECT_EQ(proto::to_json(filled(spec)).dump(), proto::to_json(spec).dump());
   }
 }
 
 TEST(Defaults, GivenZerosAreKept) {
   auto spec = recipe_job();
-  auto& train = *spec.mutable_recipe()->mutable_train();
-  train.set_clip_norm(0);
-  train.set_validation_every_steps(0);
-  train.set_warmup_steps(0);
-  train.set_weight_decay(0);
-  train.set_min_learning_rate(0);
-  train.set_seed(0);
-  spec.mutable_recipe()->mutable_data()->set_validation_fraction(0);
-  spec.mutable_recipe()->mutable_fsdp()->set_prefetch(false);
+  for (const auto* key : {"train.validation_every_steps", "train.warmup_steps", "train.seed"}) {
+    test::put(spec, key, 0);
+  }
+  for (const auto* key : {"train.clip_norm", "train.weight_decay", "train.min_learning_rate"}) {
+    test::put(spec, key, 0.0);
+  }
+  test::put(spec, "data.validation_fraction", 0.0);
+  test::put(spec, "fsdp.prefetch", false);
   spec.mutable_checkpoint()->set_every_steps(0);
   spec.mutable_requeue()->set_max_failed(0);
   spec.mutable_resources()->set_stop_grace_ms(0);
   fill_defaults(spec);
-  EXPECT_EQ(spec.recipe().train().clip_norm(), 0);
-  EXPECT_EQ(spec.recipe().train().validation_every_steps(), 0U);
-  EXPECT_EQ(spec.recipe().train().warmup_steps(), 0U);
-  EXPECT_EQ(spec.recipe().train().weight_decay(), 0);
-  EXPECT_EQ(spec.recipe().train().min_learning_rate(), 0);
-  EXPECT_EQ(spec.recipe().train().seed(), 0U);
-  EXPECT_EQ(spec.recipe().data().validation_fraction(), 0);
-  EXPECT_FALSE(spec.recipe().fsdp().prefetch());
-  EXPECT_TRUE(spec.recipe().fsdp().reshard_after_forward());
+  EXPECT_EQ(test::real(spec, "train.clip_norm"), 0);
+  EXPECT_EQ(test::whole(spec, "train.validation_every_steps"), 0);
+  EXPECT_EQ(test::whole(spec, "train.warmup_steps"), 0);
+  EXPECT_EQ(test::real(spec, "train.weight_decay"), 0);
+  EXPECT_EQ(test::real(spec, "train.min_learning_rate"), 0);
+  EXPECT_EQ(test::whole(spec, "train.seed"), 0);
+  EXPECT_EQ(test::real(spec, "data.validation_fraction"), 0);
+  EXPECT_FALSE(test::flag(spec, "fsdp.prefetch"));
+  EXPECT_TRUE(test::flag(spec, "fsdp.reshard_after_forward"));
   EXPECT_EQ(spec.checkpoint().every_steps(), 0U);
   EXPECT_EQ(spec.requeue().max_failed(), 0U);
   EXPECT_EQ(spec.requeue().max_rank_silent(), 5U);
@@ -105,8 +105,8 @@ TEST(Defaults, TheMicroBatchFitsTheBatchThatWasGiven) {
   const auto micro = [](std::uint32_t ranks, std::uint32_t batch) {
     auto spec = recipe_job();
     spec.mutable_resources()->set_ranks_per_node(ranks);
-    spec.mutable_recipe()->mutable_train()->set_batch_size(batch);
-    return filled(spec).recipe().train().micro_batch_size();
+    test::put(spec, "train.batch_size", batch);
+    return test::whole(filled(spec), "train.micro_batch_size");
   };
   EXPECT_EQ(micro(2, 16), 8U);
   EXPECT_EQ(micro(2, 8), 4U);
@@ -119,16 +119,16 @@ TEST(Defaults, OthersFollowFromWhatWasGiven) {
   auto spec = recipe_job();
   spec.mutable_resources()->set_nodes(2);
   spec.mutable_resources()->set_ranks_per_node(3);
-  spec.mutable_recipe()->mutable_train()->set_steps(50);
-  spec.mutable_recipe()->mutable_train()->set_learning_rate(1e-2);
-  spec.mutable_recipe()->mutable_data()->set_sequence_length(4096);
+  test::put(spec, "train.steps", 50);
+  test::put(spec, "train.learning_rate", 1e-2);
+  test::put(spec, "data.sequence_length", 4096);
   spec.mutable_requeue()->set_backoff_initial_ms(600'000);
   spec.mutable_liveness()->set_silent_after_ms(60'000);
   fill_defaults(spec);
-  EXPECT_EQ(spec.recipe().train().batch_size(), 48U);
-  EXPECT_EQ(spec.recipe().train().warmup_steps(), 5U);
-  EXPECT_DOUBLE_EQ(spec.recipe().train().min_learning_rate(), 1e-3);
-  EXPECT_EQ(spec.recipe().model().max_position_embeddings(), 4096U);
+  EXPECT_EQ(test::whole(spec, "train.batch_size"), 48);
+  EXPECT_EQ(test::whole(spec, "train.warmup_steps"), 5);
+  EXPECT_DOUBLE_EQ(test::real(spec, "train.min_learning_rate"), 1e-3);
+  EXPECT_EQ(test::whole(spec, "model.max_position_embeddings"), 4096);
   EXPECT_EQ(spec.requeue().backoff_max_ms(), 600'000);
   EXPECT_EQ(spec.liveness().silent_after_vouched_ms(), 60'000);
   EXPECT_THAT(validate(spec, FileChecks::kLook), IsEmpty());
@@ -136,27 +136,27 @@ TEST(Defaults, OthersFollowFromWhatWasGiven) {
 
 TEST(Fields, EveryConstantDefaultIsOfItsKindAndInItsRange) {
   std::set<std::string_view> keys;
-  for (const auto& field : fields()) {
-    EXPECT_TRUE(keys.insert(field.key).second) << field.key << " twice";
-    EXPECT_FALSE(field.meaning.empty()) << field.key;
+  for (const auto& field : job_keys()) {
+    EXPECT_TRUE(keys.insert(field.name).second) << field.name << " twice";
+    EXPECT_FALSE(field.meaning.empty()) << field.name;
     if (field.standard.empty()) continue;
     const auto value = parse(field, field.standard);
-    ASSERT_TRUE(value) << field.key;
-    EXPECT_TRUE(allowed(field, *value)) << field.key;
+    ASSERT_TRUE(value) << field.name;
+    EXPECT_TRUE(allowed(field, *value)) << field.name;
   }
 }
 
 TEST(Validate, ASpecFromAnywhereIsHeldToTheSameRanges) {
   auto spec = recipe_job();
   spec.set_name("no spaces please");
-  spec.mutable_recipe()->mutable_train()->set_learning_rate(-1);
-  spec.mutable_recipe()->mutable_train()->set_clip_norm(std::numeric_limits<double>::quiet_NaN());
-  spec.mutable_recipe()->mutable_train()->set_schedule("exponential");
-  spec.mutable_recipe()->mutable_train()->set_min_learning_rate(-2);
+  test::put(spec, "train.learning_rate", -1.0);
+  test::put(spec, "train.clip_norm", std::numeric_limits<double>::quiet_NaN());
+  test::put(spec, "train.schedule", "exponential");
+  test::put(spec, "train.min_learning_rate", -2.0);
   spec.mutable_requeue()->set_backoff_initial_ms(-5);
   spec.mutable_resources()->set_nodes(4'000'000'000U);
   spec.mutable_resources()->set_ranks_per_node(4'000'000'000U);
-  spec.mutable_recipe()->mutable_train()->set_seed(std::numeric_limits<std::uint64_t>::max());
+  test::put(spec, "train.seed", std::numeric_limits<std::uint64_t>::max());
   const auto keys = wrong_keys(spec);
   for (const char* key : {"name", "train.learning_rate", "train.clip_norm", "train.schedule", "requeue.backoff_initial",
                           "resources.nodes", "resources.ranks_per_node", "train.seed"}) {
@@ -186,8 +186,8 @@ TEST(Validate, TextsWithNulNeverReachAProcess) {
 
 TEST(Validate, FoldersAreLookedForOnlyWhenAsked) {
   auto spec = recipe_job();
-  spec.mutable_recipe()->mutable_data()->set_source("folder");
-  spec.mutable_recipe()->mutable_data()->set_path("/no/such/folder");
+  test::put(spec, "data.source", "folder");
+  test::put(spec, "data.path", "/no/such/folder");
   spec.set_working_folder("/no/such/folder");
   spec.mutable_checkpoint()->set_folder("/proc/self/exe");
   EXPECT_THAT(wrong_keys(spec), IsEmpty());

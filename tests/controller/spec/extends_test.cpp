@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "spec/job_file.h"
+#include "recipe_values.h"
 
 namespace spec {
 namespace {
@@ -50,8 +51,8 @@ TEST_F(Extends, TablesAreMergedArraysReplacedAndTheUpperFileWins) {
   const auto file = read("job.toml", {"train.seed=4"});
   ASSERT_THAT(file.problems, IsEmpty());
   EXPECT_EQ(file.spec.name(), "job");
-  EXPECT_EQ(file.spec.recipe().train().steps(), 20U);
-  EXPECT_EQ(file.spec.recipe().train().seed(), 4U) << "--set stands above all files";
+  EXPECT_EQ(test::whole(file.spec, "train.steps"), 20);
+  EXPECT_EQ(test::whole(file.spec, "train.seed"), 4) << "--set stands above all files";
   EXPECT_EQ(file.spec.slurm().partition(), "main");
   EXPECT_THAT(file.spec.slurm().setup(), ElementsAre("c"));
   EXPECT_EQ(file.spec.slurm().options().at("hint"), "x");
@@ -65,7 +66,7 @@ TEST_F(Extends, RelativePathsCountFromTheFileThatHasThem) {
   write("jobs/job.toml", "extends = \"../shared/base.toml\"\nname = \"a\"\ncheckpoint.folder = \"out\"\n");
   const auto file = read("jobs/job.toml");
   ASSERT_THAT(file.problems, IsEmpty());
-  EXPECT_EQ(file.spec.recipe().data().path(), at("shared/text"));
+  EXPECT_EQ(test::text(file.spec, "data.path"), at("shared/text"));
   EXPECT_EQ(file.spec.checkpoint().folder(), at("jobs/out"));
   EXPECT_EQ(file.spec.working_folder(), at("jobs"));
 }

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/spec.h"
 
 namespace spec {
@@ -17,7 +17,7 @@ JobSpec program_with(const std::vector<std::pair<std::string, std::string>>& key
   JobSpec job;
   job.mutable_command()->add_argv("true");
   for (const auto& [key, value] : keys) {
-    const auto& field = *find_field(key);
+    const auto& field = *find_key(key);
     set(job, field, parse(field, value).value());
   }
   return job;

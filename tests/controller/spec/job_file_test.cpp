@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "spec/sweep.h"
+#include "recipe_values.h"
 
 namespace spec {
 namespace {
@@ -320,8 +321,8 @@ TEST(JobFiles, RelativePathsCountFromTheFilesFolder) {
       "[checkpoint]\nfolder = \"out\"",
       "job.toml", "/home/someone/jobs", {}, FileChecks::kSkip);
   ASSERT_THAT(file.problems, IsEmpty());
-  EXPECT_EQ(file.spec.recipe().data().path(), "/home/someone/jobs/words");
-  EXPECT_EQ(file.spec.recipe().data().cache_folder(), "/var/cache");
+  EXPECT_EQ(test::text(file.spec, "data.path"), "/home/someone/jobs/words");
+  EXPECT_EQ(test::text(file.spec, "data.cache_folder"), "/var/cache");
   EXPECT_EQ(file.spec.checkpoint().folder(), "/home/someone/jobs/out");
   EXPECT_EQ(file.spec.working_folder(), "/home/someone/jobs");
 }
@@ -361,13 +362,13 @@ EMPTY = ""
   ASSERT_THAT(file.problems, IsEmpty());
   EXPECT_EQ(file.spec.name(), "all-kinds.v1_2");
   EXPECT_EQ(file.spec.resources().time_limit_ms(), 5'400'000);
-  EXPECT_EQ(file.spec.recipe().data().max_bytes(), 2 << 20);
-  EXPECT_EQ(file.spec.recipe().train().learning_rate(), 1);
-  EXPECT_TRUE(file.spec.recipe().train().has_warmup_steps());
-  EXPECT_EQ(file.spec.recipe().train().warmup_steps(), 0U);
-  EXPECT_EQ(file.spec.recipe().train().schedule(), "linear");
+  EXPECT_EQ(test::whole(file.spec, "data.max_bytes"), 2 << 20);
+  EXPECT_EQ(test::real(file.spec, "train.learning_rate"), 1);
+  test::has(EXPECT_TRUE(file.spec, "train.warmup_steps"));
+  EXPECT_EQ(test::whole(file.spec, "train.warmup_steps"), 0);
+  EXPECT_EQ(test::text(file.spec, "train.schedule"), "linear");
   EXPECT_EQ(file.spec.recipe().kind(), "causal_lm");
-  EXPECT_FALSE(file.spec.recipe().fsdp().prefetch());
+  EXPECT_FALSE(test::flag(file.spec, "fsdp.prefetch"));
   EXPECT_EQ(file.spec.requeue().max_failed(), 0U);
   EXPECT_EQ(file.spec.env().at("OMP_NUM_THREADS"), "1");
   EXPECT_EQ(file.spec.env().at("EMPTY"), "");
@@ -384,23 +385,23 @@ TEST(Set, ReplacesAndAddsValuesOfEveryKind) {
                                     "resources.time_limit=12h", "data.source=fixture", "env.A=1", "data.max_bytes=1MiB",
                                     "fsdp.prefetch=false", "train.schedule=\"linear\""});
   ASSERT_THAT(fine.problems, IsEmpty());
-  EXPECT_EQ(fine.spec.recipe().train().steps(), 20U);
-  EXPECT_EQ(fine.spec.recipe().train().learning_rate(), 1e-2);
+  EXPECT_EQ(test::whole(fine.spec, "train.steps"), 20);
+  EXPECT_EQ(test::real(fine.spec, "train.learning_rate"), 1e-2);
   EXPECT_EQ(fine.spec.name(), "123");
   EXPECT_EQ(fine.spec.resources().time_limit_ms(), 43'200'000);
-  EXPECT_EQ(fine.spec.recipe().data().source(), "fixture");
+  EXPECT_EQ(test::text(fine.spec, "data.source"), "fixture");
   EXPECT_EQ(fine.spec.env().at("A"), "1");
-  EXPECT_FALSE(fine.spec.recipe().fsdp().prefetch());
-  EXPECT_EQ(fine.spec.recipe().train().schedule(), "linear");
+  EXPECT_FALSE(test::flag(fine.spec, "fsdp.prefetch"));
+  EXPECT_EQ(test::text(fine.spec, "train.schedule"), "linear");
   EXPECT_THAT(parsed(kCommand, {"command=[\"echo\", \"a b\"]"}).spec.command().argv(), ElementsAre("echo", "a b"));
 }
 
 TEST(Set, OfAKeyItsLastPartIsEnoughWhereNoOtherEndsTheSame) {
   const auto file = parsed(kRecipe, {"steps=3", "nodes=2", "ranks_per_node=4", "source=fixture"});
   ASSERT_THAT(file.problems, IsEmpty());
-  EXPECT_EQ(file.spec.recipe().train().steps(), 3U);
+  EXPECT_EQ(test::whole(file.spec, "train.steps"), 3);
   EXPECT_EQ(file.spec.resources().nodes(), 2U);
-  EXPECT_EQ(file.spec.recipe().data().source(), "fixture");
+  EXPECT_EQ(test::text(file.spec, "data.source"), "fixture");
   EXPECT_EQ(parsed(kRecipe, {"name=b"}).spec.name(), "b");
   EXPECT_THAT(parsed(kRecipe, {"stepz=3"}).problems,
               ElementsAre("--set stepz=3: unknown key, did you mean train.steps"));
@@ -450,9 +451,10 @@ TEST(Examples, AreValid) {
 TEST(Examples, TheMultiNodeFineTuneAccumulatesItsTotalBatch) {
   const auto file =
       read_job_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml", {}, FileChecks::kLook);
-  const auto& train = file.spec.recipe().train();
   EXPECT_EQ(world_size(file.spec), 8U);
-  EXPECT_EQ(train.batch_size() / (train.micro_batch_size() * world_size(file.spec)), 4U);
+  EXPECT_EQ(test::whole(file.spec, "train.batch_size") /
+                (test::whole(file.spec, "train.micro_batch_size") * static_cast<std::int64_t>(world_size(file.spec))),
+            4);
   EXPECT_EQ(file.spec.resources().gpus_per_rank(), 1U);
 }
 

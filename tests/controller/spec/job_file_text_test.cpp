@@ -5,8 +5,9 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
 #include "spec/job_file.h"
+#include "recipe_values.h"
 
 namespace spec {
 namespace {
@@ -17,11 +18,11 @@ using ::testing::IsEmpty;
 
 constexpr const char* kNasty = "a \"b\" \\ 'c' \t#= é [x] ${HOME}";
 
-JobSpec base_of(const Field& field) {
+JobSpec base_of(const Key& field) {
   JobSpec spec;
   spec.set_name("job");
   spec.set_working_folder("/work");
-  if (is_recipe_field(field)) {
+  if (is_recipe_key(field)) {
     spec.mutable_recipe();
   } else {
     spec.mutable_command()->add_argv("true");
@@ -31,7 +32,7 @@ JobSpec base_of(const Field& field) {
 }
 
 /// A value that the key may have and does not have by itself.
-Value other_value(const JobSpec& spec, const Field& field) {
+Value other_value(const JobSpec& spec, const Key& field) {
   std::vector<Value> candidates;
   switch (field.kind) {
     case Kind::kFlag:
@@ -71,12 +72,12 @@ Value other_value(const JobSpec& spec, const Field& field) {
   return candidates.front();
 }
 
-void set_other(JobSpec& spec, const Field& field) {
+void set_other(JobSpec& spec, const Key& field) {
   switch (field.kind) {
     case Kind::kWords:
     case Kind::kLines:
       clear(spec, field);
-      for (const auto* text : {"failed:13", "ended:2"}) add(spec, field, field.key == "after" ? text : kNasty);
+      for (const auto* text : {"failed:13", "ended:2"}) add(spec, field, field.name == "after" ? text : kNasty);
       return;
     case Kind::kVariables:
       set_text(spec, field, "A", std::string(kNasty) + "\nsecond line\x01");
@@ -99,7 +100,7 @@ JobSpec read_back(const std::string& text) {
 }
 
 TEST(JobFileText, EveryKeyComesBack) {
-  for (const auto& field : fields()) {
+  for (const auto& field : job_keys()) {
     if (field.path.empty()) continue;  // extends and [sweep] are read by the parser alone
     auto spec = base_of(field);
     set_other(spec, field);
@@ -107,19 +108,19 @@ TEST(JobFileText, EveryKeyComesBack) {
     const auto text = job_file_text(spec);
     // A key of one choice always has its default, which is left out.
     const bool can_differ = field.choices.empty() || field.choices.find(' ') != std::string_view::npos;
-    EXPECT_NE(can_differ ? text.find(field.key.substr(field.key.rfind('.') + 1)) : 0, std::string::npos)
-        << field.key << "\n"
+    EXPECT_NE(can_differ ? text.find(field.name.substr(field.name.rfind('.') + 1)) : 0, std::string::npos)
+        << field.name << "\n"
         << text;
     const auto back = read_back(text);
-    EXPECT_TRUE(MessageDifferencer::Equals(back, spec)) << field.key << "\n" << text << back.DebugString();
+    EXPECT_TRUE(MessageDifferencer::Equals(back, spec)) << field.name << "\n" << text << back.DebugString();
   }
 }
 
 TEST(JobFileText, AllKeysTogetherComeBack) {
   for (const bool recipe : {false, true}) {
-    auto spec = base_of(*find_field(recipe ? "train.steps" : "command"));
-    for (const auto& field : fields()) {
-      if (field.path.empty() || is_recipe_field(field) != recipe || field.key == "command") continue;
+    auto spec = base_of(*find_key(recipe ? "train.steps" : "command"));
+    for (const auto& field : job_keys()) {
+      if (field.path.empty() || is_recipe_key(field) != recipe || field.name == "command") continue;
       set_other(spec, field);
     }
     fill_defaults(spec);
@@ -150,12 +151,12 @@ TEST(JobFileText, ARecipeOfDefaultsAloneIsStillOne) {
 TEST(JobFileText, OfTwoValuesThatFollowFromEachOtherOneIsKept) {
   JobSpec spec;
   spec.set_name("a");
-  spec.mutable_recipe()->mutable_train()->set_batch_size(4);
-  spec.mutable_recipe()->mutable_train()->set_micro_batch_size(4);
+  test::put(spec, "train.batch_size", 4);
+  test::put(spec, "train.micro_batch_size", 4);
   fill_defaults(spec);
   const auto back = read_back(job_file_text(spec));
-  EXPECT_EQ(back.recipe().train().batch_size(), 4U);
-  EXPECT_EQ(back.recipe().train().micro_batch_size(), 4U);
+  EXPECT_EQ(test::whole(back, "train.batch_size"), 4);
+  EXPECT_EQ(test::whole(back, "train.micro_batch_size"), 4);
 }
 
 // A partition fills in budgets that a job file leaves out.

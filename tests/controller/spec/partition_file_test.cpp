@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 namespace spec {
 namespace {

@@ -5,7 +5,8 @@
 
 #include <set>
 
-#include "spec/fields.h"
+#include "spec/job_keys.h"
+#include "recipe_values.h"
 
 namespace spec {
 namespace {
@@ -52,10 +53,10 @@ TEST(Sweep, IsEveryCombinationInAStableOrder) {
                   "tune-0002 train.learning_rate=1e-4 train.seed=2", "tune-0003 train.learning_rate=3e-4 train.seed=0",
                   "tune-0004 train.learning_rate=3e-4 train.seed=1",
                   "tune-0005 train.learning_rate=3e-4 train.seed=2"));
-  EXPECT_EQ(sweep.specs[4].recipe().train().learning_rate(), 3e-4);
-  EXPECT_EQ(sweep.specs[4].recipe().train().seed(), 1U);
+  EXPECT_EQ(test::real(sweep.specs[4], "train.learning_rate"), 3e-4);
+  EXPECT_EQ(test::whole(sweep.specs[4], "train.seed"), 1);
   EXPECT_EQ(sweep.specs[4].sweep().index(), 4U);
-  EXPECT_EQ(sweep.specs[4].recipe().train().min_learning_rate(), 3e-5) << "what follows from a value follows from its";
+  EXPECT_EQ(test::real(sweep.specs[4], "train.min_learning_rate"), 3e-5) << "what follows from a value follows from its";
   EXPECT_EQ(sweep.parallel, 0U);
 }
 

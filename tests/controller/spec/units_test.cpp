@@ -1,8 +1,8 @@
-#include "spec/units.h"
+#include "schema/units.h"
 
 #include <gtest/gtest.h>
 
-#include "spec/suggest.h"
+#include "schema/nearest.h"
 
 namespace spec {
 namespace {

@@ -12,7 +12,7 @@
 #include "runtime/partitions/partition_views.h"
 #include "runtime/partitions/policy_json.h"
 #include "runtime/partitions/user_groups.h"
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 namespace runtime {
 namespace {
@@ -28,7 +28,7 @@ PartitionPolicy policy(const std::string& name, const std::vector<std::pair<std:
   PartitionPolicy made;
   made.set_name(name);
   for (const auto& [key, value] : values) {
-    const auto* field = spec::find_partition_field(key);
+    const auto* field = spec::find_partition_key(key);
     EXPECT_NE(field, nullptr) << key;
     auto all = spec::texts(made, *field);
     if (!spec::is_list(*field)) all.clear();
@@ -202,12 +202,12 @@ TEST(PartitionMisfits, AreWhatSlurmWouldNotDo) {
 
 TEST(PolicyJson, GivesBackWhatItWasMadeOf) {
   auto all = policy("main");
-  for (const auto& field : spec::partition_fields()) {
-    const std::string value = field.kind == spec::Kind::kWhole      ? "3"
-                              : field.kind == spec::Kind::kDuration ? "90m"
-                              : field.kind == spec::Kind::kFlag     ? "true"
+  for (const auto& field : spec::partition_keys()) {
+    const std::string value = field.kind == schema::Kind::kWhole      ? "3"
+                              : field.kind == schema::Kind::kDuration ? "90m"
+                              : field.kind == schema::Kind::kFlag     ? "true"
                                                                     : "x y\"z";
-    EXPECT_EQ(spec::put(all, field, {field.kind == spec::Kind::kWords ? "ann" : value}), "") << field.key;
+    EXPECT_EQ(spec::put(all, field, {field.kind == schema::Kind::kWords ? "ann" : value}), "") << field.name;
   }
   const auto json = policy_to_json(all);
   EXPECT_EQ(policy_from_json("main", json).SerializeAsString(), all.SerializeAsString()) << json;

@@ -6,7 +6,7 @@
 #include "../bench.h"
 #include "runtime/launch_plan.h"
 #include "runtime/unfit_check.h"
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 namespace runtime::testing {
 namespace {
@@ -47,7 +47,7 @@ class Desk : public ::testing::Test {
     request.mutable_policy()->set_name(name);
     for (const auto& [key, value] : values) {
       request.add_keys(key);
-      spec::put(*request.mutable_policy(), *spec::find_partition_field(key), {value});
+      spec::put(*request.mutable_policy(), *spec::find_partition_key(key), {value});
     }
     const auto outcome = bench.controller().set_partition(request);
     ASSERT_TRUE(outcome.ok()) << outcome.refusal().text;

@@ -9,7 +9,7 @@
 #include <future>
 
 #include "../bench.h"
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 namespace runtime::testing {
 namespace {
@@ -26,7 +26,7 @@ muster::v1::SetPartitionRequest request(bool create, const std::string& name,
   made.mutable_policy()->set_name(name);
   for (const auto& [key, value] : values) {
     made.add_keys(key);
-    const auto* field = spec::find_partition_field(key);
+    const auto* field = spec::find_partition_key(key);
     if (field != nullptr && value != "none") spec::put(*made.mutable_policy(), *field, {value});
   }
   return made;

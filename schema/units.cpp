@@ -1,9 +1,9 @@
-#include "spec/units.h"
+#include "schema/units.h"
 
 #include <array>
 #include <charconv>
 
-namespace spec {
+namespace schema {
 namespace {
 
 struct Unit {
@@ -74,4 +74,4 @@ std::string print_size_bytes(std::int64_t bytes) {
   return std::to_string(bytes) + "B";
 }
 
-}  // namespace spec
+}  // namespace schema

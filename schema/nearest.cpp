@@ -1,9 +1,9 @@
-#include "spec/suggest.h"
+#include "schema/nearest.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace spec {
+namespace schema {
 namespace {
 
 constexpr std::size_t kLongestName = 128;  // beyond it nothing is near
@@ -41,4 +41,4 @@ std::string nearest(std::string_view wrong, const std::vector<std::string>& name
   return best_distance <= std::max<std::size_t>(1, std::min(wrong.size(), best.size()) / 3) ? best : std::string();
 }
 
-}  // namespace spec
+}  // namespace schema

@@ -1,4 +1,4 @@
-#include "spec/partition_fields.h"
+#include "spec/partition_keys.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "spec/suggest.h"
-#include "spec/units.h"
+#include "schema/nearest.h"
+#include "schema/units.h"
 
 namespace spec {
 namespace {
@@ -21,116 +21,95 @@ constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
 constexpr std::size_t kMostValues = 1000;
 constexpr std::string_view kBudget = "Of jobs that don't say; as in a job file.";
 
-constexpr auto kFields = std::to_array<Field>({
-    {.key = "users", .path = "users", .kind = Kind::kWords, .meaning = "Who may use it; with groups: either will do."},
-    {.key = "groups",
-     .path = "groups",
+constexpr auto kFields = std::to_array<Key>({
+    {.name = "users", .kind = Kind::kWords, .meaning = "Who may use it; with groups: either will do."},
+    {.name = "groups",
      .kind = Kind::kWords,
      .meaning = "Members of these groups may use it. Without users and groups everybody may."},
-    {.key = "max_nodes",
-     .path = "max_nodes",
+    {.name = "max_nodes",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
      .meaning = "Of a job."},
-    {.key = "max_ranks",
-     .path = "max_ranks",
+    {.name = "max_ranks",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
      .meaning = "Of a job: nodes x ranks_per_node."},
-    {.key = "max_time",
-     .path = "max_time_ms",
+    {.name = "max_time",
      .kind = Kind::kDuration,
      .low = kMinute,
      .high = kLongest,
      .meaning = "Of one attempt. Without default_time also for jobs that don't say."},
-    {.key = "max_running_jobs_per_user",
-     .path = "max_running_jobs_per_user",
+    {.name = "max_running_jobs_per_user",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
      .meaning = "So many of a user's jobs are handed over to Slurm at once; the others wait."},
-    {.key = "max_queued_jobs_per_user",
-     .path = "max_queued_jobs_per_user",
+    {.name = "max_queued_jobs_per_user",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
      .meaning = "So many of a user's jobs may wait to run, in muster or in Slurm's queue; more are refused at submit."},
-    {.key = "default_account", .path = "default_account", .kind = Kind::kText, .meaning = "For jobs that name none."},
-    {.key = "default_qos", .path = "default_qos", .kind = Kind::kText, .meaning = "For jobs that name none."},
-    {.key = "default_constraint",
-     .path = "default_constraint",
+    {.name = "default_account", .kind = Kind::kText, .meaning = "For jobs that name none."},
+    {.name = "default_qos", .kind = Kind::kText, .meaning = "For jobs that name none."},
+    {.name = "default_constraint",
      .kind = Kind::kText,
      .meaning = "For jobs that name none."},
-    {.key = "default_gres",
-     .path = "default_gres",
+    {.name = "default_gres",
      .kind = Kind::kText,
      .meaning = "For jobs that name none, nor gpus_per_rank."},
-    {.key = "default_time",
-     .path = "default_time_ms",
+    {.name = "default_time",
      .kind = Kind::kDuration,
      .low = kMinute,
      .high = kLongest,
      .meaning = "Time limit of jobs that don't say."},
-    {.key = "preemptible",
-     .path = "preemptible",
+    {.name = "preemptible",
      .kind = Kind::kFlag,
      .meaning = "Whether jobs must expect to be preempted; checked against Slurm's PreemptMode."},
-    {.key = "requeue.max_failed",
-     .path = "requeue.max_failed",
+    {.name = "requeue.max_failed",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_rank_silent",
-     .path = "requeue.max_rank_silent",
+    {.name = "requeue.max_rank_silent",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_rank_hung",
-     .path = "requeue.max_rank_hung",
+    {.name = "requeue.max_rank_hung",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_preempted",
-     .path = "requeue.max_preempted",
+    {.name = "requeue.max_preempted",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_timed_out",
-     .path = "requeue.max_timed_out",
+    {.name = "requeue.max_timed_out",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_node_failed",
-     .path = "requeue.max_node_failed",
+    {.name = "requeue.max_node_failed",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_out_of_memory",
-     .path = "requeue.max_out_of_memory",
+    {.name = "requeue.max_out_of_memory",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_same_error",
-     .path = "requeue.max_same_error",
+    {.name = "requeue.max_same_error",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "requeue.max_controller_lost",
-     .path = "requeue.max_controller_lost",
+    {.name = "requeue.max_controller_lost",
      .kind = Kind::kWhole,
      .high = kMostCount,
      .meaning = kBudget},
-    {.key = "health_check",
-     .path = "health_check",
+    {.name = "health_check",
      .kind = Kind::kText,
      .meaning = "Command run on every node before ranks start; a node where it fails gets none."},
-    {.key = "setup",
-     .path = "setup",
+    {.name = "setup",
      .kind = Kind::kLines,
      .meaning = "Shell lines before the ranks and before the job's own, such as \"module load cuda\"."},
-    {.key = "default", .path = "is_default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
+    {.name = "default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
 });
 
 /// The message that holds the field; null if it is absent and not to be made.
@@ -139,7 +118,8 @@ struct Place {
   const FieldDescriptor* field = nullptr;
 };
 
-Place place_of(Message& root, std::string_view path, bool make) {
+Place place_of(Message& root, const std::string& whole_path, bool make) {
+  std::string_view path = whole_path;
   auto* message = &root;
   for (;;) {
     const auto dot = path.find('.');
@@ -153,7 +133,7 @@ Place place_of(Message& root, std::string_view path, bool make) {
   }
 }
 
-std::string text_of(const Message& message, const FieldDescriptor* descriptor, const Field& field) {
+std::string text_of(const Message& message, const FieldDescriptor* descriptor, const Key& field) {
   const auto* reflection = message.GetReflection();
   switch (descriptor->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -189,7 +169,7 @@ bool is_user_name(std::string_view text) {
   return is_line(text) && text.size() <= 64 && text.find_first_of(" ,\t:/") == std::string_view::npos;
 }
 
-std::string put_list(Place place, const Field& field, const std::vector<std::string>& values) {
+std::string put_list(Place place, const Key& field, const std::vector<std::string>& values) {
   const bool names = field.kind == Kind::kWords;
   if (names && values.empty()) return "at least one name; leave the key out to let everybody in";
   if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " of them";
@@ -205,39 +185,39 @@ std::string put_list(Place place, const Field& field, const std::vector<std::str
 
 }  // namespace
 
-std::span<const Field> partition_fields() {
+std::span<const Key> partition_keys() {
   return kFields;
 }
 
-const Field* find_partition_field(std::string_view key) {
-  const auto found = std::ranges::find(kFields, key, &Field::key);
+const Key* find_partition_key(std::string_view key) {
+  const auto found = std::ranges::find(kFields, key, &Key::name);
   return found == kFields.end() ? nullptr : &*found;
 }
 
 std::string nearest_partition_key(std::string_view wrong) {
   std::vector<std::string> keys;
-  for (const auto& field : kFields) keys.emplace_back(field.key);
-  return nearest(wrong, keys);
+  for (const auto& field : kFields) keys.emplace_back(field.name);
+  return schema::nearest(wrong, keys);
 }
 
-bool is_list(const Field& field) {
+bool is_list(const Key& field) {
   return field.kind == Kind::kWords || field.kind == Kind::kLines;
 }
 
-bool has(const PartitionPolicy& policy, const Field& field) {
+bool has(const PartitionPolicy& policy, const Key& field) {
   return !texts(policy, field).empty();
 }
 
-void clear(PartitionPolicy& policy, const Field& field) {
-  const auto place = place_of(policy, field.path, false);
+void clear(PartitionPolicy& policy, const Key& field) {
+  const auto place = place_of(policy, path_of(field), false);
   if (place.message == nullptr) return;
   place.message->GetReflection()->ClearField(place.message, place.field);
   if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
 }
 
-std::vector<std::string> texts(const PartitionPolicy& policy, const Field& field) {
+std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
   auto copy = policy;  // so that one way to find a place will do
-  const auto place = place_of(copy, field.path, false);
+  const auto place = place_of(copy, path_of(field), false);
   if (place.message == nullptr) return {};
   const auto* reflection = place.message->GetReflection();
   std::vector<std::string> found;
@@ -250,33 +230,33 @@ std::vector<std::string> texts(const PartitionPolicy& policy, const Field& field
   return found;
 }
 
-std::string put(PartitionPolicy& policy, const Field& field, const std::vector<std::string>& values) {
-  if (is_list(field)) return put_list(place_of(policy, field.path, true), field, values);
+std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
+  if (is_list(field)) return put_list(place_of(policy, path_of(field), true), field, values);
   if (values.size() != 1) return "one value";
   const auto value = parse(field, values.front());
   if (!value || !allowed(field, *value)) return wanted(field);
   if (const auto* text = std::get_if<std::string>(&*value); text != nullptr && !is_line(*text)) return wanted(field);
-  const auto place = place_of(policy, field.path, true);
+  const auto place = place_of(policy, path_of(field), true);
   set_one(*place.message, place.field, *value);
   return {};
 }
 
-void copy_field(PartitionPolicy& to, const Field& field, const PartitionPolicy& from) {
+void copy_field(PartitionPolicy& to, const Key& field, const PartitionPolicy& from) {
   const auto values = texts(from, field);
   clear(to, field);
   if (!values.empty()) put(to, field, values);
 }
 
 bool is_partition_name(std::string_view name) {
-  static constexpr Field kName{.key = "partition", .path = "", .kind = Kind::kName};
+  static constexpr Key kName{.name = "partition", .kind = Kind::kName};
   return allowed(kName, Value(std::string(name)));
 }
 
 std::vector<std::string> contradictions(const PartitionPolicy& policy) {
   std::vector<std::string> found;
   if (policy.has_max_time_ms() && policy.has_default_time_ms() && policy.default_time_ms() > policy.max_time_ms()) {
-    found.push_back("default_time \"" + print_duration_ms(policy.default_time_ms()) + "\": want at most max_time, " +
-                    print_duration_ms(policy.max_time_ms()));
+    found.push_back("default_time \"" + schema::print_duration_ms(policy.default_time_ms()) + "\": want at most max_time, " +
+                    schema::print_duration_ms(policy.max_time_ms()));
   }
   if (policy.has_max_nodes() && policy.has_max_ranks() && policy.max_ranks() < policy.max_nodes()) {
     found.push_back("max_nodes \"" + std::to_string(policy.max_nodes()) + "\": want at most max_ranks, " +

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace spec {
+namespace schema {
 
 /// "500ms", "90s", "30m", "12h", "2d", "1h30m" (largest unit first, each at most once) in milliseconds. nullopt for
 /// anything else: no unit, a sign, a fraction, a space, more than 10,000 days.
@@ -21,4 +21,4 @@ std::optional<std::int64_t> parse_size_bytes(std::string_view text);
 /// The shortest text that parse_size_bytes reads back as the same value.
 std::string print_size_bytes(std::int64_t bytes);
 
-}  // namespace spec
+}  // namespace schema

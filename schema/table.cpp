@@ -1,0 +1,26 @@
+#include "schema/table.h"
+
+namespace schema {
+
+const Value* Values::find(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+void fill_defaults(Values& values, std::span<const Table* const> tables, std::uint64_t ranks) {
+  for (const auto* table : tables) {
+    for (const auto& key : table->keys) {
+      if (!key.standard.empty() && !values.has(key.name)) values.set(key.name, parse(key, key.standard).value());
+    }
+  }
+  for (const auto* table : tables) {
+    if (table->derive != nullptr) table->derive(values, ranks);
+  }
+}
+
+std::string multiples_near(std::int64_t value, std::int64_t unit) {
+  const auto below = value / unit * unit;
+  return "try " + (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(below + unit);
+}
+
+}  // namespace schema

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schema/key.h"
+
+namespace schema {
+
+/// Values by the names of their keys, each of its key's kind.
+class Values {
+ public:
+  const Value* find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  void set(std::string_view name, Value value) { values_.insert_or_assign(std::string(name), std::move(value)); }
+
+  /// 0, false or "" where there is no such value.
+  std::int64_t whole(std::string_view name) const { return get<std::int64_t>(name); }
+  double real(std::string_view name) const { return get<double>(name); }
+  bool flag(std::string_view name) const { return get<bool>(name); }
+  std::string text(std::string_view name) const { return get<std::string>(name); }
+
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+ private:
+  template <class Type>
+  Type get(std::string_view name) const {
+    const auto* value = find(name);
+    return value == nullptr ? Type() : std::get<Type>(*value);
+  }
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+/// Values that do not fit one another. Printed as: `key "value": want; remedy`.
+struct Conflict {
+  std::string key;
+  std::string want;                  // "want a multiple of 16 (8 a micro-batch x 2 ranks)"
+  std::string remedy;                // "try 16 or 32"; may be empty
+  std::vector<std::string> related;  // other keys that the judgement rests on
+};
+
+/// The keys that one part of a training reads: a model family, a kind of data, an optimizer, a recipe.
+struct Table {
+  std::string_view name;  // "llama"
+  std::span<const Key> keys;
+  /// Sets the keys whose defaults depend on others. The plain defaults of all tables are set already. `ranks`: the
+  /// world size. May be null.
+  void (*derive)(Values& values, std::uint64_t ranks) = nullptr;
+  /// Says which values do not fit one another; each by itself is within its range. May be null.
+  void (*check)(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) = nullptr;
+};
+
+/// An options struct with the values that a table's rows assign to its members. Members without a value keep what the
+/// struct begins with.
+template <class Options>
+Options bind(const Table& table, const Values& values) {
+  Options options;
+  for (const auto& key : table.keys) {
+    const auto* value = values.find(key.name);
+    if (key.assign != nullptr && value != nullptr) key.assign(&options, *value, key.choices);
+  }
+  return options;
+}
+
+/// Sets the plain defaults of absent keys of all tables, then derives the others. Doing it twice changes nothing.
+void fill_defaults(Values& values, std::span<const Table* const> tables, std::uint64_t ranks);
+
+/// A table's options with nothing but defaults, for one rank.
+template <class Options>
+Options standard(const Table& table) {
+  const Table* only = &table;
+  Values values;
+  fill_defaults(values, {&only, 1}, 1);
+  return bind<Options>(table, values);
+}
+
+/// "try 16 or 32": the multiples of `unit` around `value`.
+std::string multiples_near(std::int64_t value, std::int64_t unit);
+
+}  // namespace schema

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "schema/table.h"
+
+namespace schema {
+
+/// Sizes of a Llama model, named as in a Hugging Face config.json.
+struct Llama {
+  std::int64_t vocab_size = 0;  // 0: what the data needs
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t max_position_embeddings = 0;
+  double rope_theta = 0;
+  double rms_norm_eps = 0;
+  bool tie_word_embeddings = false;
+  double initializer_range = 0;
+
+  std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
+};
+
+/// The rows of Llama.
+const Table& llama();
+
+/// Which of its sizes do not fit one another. Each by itself is above 0.
+std::vector<Conflict> conflicts_of(const Llama& model);
+
+}  // namespace schema

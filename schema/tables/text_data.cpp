@@ -1,0 +1,74 @@
+#include "schema/tables/text_data.h"
+
+#include <array>
+
+#include "schema/limits.h"
+
+namespace schema {
+namespace {
+
+constexpr auto kKeys = std::to_array<Key>({
+    {.name = "data.source",
+     .kind = Kind::kChoice,
+     .standard = "auto",
+     .choices = "auto man folder fixture",
+     .meaning = "man: this machine's manual pages; folder: the text files below data.path; fixture: a small built-in "
+                "text; auto: man where there are pages, else fixture.",
+     .assign = into<&TextData::source>},
+    {.name = "data.path",
+     .kind = Kind::kPath,
+     .meaning = "Folder of text files; needed by, and only for, source = \"folder\".",
+     .assign = into<&TextData::path>},
+    {.name = "data.sequence_length",
+     .kind = Kind::kWhole,
+     .standard = "256",
+     .low = 1,
+     .high = kMostSize,
+     .unit = "tokens",
+     .meaning = "Tokens a sample.",
+     .assign = into<&TextData::sequence_length>},
+    {.name = "data.validation_fraction",
+     .kind = Kind::kReal,
+     .standard = "0.05",
+     .low = 0,
+     .high = 0.9,
+     .meaning = "Share of the samples kept for validation; 0: none.",
+     .assign = into<&TextData::validation_fraction>},
+    {.name = "data.max_bytes",
+     .kind = Kind::kSize,
+     .standard = "16MiB",
+     .low = 1024,
+     .high = 1099511627776,
+     .meaning = "The text is cut off here.",
+     .assign = into<&TextData::max_bytes>},
+    {.name = "data.cache_folder",
+     .kind = Kind::kPath,
+     .derived = "chosen by the controller",
+     .meaning = "Where the text is kept as tokens.",
+     .assign = into<&TextData::cache_folder>},
+});
+
+void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
+  const auto source = values.text("data.source");
+  const bool has_path = values.has("data.path");
+  if (source != "folder" && has_path) {
+    conflicts.push_back({"data.path",
+                         "want no path with source = \"" + source + "\"",
+                         "set data.source = \"folder\", or leave the path out",
+                         {"data.source"}});
+  } else if (source == "folder" && !has_path) {
+    conflicts.push_back({"data.path",
+                         "want the folder of text files that source = \"folder\" reads",
+                         "add path = \"...\"",
+                         {"data.source"}});
+  }
+}
+
+}  // namespace
+
+const Table& text_data() {
+  static const Table table{"text", kKeys, nullptr, check};
+  return table;
+}
+
+}  // namespace schema

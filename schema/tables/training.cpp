@@ -1,0 +1,181 @@
+#include "schema/tables/training.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "schema/limits.h"
+
+namespace schema {
+namespace {
+
+constexpr std::int64_t kMicroBatch = 8;
+constexpr std::int64_t kWarmupSteps = 100;
+constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20;  // ranks; more are refused elsewhere
+
+constexpr auto kKeys = std::to_array<Key>({
+    {.name = "train.steps",
+     .kind = Kind::kWhole,
+     .standard = "1000",
+     .low = 1,
+     .high = kMostCount,
+     .meaning = "Optimizer steps.",
+     .assign = into<&Training::steps>},
+    {.name = "train.batch_size",
+     .kind = Kind::kWhole,
+     .derived = "micro_batch_size x ranks",
+     .low = 1,
+     .high = kMostSize,
+     .unit = "samples",
+     .meaning = "Samples a step over all ranks; a multiple of micro_batch_size x ranks (the rest is accumulation).",
+     .assign = into<&Training::batch_size>},
+    {.name = "train.micro_batch_size",
+     .kind = Kind::kWhole,
+     .derived = "8, or the largest up to 8 that fits batch_size",
+     .low = 1,
+     .high = kMostSize,
+     .unit = "samples",
+     .meaning = "Samples a rank computes at once.",
+     .assign = into<&Training::micro_batch_size>},
+    {.name = "train.learning_rate",
+     .kind = Kind::kReal,
+     .standard = "3e-4",
+     .low = 0,
+     .high = 1000,
+     .above_low = true,
+     .meaning = "Learning rate at the end of the warm-up.",
+     .assign = into<&Training::learning_rate>},
+    {.name = "train.min_learning_rate",
+     .kind = Kind::kReal,
+     .derived = "learning_rate / 10",
+     .low = 0,
+     .high = 1000,
+     .meaning = "Learning rate at the last step; at most learning_rate.",
+     .assign = into<&Training::min_learning_rate>},
+    {.name = "train.warmup_steps",
+     .kind = Kind::kWhole,
+     .derived = "100, or steps / 10 if that is less",
+     .low = 0,
+     .high = kMostCount,
+     .meaning = "Steps until the full learning rate; at most steps.",
+     .assign = into<&Training::warmup_steps>},
+    {.name = "train.schedule",
+     .kind = Kind::kChoice,
+     .standard = "cosine",
+     .choices = "cosine linear constant",
+     .meaning = "How the learning rate falls after the warm-up.",
+     .assign = into<&Training::schedule>},
+    {.name = "train.clip_norm",
+     .kind = Kind::kReal,
+     .standard = "1",
+     .low = 0,
+     .high = 1e12,
+     .meaning = "Gradients are scaled down to this norm; 0: never.",
+     .assign = into<&Training::clip_norm>},
+    {.name = "train.seed",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 0,
+     .high = kMostExact,
+     .meaning = "Seed of weights and sample order: equal seeds train equal models.",
+     .assign = into<&Training::seed>},
+    {.name = "train.precision",
+     .kind = Kind::kChoice,
+     .standard = "fp32",
+     .choices = "fp32 bf16",
+     .meaning = "Number format of the computation; weights are kept in fp32 as well.",
+     .assign = into<&Training::precision>},
+    {.name = "train.validation_every_steps",
+     .kind = Kind::kWhole,
+     .standard = "100",
+     .low = 0,
+     .high = kMostCount,
+     .unit = "steps",
+     .meaning = "Steps between two validations; 0: none.",
+     .assign = into<&Training::validation_every_steps>},
+    {.name = "train.validation_batches",
+     .kind = Kind::kWhole,
+     .standard = "8",
+     .low = 1,
+     .high = kMostSize,
+     .meaning = "Batches a validation looks at.",
+     .assign = into<&Training::validation_batches>},
+    {.name = "train.step_delay_ms",
+     .kind = Kind::kWhole,
+     .standard = "0",
+     .low = 0,
+     .high = 3'600'000,
+     .unit = "milliseconds",
+     .meaning = "Makes each step longer; for demonstrations and tests.",
+     .assign = into<&Training::step_delay_ms>},
+});
+
+/// A tenth, as people would write it: of 3e-4 it is 3e-5, not 2.9999999999999997e-05.
+double tenth_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value / 10);
+  return std::strtod(text, nullptr);
+}
+
+void derive_batch(Values& values, std::int64_t ranks) {
+  const auto batch = values.whole("train.batch_size");
+  if (!values.has("train.micro_batch_size")) {
+    auto micro = kMicroBatch;
+    if (batch > 0) {
+      const auto share = batch % ranks == 0 ? batch / ranks : 1;
+      while (share % micro != 0) --micro;  // ends at 1
+    }
+    values.set("train.micro_batch_size", micro);
+  }
+  if (batch == 0) {
+    const auto most = static_cast<std::int64_t>(kMostCount);
+    values.set("train.batch_size", std::min(values.whole("train.micro_batch_size") * ranks, most));
+  }
+}
+
+void derive(Values& values, std::uint64_t ranks) {
+  if (ranks > 0 && ranks <= kMostChecked) derive_batch(values, static_cast<std::int64_t>(ranks));
+  if (!values.has("train.min_learning_rate")) {
+    values.set("train.min_learning_rate", tenth_of(values.real("train.learning_rate")));
+  }
+  if (!values.has("train.warmup_steps")) {
+    values.set("train.warmup_steps", std::min(kWarmupSteps, values.whole("train.steps") / 10));
+  }
+}
+
+void check_batch(const Training& train, std::int64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto micro = train.micro_batch_size, unit = micro * ranks;
+  if (unit <= 0 || train.batch_size % unit == 0) return;
+  conflicts.push_back({"train.batch_size",
+                       "want a multiple of " + std::to_string(unit) + " (micro_batch_size " + std::to_string(micro) +
+                           " x " + std::to_string(ranks) + (ranks == 1 ? " rank)" : " ranks)"),
+                       multiples_near(train.batch_size, unit),
+                       {"train.micro_batch_size", "resources.nodes", "resources.ranks_per_node"}});
+}
+
+void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto train = bind<Training>(training(), values);
+  if (ranks <= kMostChecked) check_batch(train, static_cast<std::int64_t>(ranks), conflicts);
+  if (train.min_learning_rate > train.learning_rate) {
+    conflicts.push_back({"train.min_learning_rate",
+                         "want at most learning_rate = " + print({.kind = Kind::kReal}, train.learning_rate),
+                         "lower it, or leave it out for a tenth of learning_rate",
+                         {"train.learning_rate"}});
+  }
+  if (train.warmup_steps > train.steps) {
+    conflicts.push_back({"train.warmup_steps",
+                         "want at most steps = " + std::to_string(train.steps),
+                         "lower it, or leave it out for a tenth of steps",
+                         {"train.steps"}});
+  }
+}
+
+}  // namespace
+
+const Table& training() {
+  static const Table table{"training", kKeys, derive, check};
+  return table;
+}
+
+}  // namespace schema

@@ -1,0 +1,98 @@
+// Rows of keys by themselves: kinds, ranges, defaults, and what a row does for its member.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "schema/recipes.h"
+#include "schema/tables/checkpoints.h"
+#include "schema/tables/llama.h"
+#include "schema/tables/training.h"
+
+namespace schema {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<const Table*> all_tables() {
+  auto tables = recipe_tables();
+  tables.push_back(&checkpoints());
+  return tables;
+}
+
+TEST(Tables, EveryRowIsWhole) {
+  std::set<std::string_view> names{recipe_key().name, family_key().name};
+  for (const auto* table : all_tables()) {
+    for (const auto& key : table->keys) {
+      EXPECT_TRUE(names.insert(key.name).second) << key.name << " twice";
+      EXPECT_NE(key.name.find('.'), std::string_view::npos) << key.name;
+      EXPECT_FALSE(key.meaning.empty()) << key.name;
+      EXPECT_NE(key.assign, nullptr) << key.name << " has no member";
+      EXPECT_TRUE(key.standard.empty() || key.derived.empty()) << key.name << " has two defaults";
+      if (key.standard.empty()) continue;
+      const auto value = parse(key, key.standard);
+      ASSERT_TRUE(value) << key.name;
+      EXPECT_TRUE(allowed(key, *value)) << key.name;
+    }
+  }
+}
+
+TEST(Tables, ValuesOfARowReachItsMemberAndNoOther) {
+  Values values;
+  values.set("train.steps", std::int64_t{7});
+  values.set("train.learning_rate", 0.5);
+  values.set("train.schedule", std::string("constant"));
+  const auto train = bind<Training>(training(), values);
+  EXPECT_EQ(train.steps, 7);
+  EXPECT_EQ(train.learning_rate, 0.5);
+  EXPECT_EQ(train.schedule, LearningRateSchedule::kConstant);
+  EXPECT_EQ(train.batch_size, 0);
+}
+
+TEST(Tables, DerivedDefaultsFollowWhatIsGiven) {
+  const auto tables = tables_of("causal_lm", "llama");
+  Values values;
+  values.set("train.batch_size", std::int64_t{12});
+  values.set("data.sequence_length", std::int64_t{4096});
+  fill_defaults(values, tables, 2);
+  EXPECT_EQ(values.whole("train.micro_batch_size"), 6);
+  EXPECT_EQ(values.whole("model.max_position_embeddings"), 4096);
+  EXPECT_EQ(values.whole("model.num_key_value_heads"), 4);
+  EXPECT_EQ(values.real("train.min_learning_rate"), 3e-5);
+  EXPECT_EQ(values.whole("train.warmup_steps"), 100);
+  EXPECT_FALSE(values.has("model.vocab_size")) << "the data decide";
+  EXPECT_THAT(conflicts_of(values, tables, 2), IsEmpty());
+  EXPECT_EQ(conflicts_of(values, tables, 5).at(0).key, "train.batch_size");
+}
+
+TEST(Tables, AValueWithoutARowInThemIsAConflict) {
+  const auto tables = tables_of("causal_lm", "llama");
+  Values values;
+  fill_defaults(values, tables, 1);
+  values.set("model.num_experts", std::int64_t{8});
+  const auto conflicts = conflicts_of(values, tables, 1);
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].key, "model.num_experts");
+  EXPECT_THAT(tables_of("causal_lm", "bert"), IsEmpty());
+  EXPECT_THAT(tables_of("diffusion", "llama"), IsEmpty());
+}
+
+TEST(Keys, AWholeNumberIsARealOneAndNothingElseIsAnother) {
+  const Key whole{.kind = Kind::kWhole}, real{.kind = Kind::kReal}, flag{.kind = Kind::kFlag}, text{};
+  EXPECT_EQ(as_kind(real, Value(std::int64_t{2})), Value(2.0));
+  EXPECT_EQ(as_kind(whole, Value(2.0)), std::nullopt);
+  EXPECT_EQ(as_kind(flag, Value(std::int64_t{1})), std::nullopt);
+  EXPECT_EQ(as_kind(text, Value(true)), std::nullopt);
+  EXPECT_EQ(as_kind(text, Value(std::string("a"))), Value(std::string("a")));
+}
+
+TEST(Keys, AChoiceIsAWholeWordOfItsList) {
+  EXPECT_EQ(choice_index("cosine linear constant", "linear"), 1U);
+  for (const auto* word : {"", "lin", "cosine linear", " "}) {
+    EXPECT_EQ(choice_index("cosine linear constant", word), std::nullopt) << word;
+  }
+}
+
+}  // namespace
+}  // namespace schema
