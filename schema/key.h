@@ -71,13 +71,13 @@ bool allowed(const Key& key, const Value& value);
 std::optional<std::size_t> choice_index(std::string_view choices, std::string_view word);
 
 /// For a row's `assign`: the value goes into this member of the options. The words of a choice go into an enum in the
-/// order of `choices`.
+/// order of `choices`; a word that is none of them changes nothing.
 template <auto Member>
 void into(void* options, const Value& value, std::string_view choices) {
   const auto put = [&]<class Options, class Type>(Type Options::*member) {
     auto& out = static_cast<Options*>(options)->*member;
     if constexpr (std::is_enum_v<Type>) {
-      out = static_cast<Type>(choice_index(choices, std::get<std::string>(value)).value());
+      if (const auto index = choice_index(choices, std::get<std::string>(value))) out = static_cast<Type>(*index);
     } else {
       out = std::get<Type>(value);
     }

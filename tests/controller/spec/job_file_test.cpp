@@ -364,7 +364,7 @@ EMPTY = ""
   EXPECT_EQ(file.spec.resources().time_limit_ms(), 5'400'000);
   EXPECT_EQ(test::whole(file.spec, "data.max_bytes"), 2 << 20);
   EXPECT_EQ(test::real(file.spec, "train.learning_rate"), 1);
-  test::has(EXPECT_TRUE(file.spec, "train.warmup_steps"));
+  EXPECT_TRUE(test::has(file.spec, "train.warmup_steps"));
   EXPECT_EQ(test::whole(file.spec, "train.warmup_steps"), 0);
   EXPECT_EQ(test::text(file.spec, "train.schedule"), "linear");
   EXPECT_EQ(file.spec.recipe().kind(), "causal_lm");

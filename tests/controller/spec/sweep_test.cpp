@@ -163,9 +163,9 @@ TEST(Sweep, NoTwoJobsShareACheckpointFolder) {
 }
 
 TEST(Sweep, NamesStayWithinTheirLength) {
-  const auto sweep = swept("", {"seed=0..1"}, {"name=" + std::string(kLongestName, 'x')});
+  const auto sweep = swept("", {"seed=0..1"}, {"name=" + std::string(schema::kLongestName, 'x')});
   ASSERT_THAT(sweep.problems, IsEmpty());
-  EXPECT_EQ(sweep.specs[1].name(), std::string(kLongestName - 5, 'x') + "-0001");
+  EXPECT_EQ(sweep.specs[1].name(), std::string(schema::kLongestName - 5, 'x') + "-0001");
 }
 
 TEST(Sweep, TenThousandJobsAreComposed) {

@@ -4,7 +4,7 @@
 
 #include "schema/nearest.h"
 
-namespace spec {
+namespace schema {
 namespace {
 
 TEST(Durations, AreReadWithTheirUnits) {
@@ -60,4 +60,4 @@ TEST(Nearest, FindsSlipsAndLeavesStrangersAlone) {
 }
 
 }  // namespace
-}  // namespace spec
+}  // namespace schema
