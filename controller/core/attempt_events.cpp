@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/outcome.h"
+#include "core/requeue_policy.h"
 #include "core/text.h"
 #include "core/transitions.h"
 
@@ -143,8 +144,9 @@ void on(Applied& out, const CheckpointSaved& e, Time at) {
   refill_budgets(out.job);
 }
 
-void on(Applied& out, const CheckpointFolderSeen& e, Time) {
-  if (alive(out.job, e.attempt) == nullptr) return late(out, e.attempt);
+void on(Applied& out, const CheckpointFolderSeen& e, Time at) {
+  const Attempt* attempt = alive(out.job, e.attempt);
+  if (attempt == nullptr) return late(out, e.attempt);
   if (!e.trouble.empty()) {
     out.job.unseen_progress = plain_words(e.trouble);
     out.text = "whether " + attempt_text(e.attempt) + " saved anything is not known: " + out.job.unseen_progress;
@@ -153,8 +155,15 @@ void on(Applied& out, const CheckpointFolderSeen& e, Time) {
   const std::string others = e.fresh > 1 ? " and " + std::to_string(e.fresh - 1) + " more" : "";
   out.text = "new in the checkpoint folder: " + plain_words(e.newest) + others;
   if (e.fresh == 0) return;
-  out.job.saved_anew = true;
-  refill_budgets(out.job);
+  const FilesWorth worth = worth_of_files(out.job.policy, *attempt, e, at);
+  if (worth == FilesWorth::kProgress) {
+    out.job.saved_anew = true;
+    refill_budgets(out.job);
+    return;
+  }
+  if (worth == FilesWorth::kBudgets) return refill_spent(out.job);
+  out.job.brief_files = true;
+  out.text += "; no progress, for the attempt was short and its files had these names before";
 }
 
 void on(Applied& out, const TimeLimitReached& e, Time) {

@@ -83,6 +83,8 @@ struct CheckpointFolderSeen {
   std::uint32_t fresh = 0;  // files and folders at its top that are new or have changed
   std::string newest;       // one of them by name
   std::string trouble;      // not empty: why it is not known what is new
+  /// How many of the new ones have a name that was not there at the start; less than 0: not told.
+  std::int32_t new_names = -1;
   bool operator==(const CheckpointFolderSeen&) const = default;
 };
 /// A rank's process is gone. `out_of_memory`: the kernel killed it for memory.
@@ -93,6 +95,7 @@ struct RankExited {
   bool out_of_memory = false;
   std::string last_words;
   std::string error = {};  // the program's own, of its error file or the end of its log; empty: it left none
+  Step step = 0;           // the newest that it has told of; 0: none
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {

@@ -69,6 +69,7 @@ struct Attempt {
   std::optional<RankNumber> culprit;
   std::optional<ExitStatus> culprit_exit;
   std::string error;               // the program's own words of the rank that decided the cause; empty: it left none
+  Step error_step = 0;             // the newest step that this rank had told of; 0: none
   std::optional<Time> queued_at;   // handed to a scheduler
   std::optional<Time> started_at;  // its processes began
   std::optional<Time> running_at;
@@ -80,7 +81,8 @@ struct Attempt {
 };
 
 /// How often each cause may bring a job back, and how long to wait. Counts are of consecutive ends without healthy
-/// progress: a new checkpoint, or healthy_after of running, refills every budget and resets the backoff.
+/// progress: a new checkpoint, or healthy_after of running, refills every budget and resets the backoff. What new files
+/// of a program that reports nothing count for: worth_of_files().
 struct RequeuePolicy {
   std::uint32_t max_failed = 3;
   std::uint32_t max_rank_silent = 5;
@@ -139,9 +141,11 @@ struct Job {
   Step last_checkpoint_step = 0;
   bool saved_anew = false;      // the newest attempt has brought a new checkpoint
   std::string unseen_progress;  // why it is not known whether the ends that count were without progress; empty: it is
-  /// Quick failures in a row with the same error, and that error.
+  bool brief_files = false;     // files of short attempts were seen since, which are no progress by themselves
+  /// Quick failures in a row with the same error at the same step, and both of these.
   std::uint32_t same_errors = 0;
   std::string last_error;
+  Step last_error_step = 0;
   bool cancel_requested = false;
   std::string cancelled_by;
   /// A person asked for a new attempt while this one was stopping already: it follows at once, whatever the budgets.

@@ -44,24 +44,34 @@ std::string progress_text(const Job& job) {
   if (!job.unseen_progress.empty()) {
     return ", and whether it saved anything meanwhile is not known: " + job.unseen_progress;
   }
-  return job.reports() ? " without progress" : " without anything new in its checkpoint folder";
+  if (job.reports()) return " without progress";
+  return job.brief_files ? " without progress: files that it leaves so soon after its start count under new names alone"
+                         : " without anything new in its checkpoint folder";
+}
+
+void forget_error(Job& job) {
+  job.same_errors = 0;
+  job.last_error.clear();
+  job.last_error_step = 0;
 }
 
 /// Why the same error is not tried again; empty: it is.
 std::string same_error_again(Job& job, const Attempt& ended, Time at) {
   if (!is_quick_failure(job, ended, at)) {
-    job.same_errors = 0;
-    job.last_error.clear();
+    forget_error(job);
     return {};
   }
-  job.same_errors = job.same_errors > 0 && same_error(job.last_error, ended.error) ? job.same_errors + 1 : 1;
+  const bool same = job.last_error_step == ended.error_step && same_error(job.last_error, ended.error);
+  job.same_errors = job.same_errors > 0 && same ? job.same_errors + 1 : 1;
   job.last_error = ended.error;
+  job.last_error_step = ended.error_step;
   const auto limit = job.policy.max_same_error;
   if (job.same_errors <= limit) return {};
   const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
   if (job.same_errors == 1) return "within a minute of its start; not tried again" + limit_text;
-  return "the same error " + times_text(job.same_errors) + " in a row, each within a minute of its start" +
-         progress_text(job) + "; not tried again" + limit_text;
+  const std::string where = ended.error_step > 0 ? " at step " + std::to_string(ended.error_step) : "";
+  return "the same error " + times_text(job.same_errors) + " in a row" + where + ", each within a minute of its start" +
+         (job.reports() ? " without progress" : "") + "; not tried again" + limit_text;
 }
 
 /// Charges the attempt's cause and starts the next attempt, or ends the job when the budget is spent.
@@ -152,11 +162,15 @@ void wait_for_next(Applied& out, Time at, std::string reason_started) {
 }
 
 void refill_budgets(Job& job) {
-  job.spent.clear();
+  refill_spent(job);
   job.unhealthy_ends = 0;
+  forget_error(job);
+}
+
+void refill_spent(Job& job) {
+  job.spent.clear();
   job.unseen_progress.clear();
-  job.same_errors = 0;
-  job.last_error.clear();
+  job.brief_files = false;
 }
 
 void end_job(Job& job, JobState state, std::string reason, Time at) {

@@ -33,6 +33,8 @@ void wait_for_next(Applied& out, Time at, std::string reason_started);
 
 /// A person wants a fresh start: every budget is full again.
 void refill_budgets(Job& job);
+/// The counts of ends alone: neither the backoff nor the errors that are compared.
+void refill_spent(Job& job);
 
 /// The job is over.
 void end_job(Job& job, JobState state, std::string reason, Time at);

@@ -65,6 +65,7 @@ void on(Applied& out, const RankExited& e, Time at) {
   out.text = exit_text(e);
   if (attempt->cause == Cause::kNone && cause != Cause::kCompleted) {
     attempt->error = plain_words(e.error);
+    attempt->error_step = e.step;
     const Verdict verdict{cause, exit_text(e), cause == Cause::kPreempted, e.rank, e.exit};
     if (left > 0) return drain(out, verdict);
     attempt->cause = verdict.cause;

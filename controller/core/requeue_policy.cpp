@@ -88,6 +88,16 @@ bool same_error(std::string_view a, std::string_view b) {
   return without_numbers(a) == without_numbers(b);
 }
 
+FilesWorth worth_of_files(const RequeuePolicy& policy, const Attempt& attempt, const CheckpointFolderSeen& seen,
+                          Time at) {
+  if (seen.fresh == 0) return FilesWorth::kNothing;
+  // An earlier muster stored it, by whose rule the job has lived on since.
+  if (seen.new_names < 0) return FilesWorth::kProgress;
+  const Millis enough = policy.healthy_after > Millis{0} ? std::min(kQuick, policy.healthy_after) : kQuick;
+  if (attempt.started_at && at - *attempt.started_at >= enough) return FilesWorth::kProgress;
+  return seen.new_names > 0 ? FilesWorth::kBudgets : FilesWorth::kNothing;
+}
+
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends) {
   if (unhealthy_ends == 0) return Millis{0};
   Millis wait = std::max(policy.backoff_initial, Millis{0});

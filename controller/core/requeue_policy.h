@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/job.h"
+#include "core/event.h"
 
 namespace core {
 
@@ -27,11 +27,23 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
 /// How soon after its start a failure is quick.
 inline constexpr Millis kQuick{60000};
 /// True if a rank failed with words of its own, within kQuick of the attempt's start, and nothing was saved. The same
-/// words again, where nothing has changed meanwhile, are most likely to come a third time:
-/// RequeuePolicy::max_same_error counts such ends in a row.
+/// words again at the same step, where nothing has changed meanwhile, are most likely to come a third time:
+/// RequeuePolicy::max_same_error counts such ends in a row. Files that a short attempt leaves are no save.
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at);
 /// Whether two errors are the same but for what differs in every run: addresses, process ids, temporary names.
 bool same_error(std::string_view a, std::string_view b);
+
+/// What files are worth that a program which reports nothing has left in its checkpoint folder.
+enum class FilesWorth {
+  kNothing,   // a short attempt left only names that were there before
+  kBudgets,   // a short attempt left a new name: the budgets refill; the backoff grows and errors are compared all the
+              // same
+  kProgress,  // the attempt ran for some time: as good as a new checkpoint
+};
+/// An attempt is short that ended within kQuick of its start, or within healthy_after where that is less. Many programs
+/// write a file at each start (their configuration, say); one that fails right after it must not be started for ever.
+FilesWorth worth_of_files(const RequeuePolicy& policy, const Attempt& attempt, const CheckpointFolderSeen& seen,
+                          Time at);
 
 /// min(backoff_max, backoff_initial * 2^(unhealthy_ends - 1)); 0 for no unhealthy end.
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends);

@@ -121,7 +121,7 @@ std::optional<FolderContents> contents_from_text(const std::string& text) {
 
 std::optional<core::CheckpointFolderSeen> compare(core::AttemptNumber attempt, const FolderContents& before,
                                                   const FolderContents& after) {
-  core::CheckpointFolderSeen seen{attempt, 0, "", before.trouble.empty() ? after.trouble : before.trouble};
+  core::CheckpointFolderSeen seen{attempt, 0, "", before.trouble.empty() ? after.trouble : before.trouble, 0};
   if (!seen.trouble.empty()) return seen;
   std::int64_t newest = 0;
   for (const auto& [name, entry] : after.entries) {
@@ -129,6 +129,7 @@ std::optional<core::CheckpointFolderSeen> compare(core::AttemptNumber attempt, c
     if (old != before.entries.end() && old->second.digest == entry.digest) continue;
     if (++seen.fresh == 1 || entry.newest_ns >= newest) {
       newest = entry.newest_ns;
+    if (old == before.entries.end()) ++seen.new_names;
       seen.newest = name;
     }
   }

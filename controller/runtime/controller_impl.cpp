@@ -893,6 +893,7 @@ void Impl::watch() {
   // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
   if (found.somebody_is_missed) probe_.ask();
   for (auto& fact : found.facts) dispatcher_.keep(fact.job, std::move(fact.body));
+    if (const auto told = board_.view({job, exited->attempt}, exited->rank)) exited->step = told->step;
   dependencies_.tell();
   for (const auto& key : found.stop_again) {
     spdlog::warn("job {} attempt {}: ranks are still there after the grace; stopping them again", key.job, key.number);

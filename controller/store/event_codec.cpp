@@ -96,6 +96,7 @@ void fields(Archive& archive, E& e) {
   archive("out_of_memory", e.out_of_memory);
   archive("last_words", e.last_words);
   archive("error", e.error);
+  archive("step", e.step);
 }
 template <typename Archive, Is<core::CheckpointFolderSeen> E>
 void fields(Archive& archive, E& e) {
@@ -103,6 +104,7 @@ void fields(Archive& archive, E& e) {
   archive("fresh", e.fresh);
   archive("newest", e.newest);
   archive("trouble", e.trouble);
+  archive("new_names", e.new_names);
 }
 template <typename Archive, Is<core::RankSilent> E>
 void fields(Archive& archive, E& e) {

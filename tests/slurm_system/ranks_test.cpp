@@ -156,10 +156,10 @@ TEST_F(SlurmRanks, AStoppedCommandIsSilentAndSurvivorsAreToldNotToSave) {
 }
 
 TEST_F(SlurmRanks, AFlakyCommandThatSavesComesBackUntilItIsDone) {
-  const auto job =
-      muster().submit(shell({.script = "file=$MUSTER_CHECKPOINT_FOLDER/step; step=$(cat $file 2>/dev/null || echo 0); "
-                                       "step=$((step + 10)); echo $step > $file; [ $step -ge 60 ] || exit 1",
-                             .requeue = "max_failed = 1\n"}));
+  const auto job = muster().submit(
+      shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER; step=$(ls | grep -c step-); step=$((step * 10 + 10)); "
+                       "echo > step-$step; [ $step -ge 60 ] || exit 1",
+             .requeue = "max_failed = 1\n"}));
   const auto after = muster().until_state(job, "succeeded", 180s);
   EXPECT_EQ(after.at("attempts").size(), 6U) << stage().events(job);
 }

@@ -169,12 +169,26 @@ TEST(CommandJobs, AFlakyProgramThatSavesDoesAllItsStepsWithDefaultBudgets) {
   World world;
   world.start_daemon();
   const auto job = world.submit(
-      shell_job("file=$MUSTER_CHECKPOINT_FOLDER/step; step=$(cat $file 2>/dev/null || echo 0); step=$((step + 5)); "
-                "echo $step > $file; [ $step -ge 60 ] || { echo 'RuntimeError: flaky' >&2; exit 1; }"));
+      shell_job("cd $MUSTER_CHECKPOINT_FOLDER; step=$(ls | grep -c step-); step=$((step * 5 + 5)); echo > step-$step; "
+                "[ $step -ge 60 ] || { echo \"RuntimeError: flaky at $step\" >&2; exit 1; }",
+                "backoff_max = \"200ms\"\n"));
   const auto after = world.until_state(job, "succeeded");
   EXPECT_EQ(after.at("attempts").size(), 12U) << after.dump(1);
-  EXPECT_EQ(read_file(world.checkpoints(job) / "step"), "60\n");
-  EXPECT_EQ(after.at("attempts")[3].at("reason"), "rank 0 exited with 1: RuntimeError: flaky");
+  EXPECT_TRUE(std::filesystem::exists(world.checkpoints(job) / "step-60"));
+  EXPECT_EQ(after.at("attempts")[3].at("reason"), "rank 0 exited with 1: RuntimeError: flaky at 20");
+}
+
+TEST(CommandJobs, AProgramThatWritesAFileAtItsStartAndFailsIsNotStartedForEver) {
+  World world;
+  world.start_daemon();
+  const std::string backoff = "backoff_max = \"200ms\"\n";
+  const std::string writes = "date +%N > $MUSTER_CHECKPOINT_FOLDER/config.json; ";
+  const auto broken = world.submit(shell_job(writes + "echo 'ModuleNotFoundError: torch' >&2; exit 1", backoff));
+  const auto silent = world.submit(shell_job(writes + "exit 1", backoff));
+  const auto after = world.until_state(broken, "failed");
+  EXPECT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+  const auto spent = world.until_state(silent, "failed");
+  EXPECT_EQ(spent.at("attempts").size(), 4U) << spent.dump(1);
 }
 
 TEST(CommandJobs, TheSameErrorTwiceIsTheLastAndTheReasonHoldsIt) {
@@ -187,8 +201,8 @@ TEST(CommandJobs, TheSameErrorTwiceIsTheLastAndTheReasonHoldsIt) {
   ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
   const auto reason = after.at("reason").get<std::string>();
   EXPECT_EQ(reason.find("rank 0 exited with 1: RuntimeError: no data at <object object at 0x"), 0U) << reason;
-  EXPECT_NE(reason.find("; the same error 2 times in a row, each within a minute of its start without anything new in "
-                        "its checkpoint folder; not tried again (requeue.max_same_error is 1)"),
+  EXPECT_NE(reason.find("; the same error 2 times in a row, each within a minute of its start; not tried again "
+                        "(requeue.max_same_error is 1)"),
             std::string::npos)
       << reason;
   EXPECT_EQ(after.at("attempts")[1].at("error").get<std::string>().find("RuntimeError: no data"), 0U);

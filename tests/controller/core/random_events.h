@@ -58,7 +58,8 @@ class RandomEvents {
                                 exit_status(),
                                 below(20) == 0,
                                 below(3) == 0 ? "words \xff" : "",
-                                below(3) == 0 ? "Error: it" : ""};
+                                below(3) == 0 ? "Error: it" : "",
+                                below(2)};
       case 11:
         return core::RankSilent{attempt, rank, core::Millis{3000}, "stopped"};
       case 12:
@@ -81,7 +82,8 @@ class RandomEvents {
         if (below(3) == 0)
           return core::TimeLimitAnswered{attempt, core::Millis{below(3) * 1000}, below(2) == 0 ? "" : "no"};
         if (below(4) == 0)
-          return core::CheckpointFolderSeen{attempt, below(3), "step-8", below(3) == 0 ? "no answer" : ""};
+          return core::CheckpointFolderSeen{attempt, below(3), "step-8", below(3) == 0 ? "no answer" : "",
+                                            static_cast<std::int32_t>(below(3)) - 1};
         if (below(2) == 0) return core::HoldRequested{"ben"};
         return core::ReleaseRequested{"ben"};
       default:

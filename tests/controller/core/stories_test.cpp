@@ -416,9 +416,17 @@ Story program(core::RequeuePolicy policy = {}) {
 }
 
 /// Its next attempt starts, runs for `time` and ends with 1 and these words.
-void fail_with(Story& story, const std::string& error, core::Millis time = 1s) {
+void fail_with(Story& story, const std::string& error, core::Millis time = 1s, core::Step step = 0) {
   const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
   story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
+  story.tell(core::RankExited{number, 0, {1, 0}, false, "", error, step});
+}
+
+/// The same, and it leaves this many files, some of them under new names.
+void fail_and_leave(Story& story, const std::string& error, core::Millis time, std::uint32_t fresh, int new_names) {
+  const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
+  story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
+  story.tell(core::CheckpointFolderSeen{number, fresh, "config.json", "", new_names});
   story.tell(core::RankExited{number, 0, {1, 0}, false, "", error});
 }
 
@@ -442,8 +450,7 @@ TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
   EXPECT_EQ(
       story.job.reason,
       "rank 0 exited with 1: OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921); the same error 2 "
-      "times in a row, each within a minute of its start without anything new in its checkpoint folder; not tried "
-      "again (requeue.max_same_error is 1)");
+      "times in a row, each within a minute of its start; not tried again (requeue.max_same_error is 1)");
   story.tell(core::RequeueRequested{"anna"});
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "a person may still";
   fail_with(story, "OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921)");
@@ -476,7 +483,7 @@ TEST(Errors, AnotherErrorASaveALongerRunOrNoWordsAreTriedAgain) {
   EXPECT_EQ(silent.job.state, JobState::kWaiting);
   Story saves = program();
   fail_with(saves, error);
-  saves.tell(core::AttemptLaunched{2, "h", "n1", {11}}).tell(core::CheckpointFolderSeen{2, 1, "step-10", ""});
+  saves.tell(core::AttemptLaunched{2, "h", "n1", {11}}).tell(core::CheckpointSaved{2, 10});
   saves.tell(core::RankExited{2, 0, {1, 0}, false, "", error});
   EXPECT_EQ(saves.job.state, JobState::kWaiting);
   Story unknown = program();
@@ -484,6 +491,33 @@ TEST(Errors, AnotherErrorASaveALongerRunOrNoWordsAreTriedAgain) {
   unknown.tell(core::AttemptLaunched{2, "h", "n1", {11}}).tell(core::CheckpointFolderSeen{2, 0, "", "no answer"});
   unknown.tell(core::RankExited{2, 0, {1, 0}, false, "", error});
   EXPECT_EQ(unknown.job.state, JobState::kWaiting) << "nobody knows whether it saved";
+}
+
+TEST(Errors, TheSameErrorAtAnotherStepIsAnotherEnd) {
+  const std::string error = "RuntimeError: NCCL timeout";
+  Story story = program();
+  fail_with(story, error, 10s, 40);
+  fail_with(story, error, 10s, 55);
+  EXPECT_EQ(story.job.state, JobState::kWaiting) << story.job.reason;
+  fail_with(story, error, 10s);
+  EXPECT_EQ(story.job.state, JobState::kWaiting) << "no step is another one, too: " << story.job.reason;
+  Story same = program();
+  fail_with(same, error, 10s, 40);
+  fail_with(same, error, 10s, 40);
+  EXPECT_EQ(same.job.state, JobState::kFailed);
+  EXPECT_NE(same.job.reason.find("the same error 2 times in a row at step 40, each within a minute of its start; "),
+            std::string::npos)
+      << same.job.reason;
+}
+
+TEST(Errors, FilesOfAShortAttemptDoNotHideTheSameError) {
+  Story story = program();
+  fail_and_leave(story, "ModuleNotFoundError: torch", 1s, 1, 1);
+  fail_and_leave(story, "ModuleNotFoundError: torch", 59s, 2, 2);
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_EQ(story.job.reason,
+            "rank 0 exited with 1: ModuleNotFoundError: torch; the same error 2 times in a row, each within a minute "
+            "of its start; not tried again (requeue.max_same_error is 1)");
 }
 
 TEST(Errors, HowOftenTheSameErrorIsTriedAgainIsForTheJobFileToSay) {
@@ -508,7 +542,38 @@ TEST(Errors, LastWordsAloneEndNoJob) {
   }
 }
 
-TEST(Progress, NewFilesAreProgressForAProgramThatReportsNothing) {
+TEST(Progress, FilesOfAnAttemptThatRanForSomeTimeAreProgress) {
+  for (const auto& [healthy_after, enough] : {std::pair{600s, 60s}, std::pair{0s, 60s}, std::pair{5s, 5s}}) {
+    core::RequeuePolicy policy;
+    policy.healthy_after = healthy_after;
+    Story story = program(policy);
+    for (int i = 0; i < 12; ++i) fail_and_leave(story, "", enough, 1, 0);
+    EXPECT_EQ(story.job.state, JobState::kWaiting) << story.job.reason;
+    EXPECT_EQ(story.job.unhealthy_ends, 1U) << "the backoff begins anew, too";
+  }
+}
+
+TEST(Progress, NewNamesRefillTheBudgetsOfShortAttemptsWhichComeBackLaterEachTime) {
+  Story story = program();
+  for (std::uint32_t i = 1; i <= 12; ++i) {
+    fail_and_leave(story, "", 59s, 2, 1);
+    ASSERT_EQ(story.job.state, JobState::kWaiting) << story.job.reason;
+    EXPECT_EQ(story.job.unhealthy_ends, i);
+  }
+  EXPECT_EQ(*story.job.next_attempt_at - story.now, 300s);
+}
+
+TEST(Progress, AProgramThatWritesTheSameNamesAtEachStartIsNotStartedForEver) {
+  Story story = program();
+  for (int i = 0; i < 9 && story.job.state != JobState::kFailed; ++i) fail_and_leave(story, "", 1s, 2, i == 0 ? 2 : 0);
+  EXPECT_EQ(story.job.attempts.size(), 4U);
+  EXPECT_EQ(story.job.reason,
+            "rank 0 exited with 1; failed 4 times without progress: files that it leaves so soon after its start count "
+            "under new names alone (limit 3)");
+}
+
+// Its events do not tell of names: the job is told again as it was.
+TEST(Progress, NewFilesThatAnEarlierMusterSawAreProgress) {
   Story story = program();
   for (core::AttemptNumber number = 1; number <= 12; ++number) {
     story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(2s);

@@ -40,6 +40,8 @@ TEST_P(Progress, AFlakyProgramThatSavesComesBackUntilItIsDone) {
     ASSERT_EQ(bench.state(id), "running") << bench.job(id).reason();
     save(id, "step-" + std::to_string(step) + "/model.pt");
     fail(id);
+    bench.clock.advance(5min);  // the backoff grows: attempts this short are no health
+    bench.tick();
   }
   bench.executor().end_all({id, newest(id)}, {0, 0});
   bench.tick();
@@ -58,6 +60,43 @@ TEST_P(Progress, OneThatSavesNothingNewDoesNot) {
   }
   EXPECT_EQ(bench.job(id).attempts_size(), 4);
   EXPECT_THAT(bench.job(id).reason(), HasSubstr("failed 4 times without anything new in its checkpoint folder"));
+}
+
+// A configuration, say, with the time of the start in it.
+TEST_P(Progress, AProgramThatOnlyWritesTheSameFileAtEachStartIsNotStartedForEver) {
+  const auto id = bench.submit(command_request("a"));
+  for (int i = 0; i < 9 && bench.state(id) == "running"; ++i) {
+    save(id, "config.json");
+    fail(id);
+  }
+  EXPECT_EQ(bench.job(id).attempts_size(), 4) << bench.job(id).reason();
+}
+
+TEST_P(Progress, FilesDoNotHideThatTheSameErrorComesAgain) {
+  const auto id = bench.submit(command_request("a"));
+  for (int i = 0; i < 9 && bench.state(id) == "running"; ++i) {
+    save(id, "run-" + std::to_string(i) + "/config.json");
+    bench.executor().tell(id, core::RankExited{newest(id), 0, {1, 0}, false, "", "ModuleNotFoundError: no torch"});
+    bench.tick();
+    bench.pass(10s);
+  }
+  EXPECT_EQ(bench.job(id).attempts_size(), 2) << bench.job(id).reason();
+}
+
+TEST_P(Progress, TheSameErrorAtAnotherStepIsAnotherEnd) {
+  const auto id = bench.submit(recipe_request("a", 1));
+  const auto fail_at = [&](core::Step step) {
+    bench.heartbeat({id, newest(id)}, 0, step);
+    bench.executor().tell(id, core::RankExited{newest(id), 0, {1, 0}, false, "", "RuntimeError: NCCL timeout"});
+    bench.tick();
+    bench.pass(10s);
+  };
+  fail_at(40);
+  fail_at(55);
+  ASSERT_EQ(bench.state(id), "running") << bench.job(id).reason();
+  fail_at(55);
+  EXPECT_EQ(bench.state(id), "failed");
+  EXPECT_THAT(bench.job(id).reason(), HasSubstr("the same error 2 times in a row at step 55"));
 }
 
 TEST_P(Progress, WhatIsNewIsInTheHistoryBeforeTheEndAndOnlyOfTheLastRank) {

@@ -34,7 +34,7 @@ std::vector<core::EventBody> every_event() {
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},
       core::CheckpointSaved{2, 40, core::Millis(1'795'000'000'123)},
-      core::RankExited{2, 1, {3, 9}, true, "last w\xc3\xb6rds", "RuntimeError: no"},
+      core::RankExited{2, 1, {3, 9}, true, "last w\xc3\xb6rds", "RuntimeError: no", 38},
       core::RankSilent{2, 1, 3100ms, "stopped"},
       core::RankHung{2, 1, "data", 65s},
       core::TimeLimitReached{2},
@@ -49,7 +49,7 @@ std::vector<core::EventBody> every_event() {
       core::TimeLimitChanged{"ben", 2h},
       core::DependencyEnded{12, core::JobState::kCancelled},
       core::TimeLimitAnswered{2, 2h, "Access/permission denied"},
-      core::CheckpointFolderSeen{2, 3, "step-40", "no answer"},
+      core::CheckpointFolderSeen{2, 3, "step-40", "no answer", 1},
       core::JobRemoved{"ben"},
   };
 }
