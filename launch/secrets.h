@@ -10,8 +10,9 @@ inline constexpr std::string_view kMask = "********";
 
 /// Whether a variable's value is hidden wherever a job is shown. It is where a part of the name, between underscores
 /// and in any case, ends with TOKEN, SECRET, SECRETS, PASSWORD, PASSWD, PASSPHRASE, CREDENTIAL, CREDENTIALS, KEY or
-/// KEYS; and where the value is an address with a password in it ("postgres://me:word@host"). An empty value is no
-/// secret.
+/// KEYS, or is PASS or PWD (but for PWD itself, the working folder); where the last part is AUTH; and where the value
+/// is an address with a password in it ("postgres://me:word@host"), or one of http or https with any user
+/// ("https://token@host"). An empty value is no secret.
 bool is_secret(std::string_view name, std::string_view value);
 
 /// `value`, or kMask for it.

@@ -58,15 +58,22 @@ TEST(Submitter, GivesWhatDecidesWhichProgramsAndLibrariesAreFound) {
 
 TEST(Secrets, AreKnownByTheirNamesOrByAPasswordInAnAddress) {
   for (const auto* name : {"WANDB_API_KEY", "HF_TOKEN", "hf_token", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "APIKEY",
-                           "GITHUBTOKEN", "MY_SECRETS_FILE", "SSH_PASSPHRASE", "GOOGLE_CREDENTIALS"}) {
+                           "GITHUBTOKEN", "MY_SECRETS_FILE", "SSH_PASSPHRASE", "GOOGLE_CREDENTIALS", "DB_PASS",
+                           "mysql_pwd", "PROXY_AUTH", "DB_PASS_RO", "PASS"}) {
     EXPECT_TRUE(is_secret(name, "x")) << name;
     EXPECT_FALSE(is_secret(name, "")) << name << ": there is nothing to hide";
   }
-  for (const auto* name : {"TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "PATH", "LR", "SECRETARY"}) {
+  for (const auto* name : {"TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "PATH", "LR", "SECRETARY", "PWD",
+                           "OLDPWD", "BYPASS", "COMPASS_DIR", "OAUTH_HOST", "SSH_AUTH_SOCK"}) {
     EXPECT_FALSE(is_secret(name, "x")) << name;
   }
   EXPECT_TRUE(is_secret("DATABASE", "postgres://ada:word@host/db"));
   EXPECT_FALSE(is_secret("PROXY", "http://host:8080/a@b"));
+  EXPECT_TRUE(is_secret("INDEX", "https://ghp_abc@github.com/x/y"));
+  EXPECT_TRUE(is_secret("INDEX", "git+http://ghp_abc@host"));
+  EXPECT_FALSE(is_secret("REMOTE", "ssh://git@host/x")) << "a user's name";
+  EXPECT_FALSE(is_secret("PAGE", "https://host/x?to=a@b"));
+  EXPECT_FALSE(is_secret("PAGE", "https://host?to=a@b"));
   EXPECT_EQ(shown_value("HF_TOKEN", "hf_abc"), "********");
   EXPECT_EQ(shown_value("LR", "1e-3"), "1e-3");
 }
