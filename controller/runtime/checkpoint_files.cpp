@@ -88,7 +88,8 @@ FolderContents look_into(const fs::path& folder) {
 }
 
 FolderContents look_into_soon(const fs::path& folder) {
-  auto contents = os::ask_within<FolderContents>(kFolderPatience, [folder] { return look_into(folder); });
+  auto contents = os::ask_within<FolderContents>(kFolderPatience, os::file_system_of(folder),
+                                                 [folder] { return look_into(folder); });
   if (contents) return *std::move(contents);
   FolderContents unknown;
   unknown.trouble = folder.string() + " did not answer";

@@ -128,9 +128,9 @@ void ProgressWatch::look(const core::AttemptKey& key) {
     if (spec == nullptr) return;
     using Seen = std::optional<core::CheckpointFolderSeen>;
     const auto folder = checkpoint_folder(*spec, key.job, data_);
-    const auto seen = os::ask_within<Seen>(kFolderPatience, [folder, before = data_.checkpoints_before(key), key] {
-      return what_is_new(folder, before, key.number);
-    });
+    const auto seen = os::ask_within<Seen>(
+        kFolderPatience, os::file_system_of(folder),
+        [folder, before = data_.checkpoints_before(key), key] { return what_is_new(folder, before, key.number); });
     if (!seen) {
       dispatcher_.keep(key.job, core::CheckpointFolderSeen{key.number, 0, "", folder.string() + " did not answer"});
     } else if (*seen) {

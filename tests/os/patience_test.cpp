@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -65,6 +66,36 @@ TEST(Patience, NobodyWaitsLongerAndOnlySoManyAreLeftBehind) {
     if (!again) std::this_thread::sleep_for(1ms);
   }
   EXPECT_EQ(again, 1) << "when it answers, all is as before";
+}
+
+TEST(Patience, OneFileSystemThatDoesNotAnswerIsNoReasonNotToAskTheOthers) {
+  const auto disk = std::make_shared<StuckDisk>();
+  for (int i = 0; i < kMostStuck; ++i) {
+    EXPECT_EQ(ask_within<int>(1ms, "/nfs/anna", [disk] { return disk->read(), 1; }), std::nullopt);
+  }
+  EXPECT_EQ(ask_within<int>(1h, "/nfs/anna", [] { return 1; }), std::nullopt);
+  EXPECT_EQ(ask_within<int>(10s, "/nfs/ben", [] { return 1; }), 1);
+  EXPECT_EQ(ask_within<int>(10s, [] { return 1; }), 1);
+}
+
+TEST(Patience, WhomToAskIsTheNearestMount) {
+  const std::string mounts =
+      "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+      "40 22 0:50 / /nfs rw - nfs4 server:/export rw\n"
+      "41 40 0:51 /anna /nfs/anna rw - nfs4 other:/anna rw\n"
+      "42 22 0:52 / /mnt/two\\040words rw - nfs4 other:/two rw\n"
+      "no line of this kind\n";
+  const auto of = [&](const char* path) {
+    std::istringstream text(mounts);
+    return file_system_of(path, text);
+  };
+  EXPECT_EQ(of("/home/ben/checkpoints"), "/");
+  EXPECT_EQ(of("/nfs/ben/checkpoints"), "/nfs");
+  EXPECT_EQ(of("/nfs/anna/checkpoints"), "/nfs/anna");
+  EXPECT_EQ(of("/nfs/ben/../anna"), "/nfs/anna");
+  EXPECT_EQ(of("/nfs/annabel"), "/nfs");
+  EXPECT_EQ(of("/mnt/two words/checkpoints"), "/mnt/two words");
+  EXPECT_EQ(file_system_of("/proc/self"), "/proc");
 }
 
 }  // namespace
