@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "core/text.h"
 #include "os/patience.h"
 
 namespace runtime {
@@ -57,12 +58,12 @@ class Walk {
       std::error_code none;
       const bool is_folder = fs::is_directory(entry->symlink_status(none));
       if (is_folder ? is_other_folder(own) : is_other_file(own)) continue;
-      const auto& top = depth == 0 ? own : top_;
+      // As it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
+      if (depth == 0) top_ = core::valid_utf8(own);
       if (is_folder) {
-        if (depth == 0) top_ = own;
         if (depth + 1 < kDeepest) into(entry->path(), name + own + "/", depth + 1);
       } else {
-        add_file(entry->path(), name + own, contents_.entries[top]);
+        add_file(entry->path(), name + own, contents_.entries[top_]);
       }
       if (!contents_.trouble.empty()) return;
     }
@@ -128,9 +129,9 @@ std::optional<core::CheckpointFolderSeen> compare(core::AttemptNumber attempt, c
   for (const auto& [name, entry] : after.entries) {
     const auto old = before.entries.find(name);
     if (old != before.entries.end() && old->second.digest == entry.digest) continue;
+    if (old == before.entries.end()) ++seen.new_names;
     if (++seen.fresh == 1 || entry.newest_ns >= newest) {
       newest = entry.newest_ns;
-    if (old == before.entries.end()) ++seen.new_names;
       seen.newest = name;
     }
   }

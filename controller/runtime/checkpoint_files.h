@@ -24,7 +24,7 @@ struct FolderContents {
     std::int64_t newest_ns = 0;  // the latest of these times
     bool operator==(const Entry&) const = default;
   };
-  std::map<std::string, Entry> entries;  // files and folders at the top that hold a file
+  std::map<std::string, Entry> entries;  // files and folders at the top that hold a file, by names in UTF-8
   std::string trouble;                   // not empty: why it is not known what is there
   bool operator==(const FolderContents&) const = default;
 };

@@ -100,6 +100,18 @@ TEST_F(CheckpointFiles, WhatIsNotedReadsBackAsItWas) {
   }
 }
 
+TEST_F(CheckpointFiles, ANameThatIsNoTextIsTheSameOneWhenItIsReadBack) {
+  write("caf\xe9.pt", "a");
+  write("caf\xea.pt", "b");
+  const auto noted = contents_from_text(to_text(look()));
+  ASSERT_TRUE(noted);
+  EXPECT_EQ(compare(1, *noted, look()), std::nullopt);
+  write("caf\xea.pt", "changed");
+  const auto seen = compare(1, *noted, look());
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->fresh, 1U);
+}
+
 TEST_F(CheckpointFiles, AFolderOfEndlessFilesIsNotReadForEver) {
   for (std::size_t i = 0; i <= kMostFiles; ++i) {
     ASSERT_EQ(::mknod((folder_.path() / ("f" + std::to_string(i))).c_str(), S_IFREG | 0600, 0), 0);
