@@ -108,6 +108,7 @@ class Impl final : public RunningController {
         remover_({store, dispatcher_, data_, options_.scheduler_log}, options_.threads) {
     dispatcher_.load_open();
     dispatcher_.begin_after(data_.newest_job_folder());
+      specs_.follow(*job);
     for (const auto& job : dispatcher_.open_jobs()) {
       gate_.follow(*job);
       partitions_.follow(*job);
@@ -862,6 +863,7 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
     }
   }
   board_.follow(*job, now);
+  specs_.follow(*job);
   gate_.follow(*job);
   partitions_.follow(*job);
   dependencies_.follow(*job);

@@ -7,6 +7,7 @@
 #include "bench.h"
 #include "runtime/durable_file.h"
 #include "runtime/fence.h"
+#include "runtime/spec_cache.h"
 
 namespace runtime::testing {
 namespace {
@@ -242,6 +243,27 @@ TEST_P(Ranks, AreShownWithAgeMemoryAndStep) {
   EXPECT_EQ(rank.memory_bytes(), 100);
   EXPECT_EQ(rank.memory_peak_bytes(), 200);
   EXPECT_EQ(rank.state(), "running");
+}
+
+TEST_P(Ranks, AreHeardWithoutTheStoreHoweverManyJobsAreListed) {
+  const auto id = bench.submit(recipe_request("a", 1));
+  bench.heartbeat({id, 1}, 0);
+  for (std::size_t i = 0; i <= SpecCache::kJobs; ++i) {
+    auto request = command_request("other-" + std::to_string(i));
+    request.mutable_spec()->set_hold(true);
+    const auto other = bench.controller().submit(request);
+    ASSERT_TRUE(other.ok());
+    ASSERT_TRUE(bench.controller().cancel(other.value().job_id(), "ada").ok());
+  }
+  muster::v1::ListRequest everything;
+  everything.set_limit(1000);
+  bench.controller().list(everything);
+  everything.set_before_id(100);
+  everything.set_limit(98);  // not the first one
+  bench.controller().list(everything);
+  bench.unreadable[id] = 1;
+  EXPECT_TRUE(bench.send(Bench::beat({id, 1}, 0, 1)).ok()) << "its spec is in memory as long as it is open";
+  EXPECT_EQ(bench.job(id).ranks(0).step(), 1);
 }
 
 TEST_P(Ranks, ARankThatEndsBeforeItsLaunchIsRecordedIsNotForgotten) {
