@@ -23,7 +23,6 @@
 #include "runtime/standing.h"
 #include "runtime/token_file.h"
 #include "runtime/views.h"
-#include "runtime/whole_number.h"
 #include "spec/idle_keys.h"
 #include "spec/job_keys.h"
 #include "spec/spec.h"
@@ -108,8 +107,8 @@ class Impl final : public RunningController {
         remover_({store, dispatcher_, data_, options_.scheduler_log}, options_.threads) {
     dispatcher_.load_open();
     dispatcher_.begin_after(data_.newest_job_folder());
-      specs_.follow(*job);
     for (const auto& job : dispatcher_.open_jobs()) {
+      specs_.follow(*job);
       gate_.follow(*job);
       partitions_.follow(*job);
       dependencies_.follow(*job);
@@ -357,7 +356,7 @@ std::optional<Refusal> Impl::unless_known(std::optional<Refusal> refusal, const 
 std::optional<Refusal> Impl::refuse_time(core::JobId id, core::Millis limit) {
   try {
     const auto job = dispatcher_.job(id);
-    return job == nullptr ? std::nullopt : partitions_.judge_time(*job, limit);
+    return job == nullptr || job->removed_at ? std::nullopt : partitions_.judge_time(*job, limit);
   } catch (const std::exception& e) {
     return refuse(Refusal::Kind::kUnavailable, e.what());
   }
@@ -380,6 +379,14 @@ std::string Impl::problems_of(muster::v1::JobSpec& spec) const {
   if (spec.executor() == "debug") {
     add("executor \"debug\": it runs where muster submit runs, without a controller; use \"auto\", \"slurm\" or "
         "\"local\"");
+  }
+  const auto& folder = spec.checkpoint().folder();
+  if (const auto id = folder.empty() ? std::nullopt : data_.job_of(folder)) {
+    const auto other = dispatcher_.job(*id);
+    if (other != nullptr && other->removed_at) {
+      add("checkpoint.folder \"" + folder + "\": it is in the folder of job " + std::to_string(*id) +
+          ", which is deleted: " + core::removed_text(*other) + "; choose another one");
+    }
   }
   for (const auto& text : spec.after()) {
     const auto dependency = parse_dependency(text);
@@ -432,15 +439,20 @@ Outcome<muster::v1::SubmitSweepResponse> Impl::submit_sweep(const muster::v1::Su
   const auto first = outcome.value().id;
   response.set_sweep(sweep_name(first));
   response.set_already_submitted(outcome.value().already);
-  std::int64_t count = request.specs_size();
-  if (outcome.value().already) {
-    count = store_.count({}, response.sweep());
-    if (count == 0) {
-      return refuse(Refusal::Kind::kInvalid, "request_id: it was used for job " + std::to_string(first) +
-                                                 ", which is no sweep; choose another one");
-    }
+  if (!outcome.value().already) {
+    for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(first + i);
+    return response;
   }
-  for (std::int64_t i = 0; i < count; ++i) response.add_job_ids(first + i);
+  const auto job = dispatcher_.job(first);
+  if (job == nullptr || job->sweep.sweep != response.sweep()) {
+    return refuse(Refusal::Kind::kInvalid, "request_id: it was used for job " + std::to_string(first) +
+                                               ", which is no sweep; choose another one");
+  }
+  for (const auto left : jobs_of(response.sweep())) response.add_job_ids(left);
+  if (response.job_ids().empty()) {
+    return refuse(Refusal::Kind::kInvalid, "request_id: it was used for sweep " + response.sweep() +
+                                               ", whose jobs are all removed; choose another one to submit it again");
+  }
   return response;
 }
 
@@ -496,14 +508,11 @@ Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::Ch
 
 std::map<core::JobId, core::JobId> Impl::needed_by_open_jobs() {
   std::map<core::JobId, core::JobId> needed;
-  const auto jobs = data_.root() / "jobs";
   for (const auto& job : dispatcher_.open_jobs()) {
     for (const auto& dependency : job->after) needed.emplace(dependency.job, job->id);
     const auto spec = specs_.get(job->id);
     if (spec == nullptr || spec->checkpoint().folder().empty()) continue;
-    const auto place = std::filesystem::path(spec->checkpoint().folder()).lexically_relative(jobs);
-    if (place.empty() || *place.begin() == "..") continue;
-    if (const auto id = whole_number<core::JobId>(place.begin()->native())) needed.emplace(*id, job->id);
+    if (const auto id = data_.job_of(spec->checkpoint().folder())) needed.emplace(*id, job->id);
   }
   return needed;
 }
@@ -531,23 +540,24 @@ Outcome<muster::v1::RemoveResponse> Impl::remove(const muster::v1::RemoveRequest
     out.set_is_gone(is_gone);
   };
   try {
-    const auto needed = needed_by_open_jobs();
     std::map<core::JobId, muster::v1::RemovedJob> wanted;
     for (const auto id : request.job_ids()) {
       const auto job = dispatcher_.job(id);
-      const auto by = needed.find(id);
       if (job == nullptr) {
         refused(id, "there is no job " + std::to_string(id), true);
       } else if (const auto why = core::refuse_remove(*job); !why.empty()) {
         refused(id, why, job->removed_at.has_value());
-      } else if (by != needed.end()) {
-        refused(id,
-                "job " + std::to_string(id) + " is needed by job " + std::to_string(by->second) +
-                    ", which has not ended: remove it after that one",
-                false);
       } else {
         wanted.emplace(id, removal_of(*job));
       }
+    }
+    // Looked for last, for a large folder takes its time to measure.
+    for (const auto& [id, by] : needed_by_open_jobs()) {
+      if (wanted.erase(id) == 0) continue;
+      refused(id,
+              "job " + std::to_string(id) + " is needed by job " + std::to_string(by) +
+                  ", which has not ended: remove it after that one",
+              false);
     }
     if (!request.dry_run() && !wanted.empty()) {
       std::vector<core::JobId> ids;
@@ -646,7 +656,9 @@ Outcome<muster::v1::Job> Impl::get(core::JobId id) {
 
 Outcome<muster::v1::JobSpec> Impl::spec(core::JobId id) {
   try {
-    const auto spec = specs_.get(id);
+    const auto job = dispatcher_.job(id);
+    if (job != nullptr && job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    const auto spec = job == nullptr ? nullptr : specs_.get(id);
     if (spec == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
     return *spec;
   } catch (const std::exception& e) {
@@ -851,6 +863,7 @@ std::vector<core::AttemptKey> Impl::attempts_that_are_over() {
 
 // Writer's thread.
 void Impl::publish(const JobPtr& job, bool has_actions) {
+  specs_.follow(*job);
   const auto now = clock_.monotonic();
   const auto* attempt = job->current();
   if (attempt != nullptr && attempt->state != core::AttemptState::kEnded) {
@@ -863,7 +876,6 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
     }
   }
   board_.follow(*job, now);
-  specs_.follow(*job);
   gate_.follow(*job);
   partitions_.follow(*job);
   dependencies_.follow(*job);
@@ -881,6 +893,7 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
     const auto said = board_.leaving_reason({job, exited->attempt}, exited->rank);
     if (exited->last_words.empty()) exited->last_words = said;
     if (exited->error.empty() && exited->exit.code != 0) exited->error = said;
+    if (const auto told = board_.view({job, exited->attempt}, exited->rank)) exited->step = told->step;
   }
   progress_.take(job, std::move(body));
 }
@@ -895,7 +908,6 @@ void Impl::watch() {
   // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
   if (found.somebody_is_missed) probe_.ask();
   for (auto& fact : found.facts) dispatcher_.keep(fact.job, std::move(fact.body));
-    if (const auto told = board_.view({job, exited->attempt}, exited->rank)) exited->step = told->step;
   dependencies_.tell();
   for (const auto& key : found.stop_again) {
     spdlog::warn("job {} attempt {}: ranks are still there after the grace; stopping them again", key.job, key.number);

@@ -7,9 +7,22 @@
 #include <cstdio>
 #include <system_error>
 
+#include "os/patience.h"
 #include "runtime/whole_number.h"
 
 namespace runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr core::Millis kPathPatience{500};
+
+std::optional<core::JobId> job_below(const fs::path& jobs, const fs::path& path) {
+  const auto place = path.lexically_normal().lexically_relative(jobs.lexically_normal());
+  return place.empty() ? std::nullopt : whole_number<core::JobId>(place.begin()->native());
+}
+
+}  // namespace
 
 core::JobId DataFolder::newest_job_folder() const {
   core::JobId newest = 0;
@@ -19,6 +32,16 @@ core::JobId DataFolder::newest_job_folder() const {
     newest = std::max(newest, id.value_or(0));
   }
   return newest;
+}
+
+std::optional<core::JobId> DataFolder::job_of(const fs::path& path) const {
+  const auto jobs = root_ / "jobs";
+  if (const auto id = job_below(jobs, path)) return id;
+  using Answer = std::optional<core::JobId>;
+  return os::ask_within<Answer>(
+             kPathPatience, os::file_system_of(path),
+             [jobs, path] { return job_below(fs::weakly_canonical(jobs), fs::weakly_canonical(path)); })
+      .value_or(std::nullopt);
 }
 
 std::string DataFolder::open_to_others() const {

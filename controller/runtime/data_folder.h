@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/types.h"
@@ -33,6 +34,9 @@ class DataFolder {
   std::filesystem::path unsent(const core::AttemptKey& key, core::RankNumber rank) const {
     return attempt(key) / "unsent" / ("rank-" + std::to_string(rank));
   }
+  /// The job whose folder this path leads into, by whatever links; nullopt: none. A path that does not answer soon is
+  /// taken as it is written.
+  std::optional<core::JobId> job_of(const std::filesystem::path& path) const;
   std::filesystem::path checkpoints(core::JobId id) const { return job(id) / "checkpoints"; }
   /// The highest number that a job's folder has; 0: there is none. After a restored backup it may be higher than any
   /// the store knows, and what lies there is another job's.

@@ -193,10 +193,11 @@ void RankDesk::tell_resumed(const Caller& caller, const muster::v1::HeartbeatReq
   if (parts_.dispatcher.report(caller.key.job, resumed).ok()) parts_.board.set_resume_told(caller.key);
 }
 
-// Late metrics of an attempt that is over are as true as any. Those of one that never was are not kept.
+// Late metrics of an attempt that is over are as true as any. Those of one that never was, or of
+// a removed job, are not kept.
 std::uint32_t RankDesk::take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool known = caller.upcoming || caller.key.number <= caller.job->attempts.size();
+  const bool known = !caller.job->removed_at && (caller.upcoming || caller.key.number <= caller.job->attempts.size());
   std::vector<store::MetricRow> rows;
   for (std::size_t i = 0; known && i < count; ++i) {
     rows.push_back(row_of(caller.key, caller.rank, request.metrics(static_cast<int>(i))));

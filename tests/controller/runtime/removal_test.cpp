@@ -65,6 +65,8 @@ TEST_P(Removal, ARemovedJobIsGoneForAllButItsHistory) {
     EXPECT_EQ(bench.controller().get(id).refusal().text, "job 1 was removed by ada");
     EXPECT_EQ(bench.controller().get(id).refusal().kind, Refusal::Kind::kNotFound);
     EXPECT_EQ(bench.controller().why(id).refusal().kind, Refusal::Kind::kNotFound);
+    EXPECT_FALSE(bench.controller().spec(id).ok()) << "it may hold secrets";
+    EXPECT_EQ(bench.controller().set_time_limit(id, 1h, "ada").refusal().kind, Refusal::Kind::kNotFound);
     EXPECT_EQ(bench.controller().requeue(id, "ada").refusal().kind, Refusal::Kind::kNotFound);
     EXPECT_EQ(bench.controller().log_path(id, 1, 0), "");
     EXPECT_EQ(bench.controller().list({}).jobs_size(), 1);
@@ -100,6 +102,59 @@ TEST_P(Removal, WhatIsNotOverOrIsNeededIsRefused) {
   EXPECT_EQ(answer.removed_size(), 2);
   EXPECT_EQ(answer.removed(1).kept_checkpoint_folder(), folder_of(needed) / "checkpoints");
   EXPECT_EQ(refusal(needed), "job 1 was removed by ada");
+}
+
+TEST_P(Removal, AFolderThatAnOpenJobSavesIntoIsKnownByAnyName) {
+  const auto needed = ended("a");
+  const TempFolder elsewhere;
+  fs::create_directory_symlink(bench.folder(), elsewhere.path() / "data");
+  auto evaluation = command_request("b");
+  evaluation.mutable_spec()->mutable_checkpoint()->set_folder(elsewhere.path() / "data" / "jobs" / "1" / "checkpoints");
+  bench.submit(evaluation);
+  EXPECT_THAT(refusal(needed), HasSubstr("is needed by job 2"));
+  EXPECT_TRUE(fs::exists(folder_of(needed)));
+}
+
+TEST_P(Removal, NobodySavesIntoTheFolderOfARemovedJob) {
+  const auto id = ended("a");
+  const TempFolder elsewhere;
+  fs::create_directory_symlink(folder_of(id), elsewhere.path() / "one");
+  remove({id});
+  for (const auto& folder : {folder_of(id) / "checkpoints", elsewhere.path() / "one" / "new"}) {
+    auto request = command_request("b");
+    request.mutable_spec()->mutable_checkpoint()->set_folder(folder);
+    const auto outcome = bench.controller().submit(request);
+    ASSERT_FALSE(outcome.ok()) << folder;
+    EXPECT_THAT(outcome.refusal().text,
+                HasSubstr("it is in the folder of job 1, which is deleted: job 1 was removed by "
+                          "ada; choose another one"));
+  }
+}
+
+TEST_P(Removal, LateMetricsOfARemovedJobAreNotKept) {
+  const auto id = ended("a");
+  remove({id});
+  bench.tick();
+  auto late = Bench::beat({id, 1}, 0, 2);
+  late.add_metrics()->set_step(2);
+  const auto answer = bench.send(late);
+  ASSERT_TRUE(answer.ok()) << answer.refusal().text;
+  EXPECT_EQ(answer.value().metrics_accepted(), 1U) << "or they are told for ever";
+  bench.tick();
+  EXPECT_TRUE(bench.store().metrics(id, 0, 0, 0, 10).empty());
+}
+
+TEST_P(Removal, ASweepThatIsAskedForAgainHasTheJobsThatAreLeft) {
+  const auto ids = bench.submit_sweep("s", 3, 0);
+  for (const auto id : ids) bench.executor().end({id, 1}, 0, {0, 0});
+  bench.tick();
+  remove({1});
+  EXPECT_THAT(bench.submit_sweep("s", 3, 0), ::testing::ElementsAre(2, 3));
+  remove({2, 3});
+  const auto again = bench.controller().submit_sweep(sweep_request("s", 3, 0));
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.refusal().text,
+            "request_id: it was used for sweep s1, whose jobs are all removed; choose another one to submit it again");
 }
 
 TEST_P(Removal, NobodyWaitsForARemovedJob) {
