@@ -1,7 +1,10 @@
 #include "daemon/place.h"
 
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +14,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "core/text.h"
 #include "daemon/usage_error.h"
 
 namespace musterd {
@@ -28,14 +32,39 @@ std::string host_name() {
 /// Nothing: none is kept, or it makes no sense.
 std::optional<Place> parse(const json& kept) {
   try {
-    return Place{kept.at("path"), kept.at("host"), kept.at("device"), kept.at("inode")};
+    return Place{kept.at("path"),
+                 kept.at("host"),
+                 kept.at("device"),
+                 kept.at("inode"),
+                 kept.value("birth_ns", std::int64_t{0}),
+                 kept.value("fs_id", std::uint64_t{0})};
   } catch (const json::exception&) {
     return std::nullopt;
   }
 }
 
+/// 0: its file system does not tell.
+std::int64_t birth_of(const std::filesystem::path& folder) {
+  struct statx info {};
+  if (::statx(AT_FDCWD, folder.c_str(), 0, STATX_BTIME, &info) != 0 || (info.stx_mask & STATX_BTIME) == 0) return 0;
+  return info.stx_btime.tv_sec * std::int64_t{1'000'000'000} + info.stx_btime.tv_nsec;
+}
+
+/// 0: it is another one after a restart, or not told.
+std::uint64_t fs_id_of(const std::filesystem::path& folder) {
+  struct statfs info {};
+  if (::statfs(folder.c_str(), &info) != 0 || info.f_type != EXT4_SUPER_MAGIC) return 0;
+  std::uint64_t id = 0;
+  static_assert(sizeof(info.f_fsid) == sizeof(id));
+  std::memcpy(&id, &info.f_fsid, sizeof(id));
+  return id;
+}
+
 std::string words(const Place& place) {
-  return place.path + " on " + place.host + " (inode " + std::to_string(place.inode) + ")";
+  const core::Time birth{std::chrono::floor<core::Millis>(std::chrono::nanoseconds(place.birth_ns))};
+  return place.path + " on " + place.host + " (inode " + std::to_string(place.inode) +
+         (place.birth_ns == 0 ? "" : ", made " + core::utc_text(birth)) +
+         (place.fs_id == 0 ? "" : ", file system " + std::to_string(place.fs_id)) + ")";
 }
 
 /// In the records alone: nothing that runs is told.
@@ -69,10 +98,17 @@ Place place_of(const std::filesystem::path& data_folder) {
   if (::stat(data_folder.c_str(), &info) != 0) {
     throw std::runtime_error("cannot look at the data folder " + data_folder.string() + ": " + std::strerror(errno));
   }
-  return {std::filesystem::canonical(data_folder).string(), host_name(), info.st_dev, info.st_ino};
+  return {std::filesystem::canonical(data_folder).string(),
+          host_name(),
+          info.st_dev,
+          info.st_ino,
+          birth_of(data_folder),
+          fs_id_of(data_folder)};
 }
 
 bool is_same_folder(const Place& known, const Place& now) {
+  if (known.birth_ns != 0 && now.birth_ns != 0 && known.birth_ns != now.birth_ns) return false;
+  if (known.fs_id != 0 && now.fs_id != 0 && known.fs_id != now.fs_id) return false;
   return known.inode == now.inode && (known.path == now.path || (known.device == now.device && known.host == now.host));
 }
 
@@ -80,8 +116,11 @@ void settle(store::Store& store, const std::filesystem::path& data_folder, Reloc
   const auto kept = json::parse(store.place(), nullptr, false);
   const auto known = kept.is_object() ? parse(kept) : std::nullopt;
   const bool is_fork = kept.is_object() && kept.value("fork", false);
-  const auto here = place_of(data_folder);
+  auto here = place_of(data_folder);
   const bool at_home = !known || is_same_folder(*known, here);
+  // Mounted by another machine, say, whose kernel does not tell.
+  if (known && at_home && here.birth_ns == 0) here.birth_ns = known->birth_ns;
+  if (known && at_home && here.fs_id == 0) here.fs_id = known->fs_id;
   if (at_home && relocation == Relocation::kFork && !is_fork) {
     throw UsageError("--fork: " + here.path +
                      " is no copy: its store is at home there, and its jobs are its own; copy the " +
@@ -109,10 +148,8 @@ void settle(store::Store& store, const std::filesystem::path& data_folder, Reloc
     spdlog::warn("this store has moved from {} to {}", words(*known), words(here));
   }
   if (known == here) return;
-  const json text = {{"path", here.path},
-                     {"host", here.host},
-                     {"device", here.device},
-                     {"inode", here.inode},
+  const json text = {{"path", here.path},       {"host", here.host},         {"device", here.device},
+                     {"inode", here.inode},     {"birth_ns", here.birth_ns}, {"fs_id", here.fs_id},
                      {"fork", forks || is_fork}};
   store.settle(text.dump(), forks);
 }

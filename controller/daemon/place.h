@@ -14,18 +14,23 @@ namespace musterd {
 /// [Note: a copy of a data folder]
 /// A copy of a folder holds the same store, and so the same name of it in Slurm's comments: two daemons would end each
 /// other's jobs. A lock does not help, for each has its own. So a store knows the place it was opened at last:
-/// - The folder's inode is the same, and its path or its device: it is the same folder. Device numbers are given anew
+/// - The folder's inode, time of birth and file system are the same, and its path or its device: it is the same folder.
+/// Device numbers are given anew
 ///   at each start of the machine and by each machine that mounts a shared folder, so they alone prove nothing; a
 ///   folder that was renamed keeps its inode on the same device. A second head node that takes over a shared folder
 ///   sees the same path and inode.
-/// - Anything else may be a copy: other inodes (cp, rsync, a restored backup), or the same inode at another path and
-///   device (a snapshot that is mounted elsewhere).
-/// Not told apart: a machine that was cloned as a whole, and a volume that was copied block by block and mounted at the
-/// same path of another machine.
+/// - Anything else may be a copy: other inodes (cp, rsync, a restored backup), the same inode at another path and
+///   device (a snapshot that is mounted elsewhere), or the same inode of another birth or file system (a copy onto a
+///   disk of its own that is mounted at the same path: the topmost folders of all disks have one inode).
+/// A file system's id is that of ext4, which follows from its UUID: others give another one at each mount. Where
+/// neither is told (NFS), inode and path alone decide. Not told apart: a machine that was cloned as a whole, and a
+/// volume that was copied block by block and mounted at the same path of another machine.
 struct Place {
   std::string path;  // without symbolic links
   std::string host;
   std::uint64_t device = 0, inode = 0;
+  std::int64_t birth_ns = 0;  // of the folder, since 1970; 0: not known
+  std::uint64_t fs_id = 0;    // of its file system, as long as that lives; 0: not known
   bool operator==(const Place&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "daemon/usage_error.h"
 #include "store/memory_store.h"
@@ -30,6 +31,18 @@ TEST(Place, MayBeACopyOtherwise) {
   EXPECT_FALSE(is_same_folder(kKnown, {"/shared/muster", "head1", 7, 43})) << "a restored one in its place";
   EXPECT_FALSE(is_same_folder(kKnown, {"/snapshot/muster", "head1", 8, 42})) << "a snapshot";
   EXPECT_FALSE(is_same_folder(kKnown, {"/other/muster", "head2", 7, 42})) << "another machine's numbers";
+}
+
+// The topmost folders of all ext4 disks have inode 2.
+TEST(Place, ACopyOnADiskOfItsOwnAtTheSamePathHasAnotherBirth) {
+  const Place original{"/data", "head1", 7, 2, 1'700'000'000'000'000'000};
+  EXPECT_FALSE(is_same_folder(original, {"/data", "head2", 9, 2, 1'800'000'000'000'000'000}));
+  EXPECT_FALSE(is_same_folder(original, {"/data", "head1", 7, 2, 1'800'000'000'000'000'000}));
+  EXPECT_TRUE(is_same_folder(original, {"/data", "head1", 9, 2, 1'700'000'000'000'000'000})) << "mounted again";
+  EXPECT_TRUE(is_same_folder(original, {"/data", "head1", 9, 2, 0})) << "a kernel that does not tell";
+  EXPECT_TRUE(is_same_folder({"/data", "head1", 7, 2, 0}, original)) << "noted by an earlier muster";
+  EXPECT_FALSE(is_same_folder({"/data", "head1", 7, 2, 0, 11}, {"/data", "head2", 7, 2, 0, 12})) << "another disk";
+  EXPECT_TRUE(is_same_folder({"/data", "head1", 7, 2, 0, 11}, {"/data", "head1", 7, 2, 5, 0}));
 }
 
 class Settle : public ::testing::Test {
@@ -88,6 +101,25 @@ TEST_F(Settle, WhatHasMovedGoesOnWithItsJobs) {
   EXPECT_EQ(store_.secret(), secret);
   EXPECT_EQ(store_.load(1)->state, core::JobState::kPending);
   EXPECT_EQ(store_.pending_actions().size(), 1U);
+}
+
+TEST_F(Settle, AFolderOfAnotherBirthOrDiskRefusesAndAPlaceWithoutTheseLearnsThem) {
+  const auto here = place_of(root_ / "original");
+  if (here.birth_ns == 0 && here.fs_id == 0) GTEST_SKIP() << "this file system tells neither";
+  const auto kept = nlohmann::json::parse(store_.place());
+  for (const char* what : {"birth_ns", "fs_id"}) {
+    auto other = kept;
+    if (other.at(what) == 0) continue;
+    other[what] = other.at(what).get<std::uint64_t>() - 1;
+    store_.settle(other.dump(), false);
+    EXPECT_THAT(refusal(root_ / "original", Relocation::kNone), HasSubstr("the data folder is a copy, or has moved"));
+  }
+  auto old = kept;
+  old.erase("birth_ns");
+  old.erase("fs_id");
+  store_.settle(old.dump(), false);
+  EXPECT_EQ(refusal(root_ / "original", Relocation::kNone), "");
+  EXPECT_EQ(nlohmann::json::parse(store_.place()), kept);
 }
 
 TEST_F(Settle, ARenamedFolderIsTheSameOne) {
