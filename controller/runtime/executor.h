@@ -44,6 +44,7 @@ struct LaunchRequest {
   std::string executor;        // "auto", "local", "slurm"
   bool is_command = false;     // any program, rather than muster-worker
   std::string attempt_folder;  // absolute; exists
+  std::string fence_folder;    // where this attempt's fence was raised; empty: nowhere
   std::string sweep;           // empty: it goes alone. Attempts of one sweep may be handed to a scheduler together
   std::uint32_t sweep_parallel = 0;
   std::vector<std::string> exclude_nodes;  // lost lately

@@ -16,6 +16,12 @@ namespace {
 
 constexpr core::Millis kFencePatience{5000};
 
+/// Where a job's fence is raised. A command's own checkpoint folder is none of our business: empty.
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
+  const bool ours = spec.checkpoint().folder().empty();
+  return spec.has_recipe() || ours ? checkpoint_folder(spec, job, data) : std::filesystem::path();
+}
+
 }  // namespace
 
 std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
@@ -68,6 +74,7 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
   request.executor = spec.executor().empty() ? "auto" : spec.executor();
   request.is_command = spec.has_command();
   request.attempt_folder = settings.data.attempt(key).string();
+  request.fence_folder = fence_folder(spec, key.job, settings.data).string();
   request.sweep = spec.sweep().sweep();
   request.sweep_parallel = spec.sweep().parallel();
   request.slurm = slurm_wishes(spec.slurm());
@@ -98,10 +105,7 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings) {
   make_private_folder(settings.data.attempt(key));
   make_folders(settings.data.logs(key));
-  const bool ours = spec.checkpoint().folder().empty();
-  // A command's own checkpoint folder is none of our business.
-  if (spec.has_recipe() || ours) {
-    const auto folder = checkpoint_folder(spec, key.job, settings.data);
+  if (const auto folder = fence_folder(spec, key.job, settings.data); !folder.empty()) {
     if (!raise_fence(folder, key.number, kFencePatience)) {
       spdlog::warn(
           "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "

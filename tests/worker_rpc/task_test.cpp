@@ -207,7 +207,8 @@ TEST_F(MusterTask, AProgramFindsWhyItIsAskedToLeave) {
 TEST_F(MusterTask, AFencedAttemptsProgramIsNotEvenStarted) {
   server_->shutdown();
   fs::create_directories(folder_ / "checkpoints");
-  launch_["env"]["MUSTER_CHECKPOINT_FOLDER"] = (folder_ / "checkpoints").string();
+  const auto folder = (folder_ / "checkpoints").string();
+  launch_["env"]["MUSTER_CHECKPOINT_FOLDER"] = folder;
   for (const int fence : {2, 1}) {
     SCOPED_TRACE(fence);
     std::ofstream(folder_ / "checkpoints" / "FENCE") << "attempt " << fence << "\n";
@@ -216,7 +217,21 @@ TEST_F(MusterTask, AFencedAttemptsProgramIsNotEvenStarted) {
     EXPECT_EQ(code, fence == 2 ? 127 : 0);
     EXPECT_EQ(fs::exists(folder_ / "started"), fence == 1);
     EXPECT_EQ(status_file().at("trouble"), fence == 2 ? "its attempt is over already" : "");
+    fs::remove(folder_ / "started");
+    launch_["fence_folder"] = folder;  // a musterd of before this field had none
   }
+}
+
+// A command's own checkpoint folder may be another job's, whose attempts are counted by themselves. musterd raises no
+// fence there for the command.
+TEST_F(MusterTask, AFenceThatAnotherJobRaisedStopsNobody) {
+  fs::create_directories(folder_ / "of-another-job");
+  launch_["env"]["MUSTER_CHECKPOINT_FOLDER"] = (folder_ / "of-another-job").string();
+  std::ofstream(folder_ / "of-another-job" / "FENCE") << "attempt 2\n";
+  launch_["fence_folder"] = "";
+  start("exit 7");
+  EXPECT_EQ(WEXITSTATUS(wait()), 7);
+  EXPECT_EQ(status_file().at("trouble"), "");
 }
 
 // Of a SIGKILL from outside the kernel's count alone says whether it was for memory.

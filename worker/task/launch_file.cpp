@@ -33,6 +33,9 @@ LaunchFile read_launch_file(const std::filesystem::path& attempt_folder) {
     json.at("working_folder").get_to(launch.working_folder);
     json.at("log_folder").get_to(launch.log_folder);
     json.at("job_name").get_to(launch.job_name);
+    // A musterd of before this field raised it where checkpoints go.
+    const auto checkpoints = launch.env.find("MUSTER_CHECKPOINT_FOLDER");
+    launch.fence_folder = json.value("fence_folder", checkpoints == launch.env.end() ? "" : checkpoints->second);
     json.at("log_link").get_to(launch.log_link);
     json.at("is_command").get_to(launch.is_command);
     json.at("forward_signals").get_to(launch.forward_signals);

@@ -17,6 +17,8 @@ struct LaunchFile {
   std::string working_folder;
   std::string log_folder;
   std::string job_name;
+  /// Where musterd has raised this attempt's fence; empty: nowhere. A fence elsewhere counts another job's attempts.
+  std::string fence_folder;
   /// Where people look for the log besides: a pattern as of `sbatch --output`; empty: nowhere else.
   std::string log_link;
   /// Any program, which knows nothing of the controller: it is told by signals, and gets MASTER_ADDR and MASTER_PORT.

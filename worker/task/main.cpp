@@ -258,10 +258,9 @@ class Task {
 
   /// A later attempt has the checkpoint folder. A controller that has forgotten this one, or is away, can't say so.
   bool is_fenced() const {
-    const auto folder = launch_.env.find("MUSTER_CHECKPOINT_FOLDER");
-    if (folder == launch_.env.end() || environment_.attempt <= 0) return false;
+    if (launch_.fence_folder.empty() || environment_.attempt <= 0) return false;
     const auto fence = os::ask_within<std::optional<std::uint32_t>>(
-        kFencePatience, [path = folder->second] { return beside::read_fence(path); });
+        kFencePatience, [path = launch_.fence_folder] { return beside::read_fence(path); });
     return fence && *fence > static_cast<std::uint32_t>(environment_.attempt);
   }
 

@@ -48,6 +48,7 @@ void write_launch_file(const LaunchRequest& request, bool forward_signals) {
       {"working_folder", request.working_folder},
       {"log_folder", request.log_folder},
       {"job_name", request.job_name},
+      {"fence_folder", request.fence_folder},
       {"log_link", request.slurm.output},
       {"is_command", request.is_command},
       {"forward_signals", forward_signals},

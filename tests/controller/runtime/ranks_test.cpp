@@ -64,6 +64,25 @@ TEST_P(Ranks, OfAnOldAttemptAreFenced) {
   EXPECT_EQ(bench.heartbeat({id, 9}, 0, 1), muster::v1::DIRECTIVE_STOP) << "an attempt that never was";
 }
 
+// Goal: an attempt is judged by the fence that was raised for its own job, and by no other.
+// Method: a job that has had two attempts, and a command that names the first job's checkpoint folder as its own.
+TEST_P(Ranks, OfACommandLookAtNoFenceInAFolderOfItsOwn) {
+  const auto first = bench.submit(recipe_request("a"));
+  const auto folder = bench.folder() / "jobs" / std::to_string(first) / "checkpoints";
+  bench.heartbeats({first, 1}, 2, 5);
+  bench.executor().end_all({first, 1}, {0, 9});
+  bench.pass(2s);
+  auto request = command_request("b");
+  request.mutable_spec()->mutable_checkpoint()->set_folder(folder.string());
+  const auto second = bench.submit(request);
+  const auto plain = bench.submit(command_request("c"));
+  EXPECT_EQ(bench.machine->get({first, 2}).request.fence_folder, folder);
+  EXPECT_EQ(bench.machine->get({second, 1}).request.fence_folder, "");
+  EXPECT_EQ(bench.machine->get({plain, 1}).request.fence_folder,
+            bench.folder() / "jobs" / std::to_string(plain) / "checkpoints");
+  EXPECT_EQ(read_fence(folder), 2U);
+}
+
 // Who follows the ends of processes learns the order of causes from it.
 TEST_P(Ranks, ThatLeaveWithAnErrorAreNamedToTheExecutorBeforeTheyAreGone) {
   const auto id = bench.submit(recipe_request("a"));
