@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "daemon/environment.h"
@@ -16,6 +17,12 @@ namespace musterd {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// muster-task is built like musterd and needs the same libraries.
+std::string own_libraries() {
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  return path == nullptr ? std::string() : std::string(path);
+}
 
 std::string own_user() {
   const passwd* entry = ::getpwuid(::geteuid());
@@ -76,8 +83,8 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
   client_ = std::make_unique<slurm::Client>(runner_, client_options());
   slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
       *client_, clock,
-      runtime::on_slurm::SlurmOptions{settings.data, task_, runtime::store_name(settings.secret), own_user(),
-                                      settings.slurm_poll});
+      runtime::on_slurm::SlurmOptions{settings.data, task_, own_libraries(), runtime::store_name(settings.secret),
+                                      own_user(), settings.slurm_poll});
   both_ = std::make_unique<runtime::RoutingExecutor>(local_, *slurm_);
 }
 

@@ -42,7 +42,7 @@ trap 'muster_signalled=1' TERM
 
 # command
 if [ -z "$muster_exit" ]; then
-  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /opt/muster-task --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" &
+  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-task /opt/muster-task --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" &
   muster_pid=$!
   while :; do
     muster_signalled=

@@ -59,6 +59,23 @@ class SlurmRanks : public Story<Ranks> {
   static void SetUpTestSuite() { set_up({.nodes = 2}, {}, {{"SECRET_OF_THE_DAEMON", "the daemon's"}}); }
 };
 
+// Goal: libraries of the job's environment, which the programs of muster cannot start with, are its ranks' alone.
+// Method: LD_LIBRARY_PATH leads to a libstdc++.so.6 that is none. It comes from the submitter, a setup line adds to it.
+TEST_F(SlurmRanks, HaveLibrariesThatMusterItselfCannotStartWith) {
+  const auto folder = muster().folder() / "old-conda";
+  std::filesystem::create_directories(folder);
+  for (const char* library : {"libstdc++.so.6", "libgrpc++.so.1.51", "libprotobuf.so.32"}) {
+    test::write_file(folder / library, "none");
+  }
+  const auto variables = "[submitted_env]\nLD_LIBRARY_PATH = \"" + folder.string() + "\"\nPATH = \"/usr/bin:/bin\"\n";
+  const auto job = muster().submit(
+      shell({.script = "echo $LD_LIBRARY_PATH",
+             .requeue = "max_failed = 0\n",
+             .more = "[slurm]\nsetup = [\"export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/of-setup\"]\n" + variables}));
+  muster().until_state(job, "succeeded");
+  EXPECT_EQ(log_of(muster(), job, 0), folder.string() + ":/of-setup\n");
+}
+
 // Setup lines see what the submitter's shell had, and may change it; [env] has the last word.
 TEST_F(SlurmRanks, FindTheirSubmittersEnvironmentBelowSetupLinesAndEnv) {
   auto variables = muster().client_environment();

@@ -341,6 +341,19 @@ TEST_F(MusterTask, WhatTheJobFileSetsStandsAboveTheNodesEnvironment) {
   EXPECT_EQ(wait(), 0);
 }
 
+// Libraries that a rank wants may be such that muster-task itself cannot start with them.
+TEST_F(MusterTask, GivesItsRankTheLibrariesThatTheScriptKeptForIt) {
+  start("echo ${LD_LIBRARY_PATH-none} ${LD_PRELOAD-none} ${MUSTER_RANK_LD_LIBRARY_PATH-gone} > seen",
+        {"LD_LIBRARY_PATH=/of/the/task", "MUSTER_RANK_LD_LIBRARY_PATH=/old/conda", "MUSTER_RANK_LD_PRELOAD="});
+  EXPECT_EQ(written("seen"), "/old/conda none gone\n");
+  EXPECT_EQ(wait(), 0);
+  launch_["env"]["LD_LIBRARY_PATH"] = "/of/the/job/file";
+  fs::remove(folder_ / "seen");
+  start("echo $LD_LIBRARY_PATH > seen", {"MUSTER_RANK_LD_LIBRARY_PATH=/old/conda"});
+  EXPECT_EQ(written("seen"), "/of/the/job/file\n");
+  EXPECT_EQ(wait(), 0);
+}
+
 TEST_F(MusterTask, ARankIsToldItsNodesInTheirOrder) {
   start("echo $MUSTER_NODES $MUSTER_NODELIST $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE > seen",
         {"SLURM_STEP_NODELIST=n[3-4],a"});

@@ -227,6 +227,13 @@ class Task {
       const auto name = text.substr(0, equals);
       if (!name.starts_with("MUSTER_")) all.emplace(name, text.substr(equals + 1));
     }
+    // The script kept the job's libraries from muster-task itself, which may have started with others.
+    for (const std::string name : {"LD_LIBRARY_PATH", "LD_PRELOAD"}) {
+      const char* kept = std::getenv(("MUSTER_RANK_" + name).c_str());
+      if (kept == nullptr) continue;
+      all.erase(name);
+      if (*kept != '\0') all[name] = kept;
+    }
     for (auto& [name, value] : launch::rank_variables(place())) all[name] = value;
     if (launch_.is_command && !environment_.master) {
       const auto at = meeting_point();

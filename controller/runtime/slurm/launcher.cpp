@@ -298,15 +298,18 @@ void Launcher::note_set(const std::string& sweep, const std::filesystem::path& s
   write_file_durably(chain_file(sweep), text);
 }
 
+TaskProgram Launcher::task() const {
+  return {options_.task_program.string(), options_.task_libraries};
+}
+
 ::slurm::BatchScript Launcher::script_of(const LaunchRequest& request) const {
-  return plan_script(request, options_.task_program.string(), comment_of(request.key));
+  return plan_script(request, task(), comment_of(request.key));
 }
 
 ::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members,
                                              const std::string& after) const {
   const auto& first = members.front().key;
-  auto script = plan_array(members, options_.task_program.string(), comment_of_set(first),
-                           (set_folder(first) / kSetFile).string());
+  auto script = plan_array(members, task(), comment_of_set(first), (set_folder(first) / kSetFile).string());
   script.terms.dependency = after;
   script.terms.kill_on_invalid_dep = false;
   return script;

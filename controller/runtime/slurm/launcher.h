@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/clock.h"
+#include "runtime/slurm/script_plan.h"
 #include "runtime/slurm/slurm_executor.h"
 #include "runtime/slurm/submission.h"
 
@@ -55,6 +56,7 @@ class Launcher {
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
   void prepare_set(const std::vector<LaunchRequest>& members);
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
+  TaskProgram task() const;
   ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers);
   Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone, const std::string& after);

@@ -78,6 +78,17 @@ std::string claim_line(const std::filesystem::path& folder) {
          "fi";
 }
 
+/// [Note: libraries of the job's environment]
+std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std::string> arguments) {
+  std::string start =
+      "exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "
+      "\"MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}\" \"MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}\" ";
+  if (!task.libraries.empty()) start += ::slurm::bash_quote("LD_LIBRARY_PATH=" + task.libraries) + " ";
+  std::vector<std::string> words = {"/bin/sh", "-c", start + "\"$@\"", "muster-task", task.path};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
 ::slurm::BatchScript plan(const LaunchRequest& request, const std::string& comment,
                           const std::filesystem::path& folder) {
   ::slurm::BatchScript script;
@@ -109,14 +120,13 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   return std::chrono::ceil<std::chrono::minutes>(limit);
 }
 
-::slurm::BatchScript plan_script(const LaunchRequest& request, const std::string& task_program,
-                                 const std::string& comment) {
+::slurm::BatchScript plan_script(const LaunchRequest& request, const TaskProgram& task, const std::string& comment) {
   auto script = plan(request, comment, request.attempt_folder);
-  script.launch.command = {task_program, "--attempt", request.attempt_folder};
+  script.launch.command = with_libraries(task, {"--attempt", request.attempt_folder});
   return script;
 }
 
-::slurm::BatchScript plan_array(const std::vector<LaunchRequest>& requests, const std::string& task_program,
+::slurm::BatchScript plan_array(const std::vector<LaunchRequest>& requests, const TaskProgram& task,
                                 const std::string& comment, const std::string& set_file) {
   const auto folder = std::filesystem::path(set_file).parent_path();
   auto script = plan(requests.front(), comment, folder);
@@ -124,7 +134,7 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   script.name = without_index(requests.front().job_name);
   script.output = {(folder / ("slurm-" + std::string(kIndexMark) + ".log")).string(), true};
   script.index_mark = kIndexMark;
-  script.launch.command = {task_program, "--set", set_file, "--index", kIndexMark};
+  script.launch.command = with_libraries(task, {"--set", set_file, "--index", kIndexMark});
   ::slurm::ArrayTasks tasks;
   for (std::uint32_t i = 0; i < requests.size(); ++i) tasks.tasks.push_back(i);
   tasks.parallelism = requests.front().sweep_parallel;

@@ -17,6 +17,8 @@ struct SlurmOptions {
   std::filesystem::path root;
   /// muster-task, absolute, where every node sees it.
   std::filesystem::path task_program;
+  /// LD_LIBRARY_PATH that muster-task starts with; see TaskProgram.
+  std::string task_libraries = {};
   /// Tells this controller's jobs from others': letters and digits.
   std::string store_name;
   /// Whose jobs are listed: the user musterd submits as.

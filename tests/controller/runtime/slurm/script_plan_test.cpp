@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 #include "core/golden.h"
 
@@ -40,7 +42,8 @@ LaunchRequest hostile() {
 }
 
 TEST(GoldenScripts, OneAttempt) {
-  test::expect_golden("slurm_attempt.sh", ::slurm::render(plan_script(hostile(), "/opt/muster-task", "muster:s:7.1")));
+  test::expect_golden("slurm_attempt.sh",
+                      ::slurm::render(plan_script(hostile(), {"/opt/muster-task"}, "muster:s:7.1")));
 }
 
 TEST(GoldenScripts, SeveralAsAnArray) {
@@ -48,32 +51,50 @@ TEST(GoldenScripts, SeveralAsAnArray) {
   second.key.job = 8;
   first.sweep_parallel = second.sweep_parallel = 1;
   test::expect_golden("slurm_array.sh",
-                      ::slurm::render(plan_array({first, second}, "/opt/muster-task", "muster:s:set.7.1",
+                      ::slurm::render(plan_array({first, second}, {"/opt/muster-task"}, "muster:s:set.7.1",
                                                  "/data/slurm/set-7.1/set.json")));
 }
 
 TEST(ScriptPlan, HoldsNothingOfTheUsersThatAShellWouldRun) {
-  const auto text = ::slurm::render(plan_script(hostile(), "/opt/muster-task", "muster:s:7.1"));
+  const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-task"}, "muster:s:7.1"));
   EXPECT_THAT(text, Not(HasSubstr("/hostile"))) << "arguments travel in launch.json";
   EXPECT_THAT(text, Not(HasSubstr("`reboot`"))) << "and so does the environment";
   EXPECT_THAT(text, Not(HasSubstr("\n#SBATCH --exclusive"))) << "a name is one line";
+}
+
+TEST(ScriptPlan, StartsTheTaskWithTheLibrariesOfMusterdAndKeepsTheJobsForTheRank) {
+  const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-task", "/opt/gcc's/lib"}, "c"));
+  const auto start = text.find("/bin/sh -c ");
+  ASSERT_NE(start, std::string::npos) << text;
+  const auto line = text.substr(start, text.find(" &\n", start) - start);
+  // What a shell makes of it, with printenv in place of muster-task.
+  const auto program = line.find("/opt/muster-task");
+  const auto shown =
+      "LD_LIBRARY_PATH=/old/conda LD_PRELOAD= bash -c " +
+      ::slurm::bash_quote(line.substr(0, program) + "/usr/bin/printenv LD_LIBRARY_PATH MUSTER_RANK_LD_LIBRARY_PATH");
+  FILE* pipe = ::popen(shown.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::array<char, 256> out{};
+  const auto size = ::fread(out.data(), 1, out.size(), pipe);
+  EXPECT_EQ(::pclose(pipe), 0);
+  EXPECT_EQ(std::string(out.data(), size), "/opt/gcc's/lib\n/old/conda\n");
 }
 
 TEST(ScriptPlan, AnArrayIsCalledByTheNameThatItsJobsShare) {
   auto first = hostile(), second = hostile();
   first.job_name = "tune-0007";
   second.job_name = "tune-0008";
-  const auto script = ::slurm::render(plan_array({first, second}, "/t", "c", "/data/slurm/set-7.1/set.json"));
+  const auto script = ::slurm::render(plan_array({first, second}, {"/t"}, "c", "/data/slurm/set-7.1/set.json"));
   EXPECT_THAT(script, HasSubstr("--job-name=tune\n"));
   first.job_name = "tune-fast";
-  EXPECT_THAT(::slurm::render(plan_array({first, second}, "/t", "c", "/s/set.json")),
+  EXPECT_THAT(::slurm::render(plan_array({first, second}, {"/t"}, "c", "/s/set.json")),
               HasSubstr("--job-name=tune-fast\n"));
 }
 
 TEST(ScriptPlan, ExcludesTheUsersNodesAndThoseLostLatelyOnceEach) {
   auto request = hostile();
   request.slurm.exclude = "node[6-7]";
-  EXPECT_THAT(::slurm::render(plan_script(request, "/t", "c")), HasSubstr("--exclude=\"node[6-8]\""));
+  EXPECT_THAT(::slurm::render(plan_script(request, {"/t"}, "c")), HasSubstr("--exclude=\"node[6-8]\""));
 }
 
 TEST(ScriptPlan, RoundsTimeLimitsUpToSlurmsMinutes) {
