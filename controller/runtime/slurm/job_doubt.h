@@ -28,6 +28,9 @@ struct JobIdentity {
 /// has the job proves the listing wrong. An answer that agrees with the listing confirms the loss. One answer is enough
 /// for a job of which nobody is heard. A job whose tasks are heard needs two, kApart from each other.
 ///
+/// All threads that list share it. So whether a listing contradicts what is known is found out anew for the listing
+/// that is judged; here is only what asking has shown.
+///
 /// Pure: times are passed in.
 class JobDoubt {
  public:

@@ -565,7 +565,9 @@ void SlurmExecutor::Impl::take_listing(const Listing& listing, core::Millis aske
       urgent_ = true;
       continue;
     }
-    if (attempt.doubt.raised() && !attempt.doubt.is_believed(attempt.follower.is_heard(now))) continue;
+    // Asked of this very listing: a launcher may have listed meanwhile, and settled what it knows of the attempt.
+    const bool doubtful = contradicts(attempt, row, asked_at);
+    if (doubtful && !attempt.doubt.is_believed(attempt.follower.is_heard(now))) continue;
     attempt.follower.listed(row, down, asked_at, now, wall);
     const auto since = attempt.suspended_since.value_or(clock_.wall());
     attempt.suspended_since = attempt.follower.suspended() ? std::optional(since) : std::nullopt;
@@ -622,7 +624,7 @@ std::string SlurmExecutor::Impl::what_is_wrong(const Listing& listing, core::Mil
                                                const std::vector<::slurm::ListedJob>& found) {
   std::lock_guard lock(mutex_);
   for (auto& [key, attempt] : attempts_) {
-    if (attempt.job.id.job != number || !attempt.doubt.raised()) continue;
+    if (attempt.job.id.job != number || !contradicts(attempt, listing.row_of(attempt.job), asked_at)) continue;
     const auto shown = std::ranges::find_if(found, [&](const auto& job) { return attempt.job.is(job); });
     const bool is_there = shown != found.end();
     if (is_there && shown->submitted) attempt.job.submitted = shown->submitted;

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "slurm/scheduler.h"
@@ -52,6 +54,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::vector<std::string> scripts;  // every one that was taken
   std::vector<::slurm::JobId> cancelled;
   std::vector<std::pair<::slurm::JobId, std::vector<std::string>>> excluded;  // what it was asked for
+  std::function<void()> during_find;  // called once, by the next find()
   int calls_to_submit = 0, calls_to_list = 0;
   std::size_t inherited = 0;                       // descriptors, by the newest sbatch
   std::map<std::string, std::string> environment;  // of the newest sbatch
@@ -158,6 +161,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     return all;
   }
   ::slurm::Answer<std::vector<::slurm::ListedJob>> find(std::uint64_t number) override {
+    if (const auto meanwhile = std::exchange(during_find, nullptr)) meanwhile();
     std::lock_guard lock(mutex_);
     times_found.push_back(number);
     if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};

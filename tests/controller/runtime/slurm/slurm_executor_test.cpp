@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -387,6 +388,37 @@ TEST(SlurmExecutor, AJobThatRunsIsNotForgottenBecauseAnOldListingSaysThatItWaits
   EXPECT_TRUE(e.eventually([&] { return !e.executor->trouble(); }));
   const auto before = e.slurm.times_listed();
   ASSERT_TRUE(e.eventually([&] { return e.slurm.times_listed() > before + 5; }));
+  EXPECT_FALSE(e.has_told(1));
+  EXPECT_TRUE(e.slurm.cancelled_ids().empty());
+}
+
+// Goal: a launcher's fresh listing does not make the poller believe its own old one.
+// Method: the poller has an old listing in hand and asks for the job by number; meanwhile a launcher lists afresh.
+TEST(SlurmExecutor, AnOldListingIsNotBelievedBecauseAnotherThreadHasSeenAFreshOne) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "PENDING", "muster:s:1.1");
+  e.adopt(1, "1");
+  SubmissionRecord unsure;
+  unsure.comment = "muster:s:9.1";
+  unsure.unsure = true;
+  std::filesystem::create_directories(e.folder_of({9, 1}));
+  write_record(e.folder_of({9, 1}), unsure);
+  e.slurm.keep_listing(true);
+  e.slurm.start({1, {}});
+  e.executor->task({1, 1}, 0, testing::running());
+  std::atomic<bool> listed_afresh = false;
+  e.slurm.during_find = [&] {
+    e.slurm.keep_listing(false);
+    e.executor->launch(e.request(9));
+    listed_afresh = true;
+  };
+  e.start();
+  ASSERT_TRUE(e.eventually([&] { return listed_afresh.load(); }));
+  const auto before = e.slurm.times_listed();
+  ASSERT_TRUE(e.eventually([&] {
+    e.executor->task({1, 1}, 0, testing::running());
+    return e.slurm.times_listed() > before + 5;
+  }));
   EXPECT_FALSE(e.has_told(1));
   EXPECT_TRUE(e.slurm.cancelled_ids().empty());
 }
