@@ -80,6 +80,8 @@ def accounting_lines(options, layout, site):
 def node_lines(options, site):
     gpus = f" Gres=gpu:fake:{options.gpus}" if options.gpus else ""
     lines = ["GresTypes=gpu"] if options.gpus else []
+    # Slurm does not name the port of a node that listens there, as on most clusters.
+    lines.append(f"SlurmdPort={site.node_ports[0]}")
     lines.append(f"NodeName=DEFAULT CPUs={options.cpus} RealMemory=4000{gpus} State=UNKNOWN")
     for name, address, port in zip(options.node_names(), site.node_addresses, site.node_ports):
         host = name if site.own_host_names else "localhost"

@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <memory>
 
 namespace runtime::on_slurm {
 namespace {
+
+/// Of a slurm.conf that says nothing.
+constexpr const char* kSlurmdPort = "6818";
 
 bool is_up(const ::slurm::Node& node) {
   constexpr const char* kGone[] = {"DOWN", "FAIL", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "UNKNOWN"};
@@ -62,16 +66,32 @@ void NodeCheck::forget_old(core::Millis now) {
   std::erase_if(nodes_, [&](const auto& entry) { return now - entry.second.asked_at >= kForgottenAfter; });
 }
 
-bool answers(const ::slurm::Node& node, core::Millis limit) {
-  const auto port = node.fields.find("Port");
-  if (!is_up(node) || port == node.fields.end()) return false;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
+std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& slurmd_port) {
+  constexpr unsigned kMostPorts = 16;
+  const auto own = node.fields.find("Port");
+  const std::string text = own != node.fields.end() ? own->second : slurmd_port;
+  unsigned first = 0, last = 0;
+  const char* end = text.data() + text.size();
+  const auto from = std::from_chars(text.data(), end, first);
+  if (from.ec != std::errc() || first == 0) return {kSlurmdPort};
+  const bool range = from.ptr != end && *from.ptr == '-';
+  if (!range || std::from_chars(from.ptr + 1, end, last).ec != std::errc()) last = first;
+  std::vector<std::string> ports;
+  for (auto port = first; port <= last && ports.size() < kMostPorts; ++port) ports.push_back(std::to_string(port));
+  return ports;
+}
+
+bool answers(const ::slurm::Node& node, const std::string& slurmd_port, core::Millis limit) {
+  if (!is_up(node)) return false;
   const auto& host = node.address.empty() ? node.name : node.address;
-  if (::getaddrinfo(host.c_str(), port->second.c_str(), &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  return list != nullptr && takes_connection(*list, limit);
+  return std::ranges::any_of(ports_of(node, slurmd_port), [&](const std::string& port) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* list = nullptr;
+    if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return false;
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+    return list != nullptr && takes_connection(*list, limit);
+  });
 }
 
 }  // namespace runtime::on_slurm

@@ -40,7 +40,11 @@ class NodeCheck {
   std::map<std::string, Node> nodes_;
 };
 
+/// Where the slurmd of a node may listen. Slurm names a node's own port only where it differs from SlurmdPort of its
+/// configuration, which is one number or a range: "6818-6820". Empty: Slurm's default.
+std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& slurmd_port);
+
 /// Slurm calls the node up, and its slurmd takes a connection within the limit.
-bool answers(const ::slurm::Node& node, core::Millis limit);
+bool answers(const ::slurm::Node& node, const std::string& slurmd_port, core::Millis limit);
 
 }  // namespace runtime::on_slurm

@@ -195,6 +195,7 @@ class SlurmExecutor::Impl {
   void run_ticker();
   void poll();
   void ask_nodes();
+  std::string port_of_slurmds();
   void ask_clock();
   ::slurm::Answer<std::vector<::slurm::ListedJob>> list(core::Millis asked_at);
   static bool contradicts(const Attempt& attempt, const ::slurm::ListedJob* row, core::Millis asked_at);
@@ -385,6 +386,14 @@ std::optional<std::filesystem::path> SlurmExecutor::Impl::folder_of_silent(const
   return silent ? std::optional(found->second.folder) : std::nullopt;
 }
 
+// Empty: Slurm does not say now.
+std::string SlurmExecutor::Impl::port_of_slurmds() {
+  const auto config = scheduler_.config();
+  if (!config) return {};
+  const auto found = config->fields.find("SlurmdPort");
+  return found == config->fields.end() ? std::string() : found->second;
+}
+
 // Before anything that may take long.
 void SlurmExecutor::Impl::ask_nodes() {
   std::vector<std::string> wanted;
@@ -396,9 +405,10 @@ void SlurmExecutor::Impl::ask_nodes() {
   if (wanted.empty()) return;
   const auto nodes = scheduler_.nodes();
   if (!nodes) return;  // and nobody has said that they are there
+  const auto slurmd_port = port_of_slurmds();
   for (const auto& node : *nodes) {
     if (std::ranges::find(wanted, node.name) == wanted.end()) continue;
-    const bool there = answers(node, kNodeAnswersWithin);
+    const bool there = answers(node, slurmd_port, kNodeAnswersWithin);
     std::lock_guard lock(mutex_);
     node_check_.answered(node.name, there, clock_.monotonic());
   }

@@ -47,6 +47,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::uint64_t max_array_size = 1001;
   bool keeps_array_size = false;             // what is larger is refused
   std::optional<std::size_t> most_in_queue;  // a limit of accounting, where each element counts
+  std::string slurmd_port = "6818";
   std::string proctrack = "proctrack/linuxproc";
   std::optional<std::chrono::milliseconds> ahead;  // of this machine's clock; nothing: it does not say
   std::uint64_t next_id = 1;
@@ -54,7 +55,7 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::vector<std::string> scripts;  // every one that was taken
   std::vector<::slurm::JobId> cancelled;
   std::vector<std::pair<::slurm::JobId, std::vector<std::string>>> excluded;  // what it was asked for
-  std::function<void()> during_find;  // called once, by the next find()
+  std::function<void()> during_find;                                          // called once, by the next find()
   int calls_to_submit = 0, calls_to_list = 0;
   std::size_t inherited = 0;                       // descriptors, by the newest sbatch
   std::map<std::string, std::string> environment;  // of the newest sbatch
@@ -187,6 +188,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     ::slurm::ClusterConfig config;
     config.max_array_size = max_array_size;
     config.fields["ProctrackType"] = proctrack;
+    config.fields["SlurmdPort"] = slurmd_port;
     if (ahead) config.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() + *ahead);
     return config;
   }

@@ -50,18 +50,35 @@ TEST(NodeCheck, ANodeAnswersWhereSlurmCallsItUpAndItsSlurmdTakesAConnection) {
   node.address = "127.0.0.1";
   node.states = {"MIXED"};
   node.fields["Port"] = std::to_string(listens.port());
-  EXPECT_TRUE(answers(node, 1s));
+  EXPECT_TRUE(answers(node, "", 1s));
   node.responds = false;
-  EXPECT_FALSE(answers(node, 1s)) << "Slurm misses it";
+  EXPECT_FALSE(answers(node, "", 1s)) << "Slurm misses it";
   node.responds = true;
   node.states = {"DOWN", "DRAIN"};
-  EXPECT_FALSE(answers(node, 1s));
+  EXPECT_FALSE(answers(node, "", 1s));
   node.states = {"IDLE"};
-  node.fields.clear();
-  EXPECT_FALSE(answers(node, 1s)) << "nobody knows where";
   const test::ClaimedPort nobodys;
   node.fields["Port"] = std::to_string(nobodys.number());
-  EXPECT_FALSE(answers(node, 1s)) << "nobody listens there";
+  EXPECT_FALSE(answers(node, "", 1s)) << "nobody listens there";
+}
+
+// Slurm names a node's port only where it is not the one of its configuration.
+TEST(NodeCheck, ANodeWithoutAPortOfItsOwnIsAskedAtThatOfTheConfiguration) {
+  const testing::ListeningSocket listens;
+  const auto port = listens.port();
+  ::slurm::Node node;
+  node.name = "node1";
+  node.address = "127.0.0.1";
+  node.states = {"IDLE"};
+  EXPECT_TRUE(answers(node, std::to_string(port), 1s));
+  EXPECT_TRUE(answers(node, std::to_string(port - 1) + "-" + std::to_string(port + 1), 1s));
+  EXPECT_THAT(ports_of(node, "6818-6820"), ElementsAre("6818", "6819", "6820"));
+  EXPECT_THAT(ports_of(node, "7003"), ElementsAre("7003"));
+  EXPECT_THAT(ports_of(node, ""), ElementsAre("6818"));
+  EXPECT_THAT(ports_of(node, "(null)"), ElementsAre("6818"));
+  EXPECT_EQ(ports_of(node, "1-60000").size(), 16U);
+  node.fields["Port"] = "17001";
+  EXPECT_THAT(ports_of(node, "6818"), ElementsAre("17001"));
 }
 
 }  // namespace

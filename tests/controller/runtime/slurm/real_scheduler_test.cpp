@@ -1,5 +1,6 @@
 // Goal: what our tests take for Slurm behaves as Slurm does.
 // Method: the same contract as the fake's, on the real client and a private Slurm of one node.
+#include "runtime/slurm/node_check.h"
 #include "slurm/client.h"
 #include "slurm/scheduler_contract.h"
 #include "slurm_cluster/cluster.h"
@@ -24,6 +25,21 @@ class RealWorld : public SchedulerWorld {
   ::slurm::ProcessRunner runner_;
   ::slurm::Client client_{runner_, {.conf = cluster_.conf().string()}};
 };
+
+// Slurm names the second node's port alone: the first one's is that of the configuration.
+TEST(RealNodes, AreFoundWhereTheirSlurmdsListen) {
+  const slurm_cluster::Cluster cluster({.nodes = 2});
+  ::slurm::ProcessRunner runner;
+  ::slurm::Client client(runner, {.conf = cluster.conf().string()});
+  const auto nodes = client.nodes();
+  const auto config = client.config();
+  ASSERT_TRUE(nodes && config);
+  ASSERT_EQ(nodes->size(), 2U);
+  EXPECT_FALSE(nodes->at(0).fields.contains("Port"));
+  for (const auto& node : *nodes) {
+    EXPECT_TRUE(answers(node, config->fields.at("SlurmdPort"), std::chrono::seconds(5))) << node.name;
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(Real, SchedulerContract, ::testing::Values([]() -> std::unique_ptr<SchedulerWorld> {
                            return std::make_unique<RealWorld>();

@@ -425,7 +425,8 @@ TEST(SlurmExecutor, AnOldListingIsNotBelievedBecauseAnotherThreadHasSeenAFreshOn
 
 // Somebody may have stopped the whole step: then neither rank nor task is heard of a node that is well.
 TEST(SlurmExecutor, WhetherANodeIsThereIsFoundOutBeforeAnybodyIsMissedOnIt) {
-  for (const bool is_there : {true, false}) {
+  for (const auto& [is_there, has_own_port] : {std::pair(true, true), {false, true}, {true, false}, {false, false}}) {
+    SCOPED_TRACE(std::to_string(is_there) + std::to_string(has_own_port));
     Executing e(Executing::Time::kHurried);
     const testing::ListeningSocket slurmd;
     const test::ClaimedPort nobodys;
@@ -433,7 +434,12 @@ TEST(SlurmExecutor, WhetherANodeIsThereIsFoundOutBeforeAnybodyIsMissedOnIt) {
     node.name = "node1";
     node.address = "127.0.0.1";
     node.states = {"MIXED"};
-    node.fields["Port"] = std::to_string(is_there ? slurmd.port() : nobodys.number());
+    const auto port = std::to_string(is_there ? slurmd.port() : nobodys.number());
+    if (has_own_port) {
+      node.fields["Port"] = port;
+    } else {
+      e.slurm.slurmd_port = port;
+    }
     e.list("1", "PENDING", "muster:s:1.1");
     e.adopt_waiting(1, "1");
     e.slurm.start({1, {}});
