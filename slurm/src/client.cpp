@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "child.h"
+#include "failed_submission.h"
 #include "failure.h"
 #include "parse.h"
 #include "text.h"
@@ -54,30 +55,6 @@ bool only_ended_jobs(const CommandResult& result) {
     any = true;
   }
   return any || result.exit_code == kNoSuchJob || result.exit_code == kAlreadyDone;
-}
-
-/// What sbatch itself has written, without the lines of a wrapper around it.
-CommandResult only_sbatchs_lines(CommandResult result) {
-  std::string own;
-  for (const auto& line : split(result.err, '\n')) {
-    // A wrapper may have called it by its whole path.
-    const auto at = line.find("sbatch: ");
-    if (at == 0 || (at != std::string::npos && line[at - 1] == '/')) own += line.substr(at) + "\n";
-  }
-  result.err = own;
-  result.out.clear();
-  return result;
-}
-
-/// Unsure, unless sbatch's own words prove that nothing was taken.
-SubmitAnswer failed_submission(const CommandResult& result) {
-  auto why = explain_failure("sbatch", result).why;
-  const auto own = explain_failure("sbatch", only_sbatchs_lines(result));
-  if (own.kind == Failure::kNotSent) return Unreachable{std::move(why)};
-  if (own.kind == Failure::kLost) return Unsure{std::move(why)};
-  const auto kind = understand_refusal(own.why);
-  if (kind == Refusal::kUnknown) return Unsure{std::move(why), true};
-  return Refused{std::move(why), kind};
 }
 
 /// As scancel takes them: elements of one array together, "12_[0-4,9]".

@@ -73,6 +73,10 @@ std::string complaint(const std::string& program, const CommandResult& result) {
   return all;
 }
 
+bool tells_of_a_lost_answer(const std::string& words) {
+  return has_any(words, kLostTexts);
+}
+
 FailureText explain_failure(const std::string& program, const CommandResult& result) {
   if (!result.could_not_start.empty()) return {Failure::kNotSent, result.could_not_start};
   const auto text = complaint(program, result);

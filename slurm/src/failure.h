@@ -21,6 +21,9 @@ struct FailureText {
 /// Told by how the command ended and by what it wrote to stderr.
 FailureText explain_failure(const std::string& program, const CommandResult& result);
 
+/// Whether some request was sent whose answer did not come.
+bool tells_of_a_lost_answer(const std::string& words);
+
 /// What a command wrote to stderr (or, if nothing, to stdout), as one line of at most 2,000 characters.
 std::string complaint(const std::string& program, const CommandResult& result);
 

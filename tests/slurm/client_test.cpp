@@ -100,6 +100,56 @@ TEST_F(ClientTest, AFailureWithoutAWordOfSbatchsThatProvesItIsNoRefusal) {
   EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kUsers);
 }
 
+// sbatch writes it, waits, asks again, and may succeed then; what fails afterwards may be a wrapper around it.
+TEST_F(ClientTest, ALineAfterWhichSbatchGoesOnProvesNothing) {
+  const std::string waits = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n";
+  for (const auto& text : {waits, waits + "site-wrapper: could not write audit line\n",
+                           std::string("sbatch: Job creation temporarily disabled, retrying\n"),
+                           std::string("sbatch: error: Slurm job queue full, sleeping and retrying\n"),
+                           waits + "sbatch: error: Invalid --gres: taken without it\n",
+                           std::string("sbatch: warning: Invalid --nice given\n"),
+                           std::string("sbatch: error: Unable to contact slurm controller (connect failure)\n"),
+                           std::string("sbatch: error: Batch job submission failed: Invalid qos specification\n"
+                                       "sbatch: error: something else\n")}) {
+    answer("sbatch", finished(1, "", text));
+    const auto failed = client.submit("x");
+    ASSERT_TRUE(std::holds_alternative<Unsure>(failed)) << text;
+    EXPECT_TRUE(std::get<Unsure>(failed).ended) << text;
+  }
+  answer("sbatch", finished(1, "", waits + "sbatch: error: Batch job submission failed: Invalid qos specification\n"));
+  EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kUsers) << "it has given up";
+  answer("sbatch", finished(1, "",
+                            waits +
+                                "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: "
+                                "Job violates accounting/QOS policy (job submit limit)\n"));
+  EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kTooMany);
+}
+
+TEST_F(ClientTest, WhoPrintsAJobsNumberHasAJob) {
+  const auto refused = "sbatch: error: Batch job submission failed: Invalid partition name specified\n";
+  for (const auto* out : {"12\n", "12;lab\n", "Submitted batch job 12\n", "a word from the site\n12\n"}) {
+    answer("sbatch", finished(1, out, refused));
+    EXPECT_TRUE(std::holds_alternative<Unsure>(client.submit("x"))) << out;
+  }
+  answer("sbatch", finished(1, "Welcome 2 our cluster\n", refused));
+  EXPECT_TRUE(std::holds_alternative<Refused>(client.submit("x")));
+}
+
+// Some sites rename the real one and put their own in its place.
+TEST_F(ClientTest, AnSbatchThatWasRenamedIsUnderstood) {
+  const std::string refused = "error: Batch job submission failed: Invalid partition name specified\n";
+  for (const auto* program : {"sbatch", "sbatch.real", "sbatch-22.05", "/opt/slurm/bin/sbatch.real"}) {
+    answer("sbatch", finished(1, "", std::string(program) + ": " + refused + "site: it failed\n"));
+    EXPECT_TRUE(std::holds_alternative<Refused>(client.submit("x"))) << program;
+  }
+  for (const auto* program : {"site-sbatch", "my sbatch", "srun"}) {
+    answer("sbatch", finished(1, "", std::string(program) + ": " + refused));
+    EXPECT_TRUE(std::holds_alternative<Unsure>(client.submit("x"))) << program;
+  }
+  answer("sbatch", finished(1, "", "sbatch.real: unrecognized option '--x'\n"));
+  EXPECT_TRUE(std::holds_alternative<Unsure>(client.submit("x"))) << "what else it says proves nothing";
+}
+
 TEST_F(ClientTest, AJobIsFoundByItsNumberUnlessNobodyAnswers) {
   answer("scontrol", finished(0,
                               "JobId=12 JobName=a b=c UserId=ada(1000) Priority=4 JobState=RUNNING Reason=None "
@@ -144,7 +194,7 @@ TEST_F(ClientTest, WhatCannotHaveReachedSlurmIsUnreachable) {
         "Failed to access \"/run/munge\": No such file or directory\nsbatch: error: Batch job submission failed: "
         "Protocol "
         "authentication error\n",
-        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"}) {
+        "sbatch.real: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n"}) {
     answer("sbatch", finished(1, "", text));
     EXPECT_TRUE(std::holds_alternative<Unreachable>(client.submit("x"))) << text;
   }

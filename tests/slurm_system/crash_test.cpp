@@ -38,6 +38,9 @@ case "$mode" in
   no-answer) /usr/bin/sbatch "$@" > /dev/null; echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1 ;;
   fails) /usr/bin/sbatch "$@" > /dev/null; exit 1 ;;
   fails-with-words) /usr/bin/sbatch "$@" > /dev/null; echo "Site epilogue: invalid account" >&2; exit 1 ;;
+  waits-and-fails)
+    echo "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying" >&2
+    /usr/bin/sbatch "$@" > /dev/null; exit 1 ;;
   fails-and-dies) /usr/bin/sbatch "$@" > /dev/null; kill -KILL $PPID; exit 1 ;;
   hangs-and-dies)
     /usr/bin/sbatch "$@" > /dev/null; kill -KILL $PPID
@@ -170,7 +173,7 @@ TEST_F(SlurmCrash, ADeathAroundSbatchNeitherLosesNorDoublesAJob) {
 TEST_F(SlurmCrash, AnSbatchThatFailsOrHangsAfterItsWorkNeitherLosesNorDoublesAJob) {
   const auto blocker = block();
   std::map<std::string, std::string> jobs;
-  for (const std::string mode : {"fails", "fails-with-words", "fails-and-dies", "hangs-and-dies"}) {
+  for (const std::string mode : {"fails", "fails-with-words", "waits-and-fails", "fails-and-dies", "hangs-and-dies"}) {
     SCOPED_TRACE(mode);
     sbatch_->set(mode);
     const auto job = muster().submit(witnessed(mode));

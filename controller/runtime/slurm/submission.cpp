@@ -28,6 +28,10 @@ constexpr std::int64_t kLostSettlesMs = 30'000;
 /// The same after an sbatch that ended by itself.
 constexpr std::int64_t kEndedSettlesMs = 10'000;
 constexpr std::int64_t kLongestPauseMs = 300'000;
+/// Between two sbatchs of one attempt that reach nobody: from kTryAgainAfter up to this.
+constexpr core::Millis kLongestUnreached{10'000};
+/// Attempts of which it is remembered how often they reached nobody.
+constexpr std::size_t kMostUnreached = 10'000;
 
 /// Before the next sbatch after so many that failed in a row.
 std::int64_t pause_after(std::uint32_t failures) {
@@ -150,6 +154,7 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   record.ended_at_ms = 0;
   write_record(folder, record);
   const auto answer = scheduler_.submit(script, {}, {lock.fd()}, environment);
+  if (!std::holds_alternative<::slurm::Unreachable>(answer)) pause_unreached(folder, false);
   if (const auto* id = std::get_if<::slurm::JobId>(&answer)) {
     record.id = *id;
     write_record(folder, record);
@@ -159,7 +164,20 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   // Nothing was taken, or it cannot have reached slurmctld.
   forget_record(folder);
   if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
-  return Later{std::get<::slurm::Unreachable>(answer).why, false};
+  return Later{std::get<::slurm::Unreachable>(answer).why, false, pause_unreached(folder, true)};
+}
+
+// Nothing is written down of one that reached nobody; a controller that comes back begins anew.
+core::Millis Submitter::pause_unreached(const std::filesystem::path& folder, bool again) {
+  std::lock_guard lock(mutex_);
+  if (!again || unreached_.size() >= kMostUnreached) {
+    unreached_.erase(folder);
+    if (!again) return kTryAgainAfter;
+  }
+  auto& times = unreached_[folder];
+  const auto pause = kTryAgainAfter * (1 << std::min(times, 4U));
+  times += 1;
+  return std::min<core::Millis>(pause, kLongestUnreached);
 }
 
 Submitter::Outcome Submitter::failed(const std::filesystem::path& folder, SubmissionRecord record,
@@ -227,9 +245,16 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
 // Its number, which is written down.
 std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const std::filesystem::path& folder,
                                                 SubmissionRecord& record) {
+  // Of several with its comment one that is not over: it would run unseen.
+  const ::slurm::ListedJob* found = nullptr;
   for (const auto& job : *listing.jobs) {
     if (job.comment != record.comment) continue;
-    record.id = ::slurm::JobId{job.id.job, {}};
+    const bool is_over = ::slurm::classify(job.state.state) == ::slurm::JobPhase::kEnded;
+    if (found == nullptr || !is_over) found = &job;
+    if (!is_over) break;
+  }
+  if (found != nullptr) {
+    record.id = ::slurm::JobId{found->id.job, {}};
     write_record(folder, record);
     return *record.id;
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,7 +57,8 @@ using ListJobs = std::function<::slurm::Answer<std::vector<::slurm::ListedJob>>(
 /// not known whether Slurm has taken it is looked for by its comment in Slurm's list, asked for after that sbatch was
 /// gone, before another is made. What is listed while an sbatch still holds the lock is found, too.
 ///
-/// A submission that failed without being refused is made again after 10 s, then 20 s, and so on up to 5 min.
+/// A submission that failed without being refused is made again after 10 s, then 20 s, and so on up to 5 min; one that
+/// can have reached nobody after 1 s, then 2 s, and so on up to 10 s.
 class Submitter {
  public:
   Submitter(::slurm::Scheduler& scheduler, Clock& clock, ListJobs list)
@@ -89,6 +91,7 @@ class Submitter {
   Outcome look_beside_sbatch(const std::filesystem::path& folder);
   std::optional<::slurm::JobId> listed(const Listing& listing, const std::filesystem::path& folder,
                                        SubmissionRecord& record);
+  core::Millis pause_unreached(const std::filesystem::path& folder, bool again);
   Outcome failed(const std::filesystem::path& folder, SubmissionRecord record, const ::slurm::Unsure& how);
 
   ::slurm::Scheduler& scheduler_;
@@ -97,6 +100,7 @@ class Submitter {
   std::mutex mutex_;
   std::atomic<std::uint64_t> listings_{0};
   std::shared_ptr<const Listing> newest_;
+  std::map<std::filesystem::path, unsigned> unreached_;  // sbatchs in a row that reached nobody
 };
 
 }  // namespace runtime::on_slurm

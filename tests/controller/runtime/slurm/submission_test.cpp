@@ -27,6 +27,9 @@ class Submitting {
   Submitter::Outcome submit(std::int64_t now = kNow) {
     set(clock, now);
     Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
+    return submit(submitter);
+  }
+  Submitter::Outcome submit(Submitter& submitter) {
     SubmissionRecord record;
     record.comment = "muster:s:7.1";
     return submitter.submit(folder.path(), record, kScript, {{"PATH", "/the/job's"}});
@@ -183,6 +186,31 @@ TEST(Submitter, ASlurmThatIsAwayIsAskedAgain) {
   s.slurm.submits = Submits::kTakes;
   EXPECT_EQ(s.id(s.submit(kNow + 10)), 1U) << "at once: nothing can have reached it";
   EXPECT_EQ(s.slurm.jobs.size(), 1U);
+}
+
+TEST(Submitter, ASlurmThatIsAwayIsAskedLessAndLessOften) {
+  Submitting s;
+  s.slurm.submits = Submits::kIsAway;
+  Submitter submitter(s.slurm, s.clock, [&] { return s.slurm.list("me"); });
+  const auto pause = [&] { return std::get<Submitter::Later>(s.submit(submitter)).pause; };
+  for (const int seconds : {1, 2, 4, 8, 10, 10}) EXPECT_EQ(pause(), std::chrono::seconds(seconds));
+  s.slurm.submits = Submits::kRefuses;
+  EXPECT_TRUE(std::holds_alternative<::slurm::Refused>(s.submit(submitter)));
+  s.slurm.submits = Submits::kIsAway;
+  EXPECT_EQ(pause(), std::chrono::seconds(1)) << "it has answered meanwhile";
+}
+
+// As after two submissions, of which one was cancelled.
+TEST(Submitter, OfSeveralJobsWithItsCommentItTakesOneThatIsNotOver) {
+  Submitting s;
+  s.slurm.submits = Submits::kTakesAndFails;
+  EXPECT_TRUE(s.later(s.submit()));
+  s.slurm.jobs.begin()->second.state.state = ::slurm::JobState::kCancelled;
+  s.slurm.take(kScript);
+  s.slurm.take(kScript);
+  s.slurm.jobs.rbegin()->second.state.state = ::slurm::JobState::kCancelled;
+  s.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(s.id(s.submit(kNow + 1000)), 2U);
 }
 
 TEST(Submitter, ARefusalIsTheLastWordAndLeavesNothingBehind) {

@@ -1,0 +1,138 @@
+#include "failed_submission.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "failure.h"
+#include "text.h"
+
+namespace slurm {
+namespace {
+
+constexpr std::string_view kFailed = "Batch job submission failed: ";
+
+/// One line of a program called sbatch, or by a longer name that begins so.
+struct Line {
+  std::string program;
+  bool is_error = false;  // "error: " or "fatal: "
+  bool is_fatal = false;
+  std::string text;  // without the above
+  bool is_final() const { return is_error && text.starts_with(kFailed); }
+};
+
+std::optional<Line> line_of(std::string_view text) {
+  const auto colon = text.find(": ");
+  if (colon == std::string_view::npos) return std::nullopt;
+  auto program = text.substr(0, colon);
+  if (program.find(' ') != std::string_view::npos) return std::nullopt;
+  // It may have been called by its whole path.
+  if (const auto slash = program.rfind('/'); slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  if (!program.starts_with("sbatch")) return std::nullopt;
+  Line line;
+  line.program = program;
+  text.remove_prefix(colon + 2);
+  for (const std::string_view level : {"error: ", "fatal: "}) {
+    if (!text.starts_with(level)) continue;
+    line.is_error = true;
+    line.is_fatal = line.is_fatal || level == "fatal: ";
+    text.remove_prefix(level.size());
+  }
+  line.text = trimmed(text);
+  return line;
+}
+
+/// What sbatch itself has written, without the lines of a wrapper around it: the lines of whoever has told its failure,
+/// else of "sbatch".
+std::vector<Line> words_of_sbatch(const std::string& err) {
+  std::vector<Line> lines;
+  std::string program = "sbatch";
+  for (const auto& text : split(err, '\n')) {
+    auto line = line_of(text);
+    if (!line) continue;
+    if (line->is_final()) program = line->program;
+    lines.push_back(std::move(*line));
+  }
+  std::erase_if(lines, [&](const Line& line) {
+    return line.program != program || line.text.empty() || line.text.starts_with("Try \"sbatch");
+  });
+  return lines;
+}
+
+/// It has asked, and asks again: a request has been sent.
+bool is_wait(const Line& line) {
+  return line.text.find("retrying") != std::string::npos;
+}
+
+std::string joined_texts(const std::vector<Line>& lines) {
+  std::vector<std::string> texts;
+  for (const auto& line : lines) texts.push_back(line.text);
+  return joined(texts, "; ");
+}
+
+/// "1234", "1234;cluster" or "Submitted batch job 1234".
+bool names_a_job(const std::string& out) {
+  return std::ranges::any_of(split(out, '\n'), [](std::string_view line) {
+    constexpr std::string_view kSubmitted = "Submitted batch job ";
+    line = trimmed(line);
+    if (line.starts_with(kSubmitted)) line.remove_prefix(kSubmitted.size());
+    line = line.substr(0, line.find_first_of("; "));
+    return !line.empty() && line.find_first_not_of("0123456789") == std::string_view::npos;
+  });
+}
+
+/// What these words mean, if they are sbatch's last.
+Failure meaning(const std::string& words) {
+  CommandResult said;
+  said.exit_code = 1;
+  said.err = words;
+  return explain_failure("sbatch", said).kind;
+}
+
+SubmitAnswer finally_failed(std::string why, const std::vector<Line>& lines) {
+  const auto last = lines.back().text.substr(kFailed.size());
+  const auto all = joined_texts(lines);
+  // One line may be about a second controller.
+  if (tells_of_a_lost_answer(all)) return Unsure{std::move(why)};
+  // Without munge no request can be signed, and none is sent; the last line does not say so.
+  const bool no_munge = last.find("rotocol authentication error") != std::string::npos &&
+                        all.find("Munge encode failed") != std::string::npos;
+  const auto kind = no_munge ? Failure::kNotSent : meaning(last);
+  if (kind == Failure::kNotSent) return Unreachable{std::move(why)};
+  if (kind == Failure::kLost) return Unsure{std::move(why)};
+  // Which limit of accounting it is stands in a line before it.
+  const bool has_limit = last.find("accounting/QOS policy") != std::string::npos;
+  const auto refusal = understand_refusal(has_limit ? all : last);
+  if (refusal == Refusal::kUnknown) return Unsure{std::move(why), true};
+  return Refused{std::move(why), refusal};
+}
+
+}  // namespace
+
+SubmitAnswer failed_submission(const CommandResult& result) {
+  auto why = explain_failure("sbatch", result).why;
+  if (!result.could_not_start.empty()) return Unreachable{std::move(why)};
+  const bool ended = !result.timed_out && result.signal == 0;
+  if (names_a_job(result.out)) return Unsure{std::move(why), ended};
+  auto lines = words_of_sbatch(result.err);
+  if (!ended) {
+    // Until its file of settings can be read, it asks nobody.
+    const bool still_reads = !lines.empty() && lines.back().text.starts_with("s_p_parse_file");
+    if (result.timed_out && still_reads) return Unreachable{std::move(why)};
+    return Unsure{std::move(why)};
+  }
+  const bool has_asked = std::ranges::any_of(lines, is_wait);
+  std::erase_if(lines, is_wait);
+  if (lines.empty()) return Unsure{std::move(why), true};
+  const auto& last = lines.back();
+  if (last.is_final()) return finally_failed(std::move(why), lines);
+  if (tells_of_a_lost_answer(joined_texts(lines))) return Unsure{std::move(why)};
+  if (has_asked || last.text.starts_with("warning: ")) return Unsure{std::move(why), true};
+  if (last.is_fatal && meaning(last.text) == Failure::kNotSent) return Unreachable{std::move(why)};
+  if (understand_refusal(last.text) != Refusal::kUsers) return Unsure{std::move(why), true};
+  return Refused{std::move(why), Refusal::kUsers};
+}
+
+}  // namespace slurm
