@@ -94,7 +94,8 @@ void on(Applied& out, const AttemptStarted& e, Time at) {
   Attempt* attempt = alive(out.job, e.attempt);
   if (attempt == nullptr) return late(out, e.attempt);
   for (std::size_t r = 0; r < attempt->ranks.size() && r < e.nodes.size(); ++r) {
-    if (attempt->ranks[r].node.empty()) attempt->ranks[r].node = plain_words(e.nodes[r]);
+    const bool better = e.seen_there && !e.nodes[r].empty();
+    if (better || attempt->ranks[r].node.empty()) attempt->ranks[r].node = plain_words(e.nodes[r]);
   }
   if (attempt->state != AttemptState::kQueued) {
     out.text = attempt_text(e.attempt) + " runs on its nodes";

@@ -37,6 +37,8 @@ struct AttemptLaunched {
 struct AttemptStarted {
   AttemptNumber attempt = 0;
   std::vector<std::string> nodes;  // by rank; empty if not known
+  /// By what stands beside the ranks: true, where the scheduler's own list only says which nodes there are.
+  bool seen_there = false;
   bool operator==(const AttemptStarted&) const = default;
 };
 /// The attempt is ending by the scheduler's doing: why, and whether its ranks can still save (they have been told).

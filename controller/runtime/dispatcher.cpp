@@ -45,12 +45,15 @@ std::string refusal_of(const core::Job& job, const core::EventBody& body) {
   return {};
 }
 
-// A rank may have said before that the attempt has started, but only of its own node.
+// A rank may have said before that the attempt has started, but only of its own node. Tasks know theirs, where the
+// scheduler only knows which nodes there are.
 bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& started) {
   if (attempt.state == core::AttemptState::kQueued) return false;
   if (attempt.state == core::AttemptState::kEnded) return true;
   for (std::size_t r = 0; r < attempt.ranks.size() && r < started.nodes.size(); ++r) {
-    if (attempt.ranks[r].node.empty() && !started.nodes[r].empty()) return false;
+    if (started.nodes[r].empty()) continue;
+    if (attempt.ranks[r].node.empty()) return false;
+    if (started.seen_there && attempt.ranks[r].node != started.nodes[r]) return false;
   }
   return true;
 }

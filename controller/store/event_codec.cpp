@@ -40,6 +40,7 @@ template <typename Archive, Is<core::AttemptStarted> E>
 void fields(Archive& archive, E& e) {
   archive("attempt", e.attempt);
   archive("nodes", e.nodes);
+  archive("seen_there", e.seen_there);
 }
 template <typename Archive, Is<core::NodeLost> E>
 void fields(Archive& archive, E& e) {

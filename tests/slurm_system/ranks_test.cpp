@@ -76,6 +76,29 @@ TEST_F(SlurmRanks, HaveLibrariesThatMusterItselfCannotStartWith) {
   EXPECT_EQ(log_of(muster(), job, 0), folder.string() + ":/of-setup\n");
 }
 
+// Blocks would put the first two on the first node.
+TEST_F(SlurmRanks, AreShownWhereTheyRunWhateverTheDistribution) {
+  const auto job = muster().submit(shell({.script = "echo $SLURMD_NODENAME; sleep 600",
+                                          .nodes = 2,
+                                          .ranks_per_node = 2,
+                                          .more = "[slurm]\nsrun_args = [\"--distribution=cyclic\"]\n"}));
+  const auto shown = [&] {
+    std::vector<std::string> nodes;
+    for (const auto& rank : muster().show(job).at("ranks")) nodes.push_back(text(rank, "node"));
+    return nodes;
+  };
+  EXPECT_TRUE(test::eventually(
+      [&] {
+        return shown() == std::vector<std::string>{"node1", "node2", "node1", "node2"};
+      },
+      20s))
+      << ::testing::PrintToString(shown());
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_TRUE(test::eventually(
+        [&] { return log_of(muster(), job, static_cast<int>(rank)) == shown().at(rank) + "\n"; }, 20s));
+  }
+}
+
 // Setup lines see what the submitter's shell had, and may change it; [env] has the last word.
 TEST_F(SlurmRanks, FindTheirSubmittersEnvironmentBelowSetupLinesAndEnv) {
   auto variables = muster().client_environment();

@@ -43,10 +43,13 @@ constexpr const char* kToldToLeaveUnexplained = "told to leave (SIGTERM), and Sl
 constexpr const char* kForgottenBySlurm = "Slurm does not know any more that it runs, and starts it again";
 constexpr const char* kNotLaunchedInSlurm = "Slurm could not start it on its nodes, and holds it (launch failed)";
 
-/// "node[1-2]" of the nodes of ranks, which come in their order.
+/// "node[1-2]" of the nodes of ranks.
 std::string each_once(std::vector<std::string> nodes) {
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  return ::slurm::compress_hosts(nodes);
+  std::vector<std::string> once;
+  for (auto& node : nodes) {
+    if (std::ranges::find(once, node) == once.end()) once.push_back(std::move(node));
+  }
+  return ::slurm::compress_hosts(once);
 }
 
 std::string job_text(const ::slurm::JobId& id) {
@@ -107,6 +110,10 @@ void AttemptFollower::task(core::RankNumber number, const TaskReport& report, co
   started_by_ = std::min(started_by_.value_or(now), now);
   if (rank.told || rank.exited_at) return;
   rank.report = report;
+  if (number < nodes_.size() && !report.node.empty() && nodes_[number] != report.node) {
+    nodes_[number] = report.node;
+    moved_since_ = moved_since_.value_or(now);
+  }
   if (!report.signals_seen.empty() && news) wants_listing_ = true;
   if (has_signal(report, SIGTERM) && !rank.asked_to_leave_at) rank.asked_to_leave_at = now;
   if (!has_ended(report)) {
@@ -221,10 +228,20 @@ void AttemptFollower::tell_started(const ::slurm::ListedJob& job) {
   if (const auto* names = std::get_if<std::vector<std::string>>(&hosts)) {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const auto node = r / std::max<std::uint32_t>(1, what_.ranks_per_node);
-      nodes_.push_back(node < names->size() ? (*names)[node] : std::string());
+      const auto& report = ranks_[r].report;
+      const bool has_spoken = report && !report->node.empty();
+      nodes_.push_back(has_spoken ? report->node : node < names->size() ? (*names)[node] : std::string());
     }
   }
   if (!std::exchange(started_, true)) facts_.emplace_back(core::AttemptStarted{what_.key.number, nodes_});
+}
+
+// All at once: of a thousand ranks each would be an event.
+void AttemptFollower::tell_nodes(core::Millis now) {
+  if (!moved_since_ || core_over_) return;
+  if (!every_rank_started() && now - *moved_since_ < kHoldMost) return;
+  moved_since_.reset();
+  facts_.emplace_back(core::AttemptStarted{what_.key.number, nodes_, true});
 }
 
 // Slurm's own second run. While the first is still going on (COMPLETING) its ranks may be saving.
@@ -401,6 +418,7 @@ void AttemptFollower::tick(core::Millis now) {
   if (save_at_ && now >= *save_at_) {
     explain(core::Cause::kTimedOut, "Slurm's time limit of " + core::duration_text(limit_) + " is near");
   }
+  tell_nodes(now);
   release_settled(now);
   if (all_told() && !core_over_) {
     core_over_ = true;

@@ -157,6 +157,7 @@ class AttemptFollower {
                core::Time wall);
   void explain(core::Cause cause, const std::string& reason, bool save = true);
   void tell_started(const ::slurm::ListedJob& job);
+  void tell_nodes(core::Millis now);
   void look_at_suspension(::slurm::JobState state, core::Millis now);
   void look_at_limit(const ::slurm::ListedJob& job, core::Millis now, core::Time wall);
   void look_at_ending(const ::slurm::ListedJob& job);
@@ -189,7 +190,9 @@ class AttemptFollower {
   const Followed what_;
   const core::Millis since_;
   std::vector<Rank> ranks_;
-  std::vector<std::string> nodes_;  // by rank
+  /// By rank: where its task says that it is; until that has spoken where it would be, if ranks came in blocks.
+  std::vector<std::string> nodes_;
+  std::optional<core::Millis> moved_since_;  // tasks have said otherwise, and that is not told yet
   std::vector<core::EventBody> facts_;
   bool started_ = false;
   std::optional<core::Millis> started_by_;  // a listing asked for then showed it started, or a task was heard then

@@ -76,6 +76,17 @@ TEST(QueueStory, ARankThatSpeaksBeforeTheSchedulerDoesMeansThatItHasStarted) {
   EXPECT_EQ(story.attempt(1).ranks[1].node, "n2");
 }
 
+// Ranks need not lie on the nodes in their order.
+TEST(QueueStory, WhatStandsBesideTheRanksKnowsBestWhereTheyAre) {
+  Story story = queued();
+  story.tell(core::AttemptStarted{1, {"n1", "n2"}});
+  const auto began = story.now;
+  story.wait(1s).tell(core::AttemptStarted{1, {"n2", ""}, true});
+  EXPECT_EQ(story.attempt(1).ranks[0].node, "n2");
+  EXPECT_EQ(story.attempt(1).ranks[1].node, "n2") << "nothing new is known of it";
+  EXPECT_EQ(story.attempt(1).started_at, began);
+}
+
 TEST(QueueStory, CancelledInTheQueueItLeavesAndNeverComesBack) {
   Story story = queued();
   story.tell(core::CancelRequested{"ben"});

@@ -41,7 +41,7 @@ std::vector<core::EventBody> every_event() {
       core::AttemptGone{2, core::Cause::kNodeFailed, "node1 is down"},
       core::CancelRequested{"ben"},
       core::RequeueRequested{"ben"},
-      core::AttemptStarted{2, {"node1", "node2"}},
+      core::AttemptStarted{2, {"node1", "node2"}, true},
       core::AttemptStopping{2, core::Cause::kTimedOut, "time limit", false},
       core::NodeLost{2, "node2", 3200ms},
       core::HoldRequested{"ben"},

@@ -1019,5 +1019,37 @@ TEST(AttemptFollower, AfterAStandstillNobodyIsGivenUpForSilenceDuringIt) {
   EXPECT_THAT(f.facts(), ElementsAre("gone node_failed")) << "but for silence after it";
 }
 
+// Goal: where a rank runs is its task's word: `srun --distribution=cyclic` puts neighbours on different nodes.
+// Method: two nodes with two ranks each; Slurm lists the nodes, the tasks say where they are.
+TEST(AttemptFollower, WhereARankRunsIsItsTasksWord) {
+  Following f({{7, 1}, 4, 2, false, false});
+  f.task(2, running("node1")).slurm_says("RUNNING");
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node1 node1 node2"));
+  f.task(0, running("node1")).task(1, running("node2"));
+  EXPECT_THAT(f.facts(), IsEmpty()) << "told once, when all are known";
+  f.task(3, running("node2"));
+  EXPECT_THAT(f.facts(), ElementsAre("seen on node1 node2 node1 node2"));
+  f.task(1, running("node2")).after(10s);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  for (const core::RankNumber rank : {0, 2}) f.task(rank, running("node1"));
+  EXPECT_EQ(f.follower.node_of_missed(1, f.now), "node2");
+  EXPECT_EQ(f.follower.node_of_missed(3, f.now), "node2");
+  EXPECT_FALSE(f.follower.hears_on("node2", f.now)) << "rank 2, which is on node1, does not speak for it";
+  EXPECT_TRUE(f.follower.hears_on("node1", f.now));
+  f.job.restarts = 1;
+  f.slurm_says("PENDING");
+  EXPECT_THAT(f.reasons(), ElementsAre(::testing::EndsWith("it ran on node[1-2]")));
+}
+
+TEST(AttemptFollower, WhereRanksRunIsToldAlsoIfSomeNeverSpeak) {
+  Following f({{7, 1}, 4, 2, false, false});
+  f.slurm_says("RUNNING").task(1, running("node2"));
+  f.facts();
+  f.after(4s);
+  EXPECT_THAT(f.facts(), IsEmpty());
+  f.task(1, running("node2")).after(1s);
+  EXPECT_THAT(f.facts(), ElementsAre("seen on node1 node2 node2 node2"));
+}
+
 }  // namespace
 }  // namespace runtime::on_slurm

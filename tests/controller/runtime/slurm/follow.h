@@ -12,7 +12,7 @@ namespace runtime::on_slurm::testing {
 
 using namespace std::chrono_literals;
 
-inline TaskReport running(const std::string& node = "node1") {
+inline TaskReport running(const std::string& node = "") {
   TaskReport report;
   report.process = TaskReport::Process::kRunning;
   report.node = node;
@@ -31,7 +31,7 @@ inline TaskReport exited(int code, int signal = 0, std::vector<int> seen = {}) {
 /// A fact in a few words: "started node1 node2", "stopping preempted save", "rank 1 exit 99", "gone cancelled".
 inline std::string words(const core::EventBody& fact) {
   if (const auto* e = std::get_if<core::AttemptStarted>(&fact)) {
-    std::string text = "started";
+    std::string text = e->seen_there ? "seen on" : "started";
     for (const auto& node : e->nodes) text += " " + node;
     return text;
   }
