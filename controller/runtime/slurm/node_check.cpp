@@ -40,10 +40,12 @@ bool takes_connection(const addrinfo& to, core::Millis limit) {
 }  // namespace
 
 NodeCheck::Word NodeCheck::word(const std::string& name, core::Millis now) {
-  const auto [place, fresh] = nodes_.try_emplace(name, Node{now, std::nullopt, false});
-  auto& node = place->second;
-  if (node.answered_at && now - *node.answered_at >= kFresh) node = {now, std::nullopt, false};
-  if (node.answered_at) return node.answers ? Word::kAnswers : Word::kSilent;
+  auto& node = nodes_.try_emplace(name, Node{now, std::nullopt}).first->second;
+  if (node.answered_at && now - *node.answered_at >= (node.is_told ? kFresh : kKept)) node = {now, std::nullopt};
+  if (node.answered_at) {
+    node.is_told = true;
+    return node.answers ? Word::kAnswers : Word::kSilent;
+  }
   return now - node.asked_at < kPatience ? Word::kAsking : Word::kSilent;
 }
 

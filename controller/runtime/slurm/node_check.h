@@ -14,7 +14,9 @@ namespace runtime::on_slurm {
 /// silent as a node without power, and its node is healthy.
 ///
 /// A node answers if Slurm calls it up and its slurmd takes a connection. Asking takes a moment and is done by another
-/// thread: meanwhile the word is kAsking, and after kPatience kSilent. Pure: times are passed in.
+/// thread: meanwhile the word is kAsking, and after kPatience kSilent. Whoever asks comes back a round later, and a round
+/// may take longer than an answer is fresh: so an answer that nobody has had yet is kept for kKept. Pure: times are
+/// passed in.
 class NodeCheck {
  public:
   enum class Word { kAsking, kAnswers, kSilent };
@@ -29,6 +31,7 @@ class NodeCheck {
 
   static constexpr core::Millis kPatience{2000};
   static constexpr core::Millis kFresh{5000};
+  static constexpr core::Millis kKept{30'000};
   static constexpr core::Millis kForgottenAfter{60'000};
 
  private:
@@ -36,6 +39,7 @@ class NodeCheck {
     core::Millis asked_at{0};  // since when an answer is waited for
     std::optional<core::Millis> answered_at;
     bool answers = false;
+    bool is_told = false;  // somebody has had the answer
   };
   std::map<std::string, Node> nodes_;
 };

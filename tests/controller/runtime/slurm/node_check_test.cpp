@@ -36,6 +36,17 @@ TEST(NodeCheck, AnAnswerThatDoesNotComeInTimeIsNone) {
   EXPECT_EQ(check.word("node1", 2600ms), Word::kAnswers) << "late, and yet an answer";
 }
 
+// A round in which the status file of each silent rank is read may take longer than an answer is fresh.
+TEST(NodeCheck, AnAnswerIsKeptUntilTheRoundAfterItCame) {
+  NodeCheck check;
+  EXPECT_EQ(check.word("node1", 0s), Word::kAsking);
+  check.answered("node1", false, 1s);
+  EXPECT_EQ(check.word("node1", 12s), Word::kSilent);
+  EXPECT_EQ(check.word("node1", 13s), Word::kAsking) << "it is old, and was told";
+  check.answered("node1", false, 14s);
+  EXPECT_EQ(check.word("node1", 44s), Word::kAsking) << "it says nothing of now";
+}
+
 TEST(NodeCheck, WhatNobodyAsksAboutIsForgotten) {
   NodeCheck check;
   static_cast<void>(check.word("node1", 0ms));
