@@ -123,6 +123,8 @@ Command Client::command(const std::string& program, std::vector<std::string> arg
   if (program != "sbatch") {  // what sbatch is given, its job gets too
     command.environment.emplace_back("LC_ALL", "C");
     command.environment.emplace_back("SLURM_TIME_FORMAT", "%s");
+    // Lists of array elements are cut at 64 characters otherwise.
+    if (program == "scontrol") command.environment.emplace_back("SLURM_BITSTR_LEN", "0");
   }
   return command;
 }

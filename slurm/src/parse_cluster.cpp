@@ -212,6 +212,7 @@ Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text) {
       continue;
     }
     const auto& rest = std::get<ArrayRemainder>(*id);
+    if (rest.cut_short) return "a list of array elements that is cut short: " + tasks;
     for (const auto task : rest.tasks) {
       jobs.push_back(job);
       jobs.back().id = {rest.job, task};

@@ -118,10 +118,10 @@ TEST_F(ClientTest, ALineAfterWhichSbatchGoesOnProvesNothing) {
   }
   answer("sbatch", finished(1, "", waits + "sbatch: error: Batch job submission failed: Invalid qos specification\n"));
   EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kUsers) << "it has given up";
-  answer("sbatch", finished(1, "",
-                            waits +
-                                "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: "
-                                "Job violates accounting/QOS policy (job submit limit)\n"));
+  answer("sbatch",
+         finished(1, "",
+                  waits + "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: "
+                          "Job violates accounting/QOS policy (job submit limit)\n"));
   EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kTooMany);
 }
 
@@ -184,6 +184,16 @@ TEST_F(ClientTest, ElementsOfAnArrayThatHaveNotStartedAreFoundOneByOne) {
   EXPECT_EQ((*found)[1].id, (JobId{14, 3}));
   EXPECT_EQ((*found)[2].id, (JobId{14, 0}));
   EXPECT_EQ((*found)[2].state.state, JobState::kRunning);
+}
+
+// An element that is not in it may be gone, or in the part that is missing.
+TEST_F(ClientTest, AListOfElementsThatIsCutShortIsNotUnderstood) {
+  answer("scontrol",
+         finished(0, "JobId=14 ArrayJobId=14 ArrayTaskId=0,2,4,6,... JobName=a JobState=PENDING Reason=None\n"));
+  EXPECT_TRUE(client.find(14).unreachable());
+  EXPECT_THAT(client.find(14).why(), HasSubstr("cut short: 0,2,4,6,..."));
+  EXPECT_THAT(runner.commands.at(0).environment,
+              Contains(std::pair<std::string, std::string>("SLURM_BITSTR_LEN", "0")));
 }
 
 TEST_F(ClientTest, WhatCannotHaveReachedSlurmIsUnreachable) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -78,6 +79,26 @@ TEST_P(SchedulerContract, AJobIsListedWithItsCommentFromItsSubmissionToItsExitCo
   ASSERT_TRUE(reaches(id, JobState::kFailed));
   EXPECT_EQ(look(id)->exit, (::slurm::ExitStatus{7, 0}));
   EXPECT_EQ(look(id)->comment, "muster:s:7.1") << "it is still listed";
+}
+
+// Listed in a row they take more than the 64 characters after which scontrol cuts such a list.
+TEST_P(SchedulerContract, EveryElementOfAnArrayIsFoundByItsNumber) {
+  auto array = job("muster:s:set.9.1");
+  array.terms.hold = true;
+  ::slurm::ArrayTasks tasks;
+  for (std::uint32_t i = 0; i < 90; ++i) tasks.tasks.push_back(i);
+  array.array = tasks;
+  const auto id = submit(array);
+  std::vector<JobId> odd;
+  for (std::uint32_t i = 1; i < 90; i += 2) odd.push_back({id.job, i});
+  EXPECT_TRUE(slurm().cancel(odd));
+  const auto found = slurm().find(id.job);
+  ASSERT_TRUE(found) << found.why();
+  for (std::uint32_t i = 0; i < 90; i += 2) {
+    const JobId element{id.job, i};
+    EXPECT_TRUE(std::ranges::any_of(*found, [&](const auto& job) { return job.id == element; })) << i;
+  }
+  EXPECT_TRUE(slurm().cancel({{id.job, std::nullopt}}));
 }
 
 TEST_P(SchedulerContract, ACleanEndIsCompletedWithZero) {
@@ -181,7 +202,8 @@ TEST_P(SchedulerContract, AJobIsFoundByItsNumberWithWhatItWasSubmittedWith) {
   world().start({of_array.job, 0});
   ASSERT_TRUE(reaches({of_array.job, 0}, JobState::kRunning));
   std::map<JobId, JobState> states;
-  for (const auto& element : *slurm().find(of_array.job)) states[element.id] = element.state.state;
+  const auto elements = slurm().find(of_array.job);
+  for (const auto& element : *elements) states[element.id] = element.state.state;
   ASSERT_EQ(states.size(), 4U);
   EXPECT_EQ((states[{of_array.job, 0}]), JobState::kRunning);
   for (const std::uint32_t i : {1U, 2U, 3U}) EXPECT_EQ((states[{of_array.job, i}]), JobState::kPending) << i;
