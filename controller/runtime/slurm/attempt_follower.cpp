@@ -442,20 +442,25 @@ void AttemptFollower::tick(core::Millis now) {
 
 void AttemptFollower::give_up(core::Millis now) {
   if (core_over_) return;
-  if (ended_well_ && !explained_ && outlived()) {
+  const bool forgotten = ended_well_ && !explained_ && (outlived() || (second_run_ && wants_script_word()));
+  if (forgotten) {
     end_cause_ = core::Cause::kRequeued;
     end_reason_ = kForgottenBySlurm;
   } else {
     tell_ends_without_a_word(now);
   }
   // srun alone starts ranks, and fails where none comes to life.
-  const bool none_started = std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); });
-  if (ended_well_ && none_started) {
+  if (wants_script_word() && !forgotten) {
     end_reason_ = "its setup lines ended the script before any rank was started (" + end_reason_ + ")";
   }
   if (!all_told()) facts_.emplace_back(core::AttemptGone{what_.key.number, end_cause_, end_reason_});
   core_over_ = true;
   core_over_at_ = now;
+}
+
+bool AttemptFollower::wants_script_word() const {
+  return ended_well_ && !core_over_ &&
+         std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); });
 }
 
 // The batch script left with 0 and a rank is heard: what ended was a second run, which left at once.

@@ -65,6 +65,10 @@ class AttemptFollower {
   void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
   /// All of them have been read, from `since` on.
   void files_read(core::Millis since) { files_read_ = since; }
+  /// Whether the script itself has said why no rank was started is worth a look into its log.
+  bool wants_script_word() const;
+  /// It has: it was a second run, of which Slurm does not know that it is one, and left at once.
+  void was_second_run() { second_run_ = true; }
   /// What accounting says of this attempt's run, once that has ended; nullptr: there is no accounting.
   void remembered(const ::slurm::PastRun* run, core::Millis now);
   void stop(const StopRequest& how, core::Millis now);
@@ -203,6 +207,7 @@ class AttemptFollower {
   bool unseen_ = false;                        // Slurm started it again, and does not say why
   bool by_itself_ = false;                     // Slurm started it again because of its exit code
   bool ended_well_ = false;                    // as far as Slurm knows
+  bool second_run_ = false;                    // what ended was a run that found the attempt begun
   std::optional<::slurm::ListedJob> by_whom_;  // cancelled, and who did it is being asked
   bool wants_listing_ = true;
   std::optional<core::Millis> answered_;      // when the newest listing that answered was asked for

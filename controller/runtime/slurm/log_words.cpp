@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::uintmax_t kMostRead = 16 * 1024;  // of its end
 
+/// Empty: there is none.
+std::string end_of_log(const std::filesystem::path& attempt_folder) {
+  const auto log = slurm_log_of(attempt_folder);
+  std::error_code none;
+  const auto size = std::filesystem::file_size(log, none);
+  return none ? std::string() : read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+}
+
 bool says_nothing(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
@@ -35,13 +43,18 @@ std::string telling_line(std::string_view log) {
   return text;
 }
 
+bool was_begun_already(const std::filesystem::path& attempt_folder) {
+  try {
+    return telling_line(end_of_log(attempt_folder)).starts_with(kBegunAlready);
+  } catch (const std::exception& error) {
+    spdlog::warn("what the script wrote cannot be read: {}", error.what());
+    return false;
+  }
+}
+
 std::string quote_of_log(const std::filesystem::path& attempt_folder) {
   try {
-    const auto log = slurm_log_of(attempt_folder);
-    std::error_code none;
-    const auto size = std::filesystem::file_size(log, none);
-    if (none) return {};
-    const auto line = telling_line(read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0));
+    const auto line = telling_line(end_of_log(attempt_folder));
     return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
   } catch (const std::exception& error) {
     spdlog::warn("what Slurm wrote cannot be quoted: {}", error.what());

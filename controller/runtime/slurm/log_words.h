@@ -12,6 +12,11 @@ namespace runtime::on_slurm {
 std::string telling_line(std::string_view log);
 inline constexpr std::size_t kLongestQuote = 300;
 
+/// What a run of the script writes that finds its attempt begun: see claim_line() in script_plan.cpp.
+inline constexpr const char* kBegunAlready = "muster: this attempt has begun already, and Slurm does not know it";
+/// The newest run of the attempt in this folder has written so.
+bool was_begun_already(const std::filesystem::path& attempt_folder);
+
 /// "; its Slurm log ends with: ..." of the attempt in this folder; empty if there is nothing to quote.
 std::string quote_of_log(const std::filesystem::path& attempt_folder);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/slurm/health_check.h"
+#include "runtime/slurm/log_words.h"
 #include "runtime/unfit_check.h"
 #include "slurm/host_list.h"
 
@@ -73,7 +74,9 @@ std::string claim_line(const std::filesystem::path& folder) {
   return "muster_begun=" + ::slurm::bash_quote((folder / "begun").string()) +
          "${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}\n"
          "if ! mkdir \"$muster_begun\" 2> /dev/null && [ -d \"$muster_begun\" ]; then\n"
-         "  echo \"muster: this attempt has begun already, and Slurm does not know it: nothing to do\" >&2\n"
+         "  echo \"" +
+         std::string(kBegunAlready) +
+         ": nothing to do\" >&2\n"
          "  exit 0\n"
          "fi";
 }

@@ -764,16 +764,19 @@ void SlurmExecutor::Impl::read_files() {
     core::AttemptKey key;
     std::filesystem::path folder;
     std::uint32_t world_size;
+    bool script_word;
   };
   std::vector<Wanted> wanted;
   const auto now = clock_.monotonic();
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, attempt] : attempts_) {
-      if (attempt.follower.wants_files(now)) wanted.push_back({key, attempt.folder, attempt.follower.world_size()});
+      const auto& follower = attempt.follower;
+      if (!follower.wants_files(now)) continue;
+      wanted.push_back({key, attempt.folder, follower.world_size(), follower.wants_script_word()});
     }
   }
-  for (const auto& [key, folder, world_size] : wanted) {
+  for (const auto& [key, folder, world_size, script_word] : wanted) {
     // While setup lines or a prolog take their minutes there is none yet.
     const bool any = any_rank_status(folder);
     for (core::RankNumber rank = 0; any && rank < world_size; ++rank) {
@@ -781,7 +784,11 @@ void SlurmExecutor::Impl::read_files() {
       with(key,
            [&](Attempt& attempt) { attempt.follower.file(rank, report ? &*report : nullptr, clock_.monotonic()); });
     }
-    with(key, [&](Attempt& attempt) { attempt.follower.files_read(now); });
+    const bool second_run = script_word && !any && was_begun_already(folder);
+    with(key, [&](Attempt& attempt) {
+      if (second_run) attempt.follower.was_second_run();
+      attempt.follower.files_read(now);
+    });
   }
 }
 

@@ -532,6 +532,18 @@ TEST(AttemptFollower, SetupLinesThatEndTheScriptAreToldSo) {
                                        "ended as COMPLETED)"));
 }
 
+// The first run was at its setup lines when slurmctld lost its state; the second found it begun, and left.
+TEST(AttemptFollower, ASecondRunThatLeftAtOnceIsNotCalledTheSetupLines) {
+  Following f;
+  f.slurm_says("RUNNING");
+  EXPECT_FALSE(f.follower.wants_script_word());
+  f.slurm_says("COMPLETED");
+  EXPECT_TRUE(f.follower.wants_script_word());
+  f.follower.was_second_run();
+  f.after(AttemptFollower::kFilePatience + 100ms);
+  EXPECT_THAT(f.facts(), ElementsAre("started node1 node2", "gone requeued"));
+}
+
 TEST(AttemptFollower, WhatAListingMustShowIsKnownFromTheTimeOnThatItWasKnown) {
   Following f;
   const auto before = f.now;

@@ -13,6 +13,7 @@
 #include "bench.h"
 #include "runtime/scheduler_handle.h"
 #include "runtime/slurm/launcher.h"
+#include "runtime/slurm/log_words.h"
 #include "runtime/slurm/submission.h"
 #include "slurm/fake_scheduler.h"
 #include "slurm/follow.h"
@@ -216,6 +217,20 @@ TEST(SlurmExecutor, WhatSlurmWroteIsQuotedWhereNoTaskWasEverHeard) {
 }
 
 // Whoever is unheard and unknown is called silent at once, and takes the blame.
+TEST(SlurmExecutor, WhatTheScriptWroteTellsASecondRunFromSetupLinesThatEndIt) {
+  for (const bool begun : {true, false}) {
+    Executing e(Executing::Time::kHurried);
+    e.list("1", "COMPLETED", "muster:s:1.1");
+    e.slurm.with({1, {}}, [](auto& job) { job.node_list = "node1"; });
+    e.adopt(1, "1");
+    std::ofstream(e.folder_of({1, 1}) + "/slurm.log")
+        << (begun ? std::string(kBegunAlready) + ": nothing to do\n" : "module: loaded\n");
+    e.start();
+    EXPECT_EQ(e.first_word(1), begun ? "gone requeued" : "gone failed");
+    EXPECT_THAT(e.reason(1), HasSubstr(begun ? "Slurm does not know any more that it runs" : "its setup lines ended"));
+  }
+}
+
 TEST(SlurmExecutor, ARankIsVouchedForUntilItsEndHasBeenTold) {
   Executing e(Executing::Time::kHurried);
   e.slurm.past = {e.run("1", "FAILED")};
