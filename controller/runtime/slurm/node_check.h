@@ -14,9 +14,9 @@ namespace runtime::on_slurm {
 /// silent as a node without power, and its node is healthy.
 ///
 /// A node answers if Slurm calls it up and its slurmd takes a connection. Asking takes a moment and is done by another
-/// thread: meanwhile the word is kAsking, and after kPatience kSilent. Whoever asks comes back a round later, and a round
-/// may take longer than an answer is fresh: so an answer that nobody has had yet is kept for kKept. Pure: times are
-/// passed in.
+/// thread: meanwhile the word is kAsking, and after kPatience kSilent. Whoever asks comes back a round later, and a
+/// round may take longer than an answer is fresh: so an answer that nobody has had yet is kept for kKept. Pure: times
+/// are passed in.
 class NodeCheck {
  public:
   enum class Word { kAsking, kAnswers, kSilent };
@@ -48,7 +48,11 @@ class NodeCheck {
 /// configuration, which is one number or a range: "6818-6820". Empty: Slurm's default.
 std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& slurmd_port);
 
-/// Slurm calls the node up, and its slurmd takes a connection within the limit.
-bool answers(const ::slurm::Node& node, const std::string& slurmd_port, core::Millis limit);
+/// Which of these nodes answer, by name: Slurm calls them up, and their slurmds take a connection. All are asked at
+/// once, and the limit is for all together. Left out are those of which nothing is known: their names could not be
+/// looked up in time, or they are more than kMostAskedAtOnce.
+std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const std::string& slurmd_port,
+                                core::Millis limit);
+inline constexpr std::size_t kMostAskedAtOnce = 512;
 
 }  // namespace runtime::on_slurm

@@ -33,8 +33,8 @@ constexpr core::Millis kTick{50};
 constexpr int kIdleTimes = 10;
 /// Between a launch that failed and giving up on the name of the node.
 constexpr core::Millis kDrainPatience{3000};
-/// A node that takes a connection does so at once.
-constexpr core::Millis kNodeAnswersWithin{700};
+/// A node that takes a connection does so at once; all together.
+constexpr core::Millis kNodesAnswerWithin{700};
 /// Jobs that are asked for by number after one listing.
 constexpr std::size_t kMostAsked = 32;
 
@@ -405,13 +405,13 @@ void SlurmExecutor::Impl::ask_nodes() {
   if (wanted.empty()) return;
   const auto nodes = scheduler_.nodes();
   if (!nodes) return;  // and nobody has said that they are there
-  const auto slurmd_port = port_of_slurmds();
+  std::vector<::slurm::Node> asked;
   for (const auto& node : *nodes) {
-    if (std::ranges::find(wanted, node.name) == wanted.end()) continue;
-    const bool there = answers(node, slurmd_port, kNodeAnswersWithin);
-    std::lock_guard lock(mutex_);
-    node_check_.answered(node.name, there, clock_.monotonic());
+    if (std::ranges::find(wanted, node.name) != wanted.end()) asked.push_back(node);
   }
+  const auto answers = ask(asked, port_of_slurmds(), kNodesAnswerWithin);
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, there] : answers) node_check_.answered(name, there, clock_.monotonic());
 }
 
 void SlurmExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {

@@ -2,6 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
 
 #include "slurm/listening_socket.h"
 
@@ -12,6 +17,10 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Word = NodeCheck::Word;
+
+bool answers(const ::slurm::Node& node, const std::string& slurmd_port, core::Millis limit) {
+  return ask({node}, slurmd_port, limit).at(node.name);
+}
 
 TEST(NodeCheck, ANodeIsAskedOnceForAllWhoMissItAndItsAnswerHoldsForAWhile) {
   NodeCheck check;
@@ -90,6 +99,64 @@ TEST(NodeCheck, ANodeWithoutAPortOfItsOwnIsAskedAtThatOfTheConfiguration) {
   EXPECT_EQ(ports_of(node, "1-60000").size(), 16U);
   node.fields["Port"] = "17001";
   EXPECT_THAT(ports_of(node, "6818"), ElementsAre("17001"));
+}
+
+/// A node whose slurmd does not take connections any more, nor refuses them: its queue is full.
+class FullNode {
+ public:
+  FullNode() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_, 0), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    for (auto& client : clients_) {
+      client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      ::connect(client, reinterpret_cast<const sockaddr*>(&address), size);
+    }
+  }
+  ~FullNode() {
+    for (const int client : clients_) ::close(client);
+    ::close(fd_);
+  }
+  FullNode(const FullNode&) = delete;
+  FullNode& operator=(const FullNode&) = delete;
+  int port() const { return port_; }
+
+ private:
+  int fd_, port_ = 0;
+  std::array<int, 4> clients_{};
+};
+
+// A rack without power: each of its nodes would take all of the limit, one after the other.
+TEST(NodeCheck, NodesAreAskedTogetherWithinOneLimit) {
+  const FullNode full;
+  const testing::ListeningSocket listens;
+  std::vector<::slurm::Node> nodes(10);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].name = "node" + std::to_string(i);
+    nodes[i].address = "127.0.0.1";
+    nodes[i].states = {"IDLE"};
+    nodes[i].fields["Port"] = std::to_string(i == 9 ? listens.port() : full.port());
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto answers = ask(nodes, "", 700ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s) << "ten times the limit would be 7 s";
+  ASSERT_EQ(answers.size(), 10U);
+  for (const auto& [name, there] : answers) EXPECT_EQ(there, name == "node9") << name;
+}
+
+TEST(NodeCheck, ANodeIsFoundByItsNameAndOneWithoutAnAddressDoesNotAnswer) {
+  const testing::ListeningSocket listens;
+  ::slurm::Node node;
+  node.name = "localhost";
+  node.states = {"IDLE"};
+  EXPECT_TRUE(answers(node, std::to_string(listens.port()), 5s));
+  node.name = "no such name";
+  EXPECT_FALSE(answers(node, std::to_string(listens.port()), 5s));
 }
 
 }  // namespace
