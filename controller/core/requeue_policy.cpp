@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "core/text.h"
+
 namespace core {
 
 namespace {
@@ -80,7 +82,7 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
 }
 
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at) {
-  if (attempt.cause != Cause::kFailed || attempt.error.empty() || !attempt.started_at) return false;
+  if (attempt.cause != Cause::kFailed || !is_surely_an_error(attempt.error) || !attempt.started_at) return false;
   return !job.saved_anew && job.unseen_progress.empty() && ended_at - *attempt.started_at < kQuick;
 }
 

@@ -26,9 +26,10 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
 
 /// How soon after its start a failure is quick.
 inline constexpr Millis kQuick{60000};
-/// True if a rank failed with words of its own, within kQuick of the attempt's start, and nothing was saved. The same
-/// words again at the same step, where nothing has changed meanwhile, are most likely to come a third time:
-/// RequeuePolicy::max_same_error counts such ends in a row. Files that a short attempt leaves are no save.
+/// True if a rank failed with an error of its own (see is_surely_an_error), within kQuick of the attempt's start, and
+/// nothing was saved. The same words again at the same step, where nothing has changed meanwhile, are most likely to
+/// come a third time: RequeuePolicy::max_same_error counts such ends in a row. Files that a short attempt leaves are no
+/// save.
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at);
 /// Whether two errors are the same but for what differs in every run: addresses, process ids, temporary names.
 bool same_error(std::string_view a, std::string_view b);

@@ -92,7 +92,12 @@ std::string exit_text(const RankExited& event) {
     text += " " + how;
   }
   const std::string words = plain_words(event.last_words.empty() ? event.error : event.last_words);
-  return words.empty() ? text : text + ": " + words;
+  if (words.empty()) return text;
+  return text + (is_surely_an_error(words) ? ": " : ", ") + words;
+}
+
+bool is_surely_an_error(std::string_view error) {
+  return !error.empty() && !error.starts_with(kLastLine) && !error.starts_with(kLogged);
 }
 
 std::string silent_text(const RankSilent& event) {

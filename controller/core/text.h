@@ -26,6 +26,12 @@ Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
 /// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin". The rank's own last words come first,
 /// else the error of its program.
 std::string exit_text(const RankExited& event);
+/// What a program's own words begin with where they need not be the error that it ended with: its log's last line, or
+/// one that a logger called an error.
+inline constexpr std::string_view kLastLine = "last line: ";
+inline constexpr std::string_view kLogged = "logged: ";
+/// False for such words, and for none.
+bool is_surely_an_error(std::string_view error);
 /// What RankSilent::seen is where neither the rank nor what stands beside it is heard, and yet its node is there.
 inline constexpr const char* kSeenByItsNodeAlone = "node answers";
 std::string silent_text(const RankSilent& event);

@@ -131,7 +131,20 @@ SyntaxError: '(' was never closed
     | TypeError: two
     +------------------------------------
 )",
-     "TypeError: two"},
+     "ExceptionGroup: workers (2 sub-exceptions)"},
+    {"an exception group whose members have tracebacks of their own",
+     R"(  + Exception Group Traceback (most recent call last):
+  |   File "g.py", line 9, in <module>
+  |     asyncio.run(main())
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "g.py", line 4, in load
+    |     raise ValueError("shard 3")
+    | ValueError: shard 3
+    +------------------------------------
+)",
+     "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"},
     {"rich's boxes and colours",
      "\x1b[31m\u256d\u2500 Traceback (most recent call last) \u2500\u256e\x1b[0m\n\x1b[31m\u2502\x1b[0m train.py:3 in "
      "main\n\x1b[31m\u2570\u2500\u256f\x1b[0m\n\x1b[1;91mRuntimeError: \x1b[0mit is \x1b[1mbold\x1b[0m\n",
@@ -205,7 +218,31 @@ Current thread 0x00007f0a (most recent call first):
     {"muster-worker", "[rank 1] step 40/150 loss 2.1\n[rank 1] error: connection reset by peer (exit code 1)\n",
      "connection reset by peer"},
 
+    {"a compiler", "a.c:3:5: error: expected ';'\n", "a.c:3:5: error: expected ';'"},
+    {"git", "fatal: not a git repository\n", "fatal: not a git repository"},
+    {"a shell's child that crashed", "Segmentation fault (core dumped)\n", "Segmentation fault (core dumped)"},
+
+    {"a logger's error is not surely the last", "ERROR:root:no shard left\n", "last line: ERROR:root:no shard left"},
+    {"a logger's error, before its farewell", "2026-11-23 10:00:00,123 - train - CRITICAL - no shard left\nbye\n",
+     "logged: 2026-11-23 10:00:00,123 - train - CRITICAL - no shard left"},
+    {"a logger's error, before progress", "[2026-11-23 10:00:00] [ERROR] no shard left\nstep 7\n",
+     "logged: [2026-11-23 10:00:00] [ERROR] no shard left"},
+    {"glog's level", "E1123 22:50:12.077 4242 loader.cc:12] no shard left\n",
+     "last line: E1123 22:50:12.077 4242 loader.cc:12] no shard left"},
+    {"a tool's error that something comes after", "train: error: retrying\nstep 7\n", "logged: train: error: retrying"},
+    {"what sys.exit(\"text\") prints", "step 7 loss 2.1\nconfig file missing\n", "last line: config file missing"},
+    {"a path is no number", "cannot open /data/v2/x.bin\n", "last line: cannot open /data/v2/x.bin"},
+
     {"nothing at all", "", ""},
+    {"a metric", "validation error: 0.31 at step 10\n", ""},
+    {"a metric after its step", "step 10 error: 0.31\n", ""},
+    {"a rate", "Error rate: 12%\n", ""},
+    {"a metric at the start of the line", "error: 0.31\nError: -0.2\nerror: nan\nValidationError: .5\n", ""},
+    {"a metric after a name", "eval: error: 0.31\n", ""},
+    {"a logger's note of an error", "INFO: retry after TimeoutError: ignored\n", ""},
+    {"a note in brackets", "[2026-11-23 10:00:00] [info] error: ignored\nDEBUG:root:error: x\n", ""},
+    {"a warning of glog", "W1123 22:50:12.077 4242 loader.cc:12] error: slow disk\n", ""},
+    {"an error in the middle of a line", "the last error: of little interest, step 10\n", ""},
     {"ordinary output", "step 1 loss 2.3\nstep 2 loss 2.2\n", ""},
     {"a warning is no error", "UserWarning: this is an error: no, it is not\n  warnings.warn(\n", ""},
     {"a quantity of that name", "step 3 error 0.25 val_error=0.3\n", ""},

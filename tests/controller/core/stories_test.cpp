@@ -457,6 +457,15 @@ TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "and then it counts anew";
 }
 
+TEST(Errors, WordsThatNeedNotBeTheErrorAreShownAndTriedAgain) {
+  for (const std::string words : {"last line: config file missing", "logged: ERROR no shard left"}) {
+    Story story = program();
+    for (int i = 0; i < 3; ++i) fail_with(story, words);
+    EXPECT_EQ(story.job.state, JobState::kWaiting) << words;
+    EXPECT_EQ(story.attempt(3).reason, "rank 0 exited with 1, " + words);
+  }
+}
+
 TEST(Errors, WhatDiffersInEveryRunMakesNoOtherError) {
   Story story = program();
   fail_with(story, "RuntimeError: no data (pid 27), pid=8, PID: 31");

@@ -5,6 +5,8 @@
 #include <fstream>
 
 #include "bench.h"
+#include "beside/error_line.h"
+#include "core/text.h"
 
 namespace runtime::testing {
 namespace {
@@ -228,6 +230,15 @@ TEST_P(Progress, TheReasonHoldsTheProgramsError) {
   bench.tick();
   EXPECT_EQ(bench.attempt(id, 1).reason(), "rank 0 exited with 1: ValueError: nan");
   EXPECT_EQ(bench.attempt(id, 1).error(), "ValueError: nan");
+}
+
+// What finds the words and what judges them may not include each other.
+TEST(ProgramsWords, ThatNeedNotBeTheErrorAreKnownAsSuch) {
+  EXPECT_TRUE(core::is_surely_an_error(beside::error_line("ValueError: nan\n")));
+  EXPECT_TRUE(core::is_surely_an_error(beside::error_line("train.py: error: no --lr\n")));
+  EXPECT_FALSE(core::is_surely_an_error(beside::error_line("train.py: error: no --lr\nstep 7\n")));
+  EXPECT_FALSE(core::is_surely_an_error(beside::error_line("ERROR:root:no shard left\n")));
+  EXPECT_FALSE(core::is_surely_an_error(beside::error_line("config file missing\n")));
 }
 
 }  // namespace
