@@ -148,7 +148,7 @@ export function JobPage({ id }: { id: number }) {
     return (
       <main class="page">
         <h1>Job {id}</h1>
-        {error?.status === 404 ? <Empty title={`There is no job ${id}.`}><Link to="/">All jobs</Link></Empty>
+        {error?.status === 404 ? <Empty title={sentence(error.message)}><Link to="/">All jobs</Link></Empty>
           : error ? <ErrorNotice error={error} /> : <p class="muted">Loading…</p>}
       </main>
     );

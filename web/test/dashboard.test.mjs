@@ -324,7 +324,7 @@ test("while Slurm can't be reached its jobs say so", async () => {
 
 test("cancel asks first; Escape keeps the job, yes cancels it and the page follows", () =>
   on("/jobs/8", async (page) => {
-    await page.getByText("there is no job 8").waitFor();
+    await page.getByText(/There is no job 8/).waitFor();
     await server.tell({ do: "job", job: job(8, "running", { name: "to-cancel", attempts: [attempt(1, { state: "running" })] }) });
     await server.tell({ do: "event", job_id: 8, type: "job_submitted", text: "submitted" });
     const button = page.getByRole("button", { name: "Cancel job…" });
@@ -728,6 +728,15 @@ test("an idle job page asks for less than 50 KB a second", () =>
     session.on("Network.loadingFinished", (event) => (bytes += event.encodedDataLength));
     await new Promise((resolve) => setTimeout(resolve, 4000));
     assert.ok(bytes / 4 < 50000, `${bytes / 4} bytes a second`);
+  }));
+
+test("a job that is not there is told in the controller's words: never there, or removed and by whom", () =>
+  on("/jobs/99", async (page) => {
+    await page.getByText(/^There is no job 99/).waitFor();
+    await page.route("**/api/v1/jobs/8", (route) => route.fulfill({ status: 404, json: { error: "job 8 was removed by root", remedy: "" } }));
+    await page.goto(`${server.url}/jobs/8`);
+    await page.getByText("Job 8 was removed by root.").waitFor();
+    await page.getByRole("link", { name: "All jobs" }).waitFor();
   }));
 
 test("an address that is nothing gets a page that says so", () =>
