@@ -1,6 +1,7 @@
 // What a program writes for a terminal, as lines of a page. A carriage return begins the line anew, so a progress bar
-// stays one line; SGR colours and bold become classes; all other control sequences are left out. Text comes in pieces
-// that may end anywhere: in a line, in a sequence.
+// stays one line; the cursor goes up and down over the last MAX_ROWS lines, so several bars stay several lines; SGR colours
+// and bold become classes; all other control sequences are left out. What is written after the cursor has moved to another
+// line takes the place of that line. Text comes in pieces that may end anywhere: in a line, in a sequence.
 export interface Span {
   text: string;
   look: string; // classes: "sgr-red sgr-bold"
@@ -15,6 +16,7 @@ export interface Line {
 
 const MAX_LINE = 20_000;
 const MAX_SEQUENCE = 4096;
+const MAX_ROWS = 40;
 const CONTROL = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x08\x0a-\x1f\x7f-\x9f]/g;
 const BEGUN = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
 const NAMES = ["", "red", "green", "yellow", "blue", "magenta", "cyan", ""]; // black and white: the page's own
@@ -80,11 +82,14 @@ let nextKey = 0;
 export class TerminalReader {
   private readonly look = new Look();
   private begun = ""; // of a sequence, at the end of the last piece
-  private line: Line;
+  private readonly rows: Line[]; // the last lines, which may still change
+  private at = 0; // the row where the cursor is
   private returned = false; // what comes next replaces the line
+  private changed = new Set<number>(); // keys, since the last answer
+  private told = 0; // the newest key that was in an answer
 
   constructor(private readonly rank: number) {
-    this.line = this.fresh();
+    this.rows = [this.fresh()];
   }
 
   /// Lines that are new or have changed, in their order.
@@ -94,23 +99,54 @@ export class TerminalReader {
     this.begun = begun.length < MAX_SEQUENCE ? begun : "";
     if (begun) text = text.slice(0, text.length - begun.length);
     const out: Line[] = [];
-    const wasOpen = this.line.spans.length > 0;
-    let at = 0;
+    let from = 0;
     for (const found of text.matchAll(CONTROL)) {
-      this.put(text.slice(at, found.index));
-      at = found.index + found[0].length;
-      const sequence = found[0];
-      if (sequence === "\n") {
-        out.push(this.line);
-        this.line = this.fresh();
-        this.returned = false;
-      } else if (sequence === "\r") this.returned = true;
-      else if (sequence.startsWith("\x1b[") && sequence.endsWith("m")) this.look.apply(sequence.slice(2, -1));
-      else if (/^\x1b\[[02]?K$/.test(sequence) && (this.returned || sequence.includes("2"))) this.clear();
+      this.put(text.slice(from, found.index));
+      from = found.index + found[0].length;
+      this.control(found[0], out);
     }
-    this.put(text.slice(at));
-    if (this.line.spans.length > 0 || (wasOpen && out.length === 0)) out.push(this.line);
+    this.put(text.slice(from));
+    // The last line is there as soon as something has been written into it.
+    out.push(...this.rows.filter((row) => this.changed.has(row.key) && (row !== this.rows.at(-1) || row.spans.length > 0 || row.key <= this.told)));
+    this.changed.clear();
+    this.told = Math.max(this.told, out.at(-1)?.key ?? 0);
     return out;
+  }
+
+  private control(sequence: string, out: Line[]): void {
+    if (sequence === "\n") this.newLine(out);
+    else if (sequence === "\r") this.returned = true;
+    else if (sequence.startsWith("\x1b[") && sequence.endsWith("m")) this.look.apply(sequence.slice(2, -1));
+    else if (/^\x1b\[[02]?K$/.test(sequence) && (this.returned || sequence.includes("2"))) this.clear();
+    const move = /^\x1b\[(\d*)([ABEF])$/.exec(sequence);
+    if (move) this.goTo(this.at + (/[AF]/.test(move[2]!) ? -1 : 1) * Math.max(1, Number(move[1])));
+  }
+
+  private newLine(out: Line[]): void {
+    if (this.at + 1 < this.rows.length) return this.goTo(this.at + 1);
+    this.changed.add(this.line.key);
+    this.rows.push(this.fresh());
+    this.at = this.rows.length - 1;
+    this.returned = false;
+    if (this.rows.length <= MAX_ROWS) return;
+    const oldest = this.rows.shift()!;
+    this.at -= 1;
+    if (this.changed.delete(oldest.key)) out.push(oldest);
+  }
+
+  private goTo(row: number): void {
+    const to = Math.max(0, Math.min(this.rows.length - 1, row));
+    this.returned ||= to !== this.at;
+    this.at = to;
+  }
+
+  private get line(): Line {
+    return this.rows[this.at]!;
+  }
+
+  private set line(line: Line) {
+    this.rows[this.at] = line;
+    this.changed.add(line.key);
   }
 
   private fresh(): Line {
@@ -118,7 +154,7 @@ export class TerminalReader {
   }
 
   private clear(): void {
-    this.line = { ...this.line, spans: [], more: 0 };
+    if (this.line.spans.length > 0) this.line = { ...this.line, spans: [], more: 0 };
   }
 
   private put(text: string): void {

@@ -33,6 +33,20 @@ test("a line is one line, whatever pieces it comes in", () => {
   assert.deepEqual(read(...text), whole, "character by character");
 });
 
+test("several progress bars stay several lines: the cursor goes up and down over the last of them", () => {
+  // What tqdm writes for two nested bars.
+  const bars = "outer: 0/2\n\rinner: 0/3\x1b[A\n\rinner: 2/3\x1b[A\n\rinner: 3/3\x1b[A\router: 1/2\n\rinner: 1/3\x1b[A\router: 2/2\n\n";
+  const whole = read("start\n" + bars + "end\n");
+  assert.deepEqual(whole, [["start"], ["outer: 2/2"], ["inner: 1/3"], ["end"]]);
+  for (let at = 1; at < bars.length; ++at) assert.deepEqual(read("start\n" + bars.slice(0, at), bars.slice(at) + "end\n"), whole, `cut at ${at}`);
+  assert.deepEqual(read("a\nb\nc\x1b[2A\rA\x1b[2B\rC\n"), [["A"], ["b"], ["C"]]);
+  assert.deepEqual(read("a\nb\n\x1b[1F\x1b[2KB\x1b[E"), [["a"], ["B"]]);
+  assert.deepEqual(read("a\x1b[9A\rA\x1b[9B\n"), [["A"]], "not beyond what there is");
+  const far = read(`${"x\n".repeat(100)}\x1b[200A\rtop`).map(String);
+  assert.equal(far.length, 100);
+  assert.ok(far.indexOf("top") > 50, "only the last lines can change");
+});
+
 test("a line that goes on keeps its key, so a page changes it in its place", () => {
   const reader = new TerminalReader(3);
   const [first] = reader.add(" 1%");
