@@ -10,6 +10,7 @@ import { Logs } from "./logs";
 import { Empty, ErrorNotice, LaterError, sentence } from "./notice";
 import { Plots } from "./plots";
 import { Ranks } from "./ranks";
+import { Settings } from "./settings";
 import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
 import { ENDED, type Job, type JobEvent, type Metric, type Progress } from "./types";
@@ -180,6 +181,7 @@ export function JobPage({ id }: { id: number }) {
         <section><h2>Events</h2><Events events={events} /></section>
       </div>
       {begun && job.state !== "failed" && log}
+      <Settings job={job} />
     </main>
   );
 }

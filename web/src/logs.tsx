@@ -4,7 +4,7 @@ import { formatCount } from "./format";
 import { asApiError } from "./hooks";
 import { Empty, LaterError } from "./notice";
 import { slice, TerminalReader, textOf, withChanges, type Line, type Span } from "./terminal";
-import type { Job, LogPiece } from "./types";
+import { ENDED, type Job, type LogPiece } from "./types";
 
 const FIRST_LINES = 1000;
 const MAX_LINES = 5000;
@@ -12,6 +12,7 @@ const MAX_SHOWN_CHARACTERS = 2000;
 const MAX_MERGED_RANKS = 16;
 const POLL_MS = 1500;
 const FULL_CHARACTERS = 16 * 1024; // of an answer of 64 KiB, whatever the characters
+const ALL = "all";
 const BEHEADED = "(the beginning of this line is left out) … ";
 
 // Follows the logs of some ranks of one attempt: first their tails, then what is added.
@@ -95,29 +96,32 @@ function Text({ line, from, search }: { line: Line; from: number; search: string
   );
 }
 
-// The rank whose end decided a failed job; its words matter.
-function culprit(job: Job): string {
+// Of a job that goes on: all ranks, as they write. Of one that has ended: one rank, for log files hold no times, by which
+// what several wrote could be brought into order; of a failed one the rank whose end decided that.
+function firstChoice(job: Job): string {
+  if (!ENDED.includes(job.state)) return ALL;
   const rank = job.state === "failed" ? job.attempts.at(-1)?.rank : null;
-  return rank === null || rank === undefined ? "merged" : String(rank);
+  return String(rank ?? 0);
 }
 
 export function Logs({ job }: { job: Job }) {
   const newest = job.attempts.at(-1)?.number ?? 0;
   const [chosen, setChosen] = useState(0); // 0: the newest attempt
-  const [rank, setRank] = useState(() => culprit(job));
+  const [rank, setRank] = useState(() => firstChoice(job));
   const [search, setSearch] = useState("");
   const [paused, setPaused] = useState(false);
   const attempt = chosen || newest;
   const world = Math.max(1, (job.spec?.resources?.nodes || 1) * (job.spec?.resources?.ranks_per_node || 1),
     ...job.ranks.map((one) => one.rank + 1));
   const all = Array.from({ length: world }, (_, i) => i);
-  const ranks = rank === "merged" ? all.slice(0, MAX_MERGED_RANKS) : [Number(rank)];
+  const ranks = rank === ALL ? all.slice(0, MAX_MERGED_RANKS) : [Number(rank)];
   const ended = job.attempts.find((one) => one.number === attempt)?.state === "ended";
   const { lines, error, pending } = useLog(job.id, attempt, ranks, ended, paused);
   const wanted = search.toLowerCase();
   const shown = useMemo(
     () => (wanted ? lines?.filter((line) => textOf(line).toLowerCase().includes(wanted)) : lines), [lines, wanted]);
-  const isTail = lines !== null && (lines.length >= FIRST_LINES || lines.some((line) => line.more > 0 || textOf(line).length > MAX_SHOWN_CHARACTERS));
+  const isTail = (lines?.length ?? 0) >= FIRST_LINES;
+  const isCut = lines?.some((line) => line.more > 0 || textOf(line).length > MAX_SHOWN_CHARACTERS) ?? false;
   const view = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   useEffect(() => {
@@ -133,11 +137,11 @@ export function Logs({ job }: { job: Job }) {
           {job.attempts.slice(0, -1).slice(-50).reverse().map((one) => <option value={one.number}>{one.number}</option>)}
         </select></label>
         {world > 1 && <label>Rank <select value={rank} onChange={(event) => setRank(event.currentTarget.value)}>
-          <option value="merged">{world > MAX_MERGED_RANKS ? `first ${MAX_MERGED_RANKS} merged` : "merged"}</option>
+          <option value={ALL}>{`${world > MAX_MERGED_RANKS ? `first ${MAX_MERGED_RANKS}` : "all"}${ended ? ", one after another" : ""}`}</option>
           {all.map((one) => <option value={String(one)}>{one}</option>)}
         </select></label>}
         <label>Search <input type="search" value={search} size={14} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
-        <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>
+        {(!ended || paused) && <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>}
         <span class="muted small" role="status">
           {[wanted && shown ? `${shown.length} of ${lines?.length ?? 0} lines` : "", paused ? `paused, ${pending} new` : ""].filter(Boolean).join("; ")}
         </span>
@@ -148,7 +152,7 @@ export function Logs({ job }: { job: Job }) {
         atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
       }}>
         {shown?.map((line) => {
-          const named = rank === "merged" && world > 1;
+          const named = rank === ALL && world > 1;
           // Workers begin their lines with their rank: said once is enough.
           const own = `[rank ${line.rank}] `;
           return (
@@ -161,7 +165,14 @@ export function Logs({ job }: { job: Job }) {
         {lines?.length === 0 && <p class="log-empty">{ended ? "This attempt wrote nothing." : "Nothing written yet."}</p>}
         {wanted && shown?.length === 0 && lines !== null && lines.length > 0 && <p class="log-empty">No line holds “{search}”.</p>}
       </div>
-      {isTail && <p class="muted small log-note">The newest part. The whole log: <code>muster logs {job.id} --attempt {attempt}</code></p>}
+      {ranks.length > 1 && !ended && (
+        <p class="muted small log-note">Log files hold no times: what was there before comes rank by rank, what is new as it comes.</p>
+      )}
+      {(isTail || isCut) && (
+        <p class="muted small log-note">
+          {isTail ? "The newest part." : "Long lines are cut."} The whole log: <code>muster logs {job.id} --attempt {attempt}</code>
+        </p>
+      )}
     </>
   );
 }

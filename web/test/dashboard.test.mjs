@@ -593,9 +593,46 @@ test("a failed job's page begins with what its guilty rank wrote; a rank's name 
     await eventually(async () => (await lines.allInnerTexts()).join() === "[rank 2] Traceback of 2", "the words of rank 2 alone");
     const headings = await page.locator("h2").allInnerTexts();
     assert.equal(headings[0], "Log");
-    await page.getByRole("combobox", { name: "Rank" }).selectOption("merged");
+    await page.getByRole("combobox", { name: "Rank" }).selectOption({ label: "all, one after another" });
     await eventually(async () => (await lines.count()) === 4, "every rank's words");
     assert.deepEqual(await lines.allInnerTexts(), range(0, 3).map((rank) => `r${rank}Traceback of ${rank}`));
+    assert.equal(await page.getByRole("button", { name: "Pause" }).count(), 0, "nothing comes any more");
+  });
+});
+
+test("of a job that ended well one rank's log is shown, for log files hold no times; long lines alone are no tail", async () => {
+  await server.tell({ do: "job", job: job(36, "succeeded", { name: "done", attempts: [attempt(1, { cause: "completed" })] }) });
+  for (const number of range(0, 3)) await server.tell({ do: "log", job_id: 36, attempt: 1, rank: number, text: `from ${number}\n${"z".repeat(3000)}\n` });
+  await on("/jobs/36", async (page) => {
+    await page.getByText("from 0").waitFor();
+    assert.equal(await page.getByText("from 1").count(), 0);
+    await page.getByText("Long lines are cut. The whole log: muster logs 36 --attempt 1").waitFor();
+  });
+  await on("/jobs/1", (page) => page.getByText("Log files hold no times: what was there before comes rank by rank").waitFor());
+});
+
+test("a job's settings are there, folded: command, folder, environment and keys, secrets as the controller masks them", async () => {
+  await server.tell({ do: "job", job: job(37, "failed", { name: "set", kind: "command", spec: { name: "set", resources: { nodes: 1, ranks_per_node: 2, stop_grace_ms: 30000 },
+    command: { argv: ["python3", "train.py", "--name", "it's me"] }, env: { LR: "0.1", API_TOKEN: "********" }, working_folder: "/home/ana/run",
+    submitted_env: { PATH: "/usr/bin" } } }) });
+  await server.tell({ do: "job", job: job(38, "running", { name: "recipe", spec: { name: "recipe", resources: { nodes: 1, ranks_per_node: 1 },
+    recipe: { train: { steps: 400 } } } }) });
+  for (const width of [1280, 390]) {
+    await on("/jobs/37", async (page) => {
+      const settings = page.locator(".settings");
+      await settings.getByText("Settings").waitFor();
+      assert.equal(await settings.getByText("python3").isVisible(), false, "folded");
+      await settings.getByText("Settings").click();
+      const text = await settings.innerText();
+      for (const part of ["python3 train.py --name 'it'\\''s me'", "working_folder\t/home/ana/run", "LR\t0.1", "API_TOKEN\t********", "resources.stop_grace\t30 s", "PATH\t/usr/bin"])
+        assert.ok(text.includes(part), `${part} in ${text}`);
+      assert.deepEqual(await axeViolations(page), []);
+      assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
+    }, { viewport: { width, height: 900 } });
+  }
+  await on("/jobs/38", async (page) => {
+    await page.locator(".settings summary").click();
+    assert.match(await page.locator(".settings").innerText(), /train\.steps\t400/);
   });
 });
 
