@@ -78,9 +78,16 @@ std::string missing(const CLI::App& app, const CLI::App& command, const CLI::Par
   return error.what();
 }
 
+/// The value of an option that does not exist was taken for an argument, and is none.
+bool is_value_of_unknown_option(const CLI::App& app, const CLI::ParseError& error) {
+  const auto rest = app.remaining(true);
+  return dynamic_cast<const CLI::ValidationError*>(&error) != nullptr && !rest.empty() && rest.front().starts_with("-");
+}
+
 std::string problem_of(const CLI::App& app, const CLI::App& command, const CLI::ParseError& error) {
   const std::string text = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected(app, command);
+  const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (extra || is_value_of_unknown_option(app, error)) return unexpected(app, command);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     if (&command != &app) return missing(app, command, error);
     return app.remaining(true).empty() ? "want a command" : unexpected(app, app);

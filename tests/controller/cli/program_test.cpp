@@ -472,6 +472,8 @@ TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
       {{"show", "1", "--jsn"}, 2, "there is no option --jsn, did you mean --json; see"},
       {{"--jsn"}, 2, "muster: there is no option --jsn"},
       {{"--address", "127.0.0.1:1"}, 2, "muster: want a command; see muster --help"},
+      {{"list", "--stat", "failed"}, 2, "muster list: there is no option --stat, did you mean --state; see"},
+      {{"list", "failed"}, 2, "want a whole number from 1, not \"failed\""},
       {{"logs", "1", "2"}, 2, "\"2\" is one argument too many"},
       {{"logs", "1", "--rank"}, 2, "--rank wants a value"},
       {{"logs", "1", "--rank", "x"}, 2, "--rank: want a whole number from 0, not \"x\""},
