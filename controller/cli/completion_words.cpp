@@ -1,53 +1,122 @@
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <iostream>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "cli/command.h"
-#include "cli/follow.h"
+#include "cli/job_pages.h"
+#include "core/text.h"
 
 namespace cli {
 namespace {
 
 using muster::v1::Job;
+using Clock = std::chrono::steady_clock;
 
 /// A shell waits for this while a person types.
-constexpr std::chrono::seconds kAnswerWithin{1};
-constexpr std::uint32_t kMostJobs = 200;
+constexpr std::chrono::seconds kWordsWithin{1};
+constexpr std::uint32_t kWordsPage = 1000;
+constexpr int kMostPages = 20;
+constexpr std::size_t kMostWords = 1000;
+
+constexpr std::array kOpenStates = {"pending", "queued", "running", "stopping", "waiting"};
+constexpr std::array kEndedStates = {"succeeded", "failed", "cancelled"};
+constexpr std::array kComingBack = {"failed", "running", "waiting"};
 
 struct WordsOptions {
   std::string what;
   std::string command;
 };
 
-/// Whether the command can do anything with a job in that state; of a command that this does not name, with any.
-bool fits(const std::string& command, const Job& job) {
-  const bool ended = is_ended(job);
-  if (command == "cancel" || command == "hold" || command == "limit" || command == "wait") return !ended;
-  if (command == "release") return !job.held_by().empty();
-  if (command == "requeue") return job.state() == "failed" || job.state() == "running" || job.state() == "waiting";
-  return command != "rm" || ended;
+/// In which states the command can do anything with a job; none: in any, or this does not name the command.
+std::span<const char* const> states_for(const std::string& command) {
+  if (command == "requeue") return kComingBack;
+  if (command == "rm") return kEndedStates;
+  for (const char* other : {"cancel", "hold", "limit", "release", "wait"}) {
+    if (command == other) return kOpenStates;
+  }
+  return {};
 }
 
-/// The newest jobs; none if the controller does not answer soon.
-std::vector<Job> newest_jobs(Session& session) {
+/// Asks page by page until there is an answer to all, or kWordsWithin is over: then none.
+class Asker {
+ public:
+  explicit Asker(Session& session) : client_(session.client_unconnected()) {}
+
+  std::optional<muster::v1::ListResponse> list(const muster::v1::ListRequest& request) {
+    muster::v1::ListResponse response;
+    const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
+    if (left.count() <= 0) return std::nullopt;
+    const auto status = client_.try_call(client_.jobs(), &muster::v1::JobService::Stub::List, request, &response, left);
+    if (!status.ok()) return std::nullopt;
+    return response;
+  }
+
+ private:
+  Client& client_;
+  Clock::time_point until_ = Clock::now() + kWordsWithin;
+};
+
+/// The controller looks for the states, so old jobs are found behind any number of others.
+void print_jobs(Asker& asker, const std::string& command) {
   muster::v1::ListRequest request;
-  request.set_limit(kMostJobs);
-  muster::v1::ListResponse response;
-  auto& client = session.client_unconnected();
-  const auto status =
-      client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, request, &response, kAnswerWithin);
-  if (!status.ok()) return {};
-  return {response.jobs().begin(), response.jobs().end()};
+  for (const char* state : states_for(command)) request.add_states(state);
+  request.set_limit(kWordsPage);
+  std::size_t words = 0;
+  for (int page = 0; page < kMostPages && words < kMostWords; ++page) {
+    const auto answer = asker.list(request);
+    if (!answer) return;
+    for (const auto& job : answer->jobs()) {
+      if (command == "release" && job.held_by().empty()) continue;
+      std::cout << job.id() << "\t" << job.name() << ", " << status_of(job) << "\n";
+      if (++words == kMostWords) return;
+    }
+    if (answer->jobs_size() < static_cast<int>(kWordsPage)) return;
+    request.set_before_id(answer->jobs().rbegin()->id());
+  }
+}
+
+/// "gate" of a sweep's job "gate-0007".
+std::string name_of_sweep(const Job& job) {
+  const auto number = job.name().rfind('-');
+  return number == std::string::npos ? job.name() : job.name().substr(0, number);
+}
+
+/// The next page begins before the first job of the page's last sweep: the jobs of a sweep follow one another.
+void print_sweeps(Asker& asker) {
+  std::set<std::string> sweeps;
+  muster::v1::ListRequest request;
+  request.set_limit(kWordsPage);
+  for (int page = 0; page < kMostPages; ++page) {
+    const auto answer = asker.list(request);
+    if (!answer) return;
+    for (const auto& job : answer->jobs()) {
+      const auto& sweep = job.sweep().sweep();
+      if (sweep.empty() || !sweeps.insert(sweep).second) continue;
+      muster::v1::ListRequest of_sweep;
+      of_sweep.set_sweep(sweep);
+      of_sweep.set_limit(1);
+      const auto counted = asker.list(of_sweep);
+      if (!counted) return;
+      std::cout << sweep << "\t" << name_of_sweep(job) << ", "
+                << core::count_text(static_cast<std::size_t>(counted->total()), "job") << "\n";
+    }
+    if (answer->jobs_size() < static_cast<int>(kWordsPage)) return;
+    const auto& last = *answer->jobs().rbegin();
+    const auto first = last.id() - static_cast<std::int64_t>(last.sweep().index());
+    request.set_before_id(std::max<std::int64_t>(first, 1));
+  }
 }
 
 int run_words(Session& session, const WordsOptions& options) {
-  std::set<std::string> sweeps;
-  for (const auto& job : newest_jobs(session)) {
-    if (options.what == "jobs") {
-      if (fits(options.command, job)) std::cout << job.id() << "\t" << job.name() << ", " << job.state() << "\n";
-    } else if (const auto& sweep = job.sweep().sweep(); !sweep.empty() && sweeps.insert(sweep).second) {
-      std::cout << sweep << "\t" << job.name() << "\n";
-    }
+  Asker asker(session);
+  if (options.what == "jobs") {
+    print_jobs(asker, options.command);
+  } else {
+    print_sweeps(asker);
   }
   return kSuccess;
 }

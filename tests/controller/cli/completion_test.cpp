@@ -159,6 +159,34 @@ TEST(Completion, FishAndZshAskForJobsAndSweepsToo) {
               HasSubstr("13\trun, pending\n12\trun, running\n"));
 }
 
+TEST(Completion, OldJobsAndSweepsAreOfferedBehindAnyNumberOfOthers) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    const auto add = [&s](const char* state, const std::string& name) -> muster::v1::Job& {
+      auto& job = s.jobs.emplace_back(sample_job(static_cast<std::int64_t>(s.jobs.size()) + 1, state));
+      job.set_name(name);
+      return job;
+    };
+    add("failed", "old");
+    for (const char* name : {"tune-0000", "tune-0001"}) add("succeeded", name).mutable_sweep()->set_sweep("s2");
+    s.jobs.back().mutable_sweep()->set_index(1);
+    for (std::uint32_t index = 0; index < 2500; ++index) {
+      auto& sweep = *add("running", "gate-" + std::to_string(10000 + index).substr(1)).mutable_sweep();
+      sweep.set_sweep("s4");
+      sweep.set_index(index);
+    }
+    s.jobs[100].set_held_by("ada");
+  });
+  const auto words = [&](std::vector<std::string> what) {
+    what.insert(what.begin(), "__complete");
+    return fake.muster(what).out;
+  };
+  EXPECT_EQ(words({"jobs", "rm"}), "3\ttune-0001, succeeded\n2\ttune-0000, succeeded\n1\told, failed\n");
+  EXPECT_EQ(words({"jobs", "release"}).substr(0, 5), "101\tg");
+  EXPECT_EQ(words({"sweeps"}), "s4\tgate, 2500 jobs\ns2\ttune, 2 jobs\n");
+  EXPECT_LE(fake.get<std::size_t>([](FakeState& s) { return s.list_requests.size(); }), 10U);
+}
+
 TEST(Completion, ZshOffersJobsInARealShell) {
   if (!std::filesystem::exists("/usr/bin/zsh")) GTEST_SKIP() << "there is no zsh here";
   FakeController fake;
@@ -170,7 +198,7 @@ TEST(Completion, ZshOffersJobsInARealShell) {
                        "; _describe() { print -l -- \"${(@P)argv[-1]}\" }; program=" + MUSTER_PROGRAM +
                        "; _muster_ask jobs cancel; _muster_ask sweeps";
   const auto done = run({"/usr/bin/zsh", "-f", "-c", program}, fake.environment(), 20s);
-  EXPECT_EQ(done.out, "13:run, pending\n12:run, running\ns11:run\n") << done.err;
+  EXPECT_EQ(done.out, "13:run, pending\n12:run, running\ns11:run, 2 jobs\n") << done.err;
 }
 
 TEST(Completion, AnotherShellIsRefused) {

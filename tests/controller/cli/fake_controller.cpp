@@ -197,14 +197,18 @@ class Jobs final : public JobService::Service {
     if (shared_.state.full) return {StatusCode::RESOURCE_EXHAUSTED, "max_streams: 3 are open, the limit"};
     shared_.state.list_requests.push_back(*request);
     const auto& jobs = shared_.state.jobs;
+    std::int64_t fitting = 0;
     for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
-      if (request->before_id() != 0 && job->id() >= request->before_id()) continue;
+      const auto& states = request->states();
+      if (!states.empty() && std::ranges::find(states, job->state()) == states.end()) continue;
       if (!request->sweep().empty() && job->sweep().sweep() != request->sweep()) continue;
       const auto& ids = request->job_ids();
       if (!ids.empty() && std::ranges::find(ids, job->id()) == ids.end()) continue;
+      ++fitting;
+      if (request->before_id() != 0 && job->id() >= request->before_id()) continue;
       if (static_cast<std::uint32_t>(response->jobs_size()) < request->limit()) *response->add_jobs() = *job;
     }
-    response->set_total(static_cast<std::int64_t>(jobs.size()));
+    response->set_total(fitting);
     return Status::OK;
   }
 
