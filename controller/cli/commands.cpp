@@ -50,7 +50,7 @@ std::span<const Command> commands() {
        "that\n"
        "is running and held goes on, but has no next attempt until then. A queued job waits for Slurm: muster why "
        "tells\n"
-       "what for. A terminal shows as much of the table as fits its width. A pipe gets all of it, unless COLUMNS is "
+       "what for. A terminal shows as much of the table as fits its width. A pipe gets all of it, unless COLUMNS is\n"
        "set. -w shows the newest jobs that fit on the screen.\n\n"
        "  muster list\n"
        "  muster list 7 9\n"
@@ -156,7 +156,7 @@ std::span<const Command> commands() {
       {"prune", "Remove your old jobs",
        "Removes your jobs that have ended, as muster rm does. With both --older-than and --keep-last a job goes that "
        "is old\n"
-       "and not among the newest. Jobs that open jobs need stay.\n\n"
+       "and not among the newest. A job that an open job needs stays.\n\n"
        "  muster prune --older-than 30d --dry-run\n"
        "  muster prune --keep-last 100 --state succeeded",
        define_prune},
@@ -165,6 +165,7 @@ std::span<const Command> commands() {
        "that\n"
        "Slurm expects.\n\n"
        "  muster why 7\n"
+       "  muster why 5 9\n"
        "  muster why 7 --json | jq -r .action",
        define_why},
       {"results", "Compare the jobs of a sweep by a metric, the best first",

@@ -22,6 +22,13 @@ void empty_times_to_null(Json& json) {
   }
 }
 
+/// Of a program that has told of nothing nobody knows whether it saved.
+void unknown_steps_to_null(Json& job) {
+  const auto step = job.find("step"), saved = job.find("last_checkpoint_step");
+  if (step == job.end() || saved == job.end()) return;
+  if (step->is_null() && *saved == 0) *saved = nullptr;
+}
+
 }  // namespace
 
 Json with_version(const Json& object) {
@@ -33,6 +40,7 @@ Json with_version(const Json& object) {
 Json json_of(const google::protobuf::Message& message) {
   auto json = proto::to_json(message);
   empty_times_to_null(json);
+  unknown_steps_to_null(json);
   return with_version(json);
 }
 

@@ -69,7 +69,9 @@ void tell_removed(const RemoveResponse& answer, const RemovalWishes& wishes) {
       std::cout << "\n";
     }
   }
-  if (answer.removed_size() != 1) {
+  // A refusal alone is told on stderr.
+  const bool refused = answer.removed().empty() && !answer.refused().empty();
+  if (answer.removed_size() != 1 && !refused) {
     std::cout << count_text(answer.removed_size()) << " " << verb << ", " << bytes_text(freed_bytes(answer)) << "\n";
   }
 }

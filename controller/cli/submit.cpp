@@ -37,7 +37,7 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
 
 /// The same job file runs on both; what only one of them heeds is said once.
 void tell_unheeded(const muster::v1::JobSpec& spec) {
-  for (const auto& note : spec::idle_keys(spec, false)) std::cerr << "muster submit: " << note << "\n";
+  for (const auto& note : spec::idle_keys(spec, false)) std::cerr << "muster submit: note: " << note << "\n";
   const bool local = spec.executor() == "local" || spec.executor() == "debug";
   if (!local || spec.slurm().output().empty()) return;
   std::cerr << "muster submit: slurm.output is for Slurm alone; "

@@ -27,7 +27,9 @@ std::optional<std::chrono::milliseconds> TimeLeft::left() const {
   const double step_ms = steps > 0 && seen_ms > 0 ? seen_ms / steps : step_ms_;
   if (step_ms <= 0) return std::nullopt;
   const auto to_go = static_cast<double>(std::max<std::int64_t>(0, total_ - last.step));
-  return std::chrono::milliseconds(static_cast<std::int64_t>(to_go * step_ms));
+  const std::chrono::milliseconds left(static_cast<std::int64_t>(to_go * step_ms));
+  if (left < std::chrono::seconds(1)) return std::nullopt;
+  return left;
 }
 
 }  // namespace cli

@@ -114,6 +114,11 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   return " " + label_of(*option) + (option->get_default_str().empty() ? "" : " = " + option->get_default_str());
 }
 
+std::string HelpFormatter::make_option_usage(const CLI::Option* option) const {
+  const auto text = label_of(*option) + (option->get_expected_max() > 1 ? "..." : "");
+  return option->get_required() ? text : "[" + text + "]";
+}
+
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   const auto check = [low, high](const std::string& text) -> std::string {
     std::int64_t number = 0;

@@ -13,6 +13,7 @@ class HelpFormatter : public CLI::Formatter {
   HelpFormatter();
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
+  std::string make_option_usage(const CLI::Option* option) const override;
 };
 
 /// Refuses all but whole numbers of that range, in words people understand.

@@ -5,12 +5,13 @@
 #include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace cli {
 namespace {
 
 struct WhyOptions {
-  std::int64_t job = 0;
+  std::vector<std::int64_t> jobs;
   bool json = false;
 };
 
@@ -22,15 +23,7 @@ std::string expected_text(const std::string& at) {
   return utc_text(at) + (left > 0 ? ", in " + duration_text(left) : "");
 }
 
-int run_why(Session& session, const WhyOptions& options) {
-  muster::v1::GetRequest request;
-  request.set_job_id(options.job);
-  auto& client = session.client();
-  const auto why = client.call(client.jobs(), &muster::v1::JobService::Stub::Why, request);
-  if (options.json) {
-    print_json(json_of(why));
-    return kSuccess;
-  }
+void print_why(const muster::v1::WhyResponse& why) {
   const auto& status = why.status().empty() ? why.state() : why.status();
   std::cout << "job " << why.job_id() << "  " << painted(status, colour_of_state(status)) << "\n";
   print_entry("why", why.reason());
@@ -38,16 +31,46 @@ int run_why(Session& session, const WhyOptions& options) {
   print_entry("Slurm says", why.scheduler_reason());
   print_entry("starts", expected_text(why.expected_start()));
   for (const auto& note : why.notes()) print_entry("note", note);
-  return kSuccess;
+}
+
+/// One job as an object, several as an array. One that is not there does not hide the others.
+int run_why(Session& session, const WhyOptions& options) {
+  auto& client = session.client();
+  const bool lone = options.jobs.size() == 1;
+  JsonRows rows(false);
+  int exit = kSuccess;
+  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
+    muster::v1::GetRequest request;
+    request.set_job_id(options.jobs[i]);
+    muster::v1::WhyResponse why;
+    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Why, request, &why);
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND && !lone) {
+      std::cerr << "muster why: " << client.failure(status).what() << "\n";
+      exit = kNotFound;
+    } else if (!status.ok()) {
+      throw client.failure(status);
+    } else if (options.json) {
+      lone ? print_json(json_of(why)) : rows.add(json_of(why));
+    } else {
+      if (i > 0) std::cout << "\n";
+      print_why(why);
+    }
+  }
+  if (options.json && !lone) rows.end();
+  return exit;
 }
 
 }  // namespace
 
 void define_why(CLI::App& app, Session& session) {
   auto options = add_action<WhyOptions>(app, session, run_why);
-  add_job(app, options->job);
+  app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
+      ->required()
+      ->check(whole_number(1, INT64_MAX))
+      ->type_name("JOB");
   app.add_flag("--json", options->json,
-               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, status, notes}");
+               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, status, notes}; several "
+               "as an array");
 }
 
 }  // namespace cli

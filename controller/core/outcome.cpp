@@ -16,7 +16,7 @@ bool is_hopeless(const Attempt& attempt) {
 }
 
 std::string reason_of_next(const Attempt& ended) {
-  return ended.reason + " in attempt " + std::to_string(ended.number);
+  return "attempt " + std::to_string(ended.number) + ": " + ended.reason;
 }
 
 /// Why the attempt ended and when the next one starts: the event says after how long, the job at what time.
@@ -55,8 +55,13 @@ void forget_error(Job& job) {
   job.last_error_step = 0;
 }
 
+/// Why an end is the last one: a few words for the job's reason, which stands in lists, and a sentence for the event.
+struct Spent {
+  std::string reason, text;
+};
+
 /// Why the same error is not tried again; empty: it is.
-std::string same_error_again(Job& job, const Attempt& ended, Time at) {
+Spent same_error_again(Job& job, const Attempt& ended, Time at) {
   if (!is_quick_failure(job, ended, at)) {
     forget_error(job);
     return {};
@@ -68,10 +73,13 @@ std::string same_error_again(Job& job, const Attempt& ended, Time at) {
   const auto limit = job.policy.max_same_error;
   if (job.same_errors <= limit) return {};
   const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
-  if (job.same_errors == 1) return "within a minute of its start; not tried again" + limit_text;
+  const std::string last = "; not tried again";
+  if (job.same_errors == 1) return {"not tried again" + limit_text, "within a minute of its start" + last + limit_text};
+  const std::string times = job.same_errors == 2 ? "twice" : times_text(job.same_errors);
   const std::string where = ended.error_step > 0 ? " at step " + std::to_string(ended.error_step) : "";
-  return "the same error " + times_text(job.same_errors) + " in a row" + where + ", each within a minute of its start" +
-         (job.reports() ? " without progress" : "") + "; not tried again" + limit_text;
+  return {"same error " + times + last, "the same error " + times + " in a row" + where +
+                                            ", each within a minute of its start" +
+                                            (job.reports() ? " without progress" : "") + last + limit_text};
 }
 
 /// Charges the attempt's cause and starts the next attempt, or ends the job when the budget is spent.
@@ -81,15 +89,16 @@ void charge(Applied& out, const Attempt& ended, Time at) {
   const std::uint32_t count = ++job.spent[ended.cause];
   const bool slowed = has_backoff(ended.cause, job.saved_anew) || is_hasty(ended, job.saved_anew, count, at);
   if (slowed) ++job.unhealthy_ends;
-  std::string spent = same_error_again(job, ended, at);
+  Spent spent = same_error_again(job, ended, at);
   if (count > limit) {
-    spent = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
-                       : std::string(cause_verb(ended.cause)) + " " + times_text(count) + progress_text(job) +
-                             " (limit " + std::to_string(limit) + ")";
+    spent.text = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
+                            : std::string(cause_verb(ended.cause)) + " " + times_text(count) + progress_text(job) +
+                                  " (limit " + std::to_string(limit) + ")";
+    spent.reason = spent.text;
   }
-  if (!spent.empty()) {
-    end_job(job, JobState::kFailed, ended.reason + "; " + spent, at);
-    out.text = job.reason;
+  if (!spent.text.empty()) {
+    end_job(job, JobState::kFailed, ended.reason + "; " + spent.reason, at);
+    out.text = ended.reason + "; " + spent.text;
     return;
   }
   const Millis wait = slowed ? backoff(job.policy, job.unhealthy_ends) : Millis{0};

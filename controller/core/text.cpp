@@ -164,7 +164,7 @@ std::string what_it_waits_for(const Job& job) {
 std::string_view cause_noun(Cause cause) {
   switch (cause) {
     case Cause::kRankSilent:
-      return "silent rank";
+      return "silence";
     case Cause::kRankHung:
       return "hang";
     case Cause::kPreempted:

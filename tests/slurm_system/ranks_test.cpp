@@ -176,7 +176,7 @@ TEST_F(SlurmRanks, ACommandsOwnErrorIsTheReasonAndTheSameOneTwiceTheLast) {
   const auto after = muster().until_state(job, "failed");
   EXPECT_EQ(after.at("attempts").size(), 2U) << stage().events(job);
   EXPECT_THAT(text(after, "reason"), HasSubstr("rank 1 exited with 3: RuntimeError: no data (pid "));
-  EXPECT_THAT(text(after, "reason"), HasSubstr("; the same error 2 times in a row"));
+  EXPECT_THAT(text(after, "reason"), HasSubstr("; same error twice; not tried again"));
 }
 
 TEST_F(SlurmRanks, AStoppedCommandIsSilentAndSurvivorsAreToldNotToSave) {

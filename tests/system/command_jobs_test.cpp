@@ -201,10 +201,7 @@ TEST(CommandJobs, TheSameErrorTwiceIsTheLastAndTheReasonHoldsIt) {
   ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
   const auto reason = after.at("reason").get<std::string>();
   EXPECT_EQ(reason.find("rank 0 exited with 1: RuntimeError: no data at <object object at 0x"), 0U) << reason;
-  EXPECT_NE(reason.find("; the same error 2 times in a row, each within a minute of its start; not tried again "
-                        "(requeue.max_same_error is 1)"),
-            std::string::npos)
-      << reason;
+  EXPECT_NE(reason.find("; same error twice; not tried again"), std::string::npos) << reason;
   EXPECT_EQ(after.at("attempts")[1].at("error").get<std::string>().find("RuntimeError: no data"), 0U);
   EXPECT_NE(world.cli({"why", job}).out.find("RuntimeError: no data at"), std::string::npos);
 }
@@ -232,7 +229,7 @@ TEST(CommandJobs, AStoppedProgramIsSilentAndKeysInVainAreNamed) {
   const auto submitted = world.cli({"submit", file});
   ASSERT_EQ(submitted.exit, 0) << submitted.err;
   const std::string note = "liveness.hung_after has no effect while this program reports no steps";
-  EXPECT_NE(submitted.err.find("muster submit: " + note), std::string::npos) << submitted.err;
+  EXPECT_NE(submitted.err.find("muster submit: note: " + note), std::string::npos) << submitted.err;
   const std::string job = "1";
   EXPECT_NE(world.cli({"show", job}).out.find(note), std::string::npos);
   EXPECT_NE(world.cli({"why", job}).out.find(note), std::string::npos);

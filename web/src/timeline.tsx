@@ -14,8 +14,15 @@ function culprit(attempt: Attempt): string {
   return parts.join(", ");
 }
 
+// Why there was another attempt before it; that somebody submitted the job is no news.
+function whyStarted(reason: string): string {
+  if (reason === "" || reason === "submitted") return "";
+  return /^attempt \d+: /.test(reason) ? `Started after ${reason}.` : `Started because: ${reason}.`;
+}
+
 function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
   const word = attempt.cause || attempt.state;
+  const why = whyStarted(attempt.reason_started);
   return (
     <li class={tone(word)}>
       <div class="entry-head">
@@ -29,7 +36,7 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
       <p>
         {attempt.resumed_from_step === null ? "" : attempt.resumed_from_step > 0
           ? `Resumed from step ${formatCount(attempt.resumed_from_step)}.` : "From the beginning."}
-        {attempt.reason_started && <span class="muted"> Started because: {attempt.reason_started}.</span>}
+        {why && <span class="muted"> {why}</span>}
       </p>
       {attempt.scheduler_job && (
         <p class="muted">Slurm job {attempt.scheduler_job}{attempt.nodes?.length ? ` on ${formatNodes(attempt.nodes)}` : ""}.</p>

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/command.h"
 #include "cli/follow.h"
 #include "cli/submission.h"
 #include "cli/text.h"
@@ -452,6 +453,32 @@ TEST(Read, ATerminalGetsColourAndItsOwnWidth) {
   const auto narrow = on_terminal(fake, {"metrics", "1"}, 40, true);
   EXPECT_THAT(narrow, HasSubstr("LOSS"));
   EXPECT_LE(widest_line(narrow), 41U) << narrow;
+}
+
+TEST(Help, SaysHowManyJobsACommandTakesInWordsOfPeople) {
+  const auto help = [](const char* command) { return run({MUSTER_PROGRAM, command, "--help"}, {}, 10s).out; };
+  EXPECT_THAT(help("list"), AllOf(HasSubstr("[JOB...]"), Not(HasSubstr("(0x)"))));
+  EXPECT_THAT(help("show"), HasSubstr(" JOB...\n"));
+  EXPECT_THAT(help("logs"), HasSubstr(" JOB\n"));
+}
+
+TEST(Help, LinesFitATerminal) {
+  for (const auto& command : cli::commands()) {
+    std::istringstream lines(command.prose);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120U) << command.name << ": " << line;
+  }
+}
+
+TEST(Json, WhetherAProgramThatTellsNothingHasSavedIsNotKnown) {
+  FakeController fake;
+  add_job(fake, "running");
+  fake.with([](FakeState& s) {
+    s.jobs[0].clear_step();
+    s.jobs[0].set_last_checkpoint_step(0);
+  });
+  EXPECT_TRUE(nlohmann::json::parse(fake.muster({"show", "1", "--json"}).out).at("last_checkpoint_step").is_null());
+  fake.with([](FakeState& s) { s.jobs[0].set_step(3); });
+  EXPECT_EQ(nlohmann::json::parse(fake.muster({"show", "1", "--json"}).out).at("last_checkpoint_step"), 0);
 }
 
 TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {

@@ -73,7 +73,9 @@ TEST(Rm, RemovesTheNamedJobsAndTellsWhatThatFrees) {
   EXPECT_EQ(some.out, "job 1 removed: run, succeeded, 3.0 GiB\n");
   EXPECT_EQ(some.err, "muster rm: job 2 is running\nmuster rm: there is no job 9\n");
   EXPECT_THAT(asked(fake), ElementsAre("remove 1 by someone"));
-  EXPECT_EQ(fake.muster({"rm", "1"}).exit, 3);
+  const auto gone = fake.muster({"rm", "1"});
+  EXPECT_EQ(gone.exit, 3);
+  EXPECT_EQ(gone.out, "") << "what was refused is told on stderr";
   const auto json = nlohmann::json::parse(fake.muster({"rm", "3", "--json"}).out);
   EXPECT_EQ(json.at("removed").at(0).at("job_id"), 3);
   EXPECT_EQ(json.at("bytes"), std::int64_t{3} << 30);

@@ -131,6 +131,12 @@ TEST(Why, IsASentenceAnActionAndSlurmsWord) {
   fake.with([](FakeState& s) { s.why.clear_expected_start(); });
   EXPECT_TRUE(Json::parse(fake.muster({"why", "1", "--json"}).out).at("expected_start").is_null());
   EXPECT_EQ(fake.muster({"why", "77"}).exit, 3);
+  fake.with([](FakeState& s) { s.jobs.push_back(sample_job(2, "queued")); });
+  const auto several = fake.muster({"why", "1", "77", "2"});
+  EXPECT_EQ(several.exit, 3);
+  EXPECT_THAT(several.err, HasSubstr("muster why: no job 77; muster list"));
+  EXPECT_THAT(several.out, AllOf(HasSubstr("job 1  queued\n"), HasSubstr("\n\njob 2  queued\n")));
+  EXPECT_EQ(Json::parse(fake.muster({"why", "1", "2", "--json"}).out).at(1).at("job_id"), 2);
 }
 
 TEST(Submit, HoldAfterAndExecutorStandAboveTheJobFile) {

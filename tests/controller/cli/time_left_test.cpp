@@ -33,7 +33,7 @@ TEST(TimeLeft, IsWhatTheStepsSeenLatelySay) {
   left.see(at_step(30), begin + 310s);
   EXPECT_EQ(left.left(), 70s) << "what was seen minutes ago does not count";
   left.see(at_step(100), begin + 311s);
-  EXPECT_EQ(left.left(), 0s);
+  EXPECT_EQ(left.left(), std::nullopt) << "it is there";
 }
 
 TEST(TimeLeft, AResumedAttemptBeginsAnew) {
@@ -59,6 +59,10 @@ TEST(TimeLeft, BeforeTwoStepsWereSeenRanksSayHowLongTheirsTake) {
   job.add_ranks()->set_step_ms(100);
   left.see(job, {});
   EXPECT_EQ(left.left(), 1s);
+  job.set_step(job.steps_total());
+  left.see(job, {});
+  EXPECT_EQ(left.left(), std::nullopt) << "it is done";
+  job.set_step(90);
   job.set_steps_total(0);
   left.see(job, {});
   EXPECT_EQ(left.left(), std::nullopt) << "nobody knows its end";

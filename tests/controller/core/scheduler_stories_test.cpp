@@ -108,7 +108,7 @@ TEST(QueueStory, AnAttemptThatIsGoneFromTheQueueIsChargedAndTriedAgain) {
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now + 1s}));
   story.wait(1s).tell(in_queue(2));
   EXPECT_EQ(story.job.state, JobState::kQueued);
-  EXPECT_EQ(story.attempt(2).reason_started, "the scheduler knows nothing of it in attempt 1");
+  EXPECT_EQ(story.attempt(2).reason_started, "attempt 1: the scheduler knows nothing of it");
 }
 
 TEST(QueueStory, CancelledInTheSchedulerItselfItStaysAway) {

@@ -80,11 +80,10 @@ TEST(JobStory, AKilledRankIsNamedAndTheNextAttemptSaysWhy) {
   EXPECT_EQ(story.job.next_attempt_at, at_ms(1000));
   story.wait(1s).run(2);
   EXPECT_EQ(story.job.next_attempt_at, std::nullopt);
-  EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1");
+  EXPECT_EQ(story.attempt(2).reason_started, "attempt 1: rank 1 killed by SIGKILL");
   story.tell(core::AttemptResumed{2, 30});
   EXPECT_EQ(story.attempt(2).resumed_from_step, 30);
-  EXPECT_EQ(story.attempt(2).reason_started, "rank 1 killed by SIGKILL in attempt 1")
-      << "where it goes on is no reason";
+  EXPECT_EQ(story.attempt(2).reason_started, "attempt 1: rank 1 killed by SIGKILL") << "where it goes on is no reason";
 }
 
 TEST(JobStory, FailuresWithoutProgressSpendTheBudget) {
@@ -449,8 +448,13 @@ TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
   EXPECT_EQ(story.job.state, JobState::kFailed);
   EXPECT_EQ(
       story.job.reason,
-      "rank 0 exited with 1: OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921); the same error 2 "
-      "times in a row, each within a minute of its start; not tried again (requeue.max_same_error is 1)");
+      "rank 0 exited with 1: OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921); same error twice; "
+      "not tried again");
+  EXPECT_EQ(
+      story.last.text,
+      "rank 0 exited with 1: OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921); the same error twice "
+      "in a row, each within a minute of its start; not tried again (requeue.max_same_error is 1)")
+      << "all of it, once";
   story.tell(core::RequeueRequested{"anna"});
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "a person may still";
   fail_with(story, "OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921)");
