@@ -243,12 +243,16 @@ bool contains_in_any_case(std::string_view text, std::string_view part) {
   return find_in_any_case(text, part) != std::string_view::npos;
 }
 
-/// "0.31 at step 10", "12%", "nan": what follows the name of a quantity.
-bool begins_with_number(std::string_view text) {
+/// "0.31 at step 10", "12%".
+bool begins_with_digits(std::string_view text) {
   text = trimmed(text);
   if (!text.empty() && (text.front() == '-' || text.front() == '+' || text.front() == '.')) text.remove_prefix(1);
-  const auto word = text.substr(0, text.find_first_of(" ,;"));
-  return (!text.empty() && is_digit(text.front())) || word == "nan" || word == "inf";
+  return !text.empty() && is_digit(text.front());
+}
+/// And "nan": what follows the name of a quantity.
+bool begins_with_number(std::string_view text) {
+  const auto word = trimmed(text).substr(0, trimmed(text).find_first_of(" ,;"));
+  return begins_with_digits(text) || word == "nan" || word == "-nan" || word == "inf" || word == "-inf";
 }
 
 /// "SyntaxError: ...", "torch.OutOfMemoryError: ...", "Error: boom": an exception's line without a traceback before it.
@@ -257,7 +261,7 @@ std::optional<Found> exception_at(const Lines& lines, std::size_t i) {
   if (line.empty() || line.front() == ' ' || !begins_with_name(line)) return std::nullopt;
   const auto name = line.substr(0, line.find(':'));
   const bool fits = name.ends_with("Error") || name.ends_with("Exception") || name == "KeyboardInterrupt";
-  if (!fits || (name.size() < line.size() && begins_with_number(line.substr(name.size() + 1)))) return std::nullopt;
+  if (!fits || (name.size() < line.size() && begins_with_digits(line.substr(name.size() + 1)))) return std::nullopt;
   return Found{with_next(lines, i), i, is_of_child(line)};
 }
 

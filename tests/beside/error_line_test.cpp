@@ -218,6 +218,7 @@ Current thread 0x00007f0a (most recent call first):
     {"muster-worker", "[rank 1] step 40/150 loss 2.1\n[rank 1] error: connection reset by peer (exit code 1)\n",
      "connection reset by peer"},
 
+    {"an exception about a number that is none", "ValueError: nan\n", "ValueError: nan"},
     {"a compiler", "a.c:3:5: error: expected ';'\n", "a.c:3:5: error: expected ';'"},
     {"git", "fatal: not a git repository\n", "fatal: not a git repository"},
     {"a shell's child that crashed", "Segmentation fault (core dumped)\n", "Segmentation fault (core dumped)"},
