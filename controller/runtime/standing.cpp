@@ -29,7 +29,10 @@ std::string after_failure(const core::Job& job) {
     return "Correct in the job file what the reason names, and submit it again; nothing of it was started, so there is "
            "no log";
   }
-  const std::string again = "then correct the job file and submit it again, or: muster requeue " + id;
+  // A recipe's program is muster's own: what a person can correct stands in the job file.
+  const std::string again =
+      job.is_command ? "correct the program, then: muster requeue " + id + "; or the job file, and submit it again"
+                     : "then correct the job file and submit it again, or: muster requeue " + id;
   const auto& last = job.attempts.back();
   if (!last.culprit && last.queued_at) {
     return "No rank is to blame: look at what Slurm and the lines before the ranks wrote (muster logs " + id +

@@ -171,6 +171,7 @@ core::Job ended_job(const store::JobRow& row) {
   job.id = row.id;
   job.state = row.state;
   job.reason = row.reason;
+  job.is_command = row.is_command;
   if (row.newest_attempt) job.attempts.push_back(*row.newest_attempt);
   return job;
 }

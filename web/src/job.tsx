@@ -7,7 +7,7 @@ import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { ProgressBar, withProgress } from "./jobs";
 import { Link } from "./link";
 import { Logs } from "./logs";
-import { Empty, ErrorNotice, LaterError, sentence } from "./notice";
+import { Empty, ErrorNotice, LaterError, sentence, WithCommands } from "./notice";
 import { Plots } from "./plots";
 import { Ranks } from "./ranks";
 import { Settings } from "./settings";
@@ -19,14 +19,20 @@ const LOAD_MS = 3000;
 const MAX_EVENTS = 2000;
 const LONG_FACT = 24;
 
+// The end of the log stands on this page: nobody has to type a command to see it.
+const adviceOf = (job: Job): string =>
+  sentence(withLocalTimes(job.action)).replace(/ \(muster logs \d+ --tail \d+[^)]*\)/, " below");
+
 // Why it is in its state and what can be done, in the controller's words.
 function Standing({ job }: { job: Job }) {
-  const start = job.expected_start ? `Expected to start at ${formatTime(job.expected_start)}. ` : "";
+  const reason = withLocalTimes(job.reason);
+  const at = job.expected_start ? formatTime(job.expected_start) : "";
+  const start = at && !reason.includes(at) ? `Expected to start at ${at}. ` : "";
   const word = job.scheduler_reason ? `Slurm says: ${job.scheduler_reason}.` : "";
   return (
     <div aria-live="polite">
-      {job.reason && <p class="why">{sentence(withLocalTimes(job.reason))}</p>}
-      {job.action && <p class="why muted">{sentence(withLocalTimes(job.action))}</p>}
+      {reason && <p class="why">{sentence(reason)}</p>}
+      {job.action && <p class="why muted"><WithCommands text={adviceOf(job)} /></p>}
       {(start || word) && <p class="why muted">{start}{word}</p>}
     </div>
   );

@@ -4,6 +4,14 @@ import type { ApiError } from "./api";
 export const sentence = (text: string): string =>
   (text.startsWith("muster") ? text.charAt(0) : text.charAt(0).toUpperCase()) + text.slice(1).replace(/\.?$/, ".");
 
+// "muster logs 7 --tail 50": a command with what it is given.
+const COMMAND = /((?:muster [a-z]+|scontrol [a-z]+)(?: --?[a-z-]+(?: \d+)?| \d+)+)/;
+
+/// A sentence in which a command stays on one line, to be read and copied as one.
+export function WithCommands({ text }: { text: string }) {
+  return <>{text.split(COMMAND).map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
+}
+
 export function ErrorNotice({ error }: { error: ApiError }) {
   return (
     <div class="notice bad" role="alert">

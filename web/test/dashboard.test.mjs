@@ -378,7 +378,8 @@ test("requeue of a failed job works, and impossible actions say why", async () =
     assert.equal(await page.getByRole("button", { name: "Cancel job…" }).getAttribute("aria-disabled"), "true");
     await page.getByRole("button", { name: "Cancel job…" }).click({ force: true });
     assert.equal(await page.getByRole("dialog").count(), 0);
-    await page.getByText("Look at the end of its log (muster logs 2 --tail 50; muster show 2 names the files)").waitFor();
+    await page.getByText("Look at the end of its log below, then correct the job file and submit it again, or: muster requeue 2.").waitFor();
+    assert.equal(await page.locator(".why code").innerText(), "muster requeue 2", "a command is one piece");
     await page.getByRole("button", { name: "Requeue…" }).click();
     await page.getByRole("button", { name: "Requeue the job" }).click();
     await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
@@ -668,6 +669,7 @@ test("a job that waits for its next attempt says when that starts, by the clock 
   await on("/jobs/34", async (page) => {
     await page.getByText(/^Rank 0 exited with 1; attempt 2 starts at 2099-01-01 15:00:00 \(failure 1 of 3\)\.$/).waitFor();
     await page.getByText("It starts by itself. To start it at once: muster requeue 34.").waitFor();
+    assert.equal(await page.getByText("Expected to start").count(), 0, "said once");
   }, { timezoneId: "Asia/Karachi" });
 });
 
