@@ -45,7 +45,7 @@ export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) =>
       {error && <ErrorNotice error={error} />}
       {asking && (
         <Confirm title={`${QUESTIONS[asking].title} job ${job.id}, ${job.name}?`} text={QUESTIONS[asking].effect(job)} yes={QUESTIONS[asking].yes}
-          no={QUESTIONS[asking].no} onYes={() => void act(asking)} onNo={() => setAsking(null)} />
+          no={QUESTIONS[asking].no} danger={asking === "cancel"} onYes={() => void act(asking)} onNo={() => setAsking(null)} />
       )}
     </div>
   );

@@ -5,12 +5,13 @@ interface Props {
   text: string;
   yes: string;
   no: string;
+  danger: boolean; // it cannot be taken back
   onYes: () => void;
   onNo: () => void;
 }
 
-/// Asks before something that cannot be taken back. Escape and the first button mean no.
-export function Confirm({ title, text, yes, no, onYes, onNo }: Props) {
+/// Asks before something that changes a job for good, or for long. Escape and the first button mean no.
+export function Confirm({ title, text, yes, no, danger, onYes, onNo }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current!.showModal(), []);
   return (
@@ -19,7 +20,7 @@ export function Confirm({ title, text, yes, no, onYes, onNo }: Props) {
       <p>{text}</p>
       <div class="buttons">
         <button autofocus onClick={onNo}>{no}</button>
-        <button class="danger" onClick={onYes}>{yes}</button>
+        <button class={danger ? "danger" : "primary"} onClick={onYes}>{yes}</button>
       </div>
     </dialog>
   );

@@ -21,6 +21,7 @@ export function formatBytes(bytes: number, step = 0): string {
 
 export function formatDuration(ms: number | null): string {
   if (ms === null || Number.isNaN(ms)) return "–";
+  if (ms > 0 && ms < 1000) return `${Math.ceil(ms)} ms`;
   const seconds = Math.max(0, Math.floor(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;

@@ -41,14 +41,16 @@ function Standing({ job }: { job: Job }) {
 const shown = (known: boolean, name: string, value: preact.ComponentChildren): [string, preact.ComponentChildren][] =>
   known ? [[name, value]] : [];
 
-function Facts({ job, now }: { job: Job; now: number }) {
+function Facts({ job, metrics, now }: { job: Job; metrics: Metric[]; now: number }) {
   // A program of one's own reports what it likes: what never came is left out.
   const begun = job.attempts.length > 0;
   const recipe = begun && job.kind !== "command";
   const waited = between(job.submitted_at, job.started_at || job.ended_at, now) ?? 0;
+  const validation = metrics.filter((metric) => metric.validation_loss !== null).at(-1)?.validation_loss ?? null;
   const facts: [string, preact.ComponentChildren][] = [
     ...shown(recipe || (job.step ?? 0) > 0, "Step", <ProgressBar job={job} />),
     ...shown(recipe || !!job.loss, "Loss", formatNumber(job.loss)),
+    ...shown(validation !== null, "Validation loss", formatNumber(validation)),
     ...shown(recipe || !!job.tokens_per_s, "Tokens/s", formatCount(job.tokens_per_s)),
     ...shown(recipe || job.last_checkpoint_step > 0, "Checkpoint",
       job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"),
@@ -179,7 +181,7 @@ export function JobPage({ id }: { id: number }) {
       <LaterError error={error} />
       {/* What a failed job wrote last is what one comes for. */}
       {begun && job.state === "failed" && log}
-      <Facts job={job} now={now} />
+      <Facts job={job} metrics={metrics} now={now} />
       {begun && <section><h2>Training</h2><Plots metrics={metrics} job={job} /></section>}
       {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
       <div class={begun ? "two" : ""}>

@@ -60,7 +60,7 @@ function makeOptions(kind: Kind, width: number, options: Options): uPlot.Options
       { stroke: line + "66", width: 1, points: { show: false } },
       { stroke: line, width: 2, points: { show: alone, size: 6, fill: line } },
       { stroke: colour("--muted"), width: 1, dash: [3, 4], points: { show: false } },
-      { stroke: colour("--mild"), width: 0, points: { show: true, size: 4, fill: colour("--mild") } },
+      { stroke: colour("--mild"), width: 0, points: { show: true, size: 8, fill: colour("--mild") } },
     ],
   };
 }

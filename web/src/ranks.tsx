@@ -21,9 +21,28 @@ function withMissing(job: Job): Rank[] {
   return Array.from({ length: count }, (_, number) => known.get(number) ?? { ...absent, rank: number });
 }
 
-function ended(rank: Rank): string {
-  if (rank.signal) return `signal ${rank.signal}`;
-  return rank.exit_code === null ? "" : `exit code ${rank.exit_code}`;
+const ASKED = ["cancelled", "requeued", "rank_silent", "rank_hung"]; // muster ends every rank of such an attempt
+const SIGTERM = 15;
+const SIGKILL = 9;
+
+// After a failure muster asks the other ranks to leave. Who sends them anything else is not known: a kernel out of
+// memory kills several.
+function stoppedByMuster(job: Job, rank: Rank): boolean {
+  const attempt = job.attempts.find((one) => one.number === rank.attempt);
+  if (!attempt || !attempt.cause) return false;
+  if (ASKED.includes(attempt.cause)) return rank.signal === SIGTERM || rank.signal === SIGKILL;
+  const others = attempt.cause === "failed" || attempt.cause === "out_of_memory";
+  return others && rank.signal === SIGTERM && attempt.rank !== null && attempt.rank !== rank.rank;
+}
+
+function Ended({ job, rank }: { job: Job; rank: Rank }) {
+  const how = rank.signal ? `signal ${rank.signal}` : rank.exit_code === null ? "" : `exit code ${rank.exit_code}`;
+  return (
+    <span class="muted end">
+      <span class="piece">{how}</span>
+      {stoppedByMuster(job, rank) && ", stopped by muster"}
+    </span>
+  );
 }
 
 function StepTime({ rank }: { rank: Rank }) {
@@ -93,7 +112,7 @@ export function Ranks({ job }: { job: Job }) {
         {ranks.map((rank) => (
           <tr key={rank.rank} class={`rank ${tone(rank.state)} ${rank.state === "missing" ? "unheard" : ""}`}>
             <th scope="row" class="num"><span class="on-card">rank </span>{rank.rank}</th>
-            <td class="state"><Badge word={rank.state} /> {rank.state === "exited" && <span class="muted">{ended(rank)}</span>}</td>
+            <td class="state"><Badge word={rank.state} /> {rank.state === "exited" && <Ended job={job} rank={rank} />}</td>
             <td class="num" data-label="heartbeat">{age(rank)}</td>
             <td data-label="section">{rank.section || "–"}</td>
             <td class="num" data-label="step">{rank.section ? formatCount(rank.step) : "–"}</td>

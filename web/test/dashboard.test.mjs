@@ -71,6 +71,7 @@ test("the job page tells state and reason, and shows ranks, attempts, events and
     await page.getByText("attempt 2 runs since step 40.").waitFor();
     assert.doesNotMatch(await page.locator("main").innerText(), /[Nn]othing to do|Waited\s+0 s/);
     assert.match(await page.locator(".facts").innerText(), /Checkpoint\s+step 60/);
+    await eventually(async () => /Validation loss\s+2\.\d/.test(await page.locator(".facts").innerText()), "the newest validation loss");
     const ranks = page.locator("table.ranks tbody tr");
     await eventually(async () => (await ranks.count()) === 4, "four ranks");
     assert.match(await ranks.nth(2).innerText(), /2\.5× the median/);
@@ -80,6 +81,7 @@ test("the job page tells state and reason, and shows ranks, attempts, events and
       /Attempt 2[^]*running[^]*Resumed from step 40\. Started because: rank 1 of attempt 1 was killed by SIGKILL\./);
     assert.match(await timeline.nth(1).innerText(),
       /Attempt 1[^]*failed[^]*rank 1, signal 9[^]*rank 1 was killed by SIGKILL; the job goes on with attempt 2/);
+    assert.doesNotMatch(await timeline.nth(1).innerText(), /submitted/, "that it was submitted is no news");
     assert.match(await page.locator("table.events tbody tr").first().innerText(), /attempt 2 resumed from step 40/);
   }));
 
@@ -93,6 +95,24 @@ test("ranks that have exited say how, and have no heartbeat any more", async () 
       [["exit code 1", "–"], ["signal 9", "–"], ["exit code 0", "–"]]);
   });
   await on("/jobs/2", (page) => page.locator(".timeline li").getByText("rank 0, exit code 1", { exact: true }).waitFor());
+});
+
+test("a rank that muster has stopped says so, one that ended otherwise does not", async () => {
+  const ends = [rank(0, { state: "exited", exit_code: 1 }), rank(1, { state: "exited", signal: 15 }), rank(2, { state: "exited", signal: 9 })];
+  const shown = async (cause, culprit) => {
+    await server.tell({ do: "job", job: job(35, "failed", { name: "stopped", ranks: ends, attempts: [attempt(2, { cause, rank: culprit })],
+      spec: { name: "stopped", resources: { nodes: 1, ranks_per_node: 3 } } }) });
+    let states;
+    await on("/jobs/35", async (page) => {
+      await page.locator("table.ranks tbody tr").nth(2).waitFor();
+      states = await page.locator("table.ranks .end").allInnerTexts();
+    }, { viewport: { width: 390, height: 900 } });
+    return states;
+  };
+  assert.deepEqual(await shown("failed", 0), ["exit code 1", "signal 15, stopped by muster", "signal 9"]);
+  assert.deepEqual(await shown("failed", 1), ["exit code 1", "signal 15", "signal 9"], "the one that began it");
+  assert.deepEqual(await shown("cancelled", null), ["exit code 1", "signal 15, stopped by muster", "signal 9, stopped by muster"]);
+  assert.deepEqual(await shown("node_failed", null), ["exit code 1", "signal 15", "signal 9"]);
 });
 
 test("heartbeats' ages are the controller's, asked for again every second, and no older than it says", () =>
@@ -381,7 +401,9 @@ test("requeue of a failed job works, and impossible actions say why", async () =
     await page.getByText("Look at the end of its log below, then correct the job file and submit it again, or: muster requeue 2.").waitFor();
     assert.equal(await page.locator(".why code").innerText(), "muster requeue 2", "a command is one piece");
     await page.getByRole("button", { name: "Requeue…" }).click();
-    await page.getByRole("button", { name: "Requeue the job" }).click();
+    const yes = page.getByRole("button", { name: "Requeue the job" });
+    assert.doesNotMatch(await yes.getAttribute("class"), /danger/, "nothing is lost by it");
+    await yes.click();
     await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
   });
   await on("/jobs/3", (page) => page.getByText("Job 3 has succeeded: to run it once more, muster submit --like 3.").waitFor());

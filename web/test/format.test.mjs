@@ -8,7 +8,7 @@ import { build } from "esbuild";
 
 const folder = await mkdtemp(join(tmpdir(), "muster-format-"));
 await build({ entryPoints: ["src/format.ts"], bundle: true, format: "esm", outfile: join(folder, "format.mjs") });
-const { formatNodes, formatSettings, formatTime, withLocalTimes } = await import(join(folder, "format.mjs"));
+const { formatDuration, formatNodes, formatSettings, formatTime, withLocalTimes } = await import(join(folder, "format.mjs"));
 await rm(folder, { recursive: true });
 
 test("many nodes are written as Slurm writes them, in ranges that keep their zeros", () => {
@@ -18,6 +18,10 @@ test("many nodes are written as Slurm writes them, in ranges that keep their zer
   assert.equal(formatNodes(["n9", "n10", "n11"]), "n[9,10-11]");
   assert.equal(formatNodes(["a1.x", "a2.x"]), "a1.x, a2.x");
   assert.equal(formatNodes(["rack1-01", "rack1-02", "rack2-01"]), "rack1-[01-02], rack2-01");
+});
+
+test("less than a second is told in milliseconds", () => {
+  assert.deepEqual([0, 0.4, 995, 1000, 61_000].map(formatDuration), ["0 s", "1 ms", "995 ms", "1 s", "1 min 1 s"]);
 });
 
 test("settings of a sweep drop the table they are in", () => {
