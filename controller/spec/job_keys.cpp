@@ -217,9 +217,8 @@ constexpr auto kLast = std::to_array<Key>({
      .standard = "1",
      .low = 0,
      .high = kMostBudget,
-     .meaning = "New attempts after a rank failed within a minute of the start with the same error as before; a new "
-                "checkpoint "
-                "between the two begins the count anew."},
+     .meaning = "New attempts after a rank failed within a minute of the start with the same error at the same step as "
+                "before; a checkpoint reported between the two begins the count anew."},
     {.name = "requeue.max_controller_lost",
      .kind = Kind::kWhole,
      .standard = "5",

@@ -84,7 +84,8 @@ TEST_F(SlurmRanks, AreShownWhereTheyRunWhateverTheDistribution) {
                                           .more = "[slurm]\nsrun_args = [\"--distribution=cyclic\"]\n"}));
   const auto shown = [&] {
     std::vector<std::string> nodes;
-    for (const auto& rank : muster().show(job).at("ranks")) nodes.push_back(text(rank, "node"));
+    const auto view = muster().show(job);
+    for (const auto& rank : view.at("ranks")) nodes.push_back(text(rank, "node"));
     return nodes;
   };
   EXPECT_TRUE(test::eventually(
