@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "spec/partition_keys.h"
 #include "schema/units.h"
+#include "spec/partition_keys.h"
 
 namespace cli {
 

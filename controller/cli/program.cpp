@@ -7,9 +7,9 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/key_help.h"
 #include "cli/interrupts.h"
 #include "cli/json_view.h"
+#include "cli/key_help.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 

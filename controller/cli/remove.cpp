@@ -4,8 +4,8 @@
 #include "cli/job_pages.h"
 #include "cli/removal.h"
 #include "cli/usage.h"
-#include "spec/toml_value.h"
 #include "schema/units.h"
+#include "spec/toml_value.h"
 
 namespace cli {
 namespace {

@@ -31,8 +31,8 @@ struct JobFile {
   std::uint32_t parallel = 0;         // of the [sweep] table; 0: no limit
 };
 
-/// Checks a job file with these overrides: strict TOML whose keys are those of job_keys(). All problems are found at once
-/// (the first kMostProblems are told), apart from those that a worse one causes.
+/// Checks a job file with these overrides: strict TOML whose keys are those of job_keys(). All problems are found at
+/// once (the first kMostProblems are told), apart from those that a worse one causes.
 JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks);
 
 /// Reads and checks a job file, and those it extends. `name` stands for the file in problems; relative paths count from

@@ -6,8 +6,9 @@
 
 namespace spec {
 
-/// A spec as a job file: TOML in the keys and units of job_keys(), from which parse_job_file() makes the same spec. Keys
-/// that have their default are left out. What is no key of a job file (a job's place in its sweep) is left out too.
+/// A spec as a job file: TOML in the keys and units of job_keys(), from which parse_job_file() makes the same spec.
+/// Keys that have their default are left out. What is no key of a job file (a job's place in its sweep) is left out
+/// too.
 std::string job_file_text(const muster::v1::JobSpec& spec);
 
 /// A text in TOML's quotes.

@@ -1,8 +1,8 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include "spec/job_keys.h"
 #include "schema/recipes.h"
+#include "spec/job_keys.h"
 
 namespace spec {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "spec/job_keys.h"
 #include "schema/nearest.h"
+#include "spec/job_keys.h"
 
 namespace spec {
 
@@ -62,7 +62,8 @@ std::string did_you_mean(std::string_view path) {
   const auto table = table_of(path), leaf = leaf_of(path);
   auto candidates = leaves[table];
   if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
-  if (const auto near = schema::nearest(leaf, candidates); !near.empty()) return table.empty() ? near : table + "." + near;
+  if (const auto near = schema::nearest(leaf, candidates); !near.empty())
+    return table.empty() ? near : table + "." + near;
   if (const auto near = table.empty() ? "" : schema::nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
     if (const auto key = schema::nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
   }

@@ -12,9 +12,9 @@ namespace spec {
 
 using muster::v1::PartitionPolicy;
 
-/// Everything that can be said about a partition, but for its name. As with job_keys(), this table is the only list: the
-/// partitions file, the options of `muster admin partition`, what is stored and what is shown are made from it. `path`
-/// is in PartitionPolicy; kWords are names, kLines shell lines.
+/// Everything that can be said about a partition, but for its name. As with job_keys(), this table is the only list:
+/// the partitions file, the options of `muster admin partition`, what is stored and what is shown are made from it.
+/// `path` is in PartitionPolicy; kWords are names, kLines shell lines.
 std::span<const Key> partition_keys();
 /// nullptr: there is no such key.
 const Key* find_partition_key(std::string_view key);

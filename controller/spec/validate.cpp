@@ -3,8 +3,8 @@
 #include <map>
 
 #include "core/utf8.h"
-#include "spec/job_keys.h"
 #include "spec/findings.h"
+#include "spec/job_keys.h"
 #include "spec/key_names.h"
 #include "spec/recipe_values.h"
 #include "spec/spec.h"
@@ -39,16 +39,22 @@ void check_ranges(const JobSpec& spec, Findings& findings) {
 void check_recipe_values(const JobSpec& spec, Findings& findings) {
   const auto& recipe = spec.recipe();
   if (!recipe.GetReflection()->GetUnknownFields(recipe).empty()) {
-    findings.add({"", "", "want a recipe in this controller's form; it comes from a muster of another version",
-                  "submit it with the muster of this controller's version", {}});
+    findings.add({"",
+                  "",
+                  "want a recipe in this controller's form; it comes from a muster of another version",
+                  "submit it with the muster of this controller's version",
+                  {}});
   }
   const auto tables = tables_of(recipe);
   for (const auto& [name, message] : std::map(recipe.values().begin(), recipe.values().end())) {
     const auto* key = schema::find_key(tables, name);
     if (key == nullptr) {
       const auto* other = find_key(name);
-      findings.add({name, "", other == nullptr ? unknown_key(name) : "want no such key with this recipe and family",
-                    other == nullptr ? "" : "remove it", {"train.recipe", "model.family"}});
+      findings.add({name,
+                    "",
+                    other == nullptr ? unknown_key(name) : "want no such key with this recipe and family",
+                    other == nullptr ? "" : "remove it",
+                    {"train.recipe", "model.family"}});
     } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
       findings.add(name, "want " + wanted(*key), "");
     }
@@ -64,9 +70,8 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
     findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
   }
   const auto folder = values.text("data.path");
-  if (std::error_code error;
-      !folder.empty() && values.text("data.source") == "folder" && checks == FileChecks::kLook &&
-      !fs::is_directory(folder, error)) {
+  if (std::error_code error; !folder.empty() && values.text("data.source") == "folder" && checks == FileChecks::kLook &&
+                             !fs::is_directory(folder, error)) {
     findings.add("data.path", "want a folder; there is none of this name", "create it, or correct the path");
   }
 }

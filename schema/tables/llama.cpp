@@ -126,8 +126,10 @@ std::vector<Conflict> conflicts_of(const Llama& model) {
   if (heads <= 0) return conflicts;
   // An odd width a head would be refused next: the advice is a width that passes.
   if (hidden % heads != 0) {
-    conflicts.push_back({"model.hidden_size", "want a multiple of num_attention_heads = " + std::to_string(heads),
-                         multiples_near(hidden, 2 * heads), {"model.num_attention_heads"}});
+    conflicts.push_back({"model.hidden_size",
+                         "want a multiple of num_attention_heads = " + std::to_string(heads),
+                         multiples_near(hidden, 2 * heads),
+                         {"model.num_attention_heads"}});
   } else if (hidden / heads % 2 != 0) {
     conflicts.push_back({"model.hidden_size",
                          "want an even number a head for the rotary embedding, not hidden_size / heads = " +

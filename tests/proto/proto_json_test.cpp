@@ -69,7 +69,8 @@ TEST(ProtoJson, ARecipeStandsInTheTablesOfTheJobFile) {
   JobSpec spec;
   from_json(nlohmann::ordered_json::parse(R"({"recipe": {"kind": "causal_lm",
     "model": {"family": "llama", "vocab_size": null, "hidden_size": 64, "rope_theta": 10000.0},
-    "data": {"source": "fixture", "path": "", "max_bytes": 1048576}, "fsdp": {"prefetch": true}}})"), spec);
+    "data": {"source": "fixture", "path": "", "max_bytes": 1048576}, "fsdp": {"prefetch": true}}})"),
+            spec);
   EXPECT_EQ(spec.recipe().kind(), "causal_lm");
   EXPECT_EQ(spec.recipe().family(), "llama");
   EXPECT_EQ(test::whole(spec, "model.hidden_size"), 64);

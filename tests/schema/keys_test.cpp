@@ -107,18 +107,18 @@ TEST(EveryKey, HasOneDefaultWithAControllerAloneAndInTheGoldenSpec) {
     const auto dot = key.name.find('.');
     const auto table = std::string(key.name.substr(0, dot)), leaf = std::string(key.name.substr(dot + 1));
     const auto& parent = table == "checkpoint" ? golden : golden.at("recipe");
-    const auto json = key.name == "train.recipe"            ? golden.at("recipe").at("kind")
+    const auto json = key.name == "train.recipe"        ? golden.at("recipe").at("kind")
                       : parent.at(table).contains(leaf) ? parent.at(table).at(leaf)
-                                                            : ordered_json();
+                                                        : ordered_json();
     if (there == nullptr) {
       EXPECT_TRUE(json.is_null()) << json;
       continue;
     }
     EXPECT_EQ(schema::print(key, *there), schema::print(key, *here));
-    const auto said = json.is_string() ? json.get<std::string>() : json.is_number_float()
-                                             ? schema::print(key, json.get<double>())
-                                         : json.is_boolean() ? schema::print(key, json.get<bool>())
-                                                             : schema::print(key, json.get<std::int64_t>());
+    const auto said = json.is_string()         ? json.get<std::string>()
+                      : json.is_number_float() ? schema::print(key, json.get<double>())
+                      : json.is_boolean()      ? schema::print(key, json.get<bool>())
+                                               : schema::print(key, json.get<std::int64_t>());
     EXPECT_EQ(schema::print(key, *there), said);
   }
   EXPECT_GE(compared, 35);
@@ -146,8 +146,8 @@ TEST(EveryKey, ArrivesWithAnotherValueFromAJobFileAndFromARunFile) {
     ASSERT_NE(there, nullptr);
     ASSERT_NE(here, nullptr);
     const auto wanted = value.front() == '"' ? value.substr(1, value.size() - 2) : value;
-    const auto expected = schema::print(key, *schema::as_kind(key, *schema::parse(
-                                                 key.kind == Kind::kSize ? Key{.kind = Kind::kWhole} : key, wanted)));
+    const auto expected = schema::print(
+        key, *schema::as_kind(key, *schema::parse(key.kind == Kind::kSize ? Key{.kind = Kind::kWhole} : key, wanted)));
     EXPECT_EQ(schema::print(key, *there), expected);
     EXPECT_EQ(schema::print(key, *here), expected);
   }
@@ -177,9 +177,7 @@ TEST(ANewKey, IsOneRowAndOneMember) {
               ElementsAre(HasSubstr("train.scratch_knob \"2\": want a number from 0 to 1")));
   EXPECT_THAT(parsed(job + "[train]\nscratch_nob = 0.5\n").problems,
               ElementsAre(HasSubstr("did you mean train.scratch_knob")));
-  const auto knob = [&](const schema::Values& values) {
-    return schema::bind<Scratch>(table, values).scratch_knob;
-  };
+  const auto knob = [&](const schema::Values& values) { return schema::bind<Scratch>(table, values).scratch_knob; };
   EXPECT_EQ(knob(by_the_controller(job + "[train]\n")), 0.25);
   EXPECT_EQ(knob(by_the_controller(job + "[train]\nscratch_knob = 0.5\n")), 0.5);
   EXPECT_EQ(knob(alone(kRun)), 0.25);

@@ -121,6 +121,7 @@ TEST_F(LlamaPeers, ReadsWhatWeWrite) {
   c.intermediate_size = 48;
   c.num_hidden_layers = 2;
   c.num_key_value_heads = 2;
+  c.rms_norm_eps = 1e-6;
   c.initializer_range = 0.1;
   LlamaForCausalLm model(c);
   model.initialize(3);

@@ -435,7 +435,8 @@ TEST(Worker, MistakesThatARetryCannotMendAreNeverRequeued) {
   const std::pair<TinyRun, const char*> cases[] = {
       {{.extra_train = R"(,"stepz":1)"}, "train.stepz"},
       {{.batch_size = 7}, "train.batch_size = 7: want a multiple of 4"},
-      {{.learning_rate = 1e18, .checkpoints = "x", .extra_train = R"(,"schedule":"constant")"}, "gradient's norm"},
+      {{.learning_rate = 1000, .checkpoints = "x", .extra_train = R"(,"schedule":"constant","weight_decay":1000)"},
+       "gradient's norm"},
       {{.checkpoints = "file"}, "checkpoint.folder"},
       {{.checkpoints = "y", .source = R"("source":"folder","path":"/no/such")"}, "data.path = \"/no/such\""},
       {{.source = text}, "the text is another"},

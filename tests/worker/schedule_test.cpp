@@ -16,7 +16,8 @@ schema::Training config(schema::LearningRateSchedule kind) {
 }
 
 TEST(Schedule, WarmsUpInEqualStepsToTheFullRate) {
-  for (const auto kind : {schema::LearningRateSchedule::kCosine, schema::LearningRateSchedule::kLinear, schema::LearningRateSchedule::kConstant}) {
+  for (const auto kind : {schema::LearningRateSchedule::kCosine, schema::LearningRateSchedule::kLinear,
+                          schema::LearningRateSchedule::kConstant}) {
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 0), 0.1);
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 4), 0.5);
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 9), 1.0);

@@ -93,9 +93,10 @@ RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const 
       R"({"format":1,"name":"test","model":{"hidden_size":32,"intermediate_size":48,"num_hidden_layers":3,
       "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64},
       "data":{"source":"fixture","sequence_length":32,"cache_folder":")" +
-      (folder / "cache").native() + R"("},"train":{"learning_rate":0.003)" + unless(train, "batch_size", "8") + unless(train, "warmup_steps", "0") +
-      unless(train, "seed", "0") + unless(train, "validation_every_steps", "0") + train + R"(},"fsdp":{"prefetch":true)" +
-      fsdp + R"(},"checkpoint":{"every_steps":0,"folder":")" + (folder / checkpoints).native() + "\"}}");
+      (folder / "cache").native() + R"("},"train":{"learning_rate":0.003)" + unless(train, "batch_size", "8") +
+      unless(train, "warmup_steps", "0") + unless(train, "seed", "0") + unless(train, "validation_every_steps", "0") +
+      train + R"(},"fsdp":{"prefetch":true)" + fsdp + R"(},"checkpoint":{"every_steps":0,"folder":")" +
+      (folder / checkpoints).native() + "\"}}");
 }
 
 /// One attempt of `listeners.size()` ranks; how each left.

@@ -108,8 +108,8 @@ class LlamaModel : public torch::nn::Module {
 /// there is no `lm_head.weight`. Knows nothing of sharding: see `wrapper`.
 class LlamaForCausalLm : public torch::nn::Module {
  public:
-  /// Parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws std::invalid_argument that names key, value and remedy where
-  /// the sizes do not fit one another.
+  /// Parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws std::invalid_argument that names
+  /// key, value and remedy where the sizes do not fit one another.
   explicit LlamaForCausalLm(const schema::Llama& config);
 
   /// Normal(0, initializer_range) for matrices and ones for norms. Every parameter draws from a generator seeded by

@@ -99,8 +99,8 @@ std::string shown(const Values& values, const Tables& tables, const std::string&
 }
 
 void check_top(const Json& file) {
-  static const std::vector<std::string> kNames{"format", "name", "recipe", "model", "data", "train", "checkpoint",
-                                               "fsdp"};
+  static const std::vector<std::string> kNames{"format", "name",  "recipe",     "model",
+                                               "data",   "train", "checkpoint", "fsdp"};
   for (const auto& [name, json] : file.as_object()) {
     const bool known = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
     if (!known) refuse_unknown(name, json, name, kNames);

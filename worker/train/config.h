@@ -30,7 +30,7 @@ struct RunConfig {
   schema::AdamW optimizer;
   schema::Checkpoints checkpoint;
   schema::Sharding fsdp;
-  schema::Values values;    ///< of all keys, defaults included; without a batch that split_batch() derives
+  schema::Values values;  ///< of all keys, defaults included; without a batch that split_batch() derives
   std::string canonical;  ///< the file's content in one spelling: equal runs have equal texts
 };
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "spec/partition_keys.h"
 #include "schema/nearest.h"
-#include "spec/toml_value.h"
 #include "schema/units.h"
+#include "spec/partition_keys.h"
+#include "spec/toml_value.h"
 
 namespace runtime {
 namespace {

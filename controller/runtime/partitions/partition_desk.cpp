@@ -139,10 +139,11 @@ std::optional<Obstacle> PartitionDesk::explain_never(const core::Job& job) {
   const auto never = never_starts(*spec, job.time_limit, *facts);
   if (!never) return std::nullopt;
   const auto id = std::to_string(job.id);
-  return Obstacle{"It can't start as it is: " + never->why + ".",
-                  (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
-                                : std::string()) +
-                      "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
+  return Obstacle{
+      "It can't start as it is: " + never->why + ".",
+      (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
+                    : std::string()) +
+          "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }
 
 std::optional<Obstacle> PartitionDesk::explain(const core::Job& job, const std::string& scheduler_reason) {

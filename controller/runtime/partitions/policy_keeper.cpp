@@ -7,9 +7,9 @@
 
 #include "core/text.h"
 #include "runtime/partitions/policy_json.h"
-#include "spec/partition_keys.h"
-#include "spec/partition_file.h"
 #include "schema/nearest.h"
+#include "spec/partition_file.h"
+#include "spec/partition_keys.h"
 
 namespace runtime {
 namespace {

@@ -13,11 +13,11 @@
 #include <string>
 
 #include "fake_executor.h"
+#include "recipe_values.h"
 #include "runtime/controller_impl.h"
 #include "runtime/token_file.h"
 #include "store/memory_store.h"
 #include "store/sqlite_store.h"
-#include "recipe_values.h"
 
 namespace runtime::testing {
 

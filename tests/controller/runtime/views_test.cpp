@@ -6,12 +6,12 @@
 #include "bench.h"
 #include "json/proto_json.h"
 #include "launch/login_environment.h"
+#include "recipe_values.h"
 #include "runtime/durable_file.h"
 #include "runtime/launch_plan.h"
 #include "runtime/spec_cache.h"
 #include "runtime/views.h"
 #include "spec/spec.h"
-#include "recipe_values.h"
 
 namespace runtime::testing {
 namespace {

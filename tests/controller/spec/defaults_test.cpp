@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "json/proto_json.h"
+#include "recipe_values.h"
 #include "spec/job_keys.h"
 #include "spec/spec.h"
-#include "recipe_values.h"
 
 namespace spec {
 namespace {
@@ -144,6 +144,26 @@ TEST(Fields, EveryConstantDefaultIsOfItsKindAndInItsRange) {
     ASSERT_TRUE(value) << field.name;
     EXPECT_TRUE(allowed(field, *value)) << field.name;
   }
+}
+
+// Field 4 was a message of its own, `Train`.
+TEST(Validate, ARecipeOfAnotherVersionIsRefusedRatherThanTrainedWithDefaults) {
+  auto spec = filled(recipe_job());
+  auto& recipe = *spec.mutable_recipe();
+  recipe.GetReflection()->MutableUnknownFields(&recipe)->AddLengthDelimited(4, "\x08\x03");
+  const auto problems = validate(spec, FileChecks::kSkip);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(to_string(problems[0]),
+            "want a recipe in this controller's form; it comes from a muster of another version; submit it with the "
+            "muster of this controller's version");
+}
+
+TEST(Validate, AValueOfARecipeHasARowAndItsKind) {
+  auto spec = filled(recipe_job());
+  test::put(spec, "train.stepps", 3);
+  test::put(spec, "train.steps", std::string("many"));
+  test::put(spec, "train.beta1", 0);
+  EXPECT_THAT(keys_of(validate(spec, FileChecks::kSkip)), ElementsAre("train.steps", "train.stepps"));
 }
 
 TEST(Validate, ASpecFromAnywhereIsHeldToTheSameRanges) {

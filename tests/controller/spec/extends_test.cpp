@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "spec/job_file.h"
 #include "recipe_values.h"
+#include "spec/job_file.h"
 
 namespace spec {
 namespace {

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "spec/sweep.h"
 #include "recipe_values.h"
+#include "spec/sweep.h"
 
 namespace spec {
 namespace {

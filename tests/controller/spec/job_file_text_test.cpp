@@ -5,9 +5,9 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include "spec/job_keys.h"
-#include "spec/job_file.h"
 #include "recipe_values.h"
+#include "spec/job_file.h"
+#include "spec/job_keys.h"
 
 namespace spec {
 namespace {
@@ -120,7 +120,8 @@ TEST(JobFileText, AllKeysTogetherComeBack) {
   for (const bool recipe : {false, true}) {
     auto spec = base_of(*find_key(recipe ? "train.steps" : "command"));
     for (const auto& field : job_keys()) {
-      if (field.name == "extends" || field.name == "sweep" || is_recipe_key(field) != recipe || field.name == "command") continue;
+      if (field.name == "extends" || field.name == "sweep" || is_recipe_key(field) != recipe || field.name == "command")
+        continue;
       set_other(spec, field);
     }
     fill_defaults(spec);

@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "spec/job_keys.h"
 #include "recipe_values.h"
+#include "spec/job_keys.h"
 
 namespace spec {
 namespace {
@@ -56,7 +56,8 @@ TEST(Sweep, IsEveryCombinationInAStableOrder) {
   EXPECT_EQ(test::real(sweep.specs[4], "train.learning_rate"), 3e-4);
   EXPECT_EQ(test::whole(sweep.specs[4], "train.seed"), 1);
   EXPECT_EQ(sweep.specs[4].sweep().index(), 4U);
-  EXPECT_EQ(test::real(sweep.specs[4], "train.min_learning_rate"), 3e-5) << "what follows from a value follows from its";
+  EXPECT_EQ(test::real(sweep.specs[4], "train.min_learning_rate"), 3e-5)
+      << "what follows from a value follows from its";
   EXPECT_EQ(sweep.parallel, 0U);
 }
 

@@ -206,7 +206,7 @@ TEST(PolicyJson, GivesBackWhatItWasMadeOf) {
     const std::string value = field.kind == schema::Kind::kWhole      ? "3"
                               : field.kind == schema::Kind::kDuration ? "90m"
                               : field.kind == schema::Kind::kFlag     ? "true"
-                                                                    : "x y\"z";
+                                                                      : "x y\"z";
     EXPECT_EQ(spec::put(all, field, {field.kind == schema::Kind::kWords ? "ann" : value}), "") << field.name;
   }
   const auto json = policy_to_json(all);
