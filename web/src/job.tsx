@@ -94,16 +94,19 @@ function useJob(id: number) {
   const [job, setJob] = useState<Job | null>(null);
   const [metrics, setMetrics] = useState<Metric[]>([]);
   const [events, setEvents] = useState<JobEvent[]>([]);
-  const [error, setError] = useState<ApiError | null>(null);
+  const [errors, setErrors] = useState<{ [what: string]: ApiError | null }>({});
   const last = useRef<Metric | null>(null);
   const lastEvent = useRef(0);
-  const guarded = (work: () => Promise<void>) => () =>
-    work().then(() => setError(null), (caught) => setError(asApiError(caught)));
+  // Each by itself: that a removed job's events are still there does not make it a job.
+  const guarded = (what: string, work: () => Promise<void>) => () => {
+    const settle = (error: ApiError | null) => setErrors((old) => (old[what] === error ? old : { ...old, [what]: error }));
+    return work().then(() => settle(null), (caught) => settle(asApiError(caught)));
+  };
 
-  const loadJob = useThrottled(guarded(async () => {
+  const loadJob = useThrottled(guarded("job", async () => {
     setJob(await get<Job>(`jobs/${id}`));
   }), 300);
-  const loadMetrics = useThrottled(guarded(async () => {
+  const loadMetrics = useThrottled(guarded("metrics", async () => {
     for (let more = true; more;) {
       const from = last.current ? `?after_attempt=${last.current.attempt}&after_step=${last.current.step}` : "";
       const page = await get<{ metrics: Metric[]; more: boolean }>(`jobs/${id}/metrics${from}`);
@@ -113,7 +116,7 @@ function useJob(id: number) {
       setMetrics((old) => [...old, ...page.metrics]);
     }
   }), 900);
-  const loadEvents = useThrottled(guarded(async () => {
+  const loadEvents = useThrottled(guarded("events", async () => {
     for (let more = true; more;) {
       const page = await get<{ events: JobEvent[]; more: boolean }>(`jobs/${id}/events?after_id=${lastEvent.current}`);
       more = page.more;
@@ -144,6 +147,7 @@ function useJob(id: number) {
       loadMetrics();
     }
   });
+  const error = errors.job ?? errors.metrics ?? errors.events ?? null;
   return { job, setJob, metrics, events, error };
 }
 

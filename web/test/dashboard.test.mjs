@@ -791,14 +791,21 @@ test("an idle job page asks for less than 50 KB a second", () =>
     assert.ok(bytes / 4 < 50000, `${bytes / 4} bytes a second`);
   }));
 
-test("a job that is not there is told in the controller's words: never there, or removed and by whom", () =>
-  on("/jobs/99", async (page) => {
+test("a job that is not there is told in the controller's words: never there, or removed and by whom", async () => {
+  await server.tell({ do: "job", job: job(8, "cancelled", { name: "to-remove" }) }); // its events are still there
+  await on("/jobs/99", async (page) => {
     await page.getByText(/^There is no job 99/).waitFor();
     await page.route("**/api/v1/jobs/8", (route) => route.fulfill({ status: 404, json: { error: "job 8 was removed by root", remedy: "" } }));
+    const removed = page.getByText("Job 8 was removed by root.");
+    await page.route("**/api/v1/jobs/8/events*", async (route) => [await removed.waitFor(), await route.continue()]);
+    const events = page.waitForResponse((answer) => answer.url().includes("/jobs/8/events"));
     await page.goto(`${server.url}/jobs/8`);
-    await page.getByText("Job 8 was removed by root.").waitFor();
+    await (await events).finished();
+    for (let frame = 0; frame < 5; ++frame) await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
+    assert.match(await page.locator("main").innerText(), /removed by root/, "an answer that comes later makes it no job");
     await page.getByRole("link", { name: "All jobs" }).waitFor();
-  }));
+  });
+});
 
 test("an address that is nothing gets a page that says so", () =>
   on("/nope", async (page) => {
