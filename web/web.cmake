@@ -7,11 +7,12 @@ set(_web "${CMAKE_CURRENT_LIST_DIR}")
 set(MUSTER_WEB_FOLDER "${CMAKE_BINARY_DIR}/web")
 set(MUSTER_WEB_EMBEDDED "${MUSTER_WEB_FOLDER}/embedded.cpp")
 
-# Only a changed lock file installs again. No package may run a script of its own.
+# Only a changed lock file installs again. No package may run a script of its own. What npm says of its success ("added 7
+# packages") goes into npm.log; its errors are seen.
 add_custom_command(OUTPUT "${MUSTER_WEB_FOLDER}/node_modules/.package-lock.json"
   COMMAND ${CMAKE_COMMAND} -E make_directory "${MUSTER_WEB_FOLDER}"
   COMMAND ${CMAKE_COMMAND} -E copy "${_web}/package.json" "${_web}/package-lock.json" "${MUSTER_WEB_FOLDER}"
-  COMMAND ${CMAKE_COMMAND} -E chdir "${MUSTER_WEB_FOLDER}" ${MUSTER_NPM} ci --ignore-scripts --no-audit --no-fund --loglevel=error
+  COMMAND sh -c "cd \"$0\" && exec \"$@\" > npm.log" "${MUSTER_WEB_FOLDER}" ${MUSTER_NPM} ci --ignore-scripts --no-audit --no-fund --loglevel=error
   COMMAND ${CMAKE_COMMAND} -E touch "${MUSTER_WEB_FOLDER}/node_modules/.package-lock.json"
   DEPENDS "${_web}/package.json" "${_web}/package-lock.json"
   COMMENT "Installing the dashboard's build tools (npm ci)" VERBATIM)
