@@ -158,7 +158,9 @@ TEST_F(MusterTask, TellsTheEndOfItsProgramWhileTheDiskTakesItsTime) {
   start("read word < gate; exit 7");
   ASSERT_TRUE(controller_.wait_until(
       [](const auto& c) { return !c.tasks.empty() && c.tasks.back().state() == muster::v1::PROCESS_RUNNING; }));
+  // Another thread writes the file: it may still be at the draft when the controller knows already.
   const auto draft = folder_ / "ranks" / (".rank-0." + std::to_string(pid_));
+  ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "ranks" / "rank-0.json"); }));
   ASSERT_EQ(::mkfifo(draft.c_str(), 0600), 0);
   std::ofstream(folder_ / "gate") << "go" << std::endl;
   ASSERT_TRUE(controller_.wait_until([](const auto& c) {
