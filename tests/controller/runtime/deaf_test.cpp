@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <future>
+#include <shared_mutex>
 #include <thread>
 
 #include "bench.h"
+#include "runtime/errands.h"
 #include "runtime/hearing.h"
 #include "runtime/metrics_writer.h"
 
@@ -64,12 +68,53 @@ TEST(HearingTest, AWriteThatStoodStillBetweenTwoRoundsIsNoticed) {
   EXPECT_TRUE(hearing.was_deaf());
 }
 
+TEST(ErrandsTest, OneThatDoesNotComeBackIsWaitedForNoLongerThanAsked) {
+  std::promise<void> gate;
+  Errands errands(true);
+  std::atomic<int> done = 0;
+  EXPECT_FALSE(errands.run([&, open = gate.get_future().share()] { open.wait(), ++done; }, 20ms));
+  EXPECT_FALSE(errands.run([&] { ++done; }, 20ms)) << "one after the other";
+  EXPECT_EQ(done, 0);
+  gate.set_value();
+  EXPECT_TRUE(errands.run([&] { ++done; }, 60s));
+  EXPECT_EQ(done, 3) << "what nobody waited for is done all the same";
+}
+
+/// Counts what the controller writes, and can hold what it counts of its jobs: that is read from the disk.
+class WatchedStore : public CrashingStore {
+ public:
+  explicit WatchedStore(store::Store& inner) : CrashingStore(inner, never_, all_readable_), inner_(inner) {}
+  std::vector<std::int64_t> append(std::span<const store::Commit> commits) override { return inner_.append(commits); }
+  void complete_actions(std::span<const std::int64_t> ids) override { inner_.complete_actions(ids); }
+  void add_metrics(std::span<const store::MetricRow> rows) override {
+    rows_given += rows.size();
+    inner_.add_metrics(rows);
+  }
+  std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override {
+    const std::shared_lock wait(counts);
+    return inner_.count(states, sweep);
+  }
+
+  std::atomic<std::size_t> rows_given = 0;
+  std::shared_mutex counts;
+
+ private:
+  store::Store& inner_;
+  CrashPoint never_;
+  std::map<core::JobId, int> all_readable_;
+};
+
+class TellingExecutor : public FakeExecutor {
+ public:
+  void was_deaf() override { ++told_deaf; }
+  std::atomic<int> told_deaf = 0;
+};
+
 /// A controller with its threads, and a disk that the test holds.
 class StandingStore : public ::testing::Test {
  protected:
   StandingStore() {
-    controller_ =
-        make_controller(memory_, executor_, clock_, {.data_folder = folder_.path(), .people_token = "people"});
+    controller_ = make_controller(store_, executor_, clock_, {.data_folder = folder_.path(), .people_token = "people"});
     controller_->start({"127.0.0.1:7600", "http://127.0.0.1:7601/"});
   }
   ~StandingStore() override {
@@ -122,8 +167,9 @@ class StandingStore : public ::testing::Test {
 
   TempFolder folder_;
   store::MemoryStore memory_;
+  WatchedStore store_{memory_};
   RealClock clock_;
-  FakeExecutor executor_;
+  TellingExecutor executor_;
   std::unique_ptr<RunningController> controller_;
   int probe_reader_ = -1;
 };
@@ -149,6 +195,8 @@ TEST_F(StandingStore, HeartbeatsAreAnsweredAndWhatTheyBringIsWrittenOnce) {
   }
   EXPECT_LT(longest, 1900ms) << "a rank waits two seconds for an answer";
   memory_.hold_writes(false);
+  EXPECT_TRUE(eventually([&] { return memory_.metrics(id, 1, 0, 0, 100).size() == 8; }));
+  EXPECT_EQ(store_.rows_given, 8U) << "told up to eight times";
   auto beat = Bench::beat({id, 1}, 0, 8);
   for (int step = 1; step <= 8; ++step) beat.add_metrics()->set_step(step);
   beat.add_checkpoints()->set_step(1);
@@ -156,7 +204,6 @@ TEST_F(StandingStore, HeartbeatsAreAnsweredAndWhatTheyBringIsWrittenOnce) {
     const auto said = answer(beat);
     return said.metrics_accepted() == 8 && said.checkpoints_accepted() == 1;
   }));
-  EXPECT_EQ(memory_.metrics(id, 1, 0, 0, 100).size(), 8U);
   const auto told = types(id);
   EXPECT_EQ(std::ranges::count(told, "checkpoint_saved"), 1) << "told eight times";
 }
@@ -173,6 +220,19 @@ TEST_F(StandingStore, MetricsOfARankThatEndedMeanwhileAreWrittenAfterwards) {
   EXPECT_TRUE(eventually([&] { return memory_.metrics(id, 1, 0, 0, 100).size() == 5; }));
 }
 
+TEST_F(StandingStore, AnEventThatDoesNotComeBackTellsOfItAsAMetricDoes) {
+  const auto id = under_way();
+  memory_.hold_writes(true);
+  auto beat = Bench::beat({id, 1}, 0, 2);
+  beat.add_checkpoints()->set_step(2);
+  EXPECT_TRUE(eventually([&] {
+    answer(beat);
+    return !controller_->status().store_problem().empty();
+  }));
+  memory_.hold_writes(false);
+  EXPECT_TRUE(eventually([&] { return controller_->status().store_problem().empty(); }));
+}
+
 TEST_F(StandingStore, NobodyIsCalledSilentUntilItGoesOnAndThenAfterFreshTime) {
   const auto id = under_way();
   memory_.hold_writes(true);
@@ -183,6 +243,7 @@ TEST_F(StandingStore, NobodyIsCalledSilentUntilItGoesOnAndThenAfterFreshTime) {
     answer(beat);
     std::this_thread::sleep_for(20ms);
   }
+  EXPECT_GT(executor_.told_deaf, 0) << "executors conclude from silence, too";
   memory_.hold_writes(false);
   const auto begin = clock_.monotonic();
   const auto silent = [&] {
@@ -208,6 +269,14 @@ TEST_F(StandingStore, AnIdleControllerAsksItsDiskBeforeItCallsARankSilent) {
   EXPECT_THAT(controller_->status().store_problem(), HasSubstr("stands still"));
   let_probe_go();
   EXPECT_TRUE(eventually(silent));
+}
+
+TEST_F(StandingStore, WhoAsksIsToldThoughNothingIsWrittenAndNobodyMissed) {
+  hold_probe();
+  EXPECT_TRUE(eventually([&] { return !controller_->status().store_problem().empty(); }));
+  EXPECT_THAT(controller_->status().store_problem(), HasSubstr("stands still"));
+  let_probe_go();
+  EXPECT_TRUE(eventually([&] { return controller_->status().store_problem().empty(); }));
 }
 
 // Ranks that wait for one another give up after two minutes of "not yet".
@@ -245,6 +314,12 @@ TEST_F(StandingStore, IsToldToPeopleAndRefusesTheirChangesAtOnce) {
   EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("nothing was changed: the disk of the data folder stands still"));
   EXPECT_LT(clock_.monotonic() - begin, 1s);
+  std::unique_lock counts(store_.counts);  // reads that are not in memory stand still, too
+  auto asked = std::async(std::launch::async, [&] { return controller_->status(); });
+  const bool answered = asked.wait_for(60s) == std::future_status::ready;
+  counts.unlock();
+  EXPECT_TRUE(answered);
+  EXPECT_THAT(asked.get().store_problem(), HasSubstr("stands still"));
   memory_.hold_writes(false);
   EXPECT_TRUE(eventually([&] { return controller_->status().store_problem().empty(); }));
   EXPECT_TRUE(controller_->submit(command_request("b")).ok());

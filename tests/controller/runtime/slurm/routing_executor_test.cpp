@@ -18,6 +18,8 @@ class Named : public FakeExecutor {
  public:
   explicit Named(std::string name) : name_(std::move(name)) {}
   std::string name() const override { return name_; }
+  void was_deaf() override { ++told_deaf; }
+  int told_deaf = 0;
 
  private:
   std::string name_;
@@ -77,6 +79,13 @@ TEST(RoutingExecutor, LaterCallsGoToTheSame) {
   EXPECT_EQ(r.local.machine().stop_count({2, 1}), 1U);
   EXPECT_EQ(r.slurm.machine().holds.size(), 1U);
   EXPECT_EQ(r.slurm.machine().tasks.size(), 1U);
+}
+
+TEST(RoutingExecutor, ThatTheControllerWasDeafIsToldToBoth) {
+  Routing r;
+  r.both.was_deaf();
+  EXPECT_EQ(r.local.told_deaf, 1);
+  EXPECT_EQ(r.slurm.told_deaf, 1);
 }
 
 TEST(RoutingExecutor, ForgetsEndedAttemptsAloneHoweverManyCome) {

@@ -260,6 +260,22 @@ TEST(SlurmExecutor, ARankThatFellSilentIsLookedForInItsStatusFileFirst) {
   EXPECT_EQ(e.first_word(1), "rank 0 exit 3");
 }
 
+TEST(SlurmExecutor, NobodyIsGivenUpForSilenceWhileTheControllerIsDeaf) {
+  Executing e(Executing::Time::kHurried);
+  e.list("1", "RUNNING", "muster:s:1.1");
+  e.adopt(1, "1");
+  e.start();
+  e.executor->task({1, 1}, 0, testing::running());
+  e.executor->stop({1, 1}, {1s, false});
+  int rounds = 0;
+  EXPECT_TRUE(e.eventually([&] {
+    e.executor->was_deaf();
+    return ++rounds == 200;
+  })) << "ten seconds";
+  EXPECT_FALSE(e.has_told(1));
+  EXPECT_EQ(e.first_word(1), "gone cancelled") << "when it hears again, and hears nobody";
+}
+
 // slurmctld gave 5 to another after it had lost ours; 6 was used a year ago, 7 is used again; 8 says whose it is.
 TEST(SlurmExecutor, WhatAccountingSaysOfAnothersJobIsNotTakenForOurs) {
   Executing e(Executing::Time::kHurried);
