@@ -124,6 +124,9 @@ TEST_P(Threaded, HeartbeatsOfManyRanksAreAllDurable) {
   const auto id = controller_->submit(recipe_request("a", kRanks)).value().job_id();
   ASSERT_TRUE(until([&] { return state(id) == "running"; }));
   const auto token = rank_token(store().secret(), id, 1);
+  EXPECT_TRUE(controller_->is_rank_token({id, 1}, token));
+  EXPECT_FALSE(controller_->is_rank_token({id, 2}, token)) << "of another attempt";
+  EXPECT_FALSE(controller_->is_rank_token({id, 1}, "people"));
   std::vector<std::thread> ranks;
   for (std::uint32_t r = 0; r < kRanks; ++r) {
     ranks.emplace_back([&, r] {
