@@ -157,6 +157,17 @@ TEST_P(Removal, ASweepThatIsAskedForAgainHasTheJobsThatAreLeft) {
             "request_id: it was used for sweep s1, whose jobs are all removed; choose another one to submit it again");
 }
 
+TEST_P(Removal, SoManyAtOnceAreRefusedAsAWhole) {
+  const auto id = ended("a");
+  muster::v1::RemoveRequest request;
+  for (core::JobId job = id; job <= 1001; ++job) request.add_job_ids(job);
+  const auto outcome = bench.controller().remove(request);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.refusal().kind, Refusal::Kind::kLimit);
+  EXPECT_EQ(outcome.refusal().text, "job_ids: 1001 jobs; at most 1000 at once, remove them in parts");
+  EXPECT_EQ(bench.state(id), "succeeded");
+}
+
 TEST_P(Removal, NobodyWaitsForARemovedJob) {
   const auto id = ended("a");
   remove({id});
