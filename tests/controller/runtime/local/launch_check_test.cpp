@@ -50,6 +50,16 @@ TEST_F(LaunchCheck, FindsProgramsInThePathOfTheJob) {
   EXPECT_EQ(check_launch(request_), (path_ / "tools/train").string()) << "from the working folder";
 }
 
+TEST_F(LaunchCheck, TheSubmittersPathCountsWhereTheJobFileNamesNone) {
+  file("venv/bin/train", perms::owner_all);
+  file("job/train", perms::owner_all);
+  request_.argv = {"train"};
+  request_.base_env["PATH"] = path_ / "venv/bin";
+  EXPECT_EQ(check_launch(request_), (path_ / "venv/bin/train").string());
+  request_.env["PATH"] = path_ / "job";
+  EXPECT_EQ(check_launch(request_), (path_ / "job/train").string());
+}
+
 TEST_F(LaunchCheck, TakesAProgramWithASlashAsItIs) {
   file("train", perms::owner_all);
   request_.argv = {"./train"};
