@@ -46,6 +46,18 @@ TEST_F(RankFacts, OfOneThatWasKilledOrIsDoneTheLogIsNotSearchedForAnError) {
   EXPECT_EQ(killed->error, "");
 }
 
+TEST_F(RankFacts, OfOneThatWasAskedToLeaveNobodyAsksWhyItDid) {
+  must_launch(
+      1, "trap 'echo \"ValueError: interrupted\" >&2; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done",
+      1);
+  ASSERT_TRUE(eventually([&] { return read_file(root_ / "work/ready") == "ready\n"; }));
+  executor_->stop({1, 1}, {60s, true, "preempted"});
+  const auto left = facts_.exit_of(0);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->exit, (core::ExitStatus{1, 0}));
+  EXPECT_EQ(left->error, "");
+}
+
 // What hostile programs may put where their error is looked for.
 TEST_F(RankFacts, WhatIsNoErrorFileHoldsNothingUp) {
   must_launch(
