@@ -91,7 +91,8 @@ TEST(Configuration, ADataFolderThatAnotherHostsMusterdHoldsIsSaidToBeSo) {
   const auto file = places.folder.path() / "musterd.json";
   places.variables["MUSTER_DATA_FOLDER"] = places.folder.path();
   test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"127.0.0.1:41234"})");
-  EXPECT_THAT(places.load().doubt, HasSubstr(file.native() + " is of a musterd on host not-this-machine, and this is "));
+  EXPECT_THAT(places.load().doubt,
+              HasSubstr(file.native() + " is of a musterd on host not-this-machine, and this is "));
   char own[256] = {};
   ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
   test::write_file(file, R"({"pid":1,"host":")" + std::string(own) + R"(","grpc":"127.0.0.1:41234"})");
