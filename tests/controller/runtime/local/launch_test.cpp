@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -257,6 +258,21 @@ TEST_F(Launch, AFullDiskIsWaitedFor) {
   EXPECT_EQ(later->remedy, "Make room there: it starts by itself.");
 
   std::filesystem::remove(folder(1) / "launch.json.tmp");
+  run("echo ran >> starts");
+  EXPECT_EQ(count_lines(root_ / "work/starts"), 1u);
+}
+
+TEST_F(Launch, ADescriptorIsWaitedForAndTheRemedyIsAnotherThanForADisk) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  const auto* later = std::get_if<runtime::LaunchLater>(&answer);
+  ASSERT_TRUE(later);
+  EXPECT_THAT(later->why, testing::HasSubstr("Too many open files"));
+  EXPECT_THAT(later->remedy, testing::StartsWith("Raise musterd's limit of open files"));
   run("echo ran >> starts");
   EXPECT_EQ(count_lines(root_ / "work/starts"), 1u);
 }

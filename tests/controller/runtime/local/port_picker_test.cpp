@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
 
 #include "runtime/local/fd.h"
 
@@ -46,6 +50,24 @@ TEST(PortPicker, DoesNotGiveAPortBackAtOnce) {
   const auto first = picker.take();
   picker.give_back(first);
   EXPECT_NE(picker.take(), first);
+}
+
+// Or sixty thousand ports would be called taken.
+TEST(PortPicker, WithoutADescriptorToLookWithItSaysSo) {
+  PortPicker picker(5);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  int error = 0;
+  try {
+    picker.take();
+  } catch (const std::system_error& failed) {
+    error = failed.code().value();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(error, EMFILE);
+  EXPECT_NE(picker.take(), 0);
 }
 
 TEST(PortPicker, SkipsWhatAnEarlierControllerGaveAndWhatSomebodyListensOn) {
