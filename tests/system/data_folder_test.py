@@ -113,6 +113,14 @@ class Programs(unittest.TestCase):
         done = daemon.submit('name = "local"\ncommand = ["/bin/true"]\n')
         daemon.until(done, lambda shown: shown["state"] == "succeeded")
 
+    def test_muster_task_that_goes_later_is_told_too(self):
+        (self.bin / "muster-task").write_text("#!/bin/sh\n")
+        (self.bin / "muster-task").chmod(0o755)
+        daemon = Musterd(self, self.bin, slurm="auto", env=self.env)
+        self.assertNotIn("no job can", daemon.muster("doctor").stdout)
+        (self.bin / "muster-task").unlink()
+        self.assertIn("no job can run on Slurm", " ".join(daemon.muster("doctor").stdout.split()))
+
     def test_a_program_that_goes_later_is_told_too(self):
         daemon = Musterd(self, self.bin)
         self.assertNotIn("no job can run", daemon.muster("doctor").stdout)

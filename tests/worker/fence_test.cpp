@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "temporary_folder.h"
 
@@ -46,6 +47,16 @@ TEST(Fence, IsLookedAtWithoutItsLock) {
   EXPECT_EQ(Fence(folder.path(), 2).may_write(), "");
   EXPECT_EQ(Fence(folder.path(), 0).may_write(), "") << "without a controller there is none";
   ::close(fd);
+}
+
+TEST(Fence, ItsLockIsClosedToOthers) {
+  const TemporaryFolder folder;
+  const auto mask = ::umask(0022);
+  EXPECT_EQ(Fence(folder.path(), 1).may_commit(), "");
+  ::umask(mask);
+  struct stat status {};
+  ASSERT_EQ(::stat((folder / "FENCE.lock").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
 }
 
 TEST(Fence, CannotBeRaisedBetweenCheckAndCommit) {

@@ -467,9 +467,13 @@ TEST_F(MusterTask, AProgramThatSlurmHasAskedToLeaveIsNotAskedAgain) {
 TEST_F(MusterTask, WithTheControllerAwayItAsksForASaveBeforeTheJobsTimeLimit) {
   server_->shutdown();
   launch_["time_limit_ms"] = 3'600'000;
-  start("trap 'echo saved > saved; exit 99' TERM; while :; do sleep 0.05; done", {started_before(3568s)});
+  start("trap 'cat $MUSTER_STOP > stop; echo saved > saved; exit 99' TERM; while :; do sleep 0.05; done",
+        {started_before(3568s)});
   EXPECT_EQ(written("saved"), "saved\n");
   EXPECT_EQ(WEXITSTATUS(wait()), 99);
+  const auto stop = nlohmann::json::parse(read(folder_ / "stop"));
+  EXPECT_EQ(stop.at("why"), "time_limit");
+  EXPECT_EQ(stop.at("save"), true);
   EXPECT_THAT(status_file().at("signals_seen").get<std::vector<int>>(), Contains(SIGUSR2))
       << "so the cause is the limit";
 }
