@@ -122,7 +122,8 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
       {R"(,"data":{"source":"web"})", "data.source = \"web\""},
       {R"(,"data":{"source":"folder"})", "data.path = \"\""},
       {R"(,"data":{"validation_fraction":1})", "data.validation_fraction = 1"},
-      {R"(,"data":{"sequence_length":4096})", "model.max_position_embeddings = 2048"},
+      {R"(,"model":{"max_position_embeddings":2048},"data":{"sequence_length":4096})",
+       "model.max_position_embeddings = 2048"},
       {R"(,"checkpoint":{"keep":0})", "checkpoint.keep = 0"},
       {R"(,"checkpoint":{"folder":3})", "checkpoint.folder = 3: want a path"},
   };

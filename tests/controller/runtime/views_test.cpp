@@ -33,7 +33,7 @@ TEST(RunFile, HoldsExactlyWhatMusterWorkerReads) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys,
-            (std::vector<std::string>{"format", "name", "recipe", "model", "data", "train", "checkpoint", "fsdp"}));
+            (std::vector<std::string>{"format", "name", "recipe", "model", "data", "fsdp", "train", "checkpoint"}));
   EXPECT_EQ(json["format"], 1);
   EXPECT_EQ(json["recipe"], "causal_lm");
   EXPECT_FALSE(json["model"].contains("vocab_size")) << "absent, so the data decide";

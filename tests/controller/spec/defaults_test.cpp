@@ -161,9 +161,9 @@ TEST(Validate, ARecipeOfAnotherVersionIsRefusedRatherThanTrainedWithDefaults) {
 TEST(Validate, AValueOfARecipeHasARowAndItsKind) {
   auto spec = filled(recipe_job());
   test::put(spec, "train.stepps", 3);
-  test::put(spec, "train.steps", std::string("many"));
-  test::put(spec, "train.beta1", 0);
-  EXPECT_THAT(keys_of(validate(spec, FileChecks::kSkip)), ElementsAre("train.steps", "train.stepps"));
+  test::put(spec, "train.clip_norm", std::string("many"));
+  test::put(spec, "train.beta1", 0);  // a whole number is a real one, too
+  EXPECT_THAT(keys_of(validate(spec, FileChecks::kSkip)), ElementsAre("train.clip_norm", "train.stepps"));
 }
 
 TEST(Validate, ASpecFromAnywhereIsHeldToTheSameRanges) {
