@@ -74,9 +74,9 @@ class Descriptors(unittest.TestCase):
         with strangers.Callers(daemon.grpc) as ranks, strangers.Crowd(daemon.grpc) as others:
             begun = time.monotonic()
             ranks.add(wanted, says)
-            eventually(lambda: ranks.answers.get(1, 0) + ranks.cut >= wanted, JOB_LIMIT_S)
-            print(f"{wanted} connections of ranks in {time.monotonic() - begun:.1f} s; musterd has {daemon.descriptors()} "
-                  f"descriptors and {daemon.memory_mib()} MiB", file=sys.stderr)
+            eventually(lambda: ranks.answers.get(1, 0) >= wanted, JOB_LIMIT_S)
+            print(f"{wanted} connections of ranks in {time.monotonic() - begun:.1f} s, {ranks.again} of them at a later try; "
+                  f"musterd has {daemon.descriptors()} descriptors and {daemon.memory_mib()} MiB", file=sys.stderr)
             self.assertEqual((ranks.answers.get(1), ranks.cut), (wanted, 0), daemon.log.read_text()[-2000:])
             daemon.lists_at_once(f"with {wanted} connections of ranks")
             others.add(CROWD)

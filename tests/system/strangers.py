@@ -129,52 +129,99 @@ def still_open(one):
             return False
 
 
-class Callers(Crowd):
-    """Connections that are read as gRPC's clients do: a thread answers the server's pings, and counts answers."""
+class Callers:
+    """Connections as gRPC's clients have them: a thread says what is to be said as soon as one is open, answers the server's
+    pings, counts answers, and connects anew where the server has cut a connection before its first answer. `cut` counts those
+    that were cut after it, which no rank's may be.
+    """
+
+    AGAIN_S = 0.2
 
     def __init__(self, port):
-        super().__init__(port)
+        self.port = port
+        self.says = {}  # socket -> what it says first; gone when it is said
+        self.buffers = {}  # file number -> socket, what is not parsed yet
+        self.served = set()  # sockets that have had an answer
         self.answers = {}  # stream -> how many connections have got theirs
         self.cut = 0
-        self.buffers = {}
+        self.again = 0  # connected anew
+        self.waiting = []  # (when, what to say)
         self.poll = select.epoll()
+        self.lock = threading.Lock()
         self.ending = False
-        self.thread = threading.Thread(target=self.read_all)
+        self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.ending = True
         self.thread.join()
-        super().close()
+        for one, _ in self.buffers.values():
+            one.close()
         self.poll.close()
 
-    def add(self, count, says=b""):
-        super().add(count, says)
-        for one in self.sockets[-count:]:
+    def add(self, count, says):
+        for _ in range(count):
+            self.connect(says)
+
+    def connect(self, says):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", self.port))
+        with self.lock:
+            self.says[one] = says
             self.buffers[one.fileno()] = (one, bytearray())
-            self.poll.register(one, select.EPOLLIN)
+            self.poll.register(one, select.EPOLLIN | select.EPOLLOUT)
 
     def say(self, words):
-        for one in self.sockets:
+        for one in list(self.served):
             one.send(words)
 
-    def read_all(self):
+    def run(self):
         while not self.ending:
-            for number, _ in self.poll.poll(0.1, 256):
-                self.read(number)
+            for number, events in self.poll.poll(0.05, 256):
+                with self.lock:
+                    one, buffer = self.buffers[number]
+                    alive = self.greet(one, events) and self.read(one, buffer)
+                    if not alive:
+                        self.lose(number, one)
+            now = time.monotonic()
+            due, self.waiting = ([w for w in self.waiting if w[0] <= now], [w for w in self.waiting if w[0] > now])
+            for _, says in due:
+                self.connect(says)
 
-    def read(self, number):
-        one, buffer = self.buffers[number]
+    def greet(self, one, events):
+        if not events & select.EPOLLOUT or one not in self.says:
+            return True
+        self.poll.modify(one, select.EPOLLIN)
+        try:
+            one.send(self.says[one])
+        except OSError:
+            return False
+        return True
+
+    def lose(self, number, one):
+        self.poll.unregister(one)
+        one.close()
+        del self.buffers[number]
+        if one in self.served:
+            self.cut += 1
+            self.served.discard(one)
+        else:
+            self.again += 1
+            self.waiting.append((time.monotonic() + self.AGAIN_S, self.says[one]))
+        del self.says[one]
+
+    def read(self, one, buffer):
+        """False: the server has closed it."""
         try:
             got = one.recv(65536)
         except BlockingIOError:
-            return
+            return True
         except OSError:
-            got = b""
-        if not got:
-            self.poll.unregister(one)
-            self.cut += 1
-            return
+            return False
         buffer += got
         while len(buffer) >= 9 and len(buffer) >= 9 + int.from_bytes(buffer[:3], "big"):
             end = 9 + int.from_bytes(buffer[:3], "big")
@@ -183,4 +230,6 @@ class Callers(Crowd):
                 one.send(frame(PING, ACK, 0, bytes(buffer[9:end])))
             if kind == HEADERS and flags & END_STREAM:
                 self.answers[stream] = self.answers.get(stream, 0) + 1
+                self.served.add(one)
             del buffer[:end]
+        return bool(got)
