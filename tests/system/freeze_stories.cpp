@@ -37,7 +37,8 @@ void FrozenSite::end_command() {
 }
 
 void FrozenSite::expect_heard_and_told() {
-  for (const auto& rank : world_.show(training_).at("ranks")) {
+  const auto training = world_.show(training_);
+  for (const auto& rank : training.at("ranks")) {
     EXPECT_LT(rank.at("last_heartbeat_ms").get<int>(), 5000) << rank.dump();
   }
   const auto doctor = world_.cli({"doctor"}, 30s);
