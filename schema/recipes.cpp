@@ -11,9 +11,23 @@
 namespace schema {
 namespace {
 
+/// Of every recipe: the loop makes them.
+std::vector<Series> loop_series(std::string_view loss_unit) {
+  return {{.name = "loss", .unit = std::string(loss_unit), .better = Better::kLower, .over_ranks = OverRanks::kRank0},
+          {.name = "validation/loss",
+           .unit = std::string(loss_unit),
+           .better = Better::kLower,
+           .over_ranks = OverRanks::kRank0},
+          {.name = "tokens_per_s", .unit = "tokens/s", .better = Better::kHigher, .over_ranks = OverRanks::kRank0},
+          {.name = "learning_rate", .over_ranks = OverRanks::kRank0},
+          {.name = "grad_norm", .over_ranks = OverRanks::kRank0}};
+}
+
 struct Registry {
-  std::vector<Recipe> recipes{
-      {.kind = "causal_lm", .families = {&llama()}, .parts = {&text_data(), &training(), &adamw(), &sharding()}}};
+  std::vector<Recipe> recipes{{.kind = "causal_lm",
+                               .families = {&llama()},
+                               .parts = {&text_data(), &training(), &adamw(), &sharding()},
+                               .series = loop_series("nats")}};
   std::uint64_t version = 1;
 };
 
@@ -49,6 +63,13 @@ std::vector<const Table*> tables_of(std::string_view kind, std::string_view fami
       tables.insert(tables.end(), recipe.parts.begin(), recipe.parts.end());
       return tables;
     }
+  }
+  return {};
+}
+
+std::span<const Series> series_of(std::string_view kind) {
+  for (const auto& recipe : recipes()) {
+    if (recipe.kind == kind) return recipe.series;
   }
   return {};
 }

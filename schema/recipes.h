@@ -6,15 +6,18 @@
 #include <string_view>
 #include <vector>
 
+#include "schema/series.h"
 #include "schema/table.h"
 
 namespace schema {
 
-/// What can be trained: the model families it takes, and the tables of its other keys, in the order of a job file.
+/// What can be trained: the model families it takes, the tables of its other keys in the order of a job file, and the
+/// series that it reports.
 struct Recipe {
   std::string_view kind;  // "causal_lm"
   std::vector<const Table*> families;
   std::vector<const Table*> parts;
+  std::vector<Series> series;
 };
 
 /// All of them. Names of kinds and families in key rows ("train.recipe", "model.family") come from here.
@@ -22,6 +25,9 @@ std::span<const Recipe> recipes();
 
 /// The tables that a training of this kind and family reads. Empty: there is no such kind, or it has no such family.
 std::vector<const Table*> tables_of(std::string_view kind, std::string_view family);
+
+/// The series that this kind of recipe reports. Empty: there is no such kind.
+std::span<const Series> series_of(std::string_view kind);
 
 /// Every table of every recipe, each once, in the order of a job file.
 std::vector<const Table*> recipe_tables();

@@ -3,28 +3,32 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "rank/endpoint.h"
+#include "schema/series.h"
 
 namespace worker {
 
 struct RankEnvironment;
 
-/// What one finished optimizer step looked like. The loss, the tokens per second and the gradient norm are those of all
-/// ranks together; memory and bytes are this rank's own.
+/// One number of one series at one step.
+struct SeriesValue {
+  std::string series;  ///< its name, as declared: "validation/loss"
+  double value = 0;
+};
+
+/// What one finished optimizer step looked like: the values of its series, and what this rank measured of itself.
 struct StepReport {
   std::int64_t step = 0;  ///< steps finished so far, from 1
-  double loss = 0;        ///< mean cross entropy a token, in nats, over the total batch
-  std::optional<double> validation_loss = std::nullopt;
-  double tokens_per_s = 0;
+  std::vector<SeriesValue> values = {};
   double step_ms = 0;
   std::int64_t memory_bytes = 0;        ///< resident memory now
   std::int64_t memory_peak_bytes = 0;   ///< highest resident memory of this process
   std::int64_t bytes_communicated = 0;  ///< put on the wire by this rank in this step
-  double learning_rate = 0;
-  double grad_norm = 0;    ///< before clipping
-  std::int64_t at_ms = 0;  ///< Unix time
+  std::int64_t at_ms = 0;               ///< Unix time
 };
 
 /// What the rank is busy with; hang limits differ by section.
@@ -48,7 +52,10 @@ class Reporter {
   /// Says what the rank does from now on.
   virtual void section(Section now) = 0;
 
-  /// One finished step, every rank reports its own. A report that can't be delivered now is kept and sent later.
+  /// What is known of the series in the reports that follow. Before the first of them; a later call replaces the former.
+  virtual void declare(std::vector<schema::Series> series) = 0;
+
+  /// One finished step, every rank reports its own. Of a series that is rank 0's, the other ranks' values are left out. A report that can't be delivered now is kept and sent later.
   virtual void step(const StepReport& report) = 0;
 
   /// Training goes on from a checkpoint taken after `step` steps, or begins (0); the next report has number step + 1.
