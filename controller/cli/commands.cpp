@@ -93,11 +93,12 @@ std::span<const Command> commands() {
        "  muster events 7\n"
        "  muster events -f --json",
        define_events},
-      {"metrics", "Print loss, throughput and memory by step",
+      {"metrics", "Print every number that a job reports, with step time and memory, by step",
        "A resumed job goes back to its checkpoint, so a step may come twice, the second time with a later attempt. "
        "Rows are\n"
        "sorted by attempt, then by step.\n\n"
        "  muster metrics 7 --csv > run.csv\n"
+       "  muster metrics 7 --series validation/loss\n"
        "  muster metrics 7 -f --json | jq .loss",
        define_metrics},
       {"wait", "Wait until a job has ended, and return its result",
@@ -170,12 +171,14 @@ std::span<const Command> commands() {
        define_why},
       {"results", "Compare the jobs of a sweep by a metric, the best first",
        "Jobs are compared by their best validation loss as soon as one of them has reported one: every evaluation\n"
-       "measures the same text. Otherwise, and with --metric loss or tokens_per_s, by the mean of their last 20 "
-       "steps:\n"
-       "the best single step is only the luckiest batch. The table's title, and ranked_by in JSON and CSV, say which.\n"
+       "measures the same data. Series of the training itself, such as loss and tokens_per_s, are compared by the "
+       "mean\n"
+       "of the last 20 steps: the best single step is only the luckiest batch. The table's title, and ranked_by in "
+       "JSON\n"
+       "and CSV, say which. --metric takes any series that a job has reported; muster metrics shows them.\n"
        "Steps that a resumed attempt did again count once. Jobs that failed or were cancelled come last, whatever "
        "they\n"
-       "reached. Small is good, but for tokens_per_s.\n\n"
+       "reached. Whether small or large is good, the series says; where it does not, --best has to.\n\n"
        "  muster results\n"
        "  muster results --sweep s12 --metric loss --top 5\n"
        "  muster results --sweep s12 --csv > sweep.csv",

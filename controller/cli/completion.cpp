@@ -17,7 +17,7 @@ struct Word {
   bool takes_value = false;
   bool is_file = false;
   std::string choices;  // separated by spaces
-  std::string asks;     // what the controller is asked for: "jobs submit", "sweeps"; empty: nothing
+  std::string asks;     // what the controller is asked for: "jobs submit", "sweeps", "series"; empty: nothing
 };
 
 struct Entry {
@@ -55,6 +55,7 @@ std::string keys_for(const CLI::App& app, const CLI::Option& option) {
 std::string asks_of(const CLI::Option& option, const std::string& command) {
   const auto type = option.get_type_name();
   if (type.starts_with("JOB") && !type.starts_with("JOB.toml")) return "jobs " + command;
+  if (type.starts_with("SERIES")) return "series";
   return type.starts_with("SWEEP") ? "sweeps" : "";
 }
 

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/job_pages.h"
 #include "core/text.h"
+#include "schema/recipes.h"
 
 namespace cli {
 namespace {
@@ -21,6 +22,7 @@ constexpr std::chrono::seconds kWordsWithin{1};
 constexpr std::uint32_t kWordsPage = 1000;
 constexpr int kMostPages = 20;
 constexpr std::size_t kMostWords = 1000;
+constexpr std::uint32_t kSeriesOf = 5;
 
 constexpr std::array kOpenStates = {"pending", "queued", "running", "stopping", "waiting"};
 constexpr std::array kEndedStates = {"succeeded", "failed", "cancelled"};
@@ -47,15 +49,24 @@ class Asker {
   explicit Asker(Session& session) : client_(session.client_unconnected()) {}
 
   std::optional<muster::v1::ListResponse> list(const muster::v1::ListRequest& request) {
-    muster::v1::ListResponse response;
-    const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
-    if (left.count() <= 0) return std::nullopt;
-    const auto status = client_.try_call(client_.jobs(), &muster::v1::JobService::Stub::List, request, &response, left);
-    if (!status.ok()) return std::nullopt;
-    return response;
+    return ask<muster::v1::ListResponse>(&muster::v1::JobService::Stub::List, request);
+  }
+  std::optional<Job> get(std::int64_t id) {
+    muster::v1::GetRequest request;
+    request.set_job_id(id);
+    return ask<Job>(&muster::v1::JobService::Stub::Get, request);
   }
 
  private:
+  template <typename Response, typename Method, typename Request>
+  std::optional<Response> ask(Method method, const Request& request) {
+    Response response;
+    const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
+    if (left.count() <= 0) return std::nullopt;
+    if (!client_.try_call(client_.jobs(), method, request, &response, left).ok()) return std::nullopt;
+    return response;
+  }
+
   Client& client_;
   Clock::time_point until_ = Clock::now() + kWordsWithin;
 };
@@ -111,10 +122,32 @@ void print_sweeps(Asker& asker) {
   }
 }
 
+/// Those that recipes report, then those of the newest jobs that have run.
+void print_series(Asker& asker) {
+  std::set<std::string, std::less<>> names;
+  const auto print = [&](const std::string& name, const std::string& unit) {
+    if (names.insert(name).second) std::cout << name << (unit.empty() ? "" : "\t" + unit) << "\n";
+  };
+  for (const auto& recipe : schema::recipes()) {
+    for (const auto& series : recipe.series) print(series.name, series.unit);
+  }
+  muster::v1::ListRequest request;
+  request.set_limit(kSeriesOf);
+  const auto newest = asker.list(request);
+  if (!newest) return;
+  for (const auto& row : newest->jobs()) {
+    const auto job = row.attempts_size() > 0 ? asker.get(row.id()) : std::nullopt;
+    if (!job) continue;
+    for (const auto& series : job->series()) print(series.name(), series.unit());
+  }
+}
+
 int run_words(Session& session, const WordsOptions& options) {
   Asker asker(session);
   if (options.what == "jobs") {
     print_jobs(asker, options.command);
+  } else if (options.what == "series") {
+    print_series(asker);
   } else {
     print_sweeps(asker);
   }
@@ -125,7 +158,7 @@ int run_words(Session& session, const WordsOptions& options) {
 
 void define_completion_words(CLI::App& app, Session& session) {
   auto options = add_action<WordsOptions>(app, session, run_words);
-  app.add_option("what", options->what)->required()->check(CLI::IsMember({"jobs", "sweeps"}));
+  app.add_option("what", options->what)->required()->check(CLI::IsMember({"jobs", "sweeps", "series"}));
   app.add_option("command", options->command);
 }
 

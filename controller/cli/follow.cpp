@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/job_pages.h"
+#include "cli/series_text.h"
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -85,7 +86,7 @@ std::string summary_text(const muster::v1::Job& job) {
   auto text = std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
   if (job.steps_total() > 0) text += ", step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
   if (job.has_loss()) text += ", loss " + number_text(job.loss());
-  if (job.has_validation_loss()) text += ", validation loss " + number_text(job.validation_loss());
+  text += held_out_text(job);
   if (!job.started_at().empty()) text += ", took " + span_text(job.started_at(), job.ended_at());
   if (job.last_checkpoint_step() > 0) {
     text +=
@@ -121,7 +122,7 @@ void Progress::line(const muster::v1::Job& job) {
   if (job.attempts_size() > 0) std::cerr << ", attempt " << job.attempts().rbegin()->number();
   if (job.steps_total() > 0) std::cerr << ", step " << job.step() << "/" << job.steps_total();
   if (job.has_loss()) std::cerr << ", loss " << number_text(job.loss());
-  if (job.has_validation_loss()) std::cerr << ", validation loss " << number_text(job.validation_loss());
+  std::cerr << held_out_text(job);
   if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
   if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
   if (const auto left = left_.left()) std::cerr << ", about " << duration_text(left->count()) << " left";

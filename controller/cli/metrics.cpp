@@ -1,10 +1,11 @@
 #include <algorithm>
-#include <array>
 #include <iostream>
 
 #include "cli/command.h"
 #include "cli/contact.h"
 #include "cli/json_view.h"
+#include "cli/metric_columns.h"
+#include "cli/series_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/usage.h"
@@ -17,84 +18,89 @@ using muster::v1::Metric;
 struct MetricsOptions {
   std::int64_t job = 0;
   std::uint32_t attempt = 0;
+  std::vector<std::string> series;
   bool follow = false;
   bool json = false;
   bool csv = false;
 };
 
-/// Columns of a fixed width: rows are printed as they come.
-std::string row_text(const std::array<std::string, 8>& cells) {
-  constexpr std::array<std::size_t, 8> kWidths{3, 8, 9, 9, 9, 11, 10, 8};
-  std::string text;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const auto width = kWidths[i] + (i == 0 ? 0 : 1);
-    if (text.size() + width > table_columns()) break;  // a narrow terminal: the last columns go
-    text += std::string(width - std::min(width, cells[i].size()), ' ') + cells[i];
-  }
-  return text;
-}
-
-void print_human_head() {
-  std::cout << painted(row_text({"ATT", "STEP", "LOSS", "TOK/S", "MS/STEP", "PEAK MEMORY", "LR", "VAL LOSS"}),
-                       Colour::kDim)
-            << "\n";
-}
-
-void print_human(const Metric& metric) {
-  std::cout << row_text({std::to_string(metric.attempt()), std::to_string(metric.step()), number_text(metric.loss(), 5),
-                         number_text(metric.tokens_per_s()), number_text(metric.step_ms()),
-                         bytes_text(metric.memory_peak_bytes()), number_text(metric.learning_rate(), 3),
-                         metric.has_validation_loss() ? number_text(metric.validation_loss(), 5) : "-"})
-            << "\n";
-}
-
-/// Every field, in the order of the message; absent ones are empty.
-void print_csv(const Metric& metric, bool head) {
-  const auto row = json_of(metric);
-  std::string names, values;
-  for (const auto& [key, value] : row.items()) {
-    if (key == "api_version") continue;
-    names += (names.empty() ? "" : ",") + key;
-    values += (values.empty() ? "" : ",") + (value.is_null() ? std::string() : value.dump());
-  }
-  if (head) std::cout << names << "\n";
-  std::cout << values << "\n";
-}
-
 class Printer {
  public:
-  explicit Printer(const MetricsOptions& options) : options_(options), rows_(options.follow) {}
+  Printer(const MetricsOptions& options, MetricColumns columns)
+      : options_(options), columns_(std::move(columns)), rows_(options.follow) {}
 
-  void take(const Metric& metric) {
+  void take(Metric metric) {
     // After a lost connection the stream begins again: what was seen is left out.
     const auto at = std::pair(metric.attempt(), metric.step());
     if (at <= newest_) return;
     newest_ = at;
+    if (!columns_.wants(metric)) return;
+    columns_.cut(metric);
     if (options_.json) {
       rows_.add(json_of(metric));
     } else if (options_.csv) {
-      print_csv(metric, !any_);
+      csv(metric);
     } else {
-      if (!any_) print_human_head();
-      print_human(metric);
+      const bool grown = columns_.add(metric);
+      if (!any_ || grown) std::cout << painted(metric_head(columns_, table_columns()), Colour::kDim) << "\n";
+      std::cout << metric_text(columns_, metric, table_columns()) << "\n";
     }
     any_ = true;
     if (options_.follow) std::cout << std::flush;
   }
   void end() {
     if (options_.json) return rows_.end();
+    if (!left_out_.empty()) {
+      std::cerr << "muster: left out, since the first line does not name it: " << left_out_
+                << "; print the metrics once more\n";
+    }
     if (any_) return;
     std::cerr << "muster: job " << options_.job << " has no metrics "
-              << (options_.attempt > 0 ? "of attempt " + std::to_string(options_.attempt) : "yet")
+              << (options_.attempt > 0       ? "of attempt " + std::to_string(options_.attempt)
+                  : !options_.series.empty() ? "of these series yet"
+                                             : "yet")
               << ": only a program that reports its steps has metrics, from its first step on; muster-worker does\n";
   }
 
  private:
+  /// The first line names the columns, once.
+  void csv(const Metric& metric) {
+    if (!any_) {
+      columns_.add(metric);
+      std::cout << metric_csv_head(columns_) << "\n";
+    }
+    for (const auto& [name, value] : metric.series()) {
+      if (std::ranges::find(columns_.series(), name) == columns_.series().end()) left_out_ = name;
+    }
+    std::cout << metric_csv(columns_, metric) << "\n";
+  }
+
   const MetricsOptions& options_;
+  MetricColumns columns_;
   JsonRows rows_;
+  std::string left_out_;
   std::pair<std::uint32_t, std::int64_t> newest_{0, 0};
   bool any_ = false;
 };
+
+/// The job's series as far as they are known; the stream brings what comes later.
+MetricColumns columns_of(Client& client, const MetricsOptions& options) {
+  MetricColumns columns(options.series);
+  muster::v1::GetRequest request;
+  request.set_job_id(options.job);
+  muster::v1::Job job;
+  const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
+  if (!status.ok()) return columns;  // the stream says what is wrong
+  columns.add(job);
+  if (options.follow || job.series_size() == 0) return columns;
+  std::vector<std::string> known;
+  for (const auto& series : job.series()) known.push_back(series.name());
+  for (const auto& name : options.series) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw Failure(kUsage, "job " + std::to_string(options.job) + ": " + no_such_series(name, known));
+  }
+  return columns;
+}
 
 int run_metrics(Session& session, const MetricsOptions& options) {
   auto& client = session.client();
@@ -102,7 +108,7 @@ int run_metrics(Session& session, const MetricsOptions& options) {
   request.set_job_id(options.job);
   request.set_attempt(options.attempt);
   request.set_follow(options.follow);
-  Printer printer(options);
+  Printer printer(options, columns_of(client, options));
   const auto take = [&](const Metric& metric) { printer.take(metric); };
   const auto open = [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); };
   auto end = StreamEnd::kComplete;
@@ -123,6 +129,9 @@ void define_metrics(CLI::App& app, Session& session) {
   app.add_option("--attempt", options->attempt, "Only this attempt")
       ->check(whole_number(1, UINT32_MAX))
       ->type_name("N");
+  app.add_option("--series", options->series, "Only this series and the steps that have it; may be repeated")
+      ->type_name("SERIES")
+      ->allow_extra_args(false);
   app.add_flag("-f,--follow", options->follow, "Go on with new steps until the job ends");
   auto* json = app.add_flag("--json", options->json, "An array; with -f one object a line");
   app.add_flag("--csv", options->csv, "Comma-separated, the names in the first line")->excludes(json);

@@ -8,26 +8,30 @@
 #include "cli/job_pages.h"
 #include "cli/json_view.h"
 #include "cli/results_curve.h"
+#include "cli/series_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/usage.h"
+#include "schema/series.h"
 #include "spec/key_names.h"
 
 namespace cli {
 namespace {
 
+using schema::Better;
+
 constexpr std::uint32_t kNewestLookedAt = 10'000;
 
 struct ResultsOptions {
   std::string sweep;
-  std::string metric;  // empty: see metric_of
+  std::string metric;  // empty: see decide()
   std::string best;
   std::uint32_t top = 0;
   bool csv = false;
   bool json = false;
 };
 
-/// What one metric of a job comes to.
+/// What the series of a job comes to.
 struct Values {
   std::optional<Curve::Point> last, best;
   std::optional<Curve::Point> ranked;  // what the job is compared by
@@ -35,27 +39,85 @@ struct Values {
 
 struct Result {
   muster::v1::Job job;
-  std::map<std::string, Values> of;  // by metric
-  Values values;                     // of the metric that was decided on
+  Values values;
 };
 
-/// The metric that was asked for and how jobs are compared by it.
+/// The series that jobs are compared by, and how.
 struct Ranking {
-  std::string metric;
-  Best best = Best::kMin;
+  std::string series;
+  Better better = Better::kLower;
 
-  /// A validation loss is measured on the same text each time, so a job's best is its own. A training loss is one
-  /// batch's, and throughput one moment's: the best of many is the luckiest.
-  bool by_best() const { return metric == "validation_loss"; }
+  /// What is not trained on is the same each time, so a job's best is its own. A training loss is one batch's, and
+  /// throughput one moment's: the best of many is the luckiest.
+  bool by_best() const { return schema::is_held_out(series); }
   std::string text() const {
-    if (by_best()) return std::string(best == Best::kMin ? "lowest " : "highest ") + metric;
-    return "mean " + metric + " of the last " + std::to_string(Curve::kSmoothedSteps) + " steps";
+    if (by_best()) return std::string(better == Better::kHigher ? "highest " : "lowest ") + series;
+    return "mean " + series + " of the last " + std::to_string(Curve::kSmoothedSteps) + " steps";
   }
 };
 
-Best best_of(const ResultsOptions& options, const std::string& metric) {
-  if (options.best.empty()) return metric == "tokens_per_s" ? Best::kMax : Best::kMin;
-  return options.best == "max" ? Best::kMax : Best::kMin;
+/// What the jobs of a sweep have reported.
+class Reported {
+ public:
+  void add(const muster::v1::Job& job) {
+    for (const auto& series : job.series()) {
+      if (better_.try_emplace(series.name(), schema::better_of(series.better())).second) names_.push_back(series.name());
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  /// kNeither where nobody has reported it.
+  Better better(const std::string& name) const {
+    const auto found = better_.find(name);
+    return found == better_.end() ? Better::kNeither : found->second;
+  }
+  bool has(const std::string& name) const { return better_.contains(name); }
+
+ private:
+  std::vector<std::string> names_;  // in the order in which they came up
+  std::map<std::string, Better> better_;
+};
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+/// How much a series tells of a training as a whole; 0: it is not compared unasked.
+int weight_of(const std::string& name, Better better) {
+  const bool is_loss = schema::quantity_of(name) == "loss";
+  if (schema::is_held_out(name) && better != Better::kNeither) return is_loss ? 4 : 3;
+  if (is_loss) return 2;
+  return better != Better::kNeither ? 1 : 0;
+}
+
+/// The series that was asked for, else the one that tells most: the validation loss as soon as a job has one.
+Ranking decide(const ResultsOptions& options, const Reported& reported) {
+  Ranking ranking{options.metric, Better::kNeither};
+  if (options.metric.empty()) {
+    ranking.series = "loss";
+    int most = 0;
+    for (const auto& name : reported.names()) {
+      if (const int weight = weight_of(name, reported.better(name)); weight > most) {
+        most = weight;
+        ranking.series = name;
+      }
+    }
+    if (most == 0 && !reported.names().empty() && !reported.has("loss")) {
+      throw Failure(kUsage, "of no series is it known whether low or high is good: name one with --metric, and --best " +
+                                std::string("min or max; there are ") + joined(reported.names()));
+    }
+  } else if (!reported.has(options.metric) && !reported.names().empty()) {
+    throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names()));
+  }
+  ranking.better = reported.better(ranking.series);
+  if (options.best == "min") ranking.better = Better::kLower;
+  if (options.best == "max") ranking.better = Better::kHigher;
+  if (ranking.better == Better::kNeither && reported.has(ranking.series)) {
+    throw Failure(kUsage, "--metric " + ranking.series + ": it is not known whether low or high is good; add --best min " +
+                              "or --best max");
+  }
+  return ranking;
 }
 
 bool went_wrong(const Result& result) {
@@ -63,49 +125,42 @@ bool went_wrong(const Result& result) {
 }
 
 /// Best first; then those without a value; then those that failed.
-void sort_best_first(std::vector<Result>& results, Best best) {
-  std::ranges::stable_sort(results, [best](const Result& a, const Result& b) {
+void sort_best_first(std::vector<Result>& results, Better better) {
+  std::ranges::stable_sort(results, [better](const Result& a, const Result& b) {
     if (went_wrong(a) != went_wrong(b)) return went_wrong(b);
     const auto &left = a.values.ranked, &right = b.values.ranked;
     if (left.has_value() != right.has_value()) return left.has_value();
     if (!left || left->value == right->value) return false;
-    return (left->value < right->value) == (best == Best::kMin);
+    return (left->value > right->value) == (better == Better::kHigher);
   });
 }
 
-Result result_of(Client& client, muster::v1::Job job, const ResultsOptions& options) {
+Values values_of(Client& client, std::int64_t job, const Ranking& ranking) {
   muster::v1::MetricsRequest request;
-  request.set_job_id(job.id());
-  std::map<std::string, Curve> curves;
-  for (const auto& metric : options.metric.empty() ? std::vector<std::string>{"validation_loss", "loss"}
-                                                   : std::vector<std::string>{options.metric}) {
-    curves.emplace(metric, Curve(metric));
-  }
+  request.set_job_id(job);
+  Curve curve(ranking.series);
   Contact::read<muster::v1::Metric>(
       client, [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); },
-      [&](const muster::v1::Metric& metric) {
-        for (auto& [name, curve] : curves) curve.add(metric);
-      });
-  Result result{std::move(job), {}, {}};
-  for (const auto& [name, curve] : curves) {
-    const Ranking ranking{name, best_of(options, name)};
-    auto& values = result.of[name];
-    values = {curve.last(), curve.best(ranking.best), {}};
-    values.ranked = ranking.by_best() ? values.best : curve.smoothed();
-  }
-  return result;
+      [&](const muster::v1::Metric& metric) { curve.add(metric); });
+  Values values{curve.last(), curve.best(ranking.better), {}};
+  values.ranked = ranking.by_best() ? values.best : curve.smoothed();
+  return values;
 }
 
-/// Decides on the metric: where none is asked for, the validation loss as soon as a job has one.
-Ranking decide(const ResultsOptions& options, std::vector<Result>& results) {
-  auto metric = options.metric;
-  if (metric.empty()) {
-    const bool validated =
-        std::ranges::any_of(results, [](Result& result) { return result.of["validation_loss"].ranked.has_value(); });
-    metric = validated ? "validation_loss" : "loss";
+/// Of jobs that have run; the others have reported nothing.
+Reported reported_by(Client& client, const std::vector<Result>& results) {
+  Reported reported;
+  for (const auto& result : results) {
+    if (result.job.attempts_size() == 0) continue;
+    muster::v1::GetRequest request;
+    request.set_job_id(result.job.id());
+    muster::v1::Job job;
+    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) continue;  // removed meanwhile
+    if (!status.ok()) throw client.failure(status);
+    reported.add(job);
   }
-  for (auto& result : results) result.values = result.of[metric];
-  return {metric, best_of(options, metric)};
+  return reported;
 }
 
 /// The newest job's that is of one; empty: there is none.
@@ -144,7 +199,7 @@ nlohmann::ordered_json json_of_result(const Result& result, const Ranking& ranki
   nlohmann::ordered_json row{
       {"job_id", result.job.id()},           {"name", result.job.name()}, {"sweep", result.job.sweep().sweep()},
       {"index", result.job.sweep().index()}, {"settings", settings},      {"state", result.job.state()},
-      {"attempts", attempts_of(result)},     {"metric", ranking.metric},  {"ranked_by", ranking.text()}};
+      {"attempts", attempts_of(result)},     {"metric", ranking.series},  {"ranked_by", ranking.text()}};
   const auto add = [&](const std::string& name, const std::optional<Curve::Point>& point) {
     row[name] = point ? nlohmann::ordered_json(point->value) : nullptr;
     row[name + "_step"] = point ? nlohmann::ordered_json(point->step) : nullptr;
@@ -172,7 +227,7 @@ void print_csv(const std::vector<Result>& results, const Ranking& ranking) {
     std::cout << job.id() << "," << csv_quoted(job.name()) << "," << job.sweep().index() << "," << job.state() << ","
               << attempts_of(result);
     for (const auto& key : keys) std::cout << "," << csv_quoted(setting(result, key));
-    std::cout << "," << ranking.metric;
+    std::cout << "," << ranking.series;
     for (const auto& point : {result.values.best, result.values.last, result.values.ranked}) {
       // As JSON has it: every digit that tells two numbers apart.
       std::cout << ","
@@ -186,8 +241,8 @@ void print_table(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
   std::multiset<std::string> leaves;
   for (const auto& key : keys) leaves.insert(spec::leaf_of(key));
-  auto title = (ranking.by_best() ? "best " : "mean ") + ranking.metric;
-  for (char& c : title) c = static_cast<char>(c == '_' ? ' ' : std::toupper(static_cast<unsigned char>(c)));
+  auto title = (ranking.by_best() ? "best " : "mean ") + words_of(ranking.series);
+  for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   std::vector<Table::Column> columns{{"JOB", true}, {title, true}, {"AT STEP", true}};
   for (const auto& key : keys) columns.push_back({leaves.count(spec::leaf_of(key)) == 1 ? spec::leaf_of(key) : key});
   for (auto& column : columns) column.shrinks = column.right ? 0 : 6;
@@ -232,9 +287,10 @@ int run_results(Session& session, const ResultsOptions& options) {
     return kSuccess;
   }
   std::vector<Result> results;
-  for (auto& job : jobs_of_sweep(client, sweep)) results.push_back(result_of(client, std::move(job), options));
-  const auto ranking = decide(options, results);
-  sort_best_first(results, ranking.best);
+  for (auto& job : jobs_of_sweep(client, sweep)) results.push_back({std::move(job), {}});
+  const auto ranking = decide(options, reported_by(client, results));
+  for (auto& result : results) result.values = values_of(client, result.job.id(), ranking);
+  sort_best_first(results, ranking.better);
   const auto all = results.size();
   if (options.top > 0 && options.top < all) results.resize(options.top);
   print(results, ranking, options);
@@ -249,9 +305,9 @@ void define_results(CLI::App& app, Session& session) {
   auto options = add_action<ResultsOptions>(app, session, run_results);
   app.add_option("--sweep", options->sweep, "Which sweep; otherwise the newest")->type_name("SWEEP");
   app.add_option("--metric", options->metric,
-                 "What to compare; otherwise validation_loss where a job has reported it, else loss")
-      ->check(CLI::IsMember({"loss", "validation_loss", "tokens_per_s"}));
-  app.add_option("--best", options->best, "Whether small or large is good; otherwise as the metric wants")
+                 "The series to compare; otherwise validation/loss where a job has reported it, else loss")
+      ->type_name("SERIES");
+  app.add_option("--best", options->best, "Whether small or large is good; otherwise as the series says")
       ->check(CLI::IsMember({"min", "max"}));
   app.add_option("--top", options->top, "Only the first so many")->check(whole_number(1, 10'000))->type_name("N");
   auto* json = app.add_flag("--json", options->json, "An array of results");

@@ -7,11 +7,8 @@ namespace cli {
 void Curve::add(const muster::v1::Metric& metric) {
   if (metric.attempt() != attempt_) values_.erase(values_.lower_bound(metric.step()), values_.end());
   attempt_ = metric.attempt();
-  if (metric_ == "validation_loss" && !metric.has_validation_loss()) return;
-  const double value = metric_ == "validation_loss" ? metric.validation_loss()
-                       : metric_ == "tokens_per_s"  ? metric.tokens_per_s()
-                                                    : metric.loss();
-  if (std::isfinite(value)) values_[metric.step()] = value;
+  const auto value = metric.series().find(series_);
+  if (value != metric.series().end() && std::isfinite(value->second)) values_[metric.step()] = value->second;
 }
 
 std::optional<Curve::Point> Curve::last() const {
@@ -19,10 +16,11 @@ std::optional<Curve::Point> Curve::last() const {
   return Point{values_.rbegin()->first, values_.rbegin()->second};
 }
 
-std::optional<Curve::Point> Curve::best(Best best) const {
+std::optional<Curve::Point> Curve::best(schema::Better better) const {
   std::optional<Point> found;
   for (const auto& [step, value] : values_) {
-    if (!found || (best == Best::kMin ? value < found->value : value > found->value)) found = {step, value};
+    const bool is_better = !found || (better == schema::Better::kHigher ? value > found->value : value < found->value);
+    if (is_better) found = {step, value};
   }
   return found;
 }

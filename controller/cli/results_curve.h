@@ -5,12 +5,11 @@
 #include <string>
 
 #include "muster/v1/job.pb.h"
+#include "schema/series.h"
 
 namespace cli {
 
-enum class Best { kMin, kMax };
-
-/// One metric of a job by step, as training went in the end: where an attempt resumed from an earlier step, what the
+/// One series of a job by step, as training went in the end: where an attempt resumed from an earlier step, what the
 /// attempts before it had from there on is forgotten. Values that are no numbers (nan, infinities) count for nothing.
 class Curve {
  public:
@@ -20,19 +19,18 @@ class Curve {
   };
   static constexpr int kSmoothedSteps = 20;
 
-  /// "loss", "validation_loss" or "tokens_per_s".
-  explicit Curve(std::string metric) : metric_(std::move(metric)) {}
+  explicit Curve(std::string series) : series_(std::move(series)) {}
   /// In the order of (attempt, step).
   void add(const muster::v1::Metric& metric);
 
   std::optional<Point> last() const;
-  /// Of equal ones the earliest.
-  std::optional<Point> best(Best best) const;
+  /// Of equal ones the earliest. Where neither is better, the lowest.
+  std::optional<Point> best(schema::Better better) const;
   /// At the last step, the mean of the last kSmoothedSteps steps' values, or of as many as there are.
   std::optional<Point> smoothed() const;
 
  private:
-  std::string metric_;
+  std::string series_;
   std::uint32_t attempt_ = 0;
   std::map<std::int64_t, double> values_;
 };

@@ -6,6 +6,7 @@
 #include "cli/job_pages.h"
 #include "cli/json_view.h"
 #include "cli/program_entries.h"
+#include "cli/series_text.h"
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -15,6 +16,8 @@ namespace cli {
 namespace {
 
 using muster::v1::Job;
+
+constexpr std::size_t kSeriesShown = 6;
 
 struct ShowOptions {
   std::vector<std::int64_t> jobs;
@@ -113,6 +116,7 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
     print_entry("attempt " + std::to_string(newest.number()), attempt_text(newest));
   }
   print_entry("step", progress_text(job));
+  print_entry("series", other_series_text(job, kSeriesShown));
   print_path("logs", job.log_folder());
   print_path("Slurm's log", slurm_log_place(job));
   for (std::size_t i = 0; i < words.size(); ++i) print_path(i == 0 ? "ends with" : "", "| " + words[i]);

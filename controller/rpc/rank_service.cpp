@@ -2,6 +2,7 @@
 
 #include "rpc/call.h"
 #include "rpc/server.h"
+#include "schema/series.h"
 
 namespace rpc {
 namespace {
@@ -30,6 +31,15 @@ grpc::Status check(const muster::v1::HeartbeatRequest& request) {
     return invalid("a heartbeat with " + std::to_string(request.metrics_size()) + " metrics and " +
                    std::to_string(request.checkpoints_size()) + " checkpoints; at most " +
                    std::to_string(kMaxMetricsAHeartbeat) + " of each, send the rest in the next one");
+  }
+  if (request.series_size() > static_cast<int>(schema::kMostSeries)) {
+    return invalid("a heartbeat with " + std::to_string(request.series_size()) + " series; a job has at most " +
+                   std::to_string(schema::kMostSeries));
+  }
+  for (const auto& metric : request.metrics()) {
+    if (metric.values_size() <= static_cast<int>(schema::kMostSeries)) continue;
+    return invalid("step " + std::to_string(metric.step()) + " with " + std::to_string(metric.values_size()) +
+                   " values; a job has at most " + std::to_string(schema::kMostSeries) + " series");
   }
   if (request.leaving_reason().size() > kMaxText) return invalid("leaving_reason: at most 4096 characters");
   return grpc::Status::OK;

@@ -37,7 +37,6 @@ constexpr std::uint32_t kListDefault = 100;
 constexpr std::uint32_t kListMost = 1000;
 constexpr int kMostSweep = 10000;
 constexpr int kMostRemoved = 1000;
-constexpr std::uint32_t kValidationSteps = 1000;
 constexpr core::Millis kProbeMargin{100};
 
 std::string random_request_id() {
@@ -91,7 +90,7 @@ class Impl final : public RunningController {
         hearing_(clock),
         probe_(hearing_, clock, data_.disk_probe(), options_.threads),
         specs_(store),
-        newest_(store, board_),
+        newest_(store),
         metrics_(store, hearing_, options_.threads),
         partitions_({store, executor, clock, specs_, options_.why_no_slurm, options_.excluded_for},
                     options_.partitions_file, options_.threads),
@@ -102,7 +101,7 @@ class Impl final : public RunningController {
         progress_(dispatcher_, specs_, data_, options_.threads),
         runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_, options_.excluded_for},
                 options_.threads),
-        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_, hearing_}, data_, secret_,
+        desk_({clock, executor, dispatcher_, metrics_, newest_, board_, specs_, changes_, hearing_}, data_, secret_,
               options_.threads),
         remover_({store, dispatcher_, data_, options_.scheduler_log}, options_.threads) {
     dispatcher_.load_open();
@@ -632,11 +631,10 @@ muster::v1::ListResponse Impl::list(const muster::v1::ListRequest& request) {
   const auto trouble = executor_.trouble();
   for (const auto& row : store_.list(filter)) {
     const auto spec = specs_.get(row.id);
-    const auto attempt = row.newest_attempt ? row.newest_attempt->number : 0;
     const auto open = core::is_ended(row.state) ? nullptr : dispatcher_.job(row.id);
     auto& job = *response.add_jobs();
     job = row_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}), spec.get(),
-                   newest_.get(row.id, row.version, core::is_ended(row.state), attempt));
+                   row.newest_attempt ? newest_.get(row.id) : std::nullopt);
     if (open != nullptr) fill_open(*open, trouble, job);
   }
   response.set_total(filter.ids.empty() ? store_.count(filter.states, filter.sweep) : response.jobs_size());
@@ -680,14 +678,10 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   const auto spec = specs_.get(job->id);
   if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
   const auto* newest = job->current();
-  auto out = job_view({*job, *spec, board_, data_, clock_.monotonic(),
-                       newest_.get(job->id, job->version, core::is_ended(job->state), newest ? newest->number : 0),
-                       executor_.trouble(), standing(*job)});
-  if (spec::whole_of(spec->recipe(), "train.validation_every_steps") > 0) {
-    const auto validation = store_.newest_validation(job->id, kValidationSteps * job->world_size);
-    if (validation) out.set_validation_loss(*validation);
-  }
-  return out;
+  return job_view({*job, *spec, board_, data_, clock_.monotonic(),
+                       newest ? newest_.get(job->id) : std::nullopt,
+                       newest ? store_.series(job->id) : std::vector<store::SeriesRow>(), executor_.trouble(),
+                       standing(*job)});
 }
 
 std::string Impl::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace runtime {
@@ -16,12 +18,18 @@ MetricsWriter::~MetricsWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows) {
+MetricsWriter::Key MetricsWriter::key_of(const store::MetricRow& row) {
+  std::size_t series = 0;
+  for (const auto& value : row.values) series = series * 31 + std::hash<std::string>()(value.series);
+  return {row.job, row.attempt, row.rank, row.step, series};
+}
+
+std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared) {
   if (rows.empty()) return 0;
-  if (!threads_) return write(rows) ? rows.size() : 0;
+  if (!threads_) return write(rows, declared) ? rows.size() : 0;
   const bool slow = hearing_.is_slow();
   std::unique_lock lock(mutex_);
-  hand_over(rows);
+  hand_over(rows, std::move(declared));
   wake_.notify_one();
   const auto settled = [&] {
     const auto last = on_their_way_.find(key_of(rows.back()));
@@ -31,8 +39,27 @@ std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows) {
   return take_durable(rows);
 }
 
-void MetricsWriter::hand_over(const std::vector<store::MetricRow>& rows) {
+/// Without those that are written already or on their way.
+std::vector<store::DeclaredSeries> MetricsWriter::take_new(std::vector<store::DeclaredSeries> declared) {
+  if (declared_.size() > kJobsKnown) declared_.clear();
+  std::erase_if(declared, [&](const store::DeclaredSeries& one) {
+    auto& known = declared_[one.job];
+    const auto found = std::ranges::find(known, one.series.name, &schema::Series::name);
+    if (found != known.end() && *found == one.series) return true;
+    if (found == known.end()) {
+      known.push_back(one.series);
+    } else {
+      *found = one.series;
+    }
+    return false;
+  });
+  return declared;
+}
+
+void MetricsWriter::hand_over(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared) {
   if (closed_) return;
+  declared = take_new(std::move(declared));
+  std::ranges::move(declared, std::back_inserter(next_->declared));
   if (on_their_way_.size() + rows.size() > kRowsLimit && std::exchange(some_settled_, false)) forget_settled();
   for (const auto& row : rows) {
     if (on_their_way_.size() >= kRowsLimit) return;
@@ -85,8 +112,9 @@ void MetricsWriter::run() {
     if (closed_) return;
     const auto batch = std::exchange(next_, std::make_shared<Batch>());
     lock.unlock();
-    const bool durable = write(batch->rows);
+    const bool durable = write(batch->rows, batch->declared);
     lock.lock();
+    if (!durable) declared_.clear();
     batch->rows.clear();
     batch->outcome = durable ? Outcome::kDurable : Outcome::kFailed;
     some_settled_ = true;
@@ -94,11 +122,12 @@ void MetricsWriter::run() {
   }
 }
 
-bool MetricsWriter::write(const std::vector<store::MetricRow>& rows) {
+bool MetricsWriter::write(const std::vector<store::MetricRow>& rows,
+                          const std::vector<store::DeclaredSeries>& declared) {
   std::string problem;
   try {
     const Hearing::Write under_way(hearing_);
-    store_.add_metrics(rows);
+    store_.add_metrics(rows, declared);
   } catch (const std::exception& e) {
     problem = e.what();
   }

@@ -1,35 +1,44 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
-#include "runtime/rank_board.h"
 #include "store/store.h"
 
 namespace runtime {
 
-/// The newest step of a job: from the ranks' own word where they are heard, else looked up. Remembers kEndedJobs of
-/// those that have ended. Thread-safe.
+/// The newest step of a job's rank 0 and the newest value of each of its series. Read from the store once, and kept up
+/// to date from what ranks report; remembers kJobs jobs. Thread-safe.
 class NewestMetrics {
  public:
-  static constexpr std::size_t kEndedJobs = 2048;
-  NewestMetrics(store::Store& store, RankBoard& board) : store_(store), board_(board) {}
+  static constexpr std::size_t kJobs = 4096;
+  explicit NewestMetrics(store::Store& store) : store_(store) {}
 
-  /// `newest_attempt` 0: none yet. Throws store::Error.
-  std::optional<store::MetricRow> get(core::JobId job, std::int64_t version, bool ended,
-                                      core::AttemptNumber newest_attempt);
+  /// A row that is in the store now. Only rank 0's count.
+  void add(const store::MetricRow& row);
+  /// The newest step, with the newest value of each series, which may be an earlier step's. nullopt: there is no step.
+  /// Throws store::Error.
+  std::optional<store::MetricRow> get(core::JobId job);
 
  private:
+  using Position = std::pair<core::AttemptNumber, core::Step>;
   struct Known {
-    std::int64_t version = 0;
+    bool is_read = false;  // from the store; what is older than the first row added is known, too
     std::optional<store::MetricRow> row;
+    std::map<std::string, std::pair<Position, double>> values;
   };
+  Known& known(core::JobId job);
+  static void merge(Known& known, const store::MetricRow& row);
+  static void merge(Known& known, const std::string& series, Position at, double value);
+
   store::Store& store_;
-  RankBoard& board_;
   std::mutex mutex_;
-  std::unordered_map<core::JobId, Known> ended_;
+  std::unordered_map<core::JobId, Known> jobs_;
   std::deque<core::JobId> order_;
 };
 

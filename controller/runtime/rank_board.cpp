@@ -34,8 +34,6 @@ void RankBoard::follow(const core::Job& job, core::Millis now) {
   }
   while (ended_.size() > kEndedKept) {
     attempts_.erase(ended_.front());
-    const auto left = attempts_.lower_bound({ended_.front().job, 0});
-    if (left == attempts_.end() || left->first.job != ended_.front().job) newest_.erase(ended_.front().job);
     ended_.pop_front();
   }
 }
@@ -81,23 +79,9 @@ void RankBoard::steps(const core::AttemptKey& key, const std::vector<store::Metr
   std::lock_guard lock(mutex_);
   auto* live = find(key);
   if (live == nullptr || live->ended) return;
-  for (const auto& row : rows) live->stragglers.add(row.rank, row.step, row.step_ms);
-}
-
-void RankBoard::metric(const store::MetricRow& row) {
-  if (row.rank != 0) return;
-  std::lock_guard lock(mutex_);
-  const auto live = attempts_.lower_bound({row.job, 0});
-  if (live == attempts_.end() || live->first.job != row.job) return;  // an old job's: nobody waits for it
-  const auto [place, fresh] = newest_.try_emplace(row.job, row);
-  auto& newest = place->second;
-  if (!fresh && std::pair(row.attempt, row.step) >= std::pair(newest.attempt, newest.step)) newest = row;
-}
-
-std::optional<store::MetricRow> RankBoard::newest_metric(core::JobId job) const {
-  std::lock_guard lock(mutex_);
-  const auto found = newest_.find(job);
-  return found == newest_.end() ? std::nullopt : std::optional(found->second);
+  for (const auto& row : rows) {
+    if (row.step_ms) live->stragglers.add(row.rank, row.step, *row.step_ms);
+  }
 }
 
 std::optional<RankView> RankBoard::view(const core::AttemptKey& key, core::RankNumber rank) const {

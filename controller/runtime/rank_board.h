@@ -59,9 +59,6 @@ class RankBoard {
   void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
-  /// The newest step of rank 0, for people.
-  void metric(const store::MetricRow& row);
-  std::optional<store::MetricRow> newest_metric(core::JobId job) const;
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
   std::string leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const;
 
@@ -97,7 +94,6 @@ class RankBoard {
   mutable std::mutex mutex_;
   std::map<core::AttemptKey, Live> attempts_;
   std::deque<core::AttemptKey> ended_;
-  std::map<core::JobId, store::MetricRow> newest_;
 };
 
 }  // namespace runtime

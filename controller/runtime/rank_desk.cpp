@@ -28,17 +28,28 @@ store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, cons
   row.attempt = key.number;
   row.rank = rank;
   row.step = m.step();
-  row.loss = m.loss();
-  row.tokens_per_s = m.tokens_per_s();
-  row.step_ms = m.step_ms();
-  row.memory_bytes = m.memory_bytes();
-  row.memory_peak_bytes = m.memory_peak_bytes();
-  row.bytes_communicated = m.bytes_communicated();
-  row.learning_rate = m.learning_rate();
-  row.grad_norm = m.grad_norm();
-  if (m.has_validation_loss()) row.validation_loss = m.validation_loss();
+  if (m.has_step_ms()) row.step_ms = m.step_ms();
+  if (m.has_memory_bytes()) row.memory_bytes = m.memory_bytes();
+  if (m.has_memory_peak_bytes()) row.memory_peak_bytes = m.memory_peak_bytes();
+  if (m.has_bytes_communicated()) row.bytes_communicated = m.bytes_communicated();
+  for (const auto& value : m.values()) {
+    if (schema::is_series_name(value.series())) row.values.push_back({value.series(), value.value()});
+  }
   row.at_ms = m.at_ms();
   return row;
+}
+
+/// What the heartbeat declares; nothing of a series whose name is none.
+std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
+                                               const muster::v1::HeartbeatRequest& request) {
+  std::vector<store::DeclaredSeries> declared;
+  for (const auto& series : request.series()) {
+    if (!schema::is_series_name(series.name()) || declared.size() == schema::kMostSeries) continue;
+    declared.push_back({key.job,
+                        {series.name(), series.unit().size() <= schema::kLongestUnit ? series.unit() : std::string(),
+                         schema::better_of(series.better()), schema::over_ranks_of(series.over_ranks())}});
+  }
+  return declared;
 }
 
 TaskReport report_of(const muster::v1::TaskRequest& request) {
@@ -204,8 +215,8 @@ std::uint32_t RankDesk::take_metrics(const Caller& caller, const muster::v1::Hea
   }
   if (rows.empty()) return static_cast<std::uint32_t>(count);
   parts_.board.steps(caller.key, rows);
-  const auto taken = parts_.metrics.add(rows);
-  if (taken > 0) parts_.board.metric(rows[taken - 1]);
+  const auto taken = parts_.metrics.add(rows, declared_of(caller.key, request));
+  for (std::size_t i = 0; i < taken; ++i) parts_.newest.add(rows[i]);
   return static_cast<std::uint32_t>(taken);
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 
 #include "runtime/launch_plan.h"
 #include "runtime/scheduler_handle.h"
+#include "schema/series.h"
 #include "spec/idle_keys.h"
 #include "spec/job_keys.h"
 #include "spec/secrets.h"
@@ -71,8 +73,17 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t n
   } else if (newest && newest->attempt == attempt.number) {
     // Ranks go from step to step together; one that this controller has not heard itself has done that one.
     out.set_step(newest->step);
-    out.set_step_ms(newest->step_ms);
+    if (newest->step_ms) out.set_step_ms(*newest->step_ms);
   }
+}
+
+/// "loss", or what a program calls its training loss.
+std::optional<double> training_loss(const store::MetricRow& row) {
+  if (const auto loss = store::value_of(row, "loss")) return loss;
+  for (const auto& value : row.values) {
+    if (schema::quantity_of(value.series) == "loss" && !schema::is_held_out(value.series)) return value.value;
+  }
+  return std::nullopt;
 }
 
 /// `reports`: it is known to tell of its steps, even without a newest one.
@@ -81,8 +92,20 @@ void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, mu
   if (out.kind() == "recipe") out.set_step(0);
   if (!newest) return;
   out.set_step(newest->step);
-  out.set_loss(newest->loss);
-  out.set_tokens_per_s(newest->tokens_per_s);
+  if (const auto loss = training_loss(*newest)) out.set_loss(*loss);
+  if (const auto tokens = store::value_of(*newest, "tokens_per_s")) out.set_tokens_per_s(*tokens);
+}
+
+void fill_series(const store::SeriesRow& row, muster::v1::JobSeries& out) {
+  out.set_name(row.series.name);
+  out.set_unit(row.series.unit);
+  out.set_better(std::string(schema::to_string(row.series.better)));
+  out.set_over_ranks(std::string(schema::to_string(row.series.over_ranks)));
+  out.set_quantity(std::string(schema::quantity_of(row.series.name)));
+  out.set_held_out(schema::is_held_out(row.series.name));
+  out.set_attempt(row.attempt);
+  out.set_step(row.step);
+  if (std::isfinite(row.value)) out.set_value(row.value);
 }
 
 }  // namespace
@@ -154,9 +177,14 @@ muster::v1::Job job_view(const JobFacts& facts) {
     spec::mask_secrets(*out.mutable_sweep());
   }
   fill_newest(facts.newest, job.reports(), out);
+  for (const auto& series : facts.series) fill_series(series, *out.add_series());
   // One that sends heartbeats and no metrics.
   if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
   for (auto& note : spec::idle_keys(facts.spec, out.reports())) out.add_notes(std::move(note));
+  if (facts.series.size() >= schema::kMostSeries) {
+    out.add_notes("This job reports " + std::to_string(schema::kMostSeries) +
+                  " series, as many as are kept of a job; values of further ones are left out.");
+  }
   out.set_steps_total(spec::whole_of(facts.spec.recipe(), "train.steps"));
   out.set_last_checkpoint_step(job.last_checkpoint_step);
   out.set_version(job.version);
@@ -224,15 +252,13 @@ muster::v1::Metric metric_view(const store::StepRow& step) {
   muster::v1::Metric out;
   out.set_attempt(row.attempt);
   out.set_step(row.step);
-  out.set_loss(row.loss);
-  out.set_tokens_per_s(row.tokens_per_s);
-  out.set_step_ms(row.step_ms);
-  out.set_memory_peak_bytes(row.memory_peak_bytes);
-  out.set_memory_bytes(row.memory_bytes);
-  out.set_bytes_communicated(row.bytes_communicated);
-  out.set_learning_rate(row.learning_rate);
-  out.set_grad_norm(row.grad_norm);
-  if (row.validation_loss) out.set_validation_loss(*row.validation_loss);
+  if (const auto loss = training_loss(row)) out.set_loss(*loss);
+  if (const auto tokens = store::value_of(row, "tokens_per_s")) out.set_tokens_per_s(*tokens);
+  if (row.step_ms) out.set_step_ms(*row.step_ms);
+  if (row.memory_peak_bytes) out.set_memory_peak_bytes(*row.memory_peak_bytes);
+  if (row.memory_bytes) out.set_memory_bytes(*row.memory_bytes);
+  if (row.bytes_communicated) out.set_bytes_communicated(*row.bytes_communicated);
+  for (const auto& value : row.values) (*out.mutable_series())[value.series] = value.value;
   out.set_at_ms(row.at_ms);
   return out;
 }

@@ -23,6 +23,7 @@ struct JobFacts {
   const DataFolder& data;
   core::Millis now{0};  // monotonic
   std::optional<store::MetricRow> newest;
+  std::vector<store::SeriesRow> series = {};
   std::optional<Trouble> trouble = std::nullopt;  // of the executor
   Standing standing = {};
 };

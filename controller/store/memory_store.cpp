@@ -187,11 +187,58 @@ void MemoryStore::complete_actions(std::span<const std::int64_t> action_ids) {
   for (const auto id : action_ids) actions_.erase(id);
 }
 
-void MemoryStore::add_metrics(std::span<const MetricRow> rows) {
+SeriesRow* MemoryStore::series_of(core::JobId job, const schema::Series& series, bool declares) {
+  auto& all = series_[job];
+  const auto found = std::ranges::find(all, series.name, [](const SeriesRow& row) { return row.series.name; });
+  if (found == all.end()) {
+    if (all.size() >= schema::kMostSeries) return nullptr;
+    return &all.emplace_back(SeriesRow{series, 0, -1, 0});
+  }
+  if (declares) found->series = series;
+  return &*found;
+}
+
+void MemoryStore::add_values(MetricRow& stored, const MetricRow& row) {
+  for (const auto& value : row.values) {
+    auto* series = series_of(row.job, schema::undeclared_series(value.series), false);
+    if (series == nullptr) continue;
+    if (series->series.over_ranks == schema::OverRanks::kRank0 && row.rank != 0) continue;
+    if (!value_of(stored, value.series)) stored.values.push_back(value);
+    if (std::pair(row.attempt, row.step) > std::pair(series->attempt, series->step)) {
+      series->attempt = row.attempt;
+      series->step = row.step;
+    }
+  }
+}
+
+void MemoryStore::add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) {
   wait_while_held();
   std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
-  for (const MetricRow& row : rows) metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, row);
+  for (const auto& one : declared) series_of(one.job, one.series, true);
+  for (const MetricRow& row : rows) {
+    auto measured = row;
+    measured.values.clear();
+    const auto place = metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, std::move(measured)).first;
+    add_values(place->second, row);
+  }
+}
+
+/// The values of every rank's row of this step, in the order in which the job's series came up.
+void MemoryStore::combine_values(StepRow& step) const {
+  step.row.values.clear();
+  const auto all = series_.find(step.row.job);
+  if (all == series_.end()) return;
+  for (const auto& known : all->second) {
+    OverRanks over(known.series.over_ranks);
+    for (auto at = metrics_.lower_bound({step.row.job, step.row.attempt, step.row.step, 0});
+         at != metrics_.end() && at->second.job == step.row.job && at->second.attempt == step.row.attempt &&
+         at->second.step == step.row.step;
+         ++at) {
+      if (const auto value = value_of(at->second, known.series.name)) over.add(at->second.rank, *value);
+    }
+    if (const auto value = over.value()) step.row.values.push_back({known.series.name, *value});
+  }
 }
 
 std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber attempt,
@@ -210,6 +257,7 @@ std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber a
       merge(steps.back(), row);
     }
   }
+  for (auto& step : steps) combine_values(step);
   return steps;
 }
 
@@ -222,6 +270,7 @@ std::uint32_t MemoryStore::remove_metrics(core::JobId job, std::uint32_t most) {
     at = metrics_.erase(at);
     ++removed;
   }
+  if (removed < most) series_.erase(job);
   return removed;
 }
 
@@ -235,14 +284,17 @@ std::optional<MetricRow> MemoryStore::newest_metric(core::JobId job) {
   return std::nullopt;
 }
 
-std::optional<double> MemoryStore::newest_validation(core::JobId job, std::uint32_t most) {
+std::vector<SeriesRow> MemoryStore::series(core::JobId job) {
   std::lock_guard lock(mutex_);
-  for (auto after = metrics_.lower_bound({job + 1, 0, 0, 0}); after != metrics_.begin() && most-- > 0;) {
-    const MetricRow& row = (--after)->second;
-    if (row.job != job) break;
-    if (row.rank == 0 && row.validation_loss) return row.validation_loss;
+  std::vector<SeriesRow> found;
+  if (const auto all = series_.find(job); all != series_.end()) found = all->second;
+  std::erase_if(found, [](const SeriesRow& row) { return row.attempt == 0; });
+  for (auto& row : found) {
+    StepRow step{{.job = job, .attempt = row.attempt, .step = row.step}, 0};
+    combine_values(step);
+    row.value = value_of(step.row, row.series.name).value_or(0);
   }
-  return std::nullopt;
+  return found;
 }
 
 std::vector<PartitionRow> MemoryStore::partitions() {

@@ -31,10 +31,10 @@ class MemoryStore final : public Store {
   Totals totals(std::int64_t after_event, std::uint32_t most) override;
   std::vector<PendingAction> pending_actions() override;
   void complete_actions(std::span<const std::int64_t> action_ids) override;
-  void add_metrics(std::span<const MetricRow> rows) override;
+  void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override;
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;
-  std::optional<double> newest_validation(core::JobId job, std::uint32_t most) override;
+  std::vector<SeriesRow> series(core::JobId job) override;
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
   std::vector<PartitionRow> partitions() override;
@@ -57,6 +57,10 @@ class MemoryStore final : public Store {
   };
   using MetricKey = std::tuple<core::JobId, core::AttemptNumber, core::Step, core::RankNumber>;
 
+  SeriesRow* series_of(core::JobId job, const schema::Series& series, bool declares);
+  void add_values(MetricRow& stored, const MetricRow& row);
+  void combine_values(StepRow& step) const;
+
   void wait_while_held();
   void check(std::span<const Commit> commits) const;
   std::int64_t add(const Commit& commit);
@@ -72,6 +76,7 @@ class MemoryStore final : public Store {
   std::map<std::int64_t, PendingAction> actions_;
   std::int64_t last_action_id_ = 0;
   std::map<MetricKey, MetricRow> metrics_;
+  std::map<core::JobId, std::vector<SeriesRow>> series_;  // attempt 0: no value yet
   std::map<std::string, std::string> partitions_;
   std::vector<AuditRow> audit_;  // id is the index plus one
   std::string secret_;

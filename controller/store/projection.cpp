@@ -41,12 +41,4 @@ JobRow row_of(const core::Job& job) {
   return row;
 }
 
-void merge(StepRow& step, const MetricRow& row) {
-  ++step.ranks;
-  step.row.step_ms = std::max(step.row.step_ms, row.step_ms);
-  step.row.memory_bytes = std::max(step.row.memory_bytes, row.memory_bytes);
-  step.row.memory_peak_bytes = std::max(step.row.memory_peak_bytes, row.memory_peak_bytes);
-  step.row.bytes_communicated += row.bytes_communicated;
-}
-
 }  // namespace store

@@ -16,7 +16,4 @@ Error request_taken(const std::string& request_id);
 /// A job's row in lists, from the whole job.
 JobRow row_of(const core::Job& job);
 
-/// Folds another rank's row of the same step into it: the slowest and the largest rank count, bytes add up.
-void merge(StepRow& step, const MetricRow& row);
-
 }  // namespace store

@@ -24,10 +24,6 @@ std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, st
 std::int64_t read_last_event_id(Connection& connection);
 Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32_t most);
 std::vector<PendingAction> read_pending_actions(Connection& connection);
-std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,
-                                  core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit);
-std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId job);
-std::optional<double> read_newest_validation(Connection& connection, core::JobId job, std::uint32_t most);
 std::string read_secret(Connection& connection);
 /// Empty: none is kept.
 std::string read_place(Connection& connection);

@@ -13,6 +13,7 @@
 #include "store/sqlite_connection.h"
 #include "store/sqlite_errors.h"
 #include "store/sqlite_lock.h"
+#include "store/sqlite_metrics.h"
 #include "store/sqlite_migrate.h"
 #include "store/sqlite_partitions.h"
 #include "store/sqlite_rows.h"
@@ -69,15 +70,16 @@ class SqliteStore final : public Store {
       for (const auto id : action_ids) write_action_done(writer_, id, now);
     });
   }
-  void add_metrics(std::span<const MetricRow> rows) override {
-    if (rows.empty()) return;
-    writing([&] {
-      for (const MetricRow& row : rows) write_metric(writer_, row);
-    });
+  void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override {
+    if (rows.empty() && declared.empty()) return;
+    writing_metrics([&] { write_metrics(writer_, known_series_, rows, declared); });
   }
 
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
-    return writing([&] { return erase_metrics(writer_, job, most); });
+    return writing_metrics([&] {
+      known_series_.forget(job);
+      return erase_metrics(writer_, job, most);
+    });
   }
 
   std::optional<core::JobId> find_request(const std::string& request_id) override {
@@ -123,8 +125,8 @@ class SqliteStore final : public Store {
   std::optional<MetricRow> newest_metric(core::JobId job) override {
     return reading([&](Connection& c) { return read_newest_metric(c, job); });
   }
-  std::optional<double> newest_validation(core::JobId job, std::uint32_t most) override {
-    return reading([&](Connection& c) { return read_newest_validation(c, job, most); });
+  std::vector<SeriesRow> series(core::JobId job) override {
+    return reading([&](Connection& c) { return read_series(c, job); });
   }
   std::vector<PartitionRow> partitions() override {
     return reading([](Connection& c) { return read_partitions(c); });
@@ -213,6 +215,18 @@ class SqliteStore final : public Store {
     });
   }
 
+  /// What a failed transaction made known is not stored.
+  template <typename Work>
+  auto writing_metrics(Work work) -> decltype(work()) {
+    try {
+      return writing(work);
+    } catch (...) {
+      std::lock_guard lock(writer_mutex_);
+      known_series_.clear();
+      throw;
+    }
+  }
+
   template <typename Work>
   auto reading(Work work) -> decltype(work(std::declval<Connection&>())) {
     const std::unique_lock lock(reader_mutex_, kReadPatience);
@@ -224,6 +238,7 @@ class SqliteStore final : public Store {
   FileLock lock_;
   std::mutex writer_mutex_;
   Connection writer_;
+  KnownSeries known_series_;
   std::timed_mutex reader_mutex_;
   std::optional<Connection> reader_;
 };

@@ -113,26 +113,6 @@ void write_action_done(Connection& connection, std::int64_t action_id, core::Tim
   row.with(at).with(action_id).run();
 }
 
-void write_metric(Connection& connection, const MetricRow& metric) {
-  Query row = connection.query(
-      "INSERT INTO metrics (job_id, attempt, step, rank, loss, tokens_per_s, step_ms, memory_bytes, "
-      "memory_peak_bytes, bytes_communicated, learning_rate, grad_norm, has_validation, validation_loss, at_ms) "
-      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING");
-  row.with(metric.job).with(std::int64_t{metric.attempt}).with(metric.step).with(std::int64_t{metric.rank});
-  row.with(metric.loss).with(metric.tokens_per_s).with(metric.step_ms);
-  row.with(metric.memory_bytes).with(metric.memory_peak_bytes).with(metric.bytes_communicated);
-  row.with(metric.learning_rate).with(metric.grad_norm);
-  row.with(std::int64_t{metric.validation_loss.has_value()}).with(metric.validation_loss).with(metric.at_ms).run();
-}
-
-std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most) {
-  Query row = connection.query(
-      "DELETE FROM metrics WHERE (job_id, attempt, step, rank) IN "
-      "(SELECT job_id, attempt, step, rank FROM metrics WHERE job_id = ? LIMIT ?)");
-  row.with(job).with(std::int64_t{most}).run();
-  return static_cast<std::uint32_t>(connection.database().getChanges());
-}
-
 void write_secret(Connection& connection, const std::string& secret) {
   connection.query("INSERT INTO meta (key, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING").with(secret).run();
 }

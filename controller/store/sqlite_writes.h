@@ -13,9 +13,6 @@ namespace store {
 /// Adds one event, its projections and its actions; returns the event's id. Throws Error kConflict.
 std::int64_t write_commit(Connection& connection, const Commit& commit);
 void write_action_done(Connection& connection, std::int64_t action_id, core::Time at);
-void write_metric(Connection& connection, const MetricRow& row);
-/// Returns how many rows it deleted.
-std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most);
 /// Keeps the secret that is there already.
 void write_secret(Connection& connection, const std::string& secret);
 void change_secret(Connection& connection, const std::string& secret);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/apply.h"
+#include "store/metric_rows.h"
 
 namespace store {
 
@@ -69,32 +70,6 @@ struct JobRow {
   std::string sweep;                            // empty: the job stands alone
   std::uint32_t sweep_index = 0;
   std::optional<core::Time> removed_at = {};  // such rows are in no list
-};
-
-/// One optimizer step of one rank. The key is (job, attempt, rank, step): the same row again is no error and no change.
-struct MetricRow {
-  core::JobId job = 0;
-  core::AttemptNumber attempt = 0;
-  core::RankNumber rank = 0;
-  core::Step step = 0;
-  double loss = 0;
-  double tokens_per_s = 0;
-  double step_ms = 0;
-  std::int64_t memory_bytes = 0;
-  std::int64_t memory_peak_bytes = 0;
-  std::int64_t bytes_communicated = 0;
-  double learning_rate = 0;
-  double grad_norm = 0;
-  std::optional<double> validation_loss = std::nullopt;
-  std::int64_t at_ms = 0;
-  bool operator==(const MetricRow&) const = default;
-};
-
-/// One step over all ranks: loss, tokens/s and norms are rank 0's (they are global there), time and memory the maximum,
-/// bytes communicated the sum.
-struct StepRow {
-  MetricRow row;  // rank is 0
-  std::uint32_t ranks = 0;
 };
 
 /// One partition as admins have it; what the text says is not the store's business.
@@ -172,7 +147,9 @@ class Store {
   virtual void complete_actions(std::span<const std::int64_t> action_ids) = 0;
   void complete_action(std::int64_t action_id) { complete_actions({&action_id, 1}); }
 
-  virtual void add_metrics(std::span<const MetricRow> rows) = 0;
+  /// With what is known of their series. Of a series that nobody has declared see schema::undeclared_series(); values
+  /// of more than schema::kMostSeries of a job are left out.
+  virtual void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared = {}) = 0;
   /// Steps in order of (attempt, step), those after the position given. `attempt` 0: all attempts.
   virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                        core::Step after_step, std::uint32_t limit) = 0;
@@ -181,8 +158,8 @@ class Store {
   /// Rank 0's newest step of the newest attempt that made one.
   virtual std::optional<MetricRow> newest_metric(core::JobId job) = 0;
 
-  /// Rank 0's newest validation loss in a job's newest `most` rows of metrics.
-  virtual std::optional<double> newest_validation(core::JobId job, std::uint32_t most) = 0;
+  /// Those that have a value, in the order in which they came up, each with the newest attempt's newest value.
+  virtual std::vector<SeriesRow> series(core::JobId job) = 0;
 
   /// By name.
   virtual std::vector<PartitionRow> partitions() = 0;

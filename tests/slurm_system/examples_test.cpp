@@ -182,8 +182,8 @@ TEST_F(SlurmExamples, TheSweepTrainsEachOfItsJobs) {
   for (const auto& result : results) {
     ASSERT_TRUE(std::getline(csv, line));
     EXPECT_THAT(line,
-                testing::MatchesRegex(".*,validation_loss,[0-9.]+,[0-9]+,[0-9.]+,4,[0-9.]+,4,lowest validation_loss"));
-    EXPECT_THAT(line, HasSubstr("validation_loss," + result.at("best").dump() + ","));
+                testing::MatchesRegex(".*,validation/loss,[0-9.]+,[0-9]+,[0-9.]+,4,[0-9.]+,4,lowest validation/loss"));
+    EXPECT_THAT(line, HasSubstr("validation/loss," + result.at("best").dump() + ","));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "job_series.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "wire/logs.h"
@@ -314,6 +315,11 @@ class Jobs final : public JobService::Service {
     if (id == shared_.state.lost_job) return {StatusCode::UNAVAILABLE, "Socket closed"};
     for (const auto& job : shared_.state.jobs) {
       if (job.id() == id) *response = job;
+    }
+    if (response->id() == id && response->series_size() == 0) {
+      const auto own = shared_.state.metrics_of.find(id);
+      const auto& metrics = own == shared_.state.metrics_of.end() ? shared_.state.metrics : own->second;
+      for (const auto& metric : metrics) note_series(*response, metric);
     }
     return response->id() == id ? Status::OK : Status(StatusCode::NOT_FOUND, "no job " + std::to_string(id));
   }

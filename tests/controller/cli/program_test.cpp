@@ -292,6 +292,10 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
       metric.set_tokens_per_s(20000.25);
       metric.set_step_ms(81.5);
       metric.set_memory_peak_bytes(812 << 20);
+      (*metric.mutable_series())["loss"] = 5.5 / step;
+      (*metric.mutable_series())["tokens_per_s"] = 20000.25;
+      if (step == 3) (*metric.mutable_series())["validation/loss"] = 1.75;
+      if (step == 2) (*metric.mutable_series())["reward/mean"] = 0.25;
     }
   });
   const auto rows = Json::parse(fake.muster({"metrics", "1", "--json"}).out);
@@ -299,7 +303,8 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
   for (const char* key : {"api_version", "attempt", "step", "loss", "tokens_per_s", "step_ms", "memory_peak_bytes"}) {
     EXPECT_TRUE(rows[0].contains(key)) << key;
   }
-  EXPECT_TRUE(rows[0].at("validation_loss").is_null());
+  EXPECT_EQ(rows[0].at("series"), (Json{{"loss", 5.5}, {"tokens_per_s", 20000.25}}));
+  EXPECT_EQ(rows[2].at("series").at("validation/loss"), 1.75);
   std::istringstream lines(fake.muster({"metrics", "1", "-f", "--json"}).out);
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) EXPECT_EQ(Json::parse(line).at("step"), count + 1);
@@ -312,6 +317,17 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
   const auto table = fake.muster({"metrics", "1"}).out;
   EXPECT_THAT(table, HasSubstr("812 MiB"));
   EXPECT_LE(widest_line(table), 80U);
+  EXPECT_THAT(fake.muster({"metrics", "1"}, {{"COLUMNS", "120"}}).out,
+              AllOf(HasSubstr("LOSS"), HasSubstr("TOK/S"), HasSubstr("REWARD MEAN"), HasSubstr("VAL LOSS")));
+  EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--series", "reward/mean", "--series", "loss"}).out,
+            "attempt,step,reward/mean,loss\n1,1,,5.5\n1,2,0.25,2.75\n1,3,,1.8333333333333333\n");
+  EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--series", "validation/loss"}).out,
+            "attempt,step,validation/loss\n1,3,1.75\n")
+      << "only the steps that have it";
+  const auto wrong = fake.muster({"metrics", "1", "--series", "validation_loss"});
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("job 1: there is no series \"validation_loss\", want one of loss"),
+                               HasSubstr("did you mean validation/loss")));
   EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--json"}).exit, 2);
 }
 

@@ -13,7 +13,7 @@
 namespace test {
 namespace {
 
-using cli::Best;
+using schema::Better;
 using cli::Curve;
 using Json = nlohmann::json;
 using ::testing::AllOf;
@@ -26,9 +26,13 @@ muster::v1::Metric metric(std::uint32_t attempt, std::int64_t step, double loss)
   muster::v1::Metric made;
   made.set_attempt(attempt);
   made.set_step(step);
-  made.set_loss(loss);
-  made.set_tokens_per_s(100 * loss);
+  (*made.mutable_series())["loss"] = loss;
+  (*made.mutable_series())["tokens_per_s"] = 100 * loss;
   return made;
+}
+
+void set_validation(muster::v1::Metric& metric, double loss) {
+  (*metric.mutable_series())["validation/loss"] = loss;
 }
 
 TEST(Curve, ForgetsWhatAResumedAttemptDidAgain) {
@@ -36,20 +40,20 @@ TEST(Curve, ForgetsWhatAResumedAttemptDidAgain) {
   for (int step = 1; step <= 5; ++step) curve.add(metric(1, step, 5.0 - step));  // 0 at step 5
   curve.add(metric(2, 4, 2.0));
   EXPECT_EQ(curve.last()->step, 4) << "step 5 was lost with the attempt";
-  EXPECT_EQ(curve.best(Best::kMin)->value, 2.0);
-  EXPECT_EQ(curve.best(Best::kMin)->step, 3) << "the earliest of equal ones";
-  EXPECT_EQ(curve.best(Best::kMax)->step, 1);
+  EXPECT_EQ(curve.best(Better::kLower)->value, 2.0);
+  EXPECT_EQ(curve.best(Better::kLower)->step, 3) << "the earliest of equal ones";
+  EXPECT_EQ(curve.best(Better::kHigher)->step, 1);
 }
 
 TEST(Curve, WhatIsNoNumberIsNeverTheBest) {
   Curve curve("loss");
   curve.add(metric(1, 1, std::nan("")));
-  EXPECT_FALSE(curve.best(Best::kMin));
+  EXPECT_FALSE(curve.best(Better::kLower));
   curve.add(metric(1, 2, 3.0));
   curve.add(metric(1, 3, -INFINITY));
-  EXPECT_EQ(curve.best(Best::kMin)->step, 2);
+  EXPECT_EQ(curve.best(Better::kLower)->step, 2);
   EXPECT_EQ(curve.last()->step, 2);
-  Curve validation("validation_loss");
+  Curve validation("validation/loss");
   validation.add(metric(1, 1, 3.0));
   EXPECT_FALSE(validation.last()) << "no step had one";
 }
@@ -144,22 +148,50 @@ TEST(Results, AreNotRankedByTheLuckiestBatch) {
     }
   });
   EXPECT_THAT(order_of(fake.muster({"results", "--json"})), ElementsAre(1, 2));
-  fake.with([](FakeState& s) { s.metrics_of[2][79].set_validation_loss(2.2); });
+  fake.with([](FakeState& s) { set_validation(s.metrics_of[2][79], 2.2); });
   const auto validated = Json::parse(fake.muster({"results", "--json"}).out);
   EXPECT_EQ(validated[0].at("job_id"), 2) << "one has a validation loss, so it counts";
-  EXPECT_EQ(validated[0].at("metric"), "validation_loss");
-  EXPECT_EQ(validated[0].at("ranked_by"), "lowest validation_loss");
+  EXPECT_EQ(validated[0].at("metric"), "validation/loss");
+  EXPECT_EQ(validated[0].at("ranked_by"), "lowest validation/loss");
   EXPECT_EQ(validated[0].at("value"), 2.2);
   EXPECT_TRUE(validated[1].at("value").is_null());
   fake.with([](FakeState& s) {
-    s.metrics_of[1][19].set_validation_loss(1.9);
-    s.metrics_of[1][99].set_validation_loss(2.4);
+    set_validation(s.metrics_of[1][19], 1.9);
+    set_validation(s.metrics_of[1][99], 2.4);
   });
   const auto table = fake.muster({"results"});
   EXPECT_THAT(table.out, AllOf(HasSubstr("BEST VALIDATION LOSS"), HasSubstr("FINAL")));
-  EXPECT_THAT(table.err, HasSubstr("by the lowest validation_loss\n"));
+  EXPECT_THAT(table.err, HasSubstr("by the lowest validation/loss\n"));
   EXPECT_THAT(order_of(fake.muster({"results", "--json"})), ElementsAre(1, 2));
   EXPECT_THAT(order_of(fake.muster({"results", "--json", "--metric", "loss", "--best", "max"})), ElementsAre(2, 1));
+}
+
+TEST(Results, CompareBySeriesThatNoRecipeKnows) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (std::int64_t id : {1, 2}) {
+      s.jobs.push_back(sample_job(id, "succeeded"));
+      s.jobs.back().mutable_sweep()->set_sweep("s1");
+      for (int step = 1; step <= 4; ++step) {
+        auto& row = s.metrics_of[id].emplace_back(metric(1, step, 2.0));
+        (*row.mutable_series())["eval/accuracy"] = id == 1 ? 0.5 : 0.5 + 0.1 * (step % 3);
+        (*row.mutable_series())["entropy"] = static_cast<double>(id);
+      }
+    }
+  });
+  const auto best = Json::parse(fake.muster({"results", "--json"}).out);
+  EXPECT_EQ(best[0].at("job_id"), 2) << "it is measured on data that is not trained on, and much is good";
+  EXPECT_EQ(best[0].at("ranked_by"), "highest eval/accuracy");
+  EXPECT_EQ(best[0].at("best_step"), 2);
+  EXPECT_THAT(fake.muster({"results", "--csv"}).out, HasSubstr(",eval/accuracy,0.7,2,0.6,4,0.7,2,highest eval/accuracy"));
+  const auto unsure = fake.muster({"results", "--metric", "entropy"});
+  EXPECT_EQ(unsure.exit, 2);
+  EXPECT_THAT(unsure.err, AllOf(HasSubstr("--metric entropy"), HasSubstr("add --best min or --best max")));
+  EXPECT_THAT(order_of(fake.muster({"results", "--json", "--metric", "entropy", "--best", "min"})), ElementsAre(1, 2));
+  EXPECT_THAT(order_of(fake.muster({"results", "--json", "--metric", "entropy", "--best", "max"})), ElementsAre(2, 1));
+  const auto wrong = fake.muster({"results", "--metric", "eval_accuracy"});
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean eval/accuracy"));
 }
 
 TEST(Curve, IsSmoothedOverItsLastStepsAsFarAsThereAreSome) {

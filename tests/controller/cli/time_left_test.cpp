@@ -75,7 +75,10 @@ TEST(Follow, TheEndIsToldInNumbersToo) {
   job.set_step(150);
   EXPECT_EQ(cli::summary_text(job),
             "2 attempts, step 150/150, loss 2.871, took 27s; newest checkpoint of step 40 in /data/jobs/7/checkpoints");
-  job.set_validation_loss(2.9);
+  auto& series = *job.add_series();
+  series.set_name("validation/loss");
+  series.set_held_out(true);
+  series.set_value(2.9);
   EXPECT_NE(cli::summary_text(job).find("loss 2.871, validation loss 2.9, took"), std::string::npos);
   muster::v1::Job command;
   command.add_attempts();

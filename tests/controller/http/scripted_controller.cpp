@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "job_series.h"
 #include "runtime/standing.h"
 
 using runtime::Outcome;
@@ -110,8 +111,9 @@ void ScriptedController::add_metric(core::JobId id, const v1::Metric& metric) {
   metrics_[id].push_back(metric);
   auto& job = jobs_.at(id);
   job.set_step(metric.step());
-  job.set_loss(metric.loss());
-  job.set_tokens_per_s(metric.tokens_per_s());
+  if (metric.has_loss()) job.set_loss(metric.loss());
+  if (metric.has_tokens_per_s()) job.set_tokens_per_s(metric.tokens_per_s());
+  test::note_series(job, metric);
   changed();
 }
 

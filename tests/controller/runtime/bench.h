@@ -23,6 +23,13 @@ namespace runtime::testing {
 
 using namespace std::chrono_literals;
 
+/// A value of a series in one step.
+inline void add_value(muster::v1::StepMetric& metric, const std::string& series, double value) {
+  auto& added = *metric.add_values();
+  added.set_series(series);
+  added.set_value(value);
+}
+
 class TempFolder {
  public:
   TempFolder() {
@@ -78,9 +85,9 @@ class CrashingStore : public store::Store {
     inner_.complete_actions(ids);
     point_.step();
   }
-  void add_metrics(std::span<const store::MetricRow> rows) override {
+  void add_metrics(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared) override {
     point_.step();
-    inner_.add_metrics(rows);
+    inner_.add_metrics(rows, declared);
     point_.step();
   }
   store::Totals totals(std::int64_t after, std::uint32_t most) override { return inner_.totals(after, most); }
@@ -120,9 +127,7 @@ class CrashingStore : public store::Store {
   std::vector<store::AuditRow> audit(std::int64_t before, const std::string& partition, std::uint32_t limit) override {
     return inner_.audit(before, partition, limit);
   }
-  std::optional<double> newest_validation(core::JobId job, std::uint32_t most) override {
-    return inner_.newest_validation(job, most);
-  }
+  std::vector<store::SeriesRow> series(core::JobId job) override { return inner_.series(job); }
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
     point_.step();
     const auto removed = inner_.remove_metrics(job, most);

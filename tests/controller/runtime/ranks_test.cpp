@@ -134,8 +134,8 @@ TEST_P(Ranks, MetricsAreDurableWhenAcceptedAndNeverDoubled) {
     for (int step : {1, 2, 2}) {
       auto& m = *beat.add_metrics();
       m.set_step(step);
-      m.set_loss(3.5);
-      m.set_tokens_per_s(100);
+      add_value(m, "loss", 3.5);
+      add_value(m, "tokens_per_s", 100);
       m.set_bytes_communicated(10);
       m.set_step_ms(r == 0 ? 5 : 7);
     }
@@ -156,10 +156,10 @@ TEST_P(Ranks, ALossThatIsNoNumberIsKeptAsSuch) {
   auto beat = Bench::beat({id, 1}, 0, 2);
   auto& first = *beat.add_metrics();
   first.set_step(1);
-  first.set_loss(std::numeric_limits<double>::quiet_NaN());
+  add_value(first, "loss", std::numeric_limits<double>::quiet_NaN());
   auto& second = *beat.add_metrics();
   second.set_step(2);
-  second.set_loss(std::numeric_limits<double>::infinity());
+  add_value(second, "loss", std::numeric_limits<double>::infinity());
   EXPECT_EQ(bench.send(beat).value().metrics_accepted(), 2U);
   const auto rows = bench.controller().metrics(id, 0, 0, 0, 100);
   ASSERT_EQ(rows.size(), 2U);

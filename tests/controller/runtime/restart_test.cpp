@@ -23,7 +23,7 @@ TEST_P(Restart, RunningRanksGoOnAndTheirMetricsHaveNoGap) {
   const auto metric = [](muster::v1::HeartbeatRequest& beat, int step) {
     auto& m = *beat.add_metrics();
     m.set_step(step);
-    m.set_loss(1.0 / step);
+    add_value(m, "loss", 1.0 / step);
   };
   for (int step = 1; step <= 5; ++step) {
     auto beat = Bench::beat({id, 1}, 0, step);

@@ -183,8 +183,8 @@ TEST(Views, AJobShowsItsHistoryRanksAndSpec) {
   auto beat = Bench::beat({id, 1}, 0, 3);
   auto& m = *beat.add_metrics();
   m.set_step(3);
-  m.set_loss(2.5);
-  m.set_tokens_per_s(1000);
+  add_value(m, "loss", 2.5);
+  add_value(m, "tokens_per_s", 1000);
   bench.send(beat);
   const auto job = bench.job(id);
   EXPECT_EQ(job.name(), "llama");
@@ -204,6 +204,56 @@ TEST(Views, AJobShowsItsHistoryRanksAndSpec) {
   EXPECT_EQ(bench.controller().log_path(id, 2, 0), "");
   EXPECT_EQ(bench.controller().log_path(id, 1, 2), "");
   EXPECT_EQ(bench.controller().log_path(99, 1, 0), "");
+}
+
+TEST(Views, SeriesOfAnyNameAreShownWithWhatTheirRanksDeclare) {
+  Bench bench;
+  const auto id = bench.submit(recipe_request("a"));
+  for (core::RankNumber rank : {0U, 1U}) {
+    auto beat = Bench::beat({id, 1}, rank, 3);
+    auto& declared = *beat.add_series();
+    declared.set_name("correct");
+    declared.set_unit("answers");
+    declared.set_better("higher");
+    declared.set_over_ranks("sum");
+    beat.add_series()->set_name("no name");
+    auto& second = *beat.add_metrics();
+    second.set_step(2);
+    add_value(second, "validation/loss", 2.25);
+    auto& third = *beat.add_metrics();
+    third.set_step(3);
+    third.set_step_ms(rank == 0 ? 5 : 7);
+    add_value(third, "correct", rank == 0 ? 40 : 2);
+    add_value(third, "loss", 2.5);
+    add_value(third, "no name", 1);
+    EXPECT_EQ(bench.send(beat).value().metrics_accepted(), 2U);
+  }
+  for (int round = 0; round < 2; ++round) {
+    const auto job = bench.job(id);
+    ASSERT_EQ(job.series_size(), 3);
+    EXPECT_EQ(job.series(0).name(), "correct");
+    EXPECT_EQ(job.series(0).unit(), "answers");
+    EXPECT_EQ(job.series(0).better(), "higher");
+    EXPECT_EQ(job.series(0).over_ranks(), "sum");
+    EXPECT_EQ(job.series(0).value(), 42);
+    EXPECT_EQ(job.series(1).name(), "validation/loss");
+    EXPECT_EQ(job.series(1).quantity(), "loss");
+    EXPECT_TRUE(job.series(1).held_out());
+    EXPECT_EQ(job.series(1).step(), 2);
+    EXPECT_EQ(job.series(1).value(), 2.25);
+    EXPECT_EQ(job.loss(), 2.5) << "the training's, not the validation's";
+    const auto rows = bench.controller().metrics(id, 0, 0, 0, 10);
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_EQ(rows[1].series().at("correct"), 42);
+    EXPECT_EQ(rows[1].step_ms(), 7);
+    EXPECT_FALSE(rows[1].has_memory_bytes()) << "nobody measured it";
+    EXPECT_FALSE(rows[0].has_loss());
+    bench.restart();
+  }
+  muster::v1::ListRequest all;
+  const auto row = bench.controller().list(all).jobs(0);
+  EXPECT_EQ(row.loss(), 2.5);
+  EXPECT_EQ(row.series_size(), 0) << "lists are short";
 }
 
 TEST(Views, AListIsNewestFirstFilteredAndPaged) {

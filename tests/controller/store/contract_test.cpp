@@ -423,25 +423,24 @@ TYPED_TEST(StoreContract, MetricsOfAllRanksAreOneStep) {
                         .attempt = 1,
                         .rank = 0,
                         .step = 1,
-                        .loss = 2.5,
-                        .tokens_per_s = 100,
                         .step_ms = 10,
                         .memory_bytes = 5,
                         .memory_peak_bytes = 9,
                         .bytes_communicated = 70,
-                        .learning_rate = 0.1,
-                        .grad_norm = 1.5,
-                        .validation_loss = 2.75,
-                        .at_ms = 42};
+                        .at_ms = 42,
+                        .values = {{"loss", 2.5}, {"grad_norm", 1.5}, {"validation/loss", 2.75}}};
+  const std::vector<store::DeclaredSeries> declared{
+      {1, {.name = "loss", .unit = "nats", .over_ranks = schema::OverRanks::kRank0}},
+      {1, {.name = "grad_norm", .over_ranks = schema::OverRanks::kRank0}},
+      {1, {.name = "validation/loss", .over_ranks = schema::OverRanks::kRank0}}};
   store::MetricRow one = zero;
   one.rank = 1;
-  one.loss = 99;
+  one.values = {{"loss", 99}};
   one.step_ms = 12;
   one.memory_bytes = 7;
   one.memory_peak_bytes = 8;
-  one.validation_loss.reset();
   one.at_ms = 50;
-  store.add_metrics({&one, 1});
+  store.add_metrics({&one, 1}, declared);
   EXPECT_TRUE(store.metrics(1, 0, 0, 0, 10).empty()) << "a step is shown once rank 0 has told it";
   store.add_metrics({&zero, 1});
   store.add_metrics({&one, 1});
@@ -457,13 +456,13 @@ TYPED_TEST(StoreContract, MetricsOfAllRanksAreOneStep) {
 
 TYPED_TEST(StoreContract, AMetricToldTwiceKeepsItsFirstValue) {
   auto& store = this->store();
-  store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = 3, .loss = 2.5};
+  store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = 3, .values = {{"loss", 2.5}}};
   store.add_metrics({&row, 1});
-  row.loss = 7;
+  row.values = {{"loss", 7}};
   store.add_metrics({&row, 1});
   const auto steps = store.metrics(1, 0, 0, 0, 10);
   ASSERT_EQ(steps.size(), 1U);
-  EXPECT_EQ(steps[0].row.loss, 2.5);
+  EXPECT_EQ(store::value_of(steps[0].row, "loss"), 2.5);
 }
 
 TYPED_TEST(StoreContract, MetricsArePagedByAttemptAndStep) {
@@ -495,7 +494,7 @@ TYPED_TEST(StoreContract, MetricsArePagedByAttemptAndStep) {
 TYPED_TEST(StoreContract, TheNewestMetricIsRankZerosOfTheNewestAttemptThatHasOne) {
   auto& store = this->store();
   EXPECT_EQ(store.newest_metric(4), std::nullopt);
-  const store::MetricRow newest{.job = 4, .attempt = 2, .rank = 0, .step = 7, .loss = 1.5, .at_ms = 3};
+  const store::MetricRow newest{.job = 4, .attempt = 2, .rank = 0, .step = 7, .at_ms = 3, .values = {{"loss", 1.5}}};
   const std::vector<store::MetricRow> rows{{.job = 4, .attempt = 1, .rank = 0, .step = 9},
                                            {.job = 4, .attempt = 2, .rank = 0, .step = 6},
                                            newest,
@@ -507,21 +506,88 @@ TYPED_TEST(StoreContract, TheNewestMetricIsRankZerosOfTheNewestAttemptThatHasOne
   EXPECT_EQ(store.newest_metric(5), std::nullopt);
 }
 
-TYPED_TEST(StoreContract, TheNewestValidationIsFoundAmongTheNewestRows) {
+TYPED_TEST(StoreContract, TheValuesOfRanksBecomeOneAsTheSeriesSays) {
   auto& store = this->store();
+  using schema::OverRanks;
+  const std::vector<store::DeclaredSeries> declared{{3, {.name = "accuracy", .over_ranks = OverRanks::kMean}},
+                                                    {3, {.name = "correct", .over_ranks = OverRanks::kSum}},
+                                                    {3, {.name = "wait_ms", .over_ranks = OverRanks::kMax}},
+                                                    {3, {.name = "rate", .over_ranks = OverRanks::kRank0}}};
   std::vector<store::MetricRow> rows;
-  for (core::Step step = 1; step <= 10; ++step) {
-    for (core::RankNumber rank : {0U, 1U}) rows.push_back({.job = 2, .attempt = 1, .rank = rank, .step = step});
+  for (core::RankNumber rank : {2U, 0U, 1U}) {
+    const double n = rank;
+    rows.push_back({.job = 3,
+                    .attempt = 1,
+                    .rank = rank,
+                    .step = 8,
+                    .values = {{"accuracy", 0.5 + n / 10}, {"correct", n + 1}, {"wait_ms", 10 - n}, {"rate", n}}});
   }
-  rows[4].validation_loss = 3.5;   // rank 0 in step 3
-  rows[8].validation_loss = 2.5;   // rank 0 in step 5
-  rows[15].validation_loss = 9.0;  // rank 1 in step 8
+  store.add_metrics(rows, declared);
+  const auto steps = store.metrics(3, 0, 0, 0, 10);
+  ASSERT_EQ(steps.size(), 1U);
+  const auto& row = steps[0].row;
+  EXPECT_DOUBLE_EQ(store::value_of(row, "accuracy").value(), 0.6);
+  EXPECT_EQ(store::value_of(row, "correct"), 6.0);
+  EXPECT_EQ(store::value_of(row, "wait_ms"), 10.0);
+  EXPECT_EQ(store::value_of(row, "rate"), 0.0);
+  EXPECT_EQ(row.values.front().series, "accuracy") << "in the order of declaration";
+  EXPECT_EQ(store.series(3)[1].value, 6.0) << "the newest value is one over the ranks, too";
+}
+
+TYPED_TEST(StoreContract, SeriesKeepTheirNewestValueAndWhatIsDeclaredOfThem) {
+  auto& store = this->store();
+  EXPECT_TRUE(store.series(2).empty());
+  std::vector<store::MetricRow> rows;
+  for (core::Step step = 1; step <= 2000; ++step) {
+    rows.push_back({.job = 2, .attempt = 1, .step = step, .values = {{"loss", 1.0 / static_cast<double>(step)}}});
+    if (step == 5) rows.back().values.push_back({"validation/loss", 2.5});
+  }
+  rows.push_back({.job = 2, .attempt = 2, .step = 4, .values = {{"loss", 7}}});
+  rows.push_back({.job = 9, .attempt = 1, .step = 1, .values = {{"reward", 7}}});
   store.add_metrics(rows);
-  EXPECT_EQ(store.newest_validation(2, 100), 2.5);
-  EXPECT_EQ(store.newest_validation(2, 12), 2.5);
-  EXPECT_EQ(store.newest_validation(2, 11), std::nullopt) << "it is further back";
-  EXPECT_EQ(store.newest_validation(1, 100), std::nullopt);
-  EXPECT_EQ(store.newest_validation(3, 100), std::nullopt);
+  auto series = store.series(2);
+  ASSERT_EQ(series.size(), 2U);
+  EXPECT_EQ(series[0].series.name, "loss");
+  EXPECT_EQ(series[0].series.better, schema::Better::kLower) << "the name says so";
+  EXPECT_EQ(series[0].attempt, 2U) << "a later attempt goes on from an earlier step";
+  EXPECT_EQ(series[0].step, 4);
+  EXPECT_EQ(series[0].value, 7);
+  EXPECT_EQ(series[1].series.name, "validation/loss");
+  EXPECT_EQ(series[1].step, 5) << "however far back";
+  EXPECT_EQ(series[1].value, 2.5);
+  const store::DeclaredSeries declared{2, {.name = "loss", .unit = "bits", .better = schema::Better::kHigher}};
+  const store::DeclaredSeries never{2, {.name = "never"}};
+  store.add_metrics({}, {&declared, 1});
+  store.add_metrics({}, {&never, 1});
+  series = store.series(2);
+  ASSERT_EQ(series.size(), 2U) << "a series without a value is none";
+  EXPECT_EQ(series[0].series, declared.series);
+  EXPECT_EQ(series[0].value, 7);
+  const store::MetricRow late{.job = 2, .attempt = 1, .step = 1990, .values = {{"validation/loss", 2.25}}};
+  store.add_metrics({&late, 1});
+  EXPECT_EQ(store.series(2)[1].value, 2.25) << "a step that has a row already gets another series";
+  EXPECT_EQ(store::value_of(store.metrics(2, 1, 1, 1989, 1)[0].row, "validation/loss"), 2.25);
+}
+
+TYPED_TEST(StoreContract, NoMoreSeriesAreKeptThanAJobMayHave) {
+  auto& store = this->store();
+  store::MetricRow row{.job = 2, .attempt = 1, .step = 1};
+  for (std::size_t i = 0; i < schema::kMostSeries + 3; ++i) row.values.push_back({"s" + std::to_string(i), 1});
+  store.add_metrics({&row, 1});
+  EXPECT_EQ(store.series(2).size(), schema::kMostSeries);
+  EXPECT_EQ(store.metrics(2, 0, 0, 0, 10)[0].row.values.size(), schema::kMostSeries);
+}
+
+TYPED_TEST(StoreContract, WhatARankDidNotMeasureIsUnknown) {
+  auto& store = this->store();
+  const store::MetricRow row{.job = 1, .attempt = 1, .step = 1, .values = {{"loss", 1}}};
+  const store::MetricRow other{.job = 1, .attempt = 1, .rank = 1, .step = 1, .memory_bytes = 5};
+  store.add_metrics({&row, 1});
+  store.add_metrics({&other, 1});
+  const auto step = store.metrics(1, 0, 0, 0, 10)[0].row;
+  EXPECT_EQ(step.step_ms, std::nullopt);
+  EXPECT_EQ(step.bytes_communicated, std::nullopt);
+  EXPECT_EQ(step.memory_bytes, 5);
 }
 
 TYPED_TEST(StoreContract, TotalsCountJobsEndsAndEvents) {
@@ -550,15 +616,17 @@ TYPED_TEST(StoreContract, ALossThatIsNotANumberIsKept) {
   auto& store = this->store();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
-  const store::MetricRow row{
-      .job = 1, .attempt = 1, .rank = 0, .step = 1, .loss = nan, .grad_norm = infinity, .validation_loss = nan};
+  const store::MetricRow row{.job = 1,
+                             .attempt = 1,
+                             .rank = 0,
+                             .step = 1,
+                             .values = {{"loss", nan}, {"grad_norm", infinity}, {"validation/loss", nan}}};
   store.add_metrics({&row, 1});
   const auto steps = store.metrics(1, 0, 0, 0, 10);
   ASSERT_EQ(steps.size(), 1U);
-  EXPECT_TRUE(std::isnan(steps[0].row.loss));
-  EXPECT_EQ(steps[0].row.grad_norm, infinity);
-  ASSERT_TRUE(steps[0].row.validation_loss);
-  EXPECT_TRUE(std::isnan(*steps[0].row.validation_loss));
+  EXPECT_TRUE(std::isnan(store::value_of(steps[0].row, "loss").value()));
+  EXPECT_EQ(store::value_of(steps[0].row, "grad_norm"), infinity);
+  EXPECT_TRUE(std::isnan(store::value_of(steps[0].row, "validation/loss").value()));
 }
 
 TYPED_TEST(StoreContract, WritersAndReadersMayComeFromManyThreads) {

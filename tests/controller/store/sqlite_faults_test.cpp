@@ -77,7 +77,7 @@ TEST(SqliteFaults, AFullDiskRefusesWritesAndHealsWhenThereIsSpace) {
       EXPECT_THAT(error->what(), HasSubstr("full"));
       EXPECT_THAT(error->what(), HasSubstr("muster.db"));
       expect_exactly(*store, accepted);
-      const store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = round, .loss = 1};
+      const store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = round, .values = {{"loss", 1}}};
       const auto again = submit_until_refused(*store, 10, accepted);
       EXPECT_TRUE(again && again->kind() == Kind::kFull);
       disk.make_room();

@@ -70,7 +70,7 @@ TEST_F(SqliteOpen, WhatWasWrittenIsThereAfterARestart) {
     saga.run(1);
     job = saga.job();
     secret = store->secret();
-    const store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = 1, .loss = 2.5};
+    const store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = 1, .values = {{"loss", 2.5}}};
     store->add_metrics({&row, 1});
   }
   EXPECT_FALSE(fs::exists(file_.string() + "-wal")) << "a clean close folds the log file into the database";

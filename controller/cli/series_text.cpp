@@ -1,0 +1,66 @@
+#include "cli/series_text.h"
+
+#include <algorithm>
+
+#include "cli/text.h"
+#include "schema/nearest.h"
+#include "spec/toml_value.h"
+
+namespace cli {
+namespace {
+
+constexpr int kMostHeldOut = 3;
+constexpr std::size_t kMostNamed = 12;
+
+bool is_named_elsewhere(const muster::v1::JobSeries& series) {
+  return series.name() == "tokens_per_s" || (series.quantity() == "loss" && !series.held_out());
+}
+
+}  // namespace
+
+std::string words_of(const std::string& series) {
+  auto words = series;
+  std::ranges::replace_if(words, [](char c) { return c == '/' || c == '_'; }, ' ');
+  return words;
+}
+
+std::string held_out_text(const muster::v1::Job& job) {
+  std::string text;
+  int named = 0;
+  for (const auto& series : job.series()) {
+    if (!series.held_out() || !series.has_value() || named == kMostHeldOut) continue;
+    text += ", " + words_of(series.name()) + " " + number_text(series.value());
+    ++named;
+  }
+  return text;
+}
+
+std::string other_series_text(const muster::v1::Job& job, std::size_t most) {
+  std::string text;
+  std::size_t named = 0, others = 0;
+  for (const auto& series : job.series()) {
+    if (is_named_elsewhere(series)) continue;
+    if (named == most) {
+      ++others;
+      continue;
+    }
+    ++named;
+    text += (text.empty() ? "" : ", ") + series.name() + " " +
+            (series.has_value() ? number_text(series.value()) : std::string("not a number"));
+    if (series.step() != job.step()) text += " at step " + std::to_string(series.step());
+  }
+  if (others > 0) text += ", and " + std::to_string(others) + " more";
+  return text;
+}
+
+std::string no_such_series(const std::string& wanted, const std::vector<std::string>& known) {
+  if (known.empty()) return "there is no series " + spec::shown(wanted) + ": none has been reported yet";
+  std::string all;
+  for (std::size_t i = 0; i < known.size() && i < kMostNamed; ++i) all += (i == 0 ? "" : ", ") + known[i];
+  if (known.size() > kMostNamed) all += " and " + std::to_string(known.size() - kMostNamed) + " more";
+  const auto near = schema::nearest(wanted, known);
+  return "there is no series " + spec::shown(wanted) + ", want one of " + all +
+         (near.empty() ? "" : "; did you mean " + near);
+}
+
+}  // namespace cli
