@@ -1,5 +1,6 @@
 #include "schema/tables/checkpoints.h"
 
+#include <algorithm>
 #include <array>
 
 #include "schema/limits.h"
@@ -28,13 +29,63 @@ constexpr auto kKeys = std::to_array<Key>({
      .high = 1'000'000,
      .meaning = "So many of the newest checkpoints are kept.",
      .assign = into<&Checkpoints::keep>},
+    {.name = "checkpoint.best",
+     .kind = Kind::kText,
+     .meaning =
+         "A series measured on held-out data, such as validation/loss. The checkpoint of its best step is kept besides "
+         "the newest ones.",
+     .assign = into<&Checkpoints::best>},
 });
+
+bool can_be_best(const Series& series) {
+  return series.better != Better::kNeither && is_held_out(series.name);
+}
+
+/// "try validation/loss or validation/accuracy"; empty: there is none to try.
+std::string those_that_can(std::span<const Series> all) {
+  std::string text;
+  for (const auto& series : all) {
+    if (can_be_best(series)) text += (text.empty() ? "try " : " or ") + series.name;
+  }
+  return text;
+}
 
 }  // namespace
 
 const Table& checkpoints() {
   static const Table table{"checkpoint", kKeys};
   return table;
+}
+
+std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Values& values) {
+  static constexpr std::string_view kBest = "checkpoint.best";
+  static constexpr std::string_view kEvery = "train.validation_every_steps", kShare = "data.validation_fraction";
+  const auto name = values.text(kBest);
+  if (name.empty()) return {};
+  const auto conflict = [&](const std::string& want, const std::string& remedy, std::vector<std::string> related = {}) {
+    return std::vector<Conflict>{{std::string(kBest), want, remedy, std::move(related)}};
+  };
+  const auto found = std::ranges::find(series, name, &Series::name);
+  if (found == series.end()) return conflict("want a series that this recipe reports", those_that_can(series));
+  if (!is_held_out(name)) {
+    return conflict(
+        "want a series measured on held-out data; any other changes with the batch of each step, and nearly "
+        "every step would be saved as a new best",
+        those_that_can(series));
+  }
+  if (found->better == Better::kNeither) {
+    return conflict("want a series of which low or high values are good; of this one neither are",
+                    those_that_can(series));
+  }
+  const auto never = [&](std::string_view key) {
+    return values.has(key) && (key == kShare ? values.real(key) == 0 : values.whole(key) == 0);
+  };
+  for (const auto key : {kEvery, kShare}) {
+    if (!never(key)) continue;
+    return conflict("want no series while nothing is validated (" + std::string(key) + " = 0)",
+                    "give " + std::string(key) + " a value above 0, or leave checkpoint.best out", {std::string(key)});
+  }
+  return {};
 }
 
 }  // namespace schema

@@ -73,6 +73,7 @@ std::string other_value(const Key& key) {
   if (key.name == "train.min_learning_rate") return "0.0001";
   if (key.name == "data.sequence_length") return "64";
   if (key.name == "model.max_position_embeddings") return "4096";
+  if (key.name == "checkpoint.best") return "\"validation/loss\"";
   switch (key.kind) {
     case Kind::kFlag:
       return key.standard == "true" ? "false" : "true";

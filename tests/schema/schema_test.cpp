@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
@@ -76,6 +78,27 @@ TEST(Tables, AValueWithoutARowInThemIsAConflict) {
   EXPECT_EQ(conflicts[0].key, "model.num_experts");
   EXPECT_THAT(tables_of("causal_lm", "bert"), IsEmpty());
   EXPECT_THAT(tables_of("diffusion", "llama"), IsEmpty());
+}
+
+TEST(BestCheckpoint, IsOfASeriesThatIsMeasuredOnHeldOutDataAndHasGoodValues) {
+  const std::vector<Series> series{{.name = "loss", .better = Better::kLower},
+                                   {.name = "validation/loss", .better = Better::kLower},
+                                   {.name = "validation/tokens"},
+                                   {.name = "eval/accuracy", .better = Better::kHigher}};
+  const auto refusal = [&](const std::string& best) {
+    Values values;
+    values.set("checkpoint.best", best);
+    values.set("train.validation_every_steps", std::int64_t{10});
+    values.set("data.validation_fraction", 0.05);
+    const auto conflicts = conflicts_of_best(series, values);
+    return conflicts.empty() ? "" : conflicts[0].key + ": " + conflicts[0].want + "; " + conflicts[0].remedy;
+  };
+  for (const auto* good : {"", "validation/loss", "eval/accuracy"}) EXPECT_EQ(refusal(good), "") << good;
+  EXPECT_THAT(refusal("perplexity"), HasSubstr("checkpoint.best: want a series that this recipe reports; try "
+                                               "validation/loss or eval/accuracy"));
+  EXPECT_THAT(refusal("loss"), HasSubstr("nearly every step would be saved as a new best; try validation/loss"));
+  EXPECT_THAT(refusal("validation/tokens"), HasSubstr("low or high values are good; of this one neither are"));
+  EXPECT_THAT(conflicts_of_best(series, {}), IsEmpty());
 }
 
 TEST(Keys, AWholeNumberIsARealOneAndNothingElseIsAnother) {

@@ -39,7 +39,7 @@ TEST(RunFile, EveryKeyArrives) {
              "warmup_steps":5,"schedule":"linear","weight_decay":0.2,"beta1":0.8,"beta2":0.9,"epsilon":1e-6,
              "clip_norm":2,"seed":7,"precision":"bf16","validation_every_steps":10,"validation_batches":3,
              "step_delay_ms":20},
-    "checkpoint":{"folder":"/ckpt","every_steps":25,"keep":2},
+    "checkpoint":{"folder":"/ckpt","every_steps":25,"keep":2,"best":"validation/loss"},
     "fsdp":{"reshard_after_forward":false,"prefetch":false})");
   EXPECT_EQ(c.recipe, "causal_lm");
   EXPECT_EQ(c.model.vocab_size, 300);
@@ -79,6 +79,7 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.checkpoint.folder, "/ckpt");
   EXPECT_EQ(c.checkpoint.every_steps, 25);
   EXPECT_EQ(c.checkpoint.keep, 2);
+  EXPECT_EQ(c.checkpoint.best, "validation/loss");
   EXPECT_FALSE(c.fsdp.reshard_after_forward);
   EXPECT_FALSE(c.fsdp.prefetch);
 }
@@ -89,10 +90,12 @@ TEST(RunFile, WholeNumbersMayBeTexts) {
 }
 
 TEST(RunFile, NullMeansAbsentAndSoDoesAnEmptyPath) {
-  const auto c = parse(R"(,"model":{"vocab_size":null},"data":{"max_bytes":null,"path":""},"train":null)");
+  const auto c = parse(
+      R"(,"model":{"vocab_size":null},"data":{"max_bytes":null,"path":""},"train":null,"checkpoint":{"best":null})");
   EXPECT_EQ(c.model.vocab_size, 257);
   EXPECT_EQ(c.data.max_bytes, 16 << 20);
   EXPECT_EQ(c.data.path, "");
+  EXPECT_EQ(c.checkpoint.best, "");
 }
 
 TEST(RunFile, AnUnknownKeyIsAnErrorWithASuggestion) {
@@ -126,6 +129,14 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
        "model.max_position_embeddings = 2048"},
       {R"(,"checkpoint":{"keep":0})", "checkpoint.keep = 0"},
       {R"(,"checkpoint":{"folder":3})", "checkpoint.folder = 3: want a path"},
+      {R"(,"checkpoint":{"best":"accuracy"})",
+       "checkpoint.best = \"accuracy\": want a series that this recipe reports; try validation/loss"},
+      {R"(,"checkpoint":{"best":"loss"})", "checkpoint.best = \"loss\": want a series measured on held-out data"},
+      {R"(,"checkpoint":{"best":"validation/loss"},"train":{"validation_every_steps":0})",
+       "checkpoint.best = \"validation/loss\": want no series while nothing is validated "
+       "(train.validation_every_steps = 0); give train.validation_every_steps a value above 0"},
+      {R"(,"checkpoint":{"best":"validation/loss"},"data":{"validation_fraction":0})",
+       "want no series while nothing is validated (data.validation_fraction = 0)"},
   };
   for (const auto& [rest, says] : cases) EXPECT_THAT(refusal(rest), HasSubstr(says)) << rest;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -141,7 +142,9 @@ RunConfig parse_run_config(std::string_view json) {
     read_table(file, parent, tables, values);
   }
   schema::fill_defaults(values, tables, /*ranks=*/0);
-  for (const auto& conflict : schema::conflicts_of(values, tables, /*ranks=*/0)) {
+  auto conflicts = schema::conflicts_of(values, tables, /*ranks=*/0);
+  std::ranges::move(schema::conflicts_of_best(schema::series_of(out.recipe), values), std::back_inserter(conflicts));
+  for (const auto& conflict : conflicts) {
     refuse(conflict.key, shown(values, tables, conflict.key),
            conflict.want + (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
   }
