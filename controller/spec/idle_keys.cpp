@@ -14,7 +14,7 @@ using muster::v1::JobSpec;
 constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
 /// What only muster-worker heeds.
 constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within", "checkpoint.every_steps",
-                                    "checkpoint.keep"};
+                                    "checkpoint.keep", "checkpoint.best"};
 
 /// What the job would ask for without those keys.
 JobSpec without_wishes(const JobSpec& spec) {

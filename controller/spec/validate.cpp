@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/utf8.h"
+#include "schema/tables/checkpoints.h"
 #include "spec/findings.h"
 #include "spec/job_keys.h"
 #include "spec/key_names.h"
@@ -67,6 +68,12 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto values = values_of(spec, tables);
   const auto ranks = world_size(spec) <= kMostRanks ? world_size(spec) : 0;
   for (const auto& conflict : schema::conflicts_of(values, tables, ranks)) {
+    findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
+  }
+  auto with_checkpoints = tables;
+  with_checkpoints.push_back(&schema::checkpoints());
+  for (const auto& conflict :
+       schema::conflicts_of_best(schema::series_of(spec.recipe().kind()), values_of(spec, with_checkpoints))) {
     findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
   }
   const auto folder = values.text("data.path");

@@ -201,6 +201,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {"job.toml:4:16: train.warmup_steps \"6\": want at most steps = 5; lower it, or leave it out for a "
                  "tenth of "
                  "steps"}},
+        Refusal{recipe("[checkpoint]\nbest = \"loss\""),
+                {"job.toml:4:8: checkpoint.best \"loss\": want a series measured on held-out data; any other changes "
+                 "with the batch of each step, and nearly every step would be saved as a new best; try "
+                 "validation/loss"}},
         Refusal{
             recipe("[model]\nhidden_size = 130"),
             {"job.toml:4:15: model.hidden_size \"130\": want a multiple of num_attention_heads = 4; try 128 or 136"}},
