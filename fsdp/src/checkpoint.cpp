@@ -387,7 +387,7 @@ struct Checkpointer::Committed {
   bool ours = true;
 };
 
-SavedCheckpoint Checkpointer::save(const CheckpointState& state) {
+SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
   Communicator& ranks = model_.mesh().shard();
   const bool first = ranks.rank() == 0;
   const fs::path target = options_.folder / step_name(state.step);
@@ -422,7 +422,7 @@ SavedCheckpoint Checkpointer::save(const CheckpointState& state) {
   SavedCheckpoint saved;
   saved.path = target;
   for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
-  if (first) saved.warnings = prune(target, state.step);
+  if (first) saved.warnings = prune(target, state.step, also_keep);
   return saved;
 }
 
@@ -545,8 +545,10 @@ Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::pat
   return out;
 }
 
-/// Removes all but the newest `keep` up to `step`; later ones are of a run this one rewound behind, and are left.
-std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step) {
+/// Removes all but `also_keep` and the newest `keep` up to `step`; later ones are of a run this one rewound behind, and
+/// are left.
+std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step,
+                                             std::optional<std::int64_t> also_keep) {
   std::vector<std::string> warnings;
   int kept = 1;
   CheckpointList list;
@@ -554,6 +556,7 @@ std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_
   if (!unlisted.empty()) warnings.push_back("old checkpoints not removed: " + unlisted);
   for (const CheckpointInfo& old : list.valid) {
     if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
+    if (old.step == also_keep) continue;
     // It may have been long since the commit.
     if (options_.may_write && !options_.may_write().empty()) break;
     // Renamed first: a crash halfway must not leave a torn checkpoint.

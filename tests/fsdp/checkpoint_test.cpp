@@ -391,6 +391,27 @@ TEST_F(Checkpoint, KeepsTheNewestAndTheJustSaved) {
   });
 }
 
+TEST_F(Checkpoint, KeepsAnOldOneThatTheCallerNamesBesideTheNewest) {
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    CheckpointOptions two = options();
+    two.keep = 2;
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, two);
+    const auto there = [&](std::int64_t step, std::optional<std::int64_t> also_keep) {
+      EXPECT_TRUE(checkpointer.save(state_of(step), also_keep).warnings.empty());
+      mesh.shard().barrier();
+      auto names = names_in(two.folder);
+      mesh.shard().barrier();
+      return names;
+    };
+    for (int step = 1; step <= 4; ++step) there(step, 2);
+    EXPECT_THAT(there(5, 2), ElementsAre("step-00000002", "step-00000004", "step-00000005"));
+    EXPECT_THAT(there(6, 5), ElementsAre("step-00000005", "step-00000006")) << "it is one of the two newest";
+    EXPECT_THAT(there(7, 99), ElementsAre("step-00000006", "step-00000007")) << "there is no such checkpoint";
+    EXPECT_THAT(there(8, std::nullopt), ElementsAre("step-00000007", "step-00000008"));
+  });
+}
+
 /// What happened to the entries of a folder since this object began to look, such as "moved step-00000001".
 class FolderWatch {
  public:
@@ -429,6 +450,28 @@ TEST_F(Checkpoint, TooOldIsRenamedBeforeItIsRemoved) {
   });
   EXPECT_THAT(watch.events(), ElementsAre("moved .tmp-step-00000002-attempt-1", "moved step-00000001",
                                           "removed .tmp-step-00000001-attempt-1"));
+}
+
+// Goal: the old best one is there until the new one is.
+TEST_F(Checkpoint, NamedByTheCallerGoesOnlyAfterItsSuccessorIsCommitted) {
+  CheckpointOptions one = options();
+  one.keep = 1;
+  const auto save = [&](std::int64_t step, std::int64_t also_keep, const std::string& against = "") {
+    run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      CheckpointOptions with = one;
+      with.may_commit = [against] { return against; };
+      error_of([&] { Checkpointer(trainer.sharded, *trainer.optimizer, with).save(state_of(step), also_keep); });
+    });
+  };
+  save(1, 1);
+  save(2, 1);
+  save(3, 3, "attempt 2 has begun");
+  EXPECT_THAT(names_in(one.folder), ElementsAre("step-00000001", "step-00000002"));
+  const FolderWatch watch(one.folder);
+  save(3, 3);
+  EXPECT_THAT(names_in(one.folder), ElementsAre("step-00000003"));
+  EXPECT_EQ(watch.events().front(), "moved .tmp-step-00000003-attempt-1") << "published first";
 }
 
 struct ThreeNumbers : torch::nn::Module {

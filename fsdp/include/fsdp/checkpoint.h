@@ -112,11 +112,12 @@ class Checkpointer {
  public:
   Checkpointer(ShardedModel& model, AdamW& optimizer, CheckpointOptions options);
 
-  /// Writes and commits a checkpoint, then removes all but the newest `keep`. Throws CheckpointError, the same on every
-  /// rank, when any rank could not write (disk full, read-only, no permission), CheckpointFenced when may_write or
-  /// may_commit refused; in both cases nothing new is visible and the temporary folder is gone as far as it could be
-  /// removed. A checkpoint of the same step is replaced.
-  SavedCheckpoint save(const CheckpointState& state);
+  /// Writes and commits a checkpoint, then removes all but the newest `keep` and that of step `also_keep`, however old
+  /// it is. Nothing is removed before the commit. Throws CheckpointError, the same on every rank, when any rank could
+  /// not write (disk full, read-only, no permission), CheckpointFenced when may_write or may_commit refused; in both
+  /// cases nothing new is visible and the temporary folder is gone as far as it could be removed. A checkpoint of the
+  /// same step is replaced.
+  SavedCheckpoint save(const CheckpointState& state, std::optional<std::int64_t> also_keep = std::nullopt);
 
   /// Loads the newest checkpoint that is whole on every rank; a torn or corrupt one is passed over. Another world size
   /// or other units than those that wrote it are fine: each rank reads the slices that overlap its own. Returns nullopt
@@ -134,7 +135,8 @@ class Checkpointer {
   std::string begin(const std::filesystem::path& folder) const;
   struct Committed;
   Committed commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
-  std::vector<std::string> prune(const std::filesystem::path& newest, std::int64_t step);
+  std::vector<std::string> prune(const std::filesystem::path& newest, std::int64_t step,
+                                 std::optional<std::int64_t> also_keep);
   std::optional<LoadedCheckpoint> try_load(const std::filesystem::path& path, std::int64_t step,
                                            std::vector<std::string>& passed_over);
 
