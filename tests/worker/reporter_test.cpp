@@ -18,7 +18,11 @@ TEST(JsonlReporter, WritesALineAnEvent) {
   {
     JsonlReporter reporter((folder / "m.jsonl").native(), std::nullopt);
     reporter.section(Section::kData);
-    reporter.step({.step = 3, .loss = 1.25, .validation_loss = 2.5, .tokens_per_s = 100, .step_ms = 8, .at_ms = 77});
+    reporter.declare({{.name = "loss", .unit = "nats"}});
+    reporter.step({.step = 3,
+                   .values = {{"loss", 1.25}, {"validation/loss", 2.5}, {"tokens_per_s", 100}},
+                   .step_ms = 8,
+                   .at_ms = 77});
     reporter.resumed_from(2);
     reporter.checkpoint_saved(3, 4096, 1.5);
     reporter.leaving(93, "a \"bad\"\nthing");
@@ -26,10 +30,25 @@ TEST(JsonlReporter, WritesALineAnEvent) {
   const std::string text = read_file(folder / "m.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
   EXPECT_THAT(text, HasSubstr(R"({"kind":"section","section":"data","at_ms":)"));
-  EXPECT_THAT(text, HasSubstr(R"({"kind":"step","step":3,"loss":1.25,"validation_loss":2.5,"tokens_per_s":100,)"));
+  EXPECT_THAT(text,
+              HasSubstr(R"({"kind":"step","step":3,"loss":1.25,"validation/loss":2.5,"tokens_per_s":100,"step_ms":8,)"
+                        R"("memory_bytes":0,"memory_peak_bytes":0,"bytes_communicated":0,"at_ms":77})"));
   EXPECT_THAT(text, HasSubstr(R"({"kind":"resumed","step":2,)"));
   EXPECT_THAT(text, HasSubstr(R"({"kind":"checkpoint","step":3,"bytes":4096,"ms":1.5,)"));
   EXPECT_THAT(text, HasSubstr(R"("exit_code":93,"reason":"a \"bad\"\u000athing")"));
+}
+
+TEST(JsonlReporter, ASeriesNamedLikeAFieldOfTheLineHasAKeyOfItsOwn) {
+  const TemporaryFolder folder;
+  JsonlReporter((folder / "m.jsonl").native(), std::nullopt)
+      .step({.step = 3,
+             .values = {{"step", 1}, {"at_ms", 2}, {"series/kind", 3}, {"kind", 4}, {"loss", 5}, {"loss", 6}},
+             .at_ms = 77});
+  EXPECT_EQ(
+      read_file(folder / "m.jsonl"),
+      R"({"kind":"step","step":3,"series/step":1,"series/at_ms":2,"series/kind":3,"series/series/kind":4,"loss":5,)"
+      R"("series/loss":6,"step_ms":0,"memory_bytes":0,"memory_peak_bytes":0,"bytes_communicated":0,"at_ms":77})"
+      "\n");
 }
 
 TEST(JsonlReporter, AppendsToWhatAnEarlierAttemptWrote) {
@@ -41,8 +60,10 @@ TEST(JsonlReporter, AppendsToWhatAnEarlierAttemptWrote) {
 
 TEST(JsonlReporter, WritesNullForWhatJsonCannotSay) {
   const TemporaryFolder folder;
-  JsonlReporter((folder / "m.jsonl").native(), std::nullopt).step({.loss = std::numeric_limits<double>::quiet_NaN()});
-  EXPECT_THAT(read_file(folder / "m.jsonl"), HasSubstr("\"loss\":null"));
+  JsonlReporter((folder / "m.jsonl").native(), std::nullopt)
+      .step({.values = {{"loss", std::numeric_limits<double>::quiet_NaN()}},
+             .step_ms = std::numeric_limits<double>::infinity()});
+  EXPECT_THAT(read_file(folder / "m.jsonl"), HasSubstr("\"loss\":null,\"step_ms\":null,"));
 }
 
 TEST(JsonlReporter, NamesAPathItCannotOpen) {

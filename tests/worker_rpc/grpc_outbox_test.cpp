@@ -1,11 +1,23 @@
 #include "rank/grpc_outbox.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "schema/recipes.h"
 
 namespace {
 
+using ::testing::ElementsAre;
 using worker::GrpcOutbox;
 using worker::StepReport;
+
+const schema::Series kLoss{
+    .name = "loss", .unit = "nats", .better = schema::Better::kLower, .over_ranks = schema::OverRanks::kRank0};
+const schema::Series kExperts{.name = "experts/used"};
 
 StepReport step(std::int64_t number) {
   StepReport report;
@@ -17,6 +29,21 @@ std::vector<std::int64_t> steps_of(const muster::v1::HeartbeatRequest& request) 
   std::vector<std::int64_t> steps;
   for (const auto& metric : request.metrics()) steps.push_back(metric.step());
   return steps;
+}
+
+std::vector<std::string> names_of(const muster::v1::HeartbeatRequest& request) {
+  std::vector<std::string> names;
+  for (const auto& value : request.metrics(0).values()) names.push_back(value.series());
+  return names;
+}
+
+/// A step of `count` series with long names.
+StepReport wide_step(std::int64_t number, std::size_t count) {
+  auto report = step(number);
+  for (std::size_t i = 0; i < count; ++i) {
+    report.values.push_back({std::string(60, 'x') + std::to_string(i), 1});
+  }
+  return report;
 }
 
 TEST(Outbox, HandsOutTheOldestUntilTheyAreAcknowledged) {
@@ -36,15 +63,15 @@ TEST(Outbox, HandsOutTheOldestUntilTheyAreAcknowledged) {
 TEST(Outbox, AStepTravelsWithAllItsNumbers) {
   StepReport report;
   report.step = 7;
-  report.loss = 2.5;
-  report.tokens_per_s = 1000.5;
+  report.values = {{"loss", 2.5},
+                   {"validation/loss", 2.25},
+                   {"tokens_per_s", 1000.5},
+                   {"learning_rate", 0.125},
+                   {"grad_norm", 0.75}};
   report.step_ms = 12.25;
   report.memory_bytes = 11;
   report.memory_peak_bytes = 13;
   report.bytes_communicated = 17;
-  report.learning_rate = 0.125;
-  report.grad_norm = 0.75;
-  report.validation_loss = 2.25;
   report.at_ms = 19;
   GrpcOutbox outbox;
   outbox.add(report);
@@ -52,8 +79,108 @@ TEST(Outbox, AStepTravelsWithAllItsNumbers) {
   outbox.fill(request);
   ASSERT_EQ(request.metrics_size(), 1);
   EXPECT_EQ(request.metrics(0).ShortDebugString(),
-            "step: 7 loss: 2.5 tokens_per_s: 1000.5 step_ms: 12.25 memory_bytes: 11 memory_peak_bytes: 13 "
-            "bytes_communicated: 17 learning_rate: 0.125 grad_norm: 0.75 validation_loss: 2.25 at_ms: 19");
+            "step: 7 step_ms: 12.25 memory_bytes: 11 memory_peak_bytes: 13 bytes_communicated: 17 at_ms: 19 "
+            "values { series: \"loss\" value: 2.5 } values { series: \"validation/loss\" value: 2.25 } "
+            "values { series: \"tokens_per_s\" value: 1000.5 } values { series: \"learning_rate\" value: 0.125 } "
+            "values { series: \"grad_norm\" value: 0.75 }");
+}
+
+TEST(Outbox, WhatIsKnownOfASeriesTravelsWithItsValuesAndNotWithoutThem) {
+  GrpcOutbox outbox;
+  outbox.declare({kLoss, kExperts});
+  muster::v1::HeartbeatRequest idle, busy;
+  outbox.add(muster::v1::CheckpointSaved());
+  outbox.fill(idle);
+  EXPECT_EQ(idle.series_size(), 0);
+  outbox.add(step(1));
+  outbox.fill(busy);
+  ASSERT_EQ(busy.series_size(), 2);
+  EXPECT_EQ(busy.series(0).ShortDebugString(), "name: \"loss\" unit: \"nats\" better: \"lower\" over_ranks: \"rank0\"");
+  EXPECT_EQ(busy.series(1).ShortDebugString(), "name: \"experts/used\" better: \"neither\" over_ranks: \"mean\"");
+}
+
+TEST(Outbox, OnlyRankZeroTellsWhatIsRankZeros) {
+  for (const std::uint32_t rank : {0u, 1u, 7u}) {
+    GrpcOutbox outbox(rank);
+    outbox.declare({kLoss, kExperts});
+    auto report = step(1);
+    report.values = {{"loss", 2.5}, {"experts/used", 6}, {"nobody/declared/this", 3}};
+    outbox.add(report);
+    muster::v1::HeartbeatRequest request;
+    outbox.fill(request);
+    std::vector<std::string> declared;
+    for (const auto& series : request.series()) declared.push_back(series.name());
+    const std::vector<std::string> both{"loss", "experts/used"}, second{"experts/used"};
+    EXPECT_EQ(declared, rank == 0 ? both : second) << rank;
+    if (rank == 0) {
+      EXPECT_THAT(names_of(request), ElementsAre("loss", "experts/used", "nobody/declared/this"));
+    } else {
+      EXPECT_THAT(names_of(request), ElementsAre("experts/used", "nobody/declared/this")) << rank;
+    }
+    EXPECT_EQ(request.metrics(0).values().rbegin()->value(), 3);
+  }
+}
+
+TEST(Outbox, ALaterDeclarationReplacesTheFormer) {
+  GrpcOutbox outbox(1);
+  outbox.declare({kLoss});
+  outbox.declare({kExperts});
+  auto report = step(1);
+  report.values = {{"loss", 2.5}};
+  outbox.add(report);
+  muster::v1::HeartbeatRequest request;
+  outbox.fill(request);
+  EXPECT_THAT(names_of(request), ElementsAre("loss")) << "nobody has declared it any more";
+  ASSERT_EQ(request.series_size(), 1);
+  EXPECT_EQ(request.series(0).name(), "experts/used");
+}
+
+TEST(Outbox, StepsOfManySeriesFillHeartbeatsThatStaySmall) {
+  GrpcOutbox outbox;
+  std::int64_t count = 0;
+  for (; count < 600; ++count) outbox.add(wide_step(count + 1, schema::kMostSeries));
+  EXPECT_FALSE(outbox.fits_one_batch());
+  std::vector<std::int64_t> arrived;
+  while (outbox.waiting() > 0) {
+    muster::v1::HeartbeatRequest request;
+    const auto batch = outbox.fill(request);
+    ASSERT_FALSE(batch.empty());
+    EXPECT_LE(request.ByteSizeLong(), GrpcOutbox::kBatchBytes);
+    EXPECT_EQ(batch.full, batch.steps < outbox.waiting());
+    for (const auto number : steps_of(request)) arrived.push_back(number);
+    outbox.acknowledge(batch, batch.steps, 0);
+  }
+  EXPECT_EQ(arrived.size(), 600u);
+  EXPECT_TRUE(std::ranges::is_sorted(arrived));
+  EXPECT_TRUE(outbox.fits_one_batch());
+}
+
+TEST(Outbox, AStepHasAsManyValuesAsAJobMayHaveSeries) {
+  GrpcOutbox outbox;
+  outbox.add(wide_step(1, schema::kMostSeries + 10));
+  muster::v1::HeartbeatRequest request;
+  outbox.fill(request);
+  EXPECT_EQ(request.metrics(0).values_size(), static_cast<int>(schema::kMostSeries));
+}
+
+// Goal: a long outage costs a bounded amount of memory, however many series a training reports.
+TEST(Outbox, ALongOutageOfManySeriesCostsTheOldestStepsToo) {
+  GrpcOutbox outbox;
+  const auto one = wide_step(1, schema::kMostSeries);
+  const auto most = GrpcOutbox::kMaxBytes / GrpcOutbox::bytes_of(one);
+  for (std::size_t i = 0; i < most; ++i) outbox.add(one);
+  EXPECT_EQ(outbox.lost(), 0u);
+  for (int i = 0; i < 10; ++i) outbox.add(one);
+  EXPECT_EQ(outbox.lost(), 10u);
+  EXPECT_EQ(outbox.waiting(), most);
+}
+
+TEST(Outbox, KeepsAllTheStepsItPromisesOfTheSeriesOfEveryRecipe) {
+  for (const auto& recipe : schema::recipes()) {
+    StepReport report;
+    for (const auto& series : recipe.series) report.values.push_back({series.name, 1});
+    EXPECT_LE(GrpcOutbox::kMaxSteps * GrpcOutbox::bytes_of(report), GrpcOutbox::kMaxBytes) << recipe.kind;
+  }
 }
 
 TEST(Outbox, ABatchIsBoundedAndAnAcknowledgementCannotExceedIt) {

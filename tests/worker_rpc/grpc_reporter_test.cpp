@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <thread>
 
 #include "claimed_port.h"
@@ -24,7 +25,7 @@ const runtime::Refusal kBusy{runtime::Refusal::Kind::kUnavailable, "the store is
 worker::StepReport step(std::int64_t number) {
   worker::StepReport report;
   report.step = number;
-  report.loss = 1.0 / static_cast<double>(number);
+  report.values = {{"loss", 1.0 / static_cast<double>(number)}};
   report.step_ms = 12;
   return report;
 }
@@ -246,6 +247,34 @@ TEST_F(GrpcReporter, LeavingDeliversEverythingAndTheLastWords) {
   EXPECT_EQ(controller_.steps[0].size(), 2000u);
   EXPECT_EQ(controller_.left[0], std::make_pair(1, std::string("loss is ? at step 3; see r\xc3\xa4ume")));
   EXPECT_EQ(controller_.last_heartbeat[0].section(), muster::v1::SECTION_DONE);
+}
+
+// Goal: the controller knows each number by its name and hears rank 0's numbers from rank 0 alone.
+// Method: two ranks tell the same of one step, with their last words.
+TEST_F(GrpcReporter, ValuesArriveUnderTheNamesOfTheirSeries) {
+  controller_.set_interval(core::Millis(60'000));
+  for (const int rank : {0, 1}) {
+    auto reporter = worker::make_grpc_reporter(environment(rank, 2));
+    ASSERT_TRUE(controller_.wait_until([&](const FakeController& c) { return c.heartbeats.contains(rank); }));
+    reporter->declare({{.name = "loss", .unit = "nats", .over_ranks = schema::OverRanks::kRank0},
+                       {.name = "experts/used", .over_ranks = schema::OverRanks::kMax}});
+    auto report = step(1);
+    report.values = {{"loss", 2.5}, {"experts/used", 6}, {"undeclared", std::numeric_limits<double>::infinity()}};
+    reporter->step(report);
+    reporter->leaving(0, "done");
+  }
+  const auto& first = controller_.last_heartbeat.at(0);
+  const auto& second = controller_.last_heartbeat.at(1);
+  ASSERT_EQ(first.metrics_size(), 1);
+  ASSERT_EQ(second.metrics_size(), 1);
+  EXPECT_EQ(first.metrics(0).values_size(), 3);
+  EXPECT_EQ(first.metrics(0).values(0).ShortDebugString(), "series: \"loss\" value: 2.5");
+  ASSERT_EQ(second.metrics(0).values_size(), 2);
+  EXPECT_EQ(second.metrics(0).values(0).ShortDebugString(), "series: \"experts/used\" value: 6");
+  EXPECT_EQ(second.metrics(0).values(1).value(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(first.series_size(), 2);
+  ASSERT_EQ(second.series_size(), 1);
+  EXPECT_EQ(second.series(0).over_ranks(), "max");
 }
 
 TEST_F(GrpcReporter, LeavingWithoutAControllerTakesTwoSecondsAtMost) {

@@ -98,6 +98,33 @@ TEST_F(Unsent, GoesOnWhereTheControllerStoppedListening) {
   EXPECT_THAT(read(path).steps, ElementsAre(5));
 }
 
+// Goal: whoever reads a kept report knows what its numbers are, without the reports before it.
+TEST_F(Unsent, EachReportTellsTheSeriesOfItsSteps) {
+  outbox.declare({{.name = "validation/loss", .better = schema::Better::kLower}});
+  for (int i = 1; i <= 600; ++i) {
+    auto report = step(i);
+    report.values = {{"validation/loss", i + 0.5}, {"undeclared", 2}};
+    outbox.add(report);
+  }
+  keep();
+  outbox.add(checkpoint(600));
+  keep();
+  std::vector<int> steps, series;
+  runtime::read_unsent(path, [&](const muster::v1::HeartbeatRequest& request) {
+    steps.push_back(request.metrics_size());
+    series.push_back(request.series_size());
+    for (const auto& metric : request.metrics()) {
+      EXPECT_EQ(metric.values_size(), 2);
+      EXPECT_EQ(metric.values(0).value(), static_cast<double>(metric.step()) + 0.5);
+      EXPECT_EQ(metric.values(1).series(), "undeclared");
+    }
+    for (const auto& known : request.series()) EXPECT_EQ(known.name() + " " + known.better(), "validation/loss lower");
+    return true;
+  });
+  EXPECT_THAT(steps, ElementsAre(512, 88, 0));
+  EXPECT_THAT(series, ElementsAre(1, 1, 0));
+}
+
 TEST_F(Unsent, HoldsALongOutageInReportsAsLargeAsAHeartbeat) {
   for (int i = 1; i <= 2000; ++i) outbox.add(step(i));
   keep();

@@ -1,45 +1,71 @@
 #include "rank/grpc_outbox.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace worker {
 namespace {
 
 void write(const StepReport& from, muster::v1::StepMetric& to) {
   to.set_step(from.step);
-  to.set_loss(from.loss);
-  to.set_tokens_per_s(from.tokens_per_s);
   to.set_step_ms(from.step_ms);
   to.set_memory_bytes(from.memory_bytes);
   to.set_memory_peak_bytes(from.memory_peak_bytes);
   to.set_bytes_communicated(from.bytes_communicated);
-  to.set_learning_rate(from.learning_rate);
-  to.set_grad_norm(from.grad_norm);
-  if (from.validation_loss) to.set_validation_loss(*from.validation_loss);
   to.set_at_ms(from.at_ms);
+  for (const auto& value : from.values) {
+    auto& told = *to.add_values();
+    told.set_series(value.series);
+    told.set_value(value.value);
+  }
 }
 
-/// Drops from the front of `queue`, whose first element has the number `first`, all below `until`.
-template <typename Queue>
-void drop_below(Queue& queue, std::uint64_t& first, std::uint64_t until) {
-  while (!queue.empty() && first < until) {
-    queue.pop_front();
-    ++first;
-  }
+void write(const schema::Series& from, muster::v1::Series& to) {
+  to.set_name(from.name);
+  to.set_unit(from.unit);
+  to.set_better(std::string(to_string(from.better)));
+  to.set_over_ranks(std::string(to_string(from.over_ranks)));
 }
 
 }  // namespace
 
+std::size_t GrpcOutbox::bytes_of(const StepReport& step) {
+  std::size_t bytes = sizeof step;
+  for (const auto& value : step.values) bytes += sizeof value + value.series.size();
+  return bytes;
+}
+
+bool GrpcOutbox::is_told(const schema::Series& series) const {
+  return rank_ == 0 || series.over_ranks != schema::OverRanks::kRank0;
+}
+
+bool GrpcOutbox::is_told(const std::string& series) const {
+  const auto known = std::ranges::find(series_, series, &schema::Series::name);
+  return known == series_.end() || is_told(*known);
+}
+
+void GrpcOutbox::declare(std::vector<schema::Series> series) {
+  series_ = std::move(series);
+}
+
 void GrpcOutbox::add(const StepReport& step) {
-  steps_.push_back(step);
-  if (steps_.size() <= kMaxSteps) return;
-  drop_below(steps_, first_step_, first_step_ + 1);
-  ++lost_;
+  StepReport told = step;
+  std::erase_if(told.values, [&](const SeriesValue& value) { return !is_told(value.series); });
+  if (told.values.size() > schema::kMostSeries) told.values.resize(schema::kMostSeries);
+  told.values.shrink_to_fit();
+  bytes_ += bytes_of(told);
+  steps_.push_back(std::move(told));
+  while (steps_.size() > kMaxSteps || (bytes_ > kMaxBytes && steps_.size() > 1)) {
+    drop_steps_below(first_step_ + 1);
+    ++lost_;
+  }
 }
 
 void GrpcOutbox::add(const muster::v1::CheckpointSaved& checkpoint) {
   checkpoints_.push_back(checkpoint);
-  if (checkpoints_.size() > kMaxCheckpoints) drop_below(checkpoints_, first_checkpoint_, first_checkpoint_ + 1);
+  if (checkpoints_.size() <= kMaxCheckpoints) return;
+  checkpoints_.pop_front();
+  ++first_checkpoint_;
 }
 
 GrpcOutbox::Batch GrpcOutbox::fill(muster::v1::HeartbeatRequest& request, std::uint64_t from_step,
@@ -47,19 +73,45 @@ GrpcOutbox::Batch GrpcOutbox::fill(muster::v1::HeartbeatRequest& request, std::u
   const auto skipped_steps = std::min<std::size_t>(steps_.size(), std::max(from_step, first_step_) - first_step_);
   const auto skipped_checkpoints =
       std::min<std::size_t>(checkpoints_.size(), std::max(from_checkpoint, first_checkpoint_) - first_checkpoint_);
-  const Batch batch{first_step_ + skipped_steps, first_checkpoint_ + skipped_checkpoints,
-                    std::min(steps_.size() - skipped_steps, kBatch),
-                    std::min(checkpoints_.size() - skipped_checkpoints, kBatch)};
-  for (std::size_t i = 0; i < batch.steps; ++i) write(steps_[skipped_steps + i], *request.add_metrics());
+  Batch batch;
+  batch.first_step = first_step_ + skipped_steps;
+  batch.first_checkpoint = first_checkpoint_ + skipped_checkpoints;
+  batch.checkpoints = std::min(checkpoints_.size() - skipped_checkpoints, kBatch);
+  std::size_t bytes = 0;
+  for (auto at = skipped_steps; at < steps_.size() && batch.steps < kBatch; ++at) {
+    bytes += bytes_of(steps_[at]);
+    if (batch.steps > 0 && bytes > kBatchBytes) {
+      batch.full = true;
+      break;
+    }
+    write(steps_[at], *request.add_metrics());
+    ++batch.steps;
+  }
+  batch.full = batch.full || batch.steps == kBatch || batch.checkpoints == kBatch;
   for (std::size_t i = 0; i < batch.checkpoints; ++i) {
     *request.add_checkpoints() = checkpoints_[skipped_checkpoints + i];
+  }
+  for (const auto& series : series_) {
+    if (batch.steps > 0 && is_told(series)) write(series, *request.add_series());
   }
   return batch;
 }
 
+void GrpcOutbox::drop_steps_below(std::uint64_t until) {
+  while (!steps_.empty() && first_step_ < until) {
+    bytes_ -= bytes_of(steps_.front());
+    steps_.pop_front();
+    ++first_step_;
+  }
+}
+
 void GrpcOutbox::acknowledge(const Batch& batch, std::size_t steps, std::size_t checkpoints) {
-  drop_below(steps_, first_step_, batch.first_step + std::min(steps, batch.steps));
-  drop_below(checkpoints_, first_checkpoint_, batch.first_checkpoint + std::min(checkpoints, batch.checkpoints));
+  drop_steps_below(batch.first_step + std::min(steps, batch.steps));
+  const auto until = batch.first_checkpoint + std::min(checkpoints, batch.checkpoints);
+  while (!checkpoints_.empty() && first_checkpoint_ < until) {
+    checkpoints_.pop_front();
+    ++first_checkpoint_;
+  }
 }
 
 }  // namespace worker

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "rank/errors.h"
 #include "rank/exit_codes.h"
@@ -174,7 +175,8 @@ class GrpcReporter final : public Reporter {
       : options_(options),
         controller_(controller_of(environment)),
         key_(key_of(environment)),
-        world_size_(environment.world_size) {
+        world_size_(environment.world_size),
+        outbox_(key_.rank()) {
     // gRPC starts its own threads with the channel.
     const SignalsBlocked blocked;
     files_ = std::make_unique<FileDesk>(unsent_path(environment), "[rank " + std::to_string(key_.rank()) + "] ");
@@ -197,12 +199,17 @@ class GrpcReporter final : public Reporter {
     section_ = now;
   }
 
+  void declare(std::vector<schema::Series> series) override {
+    std::lock_guard lock(mutex_);
+    outbox_.declare(std::move(series));
+  }
+
   void step(const StepReport& report) override {
     std::lock_guard lock(mutex_);
     step_ = report.step;
     step_ms_ = report.step_ms;
     outbox_.add(report);
-    if (outbox_.lost() == 1 && !told_loss_) {
+    if (outbox_.lost() > 0 && !told_loss_) {
       told_loss_ = true;
       say("warning: the controller has been away for too long: the oldest metrics are being lost");
     }
@@ -434,8 +441,7 @@ GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
   const bool whole = response.metrics_accepted() >= batch.steps && response.checkpoints_accepted() >= batch.checkpoints;
   outbox_.acknowledge(batch, response.metrics_accepted(), response.checkpoints_accepted());
   if (!whole) return Sent::kUntaken;
-  const bool full = batch.steps == GrpcOutbox::kBatch || batch.checkpoints == GrpcOutbox::kBatch;
-  return full || (leaving_ && !last) ? Sent::kMore : Sent::kAll;
+  return batch.full || (leaving_ && !last) ? Sent::kMore : Sent::kAll;
 }
 
 GrpcReporter::Sent GrpcReporter::failed(const grpc::Status& status) {

@@ -60,7 +60,7 @@ std::string UnsentFile::collect(const GrpcOutbox& outbox, const muster::v1::Hear
     bytes += delimited(request);
     kept_steps_ = batch.first_step + batch.steps;
     kept_checkpoints_ = batch.first_checkpoint + batch.checkpoints;
-    more = batch.steps == GrpcOutbox::kBatch || batch.checkpoints == GrpcOutbox::kBatch;
+    more = batch.full;
   }
   return bytes;
 }

@@ -11,9 +11,10 @@ namespace worker {
 /// What the controller could not be told while it was away, kept on disk: a rank may end, or be killed, before it is
 /// back. The controller reads it when it learns that the rank has ended.
 ///
-/// The file holds HeartbeatRequests, each behind its length (protobuf's delimited form), oldest first. What stands in
-/// it twice, or was sent after all, is no harm. What a full disk does not take is kept in memory and written when it
-/// does. Not thread-safe; nothing throws: a disk that takes no more costs only this.
+/// The file holds HeartbeatRequests, each behind its length (protobuf's delimited form), oldest first. Each tells the
+/// declared series of its metrics. What stands in the file twice, or was sent after all, is no harm. What a full disk
+/// does not take is kept in memory and written when it does. Not thread-safe; nothing throws: a disk that takes no more
+/// costs only this.
 class UnsentFile {
  public:
   /// "" keeps nothing. The folder is made when there is something to keep, or room to reserve.
@@ -37,9 +38,10 @@ class UnsentFile {
   /// Empty, or why not all is on disk.
   const std::string& problem() const { return problem_; }
 
-  /// A file does not grow beyond this: about half a million steps.
+  /// A file does not grow beyond this: about half a million steps of the loop's series, in full reports. A report tells
+  /// the declared series besides, 40 bytes each, so steps that are kept one by one take three times as much.
   static constexpr std::int64_t kMostBytes = 64 << 20;
-  /// About two thousand steps.
+  /// About two thousand steps, in full reports.
   static constexpr std::int64_t kReservedBytes = 256 << 10;
 
  private:

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 
 namespace worker {
@@ -36,14 +38,30 @@ std::string number(double value) {
   return text;
 }
 
-std::string field(const char* key, const std::string& value) {
-  return ",\"" + std::string(key) + "\":" + value;
+std::string field(std::string_view key, const std::string& value) {
+  return "," + quoted(key) + ":" + value;
 }
-std::string field(const char* key, double value) {
+std::string field(std::string_view key, double value) {
   return field(key, number(value));
 }
-std::string field(const char* key, std::int64_t value) {
+std::string field(std::string_view key, std::int64_t value) {
   return field(key, std::to_string(value));
+}
+
+/// The keys of a step's line that are no series.
+constexpr std::array<std::string_view, 7> kStepKeys{
+    "kind", "step", "step_ms", "memory_bytes", "memory_peak_bytes", "bytes_communicated", "at_ms"};
+
+/// The values of a step, each under a key of its own.
+std::string values_of(const StepReport& report) {
+  std::set<std::string> taken(kStepKeys.begin(), kStepKeys.end());
+  std::string fields;
+  for (const auto& value : report.values) {
+    std::string key = value.series;
+    while (!taken.insert(key).second) key.insert(0, "series/");
+    fields += field(key, value.value);
+  }
+  return fields;
 }
 
 }  // namespace
@@ -94,12 +112,9 @@ void JsonlReporter::section(Section now) {
 }
 
 void JsonlReporter::step(const StepReport& r) {
-  std::string line = "\"kind\":\"step\"" + field("step", r.step) + field("loss", r.loss);
-  if (r.validation_loss) line += field("validation_loss", *r.validation_loss);
-  line += field("tokens_per_s", r.tokens_per_s) + field("step_ms", r.step_ms) + field("memory_bytes", r.memory_bytes) +
-          field("memory_peak_bytes", r.memory_peak_bytes) + field("bytes_communicated", r.bytes_communicated) +
-          field("learning_rate", r.learning_rate) + field("grad_norm", r.grad_norm) + field("at_ms", r.at_ms);
-  write_line(line);
+  write_line("\"kind\":\"step\"" + field("step", r.step) + values_of(r) + field("step_ms", r.step_ms) +
+             field("memory_bytes", r.memory_bytes) + field("memory_peak_bytes", r.memory_peak_bytes) +
+             field("bytes_communicated", r.bytes_communicated) + field("at_ms", r.at_ms));
 }
 
 void JsonlReporter::resumed_from(std::int64_t step) {

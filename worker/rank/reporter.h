@@ -52,10 +52,12 @@ class Reporter {
   /// Says what the rank does from now on.
   virtual void section(Section now) = 0;
 
-  /// What is known of the series in the reports that follow. Before the first of them; a later call replaces the former.
+  /// What is known of the series in the reports. Called before the first of them; a later call replaces the former.
+  /// Values of a series that is not declared are reported all the same.
   virtual void declare(std::vector<schema::Series> series) = 0;
 
-  /// One finished step, every rank reports its own. Of a series that is rank 0's, the other ranks' values are left out. A report that can't be delivered now is kept and sent later.
+  /// One finished step, every rank reports its own. A report that can't be delivered now is kept and sent later. The
+  /// controller gets the values of a series that is rank 0's from rank 0 alone; each rank may report them all the same.
   virtual void step(const StepReport& report) = 0;
 
   /// Training goes on from a checkpoint taken after `step` steps, or begins (0); the next report has number step + 1.
