@@ -222,8 +222,9 @@ class Demo:
 
     def summary(self, seconds, text):
         metrics = self.metrics()
-        losses = [m["loss"] for m in metrics]
-        speeds = sorted(m["tokens_per_s"] for m in metrics)
+        # A step that rank 0 did not live to tell has none.
+        losses = [m["loss"] for m in metrics if m["loss"] is not None]
+        speeds = sorted(m["tokens_per_s"] for m in metrics if m["tokens_per_s"] is not None)
         job = self.show()
         rows = [(f"job {self.job}", job["state"])]
         rows += [(f"attempt {a['number']}", f"{a['cause']}: {a['reason']}") for a in job["attempts"]]

@@ -14,6 +14,7 @@
 namespace worker::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -34,6 +35,7 @@ struct TinyRun {
                          "num_key_value_heads":2,"max_position_embeddings":64,"tie_word_embeddings":true)";
   std::string source = R"("source":"fixture")";
   std::string cache = "cache";  ///< empty: the default one
+  std::string best = {};
 
   std::string json(const TemporaryFolder& folder) const {
     std::ostringstream out;
@@ -43,7 +45,7 @@ struct TinyRun {
         << micro_batch_size << R"(,"warmup_steps":3,"learning_rate":)" << learning_rate
         << R"(,"min_learning_rate":0,"step_delay_ms":)" << step_delay_ms << extra_train
         << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native() << R"(","every_steps":)" << every_steps
-        << R"(,"keep":)" << keep << "}}";
+        << R"(,"keep":)" << keep << R"(,"best":")" << best << "\"}}";
     return out.str();
   }
 };
@@ -93,8 +95,8 @@ TEST(Worker, TwoRanksLearnFromText) {
   EXPECT_LT(loss.back(), loss.front() - 1.5);
   EXPECT_EQ(loss, losses(ranks, 1));
   const auto steps = ranks.lines(0, "step");
-  EXPECT_EQ(steps[28].count("validation_loss"), 0u);
-  EXPECT_LT(std::stod(steps[59].at("validation_loss")), std::stod(steps[29].at("validation_loss")));
+  EXPECT_EQ(steps[28].count("validation/loss"), 0u);
+  EXPECT_LT(std::stod(steps[59].at("validation/loss")), std::stod(steps[29].at("validation/loss")));
   for (const char* key : {"tokens_per_s", "step_ms", "memory_bytes", "memory_peak_bytes", "bytes_communicated"}) {
     EXPECT_GT(std::stod(steps.back().at(key)), 0) << key;
   }
@@ -169,7 +171,7 @@ TEST(Worker, TheLossHardlyDependsOnHowTheBatchIsSplit) {
     ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
     runs.push_back(losses(ranks));
     const auto steps = ranks.lines(0, "step");
-    runs.back().push_back(std::stod(steps.back().at("validation_loss")));
+    runs.back().push_back(std::stod(steps.back().at("validation/loss")));
     for (const auto& norm : values(steps, "grad_norm")) runs.back().push_back(std::stod(norm));
   }
   for (std::size_t run = 1; run < runs.size(); ++run) {
@@ -214,6 +216,22 @@ TEST(Worker, SavesOnScheduleAndKeepsTheNewest) {
   Ranks again(folder.path(), TinyRun{.steps = 11, .every_steps = 2, .keep = 2}.json(folder), {.label = "again"});
   ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
   EXPECT_TRUE(again.lines(0, "step").empty());
+}
+
+TEST(Worker, TellsWhereItsBestCheckpointIs) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 6, .extra_train = R"(,"validation_every_steps":2)", .best = "validation/loss"};
+  Ranks ranks(folder.path(), run.json(folder), {});
+  ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(ranks.log(rank),
+                ContainsRegex("\\] best validation/loss [0-9.]+ at step 2 \\(kept in .*/step-00000002\\)\n"));
+  }
+  TinyRun wrong = run;
+  wrong.best = "loss";
+  Ranks refused(folder.path(), wrong.json(folder), {.label = "refused"});
+  EXPECT_THAT(refused.wait(), Each(93));
+  EXPECT_THAT(refused.log(1), HasSubstr("checkpoint.best = \"loss\": want a series measured on held-out data"));
 }
 
 TEST(Worker, ATornCheckpointIsPassedOver) {

@@ -6,41 +6,19 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/rand.h>
 
-#include <functional>
-#include <future>
 #include <map>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "fsdp/random.h"
-#include "rank/signals.h"
+#include "schema/recipes.h"
 #include "temporary_folder.h"
 #include "train/recipe.h"
 #include "train/schedule.h"
-
-namespace {
-
-/// Called before each rename of this process with what is to be its new name.
-std::function<void(const std::string&)> before_rename;
-/// Called before each flush to disk with the name of what is flushed.
-std::function<void(const std::string&)> before_sync;
-
-}  // namespace
-
-/// Stands before the C library's, which std::filesystem calls.
-extern "C" int rename(const char* from, const char* to) noexcept {
-  if (before_rename) before_rename(to);
-  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
-}
-extern "C" int fsync(int fd) {
-  if (before_sync) before_sync(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)));
-  return static_cast<int>(::syscall(SYS_fsync, fd));
-}
+#include "train/step_measures.h"
+#include "trainer_ranks.h"
 
 namespace worker::testing {
 namespace {
@@ -48,93 +26,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
-
-/// Keeps what its rank reports.
-class Listener : public Reporter {
- public:
-  void section(Section) override {}
-  void step(const StepReport& report) override {
-    steps.push_back(report);
-    if (on_step) on_step();
-  }
-  void resumed_from(std::int64_t) override {
-    if (on_resumed) on_resumed();
-  }
-  void checkpoint_saved(std::int64_t step, std::int64_t, double) override { saved.push_back(step); }
-  StopKind stop_requested() const override { return ++asked_ == save_at ? StopKind::kSave : StopKind::kNone; }
-  bool assigns_rendezvous() const override { return true; }
-  Endpoint rendezvous(std::optional<Endpoint> mine) override {
-    if (mine) meeting->set_value(*mine);
-    return where.get();
-  }
-  void leaving(int, std::string_view) override {}
-
-  std::vector<StepReport> steps;
-  std::vector<std::int64_t> saved;
-  std::function<void()> on_step, on_resumed;
-  std::function<void(const std::string&)> on_failure;  ///< unless set, a failure ends the test
-  int save_at = 0;                                     ///< the step in which it asks for a save; 0: never
-  std::promise<Endpoint>* meeting = nullptr;           ///< of all ranks
-  std::shared_future<Endpoint> where;
-
- private:
-  mutable int asked_ = 0;
-};
-
-/// `"key":value` with a leading comma, unless `given` has the key.
-std::string unless(const std::string& given, const std::string& key, const std::string& value) {
-  return given.find("\"" + key + "\"") == std::string::npos ? ",\"" + key + "\":" + value : "";
-}
-
-/// Members of "train" and "fsdp" are added with a leading comma.
-RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const std::string& fsdp = "",
-                 const std::string& checkpoints = "checkpoints") {
-  return parse_run_config(
-      R"({"format":1,"name":"test","model":{"hidden_size":32,"intermediate_size":48,"num_hidden_layers":3,
-      "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64},
-      "data":{"source":"fixture","sequence_length":32,"cache_folder":")" +
-      (folder / "cache").native() + R"("},"train":{"learning_rate":0.003)" + unless(train, "batch_size", "8") +
-      unless(train, "warmup_steps", "0") + unless(train, "seed", "0") + unless(train, "validation_every_steps", "0") +
-      train + R"(},"fsdp":{"prefetch":true)" + fsdp + R"(},"checkpoint":{"every_steps":0,"folder":")" +
-      (folder / checkpoints).native() + "\"}}");
-}
-
-/// One attempt of `listeners.size()` ranks; how each left.
-std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt = 1) {
-  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);  // c10d's flight recorder is not safe for ranks as threads
-  forget_stop_signals();
-  std::promise<Endpoint> meeting;
-  const std::shared_future<Endpoint> where = meeting.get_future().share();
-  const int world_size = static_cast<int>(listeners.size());
-  std::vector<Outcome> outcomes(listeners.size());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] {
-      at::set_num_threads(1);  // more only wait for one another on a busy machine
-      auto& listener = listeners[static_cast<std::size_t>(rank)];
-      listener.meeting = &meeting;
-      listener.where = where;
-      RankEnvironment environment;
-      environment.rank = environment.local_rank = rank;
-      environment.world_size = environment.local_world_size = world_size;
-      environment.attempt = attempt;
-      try {
-        outcomes[static_cast<std::size_t>(rank)] = Trainer(config, environment, listener).run();
-      } catch (const std::exception& error) {
-        if (!listener.on_failure) throw;
-        listener.on_failure(error.what());
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return outcomes;
-}
-
-std::vector<std::int64_t> numbers(const std::vector<StepReport>& reports) {
-  std::vector<std::int64_t> out;
-  for (const auto& report : reports) out.push_back(report.step);
-  return out;
-}
 
 TEST(Trainer, AllRanksLeaveAfterTheVeryStepInWhichOneOfThemWasAsked) {
   const TemporaryFolder folder;
@@ -230,6 +121,29 @@ TEST(Trainer, ACheckpointIsOnDiskBeforeItHasItsName) {
   EXPECT_LT(names, name);
 }
 
+TEST(Trainer, EveryNumberThatItReportsIsOfADeclaredSeries) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(2);
+  std::vector<std::size_t> declared_before_step;
+  ranks[0].on_step = [&] { declared_before_step.push_back(ranks[0].declared.size()); };
+  train(run_of(folder, R"(,"steps":2,"validation_every_steps":2)"), ranks);
+  const auto all = schema::series_of("causal_lm");
+  std::vector<std::string> names;
+  for (const auto& series : all) names.push_back(series.name);
+  EXPECT_THAT(declared_before_step, ElementsAre(1, 1));
+  for (const auto& rank : ranks) {
+    ASSERT_EQ(rank.declared.size(), 1u);
+    EXPECT_EQ(rank.declared[0], std::vector(all.begin(), all.end()));
+    ASSERT_EQ(rank.steps.size(), 2u);
+    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 1) << "not validated";
+    EXPECT_EQ(rank.steps[1].values.size(), names.size());
+    for (const auto& value : rank.steps[1].values) EXPECT_THAT(names, ::testing::Contains(value.series));
+  }
+  for (const char* agreed : {"loss", "validation/loss", "grad_norm"}) {
+    EXPECT_EQ(value_of(ranks[0].steps[1].values, agreed), value_of(ranks[1].steps[1].values, agreed)) << agreed;
+  }
+}
+
 TEST(Trainer, TheLearningRateFollowsItsScheduleOverAResume) {
   const TemporaryFolder folder;
   const RunConfig config = run_of(folder, R"(,"steps":5,"warmup_steps":2)");
@@ -241,7 +155,8 @@ TEST(Trainer, TheLearningRateFollowsItsScheduleOverAResume) {
   ASSERT_THAT(numbers(second[0].steps), ElementsAre(4, 5));
   for (const auto* attempt : {&first[0], &second[0]}) {
     for (const auto& report : attempt->steps) {
-      EXPECT_EQ(report.learning_rate, learning_rate(config.train, report.step - 1)) << "step " << report.step;
+      EXPECT_EQ(value_of(report.values, "learning_rate"), learning_rate(config.train, report.step - 1))
+          << "step " << report.step;
     }
   }
 }
@@ -352,9 +267,10 @@ TEST(Trainer, ValidatesOnTheTextThatItDidNotLearnFrom) {
     std::vector<Listener> ranks(1);
     train(config, ranks);
     ASSERT_EQ(ranks[0].steps.size(), 30u);
-    for (const auto& report : ranks[0].steps) losses[held_out].push_back(report.loss);
-    ASSERT_TRUE(ranks[0].steps.back().validation_loss);
-    validation[held_out] = *ranks[0].steps.back().validation_loss;
+    for (const auto& report : ranks[0].steps) losses[held_out].push_back(*value_of(report.values, "loss"));
+    const auto measured = value_of(ranks[0].steps.back().values, "validation/loss");
+    ASSERT_TRUE(measured);
+    validation[held_out] = *measured;
     EXPECT_GT(validation[held_out], losses[held_out].back() + 2) << "what was learnt is no help";
   }
   EXPECT_EQ(losses['b'], losses['c']);
@@ -379,7 +295,9 @@ TEST(Trainer, ManualPagesThatComeAndGoDoNotEndARun) {
     const auto outcomes = train(config, second, 2);
     EXPECT_THAT(outcomes, Each(Field(&Outcome::code, kExitDone)));
     ASSERT_THAT(numbers(second[0].steps), ElementsAre(4, 5, 6));
-    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(second[0].steps[i].loss, whole[0].steps[i + 3].loss);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(value_of(second[0].steps[i].values, "loss"), value_of(whole[0].steps[i + 3].values, "loss"));
+    }
     for (const char* file : {"rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"}) {
       const std::string name = std::string("/step-00000006/") + file;
       EXPECT_TRUE(read_file(folder / ("broken" + name)) == read_file(folder / ("whole" + name))) << file;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,11 +22,15 @@
 #include "fsdp/random.h"
 #include "rank/errors.h"
 #include "rank/signals.h"
+#include "schema/recipes.h"
+#include "train/agreement.h"
+#include "train/best_checkpoint.h"
 #include "train/fence.h"
 #include "train/process_memory.h"
 #include "train/recipe.h"
 #include "train/rendezvous.h"
 #include "train/schedule.h"
+#include "train/step_measures.h"
 
 namespace worker {
 namespace {
@@ -48,61 +51,6 @@ std::int64_t unix_ms() {
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-/// Runs `work` on every rank; when it fails on any, all throw the same, of the same kind.
-template <class Work>
-void together(fsdp::Communicator& ranks, Work work) {
-  std::string usage, other;
-  try {
-    work();
-  } catch (const UsageError& error) {
-    usage = error.what();
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    other = error.what();
-  }
-  if (const auto error = ranks.agree(usage); !error.empty()) throw UsageError(error);
-  if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
-}
-
-/// What all ranks told one another in one step.
-struct Agreement {
-  double loss = 0;  ///< mean over the ranks
-  StopKind stop = StopKind::kNone;
-};
-
-/// [Note: leaving together]: an all-gather of (loss, stop) a rank, started before the last backward, read after it.
-class AgreementUnderWay {
- public:
-  AgreementUnderWay(fsdp::Communicator& ranks, double loss, StopKind stop)
-      : table_(at::zeros({ranks.world_size() * kColumns}, at::kDouble)) {
-    auto* own = table_.mutable_data_ptr<double>() + ranks.rank() * kColumns;
-    own[0] = loss;
-    own[1] = static_cast<double>(static_cast<int>(stop));
-    table_ = table_.to(ranks.device());
-    pending_ = ranks.all_gather_into(table_);
-  }
-
-  /// Call once.
-  Agreement wait() {
-    if (pending_) pending_->wait();
-    const at::Tensor table = table_.to(at::kCPU);
-    const auto* row = table.const_data_ptr<double>();
-    const std::int64_t ranks = table.numel() / kColumns;
-    Agreement out;
-    for (std::int64_t r = 0; r < ranks; ++r, row += kColumns) {
-      out.loss += row[0] / static_cast<double>(ranks);
-      out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[1])));
-    }
-    return out;
-  }
-
- private:
-  static constexpr std::int64_t kColumns = 2;
-  at::Tensor table_;
-  std::unique_ptr<fsdp::Pending> pending_;
-};
-
 }  // namespace
 
 class Trainer::Run {
@@ -117,14 +65,17 @@ class Trainer::Run {
       say("nothing left to do: the checkpoint holds all %lld steps", static_cast<long long>(steps));
       return leave(kExitDone, "all " + std::to_string(steps) + " steps were done already");
     }
+    const auto series = schema::series_of(config_.recipe);
+    reporter_.declare({series.begin(), series.end()});
     reporter_.section(Section::kStep);
     now_there_is_something_to_save();
     while (step_ < steps) {
-      const StopKind stop = one_step();
+      StepReport report;
+      const StopKind stop = one_step(report);
       if (stop == StopKind::kNow) return leave(kExitFenced, "told to leave at once after step " + text_of(step_));
       const bool last = step_ == steps, asked = stop == StopKind::kSave;
       const std::int64_t every = config_.checkpoint.every_steps;
-      if (last || asked || (every > 0 && step_ % every == 0)) save(last || asked);
+      if (offer_best(report) || last || asked || (every > 0 && step_ % every == 0)) save(last || asked);
       if (asked && !last) return leave(kExitRequeue, "saved step " + text_of(step_) + " as asked; start me again");
     }
     return leave(kExitDone, "all " + text_of(steps) + " steps done");
@@ -153,6 +104,7 @@ class Trainer::Run {
     reporter_.section(Section::kData);
     load_data();
     check_same_on_all_ranks();
+    prepare_best();
     reporter_.section(Section::kInit);
     sampler_.emplace(recipe_->train_samples(), static_cast<std::uint64_t>(config_.train.seed), environment_.rank,
                      environment_.world_size);
@@ -202,6 +154,16 @@ class Trainer::Run {
     });
   }
 
+  /// At once, and not at the first validation that never comes.
+  void prepare_best() {
+    best_ = best_checkpoint_of(config_.recipe, config_.checkpoint.best);
+    const bool never = config_.train.validation_every_steps == 0;
+    if (best_.series().empty() || (!never && recipe_->validation_samples() > 0)) return;
+    throw UsageError("checkpoint.best = \"" + best_.series() + "\": nothing is validated; want " +
+                     (never ? "train.validation_every_steps" : "data.validation_fraction") +
+                     " above 0, or no checkpoint.best");
+  }
+
   void shard_model() {
     at::manual_seed(static_cast<std::uint64_t>(config_.train.seed));
     const auto module = recipe_->make_module();
@@ -244,7 +206,10 @@ class Trainer::Run {
     check_not_fenced();
     checkpointer_->remove_stale();
 
-    if (const auto loaded = load_newest()) restore(*loaded);
+    if (const auto loaded = load_newest()) {
+      restore(*loaded);
+      restore_best(loaded->state.extra);
+    }
     reporter_.resumed_from(step_);
   }
 
@@ -300,6 +265,24 @@ class Trainer::Run {
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
   }
 
+  /// What the newest checkpoint tells of the best one, if that is still there.
+  void restore_best(const fsdp::Json& extra) {
+    const fsdp::Json* saved = extra.find("best");
+    if (saved == nullptr || !best_.restore(*saved)) return;
+    std::string path;
+    together(ranks(), [&] {
+      if (ranks().rank() != 0) return;
+      for (const auto& info : fsdp::list_checkpoints(config_.checkpoint.folder).valid) {
+        if (info.step == best_.step()) path = info.path.native();
+      }
+    });
+    path = ranks().broadcast(path);
+    if (!path.empty()) return say(best_.line(path).c_str());
+    say("the best checkpoint by %s, that of step %lld, is gone; the next value is the best so far",
+        best_.series().c_str(), static_cast<long long>(best_.step().value_or(0)));
+    best_.forget();
+  }
+
   void check_text(const fsdp::Json& extra, const std::filesystem::path& path) const {
     const std::string& then = extra.at("data").as_string();
     const std::string now = recipe_->data_fingerprint();
@@ -324,21 +307,21 @@ class Trainer::Run {
                      "); go on with that program, or use a new checkpoint.folder");
   }
 
-  /// One optimizer step of all ranks; says what they were asked to do meanwhile.
-  StopKind one_step() {
+  /// One optimizer step of all ranks, told to reporter and log; says what the ranks were asked to do meanwhile.
+  StopKind one_step(StepReport& report) {
     const auto start = Clock::now();
     const std::int64_t wire_before = mesh_->wire_bytes();
-    StepReport report;
-    report.learning_rate = learning_rate(config_.train, step_);
+    StepMeasures measures;
+    measures.learning_rate = learning_rate(config_.train, step_);
     const Agreement agreement = forward_backward();
-    report.loss = agreement.loss;
-    report.grad_norm = sharded_->clip_grad_norm(config_.train.clip_norm);
-    if (!std::isfinite(report.grad_norm) || !std::isfinite(report.loss)) {
-      throw UsageError("step " + text_of(step_ + 1) + ": the loss is " + std::to_string(report.loss) +
-                       " and the gradient's norm " + std::to_string(report.grad_norm) +
+    measures.loss = agreement.loss;
+    measures.grad_norm = sharded_->clip_grad_norm(config_.train.clip_norm);
+    if (!std::isfinite(measures.grad_norm) || !std::isfinite(measures.loss)) {
+      throw UsageError("step " + text_of(step_ + 1) + ": the loss is " + std::to_string(measures.loss) +
+                       " and the gradient's norm " + std::to_string(measures.grad_norm) +
                        "; the run would repeat this, lower train.learning_rate or lengthen train.warmup_steps");
     }
-    optimizer_->step(report.learning_rate);
+    optimizer_->step(measures.learning_rate);
     sharded_->zero_grad();
     if (config_.train.step_delay_ms > 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
@@ -346,7 +329,7 @@ class Trainer::Run {
     report.step = ++step_;
     report.step_ms = ms_since(start);
     report.bytes_communicated = mesh_->wire_bytes() - wire_before;
-    tell(report);
+    tell(report, measures);
     return agreement.stop;
   }
 
@@ -367,26 +350,29 @@ class Trainer::Run {
     return agreement->wait();
   }
 
-  void tell(StepReport& report) {
+  void tell(StepReport& report, StepMeasures& measures) {
     const auto& train = config_.train;
-    report.tokens_per_s = static_cast<double>(split_.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
+    measures.tokens_per_s =
+        static_cast<double>(split_.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
     if (train.validation_every_steps > 0 && recipe_->validation_samples() > 0 &&
         (step_ % train.validation_every_steps == 0 || step_ == train.steps)) {
-      report.validation_loss = validate();
+      measures.validation_loss = validate();
     }
+    report.values = measures.values();
     const ProcessMemory memory = process_memory();
     report.memory_bytes = memory.resident_bytes;
     report.memory_peak_bytes = memory.peak_bytes;
     report.at_ms = unix_ms();
     reporter_.step(report);
-    char validation[64] = "";
-    if (report.validation_loss) {
-      std::snprintf(validation, sizeof validation, " validation_loss %.6f", *report.validation_loss);
-    }
-    say("step %lld/%lld loss %.6f%s lr %.3e grad_norm %.4f tokens/s %.0f step_ms %.1f memory_mib %lld",
-        static_cast<long long>(report.step), static_cast<long long>(train.steps), report.loss, validation,
-        report.learning_rate, report.grad_norm, report.tokens_per_s, report.step_ms,
-        static_cast<long long>(report.memory_bytes >> 20));
+    say(line_of(report, measures, train.steps).c_str());
+  }
+
+  /// True if the step is the best so far and is to be saved now. Rank 0 judges, so that all ranks save or none does.
+  bool offer_best(const StepReport& report) {
+    const auto value = value_of(report.values, best_.series());
+    if (!value || ranks().broadcast(best_.is_better(*value) ? "better" : "").empty()) return false;
+    best_.offer(report.step, *value);
+    return true;
   }
 
   /// The mean loss over the first validation samples, the same ones every time and at every world size. Every rank
@@ -420,10 +406,12 @@ class Trainer::Run {
       failed_saves_ = 0;
       reporter_.checkpoint_saved(step_, saved.bytes / environment_.world_size, ms_since(start));
       say("saved step %lld in %.0f ms (%s)", static_cast<long long>(step_), ms_since(start), saved.path.c_str());
+      if (best_.committed()) say(best_.line(saved.path).c_str());
       for (const auto& warning : saved.warnings) say("warning: %s", warning.c_str());
     } catch (const fsdp::CheckpointFenced& error) {
       throw FencedError(error.what());
     } catch (const fsdp::CheckpointError& error) {
+      best_.dropped();
       if (must || ++failed_saves_ >= kMostFailedSaves) throw;
       say("warning: step %lld is not saved, training goes on: %s", static_cast<long long>(step_), error.what());
     }
@@ -442,8 +430,9 @@ class Trainer::Run {
     state.extra["order"] = ShardedSampler::kOrder;
     state.extra["samples"] = sampler_->position();
     state.extra["name"] = config_.name;
+    if (best_.step()) state.extra["best"] = best_.manifest();
     state.rank_tensors["random_state"] = fsdp::cpu_random_state();
-    return checkpointer_->save(state);
+    return checkpointer_->save(state, best_.step());
   }
 
   Outcome leave(ExitCode code, std::string reason) {
@@ -465,6 +454,7 @@ class Trainer::Run {
   std::unique_ptr<fsdp::AdamW> optimizer_;
   std::optional<Fence> fence_;
   std::unique_ptr<fsdp::Checkpointer> checkpointer_;
+  BestCheckpoint best_;
   std::int64_t step_ = 0;
   std::int64_t saved_step_ = -1;
   int failed_saves_ = 0;

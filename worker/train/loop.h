@@ -25,6 +25,9 @@ struct Outcome {
 ///
 /// The loss, the sampler's position and the random state are part of each checkpoint, and the text is that of the
 /// checkpoint, so a run that was stopped and resumed at the same world size and thread count continues bit for bit.
+///
+/// With checkpoint.best, a step with a better value is saved at once, see [Note: best checkpoint] in
+/// train/best_checkpoint.h. A resume goes on from the newest checkpoint, never from the best one.
 class Trainer {
  public:
   /// The references must outlive it. Does nothing yet.

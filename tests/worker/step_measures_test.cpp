@@ -1,0 +1,42 @@
+#include "train/step_measures.h"
+
+#include <gmock/gmock.h>
+
+namespace worker {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> names_of(const StepMeasures& measures) {
+  std::vector<std::string> names;
+  for (const auto& value : measures.values()) names.push_back(value.series);
+  return names;
+}
+
+TEST(StepMeasures, WhatWasNotMeasuredIsNoValue) {
+  StepMeasures measures{.loss = 2.5, .tokens_per_s = 100, .learning_rate = 0.125, .grad_norm = 0.75};
+  EXPECT_THAT(names_of(measures), ElementsAre("loss", "tokens_per_s", "learning_rate", "grad_norm"));
+  EXPECT_EQ(value_of(measures.values(), "validation/loss"), std::nullopt);
+  measures.validation_loss = 2.25;
+  EXPECT_THAT(names_of(measures), ElementsAre("loss", "validation/loss", "tokens_per_s", "learning_rate", "grad_norm"));
+  EXPECT_EQ(value_of(measures.values(), "validation/loss"), 2.25);
+  EXPECT_EQ(value_of(measures.values(), "grad_norm"), 0.75);
+}
+
+// People and tests read it.
+TEST(StepMeasures, TheLineOfAStepHasItsForm) {
+  StepReport report;
+  report.step = 3;
+  report.step_ms = 12.25;
+  report.memory_bytes = 512 << 20;
+  StepMeasures measures{.loss = 2.5, .tokens_per_s = 1000.4, .learning_rate = 3e-4, .grad_norm = 0.75};
+  EXPECT_EQ(line_of(report, measures, 10),
+            "step 3/10 loss 2.500000 lr 3.000e-04 grad_norm 0.7500 tokens/s 1000 step_ms 12.2 memory_mib 512");
+  measures.validation_loss = 2.25;
+  EXPECT_EQ(line_of(report, measures, 10),
+            "step 3/10 loss 2.500000 validation_loss 2.250000 lr 3.000e-04 grad_norm 0.7500 tokens/s 1000 step_ms 12.2 "
+            "memory_mib 512");
+}
+
+}  // namespace
+}  // namespace worker

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rank/reporter.h"
+#include "temporary_folder.h"
+#include "train/config.h"
+#include "train/loop.h"
+
+namespace worker::testing {
+
+/// Called before each rename of this process with what is to be its new name.
+extern std::function<void(const std::string&)> before_rename;
+/// Called before each flush to disk with the name of what is flushed.
+extern std::function<void(const std::string&)> before_sync;
+
+/// Keeps what its rank reports.
+class Listener : public Reporter {
+ public:
+  void section(Section) override {}
+  void declare(std::vector<schema::Series> series) override { declared.push_back(std::move(series)); }
+  void step(const StepReport& report) override {
+    steps.push_back(report);
+    if (on_step) on_step();
+  }
+  void resumed_from(std::int64_t) override {
+    if (on_resumed) on_resumed();
+  }
+  void checkpoint_saved(std::int64_t step, std::int64_t, double) override { saved.push_back(step); }
+  StopKind stop_requested() const override { return ++asked_ == save_at ? StopKind::kSave : StopKind::kNone; }
+  bool assigns_rendezvous() const override { return true; }
+  Endpoint rendezvous(std::optional<Endpoint> mine) override {
+    if (mine) meeting->set_value(*mine);
+    return where.get();
+  }
+  void leaving(int, std::string_view) override {}
+
+  std::vector<std::vector<schema::Series>> declared;
+  std::vector<StepReport> steps;
+  std::vector<std::int64_t> saved;
+  std::function<void()> on_step, on_resumed;
+  std::function<void(const std::string&)> on_failure;  ///< unless set, a failure ends the test
+  int save_at = 0;                                     ///< the step in which it asks for a save; 0: never
+  std::promise<Endpoint>* meeting = nullptr;           ///< of all ranks
+  std::shared_future<Endpoint> where;
+
+ private:
+  mutable int asked_ = 0;
+};
+
+/// Members of "train" and "fsdp" are added with a leading comma.
+RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const std::string& fsdp = "",
+                 const std::string& checkpoints = "checkpoints");
+
+/// One attempt of `listeners.size()` ranks; how each left.
+std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt = 1);
+
+/// The steps of these reports.
+std::vector<std::int64_t> numbers(const std::vector<StepReport>& reports);
+
+}  // namespace worker::testing

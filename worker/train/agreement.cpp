@@ -1,0 +1,37 @@
+#include "train/agreement.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace worker {
+namespace {
+
+constexpr std::int64_t kAgreementColumns = 2;
+
+}  // namespace
+
+AgreementUnderWay::AgreementUnderWay(fsdp::Communicator& ranks, double loss, StopKind stop)
+    : table_(at::zeros({ranks.world_size() * kAgreementColumns}, at::kDouble)) {
+  auto* own = table_.mutable_data_ptr<double>() + ranks.rank() * kAgreementColumns;
+  own[0] = loss;
+  own[1] = static_cast<double>(static_cast<int>(stop));
+  table_ = table_.to(ranks.device());
+  pending_ = ranks.all_gather_into(table_);
+}
+
+Agreement AgreementUnderWay::wait() {
+  if (pending_) pending_->wait();
+  const at::Tensor table = table_.to(at::kCPU);
+  const auto* row = table.const_data_ptr<double>();
+  const std::int64_t ranks = table.numel() / kAgreementColumns;
+  Agreement out;
+  for (std::int64_t r = 0; r < ranks; ++r, row += kAgreementColumns) {
+    out.loss += row[0] / static_cast<double>(ranks);
+    out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[1])));
+  }
+  return out;
+}
+
+}  // namespace worker

@@ -1,0 +1,70 @@
+#include "train/best_checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "rank/errors.h"
+#include "schema/recipes.h"
+
+namespace worker {
+
+bool BestCheckpoint::is_better(double value) const {
+  if (series().empty() || !std::isfinite(value)) return false;
+  if (!kept_) return true;
+  return series_.better == schema::Better::kHigher ? value > kept_->value : value < kept_->value;
+}
+
+bool BestCheckpoint::committed() {
+  if (!offered_) return false;
+  kept_ = std::exchange(offered_, std::nullopt);
+  return true;
+}
+
+std::optional<std::int64_t> BestCheckpoint::step() const {
+  const auto& choice = told();
+  return choice ? std::optional(choice->step) : std::nullopt;
+}
+
+fsdp::Json BestCheckpoint::manifest() const {
+  fsdp::Json out;
+  const auto& choice = told();
+  if (!choice) return out;
+  out["series"] = series();
+  out["value"] = choice->value;
+  out["step"] = choice->step;
+  return out;
+}
+
+bool BestCheckpoint::restore(const fsdp::Json& saved) {
+  kept_.reset();
+  offered_.reset();
+  try {
+    if (series().empty() || saved.at("series").as_string() != series()) return false;
+    kept_ = Choice{saved.at("value").as_double(), saved.at("step").as_int()};
+    return true;
+  } catch (const fsdp::JsonError&) {
+    return false;
+  }
+}
+
+std::string BestCheckpoint::line(const std::filesystem::path& checkpoint) const {
+  char value[32];
+  std::snprintf(value, sizeof value, "%.6g", kept_->value);
+  return "best " + series() + " " + value + " at step " + std::to_string(kept_->step) + " (kept in " +
+         checkpoint.native() + ")";
+}
+
+BestCheckpoint best_checkpoint_of(std::string_view recipe, const std::string& series) {
+  if (series.empty()) return {};
+  const auto all = schema::series_of(recipe);
+  const auto found = std::ranges::find(all, series, &schema::Series::name);
+  if (found == all.end() || found->better == schema::Better::kNeither) {
+    throw UsageError("checkpoint.best = \"" + series + "\": want a series of the recipe " + std::string(recipe) +
+                     " with good values; correct it, or leave it out");
+  }
+  return BestCheckpoint(*found);
+}
+
+}  // namespace worker

@@ -1,0 +1,36 @@
+#include "train/step_measures.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace worker {
+
+std::vector<SeriesValue> StepMeasures::values() const {
+  std::vector<SeriesValue> out{{"loss", loss}};
+  if (validation_loss) out.push_back({"validation/loss", *validation_loss});
+  out.push_back({"tokens_per_s", tokens_per_s});
+  out.push_back({"learning_rate", learning_rate});
+  out.push_back({"grad_norm", grad_norm});
+  return out;
+}
+
+std::optional<double> value_of(const std::vector<SeriesValue>& values, std::string_view series) {
+  const auto found = std::ranges::find(values, series, &SeriesValue::series);
+  return found == values.end() ? std::nullopt : std::optional(found->value);
+}
+
+std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps) {
+  char validation[64] = "";
+  if (measures.validation_loss) {
+    std::snprintf(validation, sizeof validation, " validation_loss %.6f", *measures.validation_loss);
+  }
+  char line[512];
+  std::snprintf(line, sizeof line,
+                "step %lld/%lld loss %.6f%s lr %.3e grad_norm %.4f tokens/s %.0f step_ms %.1f memory_mib %lld",
+                static_cast<long long>(report.step), static_cast<long long>(steps), measures.loss, validation,
+                measures.learning_rate, measures.grad_norm, measures.tokens_per_s, report.step_ms,
+                static_cast<long long>(report.memory_bytes >> 20));
+  return line;
+}
+
+}  // namespace worker
