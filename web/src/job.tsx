@@ -9,15 +9,17 @@ import { Link } from "./link";
 import { Logs } from "./logs";
 import { Empty, ErrorNotice, LaterError, sentence, WithCommands } from "./notice";
 import { Plots } from "./plots";
+import { look, NOTHING_FOUND, titleOf, unknownNames } from "./quantities";
 import { Ranks } from "./ranks";
 import { Settings } from "./settings";
 import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
-import { ENDED, type Job, type JobEvent, type Metric, type Progress } from "./types";
+import { ENDED, type Job, type JobEvent, type JobSeries, type Metric, type Progress } from "./types";
 
 const LOAD_MS = 3000;
 const MAX_EVENTS = 2000;
 const LONG_FACT = 24;
+const SERIES_FACTS = 4;
 
 // The end of the log stands on this page: nobody has to type a command to see it.
 const adviceOf = (job: Job): string =>
@@ -41,16 +43,25 @@ function Standing({ job }: { job: Job }) {
 const shown = (known: boolean, name: string, value: preact.ComponentChildren): [string, preact.ComponentChildren][] =>
   known ? [[name, value]] : [];
 
-function Facts({ job, metrics, now }: { job: Job; metrics: Metric[]; now: number }) {
+// What the job's own loss is taken from.
+const isLoss = (series: JobSeries): boolean => series.quantity === "loss" && !series.held_out;
+
+// The newest value of each series that tells how good the model is, apart from the loss itself.
+function quality(job: Job): [string, preact.ComponentChildren][] {
+  const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && (one.held_out || one.better !== "neither"));
+  return telling.slice(0, SERIES_FACTS).map(({ name, value }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatNumber(value)]);
+}
+
+function Facts({ job, now }: { job: Job; now: number }) {
   // A program of one's own reports what it likes: what never came is left out.
   const begun = job.attempts.length > 0;
   const recipe = begun && job.kind !== "command";
   const waited = between(job.submitted_at, job.started_at || job.ended_at, now) ?? 0;
-  const validation = metrics.filter((metric) => metric.validation_loss !== null).at(-1)?.validation_loss ?? null;
+  const hasLoss = job.series.some(isLoss);
   const facts: [string, preact.ComponentChildren][] = [
     ...shown(recipe || (job.step ?? 0) > 0, "Step", <ProgressBar job={job} />),
-    ...shown(recipe || !!job.loss, "Loss", formatNumber(job.loss)),
-    ...shown(validation !== null, "Validation loss", formatNumber(validation)),
+    ...shown(recipe || hasLoss || !!job.loss, "Loss", hasLoss && job.loss === null ? "no number" : formatNumber(job.loss)),
+    ...quality(job),
     ...shown(recipe || !!job.tokens_per_s, "Tokens/s", formatCount(job.tokens_per_s)),
     ...shown(recipe || job.last_checkpoint_step > 0, "Checkpoint",
       job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"),
@@ -89,7 +100,7 @@ function ran(job: Job, now: number): number | null {
   return times.every((time) => time === null) ? null : times.reduce<number>((sum, time) => sum + (time ?? 0), 0);
 }
 
-// The job, its steps and its events, kept up to date.
+// The job, its steps, what they hold, and its events, kept up to date.
 function useJob(id: number) {
   const [job, setJob] = useState<Job | null>(null);
   const [metrics, setMetrics] = useState<Metric[]>([]);
@@ -132,6 +143,15 @@ function useJob(id: number) {
     loadEvents();
   };
   useEffect(loadAll, []);
+  const found = useRef(NOTHING_FOUND);
+  found.current = look(found.current, metrics);
+  // What a new series measures is known to the job: it is read again, once for each name.
+  const asked = useRef(new Set<string>());
+  useEffect(() => {
+    const fresh = job ? unknownNames(job.series, found.current).filter((name) => !asked.current.has(name)) : [];
+    for (const name of fresh) asked.current.add(name);
+    if (fresh.length > 0) loadJob();
+  }, [job?.series, found.current]);
   const active = job !== null && !ENDED.includes(job.state);
   useEffect(() => {
     if (!active) return;
@@ -148,11 +168,11 @@ function useJob(id: number) {
     }
   });
   const error = errors.job ?? errors.metrics ?? errors.events ?? null;
-  return { job, setJob, metrics, events, error };
+  return { job, setJob, metrics, found: found.current, events, error };
 }
 
 export function JobPage({ id }: { id: number }) {
-  const { job, setJob, metrics, events, error } = useJob(id);
+  const { job, setJob, metrics, found, events, error } = useJob(id);
   const now = useNow();
   useEffect(() => {
     document.title = job ? `${job.status} · ${job.name} · muster` : `Job ${id} · muster`;
@@ -185,8 +205,8 @@ export function JobPage({ id }: { id: number }) {
       <LaterError error={error} />
       {/* What a failed job wrote last is what one comes for. */}
       {begun && job.state === "failed" && log}
-      <Facts job={job} metrics={metrics} now={now} />
-      {begun && <section><h2>Training</h2><Plots metrics={metrics} job={job} /></section>}
+      <Facts job={job} now={now} />
+      {begun && <section><h2>Training</h2><Plots metrics={metrics} found={found} job={job} /></section>}
       {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
       <div class={begun ? "two" : ""}>
         {begun && <section><h2>Attempts</h2><Timeline job={job} /></section>}

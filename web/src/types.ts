@@ -71,6 +71,7 @@ export interface Job {
   last_checkpoint_step: number;
   loss: number | null;
   tokens_per_s: number | null;
+  series: JobSeries[]; // of a job asked for by itself
   version: number;
   log_folder: string;
   checkpoint_folder: string;
@@ -89,16 +90,31 @@ export interface Sweep {
   settings?: Record<string, string>;
 }
 
+/// One series of a job, and its newest value.
+export interface JobSeries {
+  name: string;
+  unit: string;
+  better: string; // "lower", "higher", "neither"
+  over_ranks: string;
+  quantity: string; // one plot holds one quantity
+  held_out: boolean;
+  attempt: number;
+  step: number;
+  value: number | null; // null: it was no number
+}
+
+/// One step of one attempt, over all its ranks. null: not measured.
 export interface Metric {
   attempt: number;
   step: number;
-  loss: number;
-  tokens_per_s: number;
-  step_ms: number;
-  memory_peak_bytes: number;
-  memory_bytes: number;
-  validation_loss: number | null;
+  loss: number | null;
+  tokens_per_s: number | null;
+  step_ms: number | null;
+  memory_peak_bytes: number | null;
+  memory_bytes: number | null;
+  bytes_communicated: number | null;
   at_ms: number;
+  series: Record<string, number | null>; // by name; null: it was no number
 }
 
 export interface JobEvent {

@@ -134,18 +134,21 @@ test("heartbeats' ages are the controller's, asked for again every second, and n
 
 test("plots rewind at a resume: each step once, the overtaken ones marked", () =>
   on("/jobs/1", async (page) => {
-    for (const [title, plot, value] of [["Loss", "loss", /^\d\.\d+$/], ["Tokens/s", "tokens", /^1[78][.,]?\d*\s?k?/],
-                                        ["Peak memory of a rank", "memory", /^1\.6 GiB$/]]) {
+    for (const [title, plot, value] of [["Loss", "loss", /^\d\.\d+$/], ["Tokens/s", "tokens_per_s", /^1[78][.,]?\d*\s?k?/],
+                                        ["Step time", "rank~step_ms", /^211$/], ["Peak memory of a rank", "rank~memory_peak_bytes", /^1\.6 GiB$/]]) {
       await page.getByText(`${title}: data table`).click();
-      await page.locator(`table[data-plot=${plot}] tbody tr`).first().waitFor();
-      const rows = await page.locator(`table[data-plot=${plot}] tbody tr`).evaluateAll((all) =>
-        all.map((tr) => [...tr.cells].map((cell) => cell.innerText)));
-      const kept = rows.filter((cells) => cells[4] !== "repeated later");
-      if (plot === "loss") assert.match(kept[19][4], /^validation \d/);
+      const table = page.locator(`table[data-plot="${plot}"]`);
+      await table.locator("tbody tr").first().waitFor();
+      const rows = await table.locator("tbody tr").evaluateAll((all) => all.map((tr) => [...tr.cells].map((cell) => cell.innerText)));
+      const kept = rows.filter((cells) => cells.at(-1) !== "repeated later");
+      if (plot === "loss") {
+        assert.deepEqual(await table.locator("thead th").allInnerTexts(), ["Attempt", "Step", "loss", "loss, smoothed", "validation/loss", "Note"]);
+        for (const cells of kept) assert.match(cells[4], Number(cells[1]) % 20 === 0 ? /^\d\.\d+$/ : /^–$/, `validation of step ${cells[1]}`);
+      }
       for (const cells of kept) assert.match(cells[2], value, title);
       assert.deepEqual(kept.map((cells) => Number(cells[1])), range(1, 64), title);
       assert.deepEqual(kept.map((cells) => Number(cells[0])), range(1, 64).map((step) => (step <= 40 ? 1 : 2)), title);
-      assert.deepEqual(rows.filter((cells) => cells[4] === "repeated later").map((cells) => Number(cells[1])), range(41, 55), title);
+      assert.deepEqual(rows.filter((cells) => cells.at(-1) === "repeated later").map((cells) => Number(cells[1])), range(41, 55), title);
     }
   }));
 
@@ -161,6 +164,8 @@ test("the keyboard reads single steps of a plot aloud", () =>
     assert.match(await plot.locator("output").innerText(), /^step 63, attempt 2: .*smoothed/);
     await page.keyboard.press("Shift+ArrowLeft");
     assert.match(await plot.locator("output").innerText(), /^step 53,/);
+    for (let step = 53; step > 40; --step) await page.keyboard.press("ArrowLeft");
+    assert.match(await plot.locator("output").innerText(), /^step 40, attempt 1: loss \d\.\d+, smoothed \d\.\d+; validation\/loss \d\.\d+$/);
   }));
 
 test("smoothing goes to 0.999, log scale and the time axis redraw without complaint", () =>
@@ -174,7 +179,7 @@ test("smoothing goes to 0.999, log scale and the time axis redraw without compla
     await page.getByLabel("log values").check();
     await page.getByLabel("log steps").check();
     await page.getByRole("combobox", { name: "By" }).selectOption("time");
-    assert.equal(await page.locator(".uplot").count(), 3);
+    await eventually(async () => (await page.locator(".uplot").count()) === 4, "four plots");
   }));
 
 test("new steps and events appear by themselves", () =>
@@ -665,7 +670,8 @@ test("of a command that reports, what it reports is shown, and nothing that neve
   await own(32, { last_checkpoint_step: 20 });
   await own(33, {});
   await server.tell({ do: "metrics", job_id: 32, metrics: range(1, 30).map((step) =>
-    ({ attempt: 1, step, loss: 3 - step / 20, tokens_per_s: 0, step_ms: 0, memory_bytes: 0, memory_peak_bytes: 0, at_ms: 1e12 + step * 1000 })) });
+    ({ attempt: 1, step, loss: 3 - step / 20, tokens_per_s: 0, step_ms: 0, memory_bytes: 0, memory_peak_bytes: 0, bytes_communicated: 0,
+      at_ms: 1e12 + step * 1000, series: { loss: 3 - step / 20 } })) });
   const facts = (page) => page.locator(".facts").innerText();
   await on("/jobs/32", async (page) => {
     await page.getByRole("heading", { name: "Loss" }).waitFor();
@@ -682,7 +688,7 @@ test("of a command that reports, what it reports is shown, and nothing that neve
 test("the newest loss is said once: a plot names the step that is pointed at, and nothing else", () =>
   on("/jobs/1", async (page) => {
     await page.locator(".plot").first().waitFor();
-    assert.deepEqual((await page.locator(".plot-head").allInnerTexts()).map((text) => text.trim()), ["Loss", "Tokens/s", "Peak memory of a rank"]);
+    assert.deepEqual((await page.locator(".plot-head").allInnerTexts()).map((text) => text.trim()), ["Loss (nats)", "Tokens/s", "Step time (ms)", "Peak memory of a rank"]);
   }));
 
 test("a job that waits for its next attempt says when that starts, by the clock of who looks", async () => {

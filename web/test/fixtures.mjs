@@ -24,14 +24,32 @@ export function job(id, state, more = {}) {
   };
 }
 
-export function metric(number, step, more = {}) {
-  const noise = Math.sin(step * 12.9898 + number) * 0.15;
+/// A series as a controller tells of it with its job.
+export function series(name, more = {}) {
+  const held_out = /^(validation|eval)[/_]/.test(name);
   return {
+    name, unit: "", better: "neither", over_ranks: "mean", quantity: held_out ? name.replace(/^\w+?[/_]/, "") : name, held_out,
+    attempt: 2, step: 64, value: 1, ...more,
+  };
+}
+
+/// What a recipe reports.
+export const RECIPE_SERIES = [
+  series("loss", { unit: "nats", better: "lower", over_ranks: "rank0" }),
+  series("validation/loss", { unit: "nats", better: "lower", over_ranks: "rank0", step: 60, value: 2.441 }),
+  series("tokens_per_s", { unit: "tokens/s", better: "higher", over_ranks: "rank0" }),
+];
+
+/// One step. `more.series`: further series.
+export function metric(number, step, { series: others, ...more } = {}) {
+  const noise = Math.sin(step * 12.9898 + number) * 0.15;
+  const row = {
     attempt: number, step, loss: 1.6 + 4 * Math.exp(-step / 30) + noise, tokens_per_s: 18200 + 900 * noise,
-    step_ms: 211, memory_peak_bytes: 1638 * MIB, memory_bytes: 1228 * MIB,
-    ...(step % 20 === 0 ? { validation_loss: 1.9 + 4 * Math.exp(-step / 30) } : {}),
+    step_ms: 211, memory_peak_bytes: 1638 * MIB, memory_bytes: 1228 * MIB, bytes_communicated: null,
     at_ms: Date.UTC(2026, 2, 1, 9, number * 2) + step * 211, ...more,
   };
+  const validation = step % 20 === 0 ? { "validation/loss": 1.9 + 4 * Math.exp(-step / 30) } : {};
+  return { ...row, series: { loss: row.loss, tokens_per_s: row.tokens_per_s, ...validation, ...others } };
 }
 
 export const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
@@ -48,7 +66,7 @@ export async function fill(server) {
         started_at: "2026-03-01T09:02:03.000Z" }),
     ],
     ranks: [rank(0), rank(1, { section: "data" }), rank(2, { step_ms: 520, slowness: 2.5 })],
-    last_checkpoint_step: 60,
+    last_checkpoint_step: 60, series: RECIPE_SERIES,
   }) });
   await server.tell({ do: "job", job: job(2, "failed", {
     name: "chess-policy", ended_at, step: 31, loss: 4.12, tokens_per_s: 9100,

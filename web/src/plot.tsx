@@ -1,0 +1,194 @@
+// One plot: a canvas, what its lines are, the step that is pointed at, and its data table.
+import type { RefObject } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { formatBytes, formatCount, formatTicks } from "./format";
+import { DataTable } from "./plot_table";
+import type { Line, Quantity } from "./quantities";
+import { columns, dots, rows, type Row, type XAxis } from "./series";
+import type { Metric } from "./types";
+
+export interface Options {
+  axis: XAxis;
+  logX: boolean;
+  logY: boolean;
+  smoothing: number;
+}
+
+const HEIGHT = 220;
+const BINARY_STEPS = Array.from({ length: 45 }, (_, power) => 2 ** power);
+// Colours of the style sheet, one a line.
+const COLOURS = ["--accent", "--mild", "--busy", "--magenta", "--good", "--bad"];
+// Dots that are nearer to each other would be a bar.
+const DOT_ROOM = 9;
+// A plot further away from the view follows new steps more slowly: whenever they are this share of all.
+const NEAR = "800px 0px";
+const FAR_SHARE = 0.05;
+const NONE: Metric[] = [];
+
+export const colourOf = (line: number): string => COLOURS[line % COLOURS.length]!;
+
+function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// As reported: thin below the smoothed line, or with dots where nothing is smoothed. Lost: dashed.
+function strokes(line: Line, index: number, alone: boolean): uPlot.Series[] {
+  const own = colour(colourOf(index));
+  const most = (u: uPlot) => (line.smoothed ? 0 : u.width / DOT_ROOM);
+  const points = (size: number, fill: string): uPlot.Series.Points => ({
+    show: false, size, fill, width: 1, stroke: fill,
+    filter: (u, column) => dots(u.data[column]!, ...u.series[0]!.idxs!, most(u)),
+  });
+  const lost = alone ? colour("--muted") : own + "99";
+  return [
+    { show: line.smoothed, stroke: own + "66", width: 1, points: { show: false } },
+    { stroke: own, width: 2, points: points(line.smoothed ? 6 : 8, own) },
+    { stroke: lost, width: 1, dash: [3, 4], points: points(5, lost) },
+  ];
+}
+
+function makeOptions(quantity: Quantity, width: number, options: Options): uPlot.Options {
+  const grid = { stroke: colour("--line"), width: 1 };
+  const axis = { stroke: colour("--muted"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
+  const steps = (_: uPlot, at: number[]) => at.map((v) => (v !== null && Number.isInteger(v) ? formatCount(v) : ""));
+  const times = (_: uPlot, at: number[]) => formatTicks(at);
+  const bytes = (_: uPlot, at: number[], __: number, ___: number, step: number) => at.map((v) => (v === null ? "" : v === 0 ? "0" : formatBytes(v, step)));
+  const values = (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : quantity.format(v)));
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    // A line without a value at the step that is pointed at gets no mark there.
+    cursor: { y: false, points: { size: 7 }, hover: { skip: [] } },
+    scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1 }, y: { distr: options.logY ? 3 : 1 } },
+    axes: [
+      { ...axis, ...(options.axis === "step" ? { values: steps } : { values: times, space: 62 }) },
+      { ...axis, size: quantity.bytes ? 82 : 66, ...(quantity.bytes ? { incrs: BINARY_STEPS, values: bytes } : { values }) },
+    ],
+    series: [{}, ...quantity.lines.flatMap((line, i) => strokes(line, i, quantity.lines.length === 1))],
+  };
+}
+
+function sentence({ lines, format }: Quantity, row: Row): string {
+  const parts = lines.flatMap((line, i) => {
+    const value = row.values[i];
+    if (value === undefined) return [];
+    const name = lines.length > 1 ? `${line.name} ` : "";
+    const smooth = row.smooth[i];
+    if (value === null) return [`${name}no number`];
+    return [`${name}${format(value)}${line.smoothed && typeof smooth === "number" ? `, smoothed ${format(smooth)}` : ""}`];
+  });
+  return `step ${formatCount(row.step)}, attempt ${row.attempt}: ${parts.join("; ")}`;
+}
+
+function Legend({ lines }: { lines: Line[] }) {
+  return (
+    <ul class="legend" aria-label="Lines">
+      {lines.map(({ name, unit, smoothed }, i) => (
+        <li key={name}>
+          <span class={`swatch ${smoothed ? "" : "dotted"}`} style={{ color: `var(${colourOf(i)})` }} aria-hidden="true" />
+          {name}{unit && <span class="muted"> ({unit})</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function useNear(place: RefObject<HTMLElement>, atFirst: boolean): boolean {
+  const [near, setNear] = useState(atFirst);
+  useEffect(() => {
+    const watch = new IntersectionObserver((seen) => setNear(seen.at(-1)!.isIntersecting), { rootMargin: NEAR });
+    watch.observe(place.current!);
+    return () => watch.disconnect();
+  }, []);
+  return near;
+}
+
+interface Props {
+  quantity: Quantity;
+  metrics: Metric[];
+  options: Options;
+  lazy: boolean; // it is drawn near the view alone
+}
+
+export function Plot({ quantity, metrics, options: wanted, lazy }: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [picked, setPicked] = useState<Row | null>(null);
+  const near = useNear(box, !lazy);
+  const drawn = near || !lazy;
+  const followed = useRef(NONE);
+  if (near || (drawn && metrics.length > followed.current.length * (1 + FAR_SHARE))) followed.current = metrics;
+  // What changes how the plot looks; its lines are made anew with every job that is read.
+  const shape = JSON.stringify([quantity.title, quantity.bytes, quantity.lines]);
+  const all = useMemo(() => rows(followed.current, quantity.lines, wanted.smoothing), [followed.current, shape, wanted.smoothing]);
+  const kept = useMemo(() => all.filter((row) => !row.lost), [all]);
+  // Where no value has a logarithm the axis stays linear.
+  const hasLog = useMemo(() => all.some((row) => row.values.some((value) => (value ?? 0) > 0)), [all]);
+  const options = { ...wanted, logY: wanted.logY && !quantity.bytes && hasLog };
+  const x = (row: Row) => (options.axis === "step" ? row.step : row.at_ms / 1000);
+  const data = useMemo(() => columns(all, quantity.lines.length, options.axis, options.logX, options.logY),
+    [all, options.axis, options.logX, options.logY]);
+  const newest = useRef({ data, kept, x });
+  newest.current = { data, kept, x };
+
+  useEffect(() => {
+    if (!drawn) return;
+    const build = () => {
+      plot.current?.destroy();
+      const made = makeOptions(quantity, box.current!.clientWidth, options);
+      made.hooks = {
+        setCursor: [(u) => {
+          // By mouse: the kept step nearest to the cursor. The keyboard moves by itself.
+          if (u.cursor.event == null || u.cursor.idx == null) return;
+          const at = newest.current.data[0][u.cursor.idx]!;
+          const nearest = newest.current.kept.reduce<Row | null>((best, row) =>
+            !best || Math.abs(newest.current.x(row) - at) < Math.abs(newest.current.x(best) - at) ? row : best, null);
+          setPicked(nearest);
+        }],
+      };
+      plot.current = new uPlot(made, newest.current.data as uPlot.AlignedData, box.current!);
+    };
+    build();
+    const resize = new ResizeObserver(() => {
+      const width = box.current?.clientWidth ?? 0;
+      if (width > 0 && plot.current && width !== plot.current.width) plot.current.setSize({ width, height: HEIGHT });
+    });
+    resize.observe(box.current!);
+    addEventListener("themechange", build);
+    return () => {
+      removeEventListener("themechange", build);
+      resize.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [drawn, shape, options.axis, options.logX, options.logY]);
+  useEffect(() => plot.current?.setData(data as uPlot.AlignedData), [data]);
+
+  const move = (event: KeyboardEvent) => {
+    const jump = event.shiftKey ? 10 : 1;
+    const at = picked ? kept.findIndex((row) => row.step === picked.step && row.attempt === picked.attempt) : kept.length;
+    const to = { ArrowLeft: at - jump, ArrowRight: at + jump, Home: 0, End: kept.length - 1 }[event.key];
+    if (to === undefined || kept.length === 0) return;
+    event.preventDefault();
+    const row = kept[Math.max(0, Math.min(kept.length - 1, to))]!;
+    setPicked(row);
+    const u = plot.current;
+    const top = u?.valToPos(row.values.find((value) => typeof value === "number") ?? 0, "y") ?? 0;
+    u?.setCursor({ left: u.valToPos(x(row), "x"), top: Number.isFinite(top) ? top : 0 }, false);
+  };
+  const names = quantity.lines.map((line) => line.name).join(", ");
+  return (
+    <section class="plot" aria-labelledby={`plot-${quantity.id}`}>
+      <div class="plot-head">
+        <h3 id={`plot-${quantity.id}`}>{quantity.title}{quantity.unit && <span class="muted unit"> ({quantity.unit})</span>}</h3>
+        <output class="num" aria-live="polite">{picked ? sentence(quantity, picked) : ""}</output>
+      </div>
+      <div class="plot-box" ref={box} tabIndex={0} role="img" onKeyDown={move}
+        aria-label={`${quantity.title} by ${options.axis}${quantity.lines.length > 1 ? `: ${names}` : ""}. Arrow keys read single steps; the table below holds all of them.`} />
+      {quantity.lines.length > 1 && <Legend lines={quantity.lines} />}
+      <DataTable quantity={quantity} all={all} />
+    </section>
+  );
+}
