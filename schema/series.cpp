@@ -13,9 +13,9 @@ constexpr std::array<std::string_view, 2> kTrained{"train", "training"};
 constexpr std::array<std::string_view, 7> kHeldOut{"validation", "valid", "val", "evaluation", "eval", "test", "dev"};
 
 constexpr std::array<std::string_view, 8> kLowIsGood{"loss", "perplexity", "ppl", "error", "mse", "mae", "rmse", "wer"};
-constexpr std::array<std::string_view, 13> kHighIsGood{
-    "accuracy", "acc",  "precision", "recall", "f1",         "auc",         "bleu",
-    "rouge",    "chrf", "iou",       "reward", "tokens_per_s", "samples_per_s"};
+constexpr std::array<std::string_view, 13> kHighIsGood{"accuracy", "acc",          "precision",    "recall", "f1",
+                                                       "auc",      "bleu",         "rouge",        "chrf",   "iou",
+                                                       "reward",   "tokens_per_s", "samples_per_s"};
 
 /// The split that a name begins with and what follows; an empty split where it begins with none.
 struct Parts {

@@ -45,12 +45,12 @@ OverRanks over_ranks_of(std::string_view word);
 /// True for 1 to kLongestSeries letters, digits and any of . _ - / @ + : %, with no slash at either end.
 bool is_series_name(std::string_view name);
 
-/// What is assumed of a series that nobody has declared: a loss is good when it is low, an accuracy when it is high, and
-/// of an unknown quantity nothing is assumed.
+/// What is assumed of a series that nobody has declared: a loss is good when it is low, an accuracy when it is high,
+/// and of an unknown quantity nothing is assumed.
 Series undeclared_series(std::string_view name);
 
-/// What was measured, without the split of the data: "loss" for "loss", "train/loss", "validation/loss" and "eval_loss".
-/// Series of one quantity belong into one plot.
+/// What was measured, without the split of the data: "loss" for "loss", "train/loss", "validation/loss" and
+/// "eval_loss". Series of one quantity belong into one plot.
 std::string_view quantity_of(std::string_view name);
 
 /// True where the name says that the data was not trained on: "validation/loss", "eval_accuracy". Such a series is

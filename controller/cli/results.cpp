@@ -61,7 +61,8 @@ class Reported {
  public:
   void add(const muster::v1::Job& job) {
     for (const auto& series : job.series()) {
-      if (better_.try_emplace(series.name(), schema::better_of(series.better())).second) names_.push_back(series.name());
+      if (better_.try_emplace(series.name(), schema::better_of(series.better())).second)
+        names_.push_back(series.name());
     }
   }
   const std::vector<std::string>& names() const { return names_; }
@@ -104,8 +105,9 @@ Ranking decide(const ResultsOptions& options, const Reported& reported) {
       }
     }
     if (most == 0 && !reported.names().empty() && !reported.has("loss")) {
-      throw Failure(kUsage, "of no series is it known whether low or high is good: name one with --metric, and --best " +
-                                std::string("min or max; there are ") + joined(reported.names()));
+      throw Failure(kUsage,
+                    "of no series is it known whether low or high is good: name one with --metric, and --best " +
+                        std::string("min or max; there are ") + joined(reported.names()));
     }
   } else if (!reported.has(options.metric) && !reported.names().empty()) {
     throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names()));
@@ -114,8 +116,8 @@ Ranking decide(const ResultsOptions& options, const Reported& reported) {
   if (options.best == "min") ranking.better = Better::kLower;
   if (options.best == "max") ranking.better = Better::kHigher;
   if (ranking.better == Better::kNeither && reported.has(ranking.series)) {
-    throw Failure(kUsage, "--metric " + ranking.series + ": it is not known whether low or high is good; add --best min " +
-                              "or --best max");
+    throw Failure(kUsage, "--metric " + ranking.series +
+                              ": it is not known whether low or high is good; add --best min " + "or --best max");
   }
   return ranking;
 }

@@ -20,7 +20,8 @@ bool is_named_elsewhere(const muster::v1::JobSeries& series) {
 
 std::string words_of(const std::string& series) {
   auto words = series;
-  std::ranges::replace_if(words, [](char c) { return c == '/' || c == '_'; }, ' ');
+  std::ranges::replace_if(
+      words, [](char c) { return c == '/' || c == '_'; }, ' ');
   return words;
 }
 

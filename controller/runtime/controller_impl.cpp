@@ -678,10 +678,9 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   const auto spec = specs_.get(job->id);
   if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
   const auto* newest = job->current();
-  return job_view({*job, *spec, board_, data_, clock_.monotonic(),
-                       newest ? newest_.get(job->id) : std::nullopt,
-                       newest ? store_.series(job->id) : std::vector<store::SeriesRow>(), executor_.trouble(),
-                       standing(*job)});
+  return job_view({*job, *spec, board_, data_, clock_.monotonic(), newest ? newest_.get(job->id) : std::nullopt,
+                   newest ? store_.series(job->id) : std::vector<store::SeriesRow>(), executor_.trouble(),
+                   standing(*job)});
 }
 
 std::string Impl::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {

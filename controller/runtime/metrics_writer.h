@@ -64,9 +64,9 @@ class MetricsWriter {
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   std::shared_ptr<Batch> next_ = std::make_shared<Batch>();
-  std::map<Key, std::shared_ptr<Batch>> on_their_way_;  // or settled, and not asked for yet
+  std::map<Key, std::shared_ptr<Batch>> on_their_way_;           // or settled, and not asked for yet
   std::map<core::JobId, std::vector<schema::Series>> declared_;  // written, or on their way
-  bool some_settled_ = false;                           // since forget_settled()
+  bool some_settled_ = false;                                    // since forget_settled()
   bool closed_ = false;
   std::string problem_;
   std::thread thread_;

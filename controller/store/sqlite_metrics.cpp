@@ -33,9 +33,8 @@ KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core:
 void write_values(Connection& connection, KnownSeries::Job& job, const MetricRow& metric) {
   for (const auto& value : metric.values) {
     const auto found = job.find(value.series);
-    auto* entry = found != job.end()
-                      ? &found->second
-                      : declare(connection, job, metric.job, schema::undeclared_series(value.series));
+    auto* entry = found != job.end() ? &found->second
+                                     : declare(connection, job, metric.job, schema::undeclared_series(value.series));
     if (entry == nullptr) continue;
     if (entry->over_ranks == schema::OverRanks::kRank0 && metric.rank != 0) continue;
     Query row = connection.query(
@@ -63,8 +62,7 @@ void write_measurements(Connection& connection, const MetricRow& metric) {
 void write_newest(Connection& connection, KnownSeries::Job& job, core::JobId id) {
   for (auto& [name, entry] : job) {
     if (!std::exchange(entry.moved, false)) continue;
-    Query row =
-        connection.query("UPDATE series SET newest_attempt = ?, newest_step = ? WHERE job_id = ? AND id = ?");
+    Query row = connection.query("UPDATE series SET newest_attempt = ?, newest_step = ? WHERE job_id = ? AND id = ?");
     row.with(std::int64_t{entry.attempt}).with(entry.step).with(id).with(entry.id).run();
   }
 }

@@ -7,7 +7,8 @@ namespace schema {
 namespace {
 
 TEST(Series, OneQuantityIsMeasuredOnSeveralSplits) {
-  for (const char* name : {"loss", "train/loss", "training_loss", "validation/loss", "eval_loss", "val_loss", "test/loss"}) {
+  for (const char* name :
+       {"loss", "train/loss", "training_loss", "validation/loss", "eval_loss", "val_loss", "test/loss"}) {
     EXPECT_EQ(quantity_of(name), "loss") << name;
   }
   EXPECT_EQ(quantity_of("validation/top5/accuracy"), "top5/accuracy");
@@ -18,7 +19,8 @@ TEST(Series, OneQuantityIsMeasuredOnSeveralSplits) {
 }
 
 TEST(Series, ThatAreNotTrainedOnAreKnownByTheirSplit) {
-  for (const char* name : {"validation/loss", "eval_accuracy", "test/bleu", "dev/f1"}) EXPECT_TRUE(is_held_out(name)) << name;
+  for (const char* name : {"validation/loss", "eval_accuracy", "test/bleu", "dev/f1"})
+    EXPECT_TRUE(is_held_out(name)) << name;
   for (const char* name : {"loss", "train/loss", "evaluate", "testing/loss", "value/loss"}) {
     EXPECT_FALSE(is_held_out(name)) << name;
   }

@@ -13,8 +13,8 @@
 namespace test {
 namespace {
 
-using schema::Better;
 using cli::Curve;
+using schema::Better;
 using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -183,7 +183,8 @@ TEST(Results, CompareBySeriesThatNoRecipeKnows) {
   EXPECT_EQ(best[0].at("job_id"), 2) << "it is measured on data that is not trained on, and much is good";
   EXPECT_EQ(best[0].at("ranked_by"), "highest eval/accuracy");
   EXPECT_EQ(best[0].at("best_step"), 2);
-  EXPECT_THAT(fake.muster({"results", "--csv"}).out, HasSubstr(",eval/accuracy,0.7,2,0.6,4,0.7,2,highest eval/accuracy"));
+  EXPECT_THAT(fake.muster({"results", "--csv"}).out,
+              HasSubstr(",eval/accuracy,0.7,2,0.6,4,0.7,2,highest eval/accuracy"));
   const auto unsure = fake.muster({"results", "--metric", "entropy"});
   EXPECT_EQ(unsure.exit, 2);
   EXPECT_THAT(unsure.err, AllOf(HasSubstr("--metric entropy"), HasSubstr("add --best min or --best max")));

@@ -85,7 +85,8 @@ class CrashingStore : public store::Store {
     inner_.complete_actions(ids);
     point_.step();
   }
-  void add_metrics(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared = {}) override {
+  void add_metrics(std::span<const store::MetricRow> rows,
+                   std::span<const store::DeclaredSeries> declared = {}) override {
     point_.step();
     inner_.add_metrics(rows, declared);
     point_.step();

@@ -1,6 +1,7 @@
 // Goal: the metrics of a database that the version before named series wrote are all there afterwards.
 //
-// stored/version5.sql is the dump of such a database: a training, one of which a rank was killed at step 9, and a command.
+// stored/version5.sql is the dump of such a database: a training, one of which a rank was killed at step 9, and a
+// command.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,12 +31,13 @@ struct OldRow {
 
 std::vector<OldRow> old_rows(const std::filesystem::path& file) {
   SQLite::Database database(file.string(), SQLite::OPEN_READONLY);
-  SQLite::Statement row(database,
-                        "SELECT job_id, attempt, step, max(CASE rank WHEN 0 THEN loss END), max(CASE rank WHEN 0 THEN "
-                        "tokens_per_s END), max(learning_rate), max(CASE rank WHEN 0 THEN grad_norm END), max(step_ms), "
-                        "max(memory_peak_bytes), sum(bytes_communicated), max(CASE rank WHEN 0 THEN at_ms END), "
-                        "max(has_validation), max(CASE rank WHEN 0 THEN validation_loss END) FROM metrics "
-                        "GROUP BY job_id, attempt, step ORDER BY job_id, attempt, step");
+  SQLite::Statement row(
+      database,
+      "SELECT job_id, attempt, step, max(CASE rank WHEN 0 THEN loss END), max(CASE rank WHEN 0 THEN "
+      "tokens_per_s END), max(learning_rate), max(CASE rank WHEN 0 THEN grad_norm END), max(step_ms), "
+      "max(memory_peak_bytes), sum(bytes_communicated), max(CASE rank WHEN 0 THEN at_ms END), "
+      "max(has_validation), max(CASE rank WHEN 0 THEN validation_loss END) FROM metrics "
+      "GROUP BY job_id, attempt, step ORDER BY job_id, attempt, step");
   std::vector<OldRow> rows;
   while (row.executeStep()) {
     rows.push_back({row.getColumn(0), row.getColumn(1), row.getColumn(2), row.getColumn(3), row.getColumn(4),
