@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "muster/v1/job.pb.h"
@@ -10,7 +11,8 @@ namespace test {
 
 /// What the controller tells of a job's series when it has reported this step: for fakes of the controller.
 inline void note_series(muster::v1::Job& job, const muster::v1::Metric& metric) {
-  for (const auto& [name, value] : metric.series()) {
+  const std::map<std::string, double> sorted(metric.series().begin(), metric.series().end());
+  for (const auto& [name, value] : sorted) {
     auto& all = *job.mutable_series();
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name() == name; });
     auto& series = found == all.end() ? *job.add_series() : *found;

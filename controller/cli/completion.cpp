@@ -151,7 +151,8 @@ std::string bash_script(const std::vector<Entry>& entries) {
   const auto& program = entries.front();
   std::string text =
       "# bash completion of muster; load it with: source <(muster completion bash)\n"
-      "_muster_ask() {  # numbers of jobs or names of sweeps, of the controller that the command line names\n"
+      "_muster_ask() {  # numbers of jobs, names of sweeps or of series, of the controller that the command line "
+      "names\n"
       "  local program=${COMP_WORDS[0]/#\\~/$HOME}\n"
       "  \"$program\" \"${where[@]}\" __complete \"$@\" 2>/dev/null | cut -f1\n"
       "}\n"

@@ -326,7 +326,7 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
       << "only the steps that have it";
   const auto wrong = fake.muster({"metrics", "1", "--series", "validation_loss"});
   EXPECT_EQ(wrong.exit, 2);
-  EXPECT_THAT(wrong.err, AllOf(HasSubstr("job 1: there is no series \"validation_loss\", want one of loss"),
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("job 1: there is no series validation_loss, want one of loss, "),
                                HasSubstr("did you mean validation/loss")));
   EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--json"}).exit, 2);
 }
@@ -465,6 +465,7 @@ TEST(Read, ATerminalGetsColourAndItsOwnWidth) {
   fake.with([](FakeState& state) {
     state.metrics.emplace_back().set_attempt(1);
     state.metrics.back().set_step(1);
+    (*state.metrics.back().mutable_series())["loss"] = 2.5;
   });
   const auto narrow = on_terminal(fake, {"metrics", "1"}, 40, true);
   EXPECT_THAT(narrow, HasSubstr("LOSS"));
