@@ -91,7 +91,7 @@ class Impl final : public RunningController {
         probe_(hearing_, clock, data_.disk_probe(), options_.threads),
         specs_(store),
         newest_(store),
-        metrics_(store, hearing_, options_.threads),
+        metrics_(store, hearing_, newest_, options_.threads),
         partitions_({store, executor, clock, specs_, options_.why_no_slurm, options_.excluded_for},
                     options_.partitions_file, options_.threads),
         dispatcher_(
@@ -101,7 +101,7 @@ class Impl final : public RunningController {
         progress_(dispatcher_, specs_, data_, options_.threads),
         runner_({store, executor, clock, dispatcher_, specs_, gate_, partitions_, options_.excluded_for},
                 options_.threads),
-        desk_({clock, executor, dispatcher_, metrics_, newest_, board_, specs_, changes_, hearing_}, data_, secret_,
+        desk_({clock, executor, dispatcher_, metrics_, board_, specs_, changes_, hearing_}, data_, secret_,
               options_.threads),
         remover_({store, dispatcher_, data_, options_.scheduler_log}, options_.threads) {
     dispatcher_.load_open();
@@ -679,7 +679,7 @@ muster::v1::Job Impl::view(const JobPtr& job) {
   if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
   const auto* newest = job->current();
   return job_view({*job, *spec, board_, data_, clock_.monotonic(), newest ? newest_.get(job->id) : std::nullopt,
-                   newest ? store_.series(job->id) : std::vector<store::SeriesRow>(), executor_.trouble(),
+                   newest ? newest_.series(job->id) : std::vector<store::SeriesRow>(), executor_.trouble(),
                    standing(*job)});
 }
 

@@ -8,8 +8,8 @@
 
 namespace runtime {
 
-MetricsWriter::MetricsWriter(store::Store& store, Hearing& hearing, bool threads)
-    : store_(store), hearing_(hearing), threads_(threads) {
+MetricsWriter::MetricsWriter(store::Store& store, Hearing& hearing, NewestMetrics& newest, bool threads)
+    : store_(store), hearing_(hearing), newest_(newest), threads_(threads) {
   if (threads_) thread_ = std::thread([this] { run(); });
 }
 
@@ -131,6 +131,7 @@ bool MetricsWriter::write(const std::vector<store::MetricRow>& rows,
   } catch (const std::exception& e) {
     problem = e.what();
   }
+  if (problem.empty()) newest_.add(rows, declared);
   std::lock_guard lock(mutex_);
   if (problem != problem_) {
     if (problem.empty()) {

@@ -11,18 +11,20 @@
 #include <vector>
 
 #include "runtime/hearing.h"
+#include "runtime/newest_metrics.h"
 #include "store/store.h"
 
 namespace runtime {
 
-/// Writes ranks' metrics, those of many heartbeats in one transaction. Thread-safe.
+/// Writes ranks' metrics, those of many heartbeats in one transaction, and tells NewestMetrics what is durable.
+/// Thread-safe.
 ///
 /// A rank sends its rows again until they are taken, and add() waits for them only a moment. So rows that are on their
 /// way are remembered: they are written once, however often they are sent, and taken when they are durable.
 class MetricsWriter {
  public:
   /// Without threads, add() writes in the caller's thread.
-  MetricsWriter(store::Store& store, Hearing& hearing, bool threads);
+  MetricsWriter(store::Store& store, Hearing& hearing, NewestMetrics& newest, bool threads);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
@@ -60,6 +62,7 @@ class MetricsWriter {
 
   store::Store& store_;
   Hearing& hearing_;
+  NewestMetrics& newest_;
   const bool threads_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;

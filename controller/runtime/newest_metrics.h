@@ -1,40 +1,44 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <span>
 #include <unordered_map>
-#include <utility>
+#include <vector>
 
 #include "store/store.h"
 
 namespace runtime {
 
-/// The newest step of a job's rank 0 and the newest value of each of its series. Read from the store once, and kept up
-/// to date from what ranks report; remembers kJobs jobs. Thread-safe.
+/// The newest step of a job's rank 0, and its series with their newest values. Read from the store once, and kept up to
+/// date by whoever writes metrics, so that a job that reports can be shown while the disk stands still. Remembers kJobs
+/// jobs. Thread-safe.
 class NewestMetrics {
  public:
   static constexpr std::size_t kJobs = 4096;
   explicit NewestMetrics(store::Store& store) : store_(store) {}
 
-  /// A row that is in the store now. Only rank 0's count.
-  void add(const store::MetricRow& row);
-  /// The newest step, with the newest value of each series, which may be an earlier step's. nullopt: there is no step.
-  /// Throws store::Error.
+  /// What has just been written. Reads the store, so only where waiting for the disk harms nobody. Never throws: what
+  /// can't be read now is read when somebody asks.
+  void add(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared);
+
+  /// The newest step; its values are the newest ones of all series, which may be an earlier step's. nullopt: there is
+  /// no step. Throws store::Error.
   std::optional<store::MetricRow> get(core::JobId job);
+  /// As Store::series(). Throws store::Error.
+  std::vector<store::SeriesRow> series(core::JobId job);
 
  private:
-  using Position = std::pair<core::AttemptNumber, core::Step>;
   struct Known {
-    bool is_read = false;  // from the store; what is older than the first row added is known, too
     std::optional<store::MetricRow> row;
-    std::map<std::string, std::pair<Position, double>> values;
+    std::vector<store::SeriesRow> series;
   };
-  Known& known(core::JobId job);
-  static void merge(Known& known, const store::MetricRow& row);
-  static void merge(Known& known, const std::string& series, Position at, double value);
+  Known known(core::JobId job);
+  Known read(core::JobId job);
+  void enter(core::JobId job, Known known);
+  void forget(core::JobId job);
+  static bool merge(Known& known, const store::MetricRow& row);
 
   store::Store& store_;
   std::mutex mutex_;

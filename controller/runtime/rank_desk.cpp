@@ -215,9 +215,7 @@ std::uint32_t RankDesk::take_metrics(const Caller& caller, const muster::v1::Hea
   }
   if (rows.empty()) return static_cast<std::uint32_t>(count);
   parts_.board.steps(caller.key, rows);
-  const auto taken = parts_.metrics.add(rows, declared_of(caller.key, request));
-  for (std::size_t i = 0; i < taken; ++i) parts_.newest.add(rows[i]);
-  return static_cast<std::uint32_t>(taken);
+  return static_cast<std::uint32_t>(parts_.metrics.add(rows, declared_of(caller.key, request)));
 }
 
 // Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it

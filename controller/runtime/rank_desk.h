@@ -13,7 +13,6 @@
 #include "runtime/errands.h"
 #include "runtime/hearing.h"
 #include "runtime/metrics_writer.h"
-#include "runtime/newest_metrics.h"
 #include "runtime/rank_board.h"
 #include "runtime/spec_cache.h"
 
@@ -33,7 +32,6 @@ class RankDesk {
     Executor& executor;
     Dispatcher& dispatcher;
     MetricsWriter& metrics;
-    NewestMetrics& newest;
     RankBoard& board;
     SpecCache& specs;
     Changes& changes;
