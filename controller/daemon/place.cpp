@@ -71,9 +71,9 @@ std::string words(const Place& place) {
 void let_go(store::Store& store, core::Job job, core::Time now) {
   const auto tell = [&](core::EventBody body) {
     const core::Event event{now, std::move(body)};
-    const store::Commit commit{event, core::apply(job, event), {}, {}};
+    const store::Commit commit{event, store::shared(core::apply(job, event)), {}, {}};
     store.append({&commit, 1});
-    job = commit.applied.job;
+    job = commit.applied->job;
   };
   const auto* attempt = job.current();
   const bool runs = attempt != nullptr && attempt->state != core::AttemptState::kEnded;

@@ -63,9 +63,9 @@ void log(const store::Commit& commit) {
   const auto& body = commit.event.body;
   const bool often =
       std::holds_alternative<core::RankJoined>(body) || std::holds_alternative<core::CheckpointSaved>(body);
-  const auto& text = commit.applied.text;
+  const auto& text = commit.applied->text;
   if (!text.empty())
-    spdlog::log(often ? spdlog::level::debug : spdlog::level::info, "job {}: {}", commit.applied.job.id, text);
+    spdlog::log(often ? spdlog::level::debug : spdlog::level::info, "job {}: {}", commit.applied->job.id, text);
 }
 
 // Executors tell again what they told an earlier controller; the history needs it once.
@@ -450,10 +450,10 @@ void Dispatcher::prepare(Entry& entry, Group& group) {
 
 JobPtr Dispatcher::add(const core::Job& now, const core::EventBody& body, Group& group) {
   const core::Event event{stamp(), body};
-  auto applied = core::apply(now, event);
-  const auto after = std::make_shared<const core::Job>(applied.job);
-  if (!applied.actions.empty()) group.with_actions.insert(now.id);
-  group.commits.push_back({event, std::move(applied), {}, {}});
+  const auto applied = store::shared(core::apply(now, event));
+  const JobPtr after(applied, &applied->job);
+  if (!applied->actions.empty()) group.with_actions.insert(now.id);
+  group.commits.push_back({event, applied, {}, {}});
   group.jobs[now.id] = after;
   group.changed.insert(now.id);
   return after;
@@ -500,12 +500,12 @@ void Dispatcher::prepare_new(core::JobSubmitted body, const std::string& request
   core::Job blank;
   blank.id = group.next_id++;
   const core::Event event{stamp(), std::move(body)};
-  auto applied = core::apply(blank, event);
-  const auto after = std::make_shared<const core::Job>(applied.job);
-  if (!applied.actions.empty()) group.with_actions.insert(blank.id);
-  group.commits.push_back({event, std::move(applied), request_id, spec_json});
-  group.jobs[blank.id] = after;
-  group.changed.insert(blank.id);
+  const auto applied = store::shared(core::apply(std::move(blank), event));
+  const JobPtr after(applied, &applied->job);
+  if (!applied->actions.empty()) group.with_actions.insert(after->id);
+  group.commits.push_back({event, applied, request_id, spec_json});
+  group.jobs[after->id] = after;
+  group.changed.insert(after->id);
 }
 
 JobPtr Dispatcher::current(core::JobId id, Group& group) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string_view>
 
 #include "core/text.h"
 
@@ -57,7 +59,7 @@ void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
     if (state == core::RankState::kExited) ranks_[i].exited = true;
     // Known from before a restart: its silence counts, not its joining.
     if (state == core::RankState::kRunning) ranks_[i].joined = true;
-    if (!attempt.ranks[i].node.empty()) ranks_[i].node = attempt.ranks[i].node;
+    move_to(static_cast<core::RankNumber>(i), attempt.ranks[i].node);
   }
   scheduled_ = attempt.queued_at.has_value();
   const bool queued = attempt.state == core::AttemptState::kQueued;
@@ -104,11 +106,13 @@ std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
 
 // Their words tell whether the node is there: one that has just ended is unheard, too, and yet vouched for.
 void AttemptWatch::add_neighbours(std::vector<core::RankNumber>& overdue) const {
-  const auto first = overdue;
+  if (overdue.empty()) return;
+  const std::set<core::RankNumber> first(overdue.begin(), overdue.end());
+  std::set<std::string_view> nodes;
+  for (const auto number : first) nodes.insert(ranks_[number].node);
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto number = static_cast<core::RankNumber>(i);
-    const bool beside = std::ranges::any_of(first, [&](auto other) { return ranks_[other].node == ranks_[i].node; });
-    if (beside && watched(ranks_[i]) && std::ranges::find(first, number) == first.end()) overdue.push_back(number);
+    if (watched(ranks_[i]) && nodes.contains(ranks_[i].node) && !first.contains(number)) overdue.push_back(number);
   }
 }
 
@@ -188,18 +192,25 @@ std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank
 bool AttemptWatch::node_is_silent(core::RankNumber rank, core::Millis now) const {
   const auto& node = ranks_[rank].node;
   if (!scheduled_ || node.empty()) return false;
-  return std::ranges::all_of(ranks_, [&](const RankWatch& other) {
+  return std::ranges::all_of(by_node_.at(node), [&](core::RankNumber number) {
+    const auto& other = ranks_[number];
     const auto last = std::max(other.heard_at, other.vouched_at.value_or(other.heard_at));
     // Its ranks spoke last at different moments of one interval, so half the limit says as much of the others.
-    return other.node != node || other.exited || passed(rules_.silent_after / 2, last, now);
+    return other.exited || passed(rules_.silent_after / 2, last, now);
   });
+}
+
+void AttemptWatch::move_to(core::RankNumber rank, const std::string& node) {
+  auto& own = ranks_[rank].node;
+  if (node.empty() || own == node) return;
+  if (!own.empty()) std::erase(by_node_[own], rank);
+  own = node;
+  by_node_[node].push_back(rank);
 }
 
 core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) {
   const auto& lost = ranks_[rank];
-  for (auto& other : ranks_) {
-    if (other.node == lost.node) other.reported = true;
-  }
+  for (const auto number : by_node_.at(lost.node)) ranks_[number].reported = true;
   return {number_, lost.node, now - lost.heard_at};
 }
 

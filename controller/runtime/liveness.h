@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/event.h"
@@ -119,8 +120,10 @@ class AttemptWatch {
   core::AttemptNumber number_;
   core::Millis started_at_;
   std::vector<RankWatch> ranks_;
+  std::unordered_map<std::string, std::vector<core::RankNumber>> by_node_;  // those whose node is known
   /// Nobody on that rank's node was heard or vouched for within silent_after.
   bool node_is_silent(core::RankNumber rank, core::Millis now) const;
+  void move_to(core::RankNumber rank, const std::string& node);
   void add_neighbours(std::vector<core::RankNumber>& overdue) const;
   core::NodeLost lose_node(core::RankNumber rank, core::Millis now);
   /// After this long the ranks are asked to save; 0: never.

@@ -7,13 +7,18 @@ namespace runtime {
 void RankBoard::track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size,
                       core::Millis now, core::Millis fresh_until) {
   std::lock_guard lock(mutex_);
-  const auto [place, fresh] = attempts_.try_emplace(key, Live{AttemptWatch(rules, world_size, key.number, now),
-                                                              std::vector<RankView>(world_size),
-                                                              Stragglers(world_size),
-                                                              {},
-                                                              {},
-                                                              false,
-                                                              false});
+  auto place = attempts_.find(key);
+  const bool fresh = place == attempts_.end();
+  if (fresh) {
+    Live live{AttemptWatch(rules, world_size, key.number, now),
+              std::vector<RankView>(world_size),
+              Stragglers(world_size),
+              {},
+              {},
+              false,
+              false};
+    place = attempts_.emplace(key, std::move(live)).first;
+  }
   // A rank may have spoken before its attempt was taken over; the others need their time all the same.
   if (fresh || fresh_until > now) place->second.watch.fresh_start(fresh_until);
 }

@@ -35,7 +35,7 @@ void MemoryStore::check(std::span<const Commit> commits) const {
   std::map<core::JobId, std::int64_t> versions;
   std::set<std::string> requests;
   for (const Commit& commit : commits) {
-    const core::Job& job = commit.applied.job;
+    const core::Job& job = commit.applied->job;
     const auto known = jobs_.find(job.id);
     auto& version = versions.try_emplace(job.id, known == jobs_.end() ? 0 : known->second.job.version).first->second;
     require_next(job, version);
@@ -48,18 +48,18 @@ void MemoryStore::check(std::span<const Commit> commits) const {
 }
 
 std::int64_t MemoryStore::add(const Commit& commit) {
-  const core::Job& job = commit.applied.job;
+  const core::Job& job = commit.applied->job;
   Entry& entry = jobs_[job.id];
   entry.job = job;
   if (job.version == 1) entry.spec_json = commit.spec_json;
   if (job.removed_at) entry.spec_json = "{}";
   if (!commit.request_id.empty()) requests_[commit.request_id] = job.id;
   const auto id = static_cast<std::int64_t>(events_.size() + 1);
-  StoredEvent stored{id, job.id, job.version, commit.event, job.state, commit.applied.text, ""};
+  StoredEvent stored{id, job.id, job.version, commit.event, job.state, commit.applied->text, ""};
   stored.payload = encode_event(commit.event.body);
   stored.event.body = decode_event(type_name(commit.event.body), stored.payload);
   events_.push_back(std::move(stored));
-  for (const core::Action& action : commit.applied.actions) {
+  for (const core::Action& action : commit.applied->actions) {
     ++last_action_id_;
     actions_[last_action_id_] = {last_action_id_, job.id, action};
   }

@@ -27,7 +27,7 @@ std::int64_t stored_version(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt64();
 }
 
-void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version) {
+void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known) {
   const std::int64_t version = stored_version(database);
   const std::int64_t owner = database.execAndGet("PRAGMA application_id").getInt64();
   const bool is_new =
@@ -39,6 +39,7 @@ void check_database(SQLite::Database& database, const std::string& file, std::si
                                          ", but this muster knows only up to " + std::to_string(newest_version) +
                                          ": use the newer muster that wrote it");
   }
+  if (is_known) return;
   const std::string verdict = database.execAndGet("PRAGMA quick_check(1)").getString();
   if (verdict != "ok") throw corrupt(file, verdict);
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "store/clean_end.h"
 #include "store/schema.h"
 #include "store/secret.h"
 #include "store/sqlite_connection.h"
@@ -49,7 +50,7 @@ void create_private(const fs::path& file) {
 class SqliteStore final : public Store {
  public:
   explicit SqliteStore(const fs::path& file)
-      : file_(file.string()), lock_(file.string() + ".lock", file), writer_(make_connection(file)) {
+      : file_(file.string()), lock_(file.string() + ".lock", file), end_(file), writer_(make_connection(file)) {
     translating(writer_, [&] { prepare_writer(); });
     reader_.emplace(file_);
     translating(*reader_, [&] { reader_->database().exec("PRAGMA query_only = ON"); });
@@ -170,7 +171,8 @@ class SqliteStore final : public Store {
   /// Nothing is written before the file is known to be sound and ours.
   void prepare_writer() {
     auto& database = writer_.database();
-    check_database(database, file_, migrations().size());
+    check_database(database, file_, migrations().size(), end_.is_known());
+    end_.begin();
     if (database.execAndGet("PRAGMA journal_mode = WAL").getString() != "wal") {
       throw Error(Error::Kind::kOther,
                   file_ + ": its file system cannot hold a write-ahead log; use a data folder on a local disk");
@@ -189,9 +191,12 @@ class SqliteStore final : public Store {
     try {
       return work();
     } catch (const SQLite::Exception& error) {
-      throw translate(error, connection.system_error(), file_);
+      auto told = translate(error, connection.system_error(), file_);
+      if (told.kind() == Error::Kind::kCorrupt) end_.doubt();
+      throw told;
     } catch (const Error& error) {
       const bool names_file = std::string_view(error.what()).find(file_) != std::string_view::npos;
+      if (error.kind() == Error::Kind::kCorrupt) end_.doubt();
       const bool about_file = error.kind() == Error::Kind::kCorrupt || error.kind() == Error::Kind::kNewer;
       if (names_file || !about_file) throw;
       throw Error(error.kind(), file_ + ": " + error.what());
@@ -236,6 +241,7 @@ class SqliteStore final : public Store {
 
   const std::string file_;
   FileLock lock_;
+  CleanEnd end_;  // outlives the connections
   std::mutex writer_mutex_;
   Connection writer_;
   KnownSeries known_series_;

@@ -69,14 +69,14 @@ void upsert_attempt(Connection& connection, core::JobId job, const core::Attempt
 }
 
 std::int64_t insert_event(Connection& connection, const Commit& commit) {
-  const core::Job& job = commit.applied.job;
+  const core::Job& job = commit.applied->job;
   const std::string payload = encode_event(commit.event.body);
   Query row = connection.query(
       "INSERT INTO events (job_id, version, at_ms, type, attempt, payload, state_after, text) "
       "VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
   row.with(job.id).with(job.version).with(commit.event.at).with(type_name(commit.event.body));
   row.with(std::int64_t{attempt_of(commit.event.body)}).with(payload).with(to_string(job.state));
-  row.with(commit.applied.text).run();
+  row.with(commit.applied->text).run();
   return connection.database().getLastInsertRowid();
 }
 
@@ -90,7 +90,7 @@ void insert_action(Connection& connection, std::int64_t event_id, std::int64_t i
 }  // namespace
 
 std::int64_t write_commit(Connection& connection, const Commit& commit) {
-  const core::Job& job = commit.applied.job;
+  const core::Job& job = commit.applied->job;
   require_next(job, job_version(connection, job.id));
   const JobRow row = row_of(job);
   if (job.version == 1)
@@ -102,7 +102,7 @@ std::int64_t write_commit(Connection& connection, const Commit& commit) {
   if (job.current() != nullptr) upsert_attempt(connection, job.id, *job.current());
   const std::int64_t event_id = insert_event(connection, commit);
   std::int64_t index = 0;
-  for (const core::Action& action : commit.applied.actions) {
+  for (const core::Action& action : commit.applied->actions) {
     insert_action(connection, event_id, index++, job.id, action);
   }
   return event_id;

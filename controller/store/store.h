@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -34,11 +35,18 @@ class Error : public std::runtime_error {
 /// One event of one job with its consequences, written together or not at all.
 struct Commit {
   core::Event event;
-  core::Applied applied;  // applied.job.version is the version after; the store refuses any but the next one
+  /// What it leads to, shared with whoever goes on from the job: of thousands of ranks a copy is large. Its job has the
+  /// version after the event; the store refuses any but the next one.
+  std::shared_ptr<const core::Applied> applied;
   /// Of the first event alone.
   std::string request_id;
   std::string spec_json;
 };
+
+/// As a commit holds it.
+inline std::shared_ptr<const core::Applied> shared(core::Applied applied) {
+  return std::make_shared<const core::Applied>(std::move(applied));
+}
 
 struct StoredEvent {
   std::int64_t id = 0;  // grows over all jobs

@@ -62,9 +62,9 @@ class Settle : public ::testing::Test {
     more.insert(more.begin(), submitted);
     for (auto& body : more) {
       const core::Event event{now_, std::move(body)};
-      const store::Commit commit{event, core::apply(job, event), "", "{}"};
+      const store::Commit commit{event, store::shared(core::apply(job, event)), "", "{}"};
       store_.append({&commit, 1});
-      job = commit.applied.job;
+      job = commit.applied->job;
     }
     return job;
   }

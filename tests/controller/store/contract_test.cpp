@@ -129,11 +129,16 @@ TYPED_TEST(StoreContract, AVersionThatIsNotTheNextIsRefusedAndNothingIsKept) {
   Saga saga(store);
   saga.tell(submitted());
   const core::Event event{at_ms(5), core::CancelRequested{"anna"}};
-  store::Commit commit{event, core::apply(saga.job(), event), "", ""};
+  store::Commit commit{event, store::shared(core::apply(saga.job(), event)), "", ""};
   store::Commit late = commit;
-  commit.applied.job.version = 5;
+  const auto with_version = [&](std::int64_t version) {
+    auto other = *late.applied;
+    other.job.version = version;
+    return store::shared(std::move(other));
+  };
+  commit.applied = with_version(5);
   EXPECT_EQ(kind_of_failure([&] { store.append({&commit, 1}); }), store::Error::Kind::kConflict);
-  commit.applied.job.version = 1;
+  commit.applied = with_version(1);
   EXPECT_EQ(kind_of_failure([&] { store.append({&commit, 1}); }), store::Error::Kind::kConflict);
   EXPECT_EQ(store.last_event_id(), 1);
   store.append({&late, 1});
@@ -146,11 +151,11 @@ TYPED_TEST(StoreContract, AGroupIsKeptWholeOrNotAtAll) {
   Story first(1), second(2);
   std::vector<store::Commit> group;
   first.tell(submitted());
-  group.push_back({first.events.back(), first.last, "a", "{}"});
+  group.push_back({first.events.back(), store::shared(first.last), "a", "{}"});
   first.tell(core::CancelRequested{"anna"});
-  group.push_back({first.events.back(), first.last, "", ""});
+  group.push_back({first.events.back(), store::shared(first.last), "", ""});
   second.tell(submitted());
-  group.push_back({second.events.back(), second.last, "a", "{}"});  // the same request again
+  group.push_back({second.events.back(), store::shared(second.last), "a", "{}"});  // the same request again
   EXPECT_EQ(kind_of_failure([&] { store.append(group); }), store::Error::Kind::kConflict);
   EXPECT_EQ(store.last_event_id(), 0);
   EXPECT_EQ(store.next_job_id(), 1);
@@ -639,7 +644,7 @@ TYPED_TEST(StoreContract, WritersAndReadersMayComeFromManyThreads) {
       Story story(t + 1);
       story.tell(submitted(1));
       const auto keep = [&] {
-        const store::Commit commit{story.events.back(), story.last, "", "{}"};
+        const store::Commit commit{story.events.back(), store::shared(story.last), "", "{}"};
         store.append({&commit, 1});
       };
       keep();

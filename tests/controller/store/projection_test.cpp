@@ -93,7 +93,7 @@ TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
       Story story(seed);
       for (int i = 0; i < kEventsPerJob; ++i) {
         story.wait(random.pause()).tell(i == 0 ? core::EventBody(random.submission()) : random.next(story.job));
-        group.push_back({story.events.back(), story.last, "", i == 0 ? "{}" : ""});
+        group.push_back({story.events.back(), store::shared(story.last), "", i == 0 ? "{}" : ""});
       }
       live[story.job.id] = story.job;
     }

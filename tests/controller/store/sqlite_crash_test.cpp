@@ -34,7 +34,7 @@ constexpr std::size_t kGroup = 3;
       } else {
         story.tell(core::CheckpointSaved{1, story.job.version});
       }
-      group.push_back({story.events.back(), story.last, "", "{}"});
+      group.push_back({story.events.back(), store::shared(story.last), "", "{}"});
     }
     store->append(group);
     const store::MetricRow row{.job = 1, .attempt = 1, .rank = 0, .step = story.job.version};

@@ -2,6 +2,7 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -157,6 +158,45 @@ TEST_F(SqliteOpen, AnOverwrittenPageIsRefusedAndLeftAlone) {
   EXPECT_GT(damaged, 5);
 }
 
+/// Of a page that only lists of metrics read, so that opening alone would not meet it.
+void damage_the_last_page(const fs::path& file) {
+  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekp(-2000, std::ios::end);
+  stream << std::string(1900, '\xff');
+}
+
+TEST_F(SqliteOpen, AllOfItIsReadAfterAnEndThatWasNotOrderlyAndOnlyThen) {
+  fill();
+  {
+    const auto store = store::open_sqlite_store(file_);
+    std::vector<store::MetricRow> rows;
+    for (core::Step step = 1; step <= 5000; ++step) rows.push_back({.job = 1, .attempt = 1, .step = step});
+    store->add_metrics(rows);
+  }
+  const fs::path mark = file_.string() + ".clean";
+  ASSERT_TRUE(fs::exists(mark));
+  struct stat before {};
+  ASSERT_EQ(stat(file_.c_str(), &before), 0);
+  damage_the_last_page(file_);
+  const auto damaged = read_file(file_);
+  // Only the time tells that it was changed. Where nothing tells, nothing is read.
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(utimensat(AT_FDCWD, file_.c_str(), times, 0), 0);
+  EXPECT_NO_THROW(store::open_sqlite_store(file_));
+  write_file(file_, damaged);
+  refused(Kind::kCorrupt);
+  fs::remove(mark);
+  refused(Kind::kCorrupt);
+}
+
+TEST_F(SqliteOpen, WhoIsKilledLeavesNoWordOfAnOrderlyEnd) {
+  fill(1);
+  const fs::path mark = file_.string() + ".clean";
+  EXPECT_TRUE(fs::exists(mark));
+  const auto store = store::open_sqlite_store(file_);
+  EXPECT_FALSE(fs::exists(mark));
+}
+
 TEST_F(SqliteOpen, AnotherProgramsDatabaseIsRefusedAndLeftAlone) {
   SQLite::Database(file_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE recipes (name)");
   EXPECT_THAT(refused(Kind::kCorrupt), HasSubstr("another program"));
@@ -237,7 +277,7 @@ TEST_F(SqliteOpen, ADatabaseOfTheFirstVersionIsBroughtUpToDateWithAllThatIsInIt)
     EXPECT_EQ(job->state, core::JobState::kRunning);
     EXPECT_THAT(store->load_open(), testing::ElementsAre(*job));
     const core::Event end{at_ms(50), exited(1, 0, 0)};
-    const store::Commit commit{end, core::apply(*job, end), "", ""};
+    const store::Commit commit{end, store::shared(core::apply(*job, end)), "", ""};
     store->append({&commit, 1});
     Saga fresh(*store);
     auto element = submitted();
