@@ -236,18 +236,11 @@ Answer<Done> Client::cancel(const std::vector<JobId>& jobs, const Cancel& how) {
   return answer;
 }
 
-Answer<Done> Client::requeue(const JobId& job) {
-  return change("scontrol", {"requeue", to_string(job)});
-}
 Answer<Done> Client::hold(const JobId& job) {
   return change("scontrol", {"uhold", to_string(job)});
 }
 Answer<Done> Client::release(const JobId& job) {
   return change("scontrol", {"release", to_string(job)});
-}
-
-Answer<Done> Client::skip_hold(const JobId& job) {
-  return change("scontrol", {"update", "JobId=" + to_string(job), "StartTime=now"});
 }
 
 Answer<Done> Client::update_time_limit(const JobId& job, std::chrono::minutes limit) {
@@ -257,11 +250,6 @@ Answer<Done> Client::update_time_limit(const JobId& job, std::chrono::minutes li
 
 Answer<Done> Client::exclude(const JobId& job, const std::vector<std::string>& nodes) {
   return change("scontrol", {"update", "JobId=" + to_string(job), "ExcNodeList=" + joined(nodes, ",")});
-}
-
-Answer<Done> Client::throttle(std::uint64_t array_job, std::uint32_t parallelism) {
-  return change("scontrol",
-                {"update", "JobId=" + std::to_string(array_job), "ArrayTaskThrottle=" + std::to_string(parallelism)});
 }
 
 Answer<std::vector<PastRun>> Client::history(const std::vector<std::uint64_t>& jobs) {
@@ -306,15 +294,6 @@ Answer<ClusterConfig> Client::config() {
   if (said.refused()) return Refused{said.why()};
   if (said.unreachable()) return Unreachable{said.why()};
   return read_answer("scontrol show config", parse_config(*said));
-}
-
-Answer<Done> Client::ping() {
-  const auto result = runner_.run(command("scontrol", {"ping"}, options_.change_limit));
-  for (const auto& line : split(result.out, '\n')) {
-    if (line.ends_with(" is UP")) return Done{};
-  }
-  if (!result.succeeded() && result.out.empty()) return Unreachable{explain_failure("scontrol", result).why};
-  return Unreachable{"scontrol ping: " + std::string(trimmed(result.out))};
 }
 
 }  // namespace slurm

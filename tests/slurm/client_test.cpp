@@ -320,35 +320,30 @@ TEST_F(ClientTest, EachCommandHasItsOwnTimeLimit) {
   EXPECT_EQ(limit_of([&] { static_cast<void>(limited.partitions()); }), 3s);
   EXPECT_EQ(limit_of([&] { static_cast<void>(limited.nodes()); }), 3s);
   EXPECT_EQ(limit_of([&] { static_cast<void>(limited.config()); }), 3s);
-  EXPECT_EQ(limit_of([&] { static_cast<void>(limited.ping()); }), 3s);
   EXPECT_EQ(limit_of([&] { static_cast<void>(limited.history({1})); }), 4s);
 }
 
 TEST_F(ClientTest, ChangesAreSpelledAsScontrolWantsThem) {
   answer("scontrol", finished(0));
-  EXPECT_TRUE(client.requeue({5, 1}));
   EXPECT_TRUE(client.hold({5, {}}));
   EXPECT_TRUE(client.release({5, {}}));
-  EXPECT_TRUE(client.skip_hold({5, {}}));
   EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(90)));
   EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(0)));
-  EXPECT_TRUE(client.throttle(5, 3));
   EXPECT_TRUE(client.exclude({5, {}}, {"n1", "n[3-4]"}));
   EXPECT_TRUE(client.exclude({5, {}}, {}));
   std::vector<std::string> all;
   for (std::size_t i = 0; i < runner.commands.size(); ++i) all.push_back(arguments(i));
-  EXPECT_THAT(all,
-              ElementsAre("scontrol requeue 5_1", "scontrol uhold 5", "scontrol release 5",
-                          "scontrol update JobId=5 StartTime=now", "scontrol update JobId=5 TimeLimit=90",
-                          "scontrol update JobId=5 TimeLimit=UNLIMITED", "scontrol update JobId=5 ArrayTaskThrottle=3",
-                          "scontrol update JobId=5 ExcNodeList=n1,n[3-4]", "scontrol update JobId=5 ExcNodeList="));
+  EXPECT_THAT(
+      all, ElementsAre("scontrol uhold 5", "scontrol release 5", "scontrol update JobId=5 TimeLimit=90",
+                       "scontrol update JobId=5 TimeLimit=UNLIMITED", "scontrol update JobId=5 ExcNodeList=n1,n[3-4]",
+                       "scontrol update JobId=5 ExcNodeList="));
 }
 
 TEST_F(ClientTest, ScontrolsOddWordForNoControllerIsUnreachable) {
   answer("scontrol", finished(1, "", "Unexpected message received for job 3\n"));
-  EXPECT_TRUE(client.skip_hold({3, {}}).unreachable());
+  EXPECT_TRUE(client.release({3, {}}).unreachable());
   answer("scontrol", finished(1, "", "Invalid job id specified for job 999\n"));
-  EXPECT_TRUE(client.requeue({999, {}}).refused());
+  EXPECT_TRUE(client.release({999, {}}).refused());
 }
 
 TEST_F(ClientTest, HistoryIsRefusedWithoutAccounting) {
@@ -370,14 +365,6 @@ TEST_F(ClientTest, HistoryIsAskedInPiecesAndSortedByStart) {
   EXPECT_EQ((*runs)[0].id.job, 1U);
   EXPECT_EQ((*runs)[1].id.job, 3U);
   EXPECT_EQ((*runs)[2].id.job, 2U);
-}
-
-TEST_F(ClientTest, APingSaysWhetherSomeoneIsThere) {
-  answer("scontrol", finished(0, "Slurmctld(primary) at vm is UP\n"));
-  EXPECT_TRUE(client.ping());
-  answer("scontrol", finished(1, "Slurmctld(primary) at vm is DOWN\n"));
-  EXPECT_TRUE(client.ping().unreachable());
-  EXPECT_THAT(client.ping().why(), HasSubstr("is DOWN"));
 }
 
 TEST_F(ClientTest, TheEstimateComesInSecondsAndARefusalInWords) {

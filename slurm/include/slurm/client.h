@@ -51,18 +51,14 @@ class Client : public Scheduler {
   Answer<std::vector<ListedJob>> list(const std::string& user = {}) override;
   Answer<std::vector<ListedJob>> find(std::uint64_t job) override;
   Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) override;
-  Answer<Done> requeue(const JobId& job) override;
   Answer<Done> hold(const JobId& job) override;
   Answer<Done> release(const JobId& job) override;
-  Answer<Done> skip_hold(const JobId& job) override;
   Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) override;
   Answer<Done> exclude(const JobId& job, const std::vector<std::string>& nodes) override;
-  Answer<Done> throttle(std::uint64_t array_job, std::uint32_t parallelism) override;
   Answer<std::vector<PastRun>> history(const std::vector<std::uint64_t>& jobs) override;
   Answer<std::vector<Partition>> partitions() override;
   Answer<std::vector<Node>> nodes() override;
   Answer<ClusterConfig> config() override;
-  Answer<Done> ping() override;
 
  private:
   Command command(const std::string& program, std::vector<std::string> arguments,

@@ -186,22 +186,14 @@ class Scheduler {
 
   /// Ended and unknown jobs are none to end: Done. Otherwise the first refusal; the others were asked all the same.
   virtual Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) = 0;
-  /// Also starts a job again that has ended, as long as Slurm remembers it; only ask it of one that runs.
-  virtual Answer<Done> requeue(const JobId& job) = 0;
   /// By the job's owner: the owner may release it again.
   virtual Answer<Done> hold(const JobId& job) = 0;
   virtual Answer<Done> release(const JobId& job) = 0;
-  /// Lets a requeued job start now rather than after cred_expire, and one with a begin time at once. Not within two
-  /// seconds of the requeue: a node refuses a credential made in the second in which it revoked the last one, and the
-  /// run ends with exit code 1.
-  virtual Answer<Done> skip_hold(const JobId& job) = 0;
   /// 0: none. Raising it needs an operator's rights unless the job is still queued.
   virtual Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) = 0;
   /// A queued job gets none of these nodes, instead of those it was to get none of before; an array's number stands for
   /// all its elements that wait. Refused too where some of them run already; the others are changed all the same.
   virtual Answer<Done> exclude(const JobId& job, const std::vector<std::string>& nodes) = 0;
-  /// How many elements of an array may run at once; 0: all.
-  virtual Answer<Done> throttle(std::uint64_t array_job, std::uint32_t parallelism) = 0;
 
   /// What accounting remembers, oldest run first. Refused where the cluster keeps no accounting. Ids that it does not
   /// know have no runs; a job's runs may come seconds after squeue knows of its end.
@@ -210,8 +202,6 @@ class Scheduler {
   virtual Answer<std::vector<Partition>> partitions() = 0;
   virtual Answer<std::vector<Node>> nodes() = 0;
   virtual Answer<ClusterConfig> config() = 0;
-  /// Whether a slurmctld answers.
-  virtual Answer<Done> ping() = 0;
 };
 
 }  // namespace slurm

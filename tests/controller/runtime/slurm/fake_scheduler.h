@@ -196,22 +196,12 @@ class FakeScheduler : public ::slurm::Scheduler {
   ::slurm::Answer<::slurm::StartEstimate> test_only(const std::string&, const std::vector<std::string>&) override {
     return estimate;
   }
-  ::slurm::Answer<::slurm::Done> requeue(const ::slurm::JobId& id) override {
-    return change(id, [](auto& job) {
-      job.state.state = ::slurm::JobState::kPending;
-      job.node_list.clear();
-      ++job.restarts;
-    });
-  }
   ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId& id) override {
     if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
     return change(id, [](auto& job) { job.priority = 0, job.reason = "JobHeldUser"; });
   }
   ::slurm::Answer<::slurm::Done> release(const ::slurm::JobId& id) override {
     return change(id, [](auto& job) { job.priority = kPriority, job.reason = "None"; });
-  }
-  ::slurm::Answer<::slurm::Done> skip_hold(const ::slurm::JobId& id) override {
-    return change(id, [](auto&) {});
   }
   ::slurm::Answer<::slurm::Done> update_time_limit(const ::slurm::JobId& id, std::chrono::minutes limit) override {
     std::lock_guard lock(mutex_);
@@ -235,7 +225,6 @@ class FakeScheduler : public ::slurm::Scheduler {
     excluded.emplace_back(id, nodes);
     return ::slurm::Done{};
   }
-  ::slurm::Answer<::slurm::Done> throttle(std::uint64_t, std::uint32_t) override { return ::slurm::Done{}; }
   ::slurm::Answer<std::vector<::slurm::PastRun>> history(const std::vector<std::uint64_t>& ids) override {
     calls_to_history.push_back(ids);
     if (!accounting_answers) return ::slurm::Unreachable{"sacct: Unable to contact slurmdbd"};
@@ -247,7 +236,6 @@ class FakeScheduler : public ::slurm::Scheduler {
     std::lock_guard lock(mutex_);
     return all_nodes;
   }
-  ::slurm::Answer<::slurm::Done> ping() override { return ::slurm::Done{}; }
 
   // What Slurm does by itself, when a test says so.
   void start(const ::slurm::JobId& id) {
