@@ -20,7 +20,8 @@ class Saga {
     const Story before = story_;
     story_.tell(std::move(body));
     const bool first = story_.job.version == 1;
-    const store::Commit commit{story_.events.back(), store::shared(story_.last), first ? request_id_ : "", first ? spec_ : ""};
+    const store::Commit commit{story_.events.back(), store::shared(story_.last), first ? request_id_ : "",
+                               first ? spec_ : ""};
     try {
       return store_->append({&commit, 1}).at(0);
     } catch (const store::Error&) {

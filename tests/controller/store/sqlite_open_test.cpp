@@ -1,8 +1,8 @@
 // Goal: a database is opened as it should be or refused with a message that helps, and never harmed.
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

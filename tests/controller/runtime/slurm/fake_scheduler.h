@@ -237,7 +237,14 @@ class FakeScheduler : public ::slurm::Scheduler {
     return all_nodes;
   }
 
-  // What Slurm does by itself, when a test says so.
+  // What Slurm does by itself, or a person has it do, when a test says so.
+  void requeue(const ::slurm::JobId& id) {
+    change(id, [](auto& job) {
+      job.state.state = ::slurm::JobState::kPending;
+      job.node_list.clear();
+      ++job.restarts;
+    });
+  }
   void start(const ::slurm::JobId& id) {
     change(id, [](auto& job) {
       job.state.state = ::slurm::JobState::kRunning;

@@ -9,6 +9,7 @@ class FakeWorld : public SchedulerWorld {
   ::slurm::Scheduler& slurm() override { return slurm_; }
   std::vector<std::string> command() const override { return {"true"}; }
   void start(const ::slurm::JobId& id) override { slurm_.start(id); }
+  void requeue(const ::slurm::JobId& id) override { slurm_.requeue(id); }
   void finish(int code) override { slurm_.finish(code); }
 
  private:

@@ -16,6 +16,12 @@ class RealWorld : public SchedulerWorld {
             "while [ ! -s '" + word().string() + "' ]; do sleep 0.05; done; exit $(cat '" + word().string() + "')"};
   }
   void start(const ::slurm::JobId&) override {}
+  void requeue(const ::slurm::JobId& id) override {
+    const auto done = runner_.run({.argv = {"scontrol", "requeue", ::slurm::to_string(id)},
+                                   .time_limit = std::chrono::seconds(10),
+                                   .environment = {{"SLURM_CONF", cluster_.conf().string()}}});
+    EXPECT_TRUE(done.succeeded()) << done.err;
+  }
   void finish(int code) override { test::write_file(word(), std::to_string(code)); }
 
  private:

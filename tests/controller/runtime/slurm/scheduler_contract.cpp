@@ -172,7 +172,7 @@ TEST_P(SchedulerContract, ARequeuedJobKeepsItsNumberAndCountsItsRestarts) {
   const auto id = submit(again);
   world().start(id);
   ASSERT_TRUE(reaches(id, JobState::kRunning));
-  EXPECT_TRUE(slurm().requeue(id));
+  world().requeue(id);
   ASSERT_TRUE(reaches(id, JobState::kPending));
   EXPECT_EQ(look(id)->restarts, 1U);
   EXPECT_EQ(look(id)->comment, "a");
@@ -215,7 +215,6 @@ TEST_P(SchedulerContract, OfANumberThatNobodyHasNothingCanBeAsked) {
   EXPECT_TRUE(slurm().find(kNobody.job)->empty());
   EXPECT_TRUE(slurm().hold(kNobody).refused());
   EXPECT_TRUE(slurm().release(kNobody).refused());
-  EXPECT_TRUE(slurm().requeue(kNobody).refused());
   EXPECT_TRUE(slurm().update_time_limit(kNobody, 5min).refused());
   EXPECT_TRUE(slurm().exclude(kNobody, {}).refused());
   EXPECT_TRUE(slurm().history({1}).refused()) << "there is no accounting here";

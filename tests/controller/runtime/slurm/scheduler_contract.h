@@ -20,6 +20,8 @@ class SchedulerWorld {
   virtual std::vector<std::string> command() const = 0;
   /// Gives a job that may run its nodes.
   virtual void start(const ::slurm::JobId& id) = 0;
+  /// A person, or an admin, has the job start again.
+  virtual void requeue(const ::slurm::JobId& id) = 0;
   /// Ends the script of every job that runs, with this code.
   virtual void finish(int code) = 0;
 };
