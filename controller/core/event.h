@@ -114,6 +114,8 @@ struct NodeLost {
   std::string node;
   Millis silent_for{0};
   std::string why = {};  // "its health check failed"; empty: it is silent
+  /// A check of the job's own found it: other jobs are not kept off the node.
+  bool only_this_job = false;
   bool operator==(const NodeLost&) const = default;
 };
 /// It sends heartbeats but its step has not moved.

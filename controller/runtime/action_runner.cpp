@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "runtime/room.h"
-#include "runtime/unfit_check.h"
 
 namespace runtime {
 namespace {
@@ -470,7 +469,7 @@ LostNodes ActionRunner::nodes_lost_lately() const {
   LostNodes nodes;
   for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, kMostExcluded)) {
     const auto& lost = std::get<core::NodeLost>(event.event.body);
-    nodes.emplace_back(lost.node, is_own_finding(lost) ? event.job : 0);
+    nodes.emplace_back(lost.node, lost.only_this_job ? event.job : 0);
   }
   return nodes;
 }

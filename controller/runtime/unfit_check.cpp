@@ -3,8 +3,6 @@
 namespace runtime {
 namespace {
 
-constexpr std::string_view kOwn = " (of this job alone)";
-
 std::string telling(const std::string& check, std::string_view whose) {
   return "trap 'muster_code=$?; if [ $muster_code != 0 ]; then echo \"" + std::string(kUnfitMark) +
          "${SLURMD_NODENAME:-$(uname -n)}" + std::string(whose) + " with exit code $muster_code\" >&2; fi' EXIT\n" +
@@ -19,11 +17,7 @@ std::string telling_check(const std::string& check) {
 
 // The check that goes before it may be the partition's, with a trap of its own: from here on this one counts.
 std::string own_check(const std::string& check) {
-  return check.empty() ? std::string() : telling(check, kOwn);
-}
-
-bool is_own_finding(const core::NodeLost& lost) {
-  return lost.why.find(kOwn) != std::string::npos;
+  return check.empty() ? std::string() : telling(check, kOwnCheckMark);
 }
 
 }  // namespace runtime

@@ -12,6 +12,9 @@ namespace {
 /// Raised for a type when its fields change their meaning; decode_event() then translates the older shapes.
 constexpr int kShapeVersion = 1;
 
+/// What told a job's own check from others in `why`, before NodeLost had a field for it.
+constexpr std::string_view kOwnCheckOfBefore = " (of this job alone)";
+
 template <typename E, typename T>
 concept Is = std::is_same_v<std::remove_const_t<E>, T>;
 
@@ -48,6 +51,7 @@ void fields(Archive& archive, E& e) {
   archive("node", e.node);
   archive("silent_for_ms", e.silent_for);
   archive("why", e.why);
+  archive("only_this_job", e.only_this_job);
 }
 template <typename Archive, Is<core::TimeLimitChanged> E>
 void fields(Archive& archive, E& e) {
@@ -185,6 +189,9 @@ core::EventBody decode_event(std::string_view type, std::string_view payload) {
     }
     JsonReader reader(json);
     std::visit([&](auto& event) { fields(reader, event); }, body);
+    if (auto* lost = std::get_if<core::NodeLost>(&body); lost != nullptr && !json.contains("only_this_job")) {
+      lost->only_this_job = lost->why.find(kOwnCheckOfBefore) != std::string::npos;
+    }
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::kCorrupt,
                 "a stored event of type \"" + std::string(type) + "\" cannot be read: " + error.what());

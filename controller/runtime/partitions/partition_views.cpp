@@ -7,7 +7,6 @@
 
 #include "core/event.h"
 #include "core/text.h"
-#include "runtime/unfit_check.h"
 #include "runtime/views.h"
 #include "schema/units.h"
 
@@ -102,7 +101,7 @@ void fill_loss(const store::StoredEvent& event, core::Millis excluded_for, muste
   out.set_lost_by_attempt(core::attempt_of(event.event.body));
   const auto& lost = std::get<core::NodeLost>(event.event.body);
   out.set_lost_reason(core::node_lost_text(lost));
-  if (is_own_finding(lost)) out.clear_excluded_until();
+  if (lost.only_this_job) out.clear_excluded_until();
 }
 
 std::string count_of(std::uint64_t count, const std::string& what) {
@@ -246,7 +245,7 @@ std::vector<muster::v1::NodeView> node_views(const std::vector<NodeFacts>& nodes
     const auto& body = std::get<core::NodeLost>(event.event.body);
     auto& known = lost[body.node];
     // What one job alone makes of a node does not hide why all are kept off it.
-    if (known == nullptr || !is_own_finding(body) || is_own_finding(std::get<core::NodeLost>(known->event.body)))
+    if (known == nullptr || !body.only_this_job || std::get<core::NodeLost>(known->event.body).only_this_job)
       known = &event;
   }
   std::vector<muster::v1::NodeView> views;

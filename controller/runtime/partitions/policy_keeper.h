@@ -50,7 +50,7 @@ class PolicyKeeper {
  private:
   void load();
   void look(bool at_once);
-  /// Makes the book what the file says; false: the store took it not.
+  /// Makes the book what the file says. Throws store::Error if the store does not take it.
   void take(std::vector<PartitionPolicy> policies);
   void change(const std::vector<store::AuditRow>& rows, PartitionBook next);
   /// `change` by a command: a store that takes no writes is a refusal.

@@ -36,7 +36,9 @@ std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumb
     const auto node = line.substr(0, line.find(' '));
     if (node.empty() || node.size() > kLongestName || !known.insert(node).second) continue;
     core::NodeLost lost{attempt, std::string(node), core::Millis(0)};
-    lost.why = "its health check failed" + std::string(line.substr(std::min(node.size(), line.size())));
+    const auto rest = line.substr(std::min(node.size(), line.size()));
+    lost.why = "its health check failed" + std::string(rest);
+    lost.only_this_job = rest.starts_with(kOwnCheckMark);
     facts.emplace_back(std::move(lost));
   }
   return facts;

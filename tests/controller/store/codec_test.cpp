@@ -43,7 +43,7 @@ std::vector<core::EventBody> every_event() {
       core::RequeueRequested{"ben"},
       core::AttemptStarted{2, {"node1", "node2"}, true},
       core::AttemptStopping{2, core::Cause::kTimedOut, "time limit", false},
-      core::NodeLost{2, "node2", 3200ms},
+      core::NodeLost{2, "node2", 3200ms, "its health check failed", true},
       core::HoldRequested{"ben"},
       core::ReleaseRequested{"ben"},
       core::TimeLimitChanged{"ben", 2h},
@@ -52,6 +52,18 @@ std::vector<core::EventBody> every_event() {
       core::CheckpointFolderSeen{2, 3, "step-40", "no answer", 1},
       core::JobRemoved{"ben"},
   };
+}
+
+TEST(Codec, WhoseCheckFoundANodeUnfitIsReadOutOfTheWordsOfOlderEvents) {
+  const auto own = [](const std::string& why, const std::string& more = "") {
+    const auto body = store::decode_event(
+        "node_lost", R"({"v":1,"attempt":2,"node":"n1","silent_for_ms":0,"why":")" + why + "\"" + more + "}");
+    return std::get<core::NodeLost>(body).only_this_job;
+  };
+  EXPECT_TRUE(own("its health check failed (of this job alone) with exit code 3"));
+  EXPECT_FALSE(own("its health check failed with exit code 3"));
+  EXPECT_FALSE(own("its health check failed (of this job alone) with exit code 3", R"(,"only_this_job":false)"))
+      << "words decide nothing any more";
 }
 
 store::Error::Kind failure(std::string_view type, std::string_view payload) {

@@ -85,6 +85,17 @@ TEST(HealthCheck, IsFoundBehindAnyAmountOfSetupLines) {
   }
 }
 
+TEST(HealthCheck, OfTheJobFileConcernsItsJobAlone) {
+  const runtime::testing::TempFolder folder;
+  const auto log = folder.path() / "slurm.log";
+  EXPECT_EQ(run_check(folder.path(), own_check("exit 7"), "n1", log), 7);
+  EXPECT_EQ(run_check(folder.path(), "exit 7", "n2", log), 7);
+  const auto facts = unfit_nodes_of(folder.path(), 2);
+  ASSERT_EQ(facts.size(), 2U);
+  EXPECT_TRUE(std::get<core::NodeLost>(facts[0]).only_this_job);
+  EXPECT_FALSE(std::get<core::NodeLost>(facts[1]).only_this_job);
+}
+
 // The middle of a long log is not read, and begins where a name may stand.
 TEST(HealthCheck, NoHalfANameIsTakenForANode) {
   const runtime::testing::TempFolder folder;
