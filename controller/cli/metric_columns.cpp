@@ -13,7 +13,7 @@ namespace {
 
 using muster::v1::Metric;
 
-constexpr std::size_t kLeastWidth = 9;
+constexpr std::size_t kLeastWidth = 10;  // "0.00030146"
 constexpr std::size_t kLongestTitle = 24;
 
 struct Column {
@@ -46,7 +46,7 @@ std::vector<Column> table_of(const MetricColumns& columns) {
   };
   add(true);
   if (columns.asked()) return table;
-  table.push_back({"MS/STEP", 9, {}});
+  table.push_back({"MS/STEP", kLeastWidth, {}});
   table.push_back({"PEAK MEMORY", 11, {}});
   add(false);
   return table;
@@ -56,9 +56,9 @@ std::vector<Column> table_of(const MetricColumns& columns) {
 std::string row_text(const std::vector<Column>& table, const std::vector<std::string>& cells, std::size_t most) {
   std::string text;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto width = table[i].width + (i == 0 ? 0 : 1);
-    if (text.size() + width > most) break;
-    text += std::string(width - std::min(width, cells[i].size()), ' ') + cells[i];
+    const auto width = std::max(table[i].width, cells[i].size());
+    if (text.size() + width + (i == 0 ? 0 : 1) > most) break;
+    text += (i == 0 ? "" : " ") + std::string(width - cells[i].size(), ' ') + cells[i];
   }
   return text;
 }
