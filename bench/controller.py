@@ -74,6 +74,10 @@ class Controller:
     def json(self, *arguments):
         return json.loads(self.muster(*arguments, "--json"))
 
+    def first_step(self, job, attempt):
+        """None: there is no such attempt yet, or it has made none."""
+        return next((m for m in self.json("metrics", job) if m["attempt"] == attempt), None)
+
     def submit(self, text):
         file = self.folder / f"job-{time.monotonic_ns()}.toml"
         file.write_text(text)

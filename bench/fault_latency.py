@@ -36,8 +36,7 @@ def one_fault(controller, job, number):
         return next((e for e in controller.json("events", job) if e["attempt"] == attempt and e["type"] == wanted), None)
 
     event = controller.wait(known, 60, f"a {wanted} event")
-    step = controller.wait(lambda: next((m for m in controller.json("metrics", job, "--attempt", str(attempt + 1))), None),
-                           60, "the next attempt's first step")
+    step = controller.wait(lambda: controller.first_step(job, attempt + 1), 60, "the next attempt's first step")
     return seconds(event["at"]) - begun, step["at_ms"] / 1000 - begun
 
 

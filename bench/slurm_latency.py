@@ -61,8 +61,7 @@ def one_round(controller, cluster, job, cause):
     if cause.end:
         controller.wait(lambda: controller.json("show", job)["attempts"][number - 1]["ended_at"], 60, "the attempt's end")
         cause.end(controller, job)
-    step = controller.wait(lambda: next(iter(controller.json("metrics", job, "--attempt", str(number + 1))), None), 120,
-                           "the next attempt's first step")
+    step = controller.wait(lambda: controller.first_step(job, number + 1), 120, "the next attempt's first step")
     ended, following = controller.json("show", job)["attempts"][number - 1:number + 1]
     decision = seconds(following["queued_at"]) - seconds(ended["ended_at"])
     slurms = seconds(following["started_at"]) - seconds(following["queued_at"])
