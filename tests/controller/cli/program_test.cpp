@@ -317,7 +317,7 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
   const auto table = fake.muster({"metrics", "1"}).out;
   EXPECT_THAT(table, HasSubstr("812 MiB"));
   EXPECT_LE(widest_line(table), 80U);
-  fake.with([](FakeState& s) { (*s.metrics[0].mutable_series())["learning_rate"] = -0.000301461234; });
+  fake.with([](FakeState& s) { (*s.metrics[2].mutable_series())["learning_rate"] = -0.000301461234; });
   EXPECT_THAT(fake.muster({"metrics", "1"}, {{"COLUMNS", "120"}}).out, HasSubstr(" -0.00030146"))
       << "no two columns touch, however long a number is";
   EXPECT_THAT(fake.muster({"metrics", "1"}, {{"COLUMNS", "120"}}).out,
