@@ -13,8 +13,8 @@ namespace store {
 void check_header(const std::string& file);
 
 /// Looks whether this is a database of muster, or a new one, that this version can work with, and unless it `is_known`
-/// to be sound reads all of it (about 0.2 GB/s). Changes nothing. Throws Error: kCorrupt or kNewer; SQLite::Exception
-/// if the file cannot be read.
+/// to be sound reads all of it (seconds for each gigabyte). Changes nothing. Throws Error: kCorrupt or kNewer;
+/// SQLite::Exception if the file cannot be read.
 void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known);
 
 /// Brings the schema to the newest version. Each migration is one transaction with its version number, so that a crash

@@ -130,9 +130,16 @@ TEST_F(SlurmRanks, AJobsNameMayHoldItsSettings) {
 }
 
 TEST_F(SlurmRanks, FindWhatSlurmAndSetupLinesSetAndNothingOfMusterdsOwn) {
-  const auto job = muster().submit(shell(
-      {.script = "env | sort > env.$RANK", .nodes = 2, .more = "[slurm]\nsetup = [\"export FROM_SETUP=yes\"]\n"}));
-  const auto after = muster().until_state(job, "succeeded");
+  const auto job = muster().submit(shell({.script = "env | sort > env.$RANK; until [ -e gate ]; do sleep 0.05; done",
+                                          .nodes = 2,
+                                          .more = "[slurm]\nsetup = [\"export FROM_SETUP=yes\"]\n"}));
+  // A job that is over before Slurm has listed it once has no nodes to show.
+  const auto after = muster().until(job, [](const Json& view) {
+    return view.at("ranks").size() == 2 && !text(view.at("ranks")[0], "node").empty() &&
+           !text(view.at("ranks")[1], "node").empty();
+  });
+  test::write_file(muster().folder() / "gate", "");
+  muster().until_state(job, "succeeded");
   const auto env = test::read_file(muster().folder() / "env.1");
   EXPECT_THAT(env, Not(HasSubstr("SECRET_OF_THE_DAEMON")));
   EXPECT_THAT(env, Not(HasSubstr("HOME=" + muster().folder().string() + "\n"))) << "musterd's, in these tests";
