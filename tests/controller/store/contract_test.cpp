@@ -537,6 +537,9 @@ TYPED_TEST(StoreContract, TheValuesOfRanksBecomeOneAsTheSeriesSays) {
   EXPECT_EQ(store::value_of(row, "rate"), 0.0);
   EXPECT_EQ(row.values.front().series, "accuracy") << "in the order of declaration";
   EXPECT_EQ(store.series(3)[1].value, 6.0) << "the newest value is one over the ranks, too";
+  const store::MetricRow other{.job = 3, .attempt = 1, .rank = 1, .step = 9, .values = {{"rate", 5}}};
+  store.add_metrics({&other, 1});
+  EXPECT_EQ(store.series(3)[3].step, 8) << "of a series of rank 0's, others' values are none";
 }
 
 TYPED_TEST(StoreContract, SeriesKeepTheirNewestValueAndWhatIsDeclaredOfThem) {
