@@ -12,22 +12,22 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/data_folder.h"
+#include "base/durable_file.h"
+#include "base/tokens.h"
 #include "daemon/environment.h"
 #include "daemon/executors.h"
 #include "daemon/place.h"
 #include "daemon/remembered_ports.h"
 #include "daemon/usage_error.h"
+#include "executors/slurm/submission.h"
 #include "http/server.h"
 #include "net/connections.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
 #include "os/open_files.h"
 #include "rpc/server.h"
-#include "runtime/controller_impl.h"
-#include "runtime/data_folder.h"
-#include "runtime/durable_file.h"
-#include "runtime/slurm/submission.h"
-#include "runtime/token_file.h"
+#include "service/controller_impl.h"
 #include "store/sqlite_store.h"
 
 namespace {

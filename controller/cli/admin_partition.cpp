@@ -7,7 +7,7 @@
 #include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "spec/partition_keys.h"
+#include "jobfile/partition_keys.h"
 
 namespace cli {
 namespace {
@@ -69,12 +69,12 @@ muster::v1::SetPartitionRequest request_of(const PolicyOptions& options, bool cr
   request.set_user(user_name());
   auto& policy = *request.mutable_policy();
   policy.set_name(options.name);
-  for (const auto& field : spec::partition_keys()) {
+  for (const auto& field : jobfile::partition_keys()) {
     const auto typed = options.values.find(std::string(field.name));
     if (typed == options.values.end() || typed->second.empty()) continue;
     request.add_keys(std::string(field.name));
     if (typed->second == std::vector<std::string>{kNone}) continue;
-    if (const auto want = spec::put(policy, field, values_of(field, typed->second)); !want.empty()) {
+    if (const auto want = jobfile::put(policy, field, values_of(field, typed->second)); !want.empty()) {
       throw Failure(kUsage,
                     option_of(field) + " \"" + cut(typed->second.front(), 80) + "\": want " + want + ", or none");
     }
@@ -153,7 +153,7 @@ int run_partition_list(Session& session, const NameOptions& options) {
 void define_change(CLI::App& app, Session& session, int (*run)(Session&, const PolicyOptions&)) {
   auto options = add_action<PolicyOptions>(app, session, run);
   app.add_option("name", options->name, "The partition, as Slurm calls it")->required()->type_name("PARTITION");
-  for (const auto& field : spec::partition_keys()) {
+  for (const auto& field : jobfile::partition_keys()) {
     auto& values = options->values[std::string(field.name)];
     app.add_option(option_of(field), values, std::string(field.meaning))
         ->allow_extra_args(false)

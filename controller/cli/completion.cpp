@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "spec/key_names.h"
-#include "spec/sweep_axis.h"
+#include "jobfile/key_names.h"
+#include "jobfile/sweep_axis.h"
 
 namespace cli {
 namespace {
@@ -46,9 +46,9 @@ std::string followed_by_equals(const std::vector<std::string>& keys) {
 
 /// What may be offered for the values of an option that takes keys of a job file.
 std::string keys_for(const CLI::App& app, const CLI::Option& option) {
-  if (option.check_lname("sweep") && app.get_name() == "submit") return followed_by_equals(spec::sweepable_keys());
+  if (option.check_lname("sweep") && app.get_name() == "submit") return followed_by_equals(jobfile::sweepable_keys());
   if (!option.check_lname("set")) return choices_of(option);
-  return followed_by_equals(spec::settable_keys());
+  return followed_by_equals(jobfile::settable_keys());
 }
 
 /// What an option or argument of that type takes can only the controller tell: see completion_words.cpp.

@@ -13,8 +13,8 @@
 
 #include "cli/failure.h"
 #include "cli/ready_file.h"
+#include "jobfile/toml_value.h"
 #include "schema/nearest.h"
-#include "spec/toml_value.h"
 
 namespace cli {
 namespace {
@@ -34,21 +34,21 @@ std::map<std::string, std::string> read_keys(const fs::path& file) {
   try {
     table = toml::parse_file(file.native());
   } catch (const toml::parse_error& error) {
-    throw Failure(kUsage, place(file, error.source()) + spec::syntax_problem(error.description()));
+    throw Failure(kUsage, place(file, error.source()) + jobfile::syntax_problem(error.description()));
   }
   std::map<std::string, std::string> found;
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     if (std::find(kKeys.begin(), kKeys.end(), name) == kKeys.end()) {
       const auto near = schema::nearest(name, kKeys);
-      throw Failure(kUsage, place(file, key.source()) + spec::shown(name) + ": unknown key, " +
+      throw Failure(kUsage, place(file, key.source()) + jobfile::shown(name) + ": unknown key, " +
                                 (near.empty() ? "want address or token_file (a job file is given to muster submit)"
                                               : "did you mean " + near));
     }
     const auto* text = node.as_string();
     if (text == nullptr || text->get().empty()) {
       throw Failure(kUsage,
-                    place(file, node.source()) + name + " \"" + spec::shown(node) + "\": want a text in quotes");
+                    place(file, node.source()) + name + " \"" + jobfile::shown(node) + "\": want a text in quotes");
     }
     found[name] = text->get();
   }
@@ -80,7 +80,7 @@ void check_address(const Setting& address) {
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
   const bool fine = error == std::errc() && end == port.data() + port.size() && number >= 1 && number <= 65535;
   if (!fine || colon == 0) {
-    throw Failure(kUsage, address.source + " \"" + spec::shown(text) + "\": want host:port such as 127.0.0.1:7600");
+    throw Failure(kUsage, address.source + " \"" + jobfile::shown(text) + "\": want host:port such as 127.0.0.1:7600");
   }
 }
 

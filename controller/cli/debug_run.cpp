@@ -15,8 +15,8 @@
 #include "cli/debug_ranks.h"
 #include "cli/failure.h"
 #include "cli/programs.h"
-#include "spec/run_file.h"
-#include "spec/spec.h"
+#include "jobfile/run_file.h"
+#include "jobfile/spec.h"
 
 namespace cli {
 namespace {
@@ -71,7 +71,7 @@ std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::pat
   }
   const auto file = folder / "run.json";
   std::ofstream out(file);
-  out << spec::run_file(spec, checkpoints, folder / "cache").dump(2) << "\n";
+  out << jobfile::run_file(spec, checkpoints, folder / "cache").dump(2) << "\n";
   out.close();
   if (!out) throw Failure(kUsage, "cannot write " + file.native() + "; is the disk full?");
   return {worker, "--run-file", file};
@@ -89,7 +89,7 @@ void tell_start(const muster::v1::JobSpec& spec, std::uint64_t ranks, const fs::
 
 int run_in_foreground(const muster::v1::JobSpec& given) {
   auto spec = given;
-  spec::fill_defaults(spec);
+  jobfile::fill_defaults(spec);
   const DebugFolder own;
   DebugPlace place{own.path() / "attempt-1", spec.checkpoint().folder(), free_port()};
   if (place.checkpoints.empty()) place.checkpoints = own.path() / "checkpoints";
@@ -98,7 +98,7 @@ int run_in_foreground(const muster::v1::JobSpec& given) {
   fs::create_directories(place.checkpoints, error);
   const auto words = words_of(spec, place.folder, place.checkpoints);
   std::vector<DebugRank> ranks;
-  for (std::uint32_t rank = 0; rank < spec::world_size(spec); ++rank) {
+  for (std::uint32_t rank = 0; rank < jobfile::world_size(spec); ++rank) {
     const auto files = beside::rank_files(place.folder / "logs", rank);
     ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder(), files.stop});
   }

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "spec/key_names.h"
-#include "spec/sweep_axis.h"
+#include "jobfile/key_names.h"
+#include "jobfile/sweep_axis.h"
 
 namespace cli {
 namespace {
@@ -64,7 +64,7 @@ Failure no_such_sweep(const std::string& sweep) {
 
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep) {
   Listing listing;
-  const auto status = read_jobs(client, {{}, sweep, spec::kMostSweepJobs}, &listing);
+  const auto status = read_jobs(client, {{}, sweep, jobfile::kMostSweepJobs}, &listing);
   if (!status.ok()) throw client.failure(status);
   if (listing.jobs.empty()) throw no_such_sweep(sweep);
   std::ranges::sort(listing.jobs, [](const auto& a, const auto& b) { return a.id() < b.id(); });
@@ -86,10 +86,10 @@ std::string status_of(const muster::v1::Job& job) {
 std::string settings_text(const muster::v1::SweepElement& element) {
   const std::map<std::string, std::string> settings(element.settings().begin(), element.settings().end());
   std::multiset<std::string> leaves;
-  for (const auto& [key, value] : settings) leaves.insert(spec::leaf_of(key));
+  for (const auto& [key, value] : settings) leaves.insert(jobfile::leaf_of(key));
   std::string text;
   for (const auto& [key, value] : settings) {
-    const auto leaf = spec::leaf_of(key);
+    const auto leaf = jobfile::leaf_of(key);
     text += (text.empty() ? "" : " ") + (leaves.count(leaf) == 1 ? leaf : key) + "=" + value;
   }
   return text;

@@ -1,7 +1,7 @@
 #include "cli/key_help.h"
 
 #include "cli/text.h"
-#include "spec/job_keys.h"
+#include "jobfile/job_keys.h"
 
 namespace cli {
 namespace {
@@ -25,7 +25,7 @@ std::string choices_of(const schema::Key& field) {
 
 std::string key_help(std::size_t width) {
   std::string text, table;
-  for (const auto& field : spec::job_keys()) {
+  for (const auto& field : jobfile::job_keys()) {
     const auto dot = field.name.find('.');
     const auto inside = dot == std::string_view::npos ? std::string() : std::string(field.name.substr(0, dot));
     if (field.kind == schema::Kind::kVariables) {

@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/json_view.h"
-#include "spec/job_keys.h"
+#include "jobfile/job_keys.h"
 
 namespace cli {
 namespace {
@@ -21,7 +21,7 @@ struct LimitOptions {
 
 std::int64_t limit_of(const std::string& text) {
   if (text == "none") return 0;
-  const auto& field = *spec::find_key("resources.time_limit");
+  const auto& field = *jobfile::find_key("resources.time_limit");
   const auto value = schema::parse(field, text);
   if (!value || !schema::allowed(field, *value)) {
     throw Failure(kUsage, "time limit \"" + text + "\": want " + schema::wanted(field) + ", or none");
@@ -31,7 +31,7 @@ std::int64_t limit_of(const std::string& text) {
 
 std::string limit_text(std::int64_t limit_ms) {
   if (limit_ms == 0) return "no time limit";
-  return "time limit " + schema::print(*spec::find_key("resources.time_limit"), limit_ms);
+  return "time limit " + schema::print(*jobfile::find_key("resources.time_limit"), limit_ms);
 }
 
 /// The job once its scheduler has answered, or as it is when that takes too long.

@@ -3,16 +3,16 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "jobfile/partition_keys.h"
 #include "schema/units.h"
-#include "spec/partition_keys.h"
 
 namespace cli {
 
 std::string policy_text(const muster::v1::PartitionPolicy& policy,
                         const std::function<bool(const schema::Key&)>& wanted) {
   std::string text;
-  for (const auto& field : spec::partition_keys()) {
-    const auto values = spec::texts(policy, field);
+  for (const auto& field : jobfile::partition_keys()) {
+    const auto values = jobfile::texts(policy, field);
     if (values.empty() || !wanted(field)) continue;
     text += (text.empty() ? "" : ", ") + std::string(field.name);
     for (const auto& value : values) text += " " + value;

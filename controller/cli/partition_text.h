@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cli/client.h"
+#include "jobfile/job_keys.h"
 #include "muster/v1/partition.pb.h"
-#include "spec/job_keys.h"
 
 namespace cli {
 

@@ -5,8 +5,8 @@
 #include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "jobfile/partition_keys.h"
 #include "schema/units.h"
-#include "spec/partition_keys.h"
 
 namespace cli {
 namespace {

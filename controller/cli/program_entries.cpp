@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/entries.h"
-#include "spec/job_file_text.h"
+#include "jobfile/job_file_text.h"
 
 namespace cli {
 namespace {
@@ -16,7 +16,7 @@ using Map = google::protobuf::Map<std::string, std::string>;
 void print_variables(std::string label, const Map& variables) {
   for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
     const bool plain = std::ranges::none_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
-    print_path(label, name + "=" + (plain ? value : spec::toml_text(value)));
+    print_path(label, name + "=" + (plain ? value : jobfile::toml_text(value)));
     label.clear();
   }
 }

@@ -4,8 +4,8 @@
 #include "cli/job_pages.h"
 #include "cli/removal.h"
 #include "cli/usage.h"
+#include "jobfile/toml_value.h"
 #include "schema/units.h"
-#include "spec/toml_value.h"
 
 namespace cli {
 namespace {
@@ -48,7 +48,7 @@ PruneRule rule_of(const PruneOptions& options) {
     const auto age = schema::parse_duration_ms(options.older_than);
     if (!age) {
       throw Failure(kUsage,
-                    "--older-than \"" + spec::shown(options.older_than) + "\": want a duration such as 30d or 12h");
+                    "--older-than \"" + jobfile::shown(options.older_than) + "\": want a duration such as 30d or 12h");
     }
     rule.older_than = std::chrono::milliseconds(*age);
   }

@@ -12,8 +12,8 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/usage.h"
+#include "jobfile/key_names.h"
 #include "schema/series.h"
-#include "spec/key_names.h"
 
 namespace cli {
 namespace {
@@ -242,11 +242,12 @@ void print_csv(const std::vector<Result>& results, const Ranking& ranking) {
 void print_table(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
   std::multiset<std::string> leaves;
-  for (const auto& key : keys) leaves.insert(spec::leaf_of(key));
+  for (const auto& key : keys) leaves.insert(jobfile::leaf_of(key));
   auto title = (ranking.by_best() ? "best " : "mean ") + words_of(ranking.series);
   for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   std::vector<Table::Column> columns{{"JOB", true}, {title, true}, {"AT STEP", true}};
-  for (const auto& key : keys) columns.push_back({leaves.count(spec::leaf_of(key)) == 1 ? spec::leaf_of(key) : key});
+  for (const auto& key : keys)
+    columns.push_back({leaves.count(jobfile::leaf_of(key)) == 1 ? jobfile::leaf_of(key) : key});
   for (auto& column : columns) column.shrinks = column.right ? 0 : 6;
   columns.push_back({"STATE", false, 0, true});
   if (ranking.by_best()) columns.insert(columns.end(), {{"FINAL", true}, {"STEP", true}});

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cli/text.h"
+#include "jobfile/toml_value.h"
 #include "schema/nearest.h"
-#include "spec/toml_value.h"
 
 namespace cli {
 namespace {
@@ -55,12 +55,12 @@ std::string other_series_text(const muster::v1::Job& job, std::size_t most) {
 }
 
 std::string no_such_series(const std::string& wanted, const std::vector<std::string>& known) {
-  if (known.empty()) return "there is no series " + spec::shown(wanted) + ": none has been reported yet";
+  if (known.empty()) return "there is no series " + jobfile::shown(wanted) + ": none has been reported yet";
   std::string all;
   for (std::size_t i = 0; i < known.size() && i < kMostNamed; ++i) all += (i == 0 ? "" : ", ") + known[i];
   if (known.size() > kMostNamed) all += " and " + std::to_string(known.size() - kMostNamed) + " more";
   const auto near = schema::nearest(wanted, known);
-  return "there is no series " + spec::shown(wanted) + ", want one of " + all +
+  return "there is no series " + jobfile::shown(wanted) + ", want one of " + all +
          (near.empty() ? "" : "; did you mean " + near);
 }
 

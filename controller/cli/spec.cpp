@@ -2,10 +2,10 @@
 
 #include "cli/command.h"
 #include "cli/job_pages.h"
+#include "jobfile/job_file_text.h"
+#include "jobfile/secrets.h"
+#include "jobfile/toml_value.h"
 #include "launch/secrets.h"
-#include "spec/job_file_text.h"
-#include "spec/secrets.h"
-#include "spec/toml_value.h"
 
 namespace cli {
 namespace {
@@ -33,10 +33,10 @@ std::string secrets_of(const muster::v1::JobSpec& spec) {
 /// Where it is from, as comments.
 std::string header_of(std::int64_t id, const muster::v1::JobSpec& spec) {
   std::string text = "# The settings of job " + std::to_string(id);
-  if (!spec.job_file().empty()) text += ", submitted from " + spec::shown(spec.job_file());
+  if (!spec.job_file().empty()) text += ", submitted from " + jobfile::shown(spec.job_file());
   text += ".\n";
   if (spec.has_sweep() && spec.sweep().settings_size() > 0) {
-    text += "# It is one of a sweep: " + spec::shown(settings_text(spec.sweep())) + "\n";
+    text += "# It is one of a sweep: " + jobfile::shown(settings_text(spec.sweep())) + "\n";
   }
   return text;
 }
@@ -47,8 +47,8 @@ int run_spec(Session& session, const SpecOptions& options) {
   auto& client = session.client();
   auto spec = client.call(client.jobs(), &muster::v1::JobService::Stub::GetSpec, request);
   const auto hidden = options.secrets ? std::string() : secrets_of(spec);
-  if (!options.secrets) spec::mask_secrets(spec);
-  std::cout << header_of(options.job, spec) << spec::job_file_text(spec);
+  if (!options.secrets) jobfile::mask_secrets(spec);
+  std::cout << header_of(options.job, spec) << jobfile::job_file_text(spec);
   if (!hidden.empty()) {
     std::cerr << "muster: hidden as secrets: " << hidden << "; --secrets prints them, and muster submit --like "
               << options.job << " uses them\n";

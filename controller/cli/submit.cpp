@@ -6,7 +6,7 @@
 #include "cli/submission.h"
 #include "cli/submit_options.h"
 #include "cli/usage.h"
-#include "spec/idle_keys.h"
+#include "jobfile/idle_keys.h"
 
 namespace cli {
 namespace {
@@ -37,7 +37,7 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
 
 /// The same job file runs on both; what only one of them heeds is said once.
 void tell_unheeded(const muster::v1::JobSpec& spec) {
-  for (const auto& note : spec::idle_keys(spec, false)) std::cerr << "muster submit: note: " << note << "\n";
+  for (const auto& note : jobfile::idle_keys(spec, false)) std::cerr << "muster submit: note: " << note << "\n";
   const bool local = spec.executor() == "local" || spec.executor() == "debug";
   if (!local || spec.slurm().output().empty()) return;
   std::cerr << "muster submit: slurm.output is for Slurm alone; "
@@ -130,7 +130,7 @@ void define_submit(CLI::App& app, Session& session) {
   add_texts("--sweep", options->sweep, "KEY=VALUES",
             "Submit a job for each value, such as train.seed=0..3; repeated: for each combination");
   app.add_option("--parallel", options->parallel, "Of a sweep, let at most so many jobs run at once")
-      ->check(whole_number(1, static_cast<std::int64_t>(spec::kMostSweepJobs)))
+      ->check(whole_number(1, static_cast<std::int64_t>(jobfile::kMostSweepJobs)))
       ->type_name("N");
   auto* script = app.add_flag("--print-script", options->print_script,
                               "Submit nothing: print the script that sbatch would be given");

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "spec/sweep.h"
+#include "jobfile/sweep.h"
 
 namespace cli {
 

@@ -8,10 +8,10 @@
 
 #include "cli/submit_options.h"
 #include "core/utf8.h"
+#include "jobfile/job_file.h"
+#include "jobfile/job_file_text.h"
+#include "jobfile/toml_value.h"
 #include "launch/submitter.h"
-#include "spec/job_file.h"
-#include "spec/job_file_text.h"
-#include "spec/toml_value.h"
 
 namespace cli {
 namespace {
@@ -21,7 +21,7 @@ constexpr const char* kStandardInput = "standard input";
 
 /// What is wrong with the command line itself, besides.
 struct Overrides {
-  std::vector<spec::Override> all;
+  std::vector<jobfile::Override> all;
   std::vector<std::string> problems;
 };
 
@@ -36,7 +36,7 @@ bool is_variable(const std::string& name) {
 void add_variable(const std::string& text, const launch::Environment& here, Overrides& to) {
   const auto equals = text.find('=');
   const auto name = text.substr(0, equals);
-  const auto option = "--env " + spec::shown(name);
+  const auto option = "--env " + jobfile::shown(name);
   if (!is_variable(name)) {
     to.problems.push_back(option + ": want NAME or NAME=VALUE; a name is of letters, digits and \"_\", no digit first");
     return;
@@ -51,7 +51,7 @@ void add_variable(const std::string& text, const launch::Environment& here, Over
     to.problems.push_back(option + ": want a value in UTF-8");
     return;
   }
-  to.all.push_back({option, "env." + name, spec::toml_text(value)});
+  to.all.push_back({option, "env." + name, jobfile::toml_text(value)});
 }
 
 /// What follows "--".
@@ -59,9 +59,9 @@ void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
   if (arguments.empty()) return;
   std::string typed = "--";
   for (const auto& argument : arguments) {
-    typed += " " + spec::shown(argument);
+    typed += " " + jobfile::shown(argument);
     if (core::is_utf8(argument)) continue;
-    to.problems.push_back("-- " + spec::shown(argument) + ": want UTF-8; see what locale says of this terminal");
+    to.problems.push_back("-- " + jobfile::shown(argument) + ": want UTF-8; see what locale says of this terminal");
     return;
   }
   to.all.push_back({typed, "command", std::nullopt, arguments});
@@ -72,7 +72,7 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
                        const std::vector<std::string>& arguments) {
   Overrides out;
   auto& all = out.all;
-  for (const auto& assignment : options.set) all.push_back(spec::override_of_set(assignment));
+  for (const auto& assignment : options.set) all.push_back(jobfile::override_of_set(assignment));
   for (const auto& text : options.env) add_variable(text, here, out);
   if (!options.name.empty()) all.push_back({"--name " + options.name, "name", options.name});
   if (!options.executor.empty()) all.push_back({"--executor " + options.executor, "executor", options.executor});
@@ -81,7 +81,7 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
   if (options.after.empty()) return out;
   std::string typed, array;
   for (const auto& job : options.after) {
-    typed += (typed.empty() ? "--after " : " --after ") + spec::shown(job);
+    typed += (typed.empty() ? "--after " : " --after ") + jobfile::shown(job);
     std::string text;
     for (const char c : job) {
       if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20) text += c;  // no job is called so
@@ -100,7 +100,7 @@ std::nullopt_t tell(const std::vector<std::string>& problems) {
 
 /// A byte more than is taken, so that too much is seen.
 std::string standard_input() {
-  std::string text(spec::kMostJobFileBytes + 1, '\0');
+  std::string text(jobfile::kMostJobFileBytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
     const auto count = ::read(STDIN_FILENO, text.data() + size, text.size() - size);
@@ -115,7 +115,7 @@ std::string standard_input() {
 
 /// What is submitted, and where it is from, for people.
 struct Wish {
-  spec::JobSource source;
+  jobfile::JobSource source;
   std::string place;
 };
 
@@ -130,7 +130,7 @@ Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, co
       std::ranges::any_of(overrides.all, [](const auto& override) { return override.key == "environment"; });
   if (asks) spec.clear_submitted_env();
   const auto place = "job " + std::to_string(id);
-  auto source = spec::JobSource::of_text(spec::job_file_text(spec), place, "/");
+  auto source = jobfile::JobSource::of_text(jobfile::job_file_text(spec), place, "/");
   if (asks || spec.environment().empty()) source.set_submitter(here);
   return {std::move(source), place};
 }
@@ -140,11 +140,11 @@ Wish wish_of(Session& session, const SubmitOptions& options, const Overrides& ov
   if (options.like > 0) return wish_like(session, options.like, overrides, here);
   std::error_code error;
   if (options.file == "-") {
-    Wish wish{spec::JobSource::of_text(standard_input(), kStandardInput, fs::current_path(error)), kStandardInput};
+    Wish wish{jobfile::JobSource::of_text(standard_input(), kStandardInput, fs::current_path(error)), kStandardInput};
     wish.source.set_submitter(here);
     return wish;
   }
-  Wish wish{spec::JobSource::of_file(options.file), spec::shown(fs::absolute(options.file, error).native())};
+  Wish wish{jobfile::JobSource::of_file(options.file), jobfile::shown(fs::absolute(options.file, error).native())};
   wish.source.set_submitter(here);
   return wish;
 }
@@ -159,13 +159,13 @@ void check_options(const SubmitOptions& options) {
 }
 
 /// What --sweep says, and what is wrong with it.
-std::vector<spec::SweepAxis> axes_of(const SubmitOptions& options, std::vector<std::string>& problems) {
-  std::vector<spec::SweepAxis> axes;
+std::vector<jobfile::SweepAxis> axes_of(const SubmitOptions& options, std::vector<std::string>& problems) {
+  std::vector<jobfile::SweepAxis> axes;
   for (const auto& text : options.sweep) {
-    auto axis = spec::axis_of_option(text);
+    auto axis = jobfile::axis_of_option(text);
     for (const auto& known : axes) {
       if (known.key == axis.axis.key)
-        axis.problem = "--sweep " + spec::shown(text) + ": " + known.key + " varies already";
+        axis.problem = "--sweep " + jobfile::shown(text) + ": " + known.key + " varies already";
     }
     if (!axis.problem.empty()) problems.push_back(axis.problem);
     axes.push_back(std::move(axis.axis));
@@ -182,18 +182,18 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
   const auto [source, place] = wish_of(session, options, {overrides, {}}, own);
   auto axes = axes_of(options, problems);
   const bool here = is_loopback(session.config().address.value);
-  auto checks = here ? spec::FileChecks::kLook : spec::FileChecks::kSkip;
-  auto file = spec::compose(source, overrides, checks);
+  auto checks = here ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip;
+  auto file = jobfile::compose(source, overrides, checks);
   const bool is_sweep = !options.sweep.empty() || !file.axes.empty();
   if (problems.empty() && is_sweep) {
-    auto sweep = spec::compose_sweep(source, overrides, std::move(axes), checks);
+    auto sweep = jobfile::compose_sweep(source, overrides, std::move(axes), checks);
     if (!sweep.problems.empty()) return tell(sweep.problems);
     for (auto& spec : sweep.specs) spec.set_job_file(place);
     const auto parallel = options.parallel > 0 ? options.parallel : sweep.parallel;
     return Request{std::move(sweep.specs), true, parallel, options.like};
   }
   if (file.problems.empty() && file.spec.executor() == "debug" && !here) {
-    file = spec::compose(source, overrides, spec::FileChecks::kLook);  // it runs here, wherever the controller is
+    file = jobfile::compose(source, overrides, jobfile::FileChecks::kLook);  // it runs here, wherever the controller is
   }
   problems.insert(problems.end(), file.problems.begin(), file.problems.end());
   if (!problems.empty()) return tell(problems);

@@ -6,8 +6,8 @@
 
 #include "cli/command.h"
 #include "core/utf8.h"
+#include "jobfile/toml_value.h"
 #include "schema/nearest.h"
-#include "spec/toml_value.h"
 
 namespace cli {
 namespace {
@@ -33,9 +33,9 @@ std::vector<std::string> long_names(const CLI::App& app, const CLI::App& command
 std::string unexpected(const CLI::App& app, const CLI::App& command) {
   const auto rest = app.remaining(true);
   const auto word = rest.empty() ? std::string() : rest.front();
-  if (!word.starts_with("-")) return "\"" + spec::shown(word) + "\" is one argument too many";
+  if (!word.starts_with("-")) return "\"" + jobfile::shown(word) + "\" is one argument too many";
   const auto near = schema::nearest(word, long_names(app, command));
-  return "there is no option " + spec::shown(word) + (near.empty() ? "" : ", did you mean " + near);
+  return "there is no option " + jobfile::shown(word) + (near.empty() ? "" : ", did you mean " + near);
 }
 
 /// What other programs call it, and muster otherwise.
@@ -66,7 +66,7 @@ std::string missing_below(const CLI::App& app, const CLI::App& command) {
   const auto rest = app.remaining(true);
   if (rest.empty()) return "want one of " + all;
   const auto near = meant_by(rest.front(), names);
-  return "there is no command \"" + spec::shown(rest.front()) + "\"" +
+  return "there is no command \"" + jobfile::shown(rest.front()) + "\"" +
          (near.empty() ? ", want one of " + all : ", did you mean " + near);
 }
 
@@ -126,7 +126,7 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
     if (error == std::errc() && end == text.data() + text.size() && number >= low && number <= high) return {};
     auto wanted = "want a whole number from " + std::to_string(low);
     if (high < INT32_MAX) wanted += " to " + std::to_string(high);
-    return wanted + ", not \"" + spec::shown(text) + "\"";
+    return wanted + ", not \"" + jobfile::shown(text) + "\"";
   };
   return {check, ""};
 }
@@ -146,7 +146,7 @@ std::string command_word(int argc, char** argv) {
 std::string no_such_command(const std::string& program, const std::string& word,
                             const std::vector<std::string>& names) {
   const auto near = meant_by(word, names);
-  return "there is no command \"" + spec::shown(word) + "\"" +
+  return "there is no command \"" + jobfile::shown(word) + "\"" +
          (near.empty() ? "" : ", did you mean " + program + " " + near);
 }
 
@@ -166,7 +166,7 @@ std::string not_utf8(const CLI::App& app) {
     if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml" || type == "NAME[=VALUE]") continue;
     for (const auto& text : option->results()) {
       if (core::is_utf8(text)) continue;
-      return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + spec::shown(text) +
+      return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + jobfile::shown(text) +
              "\": want UTF-8; see what locale says of this terminal, or rename what is called so";
     }
   }

@@ -176,4 +176,10 @@ struct Job {
   }
 };
 
+/// True when attempt `number` is the one the job waits for: nothing has started it yet, though a person may hold it.
+bool is_upcoming(const Job& job, AttemptNumber number);
+
+/// As StopAttempt::save: only a gang that leaves together, asked from outside, can finish its step.
+bool leaves_with_save(Cause cause);
+
 }  // namespace core

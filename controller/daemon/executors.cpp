@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/tokens.h"
 #include "daemon/environment.h"
 #include "daemon/slurm_detection.h"
 #include "daemon/usage_error.h"
-#include "runtime/slurm/attempt_follower.h"
-#include "runtime/slurm/submission.h"
-#include "runtime/token_file.h"
+#include "executors/slurm/attempt_follower.h"
+#include "executors/slurm/submission.h"
 
 namespace musterd {
 namespace {

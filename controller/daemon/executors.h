@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/local/local_executor.h"
-#include "runtime/routing_executor.h"
-#include "runtime/slurm/slurm_executor.h"
+#include "executors/local/local_executor.h"
+#include "executors/routing_executor.h"
+#include "executors/slurm/slurm_executor.h"
 #include "slurm/client.h"
 
 namespace musterd {

@@ -1,6 +1,6 @@
 #include "daemon/remembered_ports.h"
 
-#include "runtime/durable_file.h"
+#include "base/durable_file.h"
 
 namespace musterd {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace http {
 namespace {

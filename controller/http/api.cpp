@@ -8,7 +8,7 @@
 #include "http/assets.h"
 #include "json/proto_json.h"
 #include "logs/log_tail.h"
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace http {
 namespace {

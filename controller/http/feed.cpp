@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "json/proto_json.h"
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace http {
 namespace {

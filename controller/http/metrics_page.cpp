@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace http {
 namespace {

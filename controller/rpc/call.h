@@ -7,7 +7,7 @@
 
 #include "muster/v1/job.pb.h"
 #include "net/connections.h"
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace rpc {
 

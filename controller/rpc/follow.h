@@ -7,7 +7,7 @@
 #include <functional>
 #include <mutex>
 
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace rpc {
 

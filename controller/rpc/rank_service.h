@@ -8,7 +8,7 @@
 #include "rpc/call.h"
 #include "rpc/pool.h"
 #include "rpc/rendezvous_desk.h"
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace rpc {
 

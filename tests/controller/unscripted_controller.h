@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/controller.h"
+#include "service/controller.h"
 
 namespace test {
 

@@ -1,5 +1,6 @@
 """The check of the house must see what it is for: each test breaks one rule in a small tree and expects its line."""
 
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -7,6 +8,13 @@ import tempfile
 import unittest
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_house.py"
+
+
+def load_check():
+    spec = importlib.util.spec_from_file_location("check_house", CHECK)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class CheckHouse(unittest.TestCase):
@@ -28,6 +36,20 @@ class CheckHouse(unittest.TestCase):
         code, out = self.check({"controller/store/store.h": "", "controller/core/job.h": '#include "store/store.h"\n'})
         self.assertEqual(code, 1)
         self.assertIn("controller/core may not include controller/store", out)
+
+    def test_rules_that_let_in_a_cycle_are_named(self):
+        check = load_check()
+        self.assertEqual(check.cycles({"a": {"b", "json"}, "b": {"c"}, "c": set()}), [])
+        two = check.cycles({"jobs": {"ranks"}, "ranks": {"base", "jobs"}, "base": set()})
+        self.assertEqual([set(path) for path in two], [{"jobs", "ranks"}])
+        three = check.cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+        self.assertEqual([set(path) for path in three], [{"a", "b", "c"}])
+
+    def test_the_rules_of_this_house_let_in_no_cycle(self):
+        check = load_check()
+        self.assertEqual(check.cycles(check.ALLOWED), [])
+        check.ALLOWED["controller/base"] = {"controller/service"}
+        self.assertTrue(any("a cycle of folders: " in line for line in check.violations(CHECK.parents[1])))
 
     def test_models_may_not_know_of_sharding(self):
         code, out = self.check({"fsdp/include/fsdp/unit.h": "", "worker/models/llama.h": '#include "fsdp/unit.h"\n'})

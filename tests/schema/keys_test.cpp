@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/key_help.h"
+#include "jobfile/job_file.h"
+#include "jobfile/job_keys.h"
+#include "jobfile/key_names.h"
+#include "jobfile/run_file.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
-#include "spec/job_file.h"
-#include "spec/job_keys.h"
-#include "spec/key_names.h"
-#include "spec/run_file.h"
 #include "train/config.h"
 
 namespace {
@@ -32,8 +32,8 @@ const char* const kRun = R"({"format":1,"name":"job"})";
 
 std::vector<Key> training_keys() {
   std::vector<Key> keys;
-  for (const auto& key : spec::job_keys()) {
-    if (spec::is_recipe_key(key) || key.name.starts_with("checkpoint.")) keys.push_back(key);
+  for (const auto& key : jobfile::job_keys()) {
+    if (jobfile::is_recipe_key(key) || key.name.starts_with("checkpoint.")) keys.push_back(key);
   }
   return keys;
 }
@@ -43,8 +43,8 @@ bool is_a_folder_of_the_controllers(const Key& key) {
   return key.name == "checkpoint.folder" || key.name == "data.cache_folder";
 }
 
-spec::JobFile parsed(const std::string& toml) {
-  return spec::parse_job_file(toml, "job.toml", "/", {}, spec::FileChecks::kSkip);
+jobfile::JobFile parsed(const std::string& toml) {
+  return jobfile::parse_job_file(toml, "job.toml", "/", {}, jobfile::FileChecks::kSkip);
 }
 
 /// What one rank trains with that a person starts.
@@ -61,8 +61,8 @@ schema::Values alone(const std::string& json) {
 schema::Values by_the_controller(const std::string& toml) {
   auto file = parsed(toml);
   EXPECT_THAT(file.problems, IsEmpty()) << toml;
-  spec::fill_defaults(file.spec);
-  return alone(spec::run_file(file.spec, "/checkpoints", "/cache").dump());
+  jobfile::fill_defaults(file.spec);
+  return alone(jobfile::run_file(file.spec, "/checkpoints", "/cache").dump());
 }
 
 /// Another valid value than the default, as a job file and as JSON.
@@ -172,7 +172,7 @@ TEST(ANewKey, IsOneRowAndOneMember) {
 
   const schema::ScratchTable scratch(table);
   EXPECT_THAT(cli::key_help(80), HasSubstr("scratch_knob = 0.25\n      Only a test has this knob."));
-  EXPECT_THAT(spec::settable_keys(), Contains("train.scratch_knob"));
+  EXPECT_THAT(jobfile::settable_keys(), Contains("train.scratch_knob"));
   EXPECT_THAT(parsed(job + "[train]\nscratch_knob = 0.5\n").problems, IsEmpty());
   EXPECT_THAT(parsed(job + "[train]\nscratch_knob = 2\n").problems,
               ElementsAre(HasSubstr("train.scratch_knob \"2\": want a number from 0 to 1")));

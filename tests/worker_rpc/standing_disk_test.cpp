@@ -14,8 +14,8 @@
 #include "claimed_port.h"
 #include "controller/rpc/fake_controller.h"
 #include "rank/grpc_reporter.h"
+#include "ranks/unsent_reports.h"
 #include "rpc/server.h"
-#include "runtime/unsent_reports.h"
 #include "temporary_folder.h"
 
 namespace {

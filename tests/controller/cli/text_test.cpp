@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/key_help.h"
-#include "spec/job_keys.h"
+#include "jobfile/job_keys.h"
 
 namespace cli {
 namespace {
@@ -47,7 +47,7 @@ TEST(Text, TimesAreReadAndShownInUtc) {
 
 TEST(FieldHelp, NamesEveryKeyAndFits80Columns) {
   const auto help = key_help(80);
-  for (const auto& field : spec::job_keys()) {
+  for (const auto& field : jobfile::job_keys()) {
     const auto dot = field.name.rfind('.');
     EXPECT_THAT(help, HasSubstr(std::string(field.name.substr(dot == std::string_view::npos ? 0 : dot + 1))));
   }

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "job_series.h"
-#include "runtime/standing.h"
+#include "service/standing.h"
 
 using runtime::Outcome;
 using runtime::Refusal;

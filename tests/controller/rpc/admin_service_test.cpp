@@ -2,9 +2,10 @@
 // Method: the real controller, on a Slurm that exists only in memory, behind a real server.
 #include <gmock/gmock.h>
 
+#include "base/time_text.h"
 #include "controller/rpc/harness.h"
-#include "controller/runtime/bench.h"
-#include "runtime/views.h"
+#include "controller/service/bench.h"
+#include "service/views.h"
 
 namespace {
 

@@ -1,0 +1,49 @@
+#include "actions/fence.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <thread>
+
+#include "base/durable_file.h"
+#include "beside/fence.h"
+
+namespace runtime {
+namespace {
+
+// flock has no time limit of its own.
+bool lock_within(int fd, core::Millis patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
+  make_folders(folder);
+  const auto lock_path = folder / "FENCE.lock";
+  const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
+  struct Close {
+    int fd;
+    ~Close() { ::close(fd); }  // releases the lock
+  } close{fd};
+  const bool locked = lock_within(fd, patience);
+  if (read_fence(folder).value_or(0) < attempt) {
+    write_file_durably(folder / "FENCE", "attempt " + std::to_string(attempt) + "\n");
+  }
+  return locked;
+}
+
+std::optional<core::AttemptNumber> read_fence(const std::filesystem::path& folder) {
+  return beside::read_fence(folder);
+}
+
+}  // namespace runtime

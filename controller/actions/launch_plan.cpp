@@ -1,0 +1,119 @@
+#include "actions/launch_plan.h"
+#include "jobs/spec_values.h"
+
+#include <spdlog/spdlog.h>
+
+#include "actions/fence.h"
+#include "base/durable_file.h"
+#include "base/tokens.h"
+#include "executors/node_fitness.h"
+#include "jobfile/run_file.h"
+#include "jobs/progress_watch.h"
+#include "launch/login_environment.h"
+#include "launch/rank_variables.h"
+
+namespace runtime {
+namespace {
+
+constexpr core::Millis kFencePatience{5000};
+
+/// Where a job's fence is raised. A command's own checkpoint folder is none of our business: empty.
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
+  const bool ours = spec.checkpoint().folder().empty();
+  return spec.has_recipe() || ours ? checkpoint_folder(spec, job, data) : std::filesystem::path();
+}
+
+}  // namespace
+
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
+  return jobfile::run_file(spec, checkpoint_folder(spec, job, data).string(), data.cache().string());
+}
+
+SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
+  SlurmWishes to;
+  to.partition = from.partition();
+  to.account = from.account();
+  to.qos = from.qos();
+  to.constraint = from.constraint();
+  to.gres = from.gres();
+  to.reservation = from.reservation();
+  to.exclude = from.exclude();
+  to.nodelist = from.nodelist();
+  to.licenses = from.licenses();
+  to.mail_user = from.mail_user();
+  to.mail_type = from.mail_type();
+  to.output = from.output();
+  to.mem_bytes = from.mem_bytes();
+  to.mem_per_cpu_bytes = from.mem_per_cpu_bytes();
+  to.mem_per_gpu_bytes = from.mem_per_gpu_bytes();
+  to.exclusive = from.exclusive();
+  if (from.has_nice()) to.nice = from.nice();
+  to.setup.assign(from.setup().begin(), from.setup().end());
+  to.teardown.assign(from.teardown().begin(), from.teardown().end());
+  to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
+  to.options.insert(from.options().begin(), from.options().end());
+  to.health_check = own_check(from.health_check());
+  return to;
+}
+
+LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                             const LaunchSettings& settings) {
+  const auto& resources = spec.resources();
+  LaunchRequest request;
+  request.key = key;
+  request.job_name = spec.name();
+  request.nodes = resources.nodes();
+  request.ranks_per_node = resources.ranks_per_node();
+  request.cpus_per_rank = resources.cpus_per_rank();
+  request.gpus_per_rank = resources.gpus_per_rank();
+  request.time_limit = core::Millis(resources.time_limit_ms());
+  request.stop_grace = core::Millis(resources.stop_grace_ms());
+  request.executor = spec.executor().empty() ? "auto" : spec.executor();
+  request.is_command = spec.has_command();
+  request.attempt_folder = settings.data.attempt(key).string();
+  request.fence_folder = fence_folder(spec, key.job, settings.data).string();
+  request.sweep = spec.sweep().sweep();
+  request.sweep_parallel = spec.sweep().parallel();
+  request.slurm = slurm_wishes(spec.slurm());
+  request.working_folder = spec.working_folder().empty() ? settings.data.job(key.job).string() : spec.working_folder();
+  request.log_folder = settings.data.logs(key).string();
+  const auto run_path = settings.data.run_file(key).string();
+  if (spec.has_command()) {
+    request.argv.assign(spec.command().argv().begin(), spec.command().argv().end());
+  } else {
+    request.argv = {settings.worker_program.string(), "--run-file", run_path};
+    request.env["MUSTER_RUN_FILE"] = run_path;
+  }
+  request.base_env = launch::login_environment();
+  for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
+  if (spec.has_command()) {
+    request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
+  }
+  for (const auto& [name, value] : spec.env()) request.env[name] = value;
+  request.env["MUSTER_CONTROLLER"] = settings.controller_address;
+  request.env["MUSTER_RANK_TOKEN"] = rank_token(settings.secret, key.job, key.number);
+  request.env["MUSTER_JOB_ID"] = std::to_string(key.job);
+  request.env["MUSTER_ATTEMPT"] = std::to_string(key.number);
+  request.env["MUSTER_ATTEMPT_FOLDER"] = request.attempt_folder;
+  request.env["MUSTER_CHECKPOINT_FOLDER"] = checkpoint_folder(spec, key.job, settings.data).string();
+  return request;
+}
+
+void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings) {
+  make_private_folder(settings.data.attempt(key));
+  make_folders(settings.data.logs(key));
+  if (const auto folder = fence_folder(spec, key.job, settings.data); !folder.empty()) {
+    if (!raise_fence(folder, key.number, kFencePatience)) {
+      spdlog::warn(
+          "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "
+          "same",
+          key.job, key.number, folder.string());
+    }
+  }
+  if (spec.has_command()) note_checkpoint_files(checkpoint_folder(spec, key.job, settings.data), key, settings.data);
+  if (!spec.has_recipe()) return;
+  if (!spec.recipe().values().contains("data.cache_folder")) make_private_folder(settings.data.cache());
+  write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
+}
+
+}  // namespace runtime

@@ -1,0 +1,228 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/apply.h"
+#include "executors/cluster_facts.h"
+#include "launch/environment.h"
+
+namespace runtime {
+
+/// What only Slurm reads: as in the job file's [slurm].
+struct SlurmWishes {
+  std::string partition, account, qos, constraint, gres, reservation, exclude, nodelist, licenses, mail_user, mail_type,
+      output;
+  std::int64_t mem_bytes = 0, mem_per_cpu_bytes = 0, mem_per_gpu_bytes = 0;  // 0: not said
+  bool exclusive = false;
+  std::optional<std::int32_t> nice;
+  std::vector<std::string> setup, teardown, srun_args;
+  std::map<std::string, std::string> options;
+  std::string health_check;
+  bool operator==(const SlurmWishes&) const = default;
+};
+
+/// Everything an executor needs to start an attempt; the same on local processes and on Slurm.
+struct LaunchRequest {
+  core::AttemptKey key;
+  std::string job_name;
+  std::uint32_t nodes = 1;
+  std::uint32_t ranks_per_node = 1;
+  std::uint32_t cpus_per_rank = 0;  // 0: not said
+  std::uint32_t gpus_per_rank = 0;
+  std::vector<std::string> argv;  // the program of one rank
+  launch::Environment base_env;   // what a rank's environment begins with; on Slurm sbatch's whole one
+  launch::Environment env;        // the user's and muster's own; never overwritten by the rank variables
+  std::string working_folder;     // absolute
+  std::string log_folder;         // absolute; one file a rank: rank-<n>.log
+  core::Millis time_limit{0};
+  core::Millis stop_grace{0};
+  std::string executor;        // "auto", "local", "slurm"
+  bool is_command = false;     // any program, rather than muster-worker
+  std::string attempt_folder;  // absolute; exists
+  std::string fence_folder;    // where this attempt's fence was raised; empty: nowhere
+  std::string sweep;           // empty: it goes alone. Attempts of one sweep may be handed to a scheduler together
+  std::uint32_t sweep_parallel = 0;
+  std::vector<std::string> exclude_nodes;  // lost lately
+  SlurmWishes slurm;
+};
+
+/// What could not be carried out is tried again after this, unless somebody says otherwise.
+inline constexpr core::Millis kTryAgainAfter{1000};
+
+/// The executor can't tell whether it can start it, or can't now: nothing is lost, ask again after a pause.
+struct LaunchLater {
+  std::string why;
+  core::Millis pause = kTryAgainAfter;
+  std::string remedy = "It starts by itself.";  // what people can do, for `muster why`
+  bool unsure = false;                          // it may have been started
+  bool operator==(const LaunchLater&) const = default;
+};
+/// As one of an array it is limited by the scheduler, as its sweep is.
+enum class Handover { kNone, kAlone, kInArray };
+/// kRefused: there is nothing to be done, now or later. kLater: ask again.
+enum class HoldAnswer { kDone, kRefused, kLater };
+using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;
+
+/// What muster-task says of the rank it stands beside.
+struct TaskReport {
+  enum class Process { kStarting, kRunning, kStopped, kExited, kStepLost };
+  Process process = Process::kStarting;
+  std::string node;
+  std::int64_t pid = 0;
+  core::ExitStatus exit;  // of kExited and kStepLost
+  bool out_of_memory = false;
+  std::vector<int> signals_seen;  // from outside, in order
+  std::string trouble;            // why it could not be started; empty otherwise
+  core::Millis ended_at{0};       // since 1970, by its node's clock; 0: not known
+  std::string error = {};         // the program's own words about its end; empty: it left none
+};
+
+/// Why an executor's scheduler can't be asked, and since when.
+struct Trouble {
+  core::Time since{};
+  std::string why;
+};
+
+/// "unreachable since 2026-11-20 19:45:24 UTC: squeue gave no answer".
+std::string unreachable_text(const Trouble& trouble);
+/// The same with its subject: "scheduler unreachable since ...".
+std::string trouble_text(const Trouble& trouble);
+
+/// What became of an attempt's new time limit.
+struct LimitAnswer {
+  enum class Kind {
+    kTaken,    // or only muster itself keeps it
+    kLater,    // not now, ask again
+    kRefused,  // the scheduler's last word
+  };
+  Kind kind = Kind::kTaken;
+  std::string why = {};  // of a refusal
+};
+
+/// What is known of an attempt's place in a scheduler's queue.
+struct QueueWord {
+  std::string scheduler_job;     // "1234"
+  std::string reason;            // the scheduler's own word: "Priority"; empty: none
+  std::string sentence, action;  // for people
+  std::optional<core::Time> expected_start;
+  std::optional<core::Time> suspended_since = {};  // of one that runs: the scheduler has stopped it
+};
+
+/// What a scheduler says of a job before it is submitted.
+struct ScriptCheck {
+  std::string unreachable;  // why it could not be asked; empty: it answered
+  std::string refusal;      // its own words; empty: it would take it
+  std::optional<core::Time> start;
+  std::string partition, nodes;
+  std::uint32_t cpus = 0;
+};
+
+/// One thing that an executor can never do, asked for in a job file.
+struct Unfit {
+  std::string field;   // key of the job file: "resources.nodes"
+  std::string value;   // as people write it
+  std::string wanted;  // "want 1: local processes run on this machine alone"
+  std::string remedy;
+};
+
+/// How a stop is carried out: SIGTERM to every rank's process group, SIGKILL after the grace.
+struct StopRequest {
+  core::Millis grace{0};
+  bool save = false;     // ranks are to save first
+  std::string why = {};  // for their programs, as stop_word() says it; empty: they are not told
+};
+/// Why ranks are asked to leave, as the file that MUSTER_STOP names tells their programs.
+std::string stop_word(core::Cause cause);
+
+/// Takes what happens to attempts. Called from an executor's own thread; returns quickly.
+using FactSink = std::function<void(core::JobId, core::EventBody)>;
+
+/// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
+/// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has
+/// stopped it, with all that could speak for it, and will let it go on. kNodeAnswers: nothing is heard of the process,
+/// but its node is there. kAsking: whether the node is there is being found out.
+enum class Vouch { kAlive, kStopped, kSuspended, kEnded, kGone, kUnknown, kNodeAnswers, kAsking };
+
+/// A node that was lost, or is not fit to run ranks, gets none for so long, as far as others can be had.
+inline constexpr core::Millis kExcludedFor{600'000};
+/// At most so many of them are left out.
+inline constexpr std::uint32_t kMostExcluded = 256;
+/// Such nodes, each with the job that alone is kept off it; 0: all are.
+using LostNodes = std::vector<std::pair<std::string, core::JobId>>;
+/// Those that concern a job.
+std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost);
+
+/// Starts, stops and follows attempts. Contract (one suite for every executor):
+/// - launch() is idempotent by key: if the attempt was started before (by this process or an earlier one that crashed),
+///   it is found, not started again.
+/// - after a restart, adopt() finds a launched attempt again: its later facts arrive, those missed meanwhile too. If
+///   nothing is left of it, AttemptGone arrives.
+/// - RankExited arrives once for each rank that ended, within milliseconds of its end.
+/// - stop() returns at once and may be repeated; the ends arrive as facts.
+/// - An executor with a queue answers launch() with AttemptLaunched{queued}, and tells AttemptStarted later.
+/// - Trouble in asking (a scheduler that does not answer) is never reported as the end of anything.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::string name() const = 0;  // "local", "slurm"
+  /// Before start(): whether an attempt is over, as the store has it.
+  virtual void set_history(std::function<bool(const core::AttemptKey&)>) {}
+  /// Before start(): the nodes left out now. An attempt that waits longer than one of its nodes is left out may have
+  /// it.
+  virtual void set_lost_nodes(std::function<LostNodes()>) {}
+  /// Why such a job can never run here, known before anything is started or kept; empty: it may. Looks at `executor`,
+  /// the resources and the scheduler's wishes alone.
+  virtual std::vector<Unfit> unfit(const LaunchRequest&) const { return {}; }
+  /// Before any other call. Facts may arrive from then on.
+  virtual void start(FactSink sink) = 0;
+  virtual LaunchAnswer launch(const LaunchRequest& request) = 0;
+  /// The same for several attempts of one sweep, whose answers come in order. An executor that can hands them over
+  /// together.
+  virtual std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) {
+    std::vector<LaunchAnswer> answers;
+    for (const auto& request : requests) answers.push_back(launch(request));
+    return answers;
+  }
+  /// The attempt, which launch() may have been asked for, is not to start for now. The answer of that launch() where a
+  /// scheduler has, or may have, the attempt already; nullopt: it surely has not.
+  virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
+  virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
+  virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
+  virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
+  /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
+  virtual void was_deaf() {}
+  /// Whether launch() may have handed the attempt with this folder over in an earlier run of the controller, which has
+  /// not noted it.
+  virtual Handover handover(const std::string& /*attempt_folder*/) { return Handover::kNone; }
+  /// Keeps a queued attempt from starting, or lets it start.
+  virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
+  /// The attempt is to have this time limit; 0: none.
+  virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }
+  /// What muster-task said; only of executors that start one.
+  virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
+  /// A rank has said that it leaves because of an error of its own or of another; it is still there.
+  virtual void failing(const core::AttemptKey&, core::RankNumber) {}
+  /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism
+  /// itself.
+  virtual bool has_queue(const std::string&) const { return false; }
+  /// The scripts that launch_all() would submit, of attempts never launched before; of those that go alone and ask for
+  /// the same, the first one's. None: this one needs no script.
+  virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
+  /// What the scheduler says of one of these scripts.
+  virtual ScriptCheck check_script(const std::string&) { return {}; }
+  /// What a job file may name: "local", "slurm"; the first is what "auto" means.
+  virtual std::vector<std::string> names() const { return {name()}; }
+  virtual std::optional<Trouble> trouble() const { return std::nullopt; }
+  virtual std::optional<QueueWord> queue_word(const core::AttemptKey&) const { return std::nullopt; }
+  /// What the scheduler says of its partitions and nodes; nullopt: there is no scheduler. Takes as long as asking does.
+  virtual std::optional<ClusterFacts> cluster() { return std::nullopt; }
+  /// Stops following; attempts go on without the controller.
+  virtual void shutdown() = 0;
+};
+
+}  // namespace runtime

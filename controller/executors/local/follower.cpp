@@ -1,0 +1,209 @@
+#include "executors/local/follower.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read_until.hpp>
+#include <stdexcept>
+#include <system_error>
+
+#include "executors/local/attempt_folder.h"
+#include "executors/local/process_table.h"
+#include "executors/local/socket_path.h"
+
+namespace runtime::local {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr std::size_t kMaxLineBytes = 1 << 20;
+
+}  // namespace
+
+Follower::Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
+                   std::set<core::RankNumber> told, Listener listener)
+    : key_(key),
+      path_(std::move(folder)),
+      told_(std::move(told)),
+      listener_(std::move(listener)),
+      socket_(io),
+      timer_(io),
+      rounds_(io) {}
+
+void Follower::begin(milliseconds look_every) {
+  look_every_ = look_every;
+  connect();
+  look_after_supervisor();
+}
+
+void Follower::stop(const StopRequest& how) {
+  const auto at = Clock::now() + how.grace;
+  if (!kill_at_) stop_ = how;
+  kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
+  if (socket_.is_open()) send_stop();
+}
+
+void Follower::was_deaf() {
+  rounds_after_grace_ = rounds_without_ranks_ = 0;
+}
+
+void Follower::close() {
+  closed_ = true;
+  timer_.cancel();
+  rounds_.cancel();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void Follower::connect() {
+  try {
+    if (!folder_) folder_ = open_folder(path_);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory)
+      return gone("no trace of it: no folder " + path_.string());
+    return later(&Follower::connect);
+  }
+  auto fd = connect_in(folder_.get());
+  if (!fd) return look();
+  boost::system::error_code failed;
+  socket_.assign(boost::asio::local::stream_protocol(), fd.get(), failed);
+  if (failed) return later(&Follower::connect);
+  fd.release();
+  if (kill_at_) send_stop();
+  input_.clear();
+  read();
+}
+
+void Follower::read() {
+  boost::asio::async_read_until(
+      socket_, boost::asio::dynamic_buffer(input_, kMaxLineBytes), '\n',
+      [self = shared_from_this()](const boost::system::error_code& failed, std::size_t size) {
+        if (self->closed_) return;
+        if (!failed) {
+          try {
+            if (const auto fact = parse_fact(self->input_.substr(0, size))) self->take(*fact);
+            self->input_.erase(0, size);
+            self->pause_ = kShortestPause;
+            return self->read();
+          } catch (const std::runtime_error&) {  // not a supervisor's words: ask again, and look at the file
+          }
+        }
+        boost::system::error_code ignored;
+        self->socket_.close(ignored);
+        self->look();
+      });
+}
+
+void Follower::send_stop() {
+  const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
+  const auto why = stop_.why.empty() ? std::string() : "why " + stop_.why + (stop_.save ? " save\n" : "\n");
+  const auto command = why + "stop " + std::to_string(std::max(left, milliseconds(0)).count()) + "\n";
+  // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
+  // it at the next connection.
+  ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// Nobody to talk to: what does the folder say?
+void Follower::look() {
+  bool supervised = true;
+  try {
+    // Before reading, so that what is read is the last word if the lock was free.
+    const auto lock = try_lock(folder_.get());
+    supervised = !lock;
+    status_ = read_status(folder_.get());
+  } catch (const std::system_error&) {
+    return later(&Follower::connect);
+  } catch (const std::runtime_error& error) {
+    if (supervised) return later(&Follower::connect);
+    return gone(error.what());
+  }
+  if (!status_.failed) {
+    for (const auto& [rank, exited] : status_.exits) take(exited);
+  }
+  if (supervised && !status_.ended) return later(&Follower::connect);
+  if (status_.failed) return gone("it could not be started: " + status_.failed->reason);
+  if (status_.ended) return finish();
+  if (!status_.started) return gone("no trace of it: nothing was started in " + path_.string());
+  pause_ = kShortestPause;
+  rounds_.cancel();
+  bury();
+}
+
+void Follower::bury() {
+  try {
+    const auto left = leftovers(*status_.started);
+    if (left.empty()) {
+      return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
+    }
+    for (const auto& process : left) kill_exactly(process);
+  } catch (const std::runtime_error&) {  // asked again below
+  }
+  later(&Follower::bury);
+}
+
+void Follower::look_after_supervisor() {
+  if (closed_) return;
+  rounds_.expires_after(look_every_);
+  rounds_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
+    if (cancelled || self->closed_) return;
+    try {
+      if (self->is_stuck()) self->kill_all();
+    } catch (const std::runtime_error&) {  // asked again in the next round
+    }
+    self->look_after_supervisor();
+  });
+}
+
+/// Rounds are counted, not time: if this process itself stood still, it first hears what it was told meanwhile.
+bool Follower::is_stuck() {
+  if (!status_.started) status_ = read_status(folder_.get());
+  const bool all_known = status_.started && status_.exits.size() >= status_.started->ranks.size();
+  if (!status_.started || status_.failed || all_known) return false;
+  rounds_after_grace_ = kill_at_ && Clock::now() >= *kill_at_ ? rounds_after_grace_ + 1 : 0;
+  rounds_without_ranks_ = any_alive(*status_.started) ? 0 : rounds_without_ranks_ + 1;
+  return rounds_after_grace_ >= kRoundsAfterGrace || rounds_without_ranks_ >= kRoundsWithoutRanks;
+}
+
+void Follower::kill_all() {
+  was_stuck_ = true;
+  for (const auto& process : leftovers(*status_.started)) kill_exactly(process);
+  if (const auto supervisor = supervisor_of(*status_.started)) kill_exactly(*supervisor);
+}
+
+std::string Follower::why_gone() const {
+  std::string ranks;
+  for (core::RankNumber rank = 0; rank < status_.started->ranks.size(); ++rank) {
+    if (!status_.exits.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  const bool rebooted = status_.started->boot_id != boot_id();
+  const auto* killed = was_stuck_ ? "its supervisor did nothing any more and was killed" : "its supervisor was killed";
+  return std::string(rebooted ? "the machine was restarted" : killed) +
+         "; no process is left, and how these ranks ended is not known: " + ranks;
+}
+
+void Follower::take(const Fact& fact) {
+  fold(status_, fact);
+  const auto* exited = std::get_if<Exited>(&fact);
+  if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
+  listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});
+}
+
+void Follower::gone(const std::string& reason) {
+  listener_.tell(core::AttemptGone{key_.number, core::Cause::kControllerLost, reason});
+  finish();
+}
+
+void Follower::finish() {
+  close();
+  listener_.over();
+}
+
+void Follower::later(void (Follower::*what)()) {
+  timer_.expires_after(pause_);
+  pause_ = std::min(2 * pause_, kLongestPause);
+  timer_.async_wait([self = shared_from_this(), what](const boost::system::error_code& cancelled) {
+    if (!cancelled && !self->closed_) (*self.*what)();
+  });
+}
+
+}  // namespace runtime::local

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/event.h"
+#include "executors/executor.h"
+#include "executors/local/fd.h"
+#include "executors/local/status_log.h"
+
+namespace runtime::local {
+
+/// Follows one attempt to its end: tells RankExited for each rank not in `told`, once, and AttemptGone if the attempt
+/// is over without that being known of every rank.
+///
+///   connecting <-> connected to the supervisor
+///       |  supervisor gone (its lock is free); one that is there but does nothing (stopped, or stuck in the kernel) is
+///       |  killed when ranks outlive a stop, or when all of them are gone and it does not say so
+///       v
+///   burying: kills what is left of the ranks until nothing is --> over
+///
+/// All calls, and all that it calls, in the io_context's one thread. Trouble in asking is retried for ever, with pauses
+/// that grow up to kLongestPause.
+class Follower : public std::enable_shared_from_this<Follower> {
+ public:
+  static constexpr std::chrono::milliseconds kShortestPause{10};
+  static constexpr std::chrono::milliseconds kLongestPause{2000};
+  static constexpr std::chrono::milliseconds kLookEvery{5000};
+  /// Rounds in a row, in which a supervisor could have said something, before it counts as stuck.
+  static constexpr int kRoundsAfterGrace = 2;
+  static constexpr int kRoundsWithoutRanks = 6;
+
+  struct Listener {
+    std::function<void(core::EventBody)> tell;
+    std::function<void()> over;  // the last call
+  };
+
+  Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
+           std::set<core::RankNumber> told, Listener listener);
+
+  /// `look_every`: how often it is looked whether the supervisor still does its work.
+  void begin(std::chrono::milliseconds look_every = kLookEvery);
+  /// Passed on at once, or as soon as the supervisor answers.
+  void stop(const StopRequest& how);
+  /// The supervisor could not be heard until now, or not do its work: what it did not do counts from here on.
+  void was_deaf();
+  /// Calls nothing any more.
+  void close();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void connect();
+  void read();
+  void send_stop();
+  void look();
+  void bury();
+  void look_after_supervisor();
+  bool is_stuck();
+  void kill_all();
+  void take(const Fact& fact);
+  void gone(const std::string& reason);
+  void finish();
+  void later(void (Follower::*what)());
+  std::string why_gone() const;
+
+  const core::AttemptKey key_;
+  const std::filesystem::path path_;
+  std::set<core::RankNumber> told_;
+  Listener listener_;
+  Fd folder_;
+  boost::asio::local::stream_protocol::socket socket_;
+  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer rounds_;
+  std::chrono::milliseconds look_every_ = kLookEvery;
+  int rounds_after_grace_ = 0;
+  int rounds_without_ranks_ = 0;
+  bool was_stuck_ = false;
+  std::string input_;
+  Status status_;
+  std::chrono::milliseconds pause_ = kShortestPause;
+  std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
+  StopRequest stop_;                          // the first
+  bool closed_ = false;
+};
+
+}  // namespace runtime::local

@@ -1,0 +1,340 @@
+#include "executors/local/local_executor.h"
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "base/room.h"
+#include "executors/local/attempt_folder.h"
+#include "executors/local/follower.h"
+#include "executors/local/launch_check.h"
+#include "executors/local/launch_file.h"
+#include "executors/local/port_picker.h"
+#include "executors/local/process_table.h"
+#include "executors/local/start_supervisor.h"
+#include "executors/local/status_log.h"
+
+namespace runtime::local {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLookAgain{5};
+
+/// The ports of attempts that are not over.
+class Ports {
+ public:
+  std::uint16_t take(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    const auto port = picker_.take();
+    if (port == 0) throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
+    remember(key, port);
+    return port;
+  }
+  /// What an earlier controller chose.
+  void keep(const core::AttemptKey& key, std::uint16_t port) {
+    std::lock_guard lock(mutex_);
+    picker_.mark(port);
+    remember(key, port);
+  }
+  void give_back(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    const auto found = of_.find(key);
+    if (found == of_.end()) return;
+    picker_.give_back(found->second);
+    of_.erase(found);
+  }
+
+ private:
+  void remember(const core::AttemptKey& key, std::uint16_t port) {
+    const auto [place, fresh] = of_.emplace(key, port);
+    if (fresh || place->second == port) return;
+    picker_.give_back(place->second);
+    place->second = port;
+  }
+
+  std::mutex mutex_;
+  PortPicker picker_{std::random_device{}()};
+  std::map<core::AttemptKey, std::uint16_t> of_;
+};
+
+LaunchFile launch_file_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
+                          std::uint64_t open_files) {
+  return {.key = request.key,
+          .job_name = request.job_name,
+          .program = program,
+          .argv = request.argv,
+          .base_env = request.base_env,
+          .env = request.env,
+          .working_folder = request.working_folder,
+          .log_folder = request.log_folder,
+          .ranks = request.ranks_per_node,
+          .gpus_per_rank = request.gpus_per_rank,
+          .allowed_devices = allowed_devices(),
+          .master_port = port,
+          .open_files = open_files};
+}
+
+}  // namespace
+
+class LocalExecutor::Impl {
+ public:
+  explicit Impl(LocalOptions options) : options_(std::move(options)), work_(io_.get_executor()) {}
+  ~Impl() { shutdown(); }
+
+  void start(FactSink sink) {
+    sink_ = std::move(sink);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+
+  void shutdown() {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+    for (auto& [key, follower] : followers_) follower->close();
+    followers_.clear();
+  }
+
+  std::vector<Unfit> unfit(const LaunchRequest& request) const { return unfit_for_local(request, options_.devices); }
+  LaunchAnswer launch(const LaunchRequest& request);
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
+  void stop(const core::AttemptKey& key, const StopRequest& how);
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const;
+  void was_deaf() {
+    // One is enough, however long its turn takes to come.
+    if (told_deaf_.exchange(true)) return;
+    boost::asio::post(io_, [this] {
+      told_deaf_ = false;
+      for (auto& [key, follower] : followers_) follower->was_deaf();
+    });
+  }
+
+ private:
+  std::filesystem::path folder_of(const core::AttemptKey& key) const { return attempt_folder(options_.root, key); }
+  void step(std::string_view name) const {
+    if (options_.on_step) options_.on_step(name);
+  }
+  LaunchAnswer find_or_start(const LaunchRequest& request);
+  LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
+  LaunchLater no_room(const core::AttemptKey& key, const std::string& why, int error) const;
+  LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
+  void keep_port(const core::AttemptKey& key, int folder);
+  /// What was started; read once, so that a disk which stands still later keeps nobody from being asked about.
+  std::optional<Started> started(const core::AttemptKey& key) const;
+  /// In the executor's thread.
+  Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
+
+  const LocalOptions options_;
+  Ports ports_;
+  FactSink sink_;
+  std::atomic<bool> told_deaf_ = false;
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::map<core::AttemptKey, std::shared_ptr<Follower>> followers_;  // the executor's thread alone
+  mutable std::mutex started_mutex_;
+  mutable std::map<core::AttemptKey, Started> started_;  // of attempts that somebody asked about and that are not over
+  std::thread thread_;
+};
+
+LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
+  const auto failed = [&](const std::string& reason, bool retryable) {
+    return core::AttemptLaunchFailed{request.key.number, reason, retryable};
+  };
+  try {
+    return find_or_start(request);
+  } catch (const Impossible& error) {
+    return failed(error.what(), false);
+  } catch (const std::invalid_argument& error) {
+    return failed(error.what(), false);
+  } catch (const std::system_error& error) {
+    if (lacks_room(error.code().value())) {
+      return no_room(request.key, error.what(), error.code().value());
+    }
+    return failed(error.what(), true);
+  } catch (const std::exception& error) {
+    return failed(error.what(), true);
+  }
+}
+
+LaunchLater LocalExecutor::Impl::no_room(const core::AttemptKey& key, const std::string& why, int error) const {
+  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, make_room(error)};
+}
+
+LaunchAnswer LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
+  const auto& key = request.key;
+  const auto path = folder_of(key);
+  std::filesystem::create_directories(path);
+  const auto folder = open_folder(path);
+  for (const auto deadline = Clock::now() + kLaunchLimit;;) {
+    auto lock = try_lock(folder.get());
+    const auto status = read_status(folder.get());
+    if (status.failed && (status.ended || lock)) {
+      return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+    }
+    if (status.running || (status.started && lock)) return found(key, folder.get(), *status.started);
+    if (lock) return start_ranks(request, folder.get(), std::move(*lock), deadline);
+    if (Clock::now() >= deadline) {
+      throw std::runtime_error("another process keeps " + (path / kLockFile).string() + " locked but starts nothing");
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int folder, Fd lock,
+                                              Clock::time_point deadline) {
+  const auto& key = request.key;
+  const auto path = folder_of(key);
+  const auto program = check_launch(request);
+  std::filesystem::create_directories(request.log_folder);
+  const auto port = ports_.take(key);
+  StartAnswer answer;
+  try {
+    write_launch_file(folder, launch_file_of(request, program, port, options_.open_files));
+    step("written");
+    answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
+    step("answered");
+  } catch (...) {
+    ports_.give_back(key);
+    throw;
+  }
+  const auto status = read_status(folder);
+  if (status.started && !status.failed) return found(key, folder, *status.started);
+  ports_.give_back(key);
+  if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+  if (answer.no_room != 0) return no_room(key, answer.reason, answer.no_room);
+  if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
+  return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
+}
+
+LaunchAnswer LocalExecutor::Impl::found(const core::AttemptKey& key, int folder, const Started& started) {
+  keep_port(key, folder);
+  core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
+  for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
+  boost::asio::post(io_, [this, key] { follow(key, folder_of(key), {}); });
+  return launched;
+}
+
+void LocalExecutor::Impl::keep_port(const core::AttemptKey& key, int folder) {
+  try {
+    if (const auto launch = read_launch_file(folder)) ports_.keep(key, launch->master_port);
+  } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
+  }
+}
+
+Follower& LocalExecutor::Impl::follow(const core::AttemptKey& key, const std::filesystem::path& folder,
+                                      std::set<core::RankNumber> told) {
+  const auto existing = followers_.find(key);
+  if (existing != followers_.end()) return *existing->second;
+  const auto over = [this, key] {
+    ports_.give_back(key);
+    {
+      const std::lock_guard lock(started_mutex_);
+      started_.erase(key);
+    }
+    // Not while it is still calling.
+    boost::asio::post(io_, [this, key] { followers_.erase(key); });
+  };
+  const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
+  const auto follower = std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over});
+  followers_.emplace(key, follower);
+  follower->begin(options_.look_every);
+  return *follower;
+}
+
+void LocalExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  std::filesystem::path path = attempt.handle;
+  if (path.empty()) path = folder_of(key);
+  std::set<core::RankNumber> told;
+  for (core::RankNumber rank = 0; rank < attempt.ranks.size(); ++rank) {
+    if (attempt.ranks[rank].state == core::RankState::kExited) told.insert(rank);
+  }
+  boost::asio::post(io_, [this, key, path, told] {
+    try {
+      keep_port(key, open_folder(path).get());
+    } catch (const std::system_error&) {  // the follower finds out what is wrong
+    }
+    follow(key, path, told);
+  });
+}
+
+void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
+  boost::asio::post(io_, [this, key, how] {
+    try {
+      if (!followers_.contains(key)) {
+        const auto folder = open_folder(folder_of(key));
+        const auto status = read_status(folder.get());
+        // A lock that is held says that it is being started this very moment, by us or for a controller before us.
+        if (status.ended || (!status.started && try_lock(folder.get()))) return;
+      }
+    } catch (const std::system_error& error) {
+      if (error.code() == std::errc::no_such_file_or_directory) return;
+    } catch (const std::runtime_error&) {  // the follower asks the supervisor instead
+    }
+    follow(key, folder_of(key), {}).stop(how);
+  });
+}
+
+Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) const {
+  try {
+    const auto what = started(key);
+    if (!what || rank >= what->ranks.size() || what->boot_id != boot_id()) return Vouch::kGone;
+    const auto& process = what->ranks[rank];
+    const auto now = os::read_stat(process.pid);
+    if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
+    return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
+  } catch (const std::system_error& error) {
+    return error.code() == std::errc::no_such_file_or_directory ? Vouch::kGone : Vouch::kUnknown;
+  } catch (const std::runtime_error&) {
+    return Vouch::kUnknown;
+  }
+}
+
+std::optional<Started> LocalExecutor::Impl::started(const core::AttemptKey& key) const {
+  {
+    const std::lock_guard lock(started_mutex_);
+    if (const auto known = started_.find(key); known != started_.end()) return known->second;
+  }
+  auto status = read_status(open_folder(folder_of(key)).get());
+  if (status.started && !status.ended) {
+    const std::lock_guard lock(started_mutex_);
+    started_.emplace(key, *status.started);
+  }
+  return std::move(status.started);
+}
+
+LocalExecutor::LocalExecutor(LocalOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+LocalExecutor::~LocalExecutor() = default;
+
+void LocalExecutor::start(FactSink sink) {
+  impl_->start(std::move(sink));
+}
+std::vector<Unfit> LocalExecutor::unfit(const LaunchRequest& request) const {
+  return impl_->unfit(request);
+}
+
+LaunchAnswer LocalExecutor::launch(const LaunchRequest& request) {
+  return impl_->launch(request);
+}
+void LocalExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  impl_->adopt(key, attempt);
+}
+void LocalExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
+  impl_->stop(key, how);
+}
+Vouch LocalExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  return impl_->vouch(key, rank);
+}
+void LocalExecutor::was_deaf() {
+  impl_->was_deaf();
+}
+void LocalExecutor::shutdown() {
+  impl_->shutdown();
+}
+
+}  // namespace runtime::local

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "executors/executor.h"
+
+namespace runtime::local {
+
+struct LocalOptions {
+  /// The data folder, absolute; attempts live in <root>/jobs/<job>/attempt-<n>.
+  std::filesystem::path root;
+  /// muster-supervisor, absolute.
+  std::filesystem::path supervisor_program;
+  /// For tests of crashes: launch() calls it at "written" (launch.json), "spawned" and "answered".
+  std::function<void(std::string_view)> on_step;
+  /// How often it is looked whether a supervisor still does its work; two such rounds after a stop's grace, one that
+  /// does not is killed, and its ranks with it.
+  std::chrono::milliseconds look_every{5000};
+  /// The soft limit of open files that ranks get; 0: as their supervisor has it.
+  std::uint64_t open_files = 0;
+  /// Where GPUs show.
+  std::filesystem::path devices = "/dev";
+};
+
+/// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,
+/// records every fact on disk, and tells it to whoever connects (see supervisor.h).
+///
+/// launch() and vouch() may be called by several threads at once; launch() takes up to kLaunchLimit. Facts come from
+/// one thread of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at
+/// its answer.
+class LocalExecutor : public Executor {
+ public:
+  static constexpr std::chrono::seconds kLaunchLimit{30};
+
+  explicit LocalExecutor(LocalOptions options);
+  /// shutdown(), if that was not called.
+  ~LocalExecutor() override;
+
+  std::string name() const override { return "local"; }
+  std::vector<Unfit> unfit(const LaunchRequest& request) const override;
+  void start(FactSink sink) override;
+  LaunchAnswer launch(const LaunchRequest& request) override;
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
+  void stop(const core::AttemptKey& key, const StopRequest& how) override;
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
+  void was_deaf() override;
+  void shutdown() override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace runtime::local

@@ -1,0 +1,133 @@
+#include "executors/routing_executor.h"
+
+#include <algorithm>
+
+#include "executors/scheduler_handle.h"
+
+namespace runtime {
+
+void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
+  local_.set_history(is_over);
+  slurm_.set_history(is_over);
+  is_over_ = std::move(is_over);
+}
+
+void RoutingExecutor::start(FactSink sink) {
+  local_.start(sink);
+  slurm_.start(std::move(sink));
+}
+
+LaunchAnswer RoutingExecutor::launch(const LaunchRequest& request) {
+  return launch_all({request}).front();
+}
+
+std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
+  std::vector<LaunchAnswer> answers(requests.size());
+  for (Executor* executor : {&local_, &slurm_}) {
+    std::vector<LaunchRequest> theirs;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (&chosen(requests[i].executor) != executor) continue;
+      theirs.push_back(requests[i]);
+      places.push_back(i);
+    }
+    if (theirs.empty()) continue;
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& request : theirs) owners_[request.key] = executor;
+    }
+    forget_ended(theirs.size());
+    auto some = executor->launch_all(theirs);
+    for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
+  }
+  return answers;
+}
+
+std::optional<LaunchAnswer> RoutingExecutor::withdraw(const LaunchRequest& request) {
+  Executor& owner = chosen(request.executor);
+  auto answer = owner.withdraw(request);
+  if (answer) {
+    std::lock_guard lock(mutex_);
+    owners_[request.key] = &owner;
+  }
+  return answer;
+}
+
+// Twice as many as have come are looked at, in turns: a launch costs the same however many are remembered, and those
+// that are over go faster than others come.
+void RoutingExecutor::forget_ended(std::size_t launched) {
+  std::vector<core::AttemptKey> over;
+  {
+    std::lock_guard lock(mutex_);
+    if (!is_over_ || owners_.size() <= remembered_) return;
+    for (auto left = std::min(2 * launched, owners_.size()); left > 0; --left) {
+      auto next = owners_.upper_bound(looked_at_);
+      if (next == owners_.end()) next = owners_.begin();
+      over.push_back(looked_at_ = next->first);
+    }
+  }
+  std::erase_if(over, [&](const core::AttemptKey& key) { return !is_over_(key); });
+  std::lock_guard lock(mutex_);
+  for (const auto& key : over) owners_.erase(key);
+}
+
+void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+  Executor& owner = scheduler_job_of(attempt.handle) ? slurm_ : local_;
+  {
+    std::lock_guard lock(mutex_);
+    owners_[key] = &owner;
+  }
+  owner.adopt(key, attempt);
+}
+
+Executor* RoutingExecutor::of(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = owners_.find(key);
+  return found == owners_.end() ? nullptr : found->second;
+}
+
+// One that nobody knows may be with either; stopping what is not there does no harm.
+void RoutingExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
+  if (Executor* owner = of(key)) return owner->stop(key, how);
+  local_.stop(key, how);
+  slurm_.stop(key, how);
+}
+
+Vouch RoutingExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
+  Executor* owner = of(key);
+  return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
+}
+
+void RoutingExecutor::was_deaf() {
+  local_.was_deaf();
+  slurm_.was_deaf();
+}
+
+HoldAnswer RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
+  Executor* owner = of(key);
+  return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);
+}
+
+LimitAnswer RoutingExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
+  Executor* owner = of(key);
+  return owner == nullptr ? LimitAnswer{} : owner->limit(key, limit);
+}
+
+void RoutingExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {
+  if (Executor* owner = of(key)) owner->task(key, rank, report);
+}
+
+std::vector<std::string> RoutingExecutor::scripts(const std::vector<LaunchRequest>& requests) {
+  std::vector<LaunchRequest> theirs;
+  for (const auto& request : requests) {
+    if (&chosen(request.executor) == &slurm_) theirs.push_back(request);
+  }
+  return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
+}
+
+void RoutingExecutor::shutdown() {
+  local_.shutdown();
+  slurm_.shutdown();
+}
+
+}  // namespace runtime

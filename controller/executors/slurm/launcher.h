@@ -1,0 +1,81 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+
+#include "base/clock.h"
+#include "executors/slurm/script_plan.h"
+#include "executors/slurm/slurm_executor.h"
+#include "executors/slurm/submission.h"
+
+namespace runtime::on_slurm {
+
+/// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
+class Launcher {
+ public:
+  Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list);
+
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
+  /// As Executor::withdraw().
+  std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
+  /// What launch_all() would hand over of attempts that it has not seen yet, but for the dependency of one array on
+  /// another, whose number is not known before. Nothing is written.
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
+  /// "muster:<store>:<job>.<attempt>"; of an array the set's.
+  std::string comment_of(const core::AttemptKey& key) const;
+  /// The attempt that a comment of ours speaks of; nullopt: a stranger's, or a set's.
+  std::optional<core::AttemptKey> key_of(const std::string& comment) const;
+  /// The folder of the array that a comment of ours speaks of; nullopt: a stranger's, or that of an attempt alone.
+  std::optional<std::filesystem::path> set_of(const std::string& comment) const;
+
+ private:
+  /// Requests submitted as one array, or alone: their indices.
+  using Set = std::vector<std::size_t>;
+  /// An array made before.
+  struct Known {
+    std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm has surely not taken it
+    std::vector<core::AttemptKey> members;
+    bool has(const core::AttemptKey& key, std::uint32_t index) const;
+  };
+  /// What the next array of a launch has to know of those before it.
+  struct Round {
+    std::string after = {};     // "afterany:12", of a limited sweep; empty: no other is to end first
+    std::string wait_for = {};  // why none is handed over now; empty: the next may be
+    core::Millis pause = kTryAgainAfter;
+  };
+  using Answers = std::vector<LaunchAnswer>;
+
+  std::string comment_of_set(const core::AttemptKey& first) const;
+  std::filesystem::path set_folder(const core::AttemptKey& first) const;
+  Round round_of(const std::string& sweep);
+  void note_set(const std::string& sweep, const std::filesystem::path& set_folder);
+  std::filesystem::path chain_file(const std::string& sweep) const;
+  std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
+                                         const std::vector<std::size_t>& indices, Answers& answers);
+  Known look_for_set(const std::filesystem::path& folder);
+  std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
+  void prepare_set(const std::vector<LaunchRequest>& members);
+  ::slurm::BatchScript script_of(const LaunchRequest& request) const;
+  TaskProgram task() const;
+  ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
+  void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers);
+  Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone, const std::string& after);
+  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& members, const std::string& after);
+  Submitter::Outcome submit_alone(const LaunchRequest& request);
+  LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
+                      std::optional<std::uint32_t> index);
+  bool forwards_signals();
+  std::uint64_t largest_array();
+  std::optional<::slurm::ClusterConfig> config();
+  void forget_config();
+
+  ::slurm::Scheduler& scheduler_;
+  Clock& clock_;
+  const SlurmOptions& options_;
+  Submitter submitter_;
+  std::mutex sets_mutex_;  // held while arrays are looked for, made and handed over
+  std::mutex config_mutex_;
+  std::optional<::slurm::ClusterConfig> config_;
+};
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,65 @@
+#include "executors/slurm/log_words.h"
+
+#include <spdlog/spdlog.h>
+
+#include "base/durable_file.h"
+#include "executors/slurm/submission.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+constexpr std::uintmax_t kMostRead = 16 * 1024;  // of its end
+
+/// Empty: there is none.
+std::string end_of_log(const std::filesystem::path& attempt_folder) {
+  const auto log = slurm_log_of(attempt_folder);
+  std::error_code none;
+  const auto size = std::filesystem::file_size(log, none);
+  return none ? std::string() : read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+}
+
+bool says_nothing(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string telling_line(std::string_view log) {
+  std::string_view best;
+  while (!log.empty()) {
+    const auto begin = log.rfind('\n') + 1;  // 0 if there is none
+    const auto line = log.substr(begin);
+    log = log.substr(0, begin == 0 ? 0 : begin - 1);
+    if (says_nothing(line)) continue;
+    if (best.empty()) best = line;
+    if (line.starts_with("srun: ")) continue;
+    best = line;
+    break;
+  }
+  std::string text;
+  for (const char c : best.substr(0, kLongestQuote)) {
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F) text += c;
+  }
+  return text;
+}
+
+bool was_begun_already(const std::filesystem::path& attempt_folder) {
+  try {
+    return telling_line(end_of_log(attempt_folder)).starts_with(kBegunAlready);
+  } catch (const std::exception& error) {
+    spdlog::warn("what the script wrote cannot be read: {}", error.what());
+    return false;
+  }
+}
+
+std::string quote_of_log(const std::filesystem::path& attempt_folder) {
+  try {
+    const auto line = telling_line(end_of_log(attempt_folder));
+    return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
+  } catch (const std::exception& error) {
+    spdlog::warn("what Slurm wrote cannot be quoted: {}", error.what());
+    return {};
+  }
+}
+
+}  // namespace runtime::on_slurm

@@ -1,0 +1,266 @@
+#include "executors/slurm/submission.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/durable_file.h"
+#include "executors/slurm/task_files.h"
+
+namespace runtime::on_slurm {
+namespace {
+
+constexpr const char* kRecord = "slurm.json";
+constexpr std::size_t kMostRecord = 16 << 20;  // a list of excluded nodes may be long
+constexpr const char* kLock = "submit.lock";
+constexpr const char* kUnderWay = "an earlier sbatch for it is still under way";
+/// A crash may have left an sbatch's request on its way to slurmctld.
+constexpr std::int64_t kInFlightMs = 5000;
+constexpr std::int64_t kFreshMs = 1000;
+/// How long after an sbatch that gave no answer a list without its comment proves nothing yet: slurmctld may be slow.
+constexpr std::int64_t kLostSettlesMs = 30'000;
+/// The same after an sbatch that ended by itself.
+constexpr std::int64_t kEndedSettlesMs = 10'000;
+constexpr std::int64_t kLongestPauseMs = 300'000;
+/// Between two sbatchs of one attempt that reach nobody: from kTryAgainAfter up to this.
+constexpr core::Millis kLongestUnreached{10'000};
+/// Attempts of which it is remembered how often they reached nobody.
+constexpr std::size_t kMostUnreached = 10'000;
+
+/// Before the next sbatch after so many that failed in a row.
+std::int64_t pause_after(std::uint32_t failures) {
+  constexpr std::uint32_t kDoublings = 5;
+  return std::min(kEndedSettlesMs << std::min(std::max(failures, 1U) - 1, kDoublings), kLongestPauseMs);
+}
+
+/// While it is looked for.
+std::string looking_text(const SubmissionRecord& record) {
+  if (!record.unsure) return "looking whether Slurm has taken an earlier sbatch";
+  if (record.sbatch_ended)
+    return "sbatch failed: " + record.why + ". muster looks whether Slurm has the job all the same";
+  return "sbatch gave no answer (" + record.why + "); looking whether Slurm has taken it";
+}
+
+/// Held by this process and by the sbatch that inherits it.
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), held_(false) {
+    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path.string());
+    held_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
+  }
+  ~Lock() { ::close(fd_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  bool held() const { return held_; }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+  bool held_;
+};
+
+}  // namespace
+
+std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder) {
+  const auto json = nlohmann::json::parse(read_small_file(folder / kRecord, kMostRecord), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    SubmissionRecord record;
+    record.comment = json.value("comment", "");
+    record.id = ::slurm::parse_job_id(json.value("id", ""));
+    record.tried_at_ms = json.value("tried_at_ms", std::int64_t{0});
+    record.ended_at_ms = json.value("ended_at_ms", std::int64_t{0});
+    record.unsure = json.value("unsure", false);
+    record.sbatch_ended = json.value("sbatch_ended", false);
+    record.why = json.value("why", "");
+    record.failures = json.value("failures", std::uint32_t{0});
+    record.set_folder = json.value("set_folder", "");
+    record.index = json.value("index", std::uint32_t{0});
+    record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
+    record.stop_grace = core::Millis(json.value("stop_grace_ms", record.stop_grace.count()));
+    record.time_limit = core::Millis(json.value("time_limit_ms", record.time_limit.count()));
+    record.exclude = json.value("exclude", "");
+    record.left_out = json.value("left_out", std::vector<std::string>{});
+    return record;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder) {
+  const auto record = read_record(attempt_folder);
+  if (!record || record->set_folder.empty()) return attempt_folder / "slurm.log";
+  return std::filesystem::path(record->set_folder) / ("slurm-" + std::to_string(record->index) + ".log");
+}
+
+bool may_be_submitted(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / kRecord, error) || error;
+}
+
+void write_record(const std::filesystem::path& folder, const SubmissionRecord& record) {
+  const nlohmann::ordered_json json = {{"format", 1},
+                                       {"comment", record.comment},
+                                       {"id", record.id ? ::slurm::to_string(*record.id) : ""},
+                                       {"tried_at_ms", record.tried_at_ms},
+                                       {"ended_at_ms", record.ended_at_ms},
+                                       {"unsure", record.unsure},
+                                       {"sbatch_ended", record.sbatch_ended},
+                                       {"why", record.why},
+                                       {"failures", record.failures},
+                                       {"set_folder", record.set_folder},
+                                       {"index", record.index},
+                                       {"ranks_per_node", record.ranks_per_node},
+                                       {"stop_grace_ms", record.stop_grace.count()},
+                                       {"time_limit_ms", record.time_limit.count()},
+                                       {"exclude", record.exclude},
+                                       {"left_out", record.left_out}};
+  // sbatch's words may hold anything.
+  write_file_durably(folder / kRecord,
+                     json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
+}
+
+void forget_record(const std::filesystem::path& folder) {
+  std::filesystem::remove(folder / kRecord);
+}
+
+Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
+                                     const std::string& script, const launch::Environment& environment) {
+  make_private_folder(folder);
+  const Lock lock(folder / kLock);
+  if (!lock.held()) return look_beside_sbatch(folder);
+  record.failures = 0;
+  if (auto before = read_record(folder)) {
+    if (before->id) return *before->id;
+    if (auto found = look_for(folder, *before)) return *found;
+    record.failures = before->failures;
+    const auto passed = now_ms() - before->ended_at_ms, pause = pause_after(before->failures);
+    if (before->unsure && passed >= 0 && passed < pause) {
+      return Later{"sbatch failed: " + before->why + ". Slurm does not have the job; muster submits it again", false,
+                   core::Millis(pause - passed)};
+    }
+  }
+  record.id.reset();
+  record.unsure = record.sbatch_ended = false;
+  record.why.clear();
+  record.tried_at_ms = now_ms();
+  record.ended_at_ms = 0;
+  write_record(folder, record);
+  const auto answer = scheduler_.submit(script, {}, {lock.fd()}, environment);
+  if (!std::holds_alternative<::slurm::Unreachable>(answer)) pause_unreached(folder, false);
+  if (const auto* id = std::get_if<::slurm::JobId>(&answer)) {
+    record.id = *id;
+    write_record(folder, record);
+    return *id;
+  }
+  if (const auto* unsure = std::get_if<::slurm::Unsure>(&answer)) return failed(folder, std::move(record), *unsure);
+  // Nothing was taken, or it cannot have reached slurmctld.
+  forget_record(folder);
+  if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
+  return Later{std::get<::slurm::Unreachable>(answer).why, false, pause_unreached(folder, true)};
+}
+
+// Nothing is written down of one that reached nobody; a controller that comes back begins anew.
+core::Millis Submitter::pause_unreached(const std::filesystem::path& folder, bool again) {
+  std::lock_guard lock(mutex_);
+  if (!again || unreached_.size() >= kMostUnreached) {
+    unreached_.erase(folder);
+    if (!again) return kTryAgainAfter;
+  }
+  auto& times = unreached_[folder];
+  const auto pause = kTryAgainAfter * (1 << std::min(times, 4U));
+  times += 1;
+  return std::min<core::Millis>(pause, kLongestUnreached);
+}
+
+Submitter::Outcome Submitter::failed(const std::filesystem::path& folder, SubmissionRecord record,
+                                     const ::slurm::Unsure& how) {
+  record.unsure = true;
+  record.sbatch_ended = how.ended;
+  record.why = how.why;
+  record.failures += 1;
+  record.ended_at_ms = now_ms();
+  write_record(folder, record);
+  return Later{looking_text(record)};
+}
+
+// A hung sbatch may live for ever. Nothing is submitted beside it, but what it has submitted is there.
+Submitter::Outcome Submitter::look_beside_sbatch(const std::filesystem::path& folder) {
+  auto record = read_record(folder);
+  if (!record) return Later{kUnderWay};
+  if (record->id) return *record->id;
+  const auto listing = listing_since(record->tried_at_ms);
+  if (!listing->jobs) return Later{listing->jobs.why()};
+  const auto id = listed(*listing, folder, *record);
+  return id ? Outcome(*id) : Outcome(Later{kUnderWay});
+}
+
+std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder) {
+  if (!read_record(folder)) return std::nullopt;
+  const Lock lock(folder / kLock);
+  if (!lock.held()) return look_beside_sbatch(folder);
+  auto record = read_record(folder);
+  if (!record) return std::nullopt;
+  if (record->id) return *record->id;
+  return look_for(folder, *record);
+}
+
+// An overwhelmed slurmctld leaves many unsure at once: one query serves all whose sbatch was gone before it.
+std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t ended_at_ms) {
+  const auto before = listings_.load();
+  std::lock_guard lock(mutex_);
+  const auto now = now_ms();
+  if (newest_ && newest_->asked_at_ms >= ended_at_ms) {
+    const bool while_waiting = listings_ != before;
+    if (while_waiting || (newest_->jobs && std::abs(now - newest_->asked_at_ms) < kFreshMs)) return newest_;
+  }
+  ++listings_;
+  newest_ = std::make_shared<Listing>(Listing{now, list_()});
+  return newest_;
+}
+
+// With the lock held. nullopt: it was surely not taken.
+std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record) {
+  if (record.ended_at_ms == 0) {
+    record.ended_at_ms = now_ms();
+    write_record(folder, record);
+  }
+  const auto listing = listing_since(record.ended_at_ms);
+  if (!listing->jobs) return Later{listing->jobs.why()};
+  if (const auto id = listed(*listing, folder, record)) return *id;
+  const auto settle = !record.unsure ? kInFlightMs : record.sbatch_ended ? kEndedSettlesMs : kLostSettlesMs;
+  const auto passed = listing->asked_at_ms - record.ended_at_ms;
+  // A clock that was set back must not make it wait for ever.
+  if (passed >= 0 && passed < settle) return Later{looking_text(record)};
+  return std::nullopt;
+}
+
+// Its number, which is written down.
+std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const std::filesystem::path& folder,
+                                                SubmissionRecord& record) {
+  // Of several with its comment one that is not over: it would run unseen.
+  const ::slurm::ListedJob* found = nullptr;
+  for (const auto& job : *listing.jobs) {
+    if (job.comment != record.comment) continue;
+    const bool is_over = ::slurm::classify(job.state.state) == ::slurm::JobPhase::kEnded;
+    if (found == nullptr || !is_over) found = &job;
+    if (!is_over) break;
+  }
+  if (found != nullptr) {
+    record.id = ::slurm::JobId{found->id.job, {}};
+    write_record(folder, record);
+    return *record.id;
+  }
+  // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
+  if (any_rank_status(folder)) return ::slurm::JobId{0, {}};
+  return std::nullopt;
+}
+
+}  // namespace runtime::on_slurm

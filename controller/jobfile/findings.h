@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "jobfile/job_keys.h"
+#include "jobfile/spec.h"
+
+namespace jobfile {
+
+inline constexpr std::size_t kLongestValue = 80;           // of a value in a problem
+inline constexpr std::size_t kMostTextBytes = 128 * 1024;  // of one argument or variable: Linux takes no more
+
+/// Collects what validate() finds; a value is given as people wrote it.
+class Findings {
+ public:
+  explicit Findings(const muster::v1::JobSpec& spec) : spec_(spec) {}
+
+  void add(Problem problem) {
+    if (found_.size() < kMostProblems) found_.push_back(std::move(problem));
+  }
+  void add(std::string_view key, std::string message, std::string remedy, std::vector<std::string> related = {}) {
+    const auto* field = find_key(key);
+    const auto value = get(spec_, *field);
+    add({std::string(key), value ? print(*field, *value) : "", std::move(message), std::move(remedy),
+         std::move(related)});
+  }
+  std::vector<Problem> take() { return std::move(found_); }
+
+ private:
+  const muster::v1::JobSpec& spec_;
+  std::vector<Problem> found_;
+};
+
+/// What a program can be given as an argument or a variable.
+inline bool is_c_text(const std::string& text) {
+  return text.find('\0') == std::string::npos && text.size() < kMostTextBytes;
+}
+
+/// What ranks find in their environment.
+void check_variables(const muster::v1::JobSpec& spec, Findings& findings);
+/// What sbatch would be told.
+void check_slurm(const muster::v1::JobSpec& spec, FileChecks checks, Findings& findings);
+/// When and by what it is started: executor, after, hold.
+void check_start(const muster::v1::JobSpec& spec, Findings& findings);
+
+}  // namespace jobfile

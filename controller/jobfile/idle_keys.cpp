@@ -1,0 +1,58 @@
+#include "jobfile/idle_keys.h"
+
+#include <array>
+
+#include "jobfile/job_keys.h"
+#include "jobfile/spec.h"
+
+namespace jobfile {
+namespace {
+
+using muster::v1::JobSpec;
+
+/// What a program of one's own must tell of its steps for.
+constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
+/// What only muster-worker heeds.
+constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within", "checkpoint.every_steps",
+                                    "checkpoint.keep", "checkpoint.best"};
+
+/// What the job would ask for without those keys.
+JobSpec without_wishes(const JobSpec& spec) {
+  JobSpec plain;
+  *plain.mutable_command() = spec.command();
+  plain.mutable_liveness()->set_silent_after_ms(spec.liveness().silent_after_ms());
+  fill_defaults(plain);
+  return plain;
+}
+
+template <std::size_t count>
+std::string asked_for(const JobSpec& spec, const JobSpec& plain, const std::array<const char*, count>& keys) {
+  std::string found;
+  for (const char* key : keys) {
+    const auto& field = *find_key(key);
+    const auto value = get(spec, field);
+    if (value && value != get(plain, field)) found += (found.empty() ? "" : ", ") + std::string(key);
+  }
+  return found;
+}
+
+std::string have(const std::string& keys) {
+  return keys.find(',') == std::string::npos ? " has " : " have ";
+}
+
+}  // namespace
+
+std::vector<std::string> idle_keys(const JobSpec& spec, bool reports) {
+  std::vector<std::string> notes;
+  if (!spec.has_command()) return notes;
+  const auto plain = without_wishes(spec);
+  if (const auto keys = asked_for(spec, plain, kForSteps); !keys.empty() && !reports) {
+    notes.push_back(keys + have(keys) + "no effect while this program reports no steps");
+  }
+  if (const auto keys = asked_for(spec, plain, kForRecipes); !keys.empty()) {
+    notes.push_back(keys + have(keys) + "no effect on a program of your own");
+  }
+  return notes;
+}
+
+}  // namespace jobfile

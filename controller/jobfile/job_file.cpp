@@ -1,0 +1,390 @@
+#include "jobfile/job_file.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "jobfile/key_names.h"
+#include "jobfile/toml_value.h"
+#include "launch/submitter.h"
+
+namespace jobfile {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where a value came from. Options sort after the file's lines.
+struct Place {
+  bool option = false;
+  std::size_t depth = 0;  // 0: the job file; 1: what it extends; ...
+  toml::source_position at{1, 1};
+  std::string text;  // the option as typed, or the file's name
+  std::string key;   // that the option sets
+};
+
+struct Located {
+  Place place;
+  std::string text;
+};
+
+/// Reads one parsed file into a spec and notes what is wrong, and where each key was given.
+class Reader {
+ public:
+  explicit Reader(const JobSource& source) : source_(source) {}
+
+  void read(const std::vector<Override>& overrides, FileChecks checks);
+  JobFile finish();
+
+ private:
+  void apply(toml::table& root, const Override& override);
+  void append_words(toml::table& root, const Override& override, const Place& place);
+  void choose_program(const toml::table& root);
+  void read_table(const toml::table& table, const std::string& prefix);
+  void read_node(const std::string& path, const toml::key& key, const toml::node& node);
+  void read_field(const Key& field, const toml::node& node);
+  void read_words(const Key& field, const toml::node& node);
+  void read_variables(const Key& field, const toml::node& node);
+  void read_options(const Key& field, const toml::node& node);
+  void read_sweep(const toml::node& node);
+  void take_from_submitter();
+  void judge(FileChecks checks);
+
+  Place place_of(const std::string& path, const toml::source_region& source) const;
+  void refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
+              const std::string& message);
+  void refuse_unknown(const std::string& path, const Place& place);
+  Place start_of_file() const { return {false, 0, {1, 1}, source_.name(), ""}; }
+  WrittenAt written_at() const {
+    return [this](const toml::source_region& place) { return source_.text_of(place); };
+  }
+  fs::path absolute(const std::string& path, const fs::path& folder) const;
+
+  const JobSource& source_;
+  muster::v1::JobSpec spec_;
+  std::vector<SweepAxis> axes_;
+  std::uint32_t parallel_ = 0;
+  std::map<std::string, const Override*> overridden_;
+  std::map<std::string, Place> given_;
+  std::set<std::string> broken_;  // keys whose own value is wrong: what follows from it is not told as well
+  std::vector<Located> found_;
+};
+
+void Reader::refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
+                    const std::string& message) {
+  broken_.insert(path);
+  std::string what;
+  if (!place.option || place.key != path) {
+    what = path;
+    if (value) what += (path.empty() ? "\"" : " \"") + *value + "\"";
+    if (!what.empty()) what += ": ";
+  }
+  found_.push_back({place, what + message});
+}
+
+void Reader::refuse_unknown(const std::string& path, const Place& place) {
+  if (find_key(path) != nullptr) {  // "resources.nodes" = 1: TOML takes what is in quotes for one name
+    return refuse("\"" + shown(path) + "\"", place, std::nullopt,
+                  "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
+  }
+  refuse(shown(path), place, std::nullopt, unknown_key(path));
+}
+
+Place Reader::place_of(const std::string& path, const toml::source_region& source) const {
+  for (auto key = path; !key.empty(); key = table_of(key)) {
+    if (const auto found = overridden_.find(key); found != overridden_.end()) {
+      return {true, 0, {1, 1}, found->second->option, found->second->key};
+    }
+  }
+  if (!source.path) {  // a table that is there for the sake of an option's key alone
+    const auto found = overridden_.lower_bound(path + ".");
+    if (found != overridden_.end() && found->first.starts_with(path + ".")) {
+      return {true, 0, {1, 1}, found->second->option, found->second->key};
+    }
+  }
+  return {false, source_.depth_of(source), source.begin, source.path ? *source.path : source_.name(), ""};
+}
+
+fs::path Reader::absolute(const std::string& path, const fs::path& folder) const {
+  const char* home = std::getenv("HOME");
+  if ((path == "~" || path.starts_with("~/")) && home != nullptr) {
+    return (fs::path(home) / fs::path(path.substr(std::min<std::size_t>(2, path.size())))).lexically_normal();
+  }
+  return (folder / path).lexically_normal();
+}
+
+void Reader::apply(toml::table& root, const Override& override) {
+  const auto leaf = leaf_of(override.key), parent = table_of(override.key);
+  const bool open = is_open_table(parent);
+  const bool shape_fine = !leaf.empty() && override.key[0] != '.' && (open || parent.find('.') == std::string::npos);
+  const Place place{true, 0, {1, 1}, override.option, override.key};
+  if (!override.problem.empty()) return refuse(override.key, place, std::nullopt, override.problem);
+  if (!override.append.empty()) return append_words(root, override, place);
+  if (!override.value) return refuse(override.key, place, std::nullopt, "want key=value");
+  const auto* field = find_key(override.key);
+  if (!shape_fine || (field == nullptr && !open && !is_table_name(override.key))) {
+    return refuse_unknown(override.key, place);
+  }
+  if (override.key == "extends" || override.key == "sweep") {
+    return refuse(override.key, place, std::nullopt,
+                  override.key == "sweep" ? "want --sweep key=values" : "it belongs into the job file");
+  }
+  toml::table* table = &root;
+  for (std::size_t at = 0; table != nullptr && at < parent.size();) {
+    const auto end = std::min(parent.find('.', at), parent.size());
+    table = table->insert(parent.substr(at, end - at), toml::table()).first->second.as_table();
+    at = end + 1;
+  }
+  if (table == nullptr) return;  // the file has something else in its place, which is refused there
+  static constexpr Key kVariable{.name = "env", .kind = Kind::kText};
+  overridden_[override.key] = &override;
+  insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
+}
+
+/// Of a job file that is wrong otherwise, that is told.
+void Reader::append_words(toml::table& root, const Override& override, const Place& place) {
+  if (auto* words = root["command"].as_array()) {
+    for (const auto& word : override.append) words->push_back(word);
+  } else if (!root.contains("command")) {
+    refuse(override.key, place, std::nullopt,
+           "want a command to add this to; what a recipe trains is set with --set, such as --set train.steps=10");
+  }
+}
+
+/// Exactly one of `command` and the recipe's tables; with both, the recipe is read for problems of its own.
+void Reader::choose_program(const toml::table& root) {
+  for (const auto& [key, node] : root) {
+    const std::string table(key.str());
+    const bool of_recipe = std::any_of(job_keys().begin(), job_keys().end(), [&](const Key& f) {
+      return is_recipe_key(f) && f.name.starts_with(table + ".");
+    });
+    if (!of_recipe) continue;
+    spec_.mutable_recipe();
+    if (root.contains("command") && !broken_.contains("command")) {
+      refuse("command", place_of(table, key.source()), std::nullopt,
+             "want either command or [" + table + "], not both; remove one of them");
+      broken_.insert("");
+    }
+  }
+}
+
+void Reader::read_table(const toml::table& table, const std::string& prefix) {
+  for (const auto& [key, node] : table) {
+    const std::string leaf(key.str());
+    read_node(prefix + leaf, key, node);
+  }
+}
+
+void Reader::read_node(const std::string& path, const toml::key& key, const toml::node& node) {
+  const std::string leaf(key.str());
+  const auto* field = find_key(path);
+  if (leaf.find('.') == std::string::npos && field != nullptr) {
+    given_[path] = place_of(path, node.source());
+    read_field(*field, node);
+  } else if (is_table_name(path)) {
+    if (const auto* inner = node.as_table()) return read_table(*inner, path + ".");
+    refuse(path, place_of(path, node.source()), shown(node), "want a table: [" + path + "] and its keys below");
+    broken_.insert("");
+  } else {
+    refuse_unknown(path, place_of(path, key.source()));
+  }
+}
+
+void Reader::read_field(const Key& field, const toml::node& node) {
+  switch (field.kind) {
+    case Kind::kWords:
+    case Kind::kLines:
+      return read_words(field, node);
+    case Kind::kVariables:
+      return read_variables(field, node);
+    case Kind::kOptions:
+      return read_options(field, node);
+    case Kind::kSweep:
+      return read_sweep(node);
+    default:
+      break;
+  }
+  const std::string path(field.name);
+  auto value = value_of(field, node);
+  if (!value || !allowed(field, *value)) {
+    std::string remedy;
+    const bool unquoted = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
+    if (const auto* text = node.as_string(); text != nullptr && unquoted) {
+      const auto bare = parse(field, text->get());
+      if (bare && allowed(field, *bare)) remedy = "; write it without quotes";
+    }
+    return refuse(path, given_[path], shown(node), "want " + wanted(field) + remedy);
+  }
+  if (field.kind == Kind::kPath) {
+    value = absolute(std::get<std::string>(*value), source_.folder_of(node.source())).native();
+  }
+  set(spec_, field, *value);
+}
+
+void Reader::read_words(const Key& field, const toml::node& node) {
+  const std::string path(field.name);
+  const auto* words = node.as_array();
+  if (broken_.contains(path)) return;
+  if (path == "command") spec_.mutable_command();
+  if (words == nullptr) return refuse(path, given_[path], shown(node), "want " + wanted(field));
+  for (const auto& word : *words) {
+    const auto* text = word.as_string();
+    const auto place = place_of(path, word.source());
+    if (text == nullptr) {
+      return refuse(path, place, shown(word),
+                    "want a text in quotes" + std::string(path == "command" ? ", as every argument" : ""));
+    }
+    if (field.kind == Kind::kLines && text->get().find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos) {
+      return refuse(path, place, shown(word), "want one line; write each as a text of its own");
+    }
+    add(spec_, field, text->get());
+  }
+}
+
+void Reader::read_variables(const Key& field, const toml::node& node) {
+  const std::string parent(field.name);
+  const auto* table = node.as_table();
+  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
+  for (const auto& [key, value] : *table) {
+    const std::string name(key.str());
+    const auto path = parent + "." + name;
+    given_[path] = place_of(path, value.source());
+    if (const auto text = scalar_text(value, written_at())) {
+      set_text(spec_, field, name, *text);
+    } else {
+      refuse(path, given_[path], shown(value), "want a text in quotes, a number, true or false");
+    }
+  }
+}
+
+void Reader::read_options(const Key& field, const toml::node& node) {
+  const std::string parent(field.name);
+  const auto* table = node.as_table();
+  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
+  for (const auto& [key, value] : *table) {
+    const auto path = parent + "." + std::string(key.str());
+    given_[path] = place_of(path, value.source());
+    auto& text = (*spec_.mutable_slurm()->mutable_options())[std::string(key.str())];
+    if (const auto* flag = value.as_boolean(); flag != nullptr) {
+      if (!flag->get()) refuse(path, given_[path], "false", "want a text, a number or true; or leave it out");
+    } else if (value.is_string() && value.as_string()->get().empty()) {
+      refuse(path, given_[path], "", "want a text, a number or true; true for an option without a value");
+    } else if (value.is_string() || value.is_number()) {
+      text = value.is_string() ? value.as_string()->get() : shown(value);
+    } else {
+      refuse(path, given_[path], shown(value), "want a text, a number or true");
+    }
+  }
+}
+
+void Reader::read_sweep(const toml::node& node) {
+  auto table = read_sweep_table(node, written_at());
+  for (auto& problem : table.problems) {
+    refuse(problem.key, place_of("sweep", *problem.source), problem.value, problem.message);
+  }
+  std::ranges::stable_sort(table.axes, [&](const LocatedAxis& a, const LocatedAxis& b) {
+    // What is extended comes first.
+    return std::tuple(source_.depth_of(*b.source), a.source->begin.line, a.source->begin.column) <
+           std::tuple(source_.depth_of(*a.source), b.source->begin.line, b.source->begin.column);
+  });
+  for (auto& [axis, source] : table.axes) {
+    axis.option = text_of_place(source->path ? *source->path : source_.name(), source->begin) + "sweep.";
+    axes_.push_back(std::move(axis));
+  }
+  parallel_ = table.parallel;
+}
+
+/// What environment = "submit" takes, unless the job file brings it along.
+void Reader::take_from_submitter() {
+  if (!spec_.has_command() || spec_.environment() == "clean" || spec_.submitted_env_size() > 0) return;
+  for (const auto& [name, value] : launch::taken_from(source_.submitter())) {
+    (*spec_.mutable_submitted_env())[name] = value;
+  }
+}
+
+/// The checks over the whole spec, without those that rest on a value already refused.
+void Reader::judge(FileChecks checks) {
+  const auto requeue = spec_.has_requeue() ? std::optional(spec_.requeue()) : std::nullopt;
+  fill_defaults(spec_);
+  for (const auto& problem : validate(spec_, checks)) {
+    const auto broken = [&](const std::string& key) { return broken_.contains(key); };
+    if (broken(problem.field) || std::any_of(problem.related.begin(), problem.related.end(), broken)) continue;
+    auto place = start_of_file();
+    auto keys = problem.related;
+    keys.insert(keys.begin(), problem.field);
+    for (const auto& key : keys) {
+      if (const auto found = given_.find(key); found != given_.end()) {
+        place = found->second;
+        break;
+      }
+    }
+    auto text = problem;
+    if (place.option && place.key == problem.field) text.field = text.value = "";
+    text.value = shown(text.value);
+    found_.push_back({place, to_string(text)});
+  }
+  // What the job file leaves out is the controller's to fill: partitions may have budgets of their own.
+  spec_.clear_requeue();
+  if (requeue) *spec_.mutable_requeue() = *requeue;
+}
+
+void Reader::read(const std::vector<Override>& overrides, FileChecks checks) {
+  auto table = source_.merged();
+  for (const auto& override : overrides) apply(table, override);
+  choose_program(table);
+  read_table(table, "");
+  if (spec_.working_folder().empty() && !broken_.contains("working_folder")) {
+    spec_.set_working_folder(source_.folder().lexically_normal().native());
+  }
+  take_from_submitter();
+  judge(checks);
+}
+
+JobFile Reader::finish() {
+  std::ranges::stable_sort(found_, [](const Located& a, const Located& b) {
+    return std::tuple(a.place.option, a.place.depth, a.place.at.line, a.place.at.column) <
+           std::tuple(b.place.option, b.place.depth, b.place.at.line, b.place.at.column);
+  });
+  JobFile result{std::move(spec_), {}, std::move(axes_), parallel_};
+  for (const auto& [place, text] : found_) {
+    if (result.problems.size() == kMostProblems) {
+      result.problems.push_back(source_.name() + ": and " + std::to_string(found_.size() - kMostProblems) +
+                                " more problems; mend these first");
+      break;
+    }
+    result.problems.push_back((place.option ? place.text + ": " : text_of_place(place.text, place.at)) + text);
+  }
+  return result;
+}
+
+}  // namespace
+
+Override override_of_set(const std::string& assignment) {
+  const auto equals = assignment.find('=');
+  const auto word = assignment.substr(0, equals);
+  Override result{"--set " + shown(assignment), word, std::nullopt};
+  if (equals != std::string::npos) result.value = assignment.substr(equals + 1);
+  if (word.find('.') != std::string::npos || find_key(word) != nullptr || is_table_name(word)) return result;
+  const auto meant = keys_ending_in(word, settable_keys());
+  if (meant.size() == 1) result.key = meant.front();
+  if (meant.size() > 1) result.problem = several_keys(meant);
+  return result;
+}
+
+JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks) {
+  if (!source.problems().empty()) return {{}, source.problems(), {}, 0};
+  Reader reader(source);
+  reader.read(overrides, checks);
+  return reader.finish();
+}
+
+JobFile parse_job_file(std::string_view text, const std::string& name, const fs::path& folder,
+                       const std::vector<Override>& overrides, FileChecks checks) {
+  return compose(JobSource::of_text(text, name, folder), overrides, checks);
+}
+
+JobFile read_job_file(const fs::path& file, const std::vector<Override>& overrides, FileChecks checks) {
+  return compose(JobSource::of_file(file), overrides, checks);
+}
+
+}  // namespace jobfile

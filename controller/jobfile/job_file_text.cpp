@@ -1,0 +1,140 @@
+#include "jobfile/job_file_text.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "jobfile/job_keys.h"
+#include "jobfile/key_names.h"
+#include "jobfile/spec.h"
+
+namespace jobfile {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+using muster::v1::JobSpec;
+
+bool is_bare(const std::string& key) {
+  const auto ok = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  return !key.empty() && std::ranges::all_of(key, ok);
+}
+
+std::string key_text(const std::string& key) {
+  return is_bare(key) ? key : toml_text(key);
+}
+
+std::string value_text(const Key& field, const Value& value) {
+  auto text = print(field, value);
+  const bool bare = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
+  if (!bare) return toml_text(text);
+  // TOML's numbers with a fraction have a point or an exponent with one digit before it at least; so have ours.
+  return text;
+}
+
+std::string array_text(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + toml_text(text);
+  return "[" + all + "]";
+}
+
+/// Budgets left out are the partition's to fill, and these were filled in already.
+bool may_be_the_partitions(const JobSpec& spec, const Key& field) {
+  return field.name.starts_with("requeue.") && !spec.slurm().partition().empty();
+}
+
+/// What a job file has to say: the spec without those of its values that follow from the others. One after another:
+/// two that follow from each other are not both left out.
+JobSpec without_defaults(const JobSpec& spec) {
+  auto reduced = spec;
+  for (const auto& field : job_keys()) {
+    if (!is_plain(field) || !get(reduced, field) || may_be_the_partitions(spec, field)) continue;
+    auto without = reduced;
+    clear(without, field);
+    auto filled = without;
+    fill_defaults(filled);
+    if (MessageDifferencer::Equals(filled, spec)) reduced = std::move(without);
+  }
+  return reduced;
+}
+
+/// "key = value"; empty: the spec has none.
+std::string line_of(const JobSpec& spec, const Key& field) {
+  const auto leaf = leaf_of(field.name) + " = ";
+  if (field.kind == Kind::kWords || field.kind == Kind::kLines) {
+    const auto texts = texts_of(spec, field);
+    return texts.empty() ? "" : leaf + array_text(texts) + "\n";
+  }
+  const auto value = get(spec, field);
+  return value ? leaf + value_text(field, *value) + "\n" : "";
+}
+
+std::string table_of_texts(const JobSpec& spec, const Key& field) {
+  std::string text;
+  for (const auto& [name, value] : texts_by_name(spec, field)) {
+    const bool flag = field.kind == Kind::kOptions && value.empty();
+    text += key_text(name) + " = " + (flag ? "true" : toml_text(value)) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string toml_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += std::string("\\") + c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04X", static_cast<unsigned>(byte));
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string job_file_text(const JobSpec& given) {
+  auto whole = given;
+  fill_defaults(whole);
+  const auto spec = without_defaults(whole);
+  std::string top, tables, open;
+  std::string last;
+  for (const auto& field : job_keys()) {
+    if (is_open_table(field.name)) {
+      if (const auto text = table_of_texts(spec, field); !text.empty()) {
+        open += "\n[" + std::string(field.name) + "]\n" + text;
+      }
+      continue;
+    }
+    const auto line = line_of(spec, field);
+    if (line.empty()) continue;
+    const auto table = table_of(field.name);
+    if (table.empty()) {
+      top += line;
+      continue;
+    }
+    if (table != last) tables += "\n[" + table + "]\n";
+    last = table;
+    tables += line;
+  }
+  // A recipe whose every key has its default.
+  if (spec.has_recipe() && tables.find("\n[model]\n") == std::string::npos &&
+      tables.find("\n[data]\n") == std::string::npos && tables.find("\n[train]\n") == std::string::npos &&
+      tables.find("\n[fsdp]\n") == std::string::npos) {
+    tables += "\n[train]\n";
+  }
+  return top + tables + open;
+}
+
+}  // namespace jobfile

@@ -1,0 +1,328 @@
+#include "jobfile/job_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "schema/limits.h"
+#include "schema/recipes.h"
+#include "schema/tables/checkpoints.h"
+
+namespace jobfile {
+namespace {
+
+constexpr double kMostBudget = 1'000'000;
+constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
+constexpr double kLongestDelay = 3'600'000;
+constexpr double kMinute = 60'000;
+constexpr double kNicest = 2'147'483'645;  // as sbatch takes it
+constexpr double kMiB = 1 << 20;
+constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
+
+/// Before the keys of a training, as the help shows them.
+constexpr auto kFirst = std::to_array<Key>({
+    {.name = "name", .kind = Kind::kName, .meaning = "What lists and the dashboard call the job. Required."},
+    {.name = "command",
+     .kind = Kind::kWords,
+     .meaning = "Program and arguments, started once a rank. Excludes [model], [data], [train] and [fsdp]."},
+    {.name = "working_folder",
+     .kind = Kind::kPath,
+     .derived = "the job file's folder",
+     .meaning = "Where the ranks are started."},
+    {.name = "environment",
+     .kind = Kind::kChoice,
+     .derived = "submit for a command, clean for a recipe",
+     .choices = "submit clean",
+     .meaning = "What the ranks' environment begins with. clean: what a fresh login finds. submit: the same with PATH, "
+                "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
+                "stand above either."},
+    {.name = "executor",
+     .kind = Kind::kChoice,
+     .standard = "auto",
+     .choices = "auto slurm local debug",
+     .meaning = "What starts the ranks. auto: Slurm where the controller has one, else local processes. debug: muster "
+                "submit itself, all ranks here in the foreground, without a controller."},
+    {.name = "after",
+     .kind = Kind::kWords,
+     .meaning = "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."},
+    {.name = "hold",
+     .kind = Kind::kFlag,
+     .derived = "false",
+     .meaning = "Submit it, but start nothing before muster release."},
+    {.name = "extends",
+     .kind = Kind::kPath,
+     .meaning = "Another job file, read first: what this one says replaces its values; tables are merged, arrays "
+                "replaced. Its relative paths count from its own folder. At most 8 files deep."},
+
+    {.name = "resources.nodes", .kind = Kind::kWhole, .standard = "1", .low = 1, .high = 4096, .meaning = "Machines."},
+    {.name = "resources.ranks_per_node",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 1,
+     .high = 4096,
+     .meaning = "Processes a machine; nodes x ranks_per_node is the world size, at most 4096."},
+    {.name = "resources.cpus_per_rank",
+     .kind = Kind::kWhole,
+     .derived = "no limit",
+     .low = 1,
+     .high = 4096,
+     .meaning = "CPU cores of each rank."},
+    {.name = "resources.gpus_per_rank",
+     .kind = Kind::kWhole,
+     .derived = "none",
+     .low = 0,
+     .high = 64,
+     .meaning = "GPUs of each rank."},
+    {.name = "resources.time_limit",
+     .kind = Kind::kDuration,
+     .derived = "no limit",
+     .low = 1000,
+     .high = kLongest,
+     .meaning =
+         "Longest time of one attempt. Then its ranks save and leave, and the job comes back (requeue.max_timed_out)."},
+    {.name = "resources.stop_grace",
+     .kind = Kind::kDuration,
+     .standard = "30s",
+     .low = 0,
+     .high = kLongestDelay,
+     .meaning = "Time that ranks have to save and leave before they are killed."},
+
+    {.name = "slurm.partition",
+     .kind = Kind::kText,
+     .meaning = "Partition, or several with commas: the first to have room."},
+    {.name = "slurm.account", .kind = Kind::kText, .meaning = "Account to charge."},
+    {.name = "slurm.qos", .kind = Kind::kText, .meaning = "Quality of service."},
+    {.name = "slurm.constraint", .kind = Kind::kText, .meaning = "Features nodes must have, such as \"a100&ib\"."},
+    {.name = "slurm.gres",
+     .kind = Kind::kText,
+     .meaning =
+         "Generic resources of each node, such as \"gpu:a100:4\"; for GPUs of each rank alone use gpus_per_rank."},
+    {.name = "slurm.reservation", .kind = Kind::kText, .meaning = "Reservation to use."},
+    {.name = "slurm.exclude", .kind = Kind::kText, .meaning = "Nodes not to use, such as \"n[3-5]\"."},
+    {.name = "slurm.nodelist", .kind = Kind::kText, .meaning = "Nodes to use."},
+    {.name = "slurm.mem",
+     .kind = Kind::kSize,
+     .low = kMiB,
+     .high = kMostMemory,
+     .meaning = "Memory of each node; of mem, mem_per_cpu and mem_per_gpu at most one."},
+    {.name = "slurm.mem_per_cpu",
+     .kind = Kind::kSize,
+     .low = kMiB,
+     .high = kMostMemory,
+     .meaning = "Memory of each CPU."},
+    {.name = "slurm.mem_per_gpu",
+     .kind = Kind::kSize,
+     .low = kMiB,
+     .high = kMostMemory,
+     .meaning = "Memory of each GPU."},
+    {.name = "slurm.exclusive",
+     .kind = Kind::kFlag,
+     .derived = "false",
+     .meaning = "Share the nodes with no other job."},
+    {.name = "slurm.nice",
+     .kind = Kind::kWhole,
+     .derived = "0",
+     .low = -kNicest,
+     .high = kNicest,
+     .meaning = "Lowers the priority; below 0 needs an operator's rights."},
+    {.name = "slurm.licenses", .kind = Kind::kText, .meaning = "Licenses, such as \"matlab:2\"."},
+    {.name = "slurm.mail_user", .kind = Kind::kText, .meaning = "Whom Slurm writes to."},
+    {.name = "slurm.mail_type", .kind = Kind::kText, .meaning = "When it does, such as \"END,FAIL\": of each attempt."},
+    {.name = "slurm.output",
+     .kind = Kind::kText,
+     .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's: a path as of sbatch, such as "
+                "\"%x-%j.out\". From the "
+                "working folder, unless absolute; folders are made. Local processes have no such link."},
+    {.name = "slurm.setup",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines before the ranks, on the first node, such as module load cuda. As in any script one that "
+                "fails ends nothing, unless it says so: module load cuda || exit 1."},
+    {.name = "slurm.teardown",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines after the ranks, whatever happened; their exit code does not count."},
+    {.name = "slurm.srun_args",
+     .kind = Kind::kLines,
+     .meaning = "More arguments of srun, such as [\"--cpu-bind=cores\"]."},
+    {.name = "slurm.health_check",
+     .kind = Kind::kText,
+     .meaning = "A command run on every node before ranks start; a node where it fails gets none of this job's."},
+    {.name = "slurm.options",
+     .kind = Kind::kOptions,
+     .meaning = "Any other option of sbatch by its long name: hint = \"nomultithread\"; true for one without a value."},
+});
+
+/// After the keys of a training.
+constexpr auto kLast = std::to_array<Key>({
+    {.name = "requeue.max_failed",
+     .kind = Kind::kWhole,
+     .standard = "3",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after a rank exited with an error; 0: none. Budgets refill with progress."},
+    {.name = "requeue.max_rank_silent",
+     .kind = Kind::kWhole,
+     .standard = "5",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after a rank fell silent."},
+    {.name = "requeue.max_rank_hung",
+     .kind = Kind::kWhole,
+     .standard = "2",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after a rank stopped making progress."},
+    {.name = "requeue.max_preempted",
+     .kind = Kind::kWhole,
+     .standard = "1000",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after Slurm took the job's nodes for another job."},
+    {.name = "requeue.max_timed_out",
+     .kind = Kind::kWhole,
+     .standard = "3",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after resources.time_limit ended one."},
+    {.name = "requeue.max_node_failed",
+     .kind = Kind::kWhole,
+     .standard = "10",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after a machine was lost."},
+    {.name = "requeue.max_out_of_memory",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after a rank ran out of memory."},
+    {.name = "requeue.max_same_error",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after a rank failed within a minute of the start with the same error at the same step as "
+                "before; a checkpoint reported between the two begins the count anew."},
+    {.name = "requeue.max_controller_lost",
+     .kind = Kind::kWhole,
+     .standard = "5",
+     .low = 0,
+     .high = kMostBudget,
+     .meaning = "New attempts after the controller found no trace of one."},
+    {.name = "requeue.backoff_initial",
+     .kind = Kind::kDuration,
+     .standard = "1s",
+     .low = 0,
+     .high = kLongest,
+     .meaning = "Wait before the second attempt; doubles with each end without progress."},
+    {.name = "requeue.backoff_max",
+     .kind = Kind::kDuration,
+     .derived = "5m, or backoff_initial if that is longer",
+     .low = 1,
+     .high = kLongest,
+     .meaning = "Longest wait between two attempts."},
+    {.name = "requeue.healthy_after",
+     .kind = Kind::kDuration,
+     .standard = "10m",
+     .low = 1,
+     .high = kLongest,
+     .meaning = "Running this long counts as progress, as a new checkpoint does."},
+
+    {.name = "liveness.heartbeat_interval",
+     .kind = Kind::kDuration,
+     .standard = "500ms",
+     .low = 50,
+     .high = 10 * kMinute,
+     .meaning = "Time between two heartbeats of a rank."},
+    {.name = "liveness.silent_after",
+     .kind = Kind::kDuration,
+     .standard = "2500ms",
+     .low = 100,
+     .high = kLongest,
+     .meaning = "A rank unheard this long, whose process is stopped or not to be seen, is silent; at least twice "
+                "heartbeat_interval."},
+    {.name = "liveness.silent_after_vouched",
+     .kind = Kind::kDuration,
+     .derived = "15s, or silent_after if that is longer",
+     .low = 100,
+     .high = kLongest,
+     .meaning = "As silent_after, for a rank whose process is seen alive and not stopped."},
+    {.name = "liveness.hung_after",
+     .kind = Kind::kDuration,
+     .standard = "30m",
+     .low = 1000,
+     .high = kLongest,
+     .meaning = "A rank that reports but makes no progress this long hangs."},
+    {.name = "liveness.join_within",
+     .kind = Kind::kDuration,
+     .standard = "2m",
+     .low = 1000,
+     .high = kLongest,
+     .meaning = "A rank that has not reported this long after its start is silent."},
+
+    {.name = "sweep",
+     .kind = Kind::kSweep,
+     .meaning = "Several jobs at once, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
+                "3e-4]. parallel = N lets so many run at once. As muster submit --sweep."},
+
+    {.name = "env",
+     .kind = Kind::kVariables,
+     .meaning = "Variables of every rank. muster never overwrites one that is set here. A value is a text, a number, "
+                "true or false. muster submit --env NAME takes one from your environment."},
+    {.name = "submitted_env",
+     .kind = Kind::kVariables,
+     .meaning =
+         "Written by muster spec: what the job took from its submitter, with environment = \"submit\". With this "
+         "table nothing is taken again."},
+});
+
+std::vector<Key> all_keys() {
+  std::vector<Key> keys(kFirst.begin(), kFirst.end());
+  const auto add = [&](std::span<const Key> more) { keys.insert(keys.end(), more.begin(), more.end()); };
+  keys.push_back(schema::family_key());
+  bool has_recipe_key = false;
+  for (const auto* table : schema::recipe_tables()) {
+    if (!has_recipe_key && table->keys.front().name.starts_with("train.")) {
+      keys.push_back(schema::recipe_key());
+      has_recipe_key = true;
+    }
+    add(table->keys);
+  }
+  add(schema::checkpoints().keys);
+  add(kLast);
+  // The help shows a [table] once.
+  std::ranges::stable_sort(keys, {}, [&](const Key& key) {
+    const auto table = key.name.substr(0, key.name.find('.') == std::string_view::npos ? 0 : key.name.find('.'));
+    const auto same_table = [&](const Key& other) {
+      return key.name.find('.') == std::string_view::npos ? other.name == key.name
+                                                          : other.name.starts_with(std::string(table) + ".");
+    };
+    return std::ranges::find_if(keys, same_table) - keys.begin();
+  });
+  return keys;
+}
+
+}  // namespace
+
+std::span<const Key> job_keys() {
+  static std::mutex mutex;
+  static std::map<std::uint64_t, std::vector<Key>> by_version;
+  std::lock_guard lock(mutex);
+  auto& keys = by_version[schema::recipes_version()];
+  if (keys.empty()) keys = all_keys();
+  return keys;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto keys = job_keys();
+  const auto found = std::ranges::find(keys, name, &Key::name);
+  return found == keys.end() ? nullptr : &*found;
+}
+
+bool is_recipe_key(const Key& key) {
+  if (key.name == schema::recipe_key().name || key.name == schema::family_key().name) return true;
+  return schema::find_key(schema::recipe_tables(), key.name) != nullptr;
+}
+
+}  // namespace jobfile

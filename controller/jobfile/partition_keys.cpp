@@ -1,0 +1,233 @@
+#include "jobfile/partition_keys.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <array>
+
+#include "schema/nearest.h"
+#include "schema/units.h"
+
+namespace jobfile {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr double kMostCount = 1'000'000;
+constexpr double kMinute = 60'000;
+constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
+constexpr std::size_t kMostValues = 1000;
+constexpr std::string_view kBudget = "Of jobs that don't say; as in a job file.";
+
+constexpr auto kFields = std::to_array<Key>({
+    {.name = "users", .kind = Kind::kWords, .meaning = "Who may use it; with groups: either will do."},
+    {.name = "groups",
+     .kind = Kind::kWords,
+     .meaning = "Members of these groups may use it. Without users and groups everybody may."},
+    {.name = "max_nodes", .kind = Kind::kWhole, .low = 1, .high = kMostCount, .meaning = "Of a job."},
+    {.name = "max_ranks",
+     .kind = Kind::kWhole,
+     .low = 1,
+     .high = kMostCount,
+     .meaning = "Of a job: nodes x ranks_per_node."},
+    {.name = "max_time",
+     .kind = Kind::kDuration,
+     .low = kMinute,
+     .high = kLongest,
+     .meaning = "Of one attempt. Without default_time also for jobs that don't say."},
+    {.name = "max_running_jobs_per_user",
+     .kind = Kind::kWhole,
+     .low = 1,
+     .high = kMostCount,
+     .meaning = "So many of a user's jobs are handed over to Slurm at once; the others wait."},
+    {.name = "max_queued_jobs_per_user",
+     .kind = Kind::kWhole,
+     .low = 1,
+     .high = kMostCount,
+     .meaning = "So many of a user's jobs may wait to run, in muster or in Slurm's queue; more are refused at submit."},
+    {.name = "default_account", .kind = Kind::kText, .meaning = "For jobs that name none."},
+    {.name = "default_qos", .kind = Kind::kText, .meaning = "For jobs that name none."},
+    {.name = "default_constraint", .kind = Kind::kText, .meaning = "For jobs that name none."},
+    {.name = "default_gres", .kind = Kind::kText, .meaning = "For jobs that name none, nor gpus_per_rank."},
+    {.name = "default_time",
+     .kind = Kind::kDuration,
+     .low = kMinute,
+     .high = kLongest,
+     .meaning = "Time limit of jobs that don't say."},
+    {.name = "preemptible",
+     .kind = Kind::kFlag,
+     .meaning = "Whether jobs must expect to be preempted; checked against Slurm's PreemptMode."},
+    {.name = "requeue.max_failed", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_rank_silent", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_rank_hung", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_preempted", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_timed_out", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_node_failed", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_out_of_memory", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_same_error", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "requeue.max_controller_lost", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    {.name = "health_check",
+     .kind = Kind::kText,
+     .meaning = "Command run on every node before ranks start; a node where it fails gets none."},
+    {.name = "setup",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines before the ranks and before the job's own, such as \"module load cuda\"."},
+    {.name = "default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
+});
+
+/// The message that holds the field; null if it is absent and not to be made.
+struct Place {
+  Message* message = nullptr;
+  const FieldDescriptor* field = nullptr;
+};
+
+Place place_of(Message& root, const std::string& whole_path, bool make) {
+  std::string_view path = whole_path;
+  auto* message = &root;
+  for (;;) {
+    const auto dot = path.find('.');
+    const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
+    if (field == nullptr) std::abort();  // the table names a field that the message lacks; every test would see it
+    if (dot == std::string_view::npos) return {message, field};
+    const auto* reflection = message->GetReflection();
+    if (!make && !reflection->HasField(*message, field)) return {};
+    message = reflection->MutableMessage(message, field);
+    path.remove_prefix(dot + 1);
+  }
+}
+
+std::string text_of(const Message& message, const FieldDescriptor* descriptor, const Key& field) {
+  const auto* reflection = message.GetReflection();
+  switch (descriptor->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->GetBool(message, descriptor) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return std::to_string(reflection->GetUInt32(message, descriptor));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return print(field, Value(std::int64_t{reflection->GetInt64(message, descriptor)}));
+    default:
+      return reflection->GetString(message, descriptor);
+  }
+}
+
+void set_one(Message& message, const FieldDescriptor* descriptor, const Value& value) {
+  const auto* reflection = message.GetReflection();
+  switch (descriptor->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->SetBool(&message, descriptor, std::get<bool>(value));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return reflection->SetUInt32(&message, descriptor, static_cast<std::uint32_t>(std::get<std::int64_t>(value)));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return reflection->SetInt64(&message, descriptor, std::get<std::int64_t>(value));
+    default:
+      return reflection->SetString(&message, descriptor, std::get<std::string>(value));
+  }
+}
+
+bool is_line(std::string_view text) {
+  return !text.empty() && text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
+}
+
+bool is_user_name(std::string_view text) {
+  return is_line(text) && text.size() <= 64 && text.find_first_of(" ,\t:/") == std::string_view::npos;
+}
+
+std::string put_list(Place place, const Key& field, const std::vector<std::string>& values) {
+  const bool names = field.kind == Kind::kWords;
+  if (names && values.empty()) return "at least one name; leave the key out to let everybody in";
+  if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " of them";
+  for (const auto& value : values) {
+    if (names && !is_user_name(value)) return "names such as [\"ann\", \"bob\"]";
+    if (!names && !is_line(value)) return "texts of one line each";
+  }
+  const auto* reflection = place.message->GetReflection();
+  reflection->ClearField(place.message, place.field);
+  for (const auto& value : values) reflection->AddString(place.message, place.field, value);
+  return {};
+}
+
+}  // namespace
+
+std::span<const Key> partition_keys() {
+  return kFields;
+}
+
+const Key* find_partition_key(std::string_view key) {
+  const auto found = std::ranges::find(kFields, key, &Key::name);
+  return found == kFields.end() ? nullptr : &*found;
+}
+
+std::string nearest_partition_key(std::string_view wrong) {
+  std::vector<std::string> keys;
+  for (const auto& field : kFields) keys.emplace_back(field.name);
+  return schema::nearest(wrong, keys);
+}
+
+bool is_list(const Key& field) {
+  return field.kind == Kind::kWords || field.kind == Kind::kLines;
+}
+
+bool has(const PartitionPolicy& policy, const Key& field) {
+  return !texts(policy, field).empty();
+}
+
+void clear(PartitionPolicy& policy, const Key& field) {
+  const auto place = place_of(policy, path_of(field), false);
+  if (place.message == nullptr) return;
+  place.message->GetReflection()->ClearField(place.message, place.field);
+  if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
+}
+
+std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
+  auto copy = policy;  // so that one way to find a place will do
+  const auto place = place_of(copy, path_of(field), false);
+  if (place.message == nullptr) return {};
+  const auto* reflection = place.message->GetReflection();
+  std::vector<std::string> found;
+  if (is_list(field)) {
+    const int count = reflection->FieldSize(*place.message, place.field);
+    for (int i = 0; i < count; ++i) found.push_back(reflection->GetRepeatedString(*place.message, place.field, i));
+  } else if (reflection->HasField(*place.message, place.field)) {
+    found.push_back(text_of(*place.message, place.field, field));
+  }
+  return found;
+}
+
+std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
+  if (is_list(field)) return put_list(place_of(policy, path_of(field), true), field, values);
+  if (values.size() != 1) return "one value";
+  const auto value = parse(field, values.front());
+  if (!value || !allowed(field, *value)) return wanted(field);
+  if (const auto* text = std::get_if<std::string>(&*value); text != nullptr && !is_line(*text)) return wanted(field);
+  const auto place = place_of(policy, path_of(field), true);
+  set_one(*place.message, place.field, *value);
+  return {};
+}
+
+void copy_field(PartitionPolicy& to, const Key& field, const PartitionPolicy& from) {
+  const auto values = texts(from, field);
+  clear(to, field);
+  if (!values.empty()) put(to, field, values);
+}
+
+bool is_partition_name(std::string_view name) {
+  static constexpr Key kName{.name = "partition", .kind = Kind::kName};
+  return allowed(kName, Value(std::string(name)));
+}
+
+std::vector<std::string> contradictions(const PartitionPolicy& policy) {
+  std::vector<std::string> found;
+  if (policy.has_max_time_ms() && policy.has_default_time_ms() && policy.default_time_ms() > policy.max_time_ms()) {
+    found.push_back("default_time \"" + schema::print_duration_ms(policy.default_time_ms()) +
+                    "\": want at most max_time, " + schema::print_duration_ms(policy.max_time_ms()));
+  }
+  if (policy.has_max_nodes() && policy.has_max_ranks() && policy.max_ranks() < policy.max_nodes()) {
+    found.push_back("max_nodes \"" + std::to_string(policy.max_nodes()) + "\": want at most max_ranks, " +
+                    std::to_string(policy.max_ranks()) + ": a node has at least one rank");
+  }
+  return found;
+}
+
+}  // namespace jobfile

@@ -1,0 +1,41 @@
+#include "jobfile/run_file.h"
+
+#include "json/proto_json.h"
+
+namespace jobfile {
+namespace {
+
+void drop_nulls(nlohmann::ordered_json& json) {
+  if (!json.is_object()) return;
+  for (auto it = json.begin(); it != json.end();) {
+    if (it->is_null()) {
+      it = json.erase(it);
+    } else {
+      drop_nulls(*it);
+      ++it;
+    }
+  }
+}
+
+nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
+  auto json = proto::to_json(message);
+  drop_nulls(json);
+  return json;
+}
+
+}  // namespace
+
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::string& checkpoint_folder,
+                                const std::string& cache_folder) {
+  const auto recipe = without_nulls(spec.recipe());
+  nlohmann::ordered_json out;
+  out["format"] = 1;
+  out["name"] = spec.name();
+  for (const auto& [table, values] : recipe.items()) out[table == "kind" ? "recipe" : table] = values;
+  if (!out["data"].contains("cache_folder")) out["data"]["cache_folder"] = cache_folder;
+  out["checkpoint"] = without_nulls(spec.checkpoint());
+  out["checkpoint"]["folder"] = checkpoint_folder;
+  return out;
+}
+
+}  // namespace jobfile

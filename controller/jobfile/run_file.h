@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "muster/v1/job.pb.h"
+
+namespace jobfile {
+
+/// What muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the spec leaves
+/// out are left out, but for the folders. `cache_folder` counts where the spec names none.
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::string& checkpoint_folder,
+                                const std::string& cache_folder);
+
+}  // namespace jobfile

@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "core/utf8.h"
+#include "jobfile/findings.h"
+#include "jobfile/job_keys.h"
+#include "jobfile/key_names.h"
+#include "jobfile/recipe_values.h"
+#include "jobfile/spec.h"
+#include "schema/tables/checkpoints.h"
+
+namespace jobfile {
+namespace {
+
+namespace fs = std::filesystem;
+using muster::v1::JobSpec;
+
+constexpr int kMostArguments = 4096;
+
+std::string number(std::uint64_t value) {
+  return std::to_string(value);
+}
+
+void check_ranges(const JobSpec& spec, Findings& findings) {
+  for (const auto& field : job_keys()) {
+    if (!is_plain(field)) continue;
+    if (is_recipe_key(field) && !spec.has_recipe()) continue;
+    const auto value = get(spec, field);
+    if (!value) {
+      if (field.kind == Kind::kName) findings.add({"name", "", "want " + wanted(field), "add name = \"my-job\"", {}});
+      continue;
+    }
+    if (!schema::as_kind(field, *value)) continue;  // only of a recipe: check_recipe_values() tells
+    if (!allowed(field, *value)) findings.add(field.name, "want " + wanted(field), "");
+  }
+}
+
+/// What an older or newer muster, or another client, has written into a recipe.
+void check_recipe_values(const JobSpec& spec, Findings& findings) {
+  const auto& recipe = spec.recipe();
+  if (!recipe.GetReflection()->GetUnknownFields(recipe).empty()) {
+    findings.add({"",
+                  "",
+                  "want a recipe in this controller's form; it comes from a muster of another version",
+                  "submit it with the muster of this controller's version",
+                  {}});
+  }
+  const auto tables = tables_of(recipe);
+  for (const auto& [name, message] : std::map(recipe.values().begin(), recipe.values().end())) {
+    const auto* key = schema::find_key(tables, name);
+    if (key == nullptr) {
+      const auto* other = find_key(name);
+      findings.add({name,
+                    "",
+                    other == nullptr ? unknown_key(name) : "want no such key with this recipe and family",
+                    other == nullptr ? "" : "remove it",
+                    {"train.recipe", "model.family"}});
+    } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
+      findings.add(name, "want " + wanted(*key), "");
+    }
+  }
+}
+
+void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
+  check_recipe_values(spec, findings);
+  const auto tables = tables_of(spec.recipe());
+  const auto values = values_of(spec, tables);
+  const auto ranks = world_size(spec) <= kMostRanks ? world_size(spec) : 0;
+  for (const auto& conflict : schema::conflicts_of(values, tables, ranks)) {
+    findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
+  }
+  auto with_checkpoints = tables;
+  with_checkpoints.push_back(&schema::checkpoints());
+  for (const auto& conflict :
+       schema::conflicts_of_best(schema::series_of(spec.recipe().kind()), values_of(spec, with_checkpoints))) {
+    findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
+  }
+  const auto folder = values.text("data.path");
+  if (std::error_code error; !folder.empty() && values.text("data.source") == "folder" && checks == FileChecks::kLook &&
+                             !fs::is_directory(folder, error)) {
+    findings.add("data.path", "want a folder; there is none of this name", "create it, or correct the path");
+  }
+}
+
+/// Whether the program is there is only known where the job runs: its first start tells.
+void check_command(const JobSpec& spec, Findings& findings) {
+  const auto& argv = spec.command().argv();
+  if (argv.empty() || argv[0].empty()) {
+    findings.add({"command",
+                  argv.empty() ? "[]" : "[\"\"]",
+                  "want a program and its arguments",
+                  "such as command = [\"python3\", \"train.py\"]",
+                  {}});
+    return;
+  }
+  if (argv.size() > kMostArguments || !std::all_of(argv.begin(), argv.end(), is_c_text)) {
+    findings.add({"command",
+                  argv[0].substr(0, kLongestValue),
+                  "want at most 4096 arguments, each without NUL and under 128 KiB",
+                  "put long arguments into a file that the program reads",
+                  {}});
+    return;
+  }
+}
+
+void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
+  std::error_code error;
+  const auto& working = spec.working_folder();
+  if (!working.empty() && checks == FileChecks::kLook && !fs::is_directory(working, error)) {
+    findings.add("working_folder", "want a folder; there is none of this name", "create it, or correct the path");
+  }
+  const auto& checkpoints = spec.checkpoint().folder();
+  if (!checkpoints.empty() && checks == FileChecks::kLook && fs::exists(checkpoints, error) &&
+      !fs::is_directory(checkpoints, error)) {
+    findings.add("checkpoint.folder", "want a folder; this is something else", "choose another path");
+  }
+  for (const auto& field : job_keys()) {
+    if (field.kind != Kind::kPath) continue;
+    const auto value = get(spec, field);
+    if (!value) continue;
+    const auto& path = std::get<std::string>(*value);
+    if (!core::is_utf8(path)) {
+      findings.add(field.name, "want a path in UTF-8", "rename the folder or file that is not, or choose another path");
+    } else if (!fs::path(path).is_absolute()) {
+      findings.add(field.name, "want an absolute path", "relative paths exist in job files only; muster resolves them");
+    }
+  }
+}
+
+void check_times(const JobSpec& spec, Findings& findings) {
+  const auto& liveness = spec.liveness();
+  const auto duration = [](std::string_view key, std::int64_t value) { return print(*find_key(key), value); };
+  if (liveness.silent_after_ms() < 2 * liveness.heartbeat_interval_ms()) {
+    findings.add("liveness.silent_after",
+                 "want at least twice heartbeat_interval = " +
+                     duration("liveness.heartbeat_interval", liveness.heartbeat_interval_ms()),
+                 "or one late heartbeat would end the attempt", {"liveness.heartbeat_interval"});
+  }
+  if (liveness.silent_after_vouched_ms() < liveness.silent_after_ms()) {
+    findings.add("liveness.silent_after_vouched",
+                 "want at least silent_after = " + duration("liveness.silent_after", liveness.silent_after_ms()),
+                 "lengthen it, or leave it out", {"liveness.silent_after"});
+  }
+  const auto& requeue = spec.requeue();
+  if (requeue.backoff_max_ms() < requeue.backoff_initial_ms()) {
+    findings.add("requeue.backoff_max",
+                 "want at least backoff_initial = " + duration("requeue.backoff_initial", requeue.backoff_initial_ms()),
+                 "lengthen it, or leave it out", {"requeue.backoff_initial"});
+  }
+}
+
+void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
+  switch (spec.program_case()) {
+    case JobSpec::kCommand:
+      return check_command(spec, findings);
+    case JobSpec::kRecipe:
+      return check_recipe(spec, checks, findings);
+    case JobSpec::PROGRAM_NOT_SET:
+      findings.add({"",
+                    "",
+                    "want something to run",
+                    "add command = [\"python3\", \"train.py\"], or a [train] table for the built-in recipe",
+                    {}});
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
+  Findings findings(spec);
+  check_ranges(spec, findings);
+  if (world_size(spec) > kMostRanks) {
+    findings.add("resources.nodes",
+                 "want at most " + number(kMostRanks) + " ranks, not " + number(spec.resources().nodes()) + " x " +
+                     number(spec.resources().ranks_per_node()) + " = " + number(world_size(spec)),
+                 "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
+  }
+  check_program(spec, checks, findings);
+  check_folders(spec, checks, findings);
+  check_variables(spec, findings);
+  check_times(spec, findings);
+  check_slurm(spec, checks, findings);
+  check_start(spec, findings);
+  return findings.take();
+}
+
+std::string to_string(const Problem& problem) {
+  std::string text = problem.field;
+  if (!problem.value.empty()) {
+    text += (text.empty() ? "\"" : " \"") + problem.value.substr(0, kLongestValue) +
+            (problem.value.size() > kLongestValue ? "...\"" : "\"");
+  }
+  if (!text.empty()) text += ": ";
+  text += problem.message;
+  if (!problem.remedy.empty()) text += "; " + problem.remedy;
+  return text;
+}
+
+}  // namespace jobfile

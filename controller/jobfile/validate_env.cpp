@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "core/utf8.h"
+#include "jobfile/findings.h"
+#include "launch/secrets.h"
+
+namespace jobfile {
+namespace {
+
+using muster::v1::JobSpec;
+
+constexpr std::size_t kMostVariables = 1024;
+constexpr std::size_t kMostSubmittedBytes = std::size_t{64} << 10;
+constexpr const char* kWantName = "want a variable's name: letters, digits and \"_\", no digit first";
+constexpr const char* kWantSecret = "want the value itself: muster shows this in the place of a secret";
+constexpr int kMostRankNumber = 1 << 20;  // as the worker takes them
+constexpr int kMostPort = 65535;
+
+bool is_variable_name(const std::string& name) {
+  const auto ok = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), ok);
+}
+
+std::optional<int> number_of(const std::string& text, int low, int high) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fine = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
+  return fine ? std::optional(value) : std::nullopt;
+}
+
+/// Judges the variables that say which rank a process is, as those will that read them: muster-task of any program on
+/// Slurm, and muster-worker. Other programs make of them what they like, and get what the user has set.
+class RankVariables {
+ public:
+  RankVariables(const JobSpec& spec, Findings& findings)
+      : spec_(spec),
+        findings_(findings),
+        ranks_(static_cast<int>(std::min<std::uint64_t>(world_size(spec), kMostRanks))),
+        per_node_(static_cast<int>(std::clamp<std::uint64_t>(spec.resources().ranks_per_node(), 1, kMostRanks))) {}
+
+  void check() {
+    // "auto" is either, and not refused what only one of them refuses.
+    const bool local = spec_.executor() == "local" || spec_.executor() == "debug";
+    const bool read_by_task = spec_.executor() == "slurm", read_by_worker = spec_.has_recipe();
+    if (!read_by_task && !read_by_worker) return;
+    if (!are_numbers(read_by_worker) || !port_is_one(read_by_worker && local)) return;
+    if (read_by_worker && emptied("RANK")) {
+      if (local && ranks_ > 1) refuse("RANK", "want a whole number from 0", kLeaveOut);
+      return;
+    }
+    if (read_by_worker && emptied("WORLD_SIZE")) {
+      refuse("WORLD_SIZE", "want a whole number from 1", kLeaveOut);
+      return;
+    }
+    if (given("RANK") && (!rank_has_company(read_by_task) || !rank_is_alone())) return;
+    // Where the task finds no RANK it asks Slurm, and the others count for the worker alone.
+    if (read_by_worker || given("RANK")) check_each_rank(read_by_worker);
+  }
+
+ private:
+  struct Place {
+    int rank = 0, world = 0, local = 0, local_world = 0, node = 0;
+  };
+
+  const std::string* text(const char* name) const {
+    const auto found = spec_.env().find(name);
+    return found == spec_.env().end() ? nullptr : &found->second;
+  }
+  /// An empty one is none.
+  bool given(const char* name) const {
+    const auto* value = text(name);
+    return value != nullptr && !value->empty();
+  }
+  bool emptied(const char* name) const { return text(name) != nullptr && !given(name); }
+  int number(const char* name, int otherwise) const {
+    return given(name) ? number_of(*text(name), 0, kMostRankNumber).value_or(otherwise) : otherwise;
+  }
+  bool refuse(const char* name, std::string want, std::string remedy, std::vector<std::string> related = {}) {
+    findings_.add({"env." + std::string(name), text(name)->substr(0, kLongestValue), std::move(want), std::move(remedy),
+                   std::move(related)});
+    return false;
+  }
+
+  bool are_numbers(bool by_worker) {
+    const bool all = by_worker || given("RANK");
+    bool fine = true;
+    for (const auto& [name, low] :
+         {std::pair("RANK", 0), {"WORLD_SIZE", 1}, {"LOCAL_RANK", 0}, {"LOCAL_WORLD_SIZE", 1}, {"NODE_RANK", 0}}) {
+      if (!all || !given(name) || number_of(*text(name), low, kMostRankNumber)) continue;
+      fine = refuse(name, "want a whole number from " + std::to_string(low), kLeaveOut);
+    }
+    return fine;
+  }
+  /// It is read where there is an address too: the user's, or that of this machine.
+  bool port_is_one(bool address_is_there) {
+    const bool read = given("MASTER_ADDR") || (address_is_there && text("MASTER_ADDR") == nullptr);
+    if (!read || !given("MASTER_PORT") || number_of(*text("MASTER_PORT"), 1, kMostPort)) return true;
+    return refuse("MASTER_PORT", "want a port from 1 to 65535", "leave it out: muster chooses one",
+                  {"env.MASTER_ADDR"});
+  }
+  bool rank_has_company(bool read_by_task) {
+    if (!read_by_task || given("WORLD_SIZE")) return true;
+    return refuse("RANK", "want WORLD_SIZE beside it, or neither", kLeaveOut, {"env.WORLD_SIZE"});
+  }
+  bool rank_is_alone() {
+    if (ranks_ == 1) return true;
+    return refuse("RANK", "want it left out: all " + std::to_string(ranks_) + " ranks would have the same",
+                  "muster sets it for each", {"resources.nodes", "resources.ranks_per_node"});
+  }
+
+  /// What the reader makes of a rank's own variables with the user's above them.
+  Place place_of(int rank, bool by_worker) const {
+    Place at;
+    at.rank = number("RANK", rank);
+    at.world = number("WORLD_SIZE", ranks_);
+    at.local_world =
+        number("LOCAL_WORLD_SIZE", by_worker && text("LOCAL_WORLD_SIZE") == nullptr ? per_node_ : at.world);
+    const bool own = by_worker && text("LOCAL_RANK") == nullptr;
+    at.local = number("LOCAL_RANK", own ? rank % per_node_ : at.rank % at.local_world);
+    at.node =
+        number("NODE_RANK", by_worker && text("NODE_RANK") == nullptr ? rank / per_node_ : at.rank / at.local_world);
+    return at;
+  }
+
+  void check_each_rank(bool by_worker) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto at = place_of(rank, by_worker);
+      const auto said = [](int value) { return std::to_string(value); };
+      if (at.rank >= at.world) {
+        blame({"WORLD_SIZE", "RANK"}, "want RANK below WORLD_SIZE, not " + said(at.rank) + " of " + said(at.world));
+      } else if (at.local_world > at.world) {
+        blame({"LOCAL_WORLD_SIZE", "WORLD_SIZE"},
+              "want LOCAL_WORLD_SIZE at most WORLD_SIZE, not " + said(at.local_world) + " of " + said(at.world));
+      } else if (at.local >= at.local_world) {
+        blame({"LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "RANK"},
+              "want LOCAL_RANK below LOCAL_WORLD_SIZE, not " + said(at.local) + " of " + said(at.local_world));
+      } else if (at.local_world == at.world && at.node != 0) {
+        blame({"NODE_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"},
+              "want NODE_RANK 0 where all " + said(at.world) + " ranks are on one node, not " + said(at.node));
+      } else {
+        continue;
+      }
+      return;
+    }
+  }
+  /// The first of these that the user has set; the others are what it does not fit to.
+  void blame(std::initializer_list<const char*> names, const std::string& want) {
+    std::vector<std::string> related{"resources.nodes", "resources.ranks_per_node"};
+    const char* first = nullptr;
+    for (const char* name : names) {
+      if (!given(name)) continue;
+      if (first == nullptr) {
+        first = name;
+      } else {
+        related.push_back("env." + std::string(name));
+      }
+    }
+    if (first != nullptr) refuse(first, want, kLeaveOut, related);
+  }
+
+  static constexpr const char* kLeaveOut = "leave it out: muster sets it for each rank";
+  const JobSpec& spec_;
+  Findings& findings_;
+  const int ranks_, per_node_;
+};
+
+}  // namespace
+
+bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
+  constexpr std::array kAlways{"MUSTER_CONTROLLER", "MUSTER_RANK_TOKEN",     "MUSTER_JOB_ID",
+                               "MUSTER_ATTEMPT",    "MUSTER_ATTEMPT_FOLDER", "MUSTER_CHECKPOINT_FOLDER",
+                               "MUSTER_NODES",      "MUSTER_NODELIST",       "MUSTER_STOP"};
+  return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == "MUSTER_RUN_FILE");
+}
+
+namespace {
+
+std::string kibibytes(std::size_t bytes) {
+  return std::to_string((bytes + 1023) / 1024) + " KiB";
+}
+
+void check_size(const JobSpec& spec, Findings& findings) {
+  std::size_t all = 0, most = 0;
+  std::string largest;
+  for (const auto& [name, value] : spec.submitted_env()) {
+    all += name.size() + value.size();
+    if (value.size() < most || (value.size() == most && !largest.empty() && name > largest)) continue;
+    most = value.size(), largest = name;
+  }
+  if (all <= kMostSubmittedBytes) return;
+  findings.add("environment",
+               "want at most " + kibibytes(kMostSubmittedBytes) + " of variables from the submitter, not " +
+                   kibibytes(all) + " (" + largest + " alone is " + kibibytes(most) + ")",
+               "shorten " + largest + ", or set environment = \"clean\" and in [env] what the program needs");
+}
+
+/// What the job took from its submitter.
+void check_submitted(const JobSpec& spec, Findings& findings) {
+  if (spec.has_recipe() && spec.environment() == "submit") {
+    findings.add("environment", "want clean: a recipe runs muster-worker, which needs nothing of its submitter's",
+                 "leave it out; [env] sets variables for its ranks");
+    return;
+  }
+  if (spec.submitted_env().empty()) return;
+  if (spec.environment() == "clean") {
+    findings.add({"submitted_env",
+                  std::to_string(spec.submitted_env_size()) + " variables",
+                  "want none with environment = \"clean\"",
+                  "leave the table out, or set environment = \"submit\"",
+                  {"environment"}});
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, value] : spec.submitted_env()) names.push_back(name);
+  std::ranges::sort(names);
+  for (const auto& name : names) {
+    const auto& value = spec.submitted_env().at(name);
+    const auto key = "submitted_env." + name;
+    if (!is_variable_name(name)) {
+      findings.add({key, name, kWantName, "rename it", {}});
+    } else if (!core::is_utf8(value) || value.find('\0') != std::string::npos) {
+      findings.add("environment", "want texts in UTF-8 from the submitter, and " + name + " is none",
+                   "unset " + name + " where muster submit runs, or set environment = \"clean\"");
+    } else if (value == launch::kMask) {
+      findings.add({key, value, kWantSecret, "remove the table [submitted_env]: then it is taken again", {}});
+    }
+  }
+  check_size(spec, findings);
+}
+
+}  // namespace
+
+void check_variables(const JobSpec& spec, Findings& findings) {
+  if (spec.env_size() > static_cast<int>(kMostVariables)) {
+    findings.add({"env",
+                  std::to_string(spec.env_size()) + " variables",
+                  "want at most " + std::to_string(kMostVariables),
+                  "put them into a file that the program reads",
+                  {}});
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, value] : spec.env()) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  for (const auto& name : names) {
+    const auto& value = spec.env().at(name);
+    if (!is_variable_name(name)) {
+      findings.add({"env." + name, name, kWantName, "rename it", {}});
+    } else if (!is_c_text(value)) {
+      findings.add({"env." + name,
+                    value.substr(0, kLongestValue),
+                    "want a text without NUL, under 128 KiB",
+                    "put it into a file that the program reads",
+                    {}});
+    } else if (value == launch::kMask) {
+      findings.add({"env." + name, value, kWantSecret, "give it with muster submit --env " + name, {}});
+    } else if (is_set_by_muster(spec, name)) {
+      const bool folder = name == "MUSTER_CHECKPOINT_FOLDER";
+      findings.add({"env." + name,
+                    value.substr(0, kLongestValue),
+                    "want another name: muster sets this one itself",
+                    folder ? "set checkpoint.folder, or rename it" : "leave it out, or rename it",
+                    {}});
+    }
+  }
+  RankVariables(spec, findings).check();
+  check_submitted(spec, findings);
+}
+
+}  // namespace jobfile

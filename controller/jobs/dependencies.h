@@ -1,0 +1,28 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "jobs/event_log.h"
+
+namespace runtime {
+
+/// Tells jobs that wait for others of their ends: core::DependencyEnded, once for each. Thread-safe.
+class Dependencies {
+ public:
+  explicit Dependencies(EventLog& event_log) : event_log_(event_log) {}
+
+  /// What a job's history says now; cheap.
+  void follow(const core::Job& job);
+  /// Looks at the jobs waited for, if anything has changed since the last time. Throws store::Error.
+  void tell();
+
+ private:
+  EventLog& event_log_;
+  std::mutex mutex_;
+  std::set<core::JobId> waiting_;
+  bool news_ = false;
+};
+
+}  // namespace runtime

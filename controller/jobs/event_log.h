@@ -1,0 +1,194 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/hearing.h"
+#include "base/outcome.h"
+#include "store/store.h"
+
+namespace runtime {
+
+/// Of the sweep whose first job this is: "s12".
+std::string sweep_name(core::JobId first);
+
+using JobPtr = std::shared_ptr<const core::Job>;
+
+/// The single writer of events. Takes (job, event) from any thread, folds it with core::apply and groups what waits
+/// into one transaction: one fsync serves many. Answers come after the fsync, publish() before the answers.
+///
+/// When the store takes no writes: what people and ranks ask is refused at once with the reason (ranks say it again
+/// with their next heartbeat), while facts given to keep() stay here, in order, and are tried again with a backoff.
+/// Equal facts are kept once, so there are at most a few for each live rank. Facts of an attempt whose launch is not
+/// recorded yet (a rank may end before the launch has returned) are held until it is.
+///
+/// While a write stands still, people are refused at once, and what a rank tells is taken in once but not waited for.
+///
+/// Thread-safe. Without threads, calls write in the caller's thread.
+class EventLog {
+ public:
+  /// Called by the writer after each durable group, once a job. Must not call back into the event_log's writes.
+  using Publish = std::function<void(const JobPtr& job, bool has_actions)>;
+
+  struct Submission {
+    core::JobSubmitted body;
+    std::string request_id;
+    std::string spec_json;
+  };
+  struct Submitted {
+    core::JobId id = 0;
+    bool already = false;
+  };
+
+  EventLog(store::Store& store, Clock& clock, Hearing& hearing, Publish publish, bool threads);
+  ~EventLog();
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
+
+  /// A request_id known already, or waiting in the same group, is answered with the first one's job.
+  Outcome<Submitted> submit(Submission submission);
+  /// All of them or none, with ids that follow one another; the first one's request_id stands for all. Their sweep is
+  /// named "s<first id>". Not empty.
+  Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
+  /// What a person asks, refused when core says so for the state at that moment.
+  Outcome<JobPtr> request(core::JobId job, core::EventBody body);
+  struct Changed {
+    std::vector<JobPtr> jobs;
+    std::vector<std::string> refusals;  // of those whose state does not allow it
+  };
+  /// The same of several jobs at once, in one transaction; each by itself is changed or refused.
+  Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
+  /// What a rank tells: durable, or refused. Told again while it is on its way, it is the same entry. Waits at most
+  /// Hearing::kPatience.
+  Outcome<JobPtr> report(core::JobId job, core::EventBody body);
+  /// A fact that nobody will tell again. Returns at once.
+  void keep(core::JobId job, core::EventBody body);
+  /// The same, and waits until it is durable; false if the event_log was closed before (or, without threads, if the
+  /// store takes no writes now).
+  bool keep_and_wait(core::JobId job, core::EventBody body);
+  /// Of several facts at once, with as few transactions as they need.
+  std::vector<bool> keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
+
+  /// The newest durable state; null if there is no such job. Throws store::Error.
+  JobPtr job(core::JobId id) const;
+  std::vector<JobPtr> open_jobs() const;
+  /// Puts the jobs that have not ended into memory. Throws store::Error.
+  void load_open();
+  /// Jobs to come have higher ids than this. Before the first is submitted.
+  void begin_after(core::JobId id) { begin_after_ = id; }
+  /// The id that the next job would have. Throws store::Error.
+  core::JobId next_job_id() const;
+
+  /// Empty, or why the store takes no writes now.
+  std::string problem() const;
+
+  /// Writes what waits. Only without threads.
+  void pump();
+  /// Tries once more to write what waits, then refuses everything.
+  void drain();
+  /// Refuses everything from now on and lets waiters go; what was not durable is lost, as in a crash.
+  void close();
+
+  /// More requests than these waiting at once are refused as too busy.
+  static constexpr std::size_t kQueueLimit = 4096;
+  static constexpr std::size_t kBatchLimit = 256;
+  static constexpr std::size_t kEndedJobsInMemory = 512;
+
+ private:
+  enum class Kind { kSubmit, kRequest, kReport, kFact };
+  struct Result {
+    JobPtr job;
+    Submitted submitted;
+    std::optional<Refusal> refusal;
+    Changed changed = {};
+  };
+  struct Answer {
+    std::promise<Result> promise;
+    std::shared_future<Result> future = promise.get_future().share();
+  };
+  struct Entry {
+    Kind kind = Kind::kFact;
+    core::JobId job = 0;
+    core::EventBody body;
+    std::string request_id, spec_json;
+    std::shared_ptr<Answer> answer;
+    std::vector<Submission> sweep = {};
+    std::vector<core::JobId> jobs = {};  // a request of several, rather than of `job`
+  };
+  // (job, type, attempt, rank or node or other job or step): what makes two facts equal.
+  using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
+  struct Group;
+
+  static FactKey key_of(const Entry& entry);
+  std::shared_future<Result> enqueue(Entry entry);
+  Result ask(Entry entry, core::Millis patience);
+  Result ask_people(Entry entry);
+  void remember_report(const Entry& entry);
+  std::string stands_still() const;
+  std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
+
+  void run();
+  bool work_waits() const;
+  bool pass();
+  std::vector<Entry> take();
+  void write(std::vector<Entry>& entries);
+  void write_one_by_one(std::vector<Entry>& entries);
+  void prepare(Entry& entry, Group& group);
+  void prepare_all(Entry& entry, Group& group);
+  JobPtr add(const core::Job& now, const core::EventBody& body, Group& group);
+  void prepare_submit(Entry& entry, Group& group);
+  void prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json, Group& group);
+  JobPtr current(core::JobId id, Group& group);
+  void commit(Group& group);
+  void publish(Group& group);
+  void settle(Group& group);
+  void refuse_or_put_back(std::vector<Entry>& entries, const std::string& why);
+  void note_failure(const std::string& why);
+  void note_success();
+  void reload(std::span<const Entry> entries);
+  bool too_early(const Entry& entry, const core::Job& job) const;
+  void release_early(const JobPtr& job);
+  core::Time stamp();
+
+  store::Store& store_;
+  Clock& clock_;
+  Hearing& hearing_;
+  const Publish publish_;
+  const bool threads_;
+
+  mutable std::mutex mutex_;  // queues and problem
+  std::condition_variable wake_;
+  std::deque<Entry> queue_;
+  std::deque<Entry> facts_;
+  std::map<FactKey, std::shared_ptr<Answer>> known_facts_;    // in facts_ or being written
+  std::map<FactKey, std::shared_ptr<Answer>> known_reports_;  // until their answers are fetched
+  bool closed_ = false;
+  bool failing_ = false;
+  std::string problem_;
+  core::Millis failed_at_{0}, retry_at_{0}, backoff_{0};
+
+  mutable std::mutex jobs_mutex_;
+  std::unordered_map<core::JobId, JobPtr> jobs_;
+  std::deque<core::JobId> ended_;
+
+  // The writer's own.
+  core::Time last_time_{};
+  core::JobId next_id_ = 0;  // 0: ask the store
+  core::JobId begin_after_ = 0;
+  std::map<core::JobId, std::vector<Entry>> early_;
+  std::thread thread_;
+};
+
+}  // namespace runtime

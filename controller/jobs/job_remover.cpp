@@ -1,0 +1,150 @@
+#include "jobs/job_remover.h"
+
+#include <spdlog/spdlog.h>
+
+#include <set>
+#include <system_error>
+
+#include "base/whole_number.h"
+
+namespace runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kTryAgain{5};
+
+/// 12 of "set-12.3": the first job of an array of a sweep.
+std::optional<core::JobId> first_job_of(const std::string& set_folder) {
+  constexpr std::string_view kSet = "set-";
+  if (!set_folder.starts_with(kSet)) return std::nullopt;
+  return whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
+}
+
+}  // namespace
+
+JobRemover::JobRemover(Parts parts, bool threads) : parts_(std::move(parts)), threads_(threads) {}
+
+JobRemover::~JobRemover() {
+  close();
+}
+
+void JobRemover::start() {
+  if (threads_) thread_ = std::thread([this] { run(); });
+}
+
+void JobRemover::wake() {
+  {
+    std::lock_guard lock(mutex_);
+    news_ = true;
+  }
+  wake_.notify_one();
+}
+
+void JobRemover::stop_taking() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+}
+
+void JobRemover::close() {
+  stop_taking();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool JobRemover::is_closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+void JobRemover::run() {
+  bool done = false;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto ready = [&] { return closed_ || news_; };
+      if (done) {
+        wake_.wait(lock, ready);
+      } else {
+        wake_.wait_for(lock, kTryAgain, ready);
+      }
+      if (closed_) return;
+      news_ = false;
+    }
+    done = poll();
+  }
+}
+
+bool JobRemover::poll() {
+  bool all = true;
+  try {
+    std::set<core::JobId> busy;
+    std::vector<store::PendingAction> due;
+    for (auto& action : parts_.store.pending_actions()) {
+      if (std::holds_alternative<core::RemoveFiles>(action.action)) {
+        due.push_back(std::move(action));
+      } else {
+        busy.insert(action.job);
+      }
+    }
+    for (const auto& action : due) {
+      if (is_closed()) return false;
+      if (busy.contains(action.job) || !remove(action.job)) {
+        all = false;
+        continue;
+      }
+      parts_.store.complete_action(action.id);
+      told_.erase(action.job);
+    }
+  } catch (const std::exception& e) {
+    spdlog::warn("what removed jobs left behind is deleted later: {}", e.what());
+    return false;
+  }
+  return all;
+}
+
+bool JobRemover::remove(core::JobId id) {
+  try {
+    const auto job = parts_.event_log.job(id);
+    if (job == nullptr || !job->removed_at) return true;
+    while (parts_.store.remove_metrics(id, kMetricsAtOnce) == kMetricsAtOnce) {
+      if (is_closed()) return false;
+    }
+    remove_scheduler_logs(*job);
+    fs::remove_all(parts_.data.job(id));
+    if (!job->sweep.sweep.empty() && parts_.store.count({}, job->sweep.sweep) == 0) remove_arrays(job->sweep.sweep);
+    return true;
+  } catch (const std::exception& e) {
+    auto& told = told_[id];
+    if (told != e.what()) spdlog::warn("job {} is removed, but not all of its files yet: {}", id, e.what());
+    told = e.what();
+    return false;
+  }
+}
+
+// Those of array elements lie in the folder of the array, which other jobs share.
+void JobRemover::remove_scheduler_logs(const core::Job& job) {
+  if (!parts_.scheduler_log) return;
+  for (const auto& attempt : job.attempts) {
+    const auto log = parts_.scheduler_log(parts_.data.attempt({job.id, attempt.number}));
+    if (!log.empty()) fs::remove(log);
+  }
+}
+
+// The last job of a sweep is gone: so is what its arrays shared.
+void JobRemover::remove_arrays(const std::string& sweep) {
+  const auto folder = parts_.data.root() / "slurm";
+  if (!fs::is_directory(folder)) return;
+  std::vector<fs::path> gone;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto first = first_job_of(entry.path().filename().native());
+    const auto job = first ? parts_.event_log.job(*first) : nullptr;
+    if (job != nullptr && job->sweep.sweep == sweep) gone.push_back(entry.path());
+  }
+  gone.push_back(folder / ("sweep-" + sweep));
+  for (const auto& path : gone) fs::remove_all(path);
+}
+
+}  // namespace runtime

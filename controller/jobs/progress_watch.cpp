@@ -1,0 +1,144 @@
+#include "jobs/progress_watch.h"
+#include "jobs/spec_values.h"
+
+#include <spdlog/spdlog.h>
+
+#include <fstream>
+
+#include "base/durable_file.h"
+#include "jobs/checkpoint_files.h"
+#include "os/patience.h"
+
+namespace runtime {
+namespace {
+
+constexpr std::size_t kMostBefore = 8 << 20;
+
+std::optional<core::CheckpointFolderSeen> what_is_new(const std::filesystem::path& folder,
+                                                      const std::filesystem::path& before_file,
+                                                      core::AttemptNumber attempt) {
+  auto before = contents_from_text(read_small_file(before_file, kMostBefore));
+  if (!before) {
+    before.emplace();
+    before->trouble = "what was in " + folder.string() + " before is not known";
+  }
+  return compare(attempt, *before, before->trouble.empty() ? look_into(folder) : FolderContents{});
+}
+
+}  // namespace
+
+// Not flushed to the disk: what a machine's crash loses is told as not known.
+void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key, const DataFolder& data) {
+  const auto file = data.checkpoints_before(key);
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return;  // its ranks may have saved since
+  const auto text = to_text(look_into_soon(folder));
+  const auto draft = file.string() + ".tmp";
+  std::ofstream(draft, std::ios::binary | std::ios::trunc) << text;
+  std::filesystem::rename(draft, file, error);
+}
+
+ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, DataFolder data, bool threads)
+    : event_log_(event_log), specs_(specs), data_(std::move(data)), threads_(threads) {
+  if (threads_) thread_ = std::thread([this] { run(); });
+}
+
+ProgressWatch::~ProgressWatch() {
+  close();
+}
+
+void ProgressWatch::close() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ProgressWatch::take(core::JobId job, core::EventBody body) {
+  const core::AttemptKey key{job, core::attempt_of(body)};
+  std::unique_lock lock(mutex_);
+  if (closed_) return;
+  const bool looks = calls_for_a_look(job, body);
+  if (!threads_ || (!looks && !attempts_.contains(key))) {
+    lock.unlock();
+    if (looks) look(key);
+    event_log_.keep(job, std::move(body));
+    return;
+  }
+  ++attempts_[key];
+  waiting_.emplace_back(Fact(job, std::move(body)), looks);
+  lock.unlock();
+  wake_.notify_one();
+}
+
+bool ProgressWatch::calls_for_a_look(core::JobId id, const core::EventBody& body) {
+  const auto* exited = std::get_if<core::RankExited>(&body);
+  const auto* gone = std::get_if<core::AttemptGone>(&body);
+  if (exited == nullptr && gone == nullptr) return false;
+  const core::AttemptKey key{id, core::attempt_of(body)};
+  try {
+    const auto job = event_log_.job(id);
+    if (job == nullptr || job->reports() || job->cancel_requested) {
+      ends_.erase(key);
+      return false;
+    }
+    auto& ends = ends_[key];
+    const bool known = key.number >= 1 && key.number <= job->attempts.size();
+    const auto* attempt = known ? &job->attempts[key.number - 1] : nullptr;
+    for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
+      if (attempt->ranks[rank].state == core::RankState::kExited) ends.ranks.insert(rank);
+    }
+    if (attempt != nullptr && attempt->cause != core::Cause::kNone) ends.went_wrong = true;
+    if (gone != nullptr && gone->cause != core::Cause::kCompleted) ends.went_wrong = true;
+    if (exited != nullptr) {
+      ends.ranks.insert(exited->rank);
+      if (exited->exit != core::ExitStatus{} || exited->out_of_memory) ends.went_wrong = true;
+    }
+    if (gone == nullptr && ends.ranks.size() < job->world_size) return false;
+    const bool looks = ends.went_wrong && (attempt == nullptr || attempt->state != core::AttemptState::kEnded);
+    ends_.erase(key);
+    return looks;
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: whether it saved anything is not looked for: {}", id, key.number, e.what());
+    return false;
+  }
+}
+
+void ProgressWatch::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
+    if (closed_) return;
+    auto [fact, looks] = std::move(waiting_.front());
+    waiting_.pop_front();
+    const core::AttemptKey key{fact.first, core::attempt_of(fact.second)};
+    lock.unlock();
+    if (looks) look(key);
+    event_log_.keep(fact.first, std::move(fact.second));
+    lock.lock();
+    if (--attempts_[key] == 0) attempts_.erase(key);
+  }
+}
+
+void ProgressWatch::look(const core::AttemptKey& key) {
+  try {
+    const auto spec = specs_.get(key.job);
+    if (spec == nullptr) return;
+    using Seen = std::optional<core::CheckpointFolderSeen>;
+    const auto folder = checkpoint_folder(*spec, key.job, data_);
+    const auto seen = os::ask_within<Seen>(
+        kFolderPatience, os::file_system_of(folder),
+        [folder, before = data_.checkpoints_before(key), key] { return what_is_new(folder, before, key.number); });
+    if (!seen) {
+      event_log_.keep(key.job, core::CheckpointFolderSeen{key.number, 0, "", folder.string() + " did not answer"});
+    } else if (*seen) {
+      event_log_.keep(key.job, **seen);
+    }
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: whether it saved anything is not known: {}", key.job, key.number, e.what());
+  }
+}
+
+}  // namespace runtime

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/data_folder.h"
+#include "jobs/event_log.h"
+#include "jobs/spec_cache.h"
+
+namespace runtime {
+
+/// Stands between the executors and the event_log, for one question: has an attempt of a program that reports nothing
+/// saved anything? Budgets refill with progress, so the answer must be in the history before the attempt's end is.
+///
+/// What the checkpoint folder holds is noted in the attempt's folder before its ranks start, which outlives this
+/// process, and compared when the last rank of an attempt that did not go well has ended. Facts of such an attempt stay
+/// in order. A folder that does not answer holds its attempt's end back by kFolderPatience, and nobody else's for long.
+///
+/// Thread-safe; one thread of its own. Without threads, take() looks itself.
+class ProgressWatch {
+ public:
+  ProgressWatch(EventLog& event_log, SpecCache& specs, DataFolder data, bool threads);
+  ~ProgressWatch();
+  ProgressWatch(const ProgressWatch&) = delete;
+  ProgressWatch& operator=(const ProgressWatch&) = delete;
+
+  /// Passes an executor's fact on to the event_log. Returns at once.
+  void take(core::JobId job, core::EventBody body);
+  /// Takes and passes on nothing more; executors tell again what was not passed on.
+  void close();
+
+ private:
+  using Fact = std::pair<core::JobId, core::EventBody>;
+  /// Of an attempt whose ranks end, until all have.
+  struct Ends {
+    std::set<core::RankNumber> ranks;
+    bool went_wrong = false;
+  };
+  /// Under the lock: whether with this fact an attempt ends that is to be looked at.
+  bool calls_for_a_look(core::JobId job, const core::EventBody& body);
+  void run();
+  void look(const core::AttemptKey& key);
+
+  EventLog& event_log_;
+  SpecCache& specs_;
+  const DataFolder data_;
+  const bool threads_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool closed_ = false;
+  std::map<core::AttemptKey, Ends> ends_;
+  std::deque<std::pair<Fact, bool>> waiting_;  // with whether to look before it
+  std::map<core::AttemptKey, int> attempts_;   // that have facts in waiting_, or under way
+  std::thread thread_;
+};
+
+/// Before the ranks of a program start: notes what its checkpoint folder holds, once an attempt.
+void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key, const DataFolder& data);
+
+}  // namespace runtime

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "muster/v1/job.pb.h"
+#include "store/store.h"
+
+namespace runtime {
+
+using SpecPtr = std::shared_ptr<const muster::v1::JobSpec>;
+
+/// Job specs as submitted (they never change): those of open jobs stay in memory once they were asked for, so that a
+/// heartbeat never waits for the store; of the others kJobs. Thread-safe.
+class SpecCache {
+ public:
+  static constexpr std::size_t kJobs = 1024;
+  explicit SpecCache(store::Store& store) : store_(store) {}
+
+  /// Null if there is no such job. Throws store::Error, or std::runtime_error when the stored text cannot be read.
+  SpecPtr get(core::JobId id);
+  /// Tells which jobs are open, and forgets those that are removed: their specs may hold secrets.
+  void follow(const core::Job& job);
+
+ private:
+  void drop_some();
+
+  store::Store& store_;
+  std::mutex mutex_;
+  std::unordered_map<core::JobId, SpecPtr> specs_;
+  std::unordered_set<core::JobId> open_;
+  std::deque<core::JobId> order_;  // in specs_ and not open, the oldest first
+};
+
+}  // namespace runtime

@@ -1,0 +1,72 @@
+#include "jobs/spec_values.h"
+
+#include <algorithm>
+
+#include "base/whole_number.h"
+#include "json/proto_json.h"
+
+namespace runtime {
+namespace {
+
+constexpr core::Millis kShortGrace{2000};
+
+}  // namespace
+
+std::string spec_to_text(const muster::v1::JobSpec& spec) {
+  return proto::to_json(spec).dump();
+}
+
+core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
+  const auto& r = spec.requeue();
+  core::RequeuePolicy policy;
+  policy.max_failed = r.max_failed();
+  policy.max_rank_silent = r.max_rank_silent();
+  policy.max_rank_hung = r.max_rank_hung();
+  policy.max_preempted = r.max_preempted();
+  policy.max_timed_out = r.max_timed_out();
+  policy.max_node_failed = r.max_node_failed();
+  policy.max_out_of_memory = r.max_out_of_memory();
+  policy.max_controller_lost = r.max_controller_lost();
+  // Jobs stored by an earlier muster say nothing of it.
+  if (r.has_max_same_error()) policy.max_same_error = r.max_same_error();
+  policy.backoff_initial = core::Millis(r.backoff_initial_ms());
+  policy.backoff_max = core::Millis(r.backoff_max_ms());
+  policy.healthy_after = core::Millis(r.healthy_after_ms());
+  return policy;
+}
+
+std::optional<core::Dependency> parse_dependency(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto on = core::depends_on_from_string(text.substr(0, colon));
+  const auto job = whole_number<core::JobId>(text.substr(colon + 1));
+  if (!on || !job || *job <= 0) return std::nullopt;
+  return core::Dependency{*job, *on, false};
+}
+
+core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {
+  core::JobSubmitted event;
+  event.name = spec.name();
+  event.user = user;
+  event.is_command = spec.has_command();
+  event.world_size = spec.resources().nodes() * spec.resources().ranks_per_node();
+  event.time_limit = core::Millis(spec.resources().time_limit_ms());
+  event.policy = requeue_policy(spec);
+  event.held = spec.hold();
+  for (const auto& text : spec.after()) {
+    if (const auto dependency = parse_dependency(text)) event.after.push_back(*dependency);
+  }
+  event.sweep = {spec.sweep().sweep(), spec.sweep().index(), spec.sweep().parallel()};
+  return event;
+}
+
+core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save) {
+  const core::Millis grace(spec.resources().stop_grace_ms());
+  return save ? grace : std::min(grace, kShortGrace);
+}
+
+std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
+  return spec.checkpoint().folder().empty() ? data.checkpoints(job) : std::filesystem::path(spec.checkpoint().folder());
+}
+
+}  // namespace runtime

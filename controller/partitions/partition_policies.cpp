@@ -1,0 +1,202 @@
+#include "partitions/partition_policies.h"
+
+#include <algorithm>
+
+#include "jobfile/partition_keys.h"
+#include "jobfile/toml_value.h"
+#include "schema/nearest.h"
+#include "schema/units.h"
+
+namespace runtime {
+namespace {
+
+using muster::v1::JobSpec;
+
+constexpr const char* kAsk = "or ask an admin (muster partitions)";
+
+std::string plural(std::uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string of(const std::string& partition) {
+  return "slurm.partition \"" + jobfile::shown(std::string_view(partition)) + "\": ";
+}
+
+template <typename Set>
+void fill_text(const std::string& from, const std::string& now, Set set) {
+  if (now.empty() && !from.empty()) set(from);
+}
+
+// What the job file leaves out; a budget is left out if the message does not have it.
+void fill_budgets(const PartitionPolicy& policy, JobSpec& spec) {
+  if (!policy.has_requeue()) return;
+  PartitionPolicy both;
+  *both.mutable_requeue() = spec.requeue();
+  for (const auto& field : jobfile::partition_keys()) {
+    if (field.name.starts_with("requeue.") && !jobfile::has(both, field)) jobfile::copy_field(both, field, policy);
+  }
+  if (both.has_requeue()) *spec.mutable_requeue() = both.requeue();
+}
+
+void fill(const PartitionPolicy& policy, JobSpec& spec) {
+  auto& slurm = *spec.mutable_slurm();
+  fill_text(policy.default_account(), slurm.account(), [&](const auto& text) { slurm.set_account(text); });
+  fill_text(policy.default_qos(), slurm.qos(), [&](const auto& text) { slurm.set_qos(text); });
+  fill_text(policy.default_constraint(), slurm.constraint(), [&](const auto& text) { slurm.set_constraint(text); });
+  // A job that wants its GPUs by rank has said what it needs.
+  if (spec.resources().gpus_per_rank() == 0) {
+    fill_text(policy.default_gres(), slurm.gres(), [&](const auto& text) { slurm.set_gres(text); });
+  }
+  if (spec.resources().time_limit_ms() == 0) {
+    const auto time = policy.has_default_time_ms() ? policy.default_time_ms() : policy.max_time_ms();
+    if (time > 0) spec.mutable_resources()->set_time_limit_ms(time);
+  }
+  fill_budgets(policy, spec);
+}
+
+std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
+  const std::uint64_t nodes = std::max(1U, spec.resources().nodes());
+  const std::uint64_t ranks = nodes * std::max(1U, spec.resources().ranks_per_node());
+  if (policy.has_max_nodes() && nodes > policy.max_nodes()) {
+    return PartitionRefusal{true, of(policy.name()) + "max_nodes is " + std::to_string(policy.max_nodes()) +
+                                      ", the job wants " + std::to_string(nodes) + "; use at most " +
+                                      plural(policy.max_nodes(), "node") + ", " + kAsk};
+  }
+  if (policy.has_max_ranks() && ranks > policy.max_ranks()) {
+    return PartitionRefusal{true, of(policy.name()) + "max_ranks is " + std::to_string(policy.max_ranks()) +
+                                      ", the job wants " + std::to_string(ranks) + "; use at most " +
+                                      plural(policy.max_ranks(), "rank") + " in all, " + kAsk};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string names_text(const std::vector<std::string>& names) {
+  if (names.empty()) return "none";
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+PartitionPolicies::PartitionPolicies(std::vector<PartitionPolicy> policies) {
+  for (auto& policy : policies) {
+    auto name = policy.name();
+    policies_.insert_or_assign(std::move(name), std::move(policy));
+  }
+}
+
+const PartitionPolicy* PartitionPolicies::find(const std::string& partition) const {
+  const auto found = policies_.find(partition);
+  return found == policies_.end() ? nullptr : &found->second;
+}
+
+std::string PartitionPolicies::default_partition(const ClusterFacts& slurm) const {
+  for (const auto& [name, policy] : policies_) {
+    if (policy.is_default()) return name;
+  }
+  for (const auto& partition : slurm.partitions) {
+    if (partition.is_default) return partition.name;
+  }
+  return {};
+}
+
+std::string PartitionPolicies::why_not(const Applicant& who, const std::string& partition) const {
+  if (policies_.empty()) return {};
+  const auto* policy = find(partition);
+  if (policy == nullptr) return "it has no policy, and others have";
+  if (policy->users().empty() && policy->groups().empty()) return {};
+  if (std::ranges::find(policy->users(), who.user) != policy->users().end()) return {};
+  for (const auto& group : who.groups) {
+    if (std::ranges::find(policy->groups(), group) != policy->groups().end()) return {};
+  }
+  return std::string("its ") +
+         (policy->groups().empty()  ? "users"
+          : policy->users().empty() ? "groups"
+                                    : "users and groups") +
+         " do not include " + who.user;
+}
+
+std::vector<std::string> PartitionPolicies::usable(const Applicant& who, const ClusterFacts& slurm) const {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : policies_) {
+    if (why_not(who, name).empty()) names.push_back(name);
+  }
+  if (!policies_.empty()) return names;
+  for (const auto& partition : slurm.partitions) names.push_back(partition.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string PartitionPolicies::remedy(const Applicant& who, const ClusterFacts& slurm) const {
+  const auto names = usable(who, slurm);
+  return names.empty() ? "ask an admin for one that " + who.user + " may use (muster partitions)"
+                       : "you may use " + names_text(names);
+}
+
+std::optional<PartitionRefusal> PartitionPolicies::unknown(const Applicant& who, const ClusterFacts& slurm,
+                                                           const std::string& partition) const {
+  const auto near = schema::nearest(partition, usable(who, slurm));
+  const auto* facts = slurm.find(partition);
+  const bool hidden = facts != nullptr && !policies_.empty();
+  return PartitionRefusal{
+      hidden, of(partition) +
+                  (hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition") +
+                  (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm)};
+}
+
+std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, const ClusterFacts& slurm,
+                                                         JobSpec& spec) const {
+  auto partition = spec.slurm().partition();
+  if (policies_.empty()) {
+    const bool several = partition.find(',') != std::string::npos;
+    if (partition.empty() || several || !slurm.known() || slurm.find(partition) != nullptr) return std::nullopt;
+    return unknown(who, slurm, partition);
+  }
+  if (partition.empty()) {
+    partition = default_partition(slurm);
+    if (partition.empty()) {
+      return PartitionRefusal{false, "slurm.partition: want one, there is no default; " + remedy(who, slurm)};
+    }
+  }
+  if (partition.find(',') != std::string::npos) {
+    return PartitionRefusal{
+        false, of(partition) + "want one partition, since each has limits of its own; " + remedy(who, slurm)};
+  }
+  const auto* policy = find(partition);
+  if (policy == nullptr) return unknown(who, slurm, partition);
+  if (const auto why = why_not(who, partition); !why.empty()) {
+    return PartitionRefusal{true, of(partition) + why + "; " + remedy(who, slurm)};
+  }
+  spec.mutable_slurm()->set_partition(partition);
+  fill(*policy, spec);
+  if (auto refusal = judge_size(*policy, spec)) return refusal;
+  return judge_time(partition, spec.resources().time_limit_ms());
+}
+
+std::optional<PartitionRefusal> PartitionPolicies::judge_time(const std::string& partition,
+                                                              std::int64_t time_limit_ms) const {
+  const auto* policy = find(partition);
+  if (policy == nullptr || !policy->has_max_time_ms()) return std::nullopt;
+  if (time_limit_ms > 0 && time_limit_ms <= policy->max_time_ms()) return std::nullopt;
+  const auto most = schema::print_duration_ms(policy->max_time_ms());
+  return PartitionRefusal{true,
+                          of(partition) + "max_time is " + most + ", the job wants " +
+                              (time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : std::string("no limit")) +
+                              "; set resources.time_limit to at most " + most + ", " + kAsk};
+}
+
+std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
+                                                                 std::uint32_t waiting, std::uint32_t more) const {
+  const auto* policy = find(partition);
+  if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) return std::nullopt;
+  const auto most = policy->max_queued_jobs_per_user();
+  if (std::uint64_t{waiting} + more <= most) return std::nullopt;
+  return PartitionRefusal{true, of(partition) + "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
+                                    plural(waiting, "job") + " of " + user + (waiting == 1 ? " waits" : " wait") +
+                                    " there" +
+                                    (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
+                                    "; wait until one starts or cancel one, " + kAsk};
+}
+
+}  // namespace runtime

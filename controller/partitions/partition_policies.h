@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "executors/cluster_facts.h"
+#include "muster/v1/job.pb.h"
+#include "muster/v1/partition.pb.h"
+
+namespace runtime {
+
+using muster::v1::PartitionPolicy;
+
+/// Who asks.
+struct Applicant {
+  std::string user;
+  std::vector<std::string> groups;
+};
+
+/// Why a job is refused.
+struct PartitionRefusal {
+  bool limit = true;  // a limit or a right; false: the job file is wrong
+  std::string text;
+};
+
+/// What admins allow: policies by partition. Pure: it asks nobody, and the same questions get the same answers.
+///
+/// Without any policy every partition of Slurm may be used. With one, only those that have a policy.
+class PartitionPolicies {
+ public:
+  PartitionPolicies() = default;
+  explicit PartitionPolicies(std::vector<PartitionPolicy> policies);
+
+  bool empty() const { return policies_.empty(); }
+  const std::map<std::string, PartitionPolicy>& policies() const { return policies_; }
+  /// Null: it has none.
+  const PartitionPolicy* find(const std::string& partition) const;
+
+  /// Gives a job without a partition the one it goes to (the default; else Slurm's), fills what it leaves out from the
+  /// policy, and then judges it. `spec` is as the job file has it: its own defaults are not filled in yet.
+  std::optional<PartitionRefusal> admit(const Applicant& who, const ClusterFacts& slurm,
+                                        muster::v1::JobSpec& spec) const;
+  /// Whether a job of that partition may have this time limit.
+  std::optional<PartitionRefusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
+  /// Whether so many `more` jobs of a user may wait beside those that wait already.
+  std::optional<PartitionRefusal> judge_waiting(const std::string& partition, const std::string& user,
+                                                std::uint32_t waiting, std::uint32_t more) const;
+
+  /// Empty: this user may. Otherwise why not.
+  std::string why_not(const Applicant& who, const std::string& partition) const;
+  /// Those that this user may use, by name.
+  std::vector<std::string> usable(const Applicant& who, const ClusterFacts& slurm) const;
+  /// The one that jobs without a partition go to; empty: nobody says.
+  std::string default_partition(const ClusterFacts& slurm) const;
+
+ private:
+  std::optional<PartitionRefusal> unknown(const Applicant& who, const ClusterFacts& slurm,
+                                          const std::string& partition) const;
+  std::string remedy(const Applicant& who, const ClusterFacts& slurm) const;
+
+  std::map<std::string, PartitionPolicy> policies_;
+};
+
+/// A list of names for a sentence: "big, main"; "none" if there are none.
+std::string names_text(const std::vector<std::string>& names);
+
+}  // namespace runtime

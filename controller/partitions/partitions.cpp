@@ -1,0 +1,260 @@
+#include "partitions/partitions.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/time_text.h"
+#include "core/text.h"
+#include "partitions/partition_views.h"
+#include "schema/units.h"
+
+namespace runtime {
+namespace {
+
+// People wait for these, at most ten seconds in all.
+constexpr std::chrono::milliseconds kListPatience{5000};
+constexpr std::chrono::milliseconds kSubmitPatience{2000};
+constexpr std::uint32_t kAuditDefault = 100;
+constexpr std::uint32_t kAuditMost = 1000;
+
+Refusal refusal_of(PartitionRefusal&& from) {
+  return {from.limit ? Refusal::Kind::kLimit : Refusal::Kind::kInvalid, std::move(from.text)};
+}
+
+std::optional<std::uint32_t> running_limit_of(const PartitionPolicies& book, const std::string& partition) {
+  const auto* policy = book.find(partition);
+  if (policy == nullptr || !policy->has_max_running_jobs_per_user()) return std::nullopt;
+  return policy->max_running_jobs_per_user();
+}
+
+bool lacks(const ClusterFacts& facts, const std::string& partition) {
+  return !partition.empty() && facts.find(partition) == nullptr;
+}
+
+}  // namespace
+
+Partitions::Partitions(Parts parts, std::filesystem::path file, bool threads)
+    : parts_(std::move(parts)),
+      keeper_(parts_.store, parts_.clock, std::move(file), threads),
+      cluster_(parts_.executor, parts_.clock, threads),
+      groups_(parts_.clock),
+      jobs_([this](core::JobId job) { return partition_of(job); }) {}
+
+void Partitions::start() {
+  keeper_.start();
+  if (has_slurm()) cluster_.start();
+}
+
+void Partitions::close() {
+  keeper_.close();
+  cluster_.close();
+}
+
+bool Partitions::is_for_slurm(const muster::v1::JobSpec& spec) const {
+  return parts_.executor.has_queue(spec.executor().empty() ? "auto" : spec.executor());
+}
+
+std::string Partitions::place_of(const muster::v1::JobSpec& spec) const {
+  return is_for_slurm(spec) ? spec.slurm().partition() : std::string();
+}
+
+std::string Partitions::partition_of(core::JobId job) {
+  const auto spec = parts_.specs.get(job);
+  return spec == nullptr ? std::string() : place_of(*spec);
+}
+
+std::optional<Refusal> Partitions::admit(muster::v1::JobSpec& spec, const std::string& user) {
+  if (!is_for_slurm(spec)) return std::nullopt;
+  const auto book = keeper_.book();
+  auto facts = cluster_.known();
+  // It may be younger than what is known.
+  if (book->empty() && facts->known() && lacks(*facts, spec.slurm().partition())) facts = cluster_.ask(kSubmitPatience);
+  // Groups may cost a question to a directory service.
+  const auto who = book->empty() ? Applicant{user, {}} : applicant(user);
+  if (auto refusal = book->admit(who, *facts, spec)) return refusal_of(std::move(*refusal));
+  return std::nullopt;
+}
+
+Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user) {
+  Turn turn;
+  const auto book = keeper_.book();
+  for (const auto& [partition, count] : more) {
+    const auto* policy = book->find(partition);
+    if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) continue;
+    if (!turn.lock) turn.lock = std::unique_lock(turn_);
+    auto refusal = book->judge_waiting(partition, user, jobs_.of(partition, user).waiting, count);
+    if (!refusal) continue;
+    turn.refusal = refusal_of(std::move(*refusal));
+    break;
+  }
+  return turn;
+}
+
+std::optional<Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
+  auto refusal = keeper_.book()->judge_time(partition_of(job.id), limit.count());
+  return refusal ? std::optional(refusal_of(std::move(*refusal))) : std::nullopt;
+}
+
+std::optional<std::uint32_t> Partitions::running_limit(core::JobId job) {
+  const auto book = keeper_.book();
+  const bool any = std::ranges::any_of(book->policies(),
+                                       [](const auto& entry) { return entry.second.has_max_running_jobs_per_user(); });
+  if (!any) return std::nullopt;
+  return running_limit_of(*book, jobs_.partition_of(job));
+}
+
+bool Partitions::limits_running(const muster::v1::JobSpec& spec) const {
+  return running_limit_of(*keeper_.book(), place_of(spec)).has_value();
+}
+
+bool Partitions::enter(const core::Job& job) {
+  if (keeper_.book()->empty()) return true;
+  return jobs_.enter(job, running_limit(job.id).value_or(std::numeric_limits<std::uint32_t>::max()));
+}
+
+void Partitions::keep(const core::Job& job) {
+  jobs_.enter(job, std::numeric_limits<std::uint32_t>::max());
+}
+
+namespace {
+
+/// Slurm's words for what no waiting mends; they don't say what is wrong.
+bool may_never_start(std::string_view reason) {
+  constexpr std::string_view kWords[]{"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints"};
+  return std::ranges::find(kWords, reason) != std::end(kWords) || reason.starts_with("ReqNodeNotAvail") ||
+         reason.starts_with("Nodes required for job are");
+}
+
+}  // namespace
+
+std::optional<Obstacle> Partitions::explain_never(const core::Job& job) {
+  const auto spec = parts_.specs.get(job.id);
+  const auto facts = cluster_.known();
+  if (spec == nullptr || !facts->known()) return std::nullopt;
+  const auto never = never_starts(*spec, job.time_limit, *facts);
+  if (!never) return std::nullopt;
+  const auto id = std::to_string(job.id);
+  return Obstacle{
+      "It can't start as it is: " + never->why + ".",
+      (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
+                    : std::string()) +
+          "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
+}
+
+std::optional<Obstacle> Partitions::explain(const core::Job& job, const std::string& scheduler_reason) {
+  if (job.state == core::JobState::kQueued && !job.held && may_never_start(scheduler_reason)) {
+    return explain_never(job);
+  }
+  const bool idle = job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
+  if (!idle || !job.may_start()) return std::nullopt;
+  const auto most = running_limit(job.id);
+  if (!most || jobs_.has_place(job.id)) return std::nullopt;
+  const auto partition = jobs_.partition_of(job.id);
+  if (jobs_.of(partition, job.user).handed_over < *most) return std::nullopt;
+  return Obstacle{"partition \"" + partition + "\" allows " + job.user + " " + std::to_string(*most) +
+                      (*most == 1 ? " job" : " jobs") +
+                      " at once (max_running_jobs_per_user), and so many are with Slurm",
+                  "It starts by itself when one of them ends; muster list --state running --state queued "
+                  "shows them"};
+}
+
+void Partitions::equip(LaunchRequest& request) {
+  const auto book = keeper_.book();
+  if (book->empty() || !parts_.executor.has_queue(request.executor)) return;
+  auto partition = request.slurm.partition;
+  if (partition.empty()) partition = book->default_partition(*cluster_.known());
+  const auto* policy = book->find(partition);
+  if (policy == nullptr) return;
+  auto& wishes = request.slurm;
+  if (!policy->health_check().empty()) {
+    wishes.health_check = policy->health_check() + (wishes.health_check.empty() ? "" : "\n" + wishes.health_check);
+  }
+  wishes.setup.insert(wishes.setup.begin(), policy->setup().begin(), policy->setup().end());
+}
+
+std::string Partitions::slurm_problem(const ClusterFacts& facts) const {
+  if (const auto trouble = parts_.executor.trouble()) {
+    return unreachable_text(*trouble);
+  }
+  return facts.unreachable.empty() ? std::string() : "unreachable: " + facts.unreachable;
+}
+
+Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::ListPartitionsRequest& request) {
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+  const auto facts = cluster_.ask(kListPatience);
+  const auto book = keeper_.book();
+  const auto who = applicant(request.user());
+  std::set<std::string> names;
+  for (const auto& [name, policy] : book->policies()) names.insert(name);
+  for (const auto& partition : facts->partitions) names.insert(partition.name);
+  muster::v1::ListPartitionsResponse response;
+  for (const auto& name : names) {
+    auto& view = *response.add_partitions();
+    view = partition_view(name, book->find(name), *facts);
+    view.set_why_not(book->why_not(who, name));
+    view.set_may_use(view.why_not().empty());
+    const auto counts = jobs_.of(name, request.user());
+    view.set_jobs_handed_over(counts.handed_over);
+    view.set_jobs_waiting(counts.waiting);
+  }
+  response.set_file(keeper_.file().string());
+  response.set_file_problem(keeper_.problem());
+  response.set_slurm_problem(slurm_problem(*facts));
+  return response;
+}
+
+Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPartitionRequest& request) {
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+  const auto facts = cluster_.ask(kListPatience, core::Millis(0));
+  const auto policy = keeper_.set(request, *facts);
+  if (!policy.ok()) return policy.refusal();
+  spdlog::info("partition {} was changed by {}", policy.value().name(), core::plain_words(request.user()));
+  return partition_view(policy.value().name(), &policy.value(), *facts);
+}
+
+Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(const muster::v1::RemovePartitionRequest& request) {
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+  const auto removed = keeper_.remove(request);
+  if (!removed.ok()) return removed.refusal();
+  spdlog::info("partition {} was removed by {}", request.name(), core::plain_words(request.user()));
+  muster::v1::RemovePartitionResponse response;
+  response.set_jobs(jobs_.open_in(request.name()));
+  response.set_was_last(keeper_.book()->empty());
+  return response;
+}
+
+Outcome<muster::v1::ListNodesResponse> Partitions::nodes() {
+  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+  const auto facts = cluster_.ask(kListPatience);
+  const auto losses = parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, kMostExcluded);
+  muster::v1::ListNodesResponse response;
+  for (auto& view : node_views(facts->nodes, losses, parts_.excluded_for)) *response.add_nodes() = std::move(view);
+  response.set_slurm_problem(slurm_problem(*facts));
+  return response;
+}
+
+muster::v1::ListAuditResponse Partitions::audit(const muster::v1::ListAuditRequest& request) {
+  muster::v1::ListAuditResponse response;
+  const auto limit = std::min(request.limit() == 0 ? kAuditDefault : request.limit(), kAuditMost);
+  for (const auto& row : parts_.store.audit(request.before_id(), request.partition(), limit)) {
+    *response.add_entries() = audit_view(row);
+  }
+  return response;
+}
+
+std::vector<std::string> Partitions::problems() {
+  std::vector<std::string> found;
+  if (auto problem = keeper_.problem(); !problem.empty()) found.push_back(std::move(problem));
+  const auto book = keeper_.book();
+  const auto facts = cluster_.known();
+  if (!facts->known()) return found;
+  for (const auto& [name, policy] : book->policies()) {
+    for (auto& problem : misfits(policy, facts->find(name))) found.push_back(std::move(problem));
+  }
+  return found;
+}
+
+}  // namespace runtime

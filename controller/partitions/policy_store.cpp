@@ -1,0 +1,305 @@
+#include "partitions/policy_store.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "core/text.h"
+#include "jobfile/partition_file.h"
+#include "jobfile/partition_keys.h"
+#include "partitions/policy_json.h"
+#include "schema/nearest.h"
+
+namespace runtime {
+namespace {
+
+constexpr const char* kByFile = "file";
+constexpr const char* kReadAgain = "; the last good one is in force";
+constexpr std::size_t kMostUser = 64;
+
+Refusal refuse(Refusal::Kind kind, std::string text) {
+  return {kind, std::move(text)};
+}
+
+std::string named(const std::string& partition) {
+  return "partition \"" + core::valid_utf8(partition.substr(0, 80)) + "\"";
+}
+
+/// As the audit names who asked.
+std::string name_of(const std::string& user) {
+  const auto words = core::plain_words(user.substr(0, kMostUser));
+  return words.empty() ? "unknown" : words;
+}
+
+std::vector<std::string> names_of(const ClusterFacts& slurm) {
+  std::vector<std::string> names;
+  for (const auto& partition : slurm.partitions) names.push_back(partition.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> names_of(const PartitionPolicies& book) {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : book.policies()) names.push_back(name);
+  return names;
+}
+
+std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names) {
+  const auto near = schema::nearest(wrong, names);
+  return near.empty() ? "" : ", did you mean \"" + near + "\"";
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const auto& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+/// The file's text, or why there is none.
+std::string read(const std::filesystem::path& file, std::string* problem) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text(jobfile::kMostPartitionFileBytes + 1, '\0');
+  if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in.is_open() || in.bad()) {  // also of a folder
+    *problem = file.string() + ": cannot be read; is it there, and may musterd's user read it?";
+    return {};
+  }
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
+std::string action_of(const std::string& before, const std::string& after) {
+  return before.empty() ? "add" : after.empty() ? "remove" : "set";
+}
+
+/// What is wrong with the new policy; empty: nothing.
+std::string apply(const muster::v1::SetPartitionRequest& request, PartitionPolicy& policy) {
+  for (const auto& key : request.keys()) {
+    const auto* field = jobfile::find_partition_key(key);
+    if (field == nullptr) {
+      const auto near = jobfile::nearest_partition_key(key);
+      return "unknown key " + key.substr(0, 80) + (near.empty() ? "" : ", did you mean " + near);
+    }
+    const auto values = jobfile::texts(request.policy(), *field);
+    jobfile::clear(policy, *field);
+    if (values.empty()) continue;
+    if (const auto want = jobfile::put(policy, *field, values); !want.empty()) {
+      return key + " \"" + values.front().substr(0, 80) + "\": want " + want;
+    }
+  }
+  return joined(jobfile::contradictions(policy));
+}
+
+std::string other_default(const PartitionPolicies& book, const PartitionPolicy& policy) {
+  if (!policy.is_default()) return {};
+  for (const auto& [name, other] : book.policies()) {
+    if (name != policy.name() && other.is_default()) return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+PolicyStore::PolicyStore(store::Store& store, Clock& clock, std::filesystem::path file, bool threads)
+    : store_(store), clock_(clock), file_(std::move(file)), threads_(threads) {
+  load();
+  if (file_.empty()) return;
+  looked_at_ = clock_.monotonic();
+  look(true);
+  if (book_->empty()) throw std::runtime_error(problem_);
+}
+
+PolicyStore::~PolicyStore() {
+  close();
+}
+
+void PolicyStore::load() {
+  std::vector<PartitionPolicy> policies;
+  for (const auto& row : store_.partitions()) policies.push_back(policy_from_json(row.name, row.policy));
+  book_ = std::make_shared<PartitionPolicies>(std::move(policies));
+}
+
+void PolicyStore::start() {
+  if (threads_ && !file_.empty()) thread_ = std::thread([this] { run(); });
+}
+
+void PolicyStore::close() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void PolicyStore::run() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, kLookEvery, [&] { return closed_; });
+      if (closed_) return;
+    }
+    try {
+      look(false);
+    } catch (const std::exception& error) {
+      spdlog::error("{} could not be looked at: {}", file_.string(), error.what());
+    }
+  }
+}
+
+void PolicyStore::poll() {
+  if (file_.empty() || clock_.monotonic() - looked_at_ < kLookEvery) return;
+  looked_at_ = clock_.monotonic();
+  look(false);
+}
+
+void PolicyStore::look(bool at_once) {
+  std::lock_guard changing(changing_);
+  std::string problem;
+  const auto text = read(file_, &problem);
+  const bool settled = at_once || text == seen_;
+  seen_ = text;
+  if (problem.empty()) {
+    if (!settled || (!at_once && text == taken_)) return;
+    auto parsed = jobfile::parse_partition_file(text, file_.string());
+    problem = joined(parsed.problems);
+    if (problem.empty() && parsed.policies.empty()) {
+      problem = file_.string() + ": no [partition.NAME] table; leave --partitions out to allow every partition";
+    }
+    bool stored = true;
+    if (problem.empty()) {
+      try {
+        take(std::move(parsed.policies));
+      } catch (const std::exception& error) {
+        problem = file_.string() + ": not in force, since the change cannot be stored: " + error.what();
+        stored = false;  // tried again
+      }
+    }
+    taken_ = stored ? std::optional(text) : std::nullopt;
+  } else {
+    taken_.reset();  // once it can be read again it counts, whatever it says
+  }
+  std::lock_guard lock(mutex_);
+  if (problem != problem_) {
+    if (problem.empty()) {
+      spdlog::info("{} is in force", file_.string());
+    } else {
+      spdlog::error("{}{}", problem, book_->empty() ? "" : kReadAgain);
+    }
+  }
+  problem_ = problem;
+}
+
+void PolicyStore::take(std::vector<PartitionPolicy> policies) {
+  const auto old = book();
+  PartitionPolicies next(std::move(policies));
+  std::vector<store::AuditRow> rows;
+  const auto note = [&](const std::string& name) {
+    const auto* was = old->find(name);
+    const auto* is = next.find(name);
+    const auto before = was == nullptr ? "" : policy_to_json(*was);
+    const auto after = is == nullptr ? "" : policy_to_json(*is);
+    if (before != after) rows.push_back({0, clock_.wall(), kByFile, action_of(before, after), name, before, after});
+  };
+  for (const auto& name : names_of(*old)) note(name);
+  for (const auto& name : names_of(next)) {
+    if (old->find(name) == nullptr) note(name);
+  }
+  change(rows, std::move(next));
+}
+
+void PolicyStore::change(const std::vector<store::AuditRow>& rows, PartitionPolicies next) {
+  store_.change_partitions(rows);
+  std::lock_guard lock(mutex_);
+  book_ = std::make_shared<const PartitionPolicies>(std::move(next));
+}
+
+std::optional<Refusal> PolicyStore::refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next) {
+  try {
+    change(rows, std::move(next));
+  } catch (const store::Error& error) {
+    if (error.kind() != store::Error::Kind::kFull) throw;
+    return refuse(Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what());
+  }
+  return std::nullopt;
+}
+
+PolicyStore::Book PolicyStore::book() const {
+  std::lock_guard lock(mutex_);
+  return book_;
+}
+
+std::string PolicyStore::problem() const {
+  std::lock_guard lock(mutex_);
+  return problem_.empty() ? problem_ : problem_ + kReadAgain;
+}
+
+std::optional<Refusal> PolicyStore::refuse_by_command() const {
+  if (file_.empty()) return std::nullopt;
+  return refuse(Refusal::Kind::kWrongState,
+                "partitions come from a file here: edit " + file_.string() + "; it is read again within two seconds");
+}
+
+Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest& request, const ClusterFacts& slurm) {
+  std::lock_guard changing(changing_);
+  if (const auto refusal = refuse_by_command()) return *refusal;
+  const auto& name = request.policy().name();
+  if (!jobfile::is_partition_name(name)) {
+    return refuse(Refusal::Kind::kInvalid, named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
+  }
+  const auto old = book();
+  const auto* known = old->find(name);
+  if (request.create() && known != nullptr) {
+    return refuse(Refusal::Kind::kWrongState,
+                  named(name) + " has a policy already; muster admin partition set " + name + " changes it");
+  }
+  if (!request.create() && known == nullptr) {
+    return refuse(Refusal::Kind::kNotFound, named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
+                                                "; muster admin partition add " + name + " gives it one");
+  }
+  if (request.create() && slurm.unreachable.empty() && slurm.find(name) == nullptr) {
+    return refuse(Refusal::Kind::kInvalid, "Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) +
+                                               "; it has " + names_text(names_of(slurm)));
+  }
+  auto policy = known == nullptr ? PartitionPolicy() : *known;
+  policy.set_name(name);
+  if (const auto problem = apply(request, policy); !problem.empty()) return refuse(Refusal::Kind::kInvalid, problem);
+  if (const auto other = other_default(*old, policy); !other.empty()) {
+    return refuse(Refusal::Kind::kWrongState, named(other) + " is the default already; muster admin partition set " +
+                                                  other + " --default none, then this one");
+  }
+  std::vector<PartitionPolicy> all;
+  for (const auto& [other, its] : old->policies()) {
+    if (other != name) all.push_back(its);
+  }
+  all.push_back(policy);
+  const std::vector<store::AuditRow> rows{{0, clock_.wall(), name_of(request.user()), request.create() ? "add" : "set",
+                                           name, known == nullptr ? "" : policy_to_json(*known),
+                                           policy_to_json(policy)}};
+  if (const auto refusal = refused(rows, PartitionPolicies(std::move(all)))) return *refusal;
+  return policy;
+}
+
+Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRequest& request) {
+  std::lock_guard changing(changing_);
+  if (const auto refusal = refuse_by_command()) return *refusal;
+  const auto old = book();
+  const auto* known = old->find(request.name());
+  if (known == nullptr) {
+    return refuse(Refusal::Kind::kNotFound, named(request.name()) + " has no policy" +
+                                                did_you_mean(request.name(), names_of(*old)) +
+                                                "; muster admin partition list shows those there are");
+  }
+  std::vector<PartitionPolicy> rest;
+  for (const auto& [name, policy] : old->policies()) {
+    if (name != request.name()) rest.push_back(policy);
+  }
+  const auto removed = *known;
+  const std::vector<store::AuditRow> rows{
+      {0, clock_.wall(), name_of(request.user()), "remove", request.name(), policy_to_json(removed), ""}};
+  if (const auto refusal = refused(rows, PartitionPolicies(std::move(rest)))) return *refusal;
+  return removed;
+}
+
+}  // namespace runtime

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/outcome.h"
+#include "partitions/partition_policies.h"
+#include "store/store.h"
+
+namespace runtime {
+
+/// The policies in force, and the only one who changes them: by command, or from a file that is read again when it
+/// changes. Every change is durable and audited before it is in force. Thread-safe.
+///
+/// A file is taken once two looks, a second apart, have found the same in it, so that one that is just being written is
+/// not taken for the whole. One that is broken, empty or gone changes nothing: the last good one stays in force, over
+/// restarts too, and problem() says so.
+class PolicyStore {
+ public:
+  static constexpr core::Millis kLookEvery{1000};
+
+  using Book = std::shared_ptr<const PartitionPolicies>;
+  /// `file` empty: admins change policies by command. Reads what is stored, then the file. Throws store::Error, and
+  /// std::runtime_error if the file is broken and no good one is stored: nothing is in force before an admin says what.
+  PolicyStore(store::Store& store, Clock& clock, std::filesystem::path file, bool threads);
+  ~PolicyStore();
+  PolicyStore(const PolicyStore&) = delete;
+  PolicyStore& operator=(const PolicyStore&) = delete;
+
+  void start();
+  void close();
+  /// Looks at the file if that is due. Only without threads.
+  void poll();
+
+  Book book() const;
+  const std::filesystem::path& file() const { return file_; }
+  /// Why the file is not in force; empty: it is, or there is none.
+  std::string problem() const;
+
+  /// The new policy. `slurm`: as it is now, to see whether it knows a new one.
+  Outcome<PartitionPolicy> set(const muster::v1::SetPartitionRequest& request, const ClusterFacts& slurm);
+  /// The policy there was.
+  Outcome<PartitionPolicy> remove(const muster::v1::RemovePartitionRequest& request);
+
+ private:
+  void load();
+  void look(bool at_once);
+  /// Makes the book what the file says. Throws store::Error if the store does not take it.
+  void take(std::vector<PartitionPolicy> policies);
+  void change(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
+  /// `change` by a command: a store that takes no writes is a refusal.
+  std::optional<Refusal> refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
+  std::optional<Refusal> refuse_by_command() const;
+  void run();
+
+  store::Store& store_;
+  Clock& clock_;
+  const std::filesystem::path file_;
+  const bool threads_;
+  std::mutex changing_;  // one change at a time
+  mutable std::mutex mutex_;
+  Book book_ = std::make_shared<PartitionPolicies>();
+  std::string problem_;
+  std::optional<std::string> seen_, taken_;  // texts: of the last look, and the one in force or refused
+  core::Millis looked_at_{0};
+  std::condition_variable wake_;
+  bool closed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace runtime

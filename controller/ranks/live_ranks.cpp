@@ -1,0 +1,183 @@
+#include "ranks/live_ranks.h"
+
+#include <algorithm>
+
+namespace runtime {
+
+void LiveRanks::track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size,
+                      core::Millis now, core::Millis fresh_until) {
+  std::lock_guard lock(mutex_);
+  auto place = attempts_.find(key);
+  const bool fresh = place == attempts_.end();
+  if (fresh) {
+    Live live{AttemptWatch(rules, world_size, key.number, now),
+              std::vector<RankView>(world_size),
+              Stragglers(world_size),
+              {},
+              {},
+              false,
+              false};
+    place = attempts_.emplace(key, std::move(live)).first;
+  }
+  // A rank may have spoken before its attempt was taken over; the others need their time all the same.
+  if (fresh || fresh_until > now) place->second.watch.fresh_start(fresh_until);
+}
+
+void LiveRanks::follow(const core::Job& job, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  for (auto place = attempts_.lower_bound({job.id, 0}); place != attempts_.end() && place->first.job == job.id;
+       ++place) {
+    const auto number = place->first.number;
+    if (number > job.attempts.size()) {  // its launch is not in the history yet, or never will be
+      if (core::is_ended(job.state)) end(place->first, place->second);
+      continue;
+    }
+    const auto& attempt = job.attempts[number - 1];
+    place->second.watch.follow(attempt, now);
+    place->second.watch.set_time_limit(job.time_limit, attempt.queued_at.has_value());
+    if (attempt.state == core::AttemptState::kEnded) end(place->first, place->second);
+  }
+  while (ended_.size() > kEndedKept) {
+    attempts_.erase(ended_.front());
+    ended_.pop_front();
+  }
+}
+
+void LiveRanks::end(const core::AttemptKey& key, Live& live) {
+  if (live.ended) return;
+  live.ended = true;
+  ended_.push_back(key);
+}
+
+void LiveRanks::set_started(const core::AttemptKey& key, core::Millis at) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->watch.set_started(at);
+}
+
+bool LiveRanks::heartbeat(const core::AttemptKey& key, const muster::v1::HeartbeatRequest& request, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  const auto rank = request.key().rank();
+  if (live == nullptr || live->ended || rank >= live->ranks.size()) return false;
+  auto& view = live->ranks[rank];
+  const bool moved = !view.heard_at || view.step != request.step() || view.section != request.section();
+  live->watch.heard(rank, request.step(), request.section(), now);
+  view.heard_at = now;
+  view.section = request.section();
+  view.step = request.step();
+  view.memory_bytes = request.memory_bytes();
+  view.memory_peak_bytes = std::max(view.memory_peak_bytes, request.memory_peak_bytes());
+  view.step_ms = request.step_ms();
+  if (request.leaving()) view.leaving_reason = request.leaving_reason();
+  return moved;
+}
+
+void LiveRanks::registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended || rank >= live->ranks.size()) return;
+  live->watch.heard(rank, live->ranks[rank].step, live->ranks[rank].section, now);
+  live->ranks[rank].heard_at = now;
+}
+
+void LiveRanks::steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended) return;
+  for (const auto& row : rows) {
+    if (row.step_ms) live->stragglers.add(row.rank, row.step, *row.step_ms);
+  }
+}
+
+std::optional<RankView> LiveRanks::view(const core::AttemptKey& key, core::RankNumber rank) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  if (live == nullptr || rank >= live->ranks.size()) return std::nullopt;
+  auto view = live->ranks[rank];
+  view.slowness = live->stragglers.slowness(rank);
+  return view;
+}
+
+std::string LiveRanks::leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const {
+  const auto seen = view(key, rank);
+  return seen ? seen->leaving_reason : std::string();
+}
+
+std::optional<core::Step> LiveRanks::checkpoint_told(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr ? std::nullopt : live->checkpoint_told;
+}
+
+void LiveRanks::set_checkpoint_told(const core::AttemptKey& key, core::Step step) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->checkpoint_told = std::max(live->checkpoint_told.value_or(step), step);
+}
+
+bool LiveRanks::resume_told(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live != nullptr && live->resume_told;
+}
+
+void LiveRanks::set_resume_told(const core::AttemptKey& key) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->resume_told = true;
+}
+
+void LiveRanks::set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->endpoint = endpoint;
+}
+
+std::string LiveRanks::endpoint(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr || live->ended ? std::string() : live->endpoint;
+}
+
+Watched LiveRanks::watch(core::Millis now, bool deaf,
+                         const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
+  Watched out;
+  std::vector<std::pair<core::AttemptKey, core::RankNumber>> overdue;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [key, live] : attempts_) {
+      if (live.ended) continue;
+      if (deaf) live.watch.fresh_start(now);
+      out.somebody_is_missed = out.somebody_is_missed || live.watch.misses_somebody(now);
+      for (auto rank : live.watch.overdue(now)) overdue.emplace_back(key, rank);
+      for (auto& fact : live.watch.findings(now)) out.facts.push_back({key.job, std::move(fact)});
+      if (live.watch.must_stop_again(now)) out.stop_again.push_back(key);
+    }
+  }
+  // An executor may be telling us something while we ask it, so no lock is held here.
+  std::vector<Vouch> words;
+  for (const auto& [key, rank] : overdue) words.push_back(vouch(key, rank));
+  std::lock_guard lock(mutex_);
+  const auto with_each = [&](const auto& use) {
+    for (std::size_t i = 0; i < overdue.size(); ++i) {
+      const auto& [key, rank] = overdue[i];
+      auto* live = find(key);
+      if (live != nullptr && !live->ended) use(key, live->watch, rank, words[i]);
+    }
+  };
+  // All of them first: one word for a neighbour says that their node is there.
+  with_each([&](const auto&, auto& watch, auto rank, Vouch word) { watch.note(rank, word, now); });
+  with_each([&](const auto& key, auto& watch, auto rank, Vouch word) {
+    if (auto fact = watch.judge(rank, word, now)) out.facts.push_back({key.job, std::move(*fact)});
+  });
+  return out;
+}
+
+LiveRanks::Live* LiveRanks::find(const core::AttemptKey& key) {
+  const auto found = attempts_.find(key);
+  return found == attempts_.end() ? nullptr : &found->second;
+}
+
+const LiveRanks::Live* LiveRanks::find(const core::AttemptKey& key) const {
+  const auto found = attempts_.find(key);
+  return found == attempts_.end() ? nullptr : &found->second;
+}
+
+}  // namespace runtime

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/v1/rank_service.pb.h"
+#include "ranks/liveness.h"
+#include "ranks/stragglers.h"
+#include "store/store.h"
+
+namespace runtime {
+
+/// What a rank's newest heartbeat said, for people.
+struct RankView {
+  std::optional<core::Millis> heard_at;  // monotonic
+  int section = 0;
+  core::Step step = 0;
+  std::int64_t memory_bytes = 0;
+  std::int64_t memory_peak_bytes = 0;
+  double step_ms = 0;
+  std::string leaving_reason;
+  std::optional<double> slowness;  // see Stragglers
+};
+
+/// What must be done after a round of watching.
+struct Watched {
+  struct Fact {
+    core::JobId job = 0;
+    core::EventBody body;
+  };
+  std::vector<Fact> facts;
+  std::vector<core::AttemptKey> stop_again;
+  bool somebody_is_missed = false;  // soon something may follow from it
+};
+
+/// The live state of the ranks of attempts that have not ended, and of the last kEndedKept that have: heartbeats,
+/// meeting points, what was reported already. In memory alone; a restarted controller learns it from heartbeats.
+/// Thread-safe.
+class LiveRanks {
+ public:
+  static constexpr std::size_t kEndedKept = 256;
+
+  /// Starts watching, unless it is watched already. `fresh_until`: silence is counted from then on; one later than now
+  /// is granted to those watched already, too.
+  void track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size, core::Millis now,
+             core::Millis fresh_until);
+  /// What the job's history says; ends the watch of attempts that have ended.
+  void follow(const core::Job& job, core::Millis now);
+  /// How long it has been running already.
+  void set_started(const core::AttemptKey& key, core::Millis at);
+
+  /// True if its step or section moved.
+  bool heartbeat(const core::AttemptKey& key, const muster::v1::HeartbeatRequest& request, core::Millis now);
+  void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now);
+  /// Steps of one rank, in order: who is slow shows from all ranks' together.
+  void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
+  std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
+  std::string leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const;
+
+  /// Newest checkpoint and start already written to the history; nullopt: none yet.
+  std::optional<core::Step> checkpoint_told(const core::AttemptKey& key) const;
+  void set_checkpoint_told(const core::AttemptKey& key, core::Step step);
+  bool resume_told(const core::AttemptKey& key) const;
+  void set_resume_told(const core::AttemptKey& key);
+
+  void set_endpoint(const core::AttemptKey& key, const std::string& endpoint);
+  /// Empty if it is not known or the attempt has ended.
+  std::string endpoint(const core::AttemptKey& key) const;
+
+  /// One round over every attempt. Asks `vouch` without holding a lock. `deaf` (see Hearing) gives everyone fresh time
+  /// instead.
+  Watched watch(core::Millis now, bool deaf,
+                const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
+
+ private:
+  struct Live {
+    AttemptWatch watch;
+    std::vector<RankView> ranks;
+    Stragglers stragglers;
+    std::string endpoint;
+    std::optional<core::Step> checkpoint_told;
+    bool resume_told = false;
+    bool ended = false;
+  };
+  Live* find(const core::AttemptKey& key);
+  const Live* find(const core::AttemptKey& key) const;
+  void end(const core::AttemptKey& key, Live& live);
+
+  mutable std::mutex mutex_;
+  std::map<core::AttemptKey, Live> attempts_;
+  std::deque<core::AttemptKey> ended_;
+};
+
+}  // namespace runtime

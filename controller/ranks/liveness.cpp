@@ -1,0 +1,270 @@
+#include "ranks/liveness.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+
+#include "core/text.h"
+
+namespace runtime {
+namespace {
+
+std::string word(Vouch vouch) {
+  switch (vouch) {
+    case Vouch::kAlive:
+      return "alive";
+    case Vouch::kStopped:
+      return "stopped";
+    case Vouch::kSuspended:
+      return "suspended";
+    case Vouch::kEnded:
+    case Vouch::kGone:
+      return "gone";
+    case Vouch::kNodeAnswers:
+      return core::kSeenByItsNodeAlone;
+    case Vouch::kUnknown:
+    case Vouch::kAsking:
+      break;
+  }
+  return "unknown";
+}
+
+/// Whether its node has said anything of the process.
+bool tells_of_process(Vouch vouch) {
+  return vouch != Vouch::kUnknown && vouch != Vouch::kNodeAnswers && vouch != Vouch::kAsking;
+}
+
+bool passed(core::Millis limit, core::Millis since, core::Millis now) {
+  return limit.count() > 0 && now - since >= limit;
+}
+
+}  // namespace
+
+void AttemptWatch::heard(core::RankNumber rank, core::Step step, int section, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  if (!r.joined || step != r.step || section != r.section) r.progress_at = now;
+  go_on(now);
+  r.joined = true;
+  r.heard_at = now;
+  r.gone_since.reset();
+  r.step = step;
+  r.section = section;
+  r.has_steps = r.has_steps || step > 0;
+}
+
+void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
+  for (std::size_t i = 0; i < ranks_.size() && i < attempt.ranks.size(); ++i) {
+    const auto state = attempt.ranks[i].state;
+    if (state == core::RankState::kExited) ranks_[i].exited = true;
+    // Known from before a restart: its silence counts, not its joining.
+    if (state == core::RankState::kRunning) ranks_[i].joined = true;
+    move_to(static_cast<core::RankNumber>(i), attempt.ranks[i].node);
+  }
+  scheduled_ = attempt.queued_at.has_value();
+  const bool queued = attempt.state == core::AttemptState::kQueued;
+  if (queued_ && !queued) {
+    started_at_ = now;
+    fresh_start(now);
+  }
+  queued_ = queued;
+  if (attempt.state == core::AttemptState::kDraining && !draining_) {
+    draining_ = true;
+    draining_since_ = now;
+  }
+}
+
+void AttemptWatch::fresh_start(core::Millis now) {
+  for (auto& rank : ranks_) {
+    rank.heard_at = now;
+    rank.progress_at = now;
+    rank.gone_since.reset();
+    rank.stopped_since.reset();
+  }
+}
+
+bool AttemptWatch::misses_somebody(core::Millis now) const {
+  return std::ranges::any_of(ranks_, [&](const RankWatch& rank) {
+    const bool may_follow = watched(rank) || (watched_by_node(rank) && rank.vouched_at);
+    const bool is_coming = watched(rank) && !rank.joined;
+    return may_follow && passed(is_coming ? rules_.silent_after : rules_.silent_after / 2, rank.heard_at, now);
+  });
+}
+
+std::vector<core::RankNumber> AttemptWatch::overdue(core::Millis now) const {
+  std::vector<core::RankNumber> out;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto& rank = ranks_[i];
+    const auto limit = rank.joined ? rules_.silent_after : rules_.join_within;
+    const bool ask_node = watched_by_node(rank) && (!rank.asked_at || now - *rank.asked_at >= kAskNodeAgain);
+    if (ask_node || (watched(rank) && passed(limit, rank.heard_at, now)))
+      out.push_back(static_cast<core::RankNumber>(i));
+  }
+  if (scheduled_) add_neighbours(out);
+  return out;
+}
+
+// Their words tell whether the node is there: one that has just ended is unheard, too, and yet vouched for.
+void AttemptWatch::add_neighbours(std::vector<core::RankNumber>& overdue) const {
+  if (overdue.empty()) return;
+  const std::set<core::RankNumber> first(overdue.begin(), overdue.end());
+  std::set<std::string_view> nodes;
+  for (const auto number : first) nodes.insert(ranks_[number].node);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto number = static_cast<core::RankNumber>(i);
+    if (watched(ranks_[i]) && nodes.contains(ranks_[i].node) && !first.contains(number)) overdue.push_back(number);
+  }
+}
+
+void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  if (vouch == Vouch::kSuspended) {
+    stand_still(r);
+  } else if (tells_of_process(vouch)) {
+    go_on(now);
+  }
+  r.asked_at = now;
+  if (tells_of_process(vouch)) r.vouched_at = now;
+  if (vouch == Vouch::kStopped) {
+    r.stopped_since = r.stopped_since.value_or(now);
+  } else {
+    r.stopped_since.reset();
+  }
+  if (vouch != Vouch::kGone) r.gone_since.reset();
+}
+
+std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  if (watched_by_node(r)) return judge_by_node(rank, vouch, now);
+  const auto first_limit = r.joined ? rules_.silent_after : rules_.join_within;
+  if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
+  note(rank, vouch, now);
+  switch (vouch) {
+    case Vouch::kAlive:
+      if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
+      break;
+    case Vouch::kSuspended:
+      r.heard_at = r.progress_at = now;
+      return std::nullopt;
+    case Vouch::kEnded:
+      return std::nullopt;
+    case Vouch::kGone:
+      if (!r.gone_since) r.gone_since = now;
+      if (now - *r.gone_since < kGonePatience) return std::nullopt;
+      break;
+    case Vouch::kStopped:
+    case Vouch::kUnknown:
+    case Vouch::kNodeAnswers:
+    case Vouch::kAsking:
+      break;
+  }
+  if (!tells_of_process(vouch) && node_is_silent(rank, now)) return judge_node(rank, vouch, now);
+  r.reported = true;
+  return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+}
+
+// Nobody on the rank's node is heard.
+std::optional<core::EventBody> AttemptWatch::judge_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_[rank];
+  if (vouch == Vouch::kAsking) return std::nullopt;
+  if (vouch != Vouch::kNodeAnswers) return lose_node(rank, now);
+  if (!passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
+  r.reported = true;
+  return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+}
+
+std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  note(rank, vouch, now);
+  if (tells_of_process(vouch)) r.heard_at = now;
+  if (vouch == Vouch::kSuspended) r.progress_at = now;
+  const auto stop_limit = scheduled_ && rules_.silent_after > core::Millis(0)
+                              ? std::max(rules_.silent_after, kStopIsSure)
+                              : rules_.silent_after;
+  if (vouch == Vouch::kStopped && passed(stop_limit, *r.stopped_since, now)) {
+    r.reported = true;
+    return core::RankSilent{number_, rank, now - *r.stopped_since, word(vouch)};
+  }
+  const bool missed = scheduled_ && r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
+  return missed && node_is_silent(rank, now) ? judge_node(rank, vouch, now) : std::nullopt;
+}
+
+bool AttemptWatch::node_is_silent(core::RankNumber rank, core::Millis now) const {
+  const auto& node = ranks_[rank].node;
+  if (!scheduled_ || node.empty()) return false;
+  return std::ranges::all_of(by_node_.at(node), [&](core::RankNumber number) {
+    const auto& other = ranks_[number];
+    const auto last = std::max(other.heard_at, other.vouched_at.value_or(other.heard_at));
+    // Its ranks spoke last at different moments of one interval, so half the limit says as much of the others.
+    return other.exited || passed(rules_.silent_after / 2, last, now);
+  });
+}
+
+void AttemptWatch::move_to(core::RankNumber rank, const std::string& node) {
+  auto& own = ranks_[rank].node;
+  if (node.empty() || own == node) return;
+  if (!own.empty()) std::erase(by_node_[own], rank);
+  own = node;
+  by_node_[node].push_back(rank);
+}
+
+core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) {
+  const auto& lost = ranks_[rank];
+  for (const auto number : by_node_.at(lost.node)) ranks_[number].reported = true;
+  return {number_, lost.node, now - lost.heard_at};
+}
+
+std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
+  std::vector<core::EventBody> out;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    auto& rank = ranks_[i];
+    if (!hangs(rank, now)) continue;
+    rank.reported = true;
+    out.emplace_back(
+        core::RankHung{number_, static_cast<core::RankNumber>(i), section_name(rank.section), now - rank.progress_at});
+  }
+  if (!draining_ && !queued_ && !time_limit_told_ &&
+      passed(save_at(), started_at_ + stood_still_, still_since_.value_or(now))) {
+    time_limit_told_ = true;
+    out.emplace_back(core::TimeLimitReached{number_});
+  }
+  return out;
+}
+
+bool AttemptWatch::hangs(const RankWatch& rank, core::Millis now) const {
+  if (!may_be_missed(rank) || !rank.joined || !passed(rules_.hung_after, rank.progress_at, now)) return false;
+  if (!rules_.heartbeats) return rank.has_steps;
+  // One that is not heard either is silent, which says more.
+  return !passed(rules_.silent_after, rank.heard_at, now);
+}
+
+// It was last heard before it was suspended.
+void AttemptWatch::stand_still(const RankWatch& rank) {
+  if (!still_since_) still_since_ = std::max(rank.heard_at, went_on_at_);
+}
+
+void AttemptWatch::go_on(core::Millis now) {
+  if (!still_since_) return;
+  stood_still_ += now - *still_since_;
+  still_since_.reset();
+  went_on_at_ = now;
+}
+
+core::Millis AttemptWatch::save_at() const {
+  if (!rules_.limit_is_hard || rules_.time_limit.count() <= 0) return rules_.time_limit;
+  return rules_.time_limit - std::min(rules_.stop_grace, rules_.time_limit / 2);
+}
+
+bool AttemptWatch::must_stop_again(core::Millis now) {
+  if (!draining_ || now - draining_since_ < rules_.stop_grace + kStopAgainAfter) return false;
+  draining_since_ = now;
+  return true;
+}
+
+std::string section_name(int section) {
+  static constexpr std::array kNames = {"init", "data", "step", "checkpoint", "done"};
+  return section >= 0 && section < static_cast<int>(kNames.size()) ? kNames[static_cast<std::size_t>(section)]
+                                                                   : "unknown";
+}
+
+}  // namespace runtime

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/event.h"
+#include "executors/executor.h"
+
+namespace runtime {
+
+/// Per job, from spec.liveness. Zero turns a limit off.
+struct LivenessRules {
+  core::Millis silent_after{2500};
+  core::Millis silent_after_vouched{15000};
+  core::Millis hung_after{1800000};
+  core::Millis join_within{120000};
+  core::Millis stop_grace{30000};
+  core::Millis time_limit{0};
+  /// The scheduler kills at the limit, so ranks are asked to save stop_grace before it (half the limit, if that is
+  /// less). Otherwise they are asked at the limit.
+  bool limit_is_hard = false;
+  bool heartbeats = true;  // false: any program; only its processes tell
+};
+
+/// What is known of one rank, in monotonic time.
+struct RankWatch {
+  bool joined = false;
+  bool exited = false;
+  bool reported = false;   // as silent or hung: said once
+  bool has_steps = false;  // it has told of a step, as any program may
+  core::Millis heard_at{0};
+  core::Millis progress_at{0};
+  std::optional<core::Millis> vouched_at;     // its node last knew anything of it
+  std::optional<core::Millis> asked_at;       // its node was last asked
+  std::optional<core::Millis> stopped_since;  // its node says so, each time it is asked
+  std::optional<core::Millis> gone_since;     // its node says the process is gone, but its end has not arrived
+  int section = 0;
+  core::Step step = 0;
+  std::string node;
+};
+
+/// One attempt under watch. Pure: no thread, no clock, no I/O; every time is passed in, so that each rule is a table in
+/// a test.
+///
+/// A rank is silent when unheard for silent_after while its node says "stopped" or knows nothing, for
+/// silent_after_vouched while its node says "alive", or kGonePatience after its node says "gone" without its end having
+/// arrived (executors report ends themselves, with the exit status, and that is the better news: a rank whose node says
+/// "ended" is never silent, and none that is suspended). A rank that reports
+/// but neither its step nor its section moves for hung_after hangs. Where nobody on a scheduler's node is heard and
+/// nothing there vouches for anyone, the node is lost, once for all its ranks. If such a node answers all the same, its
+/// ranks are silent, after silent_after_vouched: somebody has stopped the whole step, and the node is healthy. The
+/// first finding ends the attempt. Nobody is watched while the attempt is queued.
+///
+/// Any program's ranks need say nothing themselves, so their nodes are asked about each from time to time. One whose
+/// process is stopped for silent_after is silent. On a scheduler's node a task beside each vouches for it, if only by
+/// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. One that has told of
+/// a step of its own accord hangs like any other when none follows for hung_after. Nothing else is concluded.
+///
+/// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
+/// is not, its clock stands still, as the scheduler's does.
+class AttemptWatch {
+ public:
+  AttemptWatch(LivenessRules rules, std::uint32_t world_size, core::AttemptNumber number, core::Millis now)
+      : rules_(rules), number_(number), started_at_(now), ranks_(world_size) {
+    fresh_start(now);
+  }
+
+  void heard(core::RankNumber rank, core::Step step, int section, core::Millis now);
+  /// Running longer than the controller has watched it, after a restart.
+  void set_started(core::Millis at) { started_at_ = at; }
+  /// A person changed it; 0: none.
+  void set_time_limit(core::Millis limit, bool hard) {
+    if (limit != rules_.time_limit) time_limit_told_ = false;
+    rules_.time_limit = limit;
+    rules_.limit_is_hard = hard;
+  }
+  /// What the job's history knows of the ranks and of the attempt's end.
+  void follow(const core::Attempt& attempt, core::Millis now);
+  /// The controller was deaf until now (see Hearing): nobody is blamed for what it could not hear.
+  void fresh_start(core::Millis now);
+
+  /// Somebody has not been heard for half of what makes a rank silent or a node lost, or takes its time to come.
+  bool misses_somebody(core::Millis now) const;
+  /// Ranks whose node should be asked before judging: those unheard for too long, and all others on the same node of a
+  /// scheduler's.
+  std::vector<core::RankNumber> overdue(core::Millis now) const;
+  /// What its node says of a rank. All overdue ranks' words are noted before any of them is judged.
+  void note(core::RankNumber rank, Vouch vouch, core::Millis now);
+  /// What follows from the node's word on an overdue rank, if anything.
+  std::optional<core::EventBody> judge(core::RankNumber rank, Vouch vouch, core::Millis now);
+  /// Hung ranks and the time limit.
+  std::vector<core::EventBody> findings(core::Millis now);
+  /// True when the attempt should have left long ago and must be stopped again. Says so once every stop_grace + 10 s.
+  bool must_stop_again(core::Millis now);
+
+  const LivenessRules& rules() const { return rules_; }
+  const RankWatch& rank(core::RankNumber rank) const { return ranks_.at(rank); }
+  std::uint32_t world_size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+
+  static constexpr core::Millis kGonePatience{2000};
+  static constexpr core::Millis kStopAgainAfter{10000};
+  /// Between two questions about a rank that only its node tells of.
+  static constexpr core::Millis kAskNodeAgain{500};
+  /// A scheduler that suspends a job stops ranks and their tasks one by one. What a task said before it was stopped
+  /// itself counts for less than this.
+  static constexpr core::Millis kStopIsSure{2000};
+
+ private:
+  bool may_be_missed(const RankWatch& rank) const { return !queued_ && !draining_ && !rank.exited && !rank.reported; }
+  bool watched(const RankWatch& rank) const { return rules_.heartbeats && may_be_missed(rank); }
+  /// Nobody but its node need tell of it.
+  bool watched_by_node(const RankWatch& rank) const { return !rules_.heartbeats && may_be_missed(rank); }
+  std::optional<core::EventBody> judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now);
+  std::optional<core::EventBody> judge_node(core::RankNumber rank, Vouch vouch, core::Millis now);
+  bool hangs(const RankWatch& rank, core::Millis now) const;
+
+  LivenessRules rules_;
+  core::AttemptNumber number_;
+  core::Millis started_at_;
+  std::vector<RankWatch> ranks_;
+  std::unordered_map<std::string, std::vector<core::RankNumber>> by_node_;  // those whose node is known
+  /// Nobody on that rank's node was heard or vouched for within silent_after.
+  bool node_is_silent(core::RankNumber rank, core::Millis now) const;
+  void move_to(core::RankNumber rank, const std::string& node);
+  void add_neighbours(std::vector<core::RankNumber>& overdue) const;
+  core::NodeLost lose_node(core::RankNumber rank, core::Millis now);
+  /// After this long the ranks are asked to save; 0: never.
+  core::Millis save_at() const;
+  void stand_still(const RankWatch& rank);
+  void go_on(core::Millis now);
+
+  bool scheduled_ = false;  // on nodes that a scheduler gave, rather than on this machine
+  bool queued_ = false;     // in a scheduler's queue: nobody can be heard yet
+  bool draining_ = false;
+  bool time_limit_told_ = false;
+  core::Millis draining_since_{0};
+  std::optional<core::Millis> still_since_;  // suspended
+  core::Millis stood_still_{0};              // before that, altogether
+  core::Millis went_on_at_{0};
+};
+
+/// The section's name as people read it: "init", "data", "step", "checkpoint", "done".
+std::string section_name(int section);
+
+}  // namespace runtime

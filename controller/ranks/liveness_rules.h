@@ -1,0 +1,10 @@
+#pragma once
+
+#include "muster/v1/job.pb.h"
+#include "ranks/liveness.h"
+
+namespace runtime {
+
+LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
+
+}  // namespace runtime

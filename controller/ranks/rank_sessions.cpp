@@ -1,0 +1,432 @@
+#include "ranks/rank_sessions.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/durable_file.h"
+#include "base/room.h"
+#include "base/tokens.h"
+#include "base/whole_number.h"
+#include "jobs/spec_values.h"
+#include "ranks/liveness_rules.h"
+#include "ranks/unsent_reports.h"
+
+namespace runtime {
+namespace {
+
+constexpr std::size_t kMostMetrics = 512;
+constexpr std::size_t kMostEndpoint = 300;
+/// What the store did not take of ranks that have ended.
+constexpr core::Millis kReadAgainAfter{1000};
+/// Looked through in one round, so that a network folder holds nobody up.
+constexpr int kFoldersAtOnce = 50;
+
+store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m) {
+  store::MetricRow row;
+  row.job = key.job;
+  row.attempt = key.number;
+  row.rank = rank;
+  row.step = m.step();
+  if (m.has_step_ms()) row.step_ms = m.step_ms();
+  if (m.has_memory_bytes()) row.memory_bytes = m.memory_bytes();
+  if (m.has_memory_peak_bytes()) row.memory_peak_bytes = m.memory_peak_bytes();
+  if (m.has_bytes_communicated()) row.bytes_communicated = m.bytes_communicated();
+  for (const auto& value : m.values()) {
+    if (schema::is_series_name(value.series())) row.values.push_back({value.series(), value.value()});
+  }
+  row.at_ms = m.at_ms();
+  return row;
+}
+
+/// What the heartbeat declares; nothing of a series whose name is none.
+std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
+                                               const muster::v1::HeartbeatRequest& request) {
+  std::vector<store::DeclaredSeries> declared;
+  for (const auto& series : request.series()) {
+    if (!schema::is_series_name(series.name()) || declared.size() == schema::kMostSeries) continue;
+    declared.push_back({key.job,
+                        {series.name(), series.unit().size() <= schema::kLongestUnit ? series.unit() : std::string(),
+                         schema::better_of(series.better()), schema::over_ranks_of(series.over_ranks())}});
+  }
+  return declared;
+}
+
+TaskReport report_of(const muster::v1::TaskRequest& request) {
+  using Process = TaskReport::Process;
+  TaskReport report;
+  switch (request.state()) {
+    case muster::v1::PROCESS_RUNNING:
+      report.process = Process::kRunning;
+      break;
+    case muster::v1::PROCESS_STOPPED:
+      report.process = Process::kStopped;
+      break;
+    case muster::v1::PROCESS_EXITED:
+      report.process = Process::kExited;
+      break;
+    case muster::v1::PROCESS_STEP_LOST:
+      report.process = Process::kStepLost;
+      break;
+    default:
+      break;
+  }
+  report.node = request.node();
+  report.pid = request.pid();
+  report.exit = {request.exit_code(), request.signal()};
+  report.out_of_memory = request.out_of_memory();
+  report.error = request.error();
+  report.trouble = request.trouble();
+  report.ended_at = core::Millis(request.ended_at_ms());
+  report.signals_seen.assign(request.signals_seen().begin(), request.signals_seen().end());
+  return report;
+}
+
+}  // namespace
+
+RankSessions::RankSessions(Parts parts, DataFolder data, std::string secret, bool threads)
+    : parts_(parts), data_(std::move(data)), secret_(std::move(secret)), errands_(threads) {}
+
+Outcome<RankSessions::Caller> RankSessions::identify(const muster::v1::RankKey& key, const std::string& token) {
+  if (!same_secret(token, rank_token(secret_, key.job_id(), key.attempt()))) {
+    return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
+                                                        " attempt " + std::to_string(key.attempt())};
+  }
+  return find(key);
+}
+
+Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey& key) {
+  Caller caller{{key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr, false, false};
+  try {
+    caller.spec = parts_.specs.get(caller.key.job);
+    place(caller);
+  } catch (const std::exception& e) {
+    return Refusal{Refusal::Kind::kUnavailable, e.what()};
+  }
+  if (caller.job == nullptr || caller.spec == nullptr) {
+    return Refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(caller.key.job)};
+  }
+  if (caller.rank >= caller.job->world_size) {
+    return Refusal{Refusal::Kind::kInvalid, "rank " + std::to_string(caller.rank) + " of a job with " +
+                                                std::to_string(caller.job->world_size) + " ranks"};
+  }
+  return caller;
+}
+
+void RankSessions::place(Caller& caller) {
+  caller.job = parts_.event_log.job(caller.key.job);
+  if (caller.job == nullptr || caller.spec == nullptr) return;
+  const auto& attempts = caller.job->attempts;
+  const bool newest = caller.key.number == attempts.size();
+  caller.current = newest && !attempts.empty() && attempts.back().state != core::AttemptState::kEnded;
+  caller.upcoming = !caller.current && core::is_upcoming(*caller.job, caller.key.number);
+  if (!caller.current && !caller.upcoming) return;
+  const auto now = parts_.clock.monotonic();
+  parts_.live_ranks.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
+}
+
+muster::v1::Directive RankSessions::directive(const Caller& caller) const {
+  if (caller.upcoming) return muster::v1::DIRECTIVE_CONTINUE;
+  const auto* attempt = caller.attempt();
+  if (attempt == nullptr) return muster::v1::DIRECTIVE_STOP;
+  if (attempt->state != core::AttemptState::kDraining) return muster::v1::DIRECTIVE_CONTINUE;
+  return core::leaves_with_save(attempt->cause) ? muster::v1::DIRECTIVE_SAVE_AND_LEAVE : muster::v1::DIRECTIVE_STOP;
+}
+
+Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::v1::RegisterRequest& request,
+                                                                  const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  auto& caller = found.value();
+  if (request.world_size() != caller.job->world_size) {
+    return Refusal{Refusal::Kind::kInvalid, "a rank of " + std::to_string(request.world_size()) +
+                                                " registers for a job of " + std::to_string(caller.job->world_size) +
+                                                " ranks; WORLD_SIZE must not be changed by the job"};
+  }
+  parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
+  join(caller, request.node(), request.pid());
+  muster::v1::RegisterResponse response;
+  response.set_directive(directive(caller));
+  response.set_heartbeat_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  return response;
+}
+
+Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                               const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  auto& caller = found.value();
+  // Before it is gone, and before others can have noticed.
+  if (caller.current && request.leaving() && request.exit_code() != 0) {
+    parts_.executor.failing(caller.key, caller.rank);
+  }
+  // First of all: a disk that stands still must not make ranks look silent.
+  const bool moved = parts_.live_ranks.heartbeat(caller.key, request, parts_.clock.monotonic());
+  join(caller, {}, 0);
+  tell_resumed(caller, request);
+  muster::v1::HeartbeatResponse response;
+  response.set_metrics_accepted(take_metrics(caller, request));
+  response.set_checkpoints_accepted(take_checkpoints(caller, request));
+  // What was written meanwhile may have changed what the rank is to do.
+  place(caller);
+  response.set_directive(directive(caller));
+  response.set_heartbeat_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  if (moved || request.metrics_size() > 0) parts_.changes.bump(caller.key.job);
+  return response;
+}
+
+// A rank known as starting has spoken, or one of any program, which nobody expects to. If that cannot be written now,
+// its next word says it again.
+void RankSessions::join(Caller& caller, const std::string& node, std::int64_t pid) {
+  const auto* attempt = caller.attempt();
+  if (attempt == nullptr || attempt->state == core::AttemptState::kDraining || caller.rank >= attempt->ranks.size()) {
+    return;
+  }
+  const auto& rank = attempt->ranks[caller.rank];
+  const bool first_report = caller.job->is_command && !rank.reports && rank.state == core::RankState::kRunning;
+  if (rank.state != core::RankState::kStarting && !first_report) return;
+  const auto outcome = parts_.event_log.report(
+      caller.key.job,
+      core::RankJoined{caller.key.number, caller.rank, node.empty() ? rank.node : node, pid == 0 ? rank.pid : pid});
+  if (outcome.ok()) place(caller);
+}
+
+// The ranks agree on it, so rank 0 speaks for all.
+void RankSessions::tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  if (caller.rank != 0 || !caller.current || !request.has_resumed_from_step()) return;
+  if (parts_.live_ranks.resume_told(caller.key)) return;
+  const core::AttemptResumed resumed{caller.key.number, request.resumed_from_step()};
+  if (parts_.event_log.report(caller.key.job, resumed).ok()) parts_.live_ranks.set_resume_told(caller.key);
+}
+
+// Late metrics of an attempt that is over are as true as any. Those of one that never was, or of
+// a removed job, are not kept.
+std::uint32_t RankSessions::take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
+  const bool known = !caller.job->removed_at && (caller.upcoming || caller.key.number <= caller.job->attempts.size());
+  std::vector<store::MetricRow> rows;
+  for (std::size_t i = 0; known && i < count; ++i) {
+    rows.push_back(row_of(caller.key, caller.rank, request.metrics(static_cast<int>(i))));
+  }
+  if (rows.empty()) return static_cast<std::uint32_t>(count);
+  parts_.live_ranks.steps(caller.key, rows);
+  return static_cast<std::uint32_t>(parts_.metrics.add(rows, declared_of(caller.key, request)));
+}
+
+// Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it
+// is not sent for ever.
+std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  const auto all = static_cast<std::uint32_t>(request.checkpoints_size());
+  if (caller.rank != 0 || (!caller.current && !caller.upcoming)) return all;
+  if (caller.upcoming) return 0;  // in a moment
+  std::uint32_t accepted = 0;
+  for (const auto& checkpoint : request.checkpoints()) {
+    const auto told = parts_.live_ranks.checkpoint_told(caller.key);
+    if (!told || checkpoint.step() > *told) {
+      const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
+      if (!parts_.event_log.report(caller.key.job, saved).ok()) return accepted;
+      parts_.live_ranks.set_checkpoint_told(caller.key, checkpoint.step());
+    }
+    ++accepted;
+  }
+  return accepted;
+}
+
+void RankSessions::take_unsent(const core::AttemptKey& key, core::RankNumber rank) {
+  if (read_late({key, rank}) != Late::kLater) return;
+  spdlog::warn("{}: not all of it can be taken now; it is read again", data_.unsent(key, rank).string());
+  std::lock_guard lock(unread_mutex_);
+  unread_.insert({key, rank});
+}
+
+// Goes on after a refusal: what the end must not overtake stands behind it.
+RankSessions::Late RankSessions::read_late(const RankKey& rank) {
+  const auto& [key, number] = rank;
+  const auto file = data_.unsent(key, number);
+  try {
+    Late all = Late::kTaken;
+    int reports = 0;
+    read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
+      const auto& from = request.key();
+      const bool own = from.job_id() == key.job && from.attempt() == key.number && from.rank() == number;
+      reports += own ? 1 : 0;
+      const auto taken = own ? take_late(request, all == Late::kTaken) : Late::kNotTaken;
+      if (taken != Late::kTaken) all = taken;
+      return all != Late::kNotTaken;
+    });
+    if (all == Late::kNotTaken) spdlog::warn("{}: not this rank's words; they stay there", file.string());
+    if (all != Late::kTaken) return all;
+    if (reports > 0) spdlog::info("job {} attempt {}: read what rank {} could not send", key.job, key.number, number);
+    std::error_code none;
+    if (reports > 0 || std::filesystem::file_size(file, none) == 0) std::filesystem::remove(file);
+    return all;
+  } catch (const std::system_error& e) {
+    spdlog::warn("job {} attempt {}: what rank {} could not send: {}", key.job, key.number, number, e.what());
+    return lacks_room(e.code().value()) ? Late::kLater : Late::kNotTaken;
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, number, e.what());
+    return Late::kNotTaken;
+  }
+}
+
+void RankSessions::take_unsent(const core::AttemptKey& key) {
+  core::RankNumber ranks = 0;
+  try {
+    if (const auto job = parts_.event_log.job(key.job)) ranks = job->world_size;
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: what its ranks could not send stays unread: {}", key.job, key.number, e.what());
+  }
+  for (core::RankNumber rank = 0; rank < ranks; ++rank) take_unsent(key, rank);
+}
+
+RankSessions::Late RankSessions::take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics) {
+  const auto found = find(request.key());
+  if (!found.ok()) return found.refusal().kind == Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
+  const auto& caller = found.value();
+  parts_.live_ranks.heartbeat(caller.key, request, parts_.clock.monotonic());
+  tell_resumed(caller, request);
+  const auto checkpoints = take_late_checkpoints(caller, request);
+  const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
+  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request) == most);
+  parts_.changes.bump(caller.key.job);
+  return metrics ? checkpoints : Late::kLater;
+}
+
+// An attempt that has ended takes no checkpoint any more, and its end is given to the event_log next: what the store
+// refuses now is kept there before it.
+RankSessions::Late RankSessions::take_late_checkpoints(const Caller& caller,
+                                                       const muster::v1::HeartbeatRequest& request) {
+  if (take_checkpoints(caller, request) == static_cast<std::uint32_t>(request.checkpoints_size())) return Late::kTaken;
+  for (const auto& checkpoint : request.checkpoints()) {
+    const auto told = parts_.live_ranks.checkpoint_told(caller.key);
+    if (told && checkpoint.step() <= *told) continue;
+    const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
+    parts_.event_log.keep(caller.key.job, saved);
+    parts_.live_ranks.set_checkpoint_told(caller.key, checkpoint.step());
+  }
+  return Late::kLater;
+}
+
+void RankSessions::search_unsent(std::vector<core::AttemptKey> attempts) {
+  std::lock_guard lock(unread_mutex_);
+  to_search_.insert(to_search_.end(), attempts.begin(), attempts.end());
+}
+
+void RankSessions::search_some() {
+  std::lock_guard lock(unread_mutex_);
+  for (int looked = 0; looked < kFoldersAtOnce && !to_search_.empty(); ++looked) {
+    const auto key = to_search_.front();
+    to_search_.pop_front();
+    constexpr std::string_view kStart = "rank-";
+    std::error_code none;
+    for (std::filesystem::directory_iterator file(data_.unsent(key, 0).parent_path(), none), end; !none && file != end;
+         file.increment(none)) {
+      const auto name = file->path().filename().string();
+      if (!name.starts_with(kStart)) continue;
+      const auto rank = whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
+      if (rank) unread_.insert({key, *rank});
+    }
+  }
+}
+
+// What was kept for the event_log is in memory alone until the rank's end, which comes after it, is in the store.
+bool RankSessions::end_is_recorded(const RankKey& rank) const {
+  const auto& [key, number] = rank;
+  JobPtr job;
+  try {
+    job = parts_.event_log.job(key.job);
+  } catch (const std::exception&) {
+    return false;
+  }
+  if (job == nullptr || key.number == 0 || key.number > job->attempts.size()) return job == nullptr;
+  const auto& attempt = job->attempts[key.number - 1];
+  if (attempt.state == core::AttemptState::kEnded || number >= attempt.ranks.size()) return true;
+  return attempt.ranks[number].state == core::RankState::kExited;
+}
+
+void RankSessions::take_what_waits() {
+  search_some();
+  std::vector<RankKey> unread;
+  {
+    const auto now = parts_.clock.monotonic();
+    std::lock_guard lock(unread_mutex_);
+    if (unread_.empty() || now < read_again_at_) return;
+    read_again_at_ = now + kReadAgainAfter;
+    unread.assign(unread_.begin(), unread_.end());
+  }
+  for (const auto& rank : unread) {
+    if (!end_is_recorded(rank)) continue;
+    if (read_late(rank) == Late::kLater) return;
+    std::lock_guard lock(unread_mutex_);
+    unread_.erase(rank);
+  }
+}
+
+Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v1::RendezvousRequest& request,
+                                                                 const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  const auto& caller = found.value();
+  muster::v1::RendezvousResponse response;
+  response.set_directive(directive(caller));
+  if (!caller.current && !caller.upcoming) return response;
+  if (!request.endpoint().empty()) {
+    if (caller.rank != 0 || request.endpoint().size() > kMostEndpoint ||
+        request.endpoint().find(':') == std::string::npos) {
+      return Refusal{Refusal::Kind::kInvalid, "endpoint: want host:port, from rank 0 alone"};
+    }
+    parts_.live_ranks.set_endpoint(caller.key, request.endpoint());
+    keep_endpoint(caller.key, request.endpoint());
+  }
+  response.set_endpoint(known_endpoint(caller.key));
+  if (response.endpoint().empty() && parts_.hearing.stuck_since()) {
+    // "Not yet" would be held against rank 0, which may wait for the same disk.
+    return Refusal{Refusal::Kind::kUnavailable, "the disk of the data folder stands still; rank 0 may wait for it"};
+  }
+  return response;
+}
+
+// The executor draws the conclusions: it knows what its scheduler says of the same attempt.
+Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskRequest& request, const std::string& token) {
+  auto found = identify(request.key(), token);
+  if (!found.ok()) return found.refusal();
+  const auto& caller = found.value();
+  if (caller.current || caller.upcoming) parts_.executor.task(caller.key, caller.rank, report_of(request));
+  muster::v1::TaskResponse response;
+  response.set_directive(directive(caller));
+  response.set_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  if (response.directive() == muster::v1::DIRECTIVE_CONTINUE) return response;
+  const bool save = response.directive() == muster::v1::DIRECTIVE_SAVE_AND_LEAVE;
+  const auto* attempt = caller.attempt();
+  response.set_stop_why(stop_word(attempt == nullptr ? core::Cause::kNone : attempt->cause));
+  response.set_stop_grace_ms(stop_grace(*caller.spec, save).count());
+  return response;
+}
+
+// On disk before rank 0 is answered, unless the disk takes its time: only a restart of the controller in the next
+// seconds would miss it then.
+void RankSessions::keep_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
+  const auto write = [path = data_.rendezvous(key), job = key.job, endpoint] {
+    try {
+      write_file_durably(path, endpoint);
+    } catch (const std::exception& e) {
+      spdlog::warn("job {}: the meeting point is not on disk: {}", job, e.what());
+    }
+  };
+  if (!errands_.run(write, Hearing::kPatience)) spdlog::warn("job {}: the meeting point is not on disk yet", key.job);
+}
+
+std::string RankSessions::known_endpoint(const core::AttemptKey& key) {
+  auto endpoint = parts_.live_ranks.endpoint(key);
+  if (!endpoint.empty()) return endpoint;
+  try {
+    endpoint = read_small_file(data_.rendezvous(key), kMostEndpoint);
+  } catch (const std::exception& e) {
+    spdlog::warn("job {}: the meeting point cannot be read: {}", key.job, e.what());
+  }
+  if (!endpoint.empty()) parts_.live_ranks.set_endpoint(key, endpoint);
+  return endpoint;
+}
+
+}  // namespace runtime

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/changes.h"
+#include "base/data_folder.h"
+#include "base/errands.h"
+#include "base/hearing.h"
+#include "jobs/event_log.h"
+#include "jobs/spec_cache.h"
+#include "ranks/live_ranks.h"
+#include "ranks/metrics_writer.h"
+
+namespace runtime {
+
+/// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
+///
+/// A heartbeat is noted before anything is written, and answered within a second, whatever the disk does: what is not
+/// durable by then is not acknowledged, and the rank tells it again.
+class RankSessions {
+ public:
+  struct Parts {
+    Clock& clock;
+    Executor& executor;
+    EventLog& event_log;
+    MetricsWriter& metrics;
+    LiveRanks& live_ranks;
+    SpecCache& specs;
+    Changes& changes;
+    Hearing& hearing;
+  };
+  /// Without `threads` everything is done in the caller's thread.
+  RankSessions(Parts parts, DataFolder data, std::string secret, bool threads);
+
+  Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                      const std::string& token);
+  Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                   const std::string& token);
+  /// Answers at once, with an empty endpoint while it is not known.
+  Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                     const std::string& token);
+  Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
+  /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
+  /// to the event_log. Checkpoints that the store does not take now come before that end all the same; metrics are
+  /// read again by take_what_waits(). Never throws.
+  void take_unsent(const core::AttemptKey& key, core::RankNumber rank);
+  /// The same of all its ranks.
+  void take_unsent(const core::AttemptKey& key);
+  /// Looks, in take_what_waits(), for what ranks of these attempts, which are over, have left unread.
+  void search_unsent(std::vector<core::AttemptKey> attempts);
+  /// Reads again, from time to time until all is in the store, what could not be taken in. Call it often.
+  void take_what_waits();
+
+ private:
+  /// Where an attempt stands when one of its ranks calls.
+  struct Caller {
+    core::AttemptKey key;
+    core::RankNumber rank = 0;
+    JobPtr job;
+    SpecPtr spec;
+    bool current = false;   // recorded and not ended
+    bool upcoming = false;  // launched, but that is not recorded yet
+    const core::Attempt* attempt() const { return current ? &job->attempts[key.number - 1] : nullptr; }
+  };
+  enum class Late {
+    kTaken,     // all of it is in the store
+    kLater,     // the store does not take it now
+    kNotTaken,  // it is nobody's whom this store knows
+  };
+  using RankKey = std::pair<core::AttemptKey, core::RankNumber>;
+  Late read_late(const RankKey& rank);
+  Late take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics);
+  Late take_late_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  bool end_is_recorded(const RankKey& rank) const;
+  void search_some();
+  Outcome<Caller> find(const muster::v1::RankKey& key);
+  Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
+  void place(Caller& caller);
+  muster::v1::Directive directive(const Caller& caller) const;
+  void join(Caller& caller, const std::string& node, std::int64_t pid);
+  void tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  std::uint32_t take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  void keep_endpoint(const core::AttemptKey& key, const std::string& endpoint);
+  std::string known_endpoint(const core::AttemptKey& key);
+
+  Parts parts_;
+  const DataFolder data_;
+  const std::string secret_;
+  Errands errands_;
+
+  std::mutex unread_mutex_;
+  std::set<RankKey> unread_;  // their files are to be read again; at most one a rank
+  std::deque<core::AttemptKey> to_search_;
+  core::Millis read_again_at_{0};
+};
+
+}  // namespace runtime

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/outcome.h"
+#include "core/types.h"
+#include "muster/v1/admin_service.pb.h"
+#include "muster/v1/job.pb.h"
+#include "muster/v1/job_service.pb.h"
+#include "muster/v1/rank_service.pb.h"
+#include "store/store.h"
+
+namespace runtime {
+
+/// What rpc/ and http/ serve: every use case of muster behind one door. Thread-safe; calls that write return when the
+/// write is durable. Implemented by service/ (make_controller in controller_impl.h); tests of rpc/ and http/ use it
+/// with the in-memory store and a fake executor.
+class Controller {
+ public:
+  virtual ~Controller() = default;
+
+  // People
+  virtual Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
+  virtual muster::v1::ListResponse list(const muster::v1::ListRequest& request) = 0;
+  virtual Outcome<muster::v1::Job> get(core::JobId id) = 0;
+  /// With secrets, which get() masks.
+  virtual Outcome<muster::v1::JobSpec> spec(core::JobId id) {
+    return Refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(id)};
+  }
+  virtual Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
+  virtual Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) = 0;
+  virtual Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) = 0;
+  virtual Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) = 0;
+  virtual Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest&) {
+    return Refusal{Refusal::Kind::kInvalid, "this controller removes no jobs"};
+  }
+  virtual Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
+  /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
+  virtual Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest&) {
+    return without_slurm();
+  }
+  virtual Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest&) {
+    return without_slurm();
+  }
+  // Admins
+  virtual Outcome<muster::v1::ListPartitionsResponse> list_partitions(const muster::v1::ListPartitionsRequest&) {
+    return without_slurm();
+  }
+  /// Durable and audited when it returns.
+  virtual Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest&) {
+    return without_slurm();
+  }
+  virtual Outcome<muster::v1::RemovePartitionResponse> remove_partition(const muster::v1::RemovePartitionRequest&) {
+    return without_slurm();
+  }
+  virtual Outcome<muster::v1::ListNodesResponse> list_nodes() { return without_slurm(); }
+  virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest&) { return {}; }
+
+  /// Oldest first; `job` 0: all. At most `limit`.
+  virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
+  virtual std::int64_t last_event_id() = 0;
+  virtual store::Totals totals(std::int64_t after_event, std::uint32_t most_events) = 0;
+  /// Steps after (after_attempt, after_step), in order. `attempt` 0: all.
+  virtual std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
+                                                  core::AttemptNumber after_attempt, core::Step after_step,
+                                                  std::uint32_t limit) = 0;
+  /// The log file of a rank; empty if there is no such job or attempt. The file may not exist yet.
+  virtual std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) = 0;
+  /// What the scheduler and the lines before an attempt's ranks wrote; empty if no scheduler has been given it.
+  virtual std::string scheduler_log_path(core::JobId, core::AttemptNumber) { return {}; }
+  virtual muster::v1::StatusResponse status() = 0;
+
+  /// Waits until anything about `job` (0: any job) changed since `seen`, at most `timeout`; returns the new change
+  /// count. Changes are events, heartbeats that moved a step, and new metrics. First call: seen = 0.
+  virtual std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) = 0;
+
+  // Ranks. `token` is the attempt's own.
+  virtual Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                              const std::string& token) = 0;
+  virtual Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                           const std::string& token) = 0;
+  /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
+  /// holding a thread a rank. It never waits itself.
+  virtual Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                             const std::string& token) = 0;
+
+  /// From muster-task, which stands beside a rank where a scheduler starts the ranks.
+  virtual Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token) = 0;
+
+  /// True if `token` is the one people must show.
+  virtual bool is_people_token(const std::string& token) const = 0;
+  /// True if `token` is the one that this attempt's ranks must show. Only computes: asks no store.
+  virtual bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const = 0;
+
+ protected:
+  static Refusal without_slurm() { return no_slurm({}); }
+};
+
+}  // namespace runtime

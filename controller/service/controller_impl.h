@@ -1,0 +1,65 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "executors/executor.h"
+#include "service/controller.h"
+#include "store/store.h"
+
+namespace runtime {
+
+struct ControllerOptions {
+  std::filesystem::path data_folder = {};  // absolute, exists
+  std::filesystem::path worker_program = "muster-worker";
+  std::string people_token = {};
+  std::string version = {};
+  /// Jobs run on this machine, so a job file's folders must exist here.
+  bool check_folders = false;
+  /// Where the policies of Slurm's partitions come from; empty: admins set them by command.
+  std::filesystem::path partitions_file = {};
+  /// The log of an attempt that was handed to a scheduler, from its folder.
+  std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log = {};
+  /// Why there is no Slurm, and what to do about it; empty: there is, or nobody knows.
+  std::string why_no_slurm = {};
+  /// What is wrong with musterd's own files, each with its remedy; asked whenever people ask for the status.
+  std::function<std::vector<std::string>()> problems = {};
+  /// How long a lost node is left out.
+  core::Millis excluded_for = kExcludedFor;
+  /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
+  /// tick(): for simulations, where any step may be the last one before a crash.
+  bool threads = true;
+  core::Millis tick_interval{100};
+};
+
+/// Where musterd serves; known only once the servers are bound, which happens after the controller was made.
+struct Addresses {
+  std::string grpc;       // host:port, given to ranks
+  std::string dashboard;  // URL
+};
+
+/// A controller with a life: made, start()ed once, stop()ped.
+///
+/// Threads: one writer (EventLog), one for metrics, one ticker, a few launchers. Destroying it without stop() is what
+/// a crash is: nothing more is written, attempts go on, and the next controller on the same store takes over.
+class RunningController : public Controller {
+ public:
+  /// Takes over what an earlier controller left, then follows and acts. Before it, calls of people and ranks are
+  /// answered, but nothing is launched.
+  virtual void start(const Addresses& addresses) = 0;
+  /// Writes what is known, stops following. Attempts run on.
+  virtual void stop() = 0;
+  /// Everything due now, in this thread: only when made without threads.
+  virtual void tick() = 0;
+};
+
+/// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read, and
+/// std::runtime_error if the partitions file is broken and the store has no policies from before.
+std::unique_ptr<RunningController> make_controller(store::Store& store, Executor& executor, Clock& clock,
+                                                   ControllerOptions options);
+
+}  // namespace runtime

@@ -1,0 +1,156 @@
+#include "service/standing.h"
+
+#include <algorithm>
+
+#include "base/time_text.h"
+#include "core/apply.h"
+#include "core/text.h"
+
+namespace runtime {
+namespace {
+
+constexpr const char* kByItself = "It starts by itself.";
+constexpr const char* kNothingIsLost =
+    "Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?";
+
+bool is_idle(const core::Job& job) {
+  return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
+}
+
+/// Its newest attempt was refused by what should have started it.
+bool never_launched(const core::Job& job) {
+  const auto* attempt = job.current();
+  return attempt == nullptr || (!attempt->started_at && attempt->handle.empty());
+}
+
+std::string after_failure(const core::Job& job) {
+  const std::string id = std::to_string(job.id);
+  if (never_launched(job)) {
+    return "Correct in the job file what the reason names, and submit it again; nothing of it was started, so there is "
+           "no log";
+  }
+  // A recipe's program is muster's own: what a person can correct stands in the job file.
+  const std::string again =
+      job.is_command ? "correct the program, then: muster requeue " + id + "; or the job file, and submit it again"
+                     : "then correct the job file and submit it again, or: muster requeue " + id;
+  const auto& last = job.attempts.back();
+  if (!last.culprit && last.queued_at) {
+    return "No rank is to blame: look at what Slurm and the lines before the ranks wrote (muster logs " + id +
+           " --slurm), " + again;
+  }
+  return "Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id + " names the files), " +
+         again;
+}
+
+std::string release_text(const core::Job& job) {
+  return "Release it when it may start: muster release " + std::to_string(job.id);
+}
+
+/// Neither held nor waiting for other jobs: the nearest thing that it waits for has the word.
+void explain_wait(const StandingFacts& facts, Standing& out) {
+  const auto& job = facts.job;
+  const auto say = [&](const Obstacle& why) {
+    if (!why.reason.empty()) out.reason = why.reason;
+    out.action = why.action;
+  };
+  const bool queued = job.state == core::JobState::kQueued;
+  if (job.state == core::JobState::kWaiting) {
+    out.action = std::string(kByItself) + " To start it at once: muster requeue " + std::to_string(job.id);
+    if (job.next_attempt_at && *job.next_attempt_at > facts.now) out.expected_start = job.next_attempt_at;
+  }
+  if (facts.queue) say({facts.queue->sentence, facts.queue->action});
+  if (facts.trouble && (queued || facts.queue)) {
+    say({trouble_text(*facts.trouble), kNothingIsLost});
+  }
+  if (!facts.turn.empty()) say({facts.turn, kByItself});
+  if (facts.put_off && !queued) say({"Not started yet: " + facts.put_off->reason, facts.put_off->action});
+  if (facts.partition) say(*facts.partition);
+}
+
+/// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.
+void explain_run(const StandingFacts& facts, Standing& out) {
+  if (facts.queue && facts.queue->suspended_since) {
+    out.reason += "; suspended in Slurm since " + core::utc_text(*facts.queue->suspended_since);
+    out.action = "Its time limit stands still meanwhile. Let it go on: scontrol resume " + facts.queue->scheduler_job;
+  }
+  // Local processes have no scheduler to lose.
+  const auto* attempt = facts.job.current();
+  if (facts.trouble && attempt != nullptr && attempt->queued_at) {
+    out.reason += "; " + trouble_text(*facts.trouble);
+    out.action = kNothingIsLost;
+  }
+}
+
+}  // namespace
+
+bool is_foreseen(core::Time start, core::Time now) {
+  constexpr core::Millis kFarthest = std::chrono::hours(24 * 60);
+  return start - now < kFarthest;
+}
+
+std::string status_word(const core::Job& job) {
+  const std::string state(core::to_string(job.state));
+  if (!job.held || core::is_ended(job.state)) return state;
+  // That it waits for a person says more than what it would wait for otherwise.
+  return is_idle(job) || job.state == core::JobState::kQueued ? "held" : state + ", held";
+}
+
+Standing standing_of(const StandingFacts& facts) {
+  const auto& job = facts.job;
+  Standing out{status_word(job), job.reason, {}, {}, {}};
+  if (core::is_ended(job.state)) {
+    if (job.state == core::JobState::kFailed) out.action = after_failure(job);
+    return out;
+  }
+  const bool queued = job.state == core::JobState::kQueued;
+  if (!queued && !is_idle(job)) {
+    explain_run(facts, out);
+    if (!job.held) return out;
+    out.reason += "; held by " + job.held_by + ", no further attempt starts";
+    out.action = "Release it when a next attempt may start: muster release " + std::to_string(job.id);
+    return out;
+  }
+  if (queued && facts.queue) {
+    out.scheduler_reason = facts.queue->reason;
+    out.expected_start = facts.queue->expected_start;
+  }
+  // What people asked for themselves comes first: a scheduler only repeats it.
+  if (job.held) {
+    out.action = release_text(job);
+  } else if (!queued && !job.dependencies_met()) {
+    const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
+    out.action = std::string(kByItself) + " What it waits for: muster why " + std::to_string(other->job);
+  } else {
+    explain_wait(facts, out);
+  }
+  return out;
+}
+
+void fill_standing(const Standing& standing, muster::v1::Job& out) {
+  out.set_status(standing.status);
+  out.set_reason(standing.reason);
+  out.set_action(standing.action);
+  out.set_scheduler_reason(standing.scheduler_reason);
+  out.set_expected_start(time_text(standing.expected_start));
+}
+
+void fill_standing(const Standing& standing, muster::v1::WhyResponse& out) {
+  out.set_status(standing.status);
+  out.set_reason(standing.reason);
+  out.set_action(standing.action);
+  out.set_scheduler_reason(standing.scheduler_reason);
+  out.set_expected_start(time_text(standing.expected_start));
+}
+
+muster::v1::Controls controls_of(const core::Job& job) {
+  muster::v1::Controls out;
+  out.set_cancel_refusal(core::refuse_cancel(job));
+  out.set_requeue_refusal(core::refuse_requeue(job));
+  out.set_hold_refusal(job.held ? "it is held already" : core::refuse_hold(job));
+  out.set_release_refusal(core::refuse_release(job));
+  if (out.cancel_refusal().empty()) out.set_cancel_effect(core::effect_of_cancel(job));
+  if (out.requeue_refusal().empty()) out.set_requeue_effect(core::effect_of_requeue(job));
+  return out;
+}
+
+}  // namespace runtime

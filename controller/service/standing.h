@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/obstacle.h"
+#include "core/job.h"
+#include "executors/executor.h"
+#include "muster/v1/job.pb.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace runtime {
+
+/// What people are told of a job: its state's word, why it is in that state, and what they can do. The one answer
+/// behind `list`, `show`, `why`, their JSON and the dashboard: none of them explains anything itself.
+struct Standing {
+  std::string status;            // "held", "running, held"
+  std::string reason;            // one sentence
+  std::string action;            // empty: nothing
+  std::string scheduler_reason;  // the scheduler's own word; empty: none
+  std::optional<core::Time> expected_start;
+};
+
+/// What the parts of the controller know of the job. Each is asked once, and each may know nothing.
+struct StandingFacts {
+  const core::Job& job;
+  core::Time now{};
+  std::optional<QueueWord> queue = std::nullopt;     // of the executor
+  std::optional<Trouble> trouble = std::nullopt;     // the scheduler can't be asked
+  std::string turn = {};                             // of its sweep (SweepGate::explain)
+  std::optional<Obstacle> put_off = std::nullopt;    // its launch failed, and is tried again at no cost
+  std::optional<Obstacle> partition = std::nullopt;  // a partition's limit
+};
+
+Standing standing_of(const StandingFacts& facts);
+
+/// Whether a start that the scheduler names means anything: it takes a job without a time limit for one of a year, so
+/// what comes after such a job would start a year after that one did.
+bool is_foreseen(core::Time start, core::Time now);
+
+/// "held", "running, held", else the state.
+std::string status_word(const core::Job& job);
+
+void fill_standing(const Standing& standing, muster::v1::Job& out);
+void fill_standing(const Standing& standing, muster::v1::WhyResponse& out);
+
+/// What may be asked of the job: refusals and effects are core's.
+muster::v1::Controls controls_of(const core::Job& job);
+
+}  // namespace runtime

@@ -1,0 +1,19 @@
+#include <signal.h>
+
+#include "executors/local/local_executor.h"
+#include "script_request.h"
+
+// crashing_launcher <root> <supervisor> <job> <script> <ranks> <step>: launches an attempt and kills itself at a step
+// of launch(), or "returned" after it.
+int main(int argc, char** argv) {
+  if (argc != 7) return 2;
+  const std::string crash_at = argv[6];
+  const auto reach = [&](std::string_view step) {
+    if (step == crash_at) ::raise(SIGKILL);
+  };
+  runtime::local::LocalExecutor executor({argv[1], argv[2], reach});
+  executor.start([](core::JobId, const core::EventBody&) {});
+  executor.launch(test::script_request(argv[1], std::stoll(argv[3]), argv[4], std::stoul(argv[5])));
+  reach("returned");
+  return 0;
+}

@@ -1,0 +1,48 @@
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "executors/local/supervisor.h"
+
+namespace {
+std::filesystem::path data_folder;
+}
+
+/// Takes as long as the file slow_disk lies in the data folder, where slow_disk_waits tells that it waits, and flushes
+/// has a line for each that is done.
+extern "C" int fdatasync(int file) {
+  while (std::filesystem::exists(data_folder / "slow_disk")) {
+    std::ofstream(data_folder / "slow_disk_waits");
+    ::usleep(5'000);
+  }
+  const auto result = ::syscall(SYS_fdatasync, file);
+  std::ofstream(data_folder / "flushes", std::ios::app) << "done\n";
+  return static_cast<int>(result);
+}
+
+/// Does not come back as long as the file stuck_disk lies in the data folder.
+extern "C" ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
+  while (std::filesystem::exists(data_folder / "stuck_disk")) {
+    std::ofstream(data_folder / "stuck_disk_waits");
+    ::usleep(5'000);
+  }
+  return ::syscall(SYS_pwrite64, file, bytes, count, offset);
+}
+
+// muster-supervisor that kills itself at the step named in the file crash_at of the data folder.
+int main(int argc, char** argv) {
+  runtime::local::SupervisorOptions options;
+  options.started_by_executor = argc == 3;
+  options.folder = argv[argc - 1];
+  data_folder = options.folder / "../../..";
+  std::string crash_at;
+  std::ifstream(data_folder / "crash_at") >> crash_at;
+  options.on_step = [&](std::string_view step) {
+    if (step == crash_at) ::raise(SIGKILL);
+  };
+  return runtime::local::supervise(options);
+}

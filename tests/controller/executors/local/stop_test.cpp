@@ -1,0 +1,196 @@
+#include "executors/local/follower.h"
+#include "world.h"
+
+// Goal: a stop asks once, waits for the grace, then ends everything.
+// Method: real processes that obey, and such that ignore, SIGTERM.
+namespace test {
+
+class Stop : public World {
+ protected:
+  /// Launches and waits until every rank has written its line into `ready`.
+  core::AttemptLaunched launch_ready(core::JobId job, const std::string& script, std::size_t ranks = 1) {
+    const auto launched = must_launch(job, script, ranks);
+    EXPECT_TRUE(eventually([&] { return count_lines(root_ / "work/ready") == ranks; }));
+    return launched;
+  }
+};
+
+constexpr const char* kIgnoresTerm = "trap '' TERM; echo ready >> ready; while :; do sleep 0.05; done";
+constexpr const char* kCountsTerms =
+    "trap 'echo term >> terms' TERM; echo ready >> ready; while :; do sleep 0.05; done";
+
+TEST_F(Stop, TermFirstThenKillAfterTheGrace) {
+  launch_ready(1,
+               std::string("[ $RANK = 0 ] && trap 'exit 99' TERM && echo ready >> ready && ") +
+                   "while :; do sleep 0.05; done; " + kIgnoresTerm,
+               2);
+  constexpr auto kGrace = 3s;  // long beside whatever a busy machine keeps a shell waiting
+  const auto before = SteadyClock::now();
+  executor_->stop({1, 1}, {kGrace});
+  EXPECT_LT(SteadyClock::now() - before, 100ms) << "stop() returns at once";
+  const auto obedient = facts_.exit_of(0);
+  EXPECT_LT(SteadyClock::now() - before, kGrace);
+  const auto stubborn = facts_.exit_of(1);
+  ASSERT_TRUE(obedient && stubborn);
+  EXPECT_GE(SteadyClock::now() - before, kGrace);
+  EXPECT_EQ(obedient->exit, (core::ExitStatus{99, 0}));
+  EXPECT_EQ(stubborn->exit, (core::ExitStatus{0, SIGKILL}));
+  EXPECT_FALSE(stubborn->out_of_memory);
+}
+
+TEST_F(Stop, ALaterStopMayShortenTheGraceAndDoesNotAskTwice) {
+  launch_ready(1, kCountsTerms);
+  executor_->stop({1, 1}, {1h});
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/terms") == 1; }));
+  executor_->stop({1, 1}, {300ms});
+  executor_->stop({1, 1}, {2h});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(count_lines(root_ / "work/terms"), 1u) << "a second SIGTERM makes a rank leave without saving";
+}
+
+TEST_F(Stop, AFrozenRankIsKilledToo) {
+  const auto launched = launch_ready(1, kIgnoresTerm);
+  ::kill(static_cast<pid_t>(launched.pids.at(0)), SIGSTOP);
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0));
+}
+
+// The rank finds it the moment the signal arrives.
+TEST_F(Stop, EveryRankFindsWhyItIsAskedToLeave) {
+  launch_ready(
+      1,
+      "trap 'cat $MUSTER_STOP > stop-$RANK; echo done >> told; exit 99' TERM; echo ready >> ready; while :; do "
+      "sleep 0.05; done",
+      2);
+  executor_->stop({1, 1}, {5s, true, "preempted"});
+  executor_->stop({1, 1}, {4s, false, "cancelled"});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  for (const char* file : {"work/stop-0", "work/stop-1"}) {
+    EXPECT_THAT(read_file(root_ / file),
+                testing::MatchesRegex(R"(\{"why":"preempted","save":true,"deadline":[0-9]{10}\.[0-9]{3}\}.)"))
+        << "the first stop's";
+  }
+}
+
+TEST_F(Stop, ASurvivorIsToldNotToSave) {
+  launch_ready(1, "trap 'cat $MUSTER_STOP > stop; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done");
+  executor_->stop({1, 1}, {2s, false, "peer_failed"});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_THAT(read_file(root_ / "work/stop"), testing::HasSubstr(R"("why":"peer_failed","save":false,)"));
+}
+
+TEST_F(Stop, WithoutAReasonNothingIsWritten) {
+  launch_ready(1, "trap 'ls $MUSTER_STOP > stop; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done");
+  executor_->stop({1, 1}, {2s});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(read_file(root_ / "work/stop"), "");
+}
+
+TEST_F(Stop, ReachesTheWholeProcessGroupOfARank) {
+  launch_ready(1,
+               "trap 'wait; exit 0' TERM; sh -c 'trap \"echo child >> terms; exit\" TERM; echo ready >> ready; "
+               "while :; do sleep 0.05; done' & while :; do sleep 0.05; done");
+  executor_->stop({1, 1}, {5s});
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(count_lines(root_ / "work/terms"), 1u);
+}
+
+TEST_F(Stop, OfWhatWasNeverLaunchedOrIsLongOverIsANoOp) {
+  executor_->stop({42, 1}, {0ms});
+  must_launch(1, "exit 0");
+  ASSERT_TRUE(facts_.exit_of(0));
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  restart_controller();
+  executor_->stop({1, 1}, {0ms});
+  executor_->stop({42, 1}, {0ms});
+  // Facts come in order: when those of another attempt are there, anything of these would be too.
+  must_launch(2, "exit 0");
+  ASSERT_TRUE(facts_.wait_for(2));
+  executor_.reset();
+  EXPECT_EQ(facts_.all().size(), 2u);
+}
+
+TEST_F(Stop, ByAControllerThatHasNotAdoptedYet) {
+  launch_ready(1, kIgnoresTerm);
+  restart_controller();
+  executor_->stop({1, 1}, {0ms});
+  const auto exited = facts_.exit_of(0);
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->exit.signal, SIGKILL);
+}
+
+TEST_F(Stop, IsPassedOnWhenTheSupervisorCanBeReachedAgain) {
+  const auto launched = launch_ready(1, kIgnoresTerm);
+  executor_.reset();
+  std::filesystem::rename(folder(1) / "supervisor.sock", folder(1) / "hidden");
+  restart_controller();
+  core::Attempt attempt;
+  attempt.handle = launched.handle;
+  executor_->adopt({1, 1}, attempt);
+  executor_->stop({1, 1}, {0ms});
+  // The same thread tells this, so the stop was looked at, in vain.
+  must_launch(2, "exit 0");
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_TRUE(is_alive(launched.pids.at(0)));
+  std::filesystem::rename(folder(1) / "hidden", folder(1) / "supervisor.sock");
+  ASSERT_TRUE(facts_.wait_for(2));
+  EXPECT_FALSE(is_alive(launched.pids.at(0)));
+}
+
+TEST_F(Stop, DoesNotDependOnASupervisorThatStandsStill) {
+  look_every_ = 100ms;
+  restart_controller();
+  const auto launched = launch_ready(1, kIgnoresTerm, 2);
+  const auto supervisor = supervisor_of(1);
+  ::kill(static_cast<pid_t>(supervisor), SIGSTOP);
+  executor_->stop({1, 1}, {300ms});
+  ASSERT_TRUE(facts_.wait_for(1));
+  const auto gone = facts_.of<core::AttemptGone>();
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_THAT(gone[0].reason, testing::StartsWith("its supervisor did nothing any more and was killed"));
+  for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
+  EXPECT_FALSE(is_alive(supervisor));
+}
+
+TEST_F(Stop, OfRanksThatAreGoneIsNotNeededForTheirEndToBeKnown) {
+  look_every_ = 100ms;
+  restart_controller();
+  const auto launched = launch_ready(1, kIgnoresTerm, 2);
+  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGSTOP);
+  for (const auto pid : launched.pids) ::kill(static_cast<pid_t>(pid), SIGKILL);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+}
+
+TEST_F(Stop, ASupervisorThatStandsStillIsLeftAloneWhileItsRanksRun) {
+  look_every_ = 20ms;
+  restart_controller();
+  const auto launched = launch_ready(1, kIgnoresTerm);
+  const auto supervisor = static_cast<pid_t>(supervisor_of(1));
+  ::kill(supervisor, SIGSTOP);
+  // The thread that looks after it does much else meanwhile, so it has looked often enough.
+  const auto rounds = 3 * runtime::local::Follower::kRoundsWithoutRanks;
+  const auto until = SteadyClock::now() + rounds * look_every_;
+  ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
+  EXPECT_TRUE(is_alive(launched.pids.at(0)));
+  ::kill(supervisor, SIGCONT);
+  // The end is asked for by a controller that looks as rarely as usual: the one before takes a supervisor for stuck
+  // that has not killed within 40 ms.
+  look_every_ = 5s;
+  restart_controller();
+  core::Attempt attempt;
+  attempt.handle = launched.handle;
+  executor_->adopt({1, 1}, attempt);
+  executor_->stop({1, 1}, {0ms});
+  ASSERT_TRUE(facts_.exit_of(0));
+}
+
+TEST_F(Stop, GoesOnWhenTheControllerIsKilledMeanwhile) {
+  launch_ready(1, kCountsTerms);
+  executor_->stop({1, 1}, {2s});
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/terms") == 1; }));
+  executor_.reset();
+  EXPECT_TRUE(eventually([&] { return status(1).ended; }));
+}
+
+}  // namespace test

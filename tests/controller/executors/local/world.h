@@ -1,0 +1,88 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "executors/local/local_executor.h"
+#include "executors/local/status_log.h"
+#include "script_request.h"
+
+namespace test {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+inline constexpr auto kLimit = 10s;  // of a wait for what must come
+
+/// Polls every 5 ms; false after the limit.
+bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit = kLimit);
+std::string read_file(const std::filesystem::path& path);
+void write_file(const std::filesystem::path& path, const std::string& text);
+std::size_t count_lines(const std::filesystem::path& path);
+bool is_alive(std::int64_t pid);
+/// Starts a program, waits for its end, returns waitpid's status.
+int run_program(const std::vector<std::string>& argv);
+
+/// What an executor told.
+class Facts {
+ public:
+  runtime::FactSink sink();
+  std::vector<core::EventBody> all() const;
+  /// False if there are still fewer than `count` after kLimit.
+  bool wait_for(std::size_t count) const;
+  template <typename T>
+  std::vector<T> of() const {
+    std::vector<T> result;
+    for (const auto& fact : all()) {
+      if (const auto* wanted = std::get_if<T>(&fact)) result.push_back(*wanted);
+    }
+    return result;
+  }
+  /// How rank `rank` ended, waiting for it up to kLimit.
+  std::optional<core::RankExited> exit_of(core::RankNumber rank) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<core::EventBody> facts_;
+};
+
+/// A data folder, executors on it, and nothing left of them at the end, whatever happened to the test.
+class World : public ::testing::Test {
+ protected:
+  World();
+  ~World() override;
+
+  /// A new executor, which takes over from the one before (that is shut down first).
+  void restart_controller(const std::string& supervisor = SUPERVISOR);
+  runtime::LaunchAnswer launch(const runtime::LaunchRequest& request) { return executor_->launch(request); }
+  runtime::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
+    return launch(script_request(root_, job, script, ranks));
+  }
+  /// Fails the test if it was not launched.
+  core::AttemptLaunched must_launch(const runtime::LaunchRequest& request);
+  core::AttemptLaunched must_launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
+    return must_launch(script_request(root_, job, script, ranks));
+  }
+  std::filesystem::path folder(core::JobId job) const;
+  std::filesystem::path log(core::JobId job, core::RankNumber rank) const;
+  runtime::local::Status status(core::JobId job) const;
+  std::int64_t supervisor_of(core::JobId job) const;
+  void use_root(const std::filesystem::path& root);
+
+  std::filesystem::path top_;
+  std::filesystem::path root_;
+  std::chrono::milliseconds look_every_{5000};
+  Facts facts_;
+  std::unique_ptr<runtime::local::LocalExecutor> executor_;
+};
+
+}  // namespace test

@@ -1,0 +1,54 @@
+// Goal: nobody waits for what a key of the job file can't do.
+#include "jobfile/idle_keys.h"
+
+#include <gmock/gmock.h>
+
+#include "jobfile/job_keys.h"
+#include "jobfile/spec.h"
+
+namespace jobfile {
+namespace {
+
+using muster::v1::JobSpec;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+JobSpec program_with(const std::vector<std::pair<std::string, std::string>>& keys) {
+  JobSpec job;
+  job.mutable_command()->add_argv("true");
+  for (const auto& [key, value] : keys) {
+    const auto& field = *find_key(key);
+    set(job, field, parse(field, value).value());
+  }
+  return job;
+}
+
+TEST(IdleKeys, OfAProgramAreThoseThatOnlyMusterWorkerOrReportsCanHeed) {
+  auto job = program_with({{"liveness.hung_after", "5s"},
+                           {"requeue.max_rank_hung", "7"},
+                           {"liveness.join_within", "5s"},
+                           {"checkpoint.keep", "9"},
+                           {"liveness.silent_after", "20s"},
+                           {"requeue.max_failed", "9"}});
+  const std::string steps =
+      "liveness.hung_after, requeue.max_rank_hung have no effect while this program reports no steps";
+  const std::string never = "liveness.join_within, checkpoint.keep have no effect on a program of your own";
+  EXPECT_THAT(idle_keys(job, false), ElementsAre(steps, never));
+  EXPECT_THAT(idle_keys(job, true), ElementsAre(never));
+  fill_defaults(job);
+  EXPECT_THAT(idle_keys(job, false), ElementsAre(steps, never)) << "as stored";
+}
+
+TEST(IdleKeys, DefaultsAreNobodysWish) {
+  auto job = program_with({{"liveness.silent_after", "20s"}, {"liveness.hung_after", "30m"}});
+  EXPECT_THAT(idle_keys(job, false), IsEmpty());
+  fill_defaults(job);
+  EXPECT_THAT(idle_keys(job, false), IsEmpty());
+  JobSpec recipe;
+  recipe.mutable_recipe();
+  recipe.mutable_liveness()->set_hung_after_ms(5000);
+  EXPECT_THAT(idle_keys(recipe, false), IsEmpty());
+}
+
+}  // namespace
+}  // namespace jobfile

@@ -1,0 +1,517 @@
+// Goal: silence, hanging and blindness are told apart, and nobody is blamed for what the controller could not hear.
+// Method: the rules are pure; each case is a line of a table.
+#include "ranks/liveness.h"
+
+#include <gtest/gtest.h>
+
+#include "core/text.h"
+#include "ranks/live_ranks.h"
+
+namespace runtime {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr core::Millis kStart{100000};
+
+struct Silence {
+  const char* name;
+  bool joined;
+  Vouch vouch;
+  core::Millis not_before, by;  // when the rank is found silent
+};
+
+class SilenceRules : public ::testing::TestWithParam<Silence> {};
+
+// Rounds of 100 ms, as the ticker makes them; the time until the finding, or nullopt within ten minutes.
+std::optional<core::Millis> time_to_finding(AttemptWatch& watch, Vouch vouch, core::EventBody* finding) {
+  for (core::Millis gone{0}; gone < 10min; gone += 100ms) {
+    for (auto rank : watch.overdue(kStart + gone)) {
+      if (auto fact = watch.judge(rank, vouch, kStart + gone)) {
+        *finding = *fact;
+        return gone;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+TEST_P(SilenceRules, Hold) {
+  const auto& rule = GetParam();
+  AttemptWatch watch({}, 2, 3, kStart);
+  if (rule.joined) watch.heard(1, 5, 2, kStart);
+  // Rank 0 stays well out of it.
+  core::Attempt attempt;
+  attempt.ranks.resize(2);
+  attempt.ranks[0].state = core::RankState::kExited;
+  watch.follow(attempt, kStart);
+  core::EventBody finding;
+  const auto time = time_to_finding(watch, rule.vouch, &finding);
+  ASSERT_TRUE(time);
+  EXPECT_GE(*time, rule.not_before);
+  EXPECT_LE(*time, rule.by);
+  const auto& silent = std::get<core::RankSilent>(finding);
+  EXPECT_EQ(silent.attempt, 3U);
+  EXPECT_EQ(silent.rank, 1U);
+  EXPECT_EQ(silent.silent_for, *time);
+  EXPECT_TRUE(watch.overdue(kStart + 1h).empty()) << "said once";
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, SilenceRules,
+                         ::testing::Values(Silence{"Stopped", true, Vouch::kStopped, 2500ms, 2500ms},
+                                           Silence{"Unknown", true, Vouch::kUnknown, 2500ms, 2500ms},
+                                           Silence{"Alive", true, Vouch::kAlive, 15s, 15s},
+                                           Silence{"GoneWithoutAnEnd", true, Vouch::kGone, 4500ms, 4500ms},
+                                           Silence{"NeverJoinedAlive", false, Vouch::kAlive, 120s, 120s},
+                                           Silence{"NeverJoinedUnknown", false, Vouch::kUnknown, 120s, 120s},
+                                           Silence{"NeverJoinedGone", false, Vouch::kGone, 122s, 122s}),
+                         [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
+
+// A cancel in Slurm lets the other ranks save for a minute, and its end is told with its true cause after that.
+TEST(Liveness, ARankWhoseEndIsKnownIsNeverSilent) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  watch.heard(0, 1, 2, kStart);
+  EXPECT_FALSE(watch.judge(0, Vouch::kGone, kStart + 3s));
+  for (const auto after : {6s, 20s, 60s}) EXPECT_FALSE(watch.judge(0, Vouch::kEnded, kStart + after));
+}
+
+TEST(Liveness, AHeartbeatBetweenQuestionAndAnswerCounts) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  watch.heard(0, 1, 2, kStart);
+  ASSERT_EQ(watch.overdue(kStart + 3s).size(), 1U);
+  watch.heard(0, 1, 2, kStart + 3s);
+  EXPECT_FALSE(watch.judge(0, Vouch::kStopped, kStart + 3s));
+}
+
+TEST(Liveness, ARankThatReportsButDoesNotMoveHangs) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  core::Millis now = kStart;
+  for (; now < kStart + 30min; now += 500ms) {
+    watch.heard(0, 7, 2, now);
+    ASSERT_TRUE(watch.findings(now).empty()) << (now - kStart).count();
+  }
+  watch.heard(0, 7, 2, now);
+  const auto found = watch.findings(now);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(std::get<core::RankHung>(found[0]).section, "step");
+  EXPECT_TRUE(watch.findings(now + 1s).empty()) << "said once";
+}
+
+TEST(Liveness, AnotherSectionIsProgress) {
+  AttemptWatch watch({}, 1, 1, kStart);
+  watch.heard(0, 7, 2, kStart);
+  watch.heard(0, 7, 3, kStart + 29min);
+  watch.heard(0, 7, 3, kStart + 31min);
+  EXPECT_TRUE(watch.findings(kStart + 31min).empty());
+}
+
+/// Rounds of 100 ms for so long, in which the node says so of the only rank; what is found, and when.
+std::optional<std::pair<core::Millis, core::EventBody>> rounds(AttemptWatch& watch, Vouch vouch, core::Millis from,
+                                                               core::Millis time) {
+  for (auto now = from; now < from + time; now += 100ms) {
+    for (const auto rank : watch.overdue(now)) {
+      watch.note(rank, vouch, now);
+      if (auto fact = watch.judge(rank, vouch, now)) return std::pair(now, *fact);
+    }
+    if (const auto found = watch.findings(now); !found.empty()) return std::pair(now, found.front());
+  }
+  return std::nullopt;
+}
+
+TEST(Liveness, ACommandIsNotExpectedToSpeak) {
+  for (const auto vouch : {Vouch::kAlive, Vouch::kUnknown, Vouch::kEnded, Vouch::kGone, Vouch::kSuspended}) {
+    AttemptWatch watch({.heartbeats = false}, 1, 1, kStart);
+    EXPECT_FALSE(rounds(watch, vouch, kStart, 1h)) << static_cast<int>(vouch);
+  }
+}
+
+TEST(Liveness, ACommandWhoseProcessIsStoppedIsSilent) {
+  AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
+  ASSERT_FALSE(rounds(watch, Vouch::kAlive, kStart, 1min));
+  const auto stopped = kStart + 1min;
+  const auto found = rounds(watch, Vouch::kStopped, stopped, 1min);
+  ASSERT_TRUE(found);
+  EXPECT_GE(found->first - stopped, 5s);
+  EXPECT_LE(found->first - stopped, 6s);
+  const auto& silent = std::get<core::RankSilent>(found->second);
+  EXPECT_EQ(silent.seen, "stopped");
+  EXPECT_GE(silent.silent_for, 5s);
+  EXPECT_FALSE(rounds(watch, Vouch::kStopped, found->first, 1min)) << "told once";
+}
+
+TEST(Liveness, ACommandThatGoesOnInTimeWasNotSilent) {
+  AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
+  for (int round = 0; round < 9; ++round) {
+    const auto begin = kStart + round * 6s;
+    EXPECT_FALSE(rounds(watch, Vouch::kStopped, begin, 4s)) << round;
+    EXPECT_FALSE(rounds(watch, Vouch::kAlive, begin + 4s, 2s)) << round;
+  }
+  AttemptWatch never({.silent_after = 0s, .heartbeats = false}, 1, 1, kStart);
+  EXPECT_FALSE(rounds(never, Vouch::kStopped, kStart, 1h)) << "0 turns it off";
+}
+
+// Slurm stops ranks and tasks one by one, and lets them go on so.
+TEST(LostNodes, ATaskThatIsStoppedAfterItsRankHasSaidNothingThatCounts) {
+  for (const auto after : {Vouch::kUnknown, Vouch::kSuspended}) {
+    AttemptWatch watch({.silent_after = 1s, .heartbeats = false}, 1, 1, kStart);
+    core::Attempt attempt;
+    attempt.state = core::AttemptState::kRunning;
+    attempt.queued_at = core::Time{};
+    attempt.ranks.resize(1);
+    watch.follow(attempt, kStart);
+    EXPECT_FALSE(rounds(watch, Vouch::kStopped, kStart, 1500ms)) << "so long a task's word lasts";
+    EXPECT_FALSE(rounds(watch, after, kStart + 1500ms, 1h));
+    EXPECT_FALSE(rounds(watch, Vouch::kStopped, kStart + 2h, 1500ms));
+  }
+}
+
+TEST(Liveness, ABlindControllerCountsAStopAnew) {
+  AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
+  ASSERT_FALSE(rounds(watch, Vouch::kStopped, kStart, 4s));
+  watch.fresh_start(kStart + 1h);
+  const auto found = rounds(watch, Vouch::kStopped, kStart + 1h, 1min);
+  ASSERT_TRUE(found);
+  EXPECT_GE(found->first, kStart + 1h + 5s);
+}
+
+TEST(Liveness, ACommandThatHasToldOfAStepHangsLikeAnyOther) {
+  for (const bool tells_steps : {true, false}) {
+    AttemptWatch watch({.hung_after = 30min, .heartbeats = false}, 1, 1, kStart);
+    watch.heard(0, tells_steps ? 7 : 0, 2, kStart);
+    const auto found = rounds(watch, Vouch::kAlive, kStart, 2h);
+    ASSERT_EQ(found.has_value(), tells_steps);
+    if (!found) continue;
+    EXPECT_EQ(std::get<core::RankHung>(found->second).no_progress_for, 30min);
+  }
+}
+
+TEST(Liveness, ADrainingAttemptIsNotBlamedButStoppedAgain) {
+  AttemptWatch watch({.stop_grace = 30s}, 1, 1, kStart);
+  watch.heard(0, 1, 2, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kDraining;
+  attempt.ranks.resize(1);
+  watch.follow(attempt, kStart);
+  EXPECT_TRUE(watch.overdue(kStart + 1min).empty());
+  EXPECT_FALSE(watch.must_stop_again(kStart + 39s));
+  EXPECT_TRUE(watch.must_stop_again(kStart + 40s));
+  EXPECT_FALSE(watch.must_stop_again(kStart + 41s));
+  EXPECT_TRUE(watch.must_stop_again(kStart + 80s));
+}
+
+TEST(Liveness, ADeafControllerGivesEveryoneFreshTime) {
+  LiveRanks live_ranks;
+  const core::AttemptKey key{1, 1};
+  live_ranks.track(key, {}, 2, kStart, kStart);
+  for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
+  const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kStopped; };
+  EXPECT_TRUE(live_ranks.watch(kStart + 2s, false, stopped).facts.empty());
+  // The controller was not running for a minute: its machine slept, its disk stood still.
+  EXPECT_TRUE(live_ranks.watch(kStart + 62s, true, stopped).facts.empty());
+  core::Millis now = kStart + 62s;
+  for (; now < kStart + 64400ms; now += 100ms) ASSERT_TRUE(live_ranks.watch(now, false, stopped).facts.empty());
+  now += 100ms;
+  EXPECT_EQ(live_ranks.watch(now, false, stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
+}
+
+TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
+  LiveRanks live_ranks;
+  const core::AttemptKey key{1, 1};
+  live_ranks.track(key, {}, 2, kStart, kStart);
+  for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
+  live_ranks.track(key, {}, 2, kStart, kStart + 10s);
+  const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kUnknown; };
+  core::Millis now = kStart;
+  for (; now < kStart + 12400ms; now += 100ms) ASSERT_TRUE(live_ranks.watch(now, false, unknown).facts.empty());
+  EXPECT_EQ(live_ranks.watch(now + 200ms, false, unknown).facts.size(), 2U);
+}
+
+/// Four ranks on two nodes of a scheduler, all heard at kStart.
+AttemptWatch on_nodes(bool scheduled = true) {
+  AttemptWatch watch({}, 4, 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kRunning;
+  if (scheduled) attempt.queued_at = core::Time{};
+  attempt.ranks.resize(4);
+  for (std::size_t r = 0; r < 4; ++r) attempt.ranks[r].node = r < 2 ? "n1" : "n2";
+  watch.follow(attempt, kStart);
+  for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, 1, 2, kStart);
+  return watch;
+}
+
+TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardOrVouchedFor) {
+  auto watch = on_nodes();
+  for (core::RankNumber r : {0U, 1U}) watch.heard(r, 2, 2, kStart + 2s);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 2600ms}));
+  EXPECT_FALSE(watch.judge(3, Vouch::kUnknown, kStart + 2600ms)) << "said once for the whole node";
+  const auto other = watch.judge(0, Vouch::kUnknown, kStart + 5s);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(std::get<core::NodeLost>(*other).node, "n1") << "but for each node";
+}
+
+TEST(LostNodes, OneRankHeardMakesItASilentRank) {
+  auto watch = on_nodes();
+  watch.heard(3, 2, 2, kStart + 2s);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(std::get<core::RankSilent>(*finding).rank, 2U);
+}
+
+// A power cut ends all heartbeats at once, but each rank's last one was some hundred milliseconds before it.
+TEST(LostNodes, RanksNeedNotHaveSpokenLastAtTheSameMoment) {
+  auto watch = on_nodes();
+  watch.heard(3, 2, 2, kStart + 500ms);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
+}
+
+// Rank 3 ended a moment ago, and its end is not told yet: without its node's word on it the node would look lost.
+TEST(LostNodes, NeighboursAreAskedForThoughTheyAreNotOverdue) {
+  auto watch = on_nodes();
+  for (core::RankNumber r : {0U, 1U, 3U}) watch.heard(r, 2, 2, kStart + 500ms);
+  EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{2, 3}));
+  EXPECT_FALSE(watch.judge(3, Vouch::kGone, kStart + 2600ms)) << "asked, not judged";
+  watch = on_nodes(false);
+  watch.heard(3, 2, 2, kStart + 500ms);
+  EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{0, 1, 2})) << "of a scheduler's nodes alone";
+}
+
+TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
+  for (const auto word : {Vouch::kAlive, Vouch::kStopped, Vouch::kGone}) {
+    auto watch = on_nodes();
+    watch.note(3, word, kStart + 2600ms);
+    const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+    ASSERT_TRUE(finding);
+    EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
+  }
+}
+
+// Somebody has stopped the whole step: as silent as a node without power, on a node that is well.
+TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
+  auto watch = on_nodes();
+  EXPECT_FALSE(watch.judge(2, Vouch::kAsking, kStart + 2600ms));
+  EXPECT_FALSE(watch.judge(2, Vouch::kNodeAnswers, kStart + 14'900ms));
+  const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 15s);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
+            "rank 2 silent for 15 s, and so is the task beside it; their node answers");
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*watch.judge(0, Vouch::kUnknown, kStart + 15s)));
+}
+
+TEST(LostNodes, WhetherOneAnswersSaysNothingOfARankWhoseNeighbourIsHeard) {
+  auto watch = on_nodes();
+  watch.heard(3, 2, 2, kStart + 2s);
+  const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding)) << "at once";
+}
+
+TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
+  auto watch = on_nodes();
+  core::Attempt attempt;
+  attempt.queued_at = core::Time{};
+  attempt.state = core::AttemptState::kRunning;
+  attempt.ranks.resize(4);
+  attempt.ranks[3].state = core::RankState::kExited;
+  watch.follow(attempt, kStart);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
+}
+
+TEST(LostNodes, ThisMachineIsNever) {
+  auto watch = on_nodes(false);
+  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
+}
+
+/// The ranks of any program on a scheduler's nodes, by rank.
+AttemptWatch of_command(const std::vector<std::string>& nodes) {
+  AttemptWatch watch({.heartbeats = false}, static_cast<std::uint32_t>(nodes.size()), 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kRunning;
+  attempt.queued_at = core::Time{};
+  attempt.ranks.resize(nodes.size());
+  for (std::size_t r = 0; r < nodes.size(); ++r) attempt.ranks[r].node = nodes[r];
+  watch.follow(attempt, kStart);
+  return watch;
+}
+
+TEST(LostNodes, OfAnyProgramsTasksToo) {
+  auto watch = of_command({"n1"});
+  watch.judge(0, Vouch::kAlive, kStart);
+  EXPECT_FALSE(watch.judge(0, Vouch::kAsking, kStart + 3s));
+  EXPECT_FALSE(watch.judge(0, Vouch::kNodeAnswers, kStart + 14s));
+  const auto finding = watch.judge(0, Vouch::kNodeAnswers, kStart + 15s);
+  ASSERT_TRUE(finding);
+  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
+}
+
+// Only the tasks beside its ranks are heard.
+TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
+  auto watch = of_command({"n1", "n1", "n2"});
+  const auto round = [&](core::Millis now, const std::vector<Vouch>& words) {
+    std::vector<core::EventBody> found;
+    const auto asked = watch.overdue(now);
+    for (const auto rank : asked) watch.note(rank, words[rank], now);
+    for (const auto rank : asked) {
+      if (auto fact = watch.judge(rank, words[rank], now)) found.push_back(*fact);
+    }
+    return found;
+  };
+  const auto alive = Vouch::kAlive, unknown = Vouch::kUnknown;
+  // Lines before the ranks may take long: nobody has spoken yet, and nobody is missed.
+  for (core::Millis t{0}; t < 5min; t += 1s) ASSERT_TRUE(round(kStart + t, {unknown, unknown, unknown}).empty());
+  const auto begun = kStart + 5min;
+  ASSERT_TRUE(round(begun, {alive, alive, alive}).empty());
+  std::optional<core::Millis> lost_at;
+  for (core::Millis t{0}; t < 1min; t += 100ms) {
+    for (const auto& fact : round(begun + t, {alive, unknown, unknown})) {
+      EXPECT_FALSE(lost_at) << "told once, and n1 is there: one of its ranks is";
+      EXPECT_EQ(std::get<core::NodeLost>(fact).node, "n2");
+      lost_at = t;
+    }
+  }
+  ASSERT_TRUE(lost_at);
+  EXPECT_GE(*lost_at, 2500ms);
+  EXPECT_LE(*lost_at, 3200ms);
+}
+
+// Slurm stops a job's processes for hours, and lets them go on: nobody was silent, lost or hung.
+TEST(Liveness, RanksThatAreSuspendedAreMissedByNobody) {
+  auto recipe = on_nodes();
+  for (core::Millis t{0}; t < 2h; t += 500ms) {
+    for (const auto rank : recipe.overdue(kStart + t)) ASSERT_FALSE(recipe.judge(rank, Vouch::kSuspended, kStart + t));
+  }
+  for (core::RankNumber r = 0; r < 4; ++r) recipe.heard(r, 1, 2, kStart + 2h);
+  EXPECT_TRUE(recipe.findings(kStart + 2h).empty());
+  auto command = of_command({"n1"});
+  command.note(0, Vouch::kAlive, kStart);
+  for (core::Millis t{0}; t < 2h; t += 500ms) {
+    for (const auto rank : command.overdue(kStart + t))
+      ASSERT_FALSE(command.judge(rank, Vouch::kSuspended, kStart + t));
+  }
+}
+
+/// When the time limit is told of one that runs for 20 s, is suspended for two hours, and then goes on.
+std::optional<core::Millis> limit_told(AttemptWatch watch, bool blind_now_and_then) {
+  watch.set_time_limit(60s, true);
+  for (core::Millis t{0}; t < 3h; t += 500ms) {
+    const auto now = kStart + t;
+    const bool suspended = t >= 20s && t < 2h;
+    if (blind_now_and_then && t.count() % 60'000 == 0) watch.fresh_start(now);
+    for (core::RankNumber r = 0; r < watch.world_size() && watch.rules().heartbeats && !suspended; ++r) {
+      watch.heard(r, static_cast<core::Step>(t.count()), 2, now);
+    }
+    for (const auto rank : watch.overdue(now)) {
+      EXPECT_FALSE(watch.judge(rank, suspended ? Vouch::kSuspended : Vouch::kAlive, now));
+    }
+    if (!watch.findings(now).empty()) return t;
+  }
+  return std::nullopt;
+}
+
+// Slurm stops its clock with it. Told by ours it would be stopped unsaved, and called timed out.
+TEST(Liveness, TheTimeLimitStandsStillWhileItIsSuspended) {
+  for (const bool blind : {false, true}) {
+    for (auto watch : {on_nodes(), of_command({"n1"})}) {
+      const auto told = limit_told(watch, blind);
+      ASSERT_TRUE(told) << "it comes all the same";
+      // 30 s of the limit are for the save; 20 s had passed.
+      EXPECT_GE(*told, 2h + 8s);
+      EXPECT_LE(*told, 2h + 12s);
+    }
+  }
+}
+
+TEST(LostNodes, ATaskThatTellsOfAnEndSpeaksToo) {
+  auto watch = of_command({"n1"});
+  for (core::Millis t{0}; t < 1min; t += 500ms) {
+    for (const auto rank : watch.overdue(kStart + t)) {
+      EXPECT_FALSE(watch.judge(rank, t < 1s ? Vouch::kAlive : Vouch::kEnded, kStart + t));
+    }
+  }
+}
+
+TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
+  LiveRanks live_ranks;
+  const core::AttemptKey key{1, 1};
+  core::Job job;
+  job.id = 1;
+  auto& attempt = job.attempts.emplace_back();
+  attempt.number = 1;
+  attempt.queued_at = core::Time{};
+  attempt.ranks.resize(2);
+  for (auto& rank : attempt.ranks) rank.node = "n1";
+  live_ranks.track(key, {}, 2, kStart, kStart);
+  live_ranks.follow(job, kStart);
+  for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
+  core::Millis now = kStart;
+  const auto second_alive = [](const core::AttemptKey&, core::RankNumber rank) {
+    return rank == 1 ? Vouch::kAlive : Vouch::kUnknown;
+  };
+  std::vector<Watched::Fact> facts;
+  for (; now <= kStart + 3s && facts.empty(); now += 100ms) facts = live_ranks.watch(now, false, second_alive).facts;
+  ASSERT_EQ(facts.size(), 1U);
+  EXPECT_EQ(std::get<core::RankSilent>(facts[0].body).rank, 0U);
+}
+
+TEST(Liveness, InTheQueueNobodyIsWatchedAndAllBeginsWithTheStart) {
+  AttemptWatch watch({.join_within = 20s, .time_limit = 60s}, 1, 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kQueued;
+  attempt.queued_at = core::Time{};
+  attempt.ranks.resize(1);
+  watch.follow(attempt, kStart);
+  EXPECT_TRUE(watch.overdue(kStart + 24h).empty());
+  EXPECT_TRUE(watch.findings(kStart + 24h).empty());
+  attempt.state = core::AttemptState::kStarting;
+  const auto start = kStart + 24h;
+  watch.follow(attempt, start);
+  EXPECT_TRUE(watch.overdue(start + 19900ms).empty());
+  EXPECT_EQ(watch.overdue(start + 20s).size(), 1U);
+  EXPECT_TRUE(watch.findings(start + 59900ms).empty());
+  EXPECT_EQ(watch.findings(start + 60s).size(), 1U);
+}
+
+struct Limit {
+  core::Millis limit, grace;
+  bool hard;
+  core::Millis asked_at;
+};
+
+TEST(Liveness, AHardLimitLeavesTheTimeToSave) {
+  for (const auto& row : {Limit{100s, 30s, true, 70s}, Limit{100s, 30s, false, 100s}, Limit{40s, 30s, true, 20s},
+                          Limit{60s, 30s, true, 30s}, Limit{100s, 0s, true, 100s}}) {
+    SCOPED_TRACE(row.asked_at.count());
+    AttemptWatch watch({.stop_grace = row.grace, .heartbeats = false}, 1, 1, kStart);
+    watch.set_time_limit(row.limit, row.hard);
+    EXPECT_TRUE(watch.findings(kStart + row.asked_at - 1ms).empty());
+    EXPECT_EQ(watch.findings(kStart + row.asked_at).size(), 1U);
+  }
+}
+
+TEST(Liveness, AChangedTimeLimitIsToldAnewUnlessItIsTheSame) {
+  AttemptWatch watch({.time_limit = 10s, .heartbeats = false}, 1, 1, kStart);
+  ASSERT_EQ(watch.findings(kStart + 10s).size(), 1U);
+  watch.set_time_limit(10s, false);
+  EXPECT_TRUE(watch.findings(kStart + 11s).empty());
+  watch.set_time_limit(20s, false);
+  EXPECT_TRUE(watch.findings(kStart + 19s).empty());
+  EXPECT_EQ(watch.findings(kStart + 20s).size(), 1U);
+  watch.set_time_limit(0s, false);
+  EXPECT_TRUE(watch.findings(kStart + 1000h).empty()) << "0: none";
+}
+
+TEST(Liveness, TheTimeLimitIsToldOnce) {
+  AttemptWatch watch({.time_limit = 10s, .heartbeats = false}, 1, 1, kStart);
+  EXPECT_TRUE(watch.findings(kStart + 9900ms).empty());
+  ASSERT_EQ(watch.findings(kStart + 10s).size(), 1U);
+  EXPECT_TRUE(watch.findings(kStart + 11s).empty());
+}
+
+}  // namespace
+}  // namespace runtime

@@ -1,0 +1,270 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executors/executor.h"
+
+namespace runtime::testing {
+
+/// Processes that exist only in memory. The Machine is what survives a controller's crash: give the same one to the
+/// next FakeExecutor. Nothing happens by itself: tests decide when ranks end. Thread-safe.
+struct Machine {
+  struct Process {
+    bool alive = true;
+    bool stopped = false;
+    core::ExitStatus exit;
+  };
+  struct Attempt {
+    bool told = false;  // by an answer to its launch; of those in a queue
+    LaunchRequest request;
+    std::vector<Process> ranks;
+    std::vector<StopRequest> stops;
+  };
+  std::mutex mutex;
+  std::map<core::AttemptKey, Attempt> attempts;
+  /// Launches that really started processes: more than one of a key is a bug.
+  std::map<core::AttemptKey, int> starts;
+  /// When set, launch() answers with this instead.
+  std::string launch_failure;
+  bool launch_failure_retryable = true;
+  /// When set, launch() answers LaunchLater.
+  std::string launch_later;
+  /// So it does then, too, but the queue has taken the attempt, and withdraw() knows of it.
+  bool takes_silently = false;
+  /// Attempts wait in a queue, in which nothing moves unless a test gives nodes with begin().
+  bool queue = false;
+  std::vector<std::size_t> batches;  // sizes, of launches together
+  std::vector<std::pair<core::AttemptKey, bool>> holds;
+  std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
+  std::vector<std::pair<core::AttemptKey, TaskReport>> tasks;
+  std::vector<std::pair<core::AttemptKey, core::RankNumber>> failing;
+  bool answers = true;                     // false: hold() and limit() can't be carried out now
+  std::set<core::AttemptKey> beyond_hold;  // the queue has started them
+  std::string limit_refusal;
+  std::optional<Trouble> trouble;
+  std::optional<QueueWord> word;
+  std::vector<Unfit> unfit;
+  std::optional<ClusterFacts> cluster;
+  /// In the queue as an element of an array with the sweep's limit, which the queue keeps.
+  static bool is_limited_there(const LaunchRequest& request) {
+    return !request.sweep.empty() && request.sweep_parallel > 0 && request.key.number == 1;
+  }
+  ScriptCheck check;                    // what the queue says of a script
+  std::vector<LaunchRequest> scripted;  // the newest that scripts were asked for
+
+  bool has(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex);
+    return attempts.contains(key);
+  }
+  Attempt get(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex);
+    const auto found = attempts.find(key);
+    return found == attempts.end() ? Attempt{} : found->second;
+  }
+  std::size_t stop_count(const core::AttemptKey& key) { return get(key).stops.size(); }
+};
+
+class FakeExecutor : public Executor {
+ public:
+  explicit FakeExecutor(std::shared_ptr<Machine> machine = std::make_shared<Machine>())
+      : machine_(std::move(machine)) {}
+
+  std::string name() const override { return "fake"; }
+  void start(FactSink sink) override {
+    std::lock_guard lock(sink_mutex_);
+    sink_ = std::move(sink);
+  }
+  void shutdown() override {
+    std::lock_guard lock(sink_mutex_);
+    sink_ = nullptr;
+  }
+
+  /// An attempt found again tells first what ended meanwhile, as a rank that ends at once does.
+  LaunchAnswer launch(const LaunchRequest& request) override {
+    const auto answer = launch_once(request);
+    if (std::holds_alternative<core::AttemptLaunched>(answer)) {
+      for (auto& fact : ended_ranks(request.key)) tell(request.key.job, std::move(fact));
+    }
+    return answer;
+  }
+
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
+    {
+      std::lock_guard lock(machine_->mutex);
+      machine_->batches.push_back(requests.size());
+    }
+    return Executor::launch_all(requests);
+  }
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+    return machine_->has(request.key) ? std::optional(launch_once(request)) : std::nullopt;
+  }
+  Handover handover(const std::string& attempt_folder) override {
+    std::lock_guard lock(machine_->mutex);
+    for (const auto& [key, attempt] : machine_->attempts) {
+      if (attempt.request.attempt_folder != attempt_folder) continue;
+      return Machine::is_limited_there(attempt.request) ? Handover::kInArray : Handover::kAlone;
+    }
+    return Handover::kNone;
+  }
+  HoldAnswer hold(const core::AttemptKey& key, bool held) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->holds.emplace_back(key, held);
+    if (machine_->beyond_hold.contains(key)) return HoldAnswer::kRefused;
+    return machine_->answers ? HoldAnswer::kDone : HoldAnswer::kLater;
+  }
+  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->limits.emplace_back(key, limit);
+    if (!machine_->answers) return {LimitAnswer::Kind::kLater};
+    if (!machine_->limit_refusal.empty()) return {LimitAnswer::Kind::kRefused, machine_->limit_refusal};
+    return {};
+  }
+  void task(const core::AttemptKey& key, core::RankNumber, const TaskReport& report) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->tasks.emplace_back(key, report);
+  }
+  void failing(const core::AttemptKey& key, core::RankNumber rank) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->failing.emplace_back(key, rank);
+  }
+  bool has_queue(const std::string& executor) const override { return machine_->queue && executor != "local"; }
+  std::optional<Trouble> trouble() const override { return machine_->trouble; }
+  std::optional<QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }
+  std::vector<Unfit> unfit(const LaunchRequest&) const override { return machine_->unfit; }
+  std::optional<ClusterFacts> cluster() override { return machine_->cluster; }
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override {
+    if (!machine_->queue) return {};
+    machine_->scripted = requests;
+    return {"a script"};
+  }
+  ScriptCheck check_script(const std::string&) override { return machine_->check; }
+  void set_history(std::function<bool(const core::AttemptKey&)> over) override { is_over = std::move(over); }
+
+  /// The scheduler gives a queued attempt its nodes, one a rank.
+  void begin(const core::AttemptKey& key, std::vector<std::string> nodes) {
+    tell(key.job, core::AttemptStarted{key.number, std::move(nodes)});
+  }
+
+  /// Tells again what ended while nobody followed; AttemptGone when there is no trace.
+  void adopt(const core::AttemptKey& key, const core::Attempt&) override {
+    if (!machine_->has(key)) {
+      tell(key.job, core::AttemptGone{key.number, core::Cause::kControllerLost, "no trace of it"});
+    }
+    for (auto& fact : ended_ranks(key)) tell(key.job, std::move(fact));
+  }
+
+  void stop(const core::AttemptKey& key, const StopRequest& how) override {
+    std::lock_guard lock(machine_->mutex);
+    const auto found = machine_->attempts.find(key);
+    if (found != machine_->attempts.end()) found->second.stops.push_back(how);
+  }
+
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+    std::lock_guard lock(machine_->mutex);
+    if (vouches_unknown) return Vouch::kUnknown;
+    const auto found = machine_->attempts.find(key);
+    if (found == machine_->attempts.end() || rank >= found->second.ranks.size()) return Vouch::kGone;
+    const auto& process = found->second.ranks[rank];
+    if (!process.alive) return Vouch::kGone;
+    return process.stopped ? Vouch::kStopped : Vouch::kAlive;
+  }
+
+  // What tests do to processes.
+  void end(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
+    {
+      std::lock_guard lock(machine_->mutex);
+      const auto found = machine_->attempts.find(key);
+      if (found == machine_->attempts.end() || rank >= found->second.ranks.size()) return;
+      auto& process = found->second.ranks[rank];
+      if (!process.alive) return;
+      process.alive = false;
+      process.exit = status;
+    }
+    tell(key.job, exited(key, rank, status));
+  }
+  void end_all(const core::AttemptKey& key, core::ExitStatus status) {
+    const auto count = machine_->get(key).ranks.size();
+    for (std::size_t r = 0; r < count; ++r) end(key, static_cast<core::RankNumber>(r), status);
+  }
+  /// Without telling anyone: the fact is lost with a crash.
+  void end_silently(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
+    std::lock_guard lock(machine_->mutex);
+    auto& process = machine_->attempts[key].ranks.at(rank);
+    process.alive = false;
+    process.exit = status;
+  }
+  void freeze(const core::AttemptKey& key, core::RankNumber rank) {
+    std::lock_guard lock(machine_->mutex);
+    machine_->attempts[key].ranks.at(rank).stopped = true;
+  }
+
+  void tell(core::JobId job, core::EventBody fact) {
+    FactSink sink;
+    {
+      std::lock_guard lock(sink_mutex_);
+      sink = sink_;
+    }
+    if (sink) sink(job, std::move(fact));
+  }
+
+  Machine& machine() { return *machine_; }
+  std::shared_ptr<Machine> shared_machine() { return machine_; }
+  std::atomic<bool> vouches_unknown = false;
+  std::function<bool(const core::AttemptKey&)> is_over;
+
+ private:
+  LaunchAnswer launch_once(const LaunchRequest& request) {
+    std::lock_guard lock(machine_->mutex);
+    if (!machine_->launch_failure.empty()) {
+      return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
+                                       machine_->launch_failure_retryable};
+    }
+    const bool away = !machine_->launch_later.empty() && !machine_->takes_silently;
+    if (away && !machine_->attempts.contains(request.key)) return LaunchLater{machine_->launch_later};
+    auto [place, fresh] = machine_->attempts.try_emplace(request.key);
+    if (fresh) {
+      place->second.request = request;
+      place->second.ranks.resize(request.nodes * request.ranks_per_node);
+      ++machine_->starts[request.key];
+    }
+    if (!machine_->launch_later.empty()) return LaunchLater{.why = machine_->launch_later, .unsure = true};
+    if (machine_->queue && request.executor != "local") {
+      const auto number = 100 * request.key.job + request.key.number;
+      const auto element = Machine::is_limited_there(place->second.request) ? "_0" : "";
+      place->second.told = true;
+      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number) + element, "", {}, true};
+    }
+    core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
+    for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {
+      launched.pids.push_back(static_cast<std::int64_t>(1000 * request.key.job + 100 * request.key.number + r));
+    }
+    return launched;
+  }
+
+  std::vector<core::EventBody> ended_ranks(const core::AttemptKey& key) {
+    std::vector<core::EventBody> ended;
+    const auto attempt = machine_->get(key);
+    for (std::size_t r = 0; r < attempt.ranks.size(); ++r) {
+      const auto& process = attempt.ranks[r];
+      if (!process.alive) ended.push_back(exited(key, static_cast<core::RankNumber>(r), process.exit));
+    }
+    return ended;
+  }
+  static core::EventBody exited(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
+    return core::RankExited{key.number, rank, status, false, ""};
+  }
+
+  std::shared_ptr<Machine> machine_;
+  std::mutex sink_mutex_;
+  FactSink sink_;
+};
+
+}  // namespace runtime::testing
