@@ -44,9 +44,10 @@ def measure(binaries, quick):
     rounds = 3 if quick else 10
     promises = []
     lines = ["# From a fault to knowing, and to the next step", "",
-             f"Two ranks of a small Llama on one machine, default settings; {rounds} faults each, to rank 1. Known: the time of the",
-             "controller's event. Next step: the first optimizer step of the next attempt is done (backoff, start of the",
-             "processes, rendezvous, loading the checkpoint and the step included).", "",
+             f"Two ranks of a small Llama on one machine, with default settings. Rank 1 gets each fault {rounds} times.", "",
+             "- Known: the time from the fault to the controller's event.",
+             "- Next step: the time from the fault to the end of the next attempt's first optimizer step. It includes backoff,",
+             "  start of the processes, rendezvous, loading the checkpoint, and the step.", "",
              "| fault | known, median | known, most | next step, median | next step, most |", "|---|---|---|---|---|"]
     for name, number, known_within in (("SIGKILL (exit)", signal.SIGKILL, 0.5), ("SIGSTOP (silence)", signal.SIGSTOP, 3)):
         with Controller(binaries) as controller:

@@ -72,10 +72,12 @@ def measure(binaries, quick):
     rounds = 2 if quick else 5
     promises = []
     lines = ["# On Slurm: from what ends an attempt to the first step of the next", "",
-             f"Two nodes with two ranks each of a small Llama, on a private Slurm on this one machine; {rounds} rounds each.",
-             "Decision: from the attempt's end to the next attempt being in Slurm's queue (backoff of 100 ms included where there is",
-             "one). Slurm: from there until it runs, as musterd sees it. The rest: everything from the cause to the first optimizer step",
-             "that is not Slurm's part (saving, ends of processes, decision, start of processes, rendezvous, loading, one step).", "",
+             f"Two nodes with two ranks each of a small Llama, on a private Slurm on this one machine. Each cause comes {rounds} times.", "",
+             "- Decision: from the attempt's end until the next attempt is in Slurm's queue. It includes a backoff of 100 ms where",
+             "  there is one.",
+             "- Slurm: from the queue until the attempt runs, as musterd sees it.",
+             "- The rest: the time from the cause to the first optimizer step, without Slurm's part. It includes saving, ends of",
+             "  processes, decision, start of processes, rendezvous, loading, and one step.", "",
              "| cause | decision, median | Slurm, median | the rest, median | the rest, most |", "|---|---|---|---|---|"]
     causes = [Cause("scontrol requeue", requeue), Cause("preemption, no grace", preempt),
               Cause("preemption, 10 s of grace", preempt, ("--grace", "10")),

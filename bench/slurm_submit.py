@@ -22,7 +22,7 @@ def seconds(text):
 
 
 def accept_calls(controller, count):
-    """What submit_load tells of so many jobs, each its own call, while Slurm is handed those that are accepted."""
+    """What submit_load measures for `count` jobs, each in a call of its own. Slurm is handed the accepted jobs meanwhile."""
     file = controller.folder / "job.toml"
     file.write_text(COMMAND)
     done = subprocess.run(
@@ -91,7 +91,7 @@ def submitit_loop(cluster, folder, count):
 
 
 def count_queries(controller, cluster, calls, count, over_s):
-    """(squeue calls a poll, seconds of one) with so many jobs in Slurm's queue."""
+    """(squeue calls a poll, seconds of one call) with `count` jobs in Slurm's queue."""
     cluster.run("sbatch", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3600")
     file = controller.folder / "many.toml"
     file.write_text(COMMAND)

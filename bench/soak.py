@@ -1,5 +1,4 @@
-"""No false alarm on a loaded machine: training under twice as many busy processes as cores, and one that keeps the disk
-busy."""
+"""No false alarm on a loaded machine: training beside busy processes, two for each core, and one that keeps the disk busy."""
 
 import multiprocessing
 import os
@@ -47,6 +46,7 @@ def measure(binaries, quick):
     steps = sum(view["step"] for view in views)
     return "\n".join([
         "# No false alarm on a loaded machine", "",
-        f"{jobs} jobs of two ranks each, beside {burners} busy processes and one that writes to disk, for {minutes:g} minutes, default settings.", "",
+        f"{jobs} jobs of two ranks each train for {minutes:g} minutes with default settings. {burners} other processes keep the",
+        "cores busy, and one more writes to the disk.", "",
         "| attempts ended (false alarms) | steps done meanwhile | oldest heartbeat at the end |", "|---|---|---|",
         f"| {alarms} | {steps} | {oldest} ms |"]) + "\n", [Promise("false alarms", alarms, at_most=0)]

@@ -6,12 +6,12 @@ saved="$MUSTER_CHECKPOINT_FOLDER/rank-$RANK.step"
 step=0
 if [ -f "$saved" ]; then step=$(cat "$saved"); fi
 
-save() { # whole or not at all, whenever the machine stops
+save() { # mv replaces the file whole or not at all, whenever the machine stops
   echo "$step" > "$saved.new"
   mv "$saved.new" "$saved"
 }
 leave() {
-  # Why, the file MUSTER_STOP tells. Without it somebody else asks, Slurm for one, and a save is right.
+  # The file MUSTER_STOP says why. If there is no file, somebody else asks, such as Slurm, and a save is right.
   if grep -qs '"save":false' "${MUSTER_STOP:-}"; then
     echo "asked to leave, and not to save: another rank is lost"
     exit 1
