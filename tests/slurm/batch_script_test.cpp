@@ -82,7 +82,7 @@ if [ -z "$muster_exit" ]; then
   done
 fi
 
-# teardown: in a shell of its own, and not even a mistake in it changes how the job ended
+# teardown: in a subshell, so that an error in it cannot change the exit code
 trap 'exit "$muster_exit"' EXIT
 (
 rm -rf /scratch/$SLURM_JOB_ID
