@@ -326,11 +326,10 @@ TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
     EXPECT_THAT(values(ranks.lines(0, "resumed"), "step"), ElementsAre("4")) << label;
     EXPECT_TRUE(tensors_of(newest) == expected) << label;
     for (const int rank : {0, 1}) {
-      EXPECT_THAT(ranks.log(rank), HasSubstr("] the files of the text are not as they were when the run began"))
-          << label;
+      EXPECT_THAT(ranks.log(rank), HasSubstr("] the files of the text have changed since the run began")) << label;
       EXPECT_THAT(ranks.log(rank), HasSubstr(why)) << label;
       EXPECT_THAT(ranks.log(rank),
-                  HasSubstr("goes on with what was read of them then, out of " + (folder / "cache").native()));
+                  HasSubstr("continues with the text that it began with, from " + (folder / "cache").native()));
     }
   }
 }
@@ -346,7 +345,7 @@ TEST(Worker, WithoutItsTokensARunGoesOnWithTheSameTextAlone) {
   Ranks grown(folder.path(), run.json(folder), {.label = "grown"});
   EXPECT_THAT(grown.wait(), Each(93)) << grown.log(0);
   for (const int rank : {0, 1}) {
-    EXPECT_THAT(grown.log(rank), HasSubstr("the text is another than when " + (folder / "checkpoints").native()));
+    EXPECT_THAT(grown.log(rank), HasSubstr("the text has changed since " + (folder / "checkpoints").native()));
     EXPECT_THAT(grown.log(rank), HasSubstr("restore it or its token file in the cache folder, or use a new"));
   }
   std::filesystem::remove(folder / "text/a.txt");
@@ -355,7 +354,7 @@ TEST(Worker, WithoutItsTokensARunGoesOnWithTheSameTextAlone) {
   Ranks restored(folder.path(), run.json(folder), {.label = "restored"});
   EXPECT_THAT(restored.wait(), Each(0)) << restored.log(0);
   EXPECT_THAT(values(restored.lines(0, "resumed"), "step"), ElementsAre("4"));
-  EXPECT_THAT(restored.log(0), Not(HasSubstr("are not as they were")));
+  EXPECT_THAT(restored.log(0), Not(HasSubstr("have changed since the run began")));
 }
 
 // Goal: whoever changes the run file's text on purpose is not served the old one out of the cache.
@@ -398,7 +397,7 @@ TEST(Worker, NodesThatKeepTheirTokensApartGoOnTogetherOrNotAtAll) {
     Ranks ranks = attempt("lost" + std::to_string(lost));
     EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0) << ranks.log(1);
     for (const int rank : {0, 1}) {
-      EXPECT_THAT(ranks.log(rank), HasSubstr("rank " + std::to_string(lost) + ": the text is another than when"));
+      EXPECT_THAT(ranks.log(rank), HasSubstr("rank " + std::to_string(lost) + ": the text has changed since"));
     }
     std::filesystem::remove_all(home);
     std::filesystem::rename(aside, home);
