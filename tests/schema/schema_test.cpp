@@ -1,4 +1,4 @@
-// Rows of keys by themselves: kinds, ranges, defaults, and what a row does for its member.
+// Single rows of keys: kinds, ranges, defaults, and how a row sets its member.
 #include <gmock/gmock.h>
 
 #include <set>
