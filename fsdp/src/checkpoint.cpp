@@ -385,7 +385,7 @@ fs::path Checkpointer::temporary(std::int64_t step) const {
 }
 
 struct Checkpointer::Committed {
-  std::string problem;  // empty for success, else kFenced or kFailed and the reason
+  std::string problem;  // empty for success, otherwise kFenced or kFailed and the reason
   /// The folder under the temporary name, if any, belongs to this save and not to another attempt.
   bool ours = true;
 };
@@ -520,7 +520,7 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
   return manifest;
 }
 
-/// Rank 0's half of [Note: commit].
+/// The part of [Note: commit] that rank 0 does after all ranks have written their files.
 Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
   Committed out;
   std::string refusal;

@@ -38,7 +38,7 @@ struct ListedJob {
   std::optional<Time> ends{};      // the end, or the end that the time limit sets
   std::optional<Time> eligible{};  // the job cannot start before this time
   std::optional<Time> preempted{};
-  std::optional<std::chrono::seconds> time_limit{};  // nothing: unlimited
+  std::optional<std::chrono::seconds> time_limit{};  // none: unlimited
   /// The exit status of the batch script, once the job has ended. A job that waits again keeps the status of its last
   /// run if that status is the reason (RequeueExit). After `scontrol requeue` and the like it has none.
   std::optional<ExitStatus> exit{};
@@ -79,9 +79,9 @@ struct Partition {
   std::string node_list{};
   std::uint32_t total_nodes = 0;
   std::uint32_t total_cpus = 0;
-  std::optional<std::chrono::seconds> max_time{};      // nothing: unlimited
-  std::optional<std::chrono::seconds> default_time{};  // nothing: max_time
-  std::optional<std::uint32_t> max_nodes{};            // nothing: unlimited
+  std::optional<std::chrono::seconds> max_time{};      // none: unlimited
+  std::optional<std::chrono::seconds> default_time{};  // none: max_time
+  std::optional<std::uint32_t> max_nodes{};            // none: unlimited
   std::uint32_t min_nodes = 0;
   std::vector<std::string> allow_groups{};    // empty: all
   std::vector<std::string> allow_accounts{};  // empty: all
