@@ -410,15 +410,15 @@ TEST(Worker, ACheckpointOfAnotherOrderOfTheSamplesIsRefused) {
   ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
   const auto manifest = folder / "checkpoints" / step_folder(4) / "manifest.json";
   const std::string good = read_file(manifest);
-  for (const auto& [key, says] : {std::pair{"\"order\": 1", "(number 1, this one by number 2)"},
-                                  {"\"order\": 3", "(number 3, this one by number 2)"},
-                                  {"\"before there was one\": 2", "(number 1, this one by number 2)"}}) {
+  for (const auto& [key, says] : {std::pair{"\"order\": 1", "(order 1, this program has order 2)"},
+                                  {"\"order\": 3", "(order 3, this program has order 2)"},
+                                  {"\"before there was one\": 2", "(order 1, this program has order 2)"}}) {
     write_file(manifest, good);
     edit(manifest, "\"order\": 2", key);
     Ranks ranks(folder.path(), run.json(folder), {.label = "again"});
     EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
     EXPECT_THAT(ranks.log(1), HasSubstr(says));
-    EXPECT_THAT(ranks.log(1), HasSubstr("go on with that program, or use a new checkpoint.folder"));
+    EXPECT_THAT(ranks.log(1), HasSubstr("continue with that program, or use a new checkpoint.folder"));
   }
 }
 

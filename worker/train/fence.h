@@ -12,7 +12,7 @@ namespace worker {
 /// raises N under an exclusive flock on FENCE.lock. A rank checks N under a shared flock and keeps that lock until its
 /// commit is visible. So a commit either happens entirely before N was raised, or not at all.
 /// A rank may be frozen while it holds the lock. The controller does not wait for such a rank for ever. The rank checks
-/// N again after it has published its checkpoint, and withdraws the checkpoint. Not thread-safe.
+/// N again after it has published its checkpoint, and withdraws the checkpoint if N was raised. Not thread-safe.
 class Fence {
  public:
   /// `attempt` is the attempt of this rank; 0 means that there is no controller and no fence.

@@ -186,8 +186,8 @@ class Scheduler {
   /// state, reason, restarts, submitted, started, node_list, name, comment and work_folder only.
   virtual Answer<std::vector<ListedJob>> find(std::uint64_t job) = 0;
 
-  /// Cancels jobs. Ended and unknown jobs need no cancelling and count as Done. All jobs are tried; the answer is the
-  /// first refusal, if any.
+  /// Cancels jobs. Ended and unknown jobs need no cancelling and count as Done. A refusal does not stop the others: the
+  /// remaining jobs are tried, and the answer is the first refusal.
   virtual Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) = 0;
   /// Holds the job as its owner, so that the owner may release it.
   virtual Answer<Done> hold(const JobId& job) = 0;
