@@ -95,7 +95,8 @@ FailureText explain_failure(const std::string& program, const CommandResult& res
   if (has_any(text, kNotSentTexts)) return {Failure::kNotSent, program + colon};
   if (has_any(text, kUnclearTexts)) return {Failure::kLost, program + colon};
   if (text.empty()) {
-    return {Failure::kRefused, program + " failed with exit code " + std::to_string(result.exit_code) + " and no message"};
+    return {Failure::kRefused,
+            program + " failed with exit code " + std::to_string(result.exit_code) + " and no message"};
   }
   return {Failure::kRefused, text};
 }

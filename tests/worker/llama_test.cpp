@@ -156,7 +156,7 @@ TEST(Llama, TooManyPositionsAndSizesThatDoNotFitAreErrors) {
   odd.hidden_size = 12;
   for (const auto& [config, says] : {std::pair{heads, "multiple of num_attention_heads"},
                                      {groups, "divisor of num_attention_heads"},
-                                     {odd, "even number"}}) {
+                                     {odd, "even width"}}) {
     try {
       LlamaForCausalLm{config};
       ADD_FAILURE() << says;

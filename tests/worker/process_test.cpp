@@ -313,9 +313,9 @@ TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
   ASSERT_EQ(expected.size(), 2u);
 
   const std::tuple<std::string, std::function<void()>, std::string> events[] = {
-      {"touched", [&] { write_file(folder / "text/b.txt", words(200)); }, "the run goes on"},
-      {"grown", [&] { write_file(folder / "text/a.txt", "more"); }, "the run goes on"},
-      {"shorter than a sample", [&] { write_file(folder / "text/b.txt", ""); }, "the run goes on"},
+      {"touched", [&] { write_file(folder / "text/b.txt", words(200)); }, "the run continues"},
+      {"grown", [&] { write_file(folder / "text/a.txt", "more"); }, "the run continues"},
+      {"shorter than a sample", [&] { write_file(folder / "text/b.txt", ""); }, "the run continues"},
       {"gone", [&] { std::filesystem::remove_all(folder / "text"); }, "(data.path = "},
   };
   for (const auto& [label, happen, why] : events) {
