@@ -1,7 +1,8 @@
-# Imported targets for the LibTorch wheel. find_package(Torch) of that wheel wants a CUDA toolkit; these do not.
+# Imported targets for the LibTorch wheel. The wheel's own find_package(Torch) needs a CUDA toolkit; these targets do
+# not.
 #   libtorch::headers   the headers
 #   libtorch::cpu       headers, libtorch_cpu and libc10
-#   libtorch::cuda      libtorch_cuda and libc10_cuda besides (only with MUSTER_WITH_CUDA)
+#   libtorch::cuda      also libtorch_cuda and libc10_cuda (only with MUSTER_WITH_CUDA)
 include_guard(GLOBAL)
 
 set(MUSTER_LIBTORCH "$ENV{MUSTER_LIBTORCH}" CACHE PATH "LibTorch's folder, the one that holds include/ and lib/")
@@ -23,18 +24,19 @@ set(MUSTER_LIBTORCH_DIR "${_torch}" CACHE INTERNAL "")
 
 add_library(libtorch_headers INTERFACE)
 add_library(libtorch::headers ALIAS libtorch_headers)
-# -isystem keeps LibTorch's own warnings out of ours.
+# -isystem hides the warnings of LibTorch's headers.
 target_include_directories(libtorch_headers SYSTEM INTERFACE "${_torch}/include" "${_torch}/include/torch/csrc/api/include")
 
 add_library(libtorch_cpu_import INTERFACE)
 add_library(libtorch::cpu ALIAS libtorch_cpu_import)
 target_link_libraries(libtorch_cpu_import INTERFACE libtorch_headers "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
 target_link_options(libtorch_cpu_import INTERFACE "LINKER:-rpath,${_torch}/lib")
-# The wheel finds cupti and cudart beside itself through its own RPATH, which the linker does not follow.
+# The wheel finds cupti and cudart next to itself through its own RPATH. The linker does not follow that RPATH.
 target_link_options(libtorch_cpu_import INTERFACE "LINKER:--allow-shlib-undefined")
 
 if(MUSTER_WITH_CUDA)
-  # No CUDA toolkit: the wheels of deps/cuda.txt have the headers, and the libraries that LibTorch's CUDA side links.
+  # No CUDA toolkit is needed. The wheels of deps/cuda.txt have the headers, and the libraries that LibTorch's CUDA side
+  # links.
   set(MUSTER_CUDA_HEADERS "${_deps}/cuda" CACHE PATH "Folder of the unpacked wheels, the one that holds nvidia/")
   find_path(MUSTER_CUDA_INCLUDE cuda_runtime_api.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/cu13/include" /usr/local/cuda/include
             NO_DEFAULT_PATH)
@@ -52,8 +54,8 @@ if(MUSTER_WITH_CUDA)
   # LibTorch registers its CUDA side when libtorch_cuda is loaded, so the linker must not drop it as unused.
   target_link_options(libtorch_cuda_import INTERFACE "LINKER:--push-state,--no-as-needed"
                       "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so" "LINKER:--pop-state")
-  # LibTorch looks for CUDA's libraries beside itself. They lie elsewhere: of a program's search paths only the old kind,
-  # DT_RPATH, holds for the libraries of its libraries.
+  # LibTorch looks for CUDA's libraries next to itself, but they lie elsewhere. Of a program's search paths only the old
+  # kind, DT_RPATH, also applies to the libraries of its libraries.
   target_link_options(libtorch_cuda_import INTERFACE "LINKER:--disable-new-dtags")
   foreach(_part cu13 cudnn nccl cusparselt nvshmem)
     target_link_options(libtorch_cuda_import INTERFACE "LINKER:-rpath,${MUSTER_CUDA_HEADERS}/nvidia/${_part}/lib")

@@ -1,4 +1,4 @@
-# Settings that every target of the project shares. fsdp/ includes this file too when it is built alone.
+# Settings that every target of the project shares. A stand-alone build of fsdp/ includes this file too.
 include_guard(GLOBAL)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -6,7 +6,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-# One folder for every program: musterd finds muster-worker and muster-supervisor beside itself.
+# All programs go into one folder, because musterd looks for muster-worker and muster-supervisor next to itself.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 find_package(Threads REQUIRED)
 
@@ -23,8 +23,8 @@ endif()
 add_library(muster_flags INTERFACE)
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-stringop-overflow>)
-# Large headers fill the compiler's memory with what stays: it looks for garbage from half a GiB on, which saves a tenth of a
-# build's time.
+# Large headers fill the compiler's memory with data that stays. GCC therefore collects garbage only from half a GiB on,
+# which saves a tenth of the build time.
 target_compile_options(muster_flags INTERFACE "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=524288>")
 if(MUSTER_SANITIZER)
   target_compile_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZER} -fno-omit-frame-pointer -g1)
@@ -35,13 +35,14 @@ if(MUSTER_SANITIZER)
   endif()
 endif()
 
-# What tests compute is computed by the product: their own code is compiled as fast as can be.
+# Tests spend their run time in the product's code. Their own code is compiled without optimisation, which builds
+# fastest.
 add_library(muster_test_flags INTERFACE)
 target_link_libraries(muster_test_flags INTERFACE muster_flags)
 target_compile_options(muster_test_flags INTERFACE -O0)
 
-# Several files at once, which read the same large headers: half the time of a build from nothing. The tidy preset shows
-# clang-tidy each file alone, so that each includes what it uses.
+# Unity builds compile several files at once, because the files read the same large headers. This halves the time of a
+# full build. The tidy preset compiles each file alone, so that clang-tidy sees a missing include.
 option(MUSTER_UNITY "Compile several source files of a part at once" OFF)
 function(muster_unity target files)
   if(MUSTER_UNITY AND files)
@@ -57,18 +58,20 @@ function(muster_library name)
   muster_unity(${name} "${ARG_UNITY}")
 endfunction()
 
-# muster_lane(<variable> <lane>): the properties of long tests that mostly wait. One at a time of each lane, beside those
-# of other lanes and unit tests; and first, so that a lane does not run on alone at the end.
+# muster_lane(<variable> <lane>): the properties of long tests that mostly wait. One test of a lane runs at a time,
+# beside those of other lanes and unit tests. Such tests start first, so that no lane runs on alone at the end.
 function(muster_lane variable lane)
   set(${variable} RESOURCE_LOCK ${lane} COST 1000 PARENT_SCOPE)
 endfunction()
 
-# Before the command of a test that starts processes which start others: whatever is left of them ends with the test.
+# Put this before the command of a test whose processes start other processes. The guard ends all that are left when the
+# test ends.
 set(MUSTER_GUARD python3 -B "${CMAKE_CURRENT_LIST_DIR}/../tests/guard.py")
 
 # muster_test(<name> SOURCES ... DEPENDS ... [LABEL unit|system|slurm|peers|gpu] [TIMEOUT seconds] [SERIAL] [LANE lane]
 # [UNITY files]):
-# one GoogleTest program, each case a ctest of its own; a system test below tests/guard.py. SERIAL: nothing else runs beside it.
+# one GoogleTest program, with each case as a ctest of its own. A system test runs below tests/guard.py. SERIAL: nothing
+# else runs beside the test.
 function(muster_test name)
   cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT;LANE;UNITY" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABEL)
@@ -94,6 +97,7 @@ function(muster_test name)
   if(ARG_LABEL STREQUAL "system")
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${MUSTER_GUARD}")
   endif()
-  # Instances by their numbers: values without a text of their own would be printed as bytes, other ones in each run.
+  # Instances of a parameterised test are named by number. Values without a text of their own would be printed as bytes,
+  # which differ in each run.
   gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
 endfunction()

@@ -6,9 +6,9 @@
 namespace schema {
 namespace {
 
-constexpr std::size_t kLongestName = 128;  // beyond it nothing is near
+constexpr std::size_t kLongestName = 128;  // a longer text is near no name
 
-/// Letters to add, drop, change or swap with their neighbour to get from a to b.
+/// The edit distance from a to b: how many letters to add, drop, change or swap with a neighbour.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;

@@ -6,7 +6,7 @@
 
 namespace schema {
 
-/// The name that `wrong` was most likely meant to be; empty if none is near (about one letter in three wrong).
+/// The name that `wrong` most likely stands for. Empty if no name is near: about one letter in three may be wrong.
 std::string nearest(std::string_view wrong, const std::vector<std::string>& names);
 
 }  // namespace schema

@@ -11,7 +11,7 @@
 namespace schema {
 namespace {
 
-/// Of every recipe: the loop makes them.
+/// The series that every recipe reports, because the training loop measures them.
 std::vector<Series> loop_series(std::string_view loss_unit) {
   return {{.name = "loss", .unit = std::string(loss_unit), .better = Better::kLower, .over_ranks = OverRanks::kRank0},
           {.name = "validation/loss",
@@ -127,7 +127,7 @@ std::vector<Conflict> conflicts_of(const Values& values, std::span<const Table* 
   std::vector<Conflict> conflicts;
   for (const auto& [name, value] : values) {
     if (find_key(tables, name) == nullptr) {
-      conflicts.push_back({name, "there is no such key of this recipe and model family", "remove it", {}});
+      conflicts.push_back({name, "this recipe and model family have no such key", "remove it", {}});
     }
   }
   for (const auto* table : tables) {

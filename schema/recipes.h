@@ -11,8 +11,8 @@
 
 namespace schema {
 
-/// What can be trained: the model families it takes, the tables of its other keys in the order of a job file, and the
-/// series that it reports.
+/// A kind of training: its model families, the tables of its other keys in the order of a job file, and the series that
+/// it reports.
 struct Recipe {
   std::string_view kind;  // "causal_lm"
   std::vector<const Table*> families;
@@ -20,29 +20,30 @@ struct Recipe {
   std::vector<Series> series;
 };
 
-/// All of them. Names of kinds and families in key rows ("train.recipe", "model.family") come from here.
+/// All recipes. The rows "train.recipe" and "model.family" take their names of kinds and families from here.
 std::span<const Recipe> recipes();
 
-/// The tables that a training of this kind and family reads. Empty: there is no such kind, or it has no such family.
+/// The tables that a training of this kind and family reads. Empty if the kind does not exist or does not have the
+/// family.
 std::vector<const Table*> tables_of(std::string_view kind, std::string_view family);
 
-/// The series that this kind of recipe reports. Empty: there is no such kind.
+/// The series that this kind of recipe reports. Empty if the kind does not exist.
 std::span<const Series> series_of(std::string_view kind);
 
-/// Every table of every recipe, each once, in the order of a job file.
+/// Every table of every recipe, in the order of a job file. Each table appears once.
 std::vector<const Table*> recipe_tables();
 
-/// "train.recipe" and "model.family".
+/// The rows of "train.recipe" and "model.family".
 const Key& recipe_key();
 const Key& family_key();
 
-/// The key of this name among these tables; null: there is none.
+/// The key with this name in these tables; null if there is none.
 const Key* find_key(std::span<const Table* const> tables, std::string_view name);
 
-/// Which values of a training do not fit one another, or have no key in its tables.
+/// Finds the values of a training that contradict each other, and those without a key in its tables.
 std::vector<Conflict> conflicts_of(const Values& values, std::span<const Table* const> tables, std::uint64_t ranks);
 
-/// Adds a table to every recipe while it lives. For tests of what a row does; not thread-safe.
+/// Adds a table to every recipe for as long as this object lives. For tests that add a row. Not thread-safe.
 class ScratchTable {
  public:
   explicit ScratchTable(const Table& table);
@@ -50,7 +51,7 @@ class ScratchTable {
   ScratchTable(const ScratchTable&) = delete;
   ScratchTable& operator=(const ScratchTable&) = delete;
 };
-/// Grows with each change of recipes().
+/// A number that grows with each change of recipes().
 std::uint64_t recipes_version();
 
 }  // namespace schema

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 13> kHighIsGood{"accuracy", "acc",       
                                                        "auc",      "bleu",         "rouge",        "chrf",   "iou",
                                                        "reward",   "tokens_per_s", "samples_per_s"};
 
-/// The split that a name begins with and what follows; an empty split where it begins with none.
+/// The split at the beginning of a name, and the rest. The split is empty if the name begins with none.
 struct Parts {
   std::string_view split, quantity;
 };
@@ -36,7 +36,7 @@ Parts parts_of(std::string_view name) {
   return held_out.split.empty() ? try_all(kTrained) : held_out;
 }
 
-/// "top5_accuracy", "rouge_l" and "head/loss" tell by one of their words.
+/// Whether the name has one of the words: "top5_accuracy", "rouge_l", "head/loss".
 template <std::size_t Count>
 bool has_word(std::string_view name, const std::array<std::string_view, Count>& words) {
   return std::ranges::any_of(words, [&](std::string_view word) {

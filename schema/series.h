@@ -6,10 +6,10 @@
 
 namespace schema {
 
-/// Which values of a series are good ones.
+/// Which values of a series are better.
 enum class Better { kNeither, kLower, kHigher };
 
-/// How the values that several ranks report of one step become one.
+/// How the values that several ranks report for one step become one value.
 enum class OverRanks {
   kMean,
   kSum,
@@ -17,17 +17,17 @@ enum class OverRanks {
   kRank0  // rank 0's value; no other rank reports one
 };
 
-/// Most characters of a series' name.
+/// The most characters of a series' name, and of its unit.
 inline constexpr std::size_t kLongestSeries = 128;
 inline constexpr std::size_t kLongestUnit = 32;
-/// Most series of one job. Values of further ones are not kept.
+/// The most series of one job. Values of further series are dropped.
 inline constexpr std::size_t kMostSeries = 256;
 
-/// A number that a training reports by step. The name is "loss" or, with the split of the data it was measured on,
+/// A number that a training reports for each step. The name is "loss" or, with the split of the measured data,
 /// "validation/loss".
 struct Series {
   std::string name;
-  std::string unit = {};  // "nats"; empty: none, or not known
+  std::string unit = {};  // "nats"; empty: none, or unknown
   Better better = Better::kNeither;
   OverRanks over_ranks = OverRanks::kMean;
   bool operator==(const Series&) const = default;
@@ -42,19 +42,19 @@ std::string_view to_string(OverRanks over_ranks);
 /// kMean for any other word.
 OverRanks over_ranks_of(std::string_view word);
 
-/// True for 1 to kLongestSeries letters, digits and any of . _ - / @ + : %, with no slash at either end.
+/// Whether the name has 1 to kLongestSeries letters, digits and any of . _ - / @ + : %, and no slash at either end.
 bool is_series_name(std::string_view name);
 
-/// What is assumed of a series that nobody has declared: a loss is good when it is low, an accuracy when it is high,
-/// and of an unknown quantity nothing is assumed.
+/// The assumed declaration of a series that no one has declared. A loss is better when lower, an accuracy when higher.
+/// An unknown quantity gets kNeither.
 Series undeclared_series(std::string_view name);
 
-/// What was measured, without the split of the data: "loss" for "loss", "train/loss", "validation/loss" and
-/// "eval_loss". Series of one quantity belong into one plot.
+/// The measured quantity, without the split of the data: "loss" for "loss", "train/loss", "validation/loss" and
+/// "eval_loss". One plot shows the series of one quantity.
 std::string_view quantity_of(std::string_view name);
 
-/// True where the name says that the data was not trained on: "validation/loss", "eval_accuracy". Such a series is
-/// measured on the same data each time, so that its best value is a fair one.
+/// Whether the name says that the data was not trained on: "validation/loss", "eval_accuracy". Such a series is
+/// measured on the same data each time, so its values can be compared.
 bool is_held_out(std::string_view name);
 
 }  // namespace schema

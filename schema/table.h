@@ -11,14 +11,14 @@
 
 namespace schema {
 
-/// Values by the names of their keys, each of its key's kind.
+/// Values by key name. Each value has its key's kind.
 class Values {
  public:
   const Value* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
   void set(std::string_view name, Value value) { values_.insert_or_assign(std::string(name), std::move(value)); }
 
-  /// 0, false or "" where there is no such value.
+  /// The value, or 0, false or "" if there is none.
   std::int64_t whole(std::string_view name) const { return get<std::int64_t>(name); }
   double real(std::string_view name) const { return get<double>(name); }
   bool flag(std::string_view name) const { return get<bool>(name); }
@@ -36,27 +36,26 @@ class Values {
   std::map<std::string, Value, std::less<>> values_;
 };
 
-/// Values that do not fit one another. Printed as: `key "value": want; remedy`.
+/// A contradiction between values. Printed as: `key "value": want; remedy`.
 struct Conflict {
   std::string key;
   std::string want;                  // "want a multiple of 16 (8 a micro-batch x 2 ranks)"
   std::string remedy;                // "try 16 or 32"; may be empty
-  std::vector<std::string> related;  // other keys that the judgement rests on
+  std::vector<std::string> related;  // the other keys in the contradiction
 };
 
-/// The keys that one part of a training reads: a model family, a kind of data, an optimizer, a recipe.
+/// The keys that one part of a training reads. A part is a model family, a kind of data, an optimizer or a recipe.
 struct Table {
   std::string_view name;  // "llama"
   std::span<const Key> keys;
-  /// Sets the keys whose defaults depend on others. The plain defaults of all tables are set already. `ranks`: the
+  /// Sets the keys whose defaults depend on others. Runs after the plain defaults of all tables are set. `ranks` is the
   /// world size. May be null.
   void (*derive)(Values& values, std::uint64_t ranks) = nullptr;
-  /// Says which values do not fit one another; each by itself is within its range. May be null.
+  /// Adds the contradictions between values that are each within their range. May be null.
   void (*check)(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) = nullptr;
 };
 
-/// An options struct with the values that a table's rows assign to its members. Members without a value keep what the
-/// struct begins with.
+/// An options struct with the values of a table's rows. Members without a value keep their initial value.
 template <class Options>
 Options bind(const Table& table, const Values& values) {
   Options options;
@@ -67,10 +66,10 @@ Options bind(const Table& table, const Values& values) {
   return options;
 }
 
-/// Sets the plain defaults of absent keys of all tables, then derives the others. Doing it twice changes nothing.
+/// Sets the plain defaults of absent keys of all tables, then derives the others. A second call changes nothing.
 void fill_defaults(Values& values, std::span<const Table* const> tables, std::uint64_t ranks);
 
-/// A table's options with nothing but defaults, for one rank.
+/// A table's options with all values at their defaults, for one rank.
 template <class Options>
 Options standard(const Table& table) {
   const Table* only = &table;

@@ -16,7 +16,7 @@ constexpr std::array<Unit, 5> kSizes{
 constexpr std::int64_t kMostMilliseconds = 10'000 * kDurations[0].worth;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 
-/// Takes "12h" off the front of `text`; the unit must be `units[*next]` or a smaller one.
+/// Removes a part such as "12h" from the front of `text`. The part's unit must be `units[*next]` or a smaller one.
 template <std::size_t N>
 std::optional<std::int64_t> take_part(std::string_view& text, const std::array<Unit, N>& units, std::size_t* next,
                                       std::int64_t most) {

@@ -7,15 +7,15 @@
 
 namespace schema {
 
-/// "500ms", "90s", "30m", "12h", "2d", "1h30m" (largest unit first, each at most once) in milliseconds. nullopt for
-/// anything else: no unit, a sign, a fraction, a space, more than 10,000 days.
+/// Parses a duration in milliseconds: "500ms", "90s", "30m", "12h", "2d", "1h30m". Units go from large to small, each
+/// at most once. Returns nullopt for anything else: no unit, a sign, a fraction, a space, more than 10,000 days.
 std::optional<std::int64_t> parse_duration_ms(std::string_view text);
 
 /// The shortest text that parse_duration_ms reads back as the same value: 90000 is "1m30s".
 std::string print_duration_ms(std::int64_t milliseconds);
 
-/// "16MiB", "64KiB", "1GiB", "2TiB", "512B" in bytes (decimal "MB" and the like are refused, so that nobody has to
-/// guess which one is meant). nullopt for anything else.
+/// Parses a size in bytes: "16MiB", "64KiB", "1GiB", "2TiB", "512B". Refuses decimal units such as "MB", because their
+/// meaning is ambiguous. Returns nullopt for anything else.
 std::optional<std::int64_t> parse_size_bytes(std::string_view text);
 
 /// The shortest text that parse_size_bytes reads back as the same value.

@@ -1,7 +1,7 @@
-"""Checks that every C++ file looks as clang-format would write it, by .clang-format of the root.
+"""Checks that every C++ file is formatted as clang-format would do it, with the root's .clang-format.
 
 Usage: check_format.py [ROOT]
-Exit status: 0 if all do, 1 otherwise, with one line a file.
+Exit status: 0 if all files are, 1 otherwise, with one line per file.
 """
 
 import concurrent.futures
@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import sys
 
-LEFT_OUT = {"build", "node_modules"}  # besides what begins with a dot
+LEFT_OUT = {"build", "node_modules"}  # besides folders whose names begin with a dot
 FILES_A_CALL = 50
 
 
@@ -21,7 +21,7 @@ def source_files(root):
 
 
 def badly_formatted(root, files):
-    """Those of the files that clang-format would change; raises RuntimeError if it can't say."""
+    """The files that clang-format would change. Raises RuntimeError if clang-format fails."""
     done = subprocess.run(["clang-format", "--dry-run", "--Werror", *files], cwd=root, capture_output=True, text=True)
     found = {line.split(":")[0] for line in done.stderr.splitlines() if "[-Wclang-format-violations]" in line}
     if done.returncode != 0 and not found:

@@ -1,15 +1,16 @@
-"""Checks the rules of the house that a compiler does not: which folder may include and link which, without a cycle, and that no
-file sees both LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's wheel carries its own copies of fmt and protobuf).
+"""Checks rules that a compiler does not check: which folder may include and link which other, without a cycle of folders, and that
+no file sees both LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's wheel contains its own copies of fmt and
+protobuf).
 
 Usage: check_house.py [ROOT]
-Exit status: 0 if the rules hold, 1 otherwise, with one line a violation.
+Exit status: 0 if the rules hold, 1 otherwise, with one line per violation.
 """
 
 import pathlib
 import re
 import sys
 
-# A folder may include itself and these. The longest matching folder counts.
+# A folder may include itself and the folders and libraries listed here. The longest matching folder counts.
 ALLOWED = {
     "schema": set(),
     "fsdp": {"libtorch"},
@@ -54,7 +55,7 @@ ALLOWED = {
                             "controller/executors", "controller/executors/local", "controller/executors/slurm", "controller/service",
                             "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
 }
-# What belongs to a library: names of its headers, and of its CMake targets.
+# The names of each library's headers and CMake targets.
 LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers, targets in [
     ("libtorch", r"^(torch|ATen|c10|gloo)/", r"^libtorch::"),
     ("grpc", r"^(grpc|grpcpp|google|spdlog)/", r"^(PkgConfig::GRPCPP|gRPC::|protobuf::|spdlog::)"),
@@ -70,14 +71,14 @@ ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "wor
 
 
 def folder_of(path):
-    """The longest folder of ALLOWED that holds this file; grpc_* files of worker/rank are a folder of their own."""
+    """The longest folder of ALLOWED that contains this file. The grpc_* files of worker/rank count as a folder of their own."""
     if path.startswith("worker/rank/grpc_") or path == "worker/rank/make_reporter.cpp":
         return "worker/rank/grpc"
     return max((f for f in ALLOWED if path == f or path.startswith(f + "/")), key=len, default=None)
 
 
 def resolve(root, including, name):
-    """The project's file behind an #include, or None for a library's or the standard's."""
+    """The project's file that an #include names, or None for a header of a library or of the standard."""
     for candidate in [pathlib.Path(including).parent / name] + [pathlib.Path(r) / name for r in ROOTS]:
         if (root / candidate).is_file():
             return candidate.as_posix()
@@ -85,14 +86,14 @@ def resolve(root, including, name):
 
 
 def library_of(name):
-    """Generated wire headers count as proto; they bring protobuf's headers with them."""
+    """The library of a header, if any. Generated wire headers count as proto, because they include protobuf's headers."""
     if name.startswith("muster/v1/"):
         return "proto"
     return next((library for library, headers, _ in LIBRARIES if headers.match(name)), None)
 
 
 def read_includes(root):
-    """file -> (project files, libraries) that it includes directly."""
+    """For each file, the project files and the libraries that it includes directly."""
     graph = {}
     for top in TOPS:
         for path in sorted((root / top).rglob("*")):
@@ -111,7 +112,7 @@ def read_includes(root):
 
 
 def seen_libraries(graph, start):
-    """Libraries that a file sees through everything it includes."""
+    """The libraries that a file sees through all its includes, direct and indirect."""
     todo, seen, libraries = [start], set(), set()
     while todo:
         file = todo.pop()
@@ -124,7 +125,7 @@ def seen_libraries(graph, start):
 
 
 def read_links(root):
-    """target -> (the folders of its sources, what it links), of what the folders' CMakeLists.txt say."""
+    """For each target in the folders' CMakeLists.txt, the folders of its sources and the targets that it links."""
     targets = {}
     for top in TOPS:
         for path in sorted((root / top).rglob("CMakeLists.txt")):

@@ -1,8 +1,8 @@
 """The whole story on one machine: submit, shard, train, watch, lose a rank, requeue, resume.
 
 Usage: demo.py --bin FOLDER [--keep]
-Starts a private musterd in a folder of its own, submits examples/manpages-llama.toml, kills rank 1 on purpose at a known
-step, waits for the requeue and the resume, and prints what happened. Exit status 0 if the story ended well.
+Starts a private musterd in its own folder, submits examples/manpages-llama.toml, kills rank 1 at a known step, waits for
+the requeue and the resume, and prints what happened. Exit status 0 if the job succeeded.
 """
 
 import argparse
@@ -27,7 +27,7 @@ STORY_LIMIT_S = 600  # shorter than the test's limit, so that it cleans up by it
 
 
 class DemoFailed(Exception):
-    """One sentence for the person who watches."""
+    """The demo failed. The text is one sentence for the user."""
 
 
 class Stopped(BaseException):
@@ -39,7 +39,7 @@ class Stopped(BaseException):
 
 
 class Signals:
-    """Ctrl-C, kill and a closed terminal all end the demo by way of the clean-up, which they cannot break off."""
+    """Turns Ctrl-C, kill and a closed terminal into an orderly end. They cannot interrupt the clean-up."""
 
     def __init__(self):
         self.held = False
@@ -97,7 +97,7 @@ class Progress:
         self.open = False
 
     def note(self, text):
-        """A line in place of the bar, which comes back below it."""
+        """Prints a line above the bar."""
         if self.open:
             print("\r\x1b[K", end="")
         self.open = False
@@ -120,7 +120,7 @@ class Demo:
         ready = self.folder / "data" / "musterd.json"
         ready.unlink(missing_ok=True)
         with open(self.folder / "musterd.log", "a") as log:
-            self.signals.hold()  # or a daemon could run that nobody knows of
+            self.signals.hold()  # a signal here could leave a daemon that the clean-up does not know
             try:
                 self.daemon = subprocess.Popen(
                     [self.bin / "musterd", "--data-folder", self.folder / "data", "--listen", "127.0.0.1:0",
@@ -143,7 +143,8 @@ class Demo:
 
     def muster(self, *arguments, fine=(0, 1)):
         try:
-            # In a session of its own: Ctrl-C is for the demo, which then cleans up with this very program.
+            # The command runs in its own session, so that Ctrl-C reaches only the demo. The clean-up then uses the same
+            # command.
             done = subprocess.run([self.bin / "muster", *arguments], capture_output=True, text=True, env=self.environment,
                                   timeout=CALL_LIMIT_S, start_new_session=True)
         except subprocess.TimeoutExpired:
@@ -159,7 +160,7 @@ class Demo:
         return json.loads(self.muster("metrics", self.job, "--json"))
 
     def until(self, what, done, progress=None):
-        """Polls the job until `done(job)` gives something true, which it returns."""
+        """Polls the job until `done(job)` returns a true value, and returns that value."""
         while time.monotonic() < self.deadline:
             job = self.show()
             if progress:
@@ -173,17 +174,17 @@ class Demo:
         raise DemoFailed(f"no {what} within the {STORY_LIMIT_S} s that the whole story may take")
 
     def text_of_the_run(self):
-        """What the ranks learn from, in the worker's own words: the manual pages, or what it brings where there are few."""
+        """The name of the training text, from the worker's log: the manual pages, or the built-in text where pages are few."""
         said = re.search(r"tokens from (.+), batch ", self.muster("logs", self.job, "--attempt", "1", "--rank", "0"))
         return said.group(1) if said else None
 
     def last_checkpoint(self, attempt):
-        """The newest step that the attempt saved, as it lies on the disk; 0 without any."""
+        """The newest step on disk that the attempt saved; 0 without any."""
         steps = [0]
         for manifest in pathlib.Path(self.show()["checkpoint_folder"]).glob("step-*/manifest.json"):
             try:
                 saved = json.loads(manifest.read_text())
-            except (OSError, ValueError):  # an older one that is being removed
+            except (OSError, ValueError):  # an older checkpoint that is being removed
                 continue
             if saved["attempt"] == attempt:
                 steps.append(saved["step"])
@@ -222,7 +223,7 @@ class Demo:
 
     def summary(self, seconds, text):
         metrics = self.metrics()
-        # A step that rank 0 did not live to tell has none.
+        # A step has no loss if rank 0 died before it reported the step.
         losses = [m["loss"] for m in metrics if m["loss"] is not None]
         speeds = sorted(m["tokens_per_s"] for m in metrics if m["tokens_per_s"] is not None)
         job = self.show()
@@ -263,10 +264,10 @@ class Demo:
                 f"  kill {self.daemon.pid} && tail --pid={self.daemon.pid} -f /dev/null && rm -r {self.folder}")
 
     def end_jobs(self):
-        """Cancels whatever is not over: ranks outlive their daemon, and a submission may have been cut short."""
+        """Cancels every job that has not ended. Ranks outlive their daemon, and a submission may have been interrupted."""
         for job in json.loads(self.muster("list", "--json")):
             if job["state"] not in ("succeeded", "failed", "cancelled"):
-                self.muster("cancel", str(job["id"]), fine=(0, 2))  # 2: it ended meanwhile
+                self.muster("cancel", str(job["id"]), fine=(0, 2))  # 2: the job ended meanwhile
                 self.muster("wait", str(job["id"]), "--timeout", "45s")
 
     def stop_daemon(self):
@@ -278,11 +279,11 @@ class Demo:
             self.daemon.wait()
 
     def clean_up(self, keep_logs):
-        """Leaves no process behind, and no files unless they tell why the demo failed."""
+        """Ends all processes. Removes all files, unless the demo failed and the logs say why."""
         self.cleaning = True
         try:
             if "MUSTER_ADDRESS" in self.environment:
-                if self.daemon.poll() is not None:  # it died; the ranks did not
+                if self.daemon.poll() is not None:  # the daemon died, but the ranks live on
                     self.start_daemon()
                 self.end_jobs()
         except DemoFailed as failure:
@@ -313,7 +314,7 @@ def main():
         print(f"\ndemo: {failure}", file=sys.stderr)
         keep_logs = True
         return 1
-    except BrokenPipeError:  # whoever read our lines has gone
+    except BrokenPipeError:  # the reader of the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Stopped as stop:

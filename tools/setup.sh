@@ -1,5 +1,5 @@
-# Installs what is missing. Sourced by ./dev, which defines say, die and assume_yes.
-# Does nothing, in a fraction of a second, when everything is there.
+# Installs what is missing. ./dev sources this file and defines say, die and assume_yes.
+# Does nothing, in a fraction of a second, when everything is installed.
 
 deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
 libtorch_list=${MUSTER_LIBTORCH_LIST:-deps/libtorch.txt}
@@ -9,7 +9,7 @@ cuda_folder="$deps_folder/cuda"
 peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
 peers_folder="$deps_folder/peers"
 
-# The groups of packages that the command needs. What stands before the first group of the list, every command needs.
+# The groups of packages that the command needs. Every command needs the packages before the first group of the list.
 package_groups="build test"
 
 missing_packages() {
@@ -25,7 +25,7 @@ missing_packages() {
   done < "${MUSTER_PACKAGE_LIST:-deps/debian-packages.txt}"
   [ ${#wanted[@]} -gt 0 ] || return 0
   local installed
-  # dpkg-query fails when it does not know one of them; what it knows is printed all the same.
+  # dpkg-query fails when it does not know one of the packages, but still prints the others.
   installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${wanted[@]}" 2> /dev/null | awk '$1 == "ii" {print $2}') || true
   for package in "${wanted[@]}"; do
     grep -qxF "$package" <<< "$installed" || printf '%s\n' "$package"
@@ -59,7 +59,7 @@ setup_packages() {
   mapfile -t missing < <(missing_packages)
   [ ${#missing[@]} -gt 0 ] || return 0
   command -v apt-get > /dev/null || die "these packages are missing and there is no apt-get: ${missing[*]}"
-  # Said here, where it is seen: what apt-get and sudo say goes into the log.
+  # The output of apt-get and sudo goes into the log, so this message must come before.
   can_be_root || die "installing ${missing[*]} needs root: run ./dev setup as root once, or install sudo"
   confirm "setup: will install ${#missing[@]} Debian packages: ${missing[*]}"
   log=$(mktemp)
@@ -101,7 +101,7 @@ is_complete() {  # list, folder
   [ "$(cat "$2/.complete" 2> /dev/null)" = "$(wheel_stamp "$1")" ]
 }
 
-# Everything is staged beside the folder and moved there at the end, so that a folder that exists is whole.
+# Everything is unpacked into a staging folder and moved at the end. So a folder that exists is complete.
 unpack_wheels() {  # list, folder, MiB, what, patterns inside the wheels...
   local list=$1 folder=$2 mib=$3 what=$4 wheel
   shift 4
@@ -117,14 +117,15 @@ unpack_wheels() {  # list, folder, MiB, what, patterns inside the wheels...
       { rm -rf "$staging"; die "unpacking ${wheel##*/} into $deps_folder failed: is the disk full?"; }
     rm -f "$wheel"
   done
-  # Python's own binding is of no use here.
+  # C++ programs do not need the Python binding.
   rm -rf "$staging/tree/torch/lib/libtorch_python.so" "$folder"
   mv "$staging/tree" "$folder" || die "can't move what was unpacked to $folder"
   wheel_stamp "$list" > "$folder/.complete"
   rm -rf "$staging"
 }
 
-# LibTorch lies as in its wheel (torch/ beside nvidia/), so that its own RPATH finds the CUDA runtime libraries.
+# LibTorch keeps the layout of its wheel (torch/ next to nvidia/), so that its own RPATH finds the CUDA runtime
+# libraries.
 setup_libtorch() {
   if [ -n "${MUSTER_LIBTORCH:-}" ]; then
     [ -e "$MUSTER_LIBTORCH/lib/libtorch_cpu.so" ] ||
@@ -136,7 +137,8 @@ setup_libtorch() {
   unpack_wheels "$libtorch_list" "$libtorch_folder" 2600 "LibTorch" 'torch/include/*' 'torch/lib/*' 'nvidia/*/lib/*'
 }
 
-# Headers to compile with and the libraries that LibTorch's CUDA side links: programs of a CUDA build start everywhere.
+# CUDA headers to compile with, and the libraries that LibTorch's CUDA side links. So programs of a CUDA build start on
+# any machine.
 has_cuda() {
   is_complete "$cuda_list" "$cuda_folder"
 }
@@ -155,7 +157,7 @@ setup_cuda() {
   install_cuda
 }
 
-# A Python with PyTorch and transformers. It shares the CUDA libraries, which PyTorch looks for beside itself.
+# A Python with PyTorch and transformers. It shares the CUDA libraries, because PyTorch looks for them next to itself.
 peers_site="$peers_folder/lib/python3.11/site-packages"
 
 has_peers() {
@@ -186,7 +188,7 @@ install_peers() {
     die "installing $peers_list failed (log: $log): ${why#ERROR: }"
   fi
   ln -s --relative "$cuda_folder/nvidia" "$peers_site/nvidia"
-  # Compiled now, whatever the environment says of that, and not anew by each test.
+  # The import compiles the packages once, whatever the environment says, so that no test has to.
   env -u PYTHONDONTWRITEBYTECODE "$peers_folder/bin/python" -c \
     'import torch, safetensors; from transformers import LlamaForCausalLM' > "$log" 2>&1 ||
     die "what is installed in $peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"

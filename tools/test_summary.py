@@ -1,9 +1,8 @@
-"""Prints the skipped tests with their reasons, the failed ones with the first thing that was wrong, and one closing line with
-the counts.
+"""Prints the skipped tests with their reasons, the failed tests with their first failure, and a closing line with the counts.
 
-Usage: test_summary.py RESULTS.xml...    (the JUnit files that ctest writes, one a run)
-A skip inside a program that is one test to ctest counts as a skip, beside that test's own pass. Over several runs a test has
-passed if it did so in each.
+Usage: test_summary.py RESULTS.xml...    (the JUnit files of ctest, one per run)
+ctest may see a whole program as one test. A skip inside such a program counts as a skip, besides the program's own pass.
+Over several runs a test has passed if it passed in each.
 Exit status: 0 if something passed in every run, nothing failed and every skip has a reason, 1 otherwise.
 """
 
@@ -20,7 +19,7 @@ CASE_PASSED = re.compile(r"^\[       OK \] ", re.MULTILINE)
 CASE_WRONG = re.compile(r"^(?:.*/)?([^/\n:]+:\d+): Failure\n((?:[^\[\n].*\n?)*)", re.MULTILINE)
 PYTHON_WRONG = re.compile(r"^Traceback .*\n(?: .*\n)+(\S.*)", re.MULTILINE)
 MOST_WORDS_OF_A_FAILURE = 240  # characters
-# Python's unittest -v; a test with a comment of its own takes two lines.
+# The output of Python's unittest -v. A test with a docstring takes two lines.
 PYTHON_SKIPPED = re.compile(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
 
 
@@ -30,7 +29,7 @@ def reason_in(text):
 
 
 def skips_inside(output):
-    """(case, reason) of each test that the program left out by itself."""
+    """(case, reason) of each test that the program itself skipped."""
     begins = list(CASE_BEGINS.finditer(output))
     for begin, after in zip(begins, [m.start() for m in begins[1:]] + [len(output)]):
         text = output[begin.end():after]
@@ -42,7 +41,7 @@ def skips_inside(output):
 
 
 def what_was_wrong(name, output):
-    """The test's first failure in one line: the case inside it, the place and the words; else the program's last words."""
+    """The test's first failure in one line: case, position and message. Without one, the last lines of the program."""
     wrong, python = CASE_WRONG.search(output), PYTHON_WRONG.search(output)
     if wrong:
         cases = [case.group(1) for case in CASE_BEGINS.finditer(output, 0, wrong.start()) if case.group(1) != name]
@@ -56,7 +55,7 @@ def what_was_wrong(name, output):
 
 
 def outcome_of(test):
-    """'passed', 'failed' or 'skipped', and [(name, reason)] of what was skipped, or of what failed."""
+    """'passed', 'failed' or 'skipped', and [(name, reason)] of the skipped or failed cases."""
     name, output = test.get("name"), test.findtext("system-out") or ""
     skip = test.find("skipped")
     if test.find("failure") is not None or test.get("status") == "fail" or CASE_FAILED.search(output):
@@ -72,7 +71,7 @@ def outcome_of(test):
 
 
 def read(path):
-    """name -> outcome and reasons, of one run."""
+    """The outcome and reasons of each test of one run, by name."""
     try:
         tests = ElementTree.parse(path).getroot().findall("testcase")
     except (OSError, ElementTree.ParseError) as error:

@@ -1,10 +1,10 @@
-"""Runs clang-tidy over source files, each by itself, and prints what it finds once.
+"""Runs clang-tidy over each source file by itself, and prints each finding once.
 
 Usage: tidy.py BUILD_FOLDER [--all | FILE...]
-The build folder holds compile_commands.json. Without files: those that differ from the branch main. A header is looked at by
-way of one file that includes it, for what is wrong in it does not depend on who includes it. Tests are left out.
-Files that clang can't compile though g++ can (Debian's clang is older than what it meets in the standard library) are named
-and checked as far as clang got.
+The build folder holds compile_commands.json. Without files, tidy.py checks the files that differ from the branch main. A
+header is checked through one file that includes it, because its findings do not depend on the including file. Tests are
+left out. Debian's clang is too old for parts of the standard library, so clang cannot compile some files that g++ compiles.
+Such files are named and checked as far as clang got.
 Exit status: 0 without findings, 1 with some, 2 if there was nothing to run.
 """
 
@@ -20,12 +20,12 @@ import sys
 FOLDERS = ("controller/", "fsdp/", "os/", "proto/json/", "slurm/", "worker/")
 FILE_LIMIT_S = 900
 FINDING = re.compile(r"^(/\S+?):(\d+:\d+): (?:error|warning): (.+) \[([\w.,-]+)\]$")
-# What g++ knows and clang does not; and the warnings that g++ is asked to leave out have other names.
+# clang does not know all warning options of g++, and names some warnings differently.
 EXTRA = ["--extra-arg=-Wno-unknown-warning-option"]
 
 
 class NothingToRun(Exception):
-    """One sentence for the person who asked."""
+    """The run cannot start. The text is one sentence for the user."""
 
 
 def git(*arguments):
@@ -36,7 +36,7 @@ def git(*arguments):
 
 
 def changed_files():
-    """Files that differ from where this branch left main, and those that git does not know yet."""
+    """The files that differ from the point where this branch left main, and untracked files."""
     base = git("merge-base", "main", "HEAD")[0]
     return sorted({*git("diff", "--name-only", "--diff-filter=d", base), *git("ls-files", "--others", "--exclude-standard")})
 
@@ -47,7 +47,8 @@ def includes(file, header):
 
 
 def one_that_includes(header, sources):
-    """The source file beside the header with its name; else the first that includes it, at last by way of others; else None."""
+    """The source file next to the header with the same name. Otherwise the first file that includes the header, directly if
+    possible. Otherwise None."""
     headers = [str(path) for folder in FOLDERS for path in sorted(pathlib.Path(folder).rglob("*.h"))]
     todo, seen = [header], set()
     while todo:
@@ -62,7 +63,7 @@ def one_that_includes(header, sources):
 
 
 def pick(wanted, sources):
-    """The sources behind the files wanted, and the files that none stands for."""
+    """The sources that cover the wanted files, and the files that no source covers."""
     picked, missing = {}, []
     for file in wanted:
         source = file if file in sources else one_that_includes(file, sources) if file.endswith(".h") else None
@@ -74,7 +75,7 @@ def pick(wanted, sources):
 
 
 def look_at(source, build):
-    """(findings, first complaint of the compiler or None); a finding is (place, text)."""
+    """(findings, first error of the compiler or None); a finding is (position, text)."""
     command = ["clang-tidy", "--quiet", "-p", build, *EXTRA, source]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FILE_LIMIT_S)
@@ -98,7 +99,7 @@ def look_at(source, build):
 
 
 def sources_of(build):
-    """The product's own files in the build folder's list, relative to here."""
+    """The product's own files in the build folder's list, relative to the current folder."""
     with open(pathlib.Path(build) / "compile_commands.json") as file:
         entries = json.load(file)
     names = {os.path.relpath(os.path.realpath(os.path.join(e["directory"], e["file"]))) for e in entries}

@@ -1,5 +1,4 @@
-// muster-worker: one rank of a run. Says where it stands and leaves with a code that the controller understands; see
-// rank/exit_codes.h.
+// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see rank/exit_codes.h.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -46,7 +45,7 @@ Exit codes: 0 done; 99 saved, start me again; 97 out of memory; 94 another attem
 data is wrong, don't start me again; 1 anything else.
 )";
 
-/// The run file's path; nothing when help was asked for. Throws UsageError.
+/// The run file's path, or an empty text with `help`. Throws UsageError.
 std::string parse_arguments(int argc, char** argv, const std::string& from_environment, bool& help) {
   std::string file = from_environment;
   for (int i = 1; i < argc; ++i) {
@@ -65,7 +64,7 @@ std::string parse_arguments(int argc, char** argv, const std::string& from_envir
   return file;
 }
 
-/// One process a rank shares the node's cores with the others; OMP_NUM_THREADS has the last word.
+/// Divides the node's cores evenly among its ranks. OMP_NUM_THREADS overrides the division.
 void set_threads(const worker::RankEnvironment& environment) {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -105,8 +104,8 @@ worker::Outcome explain_failure() {
   }
 }
 
-/// Prints, reports, and ends the process without destructors: after a failure, collectives with peers that are gone may
-/// still be under way.
+/// Prints and reports the failure, then ends the process without destructors. After a failure, collectives with dead
+/// peers may still be in progress.
 [[noreturn]] void fail(const worker::Outcome& outcome, int rank, std::unique_ptr<worker::Reporter> reporter) {
   std::fflush(stdout);
   std::fprintf(stderr, "[rank %d] error: %s (exit code %d)\n", rank, outcome.reason.c_str(),

@@ -31,7 +31,7 @@ constexpr const char* kTemporaryPrefix = ".tmp-";
 constexpr const char* kAttemptMark = "-attempt-";
 constexpr std::int64_t kMaxManifestBytes = 256 << 20;
 constexpr std::int64_t kMostRanks = 1 << 20;
-// What a failed commit's text starts with, to tell all ranks its kind.
+// The first character of a failed commit's text tells all ranks the kind of failure.
 constexpr char kFenced = 'F';
 constexpr char kFailed = 'E';
 
@@ -66,7 +66,7 @@ std::string text_of(const std::exception& error) {
   return c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
 }
 
-/// Runs `work` and gives its failure as text; empty for success.
+/// Runs `work` and returns the text of its failure, or an empty text for success.
 template <typename Work>
 std::string failure_of(const Work& work) {
   try {
@@ -122,22 +122,23 @@ bool exchange(const fs::path& a, const fs::path& b) {
   return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
 }
 
-/// Renames a folder over another, in one step where the file system can. Where the other is now; empty: there was none.
+/// Renames `from` to `to`, in one step where the file system can exchange names. Returns the path of the folder that
+/// was at `to` before, or an empty path if none was.
 fs::path publish_folder(const fs::path& from, const fs::path& to) {
   if (!fs::exists(to)) {
     fs::rename(from, to);
     return {};
   }
   if (exchange(from, to)) return from;
-  // A file system without exchange: for a moment neither is there, and the one before counts.
-  // Named as remove_stale() looks for it, should the process end before it is removed.
+  // This file system cannot exchange names. For a moment no folder is at `to`, and the previous checkpoint counts. The
+  // name is one that remove_stale() finds, in case the process ends before the folder is removed.
   const fs::path aside = from.parent_path() / (kTemporaryPrefix + std::string("replaced") + from.filename().string());
   fs::rename(to, aside);
   fs::rename(from, to);
   return aside;
 }
 
-/// Which folder is under a name: others may have renamed theirs to it.
+/// Identifies the folder behind a name. Another attempt may have renamed its own folder to that name.
 struct Identity {
   ::dev_t device = 0;
   ::ino_t inode = 0;
@@ -150,8 +151,9 @@ std::optional<Identity> identity_of(const fs::path& path) {
   return Identity{info.st_dev, info.st_ino};
 }
 
-/// Takes back what publish_folder(from, to) did, which returned `before`: `own` is under `from` again. A newer attempt
-/// may have replaced it meanwhile, in time or between two lines of this: then its own stays.
+/// Undoes publish_folder(from, to), which returned `before`. `own` is at `from` again afterwards. A newer attempt may
+/// replace the folder at any moment, even between two lines of this function. The newer attempt's folder then stays at
+/// `to`.
 void withdraw_folder(const fs::path& from, const fs::path& to, const fs::path& before,
                      const std::optional<Identity>& own) {
   if (identity_of(to) != own) return;
@@ -198,7 +200,7 @@ CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
       fail(name + " has " + std::to_string(bytes) + " bytes, the manifest says " + std::to_string(want));
     info.bytes += want;
   }
-  // What a load reads later, so that a manifest without it counts as torn.
+  // A load reads these members later. Checking them here makes a manifest without them count as torn.
   const std::int64_t steps = manifest.at("optimizer").at("steps").as_int();
   if (steps < 0) fail("manifest: " + std::to_string(steps) + " optimizer steps");
   manifest.at("tensors").as_object();
@@ -216,11 +218,11 @@ struct SavedSlice {
 struct SavedTensor {
   std::vector<std::int64_t> shape;
   bool trainable = true;
-  std::int64_t steps = 0;  // of the optimizer
+  std::int64_t steps = 0;  // optimizer updates of this tensor
   std::vector<SavedSlice> slices;
 };
 
-/// `default_steps`: the optimizer's, which manifests without steps a tensor counted for all of them.
+/// `default_steps` is the optimizer's step count. A manifest without step counts per tensor used it for all tensors.
 SavedTensor parse_tensor(const Json& json, int world_size, std::int64_t default_steps) {
   SavedTensor tensor;
   std::int64_t numel = 1;
@@ -249,7 +251,7 @@ SavedTensor parse_tensor(const Json& json, int world_size, std::int64_t default_
   return tensor;
 }
 
-/// An opened checkpoint, as far as this rank needs it.
+/// An opened checkpoint. Opens only the files that this rank needs.
 class Source {
  public:
   Source(const CheckpointInfo& info, bool checksums) : info_(info), checksums_(checksums) {
@@ -260,7 +262,7 @@ class Source {
 
   const std::map<std::string, SavedTensor>& tensors() const { return tensors_; }
 
-  /// Opens and checks the file of `rank` once.
+  /// The file of `rank`, opened and checked at the first call.
   const SafetensorsReader& file(int rank) {
     auto& reader = files_[rank];
     if (reader) return *reader;
@@ -302,7 +304,8 @@ class Source {
   throw CheckpointMismatch(info.path.string() + " is of another model: " + how);
 }
 
-/// The same on every rank, because it depends on manifest and model alone.
+/// Throws CheckpointMismatch when names or shapes differ. All ranks throw or none, because the check depends on
+/// manifest and model alone.
 void check_same_model(const CheckpointInfo& info, const std::map<std::string, SavedTensor>& tensors,
                       ShardedModel& model) {
   std::set<std::string> names;
@@ -318,7 +321,7 @@ void check_same_model(const CheckpointInfo& info, const std::map<std::string, Sa
     if (names.count(name) == 0) of_another_model(info, "this one has no parameter " + name);
 }
 
-/// Goes over everything this rank must read: (key, saved tensor, wanted slice, the flat tensor it lands in).
+/// Calls `visit(key, saved tensor, wanted slice, flat destination tensor)` for everything that this rank must read.
 template <typename Visit>
 void for_each_wanted(ShardedModel& model, AdamW& optimizer, Source& source, const Visit& visit) {
   for (std::size_t i = 0; i < model.units().size(); ++i) {
@@ -382,8 +385,8 @@ fs::path Checkpointer::temporary(std::int64_t step) const {
 }
 
 struct Checkpointer::Committed {
-  std::string problem;  // empty for success, else kFenced or kFailed and the reason
-  /// What is under the temporary name, if anything, is this save's own, and not another attempt's checkpoint.
+  std::string problem;  // empty for success, otherwise kFenced or kFailed and the reason
+  /// The folder under the temporary name, if any, belongs to this save and not to another attempt.
   bool ours = true;
 };
 
@@ -394,7 +397,7 @@ SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<s
   const fs::path folder = temporary(state.step);
 
   std::string problem = ranks.broadcast(first ? begin(folder) : std::string());
-  // May be removed: a refusal at the beginning is no reason to touch what is there.
+  // Whether the temporary folder may be removed. A refusal at the beginning leaves an existing folder alone.
   bool ours = problem.empty() || problem.front() != kFenced;
   Json files;
   if (problem.empty()) {
@@ -426,7 +429,8 @@ SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<s
   return saved;
 }
 
-/// Rank 0 makes the temporary folder. Empty for success, else kFenced or kFailed and the reason.
+/// Makes the temporary folder on rank 0. Returns an empty text for success, otherwise kFenced or kFailed and the
+/// reason.
 std::string Checkpointer::begin(const fs::path& folder) const {
   std::string refusal;
   const std::string problem = failure_of([&] {
@@ -440,7 +444,8 @@ std::string Checkpointer::begin(const fs::path& folder) const {
   return refusal.empty() ? refusal : kFenced + refusal;
 }
 
-/// Writes this rank's file and gathers what all ranks wrote; the first failure of any rank, or empty.
+/// Writes this rank's file and fills `files` with the sizes and checksums of all ranks' files. Returns the failure of
+/// the lowest failing rank, or an empty text.
 std::string Checkpointer::write_files(const fs::path& folder, const CheckpointState& state, Json& files) {
   Communicator& ranks = model_.mesh().shard();
   WrittenFile written;
@@ -482,7 +487,7 @@ std::string Checkpointer::write_files(const fs::path& folder, const CheckpointSt
   return {};
 }
 
-/// Everything but the files.
+/// The manifest without its list of files.
 Json Checkpointer::make_manifest(const CheckpointState& state) const {
   Json manifest;
   manifest["format"] = kFormat;
@@ -515,11 +520,11 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
   return manifest;
 }
 
-/// Rank 0's half of [Note: commit].
+/// The part of [Note: commit] that rank 0 does after all ranks have written their files.
 Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
   Committed out;
   std::string refusal;
-  std::optional<Identity> own;  // from the publication on
+  std::optional<Identity> own;  // set right before the publication
   const std::string problem = failure_of([&] {
     write_text(from / kManifest, manifest.dump(1) + "\n");
     sync_path(from, O_RDONLY | O_DIRECTORY);
@@ -536,7 +541,7 @@ Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::pat
     sync_path(to.parent_path(), O_RDONLY | O_DIRECTORY);
   });
   out.ours = !own || identity_of(from) == own;
-  // Whatever else went wrong: who is fenced must not try again.
+  // A refusal counts before any other failure, because a fenced attempt must not try again.
   if (!refusal.empty()) {
     out.problem = kFenced + refusal + (problem.empty() ? "" : "; " + problem);
   } else if (!problem.empty()) {
@@ -545,8 +550,8 @@ Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::pat
   return out;
 }
 
-/// Removes all but `also_keep` and the newest `keep` up to `step`; later ones are of a run this one rewound behind, and
-/// are left.
+/// Removes old checkpoints: all but the newest `keep` up to `step` and the checkpoint of step `also_keep`. Later
+/// checkpoints belong to a run that this run went back behind; they stay.
 std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step,
                                              std::optional<std::int64_t> also_keep) {
   std::vector<std::string> warnings;
@@ -557,9 +562,9 @@ std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_
   for (const CheckpointInfo& old : list.valid) {
     if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
     if (old.step == also_keep) continue;
-    // It may have been long since the commit.
+    // Much time may have passed since the commit.
     if (options_.may_write && !options_.may_write().empty()) break;
-    // Renamed first: a crash halfway must not leave a torn checkpoint.
+    // The rename comes first, so that a crash during the removal does not leave a torn checkpoint.
     const fs::path aside = temporary(old.step);
     const std::string problem = failure_of([&] {
       fs::rename(old.path, aside);
@@ -572,7 +577,8 @@ std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_
 
 std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::string>* ignored) {
   Communicator& ranks = model_.mesh().shard();
-  // Rank 0 looks, so that all ranks try the same ones even if a network file system shows them different things.
+  // Rank 0 lists the checkpoints for all ranks. A network file system may show ranks different folders, and all must
+  // try the same ones.
   CheckpointList list;
   const std::string unlisted = ranks.agree(failure_of([&] {
     if (ranks.rank() == 0) list = list_checkpoints(options_.folder);
@@ -597,8 +603,8 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
   return loaded;
 }
 
-/// Loads one checkpoint if it is whole on every rank, else adds to `passed_over`. Everything is checked on all ranks
-/// before anything is changed on one.
+/// Loads a checkpoint if it is whole on every rank; otherwise adds the reason to `passed_over`. All ranks check
+/// everything before any rank changes its model.
 std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std::int64_t step,
                                                        std::vector<std::string>& passed_over) {
   const at::NoGradGuard no_grad;

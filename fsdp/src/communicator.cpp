@@ -105,7 +105,7 @@ void Communicator::barrier() {
 }
 
 std::string Communicator::agree(const std::string& error) {
-  // The lowest failing rank has the largest distance to the end of the world.
+  // The lowest failing rank is the one farthest from the end of the world, so a maximum finds it.
   const double mine = error.empty() ? 0 : world_size_ - rank_;
   const int distance = static_cast<int>(all_reduce(mine, Reduction::kMax));
   if (distance == 0) return {};

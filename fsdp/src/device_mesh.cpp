@@ -54,7 +54,7 @@ int try_listen(const addrinfo& address) {
   return socket.release();
 }
 
-/// A listening socket on the first address of `host` that can be bound. The store would bind to every interface.
+/// A listening socket on the first address of `host` that can be bound. TCPStore itself would bind to every interface.
 int listen_on(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -107,7 +107,7 @@ ListeningStore listen_store(const std::string& host, std::uint16_t port, std::ch
     socket.release();
     return {std::move(store), options.port};
   } catch (const std::exception& error) {
-    socket.release();  // the store's server may have closed it already
+    socket.release();  // the store's server may have closed the socket already
     TORCH_CHECK(false, "rendezvous store on ", place(host, options.port), ": ", error.what());
   }
 }

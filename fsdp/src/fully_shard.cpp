@@ -14,13 +14,14 @@
 namespace fsdp {
 namespace {
 
-constexpr double kClipEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_'s
+constexpr double kClipEpsilon = 1e-6;  // as in torch.nn.utils.clip_grad_norm_
 
 const void* identity(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl();
 }
 
-/// Every name of every parameter, tied ones under each of their names, children in the order of registration.
+/// Collects every name of every parameter, with a tied parameter under each of its names. Children come in the order of
+/// registration.
 void collect_names(const torch::nn::Module& module, const std::string& prefix,
                    std::vector<std::pair<std::string, at::Tensor>>& names) {
   for (const auto& item : module.named_parameters(/*recurse=*/false))
@@ -44,7 +45,7 @@ std::string ShardedModel::path_of(const torch::nn::Module& module) const {
   TORCH_CHECK(false, "fully_shard: module ", module.name(), " is not in the root module ", root_->name());
 }
 
-/// Layout and tensors of the parameters of `module` that no earlier unit has.
+/// Collects the layout and the tensors of those parameters of `module` that belong to no earlier unit.
 void ShardedModel::collect_parameters(const torch::nn::Module& module, const std::string& unit,
                                       std::vector<ParameterInfo>& infos, std::vector<at::Tensor>& tensors) const {
   std::unordered_map<const void*, std::vector<std::string>> names;  // in the whole model

@@ -303,7 +303,7 @@ void dump_double(double value, std::string& out) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   out.append(text, end);
-  // A mark that it is no integer, so that it parses back as a double.
+  // ".0" marks a number that is no integer, so that the text parses back as a double.
   if (std::string_view(text, end - text).find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 

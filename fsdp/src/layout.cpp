@@ -19,7 +19,7 @@ UnitLayout::UnitLayout(std::vector<ParameterInfo> parameters, int world_size)
     end = round_up(end + parameter.numel, kAlignment);
     numel_ += parameter.numel;
   }
-  // Chunks start aligned too, so each rank's slices do wherever a parameter starts in its chunk.
+  // Chunks start aligned too. So a rank's slice is aligned wherever the parameter starts inside the rank's chunk.
   chunk_ = round_up((end + world_size - 1) / world_size, kAlignment);
 }
 

@@ -17,15 +17,15 @@ AdamW::AdamW(ShardedModel& model, AdamWOptions options) : model_(model), options
   }
 }
 
-/// Lists go by parameter, not by unit: each is a slice of the shard, so padding is never touched and every element
-/// takes the same path through the kernel as it would in an unsharded parameter.
+/// Each list entry is one parameter's slice of the shard, not a whole unit. So padding is never touched, and every
+/// element takes the same path through the kernel as in an unsharded parameter.
 struct AdamW::Batch {
   std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
 };
 
 AdamW::Batch AdamW::batch(bool decayed) const {
   Batch batch;
-  std::map<std::int64_t, at::Tensor> steps;  // the kernel only reads them, so equal ones share a tensor
+  std::map<std::int64_t, at::Tensor> steps;  // the kernel only reads step counts, so equal ones share a tensor
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const Unit& unit = *model_.units()[i];
     if (!unit.gradient_shard().defined()) continue;
@@ -46,8 +46,8 @@ AdamW::Batch AdamW::batch(bool decayed) const {
   return batch;
 }
 
-/// Counts for all parameters of a unit with a gradient, those too that have no element on this rank: every rank knows
-/// the same numbers.
+/// Counts a step for every parameter of each unit with a gradient, even for parameters without an element on this rank.
+/// So every rank has the same counts.
 void AdamW::count_steps() {
   ++steps_;
   for (std::size_t i = 0; i < states_.size(); ++i) {

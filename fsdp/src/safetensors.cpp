@@ -20,7 +20,7 @@
 namespace fsdp {
 namespace {
 
-constexpr std::int64_t kLengthBytes = 8;  // the header's size, little-endian
+constexpr std::int64_t kLengthBytes = 8;  // of the header's length, a little-endian number
 constexpr std::size_t kWriteBytes = 8 << 20;
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 13> kTypes = {{{"F32", at::kFloat},
@@ -41,7 +41,7 @@ std::string system_error() {
   return std::strerror(errno);
 }
 
-/// Elements of a shape times bytes of one, or -1 when that does not fit.
+/// The bytes of a tensor of this shape, or -1 when the number does not fit.
 std::int64_t checked_bytes(const std::vector<std::int64_t>& shape, std::int64_t element_bytes) {
   std::int64_t bytes = element_bytes;
   for (const std::int64_t dim : shape)
@@ -78,7 +78,7 @@ TensorEntry parse_entry(const Json& json, std::int64_t data_bytes) {
   return entry;
 }
 
-/// Every byte of the data part belongs to exactly one tensor.
+/// Throws unless every byte of the data part belongs to exactly one tensor.
 void check_cover(const std::map<std::string, TensorEntry, std::less<>>& entries, std::int64_t data_bytes) {
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   for (const auto& [name, entry] : entries) ranges.emplace_back(entry.begin, entry.end);
@@ -92,7 +92,7 @@ void check_cover(const std::map<std::string, TensorEntry, std::less<>>& entries,
   TORCH_CHECK(covered == data_bytes, data_bytes - covered, " bytes behind the last tensor");
 }
 
-/// A new file that vanishes unless kept; counts and sums up what goes in.
+/// A new file that the destructor removes unless keep() was called. Counts the bytes written and their checksum.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path) : path_(path) {

@@ -53,7 +53,7 @@ void Schedule::admit_reduction(Unit& unit) {
 
 void Schedule::end_backward() {
   for (Unit* unit : entered_) unit->leave_backward();
-  // Also what earlier backwards without synchronisation left in units that this one did not reach.
+  // Units that this backward did not reach may hold gradients of earlier backward passes without synchronisation.
   if (gradient_sync_)
     for (Unit* unit : units_) unit->reduce_left_over();
   if (reducing_ != nullptr) reducing_->finish_reduce();

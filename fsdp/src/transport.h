@@ -14,7 +14,7 @@ class Store;
 
 namespace fsdp {
 
-/// The collectives of one backend, for two ranks or more. Shapes and failures as in Communicator.
+/// The collectives of one backend, for two ranks or more. Shapes and failures are those of Communicator.
 class Transport {
  public:
   virtual ~Transport() = default;

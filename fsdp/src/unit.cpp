@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Lets an autograd node point to a unit without keeping it alive.
+/// Lets an autograd node refer to a unit without keeping the unit alive.
 struct UnitLink : torch::CustomClassHolder {
   explicit UnitLink(std::weak_ptr<Unit> u) : unit(std::move(u)) {}
   std::weak_ptr<Unit> unit;
@@ -27,8 +27,9 @@ std::int64_t storage_bytes(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
 }
 
-// [Note: storage] Parameters and whatever autograd saved of them (w, w.t()) share one StorageImpl with gathered_.
-// Freeing and refilling that StorageImpl in place leaves their versions alone, so autograd accepts the refilled bytes.
+// [Note: storage] Parameters and the tensors that autograd saved of them (w, w.t()) share one StorageImpl with
+// gathered_. Freeing and refilling that StorageImpl in place does not change their versions, so autograd accepts the
+// refilled bytes.
 void free_storage(const at::Tensor& tensor) {
   const c10::Storage& storage = tensor.storage();
   storage.set_data_ptr_noswap(storage.allocator()->allocate(0));
@@ -43,7 +44,7 @@ void refill_storage(const at::Tensor& tensor, std::int64_t bytes) {
 
 }  // namespace
 
-/// Identity on a run's inputs; its backward is the moment when the run's own backward is over.
+/// Identity on a run's inputs. Its backward marks the end of the run's own backward.
 struct Unit::LeaveBackward : torch::autograd::Function<Unit::LeaveBackward> {
   static variable_list forward(AutogradContext* context, at::TensorList inputs,
                                const c10::intrusive_ptr<UnitLink>& link) {
@@ -100,7 +101,8 @@ void Unit::take_over_parameters() {
       shard_.narrow(0, slice.shard_offset, slice.length)
           .copy_(parameter.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
     parameter.mutable_grad() = at::Tensor();
-    // The module's members and its dictionary hold this very TensorImpl, so it must stay; only its storage is replaced.
+    // The module's members and its dictionary hold this very TensorImpl. So the TensorImpl stays, and only its storage
+    // is replaced.
     parameter.set_data(gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
   }
   if (shard_is_parameter()) {
@@ -140,8 +142,8 @@ void Unit::gather_with(const std::vector<Unit*>& next) {
 }
 
 std::vector<at::Tensor> Unit::link_inputs(std::vector<at::Tensor> inputs) {
-  // A run without an input to link counts too: its backward is still to come when those of later runs are over, so the
-  // unit stays until the end of backward.
+  // A run without an input to link counts too. Its backward may still be to come when the backward of a later run is
+  // over. So the unit stays gathered until the end of the whole backward.
   if (at::GradMode::is_enabled()) ++open_runs_;
   std::vector<at::Tensor> linked;
   std::vector<std::size_t> places;
@@ -192,7 +194,7 @@ void Unit::reduce_left_over() {
 
 void Unit::end_backward() {
   open_runs_ = 0;
-  reshard();  // when it was gathered ahead for a backward that did not come
+  reshard();  // the unit may have been gathered ahead for a backward that did not come
   for (std::size_t i = 0; i < parameters_.size() && !gradients_.defined(); ++i)
     TORCH_CHECK(!parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ", layout_.parameters()[i].name,
                 " came after the unit's backward had ended; use the parameter only inside the unit's run()");
@@ -230,10 +232,11 @@ void Unit::shard_changed() {
   reshard();
 }
 
-/// Puts zeroed views of the reduction's input under the parameters as their gradients; autograd adds to them in place.
-/// With one rank in fp32 the buffer is the gradient shard itself.
+/// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
+/// With one rank in fp32 that buffer is the gradient shard itself.
 void Unit::lay_gradients() {
-  finish_reduce();  // when the unit is entered again in the same backward: nobody may add to what is being sent
+  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
+  finish_reduce();
   if (!gradients_.defined()) {
     const auto on_device = at::TensorOptions().device(shard_.device());
     gradients_ = at::zeros({layout_.padded_numel()}, on_device.dtype(options_.reduce_dtype));
@@ -284,7 +287,7 @@ void Unit::free_gradients() {
 
 void Unit::zero_grad() {
   finish_reduce();
-  in_backward_ = false;  // it would still be set after a backward that threw
+  in_backward_ = false;  // still true after a backward that threw
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   gradient_shard_ = at::Tensor();
   if (gradients_.defined()) free_gradients();

@@ -18,11 +18,11 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using nlohmann::ordered_json;
 
-// -1 reads and writes the singular field, anything else the element of a repeated one.
+// kSingular as an index reads and writes the singular field. Any other index means that element of a repeated field.
 constexpr int kSingular = -1;
 
 std::string valid_utf8(const std::string& text) {
-  // dump() with `replace` is the library's own repair of bad bytes.
+  // dump() with `replace` lets the JSON library repair bad bytes.
   const auto dumped = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return nlohmann::json::parse(dumped).get<std::string>();
 }
@@ -70,8 +70,8 @@ ordered_json map_to_json(const Message& message, const FieldDescriptor* field) {
   return out;
 }
 
-// A recipe's values stand in the tables of the job file, as everything that reads them knows them: in the store, in run
-// files and in what `muster show --json` prints.
+// JSON groups a recipe's values into the tables of the job file. The store, run files and `muster show --json` all use
+// this form.
 ordered_json recipe_to_json(const muster::v1::Recipe& recipe) {
   ordered_json out = ordered_json::object();
   out["kind"] = valid_utf8(recipe.kind());
@@ -199,7 +199,7 @@ void fill_recipe(const ordered_json& json, muster::v1::Recipe& recipe, const std
     if (!content.is_object()) fail(here, "an object", content);
     for (const auto& [key, value] : content.items()) {
       const auto name = table + "." + key;
-      // "" is how earlier versions wrote a text that was not given.
+      // Earlier versions wrote "" for a text that was not given.
       if (value.is_null() || value == "") continue;
       if (name == "model.family") {
         recipe.set_family(text(value, here + ".family"));

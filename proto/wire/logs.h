@@ -4,8 +4,9 @@
 
 namespace proto {
 
-/// What LogsRequest.rank and LogChunk.rank call the log that is no rank's: what the scheduler, the lines before the
-/// ranks and what stands beside them wrote. No rank has this number; a controller of before refuses it as one.
+/// The value of LogsRequest.rank and LogChunk.rank for the log that belongs to no rank. The scheduler, the lines before
+/// the ranks and muster-task write that log. No rank has this number. An earlier controller refuses the number as a
+/// rank.
 inline constexpr std::uint32_t kSchedulerLog = UINT32_MAX;
 
 }  // namespace proto

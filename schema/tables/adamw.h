@@ -4,7 +4,7 @@
 
 namespace schema {
 
-/// Of the optimizer AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization).
+/// Options of the optimizer AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization).
 struct AdamW {
   double weight_decay = 0;
   double beta1 = 0;

@@ -12,7 +12,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {.name = "checkpoint.folder",
      .kind = Kind::kPath,
      .derived = "the job's own, in the controller's data folder",
-     .meaning = "Where checkpoints go.",
+     .meaning = "Folder of the checkpoints.",
      .assign = into<&Checkpoints::folder>},
     {.name = "checkpoint.every_steps",
      .kind = Kind::kWhole,
@@ -20,14 +20,14 @@ constexpr auto kKeys = std::to_array<Key>({
      .low = 0,
      .high = kMostCount,
      .unit = "steps",
-     .meaning = "Steps between two checkpoints; 0: only at the end and when asked to leave.",
+     .meaning = "Steps between two checkpoints; 0: only at the end and when asked to save and leave.",
      .assign = into<&Checkpoints::every_steps>},
     {.name = "checkpoint.keep",
      .kind = Kind::kWhole,
      .standard = "3",
      .low = 1,
      .high = 1'000'000,
-     .meaning = "So many of the newest checkpoints are kept.",
+     .meaning = "How many of the newest checkpoints are kept.",
      .assign = into<&Checkpoints::keep>},
     {.name = "checkpoint.best",
      .kind = Kind::kText,
@@ -41,7 +41,7 @@ bool can_be_best(const Series& series) {
   return series.better != Better::kNeither && is_held_out(series.name);
 }
 
-/// "try validation/loss or validation/accuracy"; empty: there is none to try.
+/// The remedy "try validation/loss or validation/accuracy"; empty if no series can be the best.
 std::string those_that_can(std::span<const Series> all) {
   std::string text;
   for (const auto& series : all) {
@@ -74,7 +74,7 @@ std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Va
         those_that_can(series));
   }
   if (found->better == Better::kNeither) {
-    return conflict("want a series of which low or high values are good; of this one neither are",
+    return conflict("want a series whose lower or higher values are better; this one has no better direction",
                     those_that_can(series));
   }
   const auto never = [&](std::string_view key) {

@@ -9,19 +9,19 @@
 
 namespace schema {
 
-/// When a training is saved, and where.
+/// When and where a training saves checkpoints.
 struct Checkpoints {
-  std::string folder;            // empty: chosen by who starts the training
-  std::int64_t every_steps = 0;  // 0: only at the end and when asked to leave
-  std::int64_t keep = 0;         // newest checkpoints that stay
-  std::string best;              // the series whose best step is kept besides; empty: none
+  std::string folder;            // empty: the starter of the training chooses
+  std::int64_t every_steps = 0;  // 0: only at the end and when asked to save and leave
+  std::int64_t keep = 0;         // how many of the newest checkpoints stay
+  std::string best;              // the series whose best step is also kept; empty: none
 };
 
-/// The rows of Checkpoints. Commands have these keys, too.
+/// The rows of Checkpoints. Jobs that run a command have these keys, too.
 const Table& checkpoints();
 
-/// Why a training that reports `series` cannot keep a best checkpoint as "checkpoint.best" asks. Empty: it can, or the
-/// key is not given. `values` hold the keys of the training and of its checkpoints, defaults included.
+/// Why a training that reports `series` cannot keep a best checkpoint as "checkpoint.best" asks. Empty if it can, or if
+/// the key is not given. `values` hold the keys of the training and of its checkpoints, defaults included.
 std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Values& values);
 
 }  // namespace schema

@@ -16,14 +16,14 @@ constexpr auto kKeys = std::to_array<Key>({
      .derived = "what the data needs",
      .low = kByteVocabulary,
      .high = kMostSize,
-     .meaning = "Tokens the model knows.",
+     .meaning = "Size of the vocabulary.",
      .assign = into<&Llama::vocab_size>},
     {.name = "model.hidden_size",
      .kind = Kind::kWhole,
      .standard = "256",
      .low = 1,
      .high = kMostSize,
-     .meaning = "Width. A multiple of num_attention_heads; hidden_size / heads is even.",
+     .meaning = "Width of the model. A multiple of num_attention_heads; hidden_size / num_attention_heads is even.",
      .assign = into<&Llama::hidden_size>},
     {.name = "model.intermediate_size",
      .kind = Kind::kWhole,
@@ -37,21 +37,21 @@ constexpr auto kKeys = std::to_array<Key>({
      .standard = "4",
      .low = 1,
      .high = 10'000,
-     .meaning = "Blocks.",
+     .meaning = "Number of transformer blocks.",
      .assign = into<&Llama::num_hidden_layers>},
     {.name = "model.num_attention_heads",
      .kind = Kind::kWhole,
      .standard = "4",
      .low = 1,
      .high = kMostSize,
-     .meaning = "Query heads.",
+     .meaning = "Number of query heads.",
      .assign = into<&Llama::num_attention_heads>},
     {.name = "model.num_key_value_heads",
      .kind = Kind::kWhole,
      .derived = "num_attention_heads",
      .low = 1,
      .high = kMostSize,
-     .meaning = "Key and value heads; divides num_attention_heads.",
+     .meaning = "Number of key and value heads; divides num_attention_heads.",
      .assign = into<&Llama::num_key_value_heads>},
     {.name = "model.max_position_embeddings",
      .kind = Kind::kWhole,
@@ -59,7 +59,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .low = 1,
      .high = kMostSize,
      .unit = "tokens",
-     .meaning = "Longest sequence the model takes.",
+     .meaning = "Longest sequence that the model takes.",
      .assign = into<&Llama::max_position_embeddings>},
     {.name = "model.rope_theta",
      .kind = Kind::kReal,
@@ -80,7 +80,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {.name = "model.tie_word_embeddings",
      .kind = Kind::kFlag,
      .standard = "false",
-     .meaning = "One table for reading and predicting tokens.",
+     .meaning = "Whether input and output embeddings share one table.",
      .assign = into<&Llama::tie_word_embeddings>},
     {.name = "model.initializer_range",
      .kind = Kind::kReal,
@@ -88,7 +88,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .low = 0,
      .high = 1,
      .above_low = true,
-     .meaning = "Standard deviation of fresh weights.",
+     .meaning = "Standard deviation of the initial weights.",
      .assign = into<&Llama::initializer_range>},
 });
 
@@ -124,7 +124,7 @@ std::vector<Conflict> conflicts_of(const Llama& model) {
   std::vector<Conflict> conflicts;
   const auto hidden = model.hidden_size, heads = model.num_attention_heads, pairs = model.num_key_value_heads;
   if (heads <= 0) return conflicts;
-  // An odd width a head would be refused next: the advice is a width that passes.
+  // The next check refuses an odd width per head. So the advice is a width that passes both checks.
   if (hidden % heads != 0) {
     conflicts.push_back({"model.hidden_size",
                          "want a multiple of num_attention_heads = " + std::to_string(heads),
@@ -132,7 +132,7 @@ std::vector<Conflict> conflicts_of(const Llama& model) {
                          {"model.num_attention_heads"}});
   } else if (hidden / heads % 2 != 0) {
     conflicts.push_back({"model.hidden_size",
-                         "want an even number a head for the rotary embedding, not hidden_size / heads = " +
+                         "want an even width per head for the rotary embedding, not hidden_size / heads = " +
                              std::to_string(hidden / heads),
                          multiples_near(hidden, 2 * heads),
                          {"model.num_attention_heads"}});
@@ -140,7 +140,7 @@ std::vector<Conflict> conflicts_of(const Llama& model) {
   if (pairs > 0 && heads % pairs != 0) {
     conflicts.push_back({"model.num_key_value_heads",
                          "want a divisor of num_attention_heads = " + std::to_string(heads),
-                         "leave it out for one a query head",
+                         "leave it out for one per query head",
                          {"model.num_attention_heads"}});
   }
   return conflicts;

@@ -24,7 +24,7 @@ struct Llama {
 /// The rows of Llama.
 const Table& llama();
 
-/// Which of its sizes do not fit one another. Each by itself is above 0.
+/// The contradictions between the model's sizes, each of which is above 0.
 std::vector<Conflict> conflicts_of(const Llama& model);
 
 }  // namespace schema

@@ -9,12 +9,12 @@ constexpr auto kKeys = std::to_array<Key>({
     {.name = "fsdp.reshard_after_forward",
      .kind = Kind::kFlag,
      .standard = "true",
-     .meaning = "Free a unit's gathered weights between forward and backward: less memory, more traffic.",
+     .meaning = "Whether to free a unit's gathered weights between forward and backward: less memory, more traffic.",
      .assign = into<&Sharding::reshard_after_forward>},
     {.name = "fsdp.prefetch",
      .kind = Kind::kFlag,
      .standard = "true",
-     .meaning = "Gather the next unit while this one computes.",
+     .meaning = "Whether to gather the next unit while the current one computes.",
      .assign = into<&Sharding::prefetch>},
 });
 

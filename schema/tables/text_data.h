@@ -6,13 +6,13 @@
 
 namespace schema {
 
-/// Which text to learn from.
+/// The text to train on.
 struct TextData {
   std::string source;
-  std::string path;                  // of source "folder"
-  std::int64_t sequence_length = 0;  // tokens a sample
-  double validation_fraction = 0;    // of all samples, in [0, 1); 0: no validation
-  std::int64_t max_bytes = 0;        // of text
+  std::string path;                  // for source "folder"
+  std::int64_t sequence_length = 0;  // tokens in a sample
+  double validation_fraction = 0;    // share of all samples, in [0, 1); 0: no validation
+  std::int64_t max_bytes = 0;        // the most text that is read
   std::string cache_folder;          // empty: the worker's own
 };
 

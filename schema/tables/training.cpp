@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMicroBatch = 8;
 constexpr std::int64_t kWarmupSteps = 100;
-constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20;  // ranks; more are refused elsewhere
+constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20;  // ranks; other checks refuse a larger world
 
 constexpr auto kKeys = std::to_array<Key>({
     {.name = "train.steps",
@@ -28,7 +28,8 @@ constexpr auto kKeys = std::to_array<Key>({
      .low = 1,
      .high = kMostSize,
      .unit = "samples",
-     .meaning = "Samples a step over all ranks; a multiple of micro_batch_size x ranks (the rest is accumulation).",
+     .meaning = "Samples in a step over all ranks; a multiple of micro_batch_size x ranks. A larger multiple "
+                "accumulates gradients.",
      .assign = into<&Training::batch_size>},
     {.name = "train.micro_batch_size",
      .kind = Kind::kWhole,
@@ -36,7 +37,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .low = 1,
      .high = kMostSize,
      .unit = "samples",
-     .meaning = "Samples a rank computes at once.",
+     .meaning = "Samples that a rank computes at once.",
      .assign = into<&Training::micro_batch_size>},
     {.name = "train.learning_rate",
      .kind = Kind::kReal,
@@ -71,7 +72,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .standard = "1",
      .low = 0,
      .high = 1e12,
-     .meaning = "Gradients are scaled down to this norm; 0: never.",
+     .meaning = "Largest norm of the gradients; larger gradients are scaled down; 0: no limit.",
      .assign = into<&Training::clip_norm>},
     {.name = "train.seed",
      .kind = Kind::kWhole,
@@ -84,7 +85,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .kind = Kind::kChoice,
      .standard = "fp32",
      .choices = "fp32 bf16",
-     .meaning = "Number format of the computation; weights are kept in fp32 as well.",
+     .meaning = "Number format of the computation; master weights stay in fp32.",
      .assign = into<&Training::precision>},
     {.name = "train.validation_every_steps",
      .kind = Kind::kWhole,
@@ -99,7 +100,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .standard = "8",
      .low = 1,
      .high = kMostSize,
-     .meaning = "Batches a validation looks at.",
+     .meaning = "Batches in a validation.",
      .assign = into<&Training::validation_batches>},
     {.name = "train.step_delay_ms",
      .kind = Kind::kWhole,
@@ -107,11 +108,11 @@ constexpr auto kKeys = std::to_array<Key>({
      .low = 0,
      .high = 3'600'000,
      .unit = "milliseconds",
-     .meaning = "Makes each step longer; for demonstrations and tests.",
+     .meaning = "Delay added to each step; for demonstrations and tests.",
      .assign = into<&Training::step_delay_ms>},
 });
 
-/// A tenth, as people would write it: of 3e-4 it is 3e-5, not 2.9999999999999997e-05.
+/// A tenth, rounded as people would write it: 3e-5 for 3e-4, not 2.9999999999999997e-05.
 double tenth_of(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.12g", value / 10);

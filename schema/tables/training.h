@@ -7,11 +7,11 @@ namespace schema {
 enum class LearningRateSchedule { kCosine, kLinear, kConstant };
 enum class Precision { kFp32, kBf16 };
 
-/// Steps of an optimizer, whatever is trained.
+/// Options of the training loop, the same for every recipe.
 struct Training {
   std::int64_t steps = 0;
-  std::int64_t batch_size = 0;        // samples a step, over all ranks and micro-batches
-  std::int64_t micro_batch_size = 0;  // samples a rank computes at once
+  std::int64_t batch_size = 0;        // samples in a step, over all ranks and micro-batches
+  std::int64_t micro_batch_size = 0;  // samples that a rank computes at once
   double learning_rate = 0;
   double min_learning_rate = 0;
   std::int64_t warmup_steps = 0;
@@ -20,8 +20,8 @@ struct Training {
   std::int64_t seed = 0;
   Precision precision = Precision::kFp32;
   std::int64_t validation_every_steps = 0;  // 0: never
-  std::int64_t validation_batches = 0;      // total batches that a validation looks at, at most
-  std::int64_t step_delay_ms = 0;           // makes each step this much longer, for demonstrations and tests
+  std::int64_t validation_batches = 0;      // the most batches in a validation, over all ranks
+  std::int64_t step_delay_ms = 0;           // delay added to each step, for demonstrations and tests
 };
 
 /// The rows of Training.

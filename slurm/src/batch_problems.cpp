@@ -7,14 +7,14 @@
 namespace slurm {
 namespace {
 
-/// Collects what can't be said.
+/// Collects what a batch script cannot express.
 class Check {
  public:
   void text(const std::string& what, const std::string& value) {
     if (value.find('\0') != std::string::npos) add(what + " has a zero byte; no program can be given one");
   }
 
-  /// For values of #SBATCH lines.
+  /// Checks a value of an #SBATCH line.
   void line(const std::string& what, const std::string& value) {
     text(what, value);
     if (has_control(value)) add(what + " has a line break or another control character; leave it out");

@@ -98,12 +98,12 @@ std::string option_line(const std::string& name, const std::optional<std::string
   return "#SBATCH --" + name + (value ? "=" + sbatch_quote(*value) : std::string()) + "\n";
 }
 
-/// What has to be in place before anything else writes or looks for files.
+/// The part of the script that runs before anything else writes or reads files.
 std::string preparation(const BatchScript& s) {
   std::string text;
   if (s.steps.leave_when_restarted) {
     text +=
-        "\n# Slurm started this run again by itself: it belongs to nobody, another submission replaces it.\n"
+        "\n# Slurm itself restarted this run. muster submits a replacement, so this run ends here.\n"
         "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
         "  echo \"muster: restart $SLURM_RESTART_COUNT by Slurm itself: nothing to do\" >&2\n"
         "  exit 0\n"
@@ -175,7 +175,7 @@ std::string command_line(const BatchScript& s) {
     if (!s.export_policy.empty()) words.push_back("--export=ALL");
     if (launch.kill_on_bad_exit) words.push_back("--kill-on-bad-exit=1");
     if (launch.wait.count() > 0) words.push_back("--wait=" + std::to_string(launch.wait.count()));
-    // Since 22.05 srun no longer takes this one from sbatch.
+    // Since Slurm 22.05 srun no longer inherits this option from sbatch.
     if (s.resources.cpus_per_task > 0) {
       words.push_back("--cpus-per-task=" + std::to_string(s.resources.cpus_per_task));
     }
@@ -195,14 +195,14 @@ std::string command_line(const BatchScript& s) {
   return line + joined(words, " ");
 }
 
-/// Runs the command in the background, because bash runs traps only when `wait` returns, and waits until it has really
-/// ended: a wait that a signal cut short is repeated. A child that a first wait already counted gives 127.
+/// Runs the command in the background and waits for it, because bash runs traps only when `wait` returns. A wait that a
+/// signal interrupted is repeated. A repeated wait returns 127 for a child that an earlier wait has already counted.
 std::string run_command(const BatchScript& s) {
   std::string text = "\n# command\nif [ -z \"$muster_exit\" ]; then\n  " + command_line(s) +
                      " &\n"
                      "  muster_pid=$!\n";
   if (std::ranges::any_of(s.launch.signals, &SignalRule::forward)) {
-    // A program that has only just been started dies of a signal that it is going to handle.
+    // A program that has just been started dies of a signal before it can install its handler.
     text +=
         "  if [ -n \"$muster_early\" ]; then\n"
         "    (sleep 1; for muster_signal in $muster_early; do kill -\"$muster_signal\" \"$muster_pid\"; done) 2> "
@@ -223,7 +223,7 @@ std::string run_command(const BatchScript& s) {
 
 std::string teardown(const Steps& steps) {
   if (steps.teardown.empty()) return {};
-  return "\n# teardown: in a shell of its own, and not even a mistake in it changes how the job ended\n"
+  return "\n# teardown: in a subshell, so that an error in it cannot change the exit code\n"
          "trap 'exit \"$muster_exit\"' EXIT\n"
          "(\n" +
          joined(steps.teardown, "\n") + "\n) || :\n";

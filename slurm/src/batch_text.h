@@ -7,32 +7,32 @@
 
 namespace slurm {
 
-/// Whether there is a character below the space, or DEL: what an #SBATCH line can't carry.
+/// Whether the text has a character below the space, or DEL. An #SBATCH line cannot contain those.
 bool has_control(std::string_view text);
 
-/// Control characters become spaces.
+/// The text with each control character replaced by a space.
 std::string on_one_line(std::string text);
 
-/// A value of an #SBATCH line. sbatch's own rules, not a shell's: a backslash protects any character, in quotes as
-/// well.
+/// Quotes a value of an #SBATCH line by sbatch's own rules, which differ from a shell's: a backslash protects any
+/// character, even inside quotes.
 std::string sbatch_quote(const std::string& value);
 
-/// "--mail_type" -> "mail-type"; empty if that is no option's name.
+/// "--mail_type" -> "mail-type". Empty if the text is no option's name.
 std::string option_name(std::string name);
 
-/// Letters, digits and _, no digit first.
+/// Whether the name consists of letters, digits and _ and does not start with a digit.
 bool is_environment_name(const std::string& name);
 
-/// "USR2", "RTMIN+1".
+/// Whether the text looks like a signal's name: "USR2", "RTMIN+1".
 bool is_signal_name(const std::string& name);
 
-/// A literal path that no pattern of Slurm's can express: the script itself opens it.
+/// Whether no pattern of Slurm can express this literal path. The script then opens the file itself.
 bool needs_redirection(const LogFile& log);
 
-/// The path as Slurm's pattern; in a literal one % is doubled, and %a stands where the index mark stood.
+/// The path as a Slurm pattern. In a literal path each % is doubled, and %a replaces the index mark.
 std::string log_pattern(const LogFile& log, const std::string& index_mark);
 
-/// One word of bash in which each index mark became the array's task id.
+/// The word quoted for bash, with each index mark replaced by the array's task id.
 std::string words_with_index(const std::string& word, const std::string& index_mark);
 
 }  // namespace slurm

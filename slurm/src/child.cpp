@@ -50,7 +50,8 @@ std::vector<std::string> environment_of(const Command& command) {
   return all;
 }
 
-/// The file to execute, found as a shell would with the child's PATH; with ours if the child inherits nothing.
+/// The file to execute, found as a shell would with the child's PATH. A child that inherits nothing uses this process's
+/// PATH.
 std::optional<std::string> program_file(const Command& command, const std::vector<std::string>& environment) {
   const auto& name = command.argv.front();
   if (name.find('/') != std::string::npos) return name;
@@ -62,7 +63,7 @@ std::optional<std::string> program_file(const Command& command, const std::vecto
   return find_in(path, name);
 }
 
-/// A copy that is none of stdin, stdout and stderr, closed by exec.
+/// The descriptor itself, or a copy above 2 if it is one of stdin, stdout and stderr. exec closes the copy.
 Fd above_stdio(Fd fd) {
   if (!fd.valid() || fd.get() > 2) return fd;
   return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
@@ -78,8 +79,8 @@ Pipe make_pipe() {
   return {above_stdio(Fd(ends[0])), above_stdio(Fd(ends[1]))};
 }
 
-/// A file in memory holds the input, so that nobody has to feed it and none of it is lost on a child that does not
-/// read.
+/// A file in memory holds the input. So no one has to feed the child, and a child that does not read cannot block the
+/// caller.
 Fd input_file(const std::string& input) {
   if (input.empty()) return above_stdio(Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
   auto file = above_stdio(Fd(::memfd_create("input", MFD_CLOEXEC)));
@@ -98,7 +99,7 @@ void close_between(unsigned first, unsigned last) {
   for (unsigned fd = first; fd <= std::min(last, 65535U); ++fd) ::close(static_cast<int>(fd));
 }
 
-/// All that the child needs, made before the fork.
+/// Everything that the child needs, prepared before the fork.
 struct Plan {
   std::string file;
   std::vector<char*> argv, envp;
@@ -109,7 +110,7 @@ struct Plan {
   std::uint64_t open_files;
 };
 
-/// The child's side: only system calls from here on.
+/// Runs in the child. Only system calls are allowed from here on.
 [[noreturn]] void become(const Plan& plan) {
   ::setpgid(0, 0);
   if (plan.dies_with_us) {
@@ -141,8 +142,8 @@ struct Plan {
   ::_exit(127);
 }
 
-/// Like fork, but nothing is copied that exec throws away again: of a large process that takes longer than the program.
-/// Until then the child has our memory, and none of our signal handlers may run in it.
+/// Like fork, but without copying memory that exec would discard; for a large process the copy takes longer than the
+/// program. Until exec the child shares this process's memory, so no signal handler may run in it.
 pid_t spawn(const Plan& plan) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -162,7 +163,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// What the child wrote before it could not become the program; 0 if it did.
+/// The error number that the child wrote when exec failed; 0 when exec succeeded.
 int exec_problem(const Fd& pipe) {
   int error = 0;
   for (;;) {
@@ -209,7 +210,7 @@ Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_
 
   const auto pid = spawn(plan);
   if (pid < 0) return failed(name, std::string("can't fork: ") + ::strerror(errno));
-  ::setpgid(pid, pid);  // whoever comes first; a kill must never miss the group
+  ::setpgid(pid, pid);  // parent and child both set the group, so a kill never misses it
   problem.write.reset();
   if (const int error = exec_problem(problem.read); error != 0) {
     while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;

@@ -11,21 +11,21 @@
 
 namespace slurm {
 
-/// A program that has been started: the leader of its own process group, not yet reaped.
+/// A started program. It leads its own process group and has not been reaped.
 struct Child {
   pid_t pid = -1;
-  Fd out, err;          // our ends of its stdout and stderr, not blocking
-  Fd exited;            // readable once it has ended; invalid where the kernel has no such thing
-  std::string why_not;  // nothing was started
+  Fd out, err;          // the read ends of its stdout and stderr, non-blocking
+  Fd exited;            // readable once the child has ended; invalid where the kernel has no pidfd
+  std::string why_not;  // why nothing was started; otherwise empty
 };
 
-/// PATH where none is set.
+/// The PATH used when none is set.
 inline constexpr const char* kPlainPath = "/usr/local/bin:/usr/bin:/bin";
-/// A program by its name, found as a shell would with our own PATH.
+/// The path of a program, found as a shell would with this process's PATH.
 std::optional<std::string> find_in_path(const std::string& name);
 
-/// Starts the program, with this soft limit of open files (0: ours). Touches no lock or memory that another thread may
-/// hold between fork and exec.
+/// Starts the program with this soft limit of open files (0: the limit of this process). Between fork and exec it
+/// touches no lock or memory that another thread may hold.
 Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_files);
 
 }  // namespace slurm

@@ -18,7 +18,7 @@
 namespace slurm {
 namespace {
 
-/// Nobody who names a job can know it.
+/// A random separator, which no job's name can contain on purpose.
 std::string fresh_separator() {
   constexpr std::string_view kHex = "0123456789abcdef";
   thread_local std::mt19937 generator{std::random_device{}()};
@@ -37,14 +37,14 @@ Answer<T> read_answer(const std::string& program, Parsed<T> parsed) {
   return std::get<T>(std::move(parsed));
 }
 
-/// What scancel complains about although nothing is left to do.
+/// A complaint of scancel that means that nothing is left to do.
 bool is_over_already(const std::string& line) {
   return line.find("Invalid job id specified") != std::string::npos ||
          line.find("Job/step already completing or completed") != std::string::npos;
 }
 
-/// Whether everything that scancel failed at is over already. Without a word its exit code is Slurm's error number, cut
-/// to a byte: 2017 no such job, 2021 already completing or completed.
+/// Whether everything that scancel failed at is over already. A scancel without output gives Slurm's error number as
+/// its exit code, cut to a byte: 2017 means no such job, 2021 means already completing or completed.
 bool only_ended_jobs(const CommandResult& result) {
   constexpr int kNoSuchJob = 2017 & 0xff;
   constexpr int kAlreadyDone = 2021 & 0xff;
@@ -57,7 +57,7 @@ bool only_ended_jobs(const CommandResult& result) {
   return any || result.exit_code == kNoSuchJob || result.exit_code == kAlreadyDone;
 }
 
-/// As scancel takes them: elements of one array together, "12_[0-4,9]".
+/// The ids in scancel's form. Elements of one array are joined: "12_[0-4,9]".
 std::vector<std::string> scancel_ids(const std::vector<JobId>& jobs) {
   std::vector<std::string> ids;
   std::map<std::uint64_t, std::set<std::uint32_t>> arrays;
@@ -86,14 +86,14 @@ std::vector<std::string> scancel_ids(const std::vector<JobId>& jobs) {
   return ids;
 }
 
-/// Variables that Slurm's commands take for options.
+/// Slurm's commands read variables with these prefixes as options.
 constexpr std::array kOfSlurm{"SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_", "SRUN_"};
 
 bool is_of_slurm(std::string_view name) {
   return std::ranges::any_of(kOfSlurm, [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-/// The batch script calls srun: its folder comes last where nothing else in `path` leads to one.
+/// The batch script calls srun. If no folder in `path` has srun, the folder of this process's srun is appended.
 std::string path_to_srun(const std::string& path, const std::string& programs) {
   const auto file = programs.empty() ? find_in_path("srun") : std::optional(programs + "srun");
   const auto slash = file ? file->rfind('/') : std::string::npos;
@@ -120,10 +120,10 @@ Command Client::command(const std::string& program, std::vector<std::string> arg
   command.time_limit = limit;
   for (const auto* prefix : kOfSlurm) command.unset.push_back(std::string(prefix) + "*");
   if (!options_.conf.empty()) command.environment.emplace_back("SLURM_CONF", options_.conf);
-  if (program != "sbatch") {  // what sbatch is given, its job gets too
+  if (program != "sbatch") {  // the job inherits sbatch's environment
     command.environment.emplace_back("LC_ALL", "C");
     command.environment.emplace_back("SLURM_TIME_FORMAT", "%s");
-    // Lists of array elements are cut at 64 characters otherwise.
+    // Otherwise scontrol cuts lists of array elements at 64 characters.
     if (program == "scontrol") command.environment.emplace_back("SLURM_BITSTR_LEN", "0");
   }
   return command;
@@ -140,7 +140,7 @@ Answer<std::string> Client::ask(const std::string& program, std::vector<std::str
   if (result.out_cut) {
     return not_understood(program, "more than " + std::to_string(result.out.size()) + " bytes");
   }
-  // Some commands fail and exit with 0 all the same.
+  // Some commands fail but exit with 0.
   if (result.out.empty() && !trimmed(result.err).empty()) {
     auto failure = explain_failure(program, result);
     if (failure.kind != Failure::kRefused) return Unreachable{std::move(failure.why)};
@@ -155,7 +155,7 @@ Answer<Done> Client::change(const std::string& program, std::vector<std::string>
   return Done{};
 }
 
-// sbatch hands its own environment on to the job, and nothing of ours is the job's business.
+// sbatch passes its own environment on to the job. The job must not see this process's variables.
 SubmitAnswer Client::submit(const std::string& script, const std::vector<std::string>& arguments,
                             const std::vector<int>& keep_fds, const std::map<std::string, std::string>& environment) {
   std::vector<std::string> all = {"--parsable"};

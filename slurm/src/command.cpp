@@ -14,7 +14,7 @@ namespace slurm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{20};  // how often we look for an exit where the kernel can't tell us
+constexpr std::chrono::milliseconds kLook{20};  // polling interval for the exit where the kernel has no pidfd
 
 /// One of the child's outputs.
 class Output {
@@ -23,7 +23,7 @@ class Output {
 
   int fd() const { return fd_.get(); }
 
-  /// Takes what is there, and beyond the limit throws it away so that the child is not held up.
+  /// Reads the available output. Bytes beyond the limit are discarded, so that the child does not block.
   void read() {
     std::array<char, 65536> buffer;
     while (fd_.valid()) {
@@ -34,7 +34,7 @@ class Output {
       const auto fits = std::min(static_cast<std::size_t>(count), limit_ - text_.size());
       text_.append(buffer.data(), fits);
       if (fits < static_cast<std::size_t>(count)) cut_ = true;
-      if (cut_) return;  // one piece at a time: the time limit holds against a child that never stops
+      if (cut_) return;  // one piece at a time, so that the time limit also stops a child that never stops writing
     }
   }
 
@@ -45,13 +45,13 @@ class Output {
   std::size_t limit_;
 };
 
-/// Whether the child has ended; it stays unreaped, so its process group's number is still its own.
+/// Whether the child has ended. The child stays unreaped, so its process group's number cannot be reused.
 bool has_ended(pid_t pid) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/// Reads until the child has ended. False: the time limit came first.
+/// Reads until the child has ended. Returns false if the time limit comes first.
 bool follow(const Child& child, Output& out, Output& err, Clock::time_point limit) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now());

@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::string_view kFailed = "Batch job submission failed: ";
 
-/// One line of a program called sbatch, or by a longer name that begins so.
+/// One line of a program whose name begins with sbatch.
 struct Line {
   std::string program;
   bool is_error = false;  // "error: " or "fatal: "
   bool is_fatal = false;
-  std::string text;  // without the above
+  std::string text;  // without program and level
   bool is_final() const { return is_error && text.starts_with(kFailed); }
 };
 
@@ -28,7 +28,7 @@ std::optional<Line> line_of(std::string_view text) {
   if (colon == std::string_view::npos) return std::nullopt;
   auto program = text.substr(0, colon);
   if (program.find(' ') != std::string_view::npos) return std::nullopt;
-  // It may have been called by its whole path.
+  // A wrapper may have called sbatch by its full path.
   if (const auto slash = program.rfind('/'); slash != std::string_view::npos) program.remove_prefix(slash + 1);
   if (!program.starts_with("sbatch")) return std::nullopt;
   Line line;
@@ -44,8 +44,8 @@ std::optional<Line> line_of(std::string_view text) {
   return line;
 }
 
-/// What sbatch itself has written, without the lines of a wrapper around it: the lines of whoever has told its failure,
-/// else of "sbatch".
+/// The lines of sbatch itself, without those of a wrapper. The program that wrote the final failure counts as sbatch;
+/// without a final failure the program called "sbatch" does.
 std::vector<Line> words_of_sbatch(const std::string& err) {
   std::vector<Line> lines;
   std::string program = "sbatch";
@@ -61,7 +61,7 @@ std::vector<Line> words_of_sbatch(const std::string& err) {
   return lines;
 }
 
-/// It has asked, and asks again: a request has been sent.
+/// The line says that sbatch retries, so a request has been sent.
 bool is_wait(const Line& line) {
   return line.text.find("retrying") != std::string::npos;
 }
@@ -83,7 +83,7 @@ bool names_a_job(const std::string& out) {
   });
 }
 
-/// What these words mean, if they are sbatch's last.
+/// The meaning of these words as sbatch's last ones.
 Failure meaning(const std::string& words) {
   CommandResult said;
   said.exit_code = 1;
@@ -94,15 +94,15 @@ Failure meaning(const std::string& words) {
 SubmitAnswer finally_failed(std::string why, const std::vector<Line>& lines) {
   const auto last = lines.back().text.substr(kFailed.size());
   const auto all = joined_texts(lines);
-  // One line may be about a second controller.
+  // One of the lines may be about a second controller.
   if (tells_of_a_lost_answer(all)) return Unsure{std::move(why)};
-  // Without munge no request can be signed, and none is sent; the last line does not say so.
+  // Without munge no request can be signed, so none is sent. The last line alone does not say so.
   const bool no_munge = last.find("rotocol authentication error") != std::string::npos &&
                         all.find("Munge encode failed") != std::string::npos;
   const auto kind = no_munge ? Failure::kNotSent : meaning(last);
   if (kind == Failure::kNotSent) return Unreachable{std::move(why)};
   if (kind == Failure::kLost) return Unsure{std::move(why)};
-  // Which limit of accounting it is stands in a line before it.
+  // An earlier line names the limit of accounting.
   const bool has_limit = last.find("accounting/QOS policy") != std::string::npos;
   const auto refusal = understand_refusal(has_limit ? all : last);
   if (refusal == Refusal::kUnknown) return Unsure{std::move(why), true};
@@ -118,7 +118,7 @@ SubmitAnswer failed_submission(const CommandResult& result) {
   if (names_a_job(result.out)) return Unsure{std::move(why), ended};
   auto lines = words_of_sbatch(result.err);
   if (!ended) {
-    // Until its file of settings can be read, it asks nobody.
+    // sbatch sends no request before it has read its configuration file.
     const bool still_reads = !lines.empty() && lines.back().text.starts_with("s_p_parse_file");
     if (result.timed_out && still_reads) return Unreachable{std::move(why)};
     return Unsure{std::move(why)};

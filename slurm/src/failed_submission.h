@@ -5,13 +5,15 @@
 
 namespace slurm {
 
-/// What an sbatch that did not succeed has done: Unsure, unless its own last words prove that nothing was taken.
+/// Classifies an sbatch that did not succeed. The answer is Unsure, unless sbatch's own last words prove that nothing
+/// was accepted.
 ///
-/// Only two kinds of lines prove anything. "Batch job submission failed: ..." is what sbatch writes last, and it ends
-/// then. A complaint about its options or its configuration comes before anything is sent. A line of before, as
-/// "Slurm temporarily unable to accept job, sleeping and retrying", proves nothing: sbatch goes on, and may succeed. A
-/// site's wrapper may call the real sbatch by another name ("sbatch.real"), may add lines, and may fail after the real
-/// one has succeeded. Whoever prints a job's number has a job.
+/// Only two kinds of lines prove anything:
+/// - "Batch job submission failed: ..." is the last line that sbatch writes before it ends.
+/// - A complaint about options or configuration comes before sbatch sends anything.
+/// An earlier line such as "Slurm temporarily unable to accept job, sleeping and retrying" proves nothing, because
+/// sbatch goes on and may succeed. A site's wrapper may call the real sbatch by another name ("sbatch.real"), may add
+/// lines, and may fail after the real sbatch has succeeded. Output that names a job's number means that there is a job.
 SubmitAnswer failed_submission(const CommandResult& result);
 
 }  // namespace slurm

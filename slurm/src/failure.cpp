@@ -9,7 +9,7 @@
 namespace slurm {
 namespace {
 
-// slurmctld can't have heard of it.
+// These texts mean that the request cannot have reached slurmctld.
 constexpr std::array<std::string_view, 11> kNotSentTexts = {
     "(connect failure)",
     "Could not establish a configuration source",
@@ -24,13 +24,14 @@ constexpr std::array<std::string_view, 11> kNotSentTexts = {
     "Slurm backup controller in standby mode",
 };
 
-// It may have heard, and what became of it is not known. Stronger than the above: one line may be about a second
-// controller.
+// These texts mean that slurmctld may have received the request, and that the outcome is unknown. They count before
+// kNotSentTexts, because one line may be about a second controller.
 constexpr std::array<std::string_view, 7> kLostTexts = {
     "Socket timed out",   "Zero Bytes were transmitted", "(send failure)",  "(receive failure)",
     "(shutdown failure)", "Message receive failure",     "Connection reset"};
 
-// Something between us and slurmctld is wrong; whether it heard is not said.
+// These texts mean that something between this process and slurmctld is wrong. They do not say whether slurmctld
+// received the request.
 constexpr std::array<std::string_view, 10> kUnclearTexts = {"Unable to contact",
                                                             "Unexpected message received",
                                                             "Communication connection failure",
@@ -82,7 +83,7 @@ FailureText explain_failure(const std::string& program, const CommandResult& res
   const auto text = complaint(program, result);
   const auto colon = text.empty() ? text : ": " + text;
   if (result.timed_out) {
-    // Until its file of settings can be read, a command asks nobody.
+    // A command sends no request before it has read its configuration file.
     const bool asked = text.find("s_p_parse_file") == std::string::npos;
     return {asked ? Failure::kLost : Failure::kNotSent,
             program + " had no answer within " + std::to_string(result.took.count()) + " ms" + colon};
@@ -94,7 +95,8 @@ FailureText explain_failure(const std::string& program, const CommandResult& res
   if (has_any(text, kNotSentTexts)) return {Failure::kNotSent, program + colon};
   if (has_any(text, kUnclearTexts)) return {Failure::kLost, program + colon};
   if (text.empty()) {
-    return {Failure::kRefused, program + " failed with exit code " + std::to_string(result.exit_code) + " and no word"};
+    return {Failure::kRefused,
+            program + " failed with exit code " + std::to_string(result.exit_code) + " and no message"};
   }
   return {Failure::kRefused, text};
 }

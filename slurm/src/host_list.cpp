@@ -43,7 +43,7 @@ class Expander {
     return fail(at, "more than " + std::to_string(kMaxHosts) + " hosts; name fewer at a time");
   }
 
-  /// One name up to its comma, with all its brackets.
+  /// Reads one name up to its comma, with all its brackets.
   bool read_name() {
     const auto start = at_;
     std::vector<std::string> names = {""};
@@ -66,7 +66,7 @@ class Expander {
     return true;
   }
 
-  /// Multiplies the names by what stands in the bracket at at_; ends on its ']'.
+  /// Combines each name with each entry of the bracket at at_. Ends on the bracket's ']'.
   bool read_bracket(std::vector<std::string>& names) {
     const auto open = at_;
     const auto close = text_.find(']', open);
@@ -124,7 +124,7 @@ std::optional<Numbered> numbered(std::string_view name) {
   return Numbered{name.substr(0, name.size() - digits), number.value(), digits};
 }
 
-/// Whether `next` is what expanding a range that holds `now` gives after it.
+/// Whether expanding a range that contains `now` gives `next` right after it.
 bool follows(const Numbered& now, const Numbered& next, std::size_t first_digits) {
   return next.prefix == now.prefix && next.number == now.number + 1 &&
          padded(next.number, first_digits).size() == next.digits;
@@ -147,7 +147,7 @@ std::string compress_hosts(const std::vector<std::string>& hosts) {
       text += hosts[at++];
       continue;
     }
-    // Ranges with one prefix share a bracket.
+    // Ranges with the same prefix share a bracket.
     std::string inside;
     std::size_t count = 0;
     auto next = std::optional<Numbered>(first);

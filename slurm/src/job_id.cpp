@@ -7,9 +7,9 @@
 namespace slurm {
 namespace {
 
-constexpr std::size_t kMaxArrayTasks = 4'000'001;  // MaxArraySize can't be above this
+constexpr std::size_t kMaxArrayTasks = 4'000'001;  // the upper bound of MaxArraySize
 
-/// "0-5", "7", "0-10:5" (every fifth). False if it is none of these or too long.
+/// Parses "0-5", "7" and "0-10:5" (every fifth). Returns false for other texts and for too many tasks.
 bool add_range(std::string_view text, std::vector<std::uint32_t>& tasks) {
   std::uint32_t step = 1;
   if (const auto colon = text.find(':'); colon != std::string_view::npos) {

@@ -12,34 +12,35 @@
 
 namespace slurm {
 
-/// What a command printed, read, or why it can't be.
+/// The parsed output of a command, or the reason why it cannot be parsed.
 template <class T>
 using Parsed = std::variant<T, std::string>;
 
-/// "5:00", "2:00:00", "1-12:00:00"; nothing for UNLIMITED, INVALID (more than a year), NONE and the like.
+/// Parses "5:00", "2:00:00" and "1-12:00:00". Returns nullopt for UNLIMITED, INVALID (more than a year), NONE and the
+/// like.
 std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 
-/// Seconds since 1970; nothing for "N/A", "Unknown", "None", 0 and times after 2100.
+/// Parses seconds since 1970. Returns nullopt for "N/A", "Unknown", "None", 0 and times after 2100.
 std::optional<Time> parse_time(std::string_view text);
 
-/// The fields to ask squeue and sacct for, in the order that the parsers expect.
+/// The fields that squeue and sacct are asked for, in the order that the parsers expect.
 std::string squeue_format(const std::string& separator);
 std::string sacct_format();
 
-/// squeue -h -O squeue_format(separator): each field is followed by the separator, each row by a line break. Rows of
-/// arrays' remainders and of heterogeneous jobs' parts are left out.
+/// Parses `squeue -h -O squeue_format(separator)`. The separator follows each field, and a line break follows each row.
+/// Rows of arrays' remainders and of parts of heterogeneous jobs are left out.
 Parsed<std::vector<ListedJob>> parse_squeue(std::string_view text, const std::string& separator);
 
-/// scontrol -o show job NUMBER: what Scheduler::find() tells.
+/// Parses `scontrol -o show job NUMBER`, for Scheduler::find().
 Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text);
 
-/// sacct -n -p -o sacct_format(): the same form.
+/// Parses `sacct -n -p -o sacct_format()`, which has the same form.
 Parsed<std::vector<PastRun>> parse_sacct(std::string_view text, const std::string& separator);
 
-/// sbatch --test-only's sentence.
+/// Parses the sentence of `sbatch --test-only`.
 std::optional<StartEstimate> parse_start(std::string_view text);
 
-/// One line of scontrol -o: "Key=value Key=value"; what follows `last_key` is one value to the end of the line.
+/// Parses one line of `scontrol -o`: "Key=value Key=value". The value of `last_key` extends to the end of the line.
 std::map<std::string, std::string> parse_pairs(std::string_view line, std::string_view last_key = "Reason");
 
 Parsed<std::vector<Partition>> parse_partitions(std::string_view text);

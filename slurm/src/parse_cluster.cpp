@@ -20,7 +20,7 @@ T number_field(const Fields& fields, const std::string& name, T otherwise = 0) {
   return parse_number<T>(field(fields, name)).value_or(otherwise);
 }
 
-/// Lists where ALL, N/A and nothing mean no restriction.
+/// A list in which ALL, N/A and NONE mean no restriction.
 std::vector<std::string> list_field(const Fields& fields, const std::string& name) {
   const auto text = field(fields, name);
   if (text == "ALL" || text == "N/A" || text == "NONE") return {};
@@ -32,7 +32,7 @@ bool is_key(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == ':' || c == '/'; });
 }
 
-/// Where the next " Key=" begins; the end if there is none.
+/// The position of the next " Key=", or the end of the line.
 std::size_t next_key(std::string_view line, std::size_t from) {
   for (auto space = line.find(' ', from); space != std::string_view::npos; space = line.find(' ', space + 1)) {
     const auto equals = line.find_first_of("= ", space + 1);
@@ -111,7 +111,7 @@ ListedJob shown_job(const Fields& fields) {
   return job;
 }
 
-/// Exit codes as "99" or "10-12,99".
+/// Parses exit codes: "99" or "10-12,99".
 std::vector<int> exit_codes(const std::string& text) {
   std::vector<int> codes;
   for (const auto& part : split(text, ',')) {
@@ -124,14 +124,14 @@ std::vector<int> exit_codes(const std::string& text) {
   return codes;
 }
 
-/// "300 sec".
+/// Parses "300 sec".
 std::chrono::seconds seconds_field(const Fields& fields, const std::string& name, std::chrono::seconds otherwise) {
   const auto text = field(fields, name);
   const auto number = parse_number<std::int64_t>(std::string_view(text).substr(0, text.find(' ')));
   return number ? std::chrono::seconds(*number) : otherwise;
 }
 
-/// What stands in a list like "socket=/run/munge,cred_expire=5".
+/// The value of an entry in a list like "socket=/run/munge,cred_expire=5".
 std::optional<std::string> list_entry(const std::string& list, const std::string& name) {
   for (const auto& part : split(list, ',')) {
     const auto text = trimmed(part);
@@ -165,7 +165,7 @@ ClusterConfig config_of(const Fields& fields) {
   return c;
 }
 
-/// One thing a line, all of which must have a name.
+/// Parses one object a line. Each line must have a name.
 template <class T>
 Parsed<std::vector<T>> parse_lines(std::string_view text, const std::string& name_key, T (*make)(const Fields&)) {
   std::vector<T> all;
@@ -194,7 +194,7 @@ std::map<std::string, std::string> parse_pairs(std::string_view line, std::strin
   return fields;
 }
 
-// An array's elements that have not started yet are one line.
+// One line stands for all elements of an array that have not started yet.
 Parsed<std::vector<ListedJob>> parse_shown_jobs(std::string_view text) {
   std::vector<ListedJob> jobs;
   for (const auto& line : split(text, '\n')) {

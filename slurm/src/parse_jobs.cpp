@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 13> kSacctFields = {
     "JobIDRaw", "JobID",    "State",  "ExitCode", "DerivedExitCode", "Submit", "Start",
     "End",      "NodeList", "Reason", "User",     "JobName",         "Comment"};
 
-/// Walks over fields that each end with the separator, and rows that each end with a line break besides.
+/// Reads rows of fields. The separator ends each field, and a line break ends each row.
 class Rows {
  public:
   Rows(std::string_view text, std::string_view separator) : text_(text), separator_(separator) {}
@@ -22,7 +22,7 @@ class Rows {
   bool at_end() const { return text_.empty(); }
   int row() const { return row_; }
 
-  /// The next row's fields, or what is wrong with it.
+  /// Reads the next row's fields. Returns a problem, or an empty text.
   template <std::size_t N>
   std::string read(std::array<std::string, N>& fields) {
     ++row_;
@@ -63,7 +63,7 @@ std::optional<ExitStatus> exit_pair(const std::string& text) {
   return ExitStatus{*code, *signal};
 }
 
-/// "4", "4-8": the first number.
+/// The first number of "4" or "4-8".
 std::uint32_t leading_number(const std::string& text) {
   return parse_number<std::uint32_t>(std::string_view(text).substr(0, text.find_first_not_of("0123456789")))
       .value_or(0);
@@ -127,7 +127,7 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
 
 std::optional<Time> parse_time(std::string_view text) {
   const auto seconds = parse_number<std::int64_t>(trimmed(text));
-  constexpr std::int64_t kYear2100 = 4'102'444'800;  // Slurm's "never" is some time after that
+  constexpr std::int64_t kYear2100 = 4'102'444'800;  // Slurm's "never" is later than this
   if (!seconds || *seconds <= 0 || *seconds > kYear2100) return std::nullopt;
   return Time(std::chrono::seconds(*seconds));
 }

@@ -10,7 +10,7 @@
 namespace slurm {
 namespace {
 
-// job_reason_string() of Slurm 22.05, in its order, names that come twice only once.
+// The reasons of job_reason_string() in Slurm 22.05, in its order. Repeated names appear once.
 constexpr std::string_view kKnown[] = {"None",
                                        "Prolog",
                                        "Priority",
@@ -213,7 +213,7 @@ struct PlainRow {
   std::string_view reason, sentence, action;
 };
 
-// Reasons with a text of their own. Those about limits are put together below.
+// Reasons with a text of their own. explain_limit() composes the texts about limits.
 constexpr PlainRow kPlain[] = {
     {"None", "Slurm names no reason: it has not looked at the job yet, or is about to start it.", "Nothing to do."},
     {"Prolog", "The nodes are being prepared for the job.",
@@ -305,7 +305,7 @@ constexpr PlainRow kPlain[] = {
      "Submit it without the reservation, or with another one."},
 };
 
-// What a limit counts, as it is spelled inside the reasons' names. Longer spellings first.
+// The resources that a limit counts, as spelled inside the reasons' names. Longer spellings come first.
 struct Resource {
   std::string_view spelled, said;
 };
@@ -344,7 +344,7 @@ ReasonText said(const std::string& sentence, const std::string& action) {
   return {sentence, action, true};
 }
 
-/// A limit on everything together, "Grp...": `rest` says what of the resource.
+/// Explains a limit on all jobs together, "Grp...". `rest` names the quantity of the resource.
 std::optional<ReasonText> group_limit(const std::string& owner, const std::string& what, std::string_view rest) {
   const std::string ask = "or ask an admin to raise the limit.";
   if (rest.empty() && what == "running time") {
@@ -366,7 +366,7 @@ std::optional<ReasonText> group_limit(const std::string& owner, const std::strin
   return std::nullopt;
 }
 
-/// A limit on one job, node, user or account, "Max...".
+/// Explains a limit on one job, node, user or account, "Max...".
 std::optional<ReasonText> single_limit(const std::string& owner, const std::string& what, std::string_view rest) {
   const std::string ask = "or ask an admin to raise the limit.";
   if (rest == "PerJob" && what == "running time") {
@@ -395,7 +395,7 @@ std::optional<ReasonText> single_limit(const std::string& owner, const std::stri
   return std::nullopt;
 }
 
-/// "QOSMaxCpuPerUserLimit" and its kin.
+/// Explains the name of a limit, such as "QOSMaxCpuPerUserLimit".
 std::optional<ReasonText> explain_limit(std::string_view reason) {
   const std::string owner = take_front(reason, "Assoc") ? "your account" : "the job's QOS";
   take_front(reason, "QOS");
@@ -424,7 +424,7 @@ std::optional<ReasonText> explain_known(std::string_view reason) {
   return explain_limit(reason);
 }
 
-/// Texts that slurmctld writes in place of a reason, told by what they hold.
+/// Explains the texts that slurmctld writes in place of a reason.
 std::optional<ReasonText> explain_text(std::string_view text) {
   const std::string quoted(text);
   if (constexpr std::string_view kNodes = "ReqNodeNotAvail, UnavailableNodes:"; text.starts_with(kNodes)) {

@@ -8,7 +8,8 @@
 namespace slurm {
 namespace {
 
-/// repr() of a float: the shortest digits that read back as the same number; an exponent below 1e-4 and from 1e16 on.
+/// Python's repr() of a float: the shortest digits that read back as the same number, with an exponent below 1e-4 and
+/// from 1e16 on.
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -7,13 +7,13 @@
 
 namespace slurm {
 
-/// What Python's str() makes of a value; lists and dictionaries give an empty text.
+/// The result of Python's str() for the value. Lists and dictionaries give an empty text.
 std::string python_str(const SubmititValue& value);
 
-/// Whether Python takes a value for true.
+/// Whether Python treats the value as true.
 bool python_truth(const SubmititValue& value);
 
-/// A bool, int or float as a number; nothing for anything else.
+/// A bool, int or float as a number; nullopt for other types.
 std::optional<double> python_number(const SubmititValue& value);
 
 }  // namespace slurm

@@ -41,7 +41,7 @@ std::string bash_quote(const std::string& word) {
     if (c == '\n') {
       quoted += "\\n";
     } else if (is_control(c)) {
-      // Three octal digits end by themselves; \x would swallow a digit that follows.
+      // An escape of three octal digits ends by itself. \x would also take a digit that follows.
       const auto value = static_cast<unsigned char>(c);
       quoted += {'\\', kHex[value >> 6], kHex[(value >> 3) & 7], kHex[value & 7]};
     } else if (c == '\'' || c == '\\') {

@@ -7,8 +7,8 @@
 namespace slurm {
 namespace {
 
-// Of slurmctld: what the job asks for can't be had here. Of sbatch itself: an option that it can't read.
-// " specification" stands in "Invalid qos specification", "Node count specification invalid" and twenty others.
+// Texts of slurmctld: the cluster does not have what the job asks for. Texts of sbatch: it cannot read an option.
+// " specification" occurs in "Invalid qos specification", "Node count specification invalid" and twenty others.
 constexpr std::array<std::string_view, 22> kUsers = {
     " specification",
     "Invalid partition name specified",
@@ -56,8 +56,9 @@ bool says_any(const std::string& words, const std::array<std::string_view, N>& p
   return std::ranges::any_of(parts, [&](auto part) { return says(words, part); });
 }
 
-/// Accounting has one sentence for all its limits: the size of the job, its time, how many there are. A line before it
-/// may name the limit: QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit, QOSMaxWallDurationPerJobLimit.
+/// Slurm's accounting uses one sentence for all its limits: on a job's size, on its time, on the number of jobs. An
+/// earlier line may name the limit: QOSMaxSubmitJobPerUserLimit, AssocGrpSubmitJobsLimit,
+/// QOSMaxWallDurationPerJobLimit.
 Refusal of_policy(const std::string& words) {
   const auto limit = words.substr(0, words.find(kPolicy));
   const bool too_many = says(limit, "SubmitJob") || (!says(limit, "QOS") && !says(limit, "Assoc"));

@@ -50,7 +50,7 @@ bool fits(const SubmititValue& value, Kind kind) {
   return false;
 }
 
-/// What an executor takes behind its prefix, besides the generic names.
+/// The names that an executor accepts after its prefix, besides the generic ones.
 std::vector<std::string> specific_names(std::string_view executor) {
   if (executor == "slurm") return submitit_slurm_names();
   if (executor == "local") return {"setup"};
@@ -61,7 +61,7 @@ bool holds(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// An executor's own name without its prefix still works, and means the last executor that has such a name.
+/// A name without its executor's prefix still works. It refers to the last executor that has the name.
 std::string with_prefix(const std::string& name) {
   std::string full = name;
   if (generic(name) != nullptr) return full;
@@ -71,7 +71,7 @@ std::string with_prefix(const std::string& name) {
   return full;
 }
 
-/// "slurm_partition" -> slurm, partition. False, with a sentence, if there is no such thing.
+/// "slurm_partition" -> slurm, partition. Returns false and adds a sentence to `why` if no executor has such a name.
 bool split_name(const std::string& name, std::string& executor, std::string& own, std::vector<std::string>& why) {
   const auto underscore = name.find('_');
   if (underscore == std::string::npos) {
@@ -90,7 +90,7 @@ bool split_name(const std::string& name, std::string& executor, std::string& own
   return false;
 }
 
-/// 4 -> "4GB", 3.5 -> "3584MB". Nothing if it is no finite number.
+/// 4 -> "4GB", 3.5 -> "3584MB". Returns nullopt for anything that is no finite number.
 std::optional<std::string> memory_text(const SubmititValue& gigabytes) {
   const auto number = python_number(gigabytes);
   if (!number || !std::isfinite(*number) || std::abs(*number) > 1e12) return std::nullopt;
@@ -107,7 +107,7 @@ void put(SubmititParameters& all, const std::string& name, const SubmititValue& 
   }
 }
 
-/// One call's parameters under the names that follow "slurm_", or why not.
+/// Adds one call's parameters to `result`, under their names after "slurm_". Adds the reasons against them to `why`.
 void convert_call(const SubmititParameters& call, SubmititParameters& result, std::vector<std::string>& why) {
   SubmititParameters given;
   for (const auto& [name, value] : call) {
@@ -117,7 +117,7 @@ void convert_call(const SubmititParameters& call, SubmititParameters& result, st
     }
     put(given, name, value);
   }
-  for (const auto& [name, value] : call) {  // names without prefix replace those with it
+  for (const auto& [name, value] : call) {  // a name without a prefix overrides the prefixed name
     const auto full = with_prefix(name);
     if (full == name || std::holds_alternative<std::monostate>(value)) continue;
     put(given, full, value);

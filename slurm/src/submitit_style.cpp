@@ -17,7 +17,7 @@ const SubmititValue* find(const SubmititDict& dict, std::string_view name) {
   return nullptr;
 }
 
-/// As Python's dict does: a name that is there keeps its place.
+/// Sets an entry as Python's dict does: an existing name keeps its position.
 void set(SubmititDict& dict, const std::string& name, SubmititValue value) {
   for (auto& [key, old] : dict) {
     if (key == name) {
@@ -32,7 +32,7 @@ bool is_none(const SubmititValue* value) {
   return value == nullptr || std::holds_alternative<std::monostate>(*value);
 }
 
-// The signature of submitit.slurm.slurm._make_sbatch_string, with its defaults.
+// The parameters of submitit.slurm.slurm._make_sbatch_string, with their defaults.
 SubmititDict slurm_defaults() {
   const SubmititValue none;
   return {{"job_name", "submitit"},
@@ -70,19 +70,19 @@ SubmititDict slurm_defaults() {
           {"use_srun", true}};
 }
 
-// Of those, what is no option of sbatch.
+// The parameters that are no options of sbatch.
 constexpr std::array<std::string_view, 8> kNotForSbatch = {
     "array_parallelism", "additional_parameters", "setup",     "teardown",
     "signal_delay_s",    "stderr_to_stdout",      "srun_args", "use_srun"};
 
-/// Lines after lines with one line break between.
+/// Appends a titled section with one line a list entry.
 void add_lines(std::string& text, const SubmititValue* lines, const std::string& title) {
   if (is_none(lines)) return;
   text += "\n\n# " + title;
   for (const auto& line : std::get<SubmititList>(*lines)) text += "\n" + line;
 }
 
-/// pathlib's spelling of an absolute path: no empty and no "." parts; exactly two leading slashes stay two.
+/// The path as Python's pathlib prints it: without empty and "." parts. Exactly two leading slashes stay two.
 std::string as_path(const std::string& path) {
   const auto slashes = std::min(path.find_first_not_of('/'), path.size());
   std::vector<std::string> parts;
@@ -98,7 +98,7 @@ std::string flag(std::string key, const SubmititValue& value) {
   return "#SBATCH --" + key + "=" + shell_quote(python_str(value));
 }
 
-/// The same text wherever it needs one value: what we can't spell as Python would is refused.
+/// Refuses values whose type does not fit the parameter, because Python's spelling of them is not reproduced.
 std::vector<std::string> check_kinds(const SubmititParameters& given) {
   std::vector<std::string> why;
   for (const auto& [name, value] : given) {
@@ -127,7 +127,7 @@ struct Logs {
   std::string out, err;
 };
 
-/// Everything that becomes an #SBATCH line; sorted by name, as the map does.
+/// All options that become #SBATCH lines. The map sorts them by name.
 std::map<std::string, SubmititValue> options_of(const SubmititJob& job, const SubmititParameters& all, Logs& logs) {
   std::map<std::string, SubmititValue> options;
   for (const auto& [name, value] : all) {

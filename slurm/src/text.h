@@ -9,7 +9,7 @@
 
 namespace slurm {
 
-/// The whole text as a number in decimal digits; nothing if there is anything else, or too much of it.
+/// Parses the whole text as a decimal number. Returns nullopt for any other character or for a number out of range.
 template <std::integral T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};
@@ -18,10 +18,10 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-/// Without white space at both ends.
+/// The text without white space at both ends.
 std::string_view trimmed(std::string_view text);
 
-/// Parts between single characters; an empty text has none.
+/// The parts between the separator characters. An empty text has no parts.
 std::vector<std::string> split(std::string_view text, char at);
 
 bool equal_without_case(std::string_view a, std::string_view b);
@@ -29,7 +29,7 @@ bool equal_without_case(std::string_view a, std::string_view b);
 /// The text with every `from` replaced.
 std::string replaced(std::string text, std::string_view from, std::string_view to);
 
-/// Words joined with something between them.
+/// The words joined, with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between);
 
 }  // namespace slurm

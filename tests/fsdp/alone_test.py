@@ -1,7 +1,7 @@
-"""Goal: the engine and the worker build where there is nothing but LibTorch, CMake and a compiler.
-Method: both are configured in a folder of their own with every package that CMake could find hidden; what was compiled
-may have read headers of LibTorch, of the compiler and of the C library alone; the engine's tests pass where GoogleTest is
-there besides; the worker trains two ranks by itself.
+"""Goal: the engine and the worker build on a machine with only LibTorch, CMake and a compiler.
+Method: both are configured in their own folder, with every package hidden that CMake could find. The compiled files may
+have read only headers of LibTorch, of the compiler and of the C library. The engine's tests pass where GoogleTest is
+installed too. The worker trains two ranks by itself.
 
 Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH
 """
@@ -35,14 +35,14 @@ def run(*words, **options):
 
 
 def configure(source, folder, *settings, shown=()):
-    # As the preset dev compiles, so that ccache has most of the worker.
+    # The same flags as in the preset dev, so that ccache has most of the worker.
     run("cmake", "-G", "Ninja", "-S", source, "-B", folder, "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
         "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2", f"-DMUSTER_LIBTORCH={LIBTORCH}",
         *(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=TRUE" for name in HIDDEN if name not in shown), *settings)
 
 
 def headers_of(folder, part):
-    """Every header, absolute, that was read for objects below this part of the build folder."""
+    """The absolute paths of all headers that were read for objects below this part of the build folder."""
     paths, wanted = set(), False
     for line in run("ninja", "-C", folder, "-t", "deps").splitlines():
         if line.startswith("    "):

@@ -1,5 +1,5 @@
-// Goal: a checkpoint is either whole or not there, and a run resumed from it is the run that was never interrupted.
-// Method: the small model on 1 to 4 ranks as threads, real files, damage done by hand.
+// Goal: a checkpoint is either whole or absent, and a resumed run equals one that was never interrupted.
+// Method: the small model on 1 to 4 ranks as threads, with real files that the tests damage.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,12 +26,12 @@
 
 namespace {
 
-/// Network file systems can't exchange two names in one step.
+/// False imitates a network file system, which cannot exchange two names in one step.
 std::atomic<bool> can_exchange = true;
 
 }  // namespace
 
-/// Stands before the C library's.
+/// Replaces the C library's renameat2.
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
   if ((flags & RENAME_EXCHANGE) != 0 && !can_exchange) {
     errno = EINVAL;
@@ -98,7 +98,7 @@ class Checkpoint : public ::testing::Test {
       }
     });
   }
-  /// Loads with `world_size` ranks; the step or -1, and what was ignored.
+  /// Loads with `world_size` ranks. Returns the step, or -1, and the ignored checkpoints.
   std::pair<std::int64_t, std::vector<std::string>> load(int world_size) const {
     std::pair<std::int64_t, std::vector<std::string>> result{-1, {}};
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
@@ -113,7 +113,7 @@ class Checkpoint : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// In bf16 too: what is saved is the fp32 master, not the rounded copy that computes.
+// Also in bf16, because a checkpoint holds the fp32 master and not the rounded copy of the computation.
 TEST_F(Checkpoint, ResumeBitForBit) {
   for (const auto& [world_size, dtype] : {std::pair{1, at::kFloat},
                                           {2, at::kFloat},
@@ -188,7 +188,7 @@ TEST_F(Checkpoint, LoadAtEveryOtherWorldSize) {
   }
 }
 
-// Goal: parameters that have had fewer updates than others go on with their own count, in other units too.
+// Goal: parameters that have had fewer updates than others continue with their own step count, in other units too.
 TEST_F(Checkpoint, HoldsTheStepsOfEachParameter) {
   constexpr int kSaved = 4, kLast = 9;
   std::vector<double> losses;
@@ -215,7 +215,8 @@ TEST_F(Checkpoint, HoldsTheStepsOfEachParameter) {
       EXPECT_EQ(trainer.step(step), losses[step]) << "step " << step;
     }
   });
-  // One unit for all has a gradient in every step, so this may differ once the block rests.
+  // A single unit for the whole model has a gradient in every step. So the result may differ once the block is left
+  // out.
   run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
     const auto model = make_model(99);
     fsdp::ShardedModel sharded(model, mesh);
@@ -311,7 +312,7 @@ TEST_F(Checkpoint, InAFolderThatCannotBeListedAreAnErrorOnAllRanksNotNone) {
   });
 }
 
-// Goal: no number in a manifest leads to a bad access; the checkpoint is passed over, or rightly loaded.
+// Goal: no number in a manifest leads to a bad access. The checkpoint is passed over, or loaded correctly.
 TEST_F(Checkpoint, WithAHostileManifestIsPassedOver) {
   save_steps(2, {1});
   const auto manifest = fsdp::latest_valid(options().folder)->manifest;
@@ -383,7 +384,7 @@ TEST_F(Checkpoint, KeepsTheNewestAndTheJustSaved) {
     mesh.shard().barrier();
     EXPECT_THAT(names_in(two.folder), ElementsAre("step-00000003", "step-00000004"));
     mesh.shard().barrier();
-    // A run that rewound: what is ahead of it stays until it is replaced.
+    // A run that went back: later checkpoints stay until they are replaced.
     two.keep = 1;
     Checkpointer(trainer.sharded, *trainer.optimizer, two).save(state_of(2));
     mesh.shard().barrier();
@@ -412,7 +413,7 @@ TEST_F(Checkpoint, KeepsAnOldOneThatTheCallerNamesBesideTheNewest) {
   });
 }
 
-/// What happened to the entries of a folder since this object began to look, such as "moved step-00000001".
+/// Records what happens to the entries of a folder, such as "moved step-00000001".
 class FolderWatch {
  public:
   explicit FolderWatch(const fs::path& folder) : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -438,7 +439,7 @@ class FolderWatch {
   int inotify_;
 };
 
-// Goal: a crash while an old one is removed leaves none that lacks files.
+// Goal: a crash during the removal of an old checkpoint leaves no checkpoint that lacks files.
 TEST_F(Checkpoint, TooOldIsRenamedBeforeItIsRemoved) {
   save_steps(2, {1});
   const FolderWatch watch(options().folder);
@@ -452,7 +453,7 @@ TEST_F(Checkpoint, TooOldIsRenamedBeforeItIsRemoved) {
                                           "removed .tmp-step-00000001-attempt-1"));
 }
 
-// Goal: the old best one is there until the new one is.
+// Goal: the old best checkpoint stays until the new one is committed.
 TEST_F(Checkpoint, NamedByTheCallerGoesOnlyAfterItsSuccessorIsCommitted) {
   CheckpointOptions one = options();
   one.keep = 1;
@@ -545,14 +546,14 @@ TEST_F(Checkpoint, OfAFencedAttemptIsNotPublished) {
   EXPECT_THAT(names_in(options().folder), ElementsAre("step-00000001"));
 }
 
-/// A rank 0 that is frozen while it commits step 2 of attempt 1; attempt 2 begins meanwhile, and may save that step.
+/// Rank 0 of attempt 1 is frozen while it commits step 2. Meanwhile attempt 2 begins and may save the same step.
 class FrozenCommit : public Checkpoint, public ::testing::WithParamInterface<bool> {
  protected:
   FrozenCommit() { can_exchange = GetParam(); }
   ~FrozenCommit() override { can_exchange = true; }
 
   void begin_attempt_2() { newest_ = 2; }
-  /// As attempt 2 would publish it: whole, in one step.
+  /// Publishes step 2 as attempt 2 would: whole, in one step.
   void publish_of_attempt_2() {
     const auto target = step_path(2), away = folder_.path() / "replaced";
     if (fs::exists(target)) fs::rename(target, away);
@@ -579,7 +580,7 @@ class FrozenCommit : public Checkpoint, public ::testing::WithParamInterface<boo
       };
       frozen.may_commit = [&] {
         before_rename();
-        return std::string();  // it had asked before it was frozen
+        return std::string();  // this call had returned before the rank was frozen
       };
       try {
         Checkpointer(trainer.sharded, *trainer.optimizer, frozen).save(state_of(2));

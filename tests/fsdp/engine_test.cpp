@@ -61,9 +61,9 @@ TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
   });
 }
 
-// Goal: the correction of the averages' bias goes by the updates that a parameter itself has had.
-// Method: a block without gradients at first and once later; torch::optim::AdamW, which counts for each parameter, is
-// the judge.
+// Goal: the bias correction of a parameter's averages counts the updates of that parameter only.
+// Method: one block has no gradients in the first steps and in a later one. torch::optim::AdamW, which counts per
+// parameter, gives the expected values.
 TEST(EveryWorldSize, UpdateABlockThatJoinsLateLikeTorchsAdamW) {
   const fsdp::AdamWOptions o;
   Reference reference;
@@ -118,7 +118,7 @@ TEST(OneRank, IsBitwiseEqualToTheUnshardedModelWhenABlockJoinsLate) {
 
 TEST(EveryWorldSize, AccumulatingWithoutSynchronisationEqualsTheBigBatch) {
   for (const int world_size : kWorldSizes) {
-    const int parts = world_size == 3 ? 2 : 3;  // micro-batches of 6 and 4 rows, which the ranks divide
+    const int parts = world_size == 3 ? 2 : 3;  // micro-batches of 6 and 4 rows, divided among the ranks
     Reference reference;
     for (int step = 0; step < 3; ++step) reference.step(step);
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
@@ -194,7 +194,7 @@ TEST(OneRank, ANormThatIsNotFiniteIsReportedAndNothingScaled) {
   });
 }
 
-/// The unsharded truth in mixed precision: fp32 masters, bf16 copies for forward and backward, fp32 update.
+/// The unsharded reference in mixed precision: fp32 masters, bf16 copies for forward and backward, fp32 update.
 struct MixedReference {
   MixedReference() : masters(7), copies(7) {}
   double step(int step) {
@@ -215,7 +215,8 @@ struct MixedReference {
 
 TEST(EveryWorldSize, TrainInBf16WithFp32MastersAndReduction) {
   for (const int world_size : kWorldSizes) {
-    const double tolerance = world_size == 1 ? 0 : 3e-2;  // one rank computes the very same; more sum in other orders
+    const double tolerance =
+        world_size == 1 ? 0 : 3e-2;  // one rank computes the same bits; several sum in another order
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       MixedReference reference;
       fsdp::ShardOptions options;
@@ -492,7 +493,7 @@ TEST(EveryWorldSize, RunAUnitTwiceThoughItsFirstInputNeedsNoGradient) {
       };
       const at::Tensor x = at::full({4}, 1.0 + mesh.rank());
       twice(x).backward();
-      // The derivative of x w^2 by w is 2 x w, its mean over ranks 4 x.
+      // The derivative of x w^2 by w is 2 x w. Its mean over ranks is 4 x.
       const at::Tensor once = at::full({4}, 2.0 * (1 + mesh.world_size()));
       EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), once));
       if (mesh.world_size() > 1) {
@@ -583,7 +584,8 @@ TEST(Unit, RefusesAGradientThatComesFromOutsideOfRun) {
     options.reshard_after_forward = false;
     const auto unit = sharded.fully_shard(module, options);
     unit->wait_unsharded();
-    // Used before the unit runs, so this use's backward comes after the unit's has ended.
+    // The parameter is used before the unit runs, so the backward of this use comes after the unit's backward has
+    // ended.
     const at::Tensor outside = module->weight * 1;
     const at::Tensor out = unit->run(outside, [&](at::Tensor x) { return x * module->weight; });
     EXPECT_THAT(error_of([&] { out.sum().backward(); }),

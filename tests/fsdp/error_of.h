@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-/// What `work` throws, in words and without LibTorch's backtrace; "no error" if it throws nothing.
+/// The message of what `work` throws, without LibTorch's backtrace; "no error" if it throws nothing.
 template <typename Work>
 std::string error_of(const Work& work) {
   try {

@@ -218,7 +218,7 @@ TEST_F(Safetensors, ComeBackInEveryDtype) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto type : {at::kByte, at::kBool, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf, at::kBFloat16,
                           at::kFloat, at::kDouble})
-    tensors.emplace_back(c10::toString(type), at::arange(3).to(type));  // later ones start unaligned
+    tensors.emplace_back(c10::toString(type), at::arange(3).to(type));  // later tensors start unaligned
   tensors.emplace_back("empty", at::empty({0, 4}));
   tensors.emplace_back("scalar", at::scalar_tensor(2.5));
   fsdp::write_safetensors(path, tensors);

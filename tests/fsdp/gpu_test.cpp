@@ -13,7 +13,7 @@ namespace {
 using ::testing::Le;
 
 constexpr int kSteps = 20;
-// GPU kernels add in another order each time, which training then amplifies.
+// GPU kernels sum in another order each time, and training amplifies the difference.
 constexpr double kLossTolerance = 1e-4, kParameterTolerance = 1e-3;
 
 void run_gpu_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body) {

@@ -87,7 +87,7 @@ TEST(Mesh, ADeadPeerIsAnErrorThatNamesIt) {
         if (mesh.rank() == 1) return;
         at::Tensor buffer = at::zeros({8});
         at::Tensor part = at::zeros({4});
-        // The first may begin before Gloo knows of it, the others do not.
+        // The first all-gather may begin before Gloo notices the dead peer. Later calls fail at once.
         for (int i = 0; i < 2; ++i)
           EXPECT_THAT(error_of([&] { mesh.shard().all_gather_into(buffer)->wait(); }),
                       HasSubstr("all-gather on rank 0 with rank 1 failed"));

@@ -16,16 +16,17 @@
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4};
 
-/// Runs `body` as each rank of a world, one thread and one group a rank (Gloo, or NCCL on CUDA device `rank`), and
-/// rethrows the first rank's failure.
+/// Runs `body` on each rank of a world, with one thread and one group per rank (Gloo, or NCCL on CUDA device `rank`).
+/// Rethrows the first rank's failure.
 inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
                       std::chrono::milliseconds timeout = std::chrono::seconds(30),
                       c10::DeviceType device = c10::kCPU) {
-  // c10d's flight recorder, one a process, is not safe for ranks as threads: it changes a map before it takes its lock.
+  // c10d has one flight recorder per process. It is not safe for ranks as threads, because it changes a map before it
+  // takes its lock.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(world_size);
-  std::latch connected(world_size);  // who leaves before may take the others' connections along
+  std::latch connected(world_size);  // a rank that leaves earlier may break the others' connections
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {

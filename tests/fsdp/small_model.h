@@ -12,8 +12,8 @@
 #include "fsdp/fully_shard.h"
 #include "fsdp/optimizer.h"
 
-/// A model that knows nothing of sharding, with shapes that don't divide by anything: width 13, hidden 29, a bias of
-/// three, a scalar-like gain, tied embedding and head, a frozen and an unused parameter.
+/// A model that knows nothing of sharding. Its shapes have no common divisor: width 13, hidden 29, a bias of three, a
+/// scalar-like gain, tied embedding and head, a frozen and an unused parameter.
 using Wrap = std::function<at::Tensor(at::Tensor, const std::function<at::Tensor(at::Tensor)>&)>;
 
 constexpr std::int64_t kVocabulary = 19, kWidth = 13, kHidden = 29, kBatch = 12, kLength = 5;
@@ -72,10 +72,10 @@ struct SmallModel : torch::nn::Module {
   at::Tensor embedding, norm, head;
   std::vector<std::shared_ptr<Block>> blocks;
   Wrap wrap;
-  int passes = 1;  // how often the blocks are run one after the other
+  int passes = 1;  // how often the blocks run one after the other
 };
 
-/// The same model on every call; threads share the generator, so they take turns.
+/// Makes the same model on every call. Threads share the generator, so they take turns.
 inline std::shared_ptr<SmallModel> make_model(std::uint64_t seed = 7, int layers = 3) {
   static std::mutex generator;
   const std::lock_guard<std::mutex> lock(generator);
@@ -83,7 +83,7 @@ inline std::shared_ptr<SmallModel> make_model(std::uint64_t seed = 7, int layers
   return std::make_shared<SmallModel>(layers);
 }
 
-/// Tokens of a step, [kBatch, kLength + 1]: pure arithmetic, equal on every rank.
+/// Tokens of a step, [kBatch, kLength + 1]. Pure arithmetic makes them equal on every rank.
 inline at::Tensor tokens_of(std::int64_t step) {
   at::Tensor tokens = at::empty({kBatch, kLength + 1}, at::kLong);
   auto* data = tokens.mutable_data_ptr<std::int64_t>();
@@ -133,13 +133,13 @@ struct Trainer {
   std::optional<fsdp::AdamW> optimizer;
 };
 
-/// The unsharded truth: plain autograd and PyTorch's fused AdamW, one tensor a parameter.
+/// The unsharded reference: plain autograd and PyTorch's fused AdamW, one tensor per parameter.
 struct Reference {
   explicit Reference(std::uint64_t seed = 7, c10::Device device = c10::kCPU) : model(make_model(seed)) {
     for (at::Tensor& parameter : model->parameters()) parameter.set_data(parameter.to(device));
-    at::set_num_threads(1);  // as the ranks: threads change the order of sums
+    at::set_num_threads(1);  // as on the ranks, because threads change the order of sums
     for (const auto& item : model->named_parameters()) {
-      if (!item.value().requires_grad() || item.key() == "head") continue;  // head is the embedding again
+      if (!item.value().requires_grad() || item.key() == "head") continue;  // head is tied to the embedding
       parameters.push_back(item.value());
       exp_avg.push_back(at::zeros_like(item.value()));
       exp_avg_sq.push_back(at::zeros_like(item.value()));
@@ -176,7 +176,7 @@ struct Reference {
   std::vector<std::int64_t> steps;
 };
 
-/// Leaves the last block out in the first two steps and in the sixth, so that its parameters have no gradient.
+/// Leaves the last block out in the first two steps and in the sixth, so its parameters have no gradient there.
 /// `all`: every block.
 inline void choose_blocks(SmallModel& model, const std::vector<std::shared_ptr<Block>>& all, int step) {
   model.blocks = all;
@@ -187,7 +187,7 @@ inline double relative(double a, double b) {
   return std::abs(a - b) / std::max(1e-30, std::abs(b));
 }
 
-/// Largest difference of any element, relative to the largest element of the truth.
+/// The largest difference of any element, relative to the largest element of the reference.
 inline double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>() / std::max(1e-30, b.abs().max().item<double>());
 }

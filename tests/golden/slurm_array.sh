@@ -19,7 +19,7 @@
 #SBATCH --time=2
 #SBATCH --wckey=a
 
-# Slurm started this run again by itself: it belongs to nobody, another submission replaces it.
+# Slurm itself restarted this run. muster submits a replacement, so this run ends here.
 if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then
   echo "muster: restart $SLURM_RESTART_COUNT by Slurm itself: nothing to do" >&2
   exit 0
@@ -53,7 +53,7 @@ if [ -z "$muster_exit" ]; then
   done
 fi
 
-# teardown: in a shell of its own, and not even a mistake in it changes how the job ended
+# teardown: in a subshell, so that an error in it cannot change the exit code
 trap 'exit "$muster_exit"' EXIT
 (
 rm -rf /scratch/$SLURM_JOB_ID

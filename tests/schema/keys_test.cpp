@@ -1,6 +1,6 @@
 // Goal: a key of a training means the same wherever it is read.
-// Method: every row, with its default and with another value, through a job file, the controller's run file and the
-// worker's reader, and through the worker's reader alone; and a row that only this test has.
+// Method: each row goes, with its default and with another value, through a job file, the controller's run file and the
+// worker's reader, and through the worker's reader alone. One row exists only in this test.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -38,7 +38,7 @@ std::vector<Key> training_keys() {
   return keys;
 }
 
-/// Where the controller has folders of its own to give.
+/// Whether the controller fills this key with a folder of its own.
 bool is_a_folder_of_the_controllers(const Key& key) {
   return key.name == "checkpoint.folder" || key.name == "data.cache_folder";
 }
@@ -47,7 +47,7 @@ jobfile::JobFile parsed(const std::string& toml) {
   return jobfile::parse_job_file(toml, "job.toml", "/", {}, jobfile::FileChecks::kSkip);
 }
 
-/// What one rank trains with that a person starts.
+/// The values of one rank that a person starts.
 schema::Values alone(const std::string& json) {
   const auto run = worker::parse_run_config(json);
   const auto split = worker::split_batch(run.train, 1);
@@ -57,7 +57,7 @@ schema::Values alone(const std::string& json) {
   return values;
 }
 
-/// What one rank trains with that a controller starts.
+/// The values of one rank that a controller starts.
 schema::Values by_the_controller(const std::string& toml) {
   auto file = parsed(toml);
   EXPECT_THAT(file.problems, IsEmpty()) << toml;
@@ -65,7 +65,7 @@ schema::Values by_the_controller(const std::string& toml) {
   return alone(jobfile::run_file(file.spec, "/checkpoints", "/cache").dump());
 }
 
-/// Another valid value than the default, as a job file and as JSON.
+/// A valid value other than the default, as spelt in a job file and in JSON.
 std::string other_value(const Key& key) {
   if (key.name == "model.hidden_size") return "512";
   if (key.name == "model.num_attention_heads" || key.name == "model.num_key_value_heads") return "2";
@@ -96,7 +96,7 @@ TEST(EveryKey, HasOneDefaultWithAControllerAloneAndInTheGoldenSpec) {
   const auto with = by_the_controller(std::string(kJob) + "[train]\n"), without = alone(kRun);
   std::ifstream in(MUSTER_GOLDEN_FOLDER "/default_spec.json");
   ordered_json golden;
-  in >> golden;  // a recipe's; that of a command follows it
+  in >> golden;  // the spec of a recipe; the spec of a command follows it
   int compared = 0;
   for (const auto& key : training_keys()) {
     if (is_a_folder_of_the_controllers(key)) continue;
@@ -136,7 +136,7 @@ TEST(EveryKey, ArrivesWithAnotherValueFromAJobFileAndFromARunFile) {
     const auto toml = std::string(kJob) + (table == "checkpoint" ? "[train]\n" : "") + "[" + table + "]\n" + leaf +
                       " = " + value + "\n" + (needs_source ? "source = \"folder\"\n" : "") +
                       (key.name == "data.source" ? "path = \"/text\"\n" : "");
-    if (key.name == "data.source") continue;  // its last choice forbids a path: data.path covers "folder"
+    if (key.name == "data.source") continue;  // its last choice forbids a path; data.path covers "folder"
     const auto json = key.name == "train.recipe"
                           ? R"({"format":1,"name":"job","recipe":)" + value + "}"
                           : R"({"format":1,"name":"job",")" + table + R"(":{")" + leaf + "\":" + value +

@@ -1,4 +1,4 @@
-// Goal: what is told by the name of a series alone, which programs of any kind choose.
+// Goal: the properties that a series' name alone implies. Programs of any kind choose these names.
 #include "schema/series.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Batch scripts as text, and as bash runs them with an srun of our own.
+// Batch scripts as text, and as bash runs them with a fake srun.
 #include "slurm/batch_script.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ if [ -z "$muster_exit" ]; then
   done
 fi
 
-# teardown: in a shell of its own, and not even a mistake in it changes how the job ended
+# teardown: in a subshell, so that an error in it cannot change the exit code
 trap 'exit "$muster_exit"' EXIT
 (
 rm -rf /scratch/$SLURM_JOB_ID
@@ -240,7 +240,8 @@ TEST(Quoting, BashReadsBackWhatWasQuoted) {
   }
 }
 
-/// Runs scripts with an srun that writes its words down and then runs what $SRUN_DOES says, or the command itself.
+/// Runs scripts with a fake srun. The fake writes down its arguments, then runs what $SRUN_DOES says, or the command
+/// itself.
 class RunScript : public ::testing::Test {
  protected:
   RunScript() {
@@ -272,7 +273,7 @@ if [ -n "$SRUN_DOES" ]; then eval "$SRUN_DOES"; exit; fi
     return result;
   }
 
-  /// Runs the script; once the command has made the file `ready`, sends the signal to the script alone.
+  /// Runs the script. Once the command has made the file `ready`, sends the signal to the script only.
   CommandResult run_with_signal(const BatchScript& s, int signal) {
     auto c = command(s);
     c.argv = {"bash", "-c", "echo $$ > \"$HERE/pid\"; exec bash \"$HERE/script\""};

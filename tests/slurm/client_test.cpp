@@ -1,4 +1,4 @@
-// The client against prepared answers, worded as Slurm 22.05 words them.
+// The client with prepared answers in the words of Slurm 22.05.
 #include "slurm/client.h"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ TEST_F(ClientTest, ARefusalIsSlurmsOwnWord) {
             "invalid partition specified: nope; Batch job submission failed: Invalid partition name specified");
 }
 
-// It may have been taken before whatever failed has failed.
+// Slurm may have accepted the submission before the failure.
 TEST_F(ClientTest, AFailureWithoutAWordOfSbatchsThatProvesItIsNoRefusal) {
   for (const auto* text :
        {"", "a site's epilogue failed\n", "Invalid partition name specified\n",
@@ -100,7 +100,7 @@ TEST_F(ClientTest, AFailureWithoutAWordOfSbatchsThatProvesItIsNoRefusal) {
   EXPECT_EQ(std::get<Refused>(client.submit("x")).kind, Refusal::kUsers);
 }
 
-// sbatch writes it, waits, asks again, and may succeed then; what fails afterwards may be a wrapper around it.
+// sbatch writes this line, waits and retries, and may then succeed. A later failure may be that of a wrapper.
 TEST_F(ClientTest, ALineAfterWhichSbatchGoesOnProvesNothing) {
   const std::string waits = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n";
   for (const auto& text : {waits, waits + "site-wrapper: could not write audit line\n",
@@ -135,7 +135,7 @@ TEST_F(ClientTest, WhoPrintsAJobsNumberHasAJob) {
   EXPECT_TRUE(std::holds_alternative<Refused>(client.submit("x")));
 }
 
-// Some sites rename the real one and put their own in its place.
+// Some sites rename the real sbatch and put a wrapper in its place.
 TEST_F(ClientTest, AnSbatchThatWasRenamedIsUnderstood) {
   const std::string refused = "error: Batch job submission failed: Invalid partition name specified\n";
   for (const auto* program : {"sbatch", "sbatch.real", "sbatch-22.05", "/opt/slurm/bin/sbatch.real"}) {
@@ -186,7 +186,7 @@ TEST_F(ClientTest, ElementsOfAnArrayThatHaveNotStartedAreFoundOneByOne) {
   EXPECT_EQ((*found)[2].state.state, JobState::kRunning);
 }
 
-// An element that is not in it may be gone, or in the part that is missing.
+// An element that is not in the list may be gone, or may be in the missing part.
 TEST_F(ClientTest, AListOfElementsThatIsCutShortIsNotUnderstood) {
   answer("scontrol",
          finished(0, "JobId=14 ArrayJobId=14 ArrayTaskId=0,2,4,6,... JobName=a JobState=PENDING Reason=None\n"));
@@ -303,7 +303,7 @@ TEST_F(ClientTest, AJobThatIsOverNeedsNoCancelling) {
   EXPECT_TRUE(client.cancel({{8, {}}}).unreachable());
 }
 
-// A slow sacct must not cost as little as a scontrol may, nor a scancel as much as an sbatch.
+// A slow sacct needs a longer limit than scontrol, and scancel needs a shorter one than sbatch.
 TEST_F(ClientTest, EachCommandHasItsOwnTimeLimit) {
   Client limited(runner, {.submit_limit = 1s, .list_limit = 2s, .change_limit = 3s, .history_limit = 4s});
   for (const auto* program : {"sbatch", "squeue", "scancel", "scontrol", "sacct"}) answer(program, finished(0));

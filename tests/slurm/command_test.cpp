@@ -36,14 +36,14 @@ TEST(ProcessRunner, CommandsGetTheLimitOfOpenFilesThatJobsAreToHave) {
   EXPECT_EQ(jobs_limit.run(bash("ulimit -Sn")).out, "77\n");
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is no zombie.
 bool runs(pid_t pid) {
   const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
   const auto end = stat.rfind(')');
   return end != std::string::npos && stat.size() > end + 2 && stat[end + 2] != 'Z';
 }
 
-/// Polls until it holds, for at most ten seconds.
+/// Polls until the condition holds, for at most ten seconds.
 template <class Condition>
 bool eventually(Condition holds) {
   const auto limit = std::chrono::steady_clock::now() + 10s;
@@ -54,7 +54,8 @@ bool eventually(Condition holds) {
   return true;
 }
 
-// What every CommandRunner promises: the real one, and the scripted one that other tests trust.
+// The promises of every CommandRunner. The tests run on the real runner, and on the scripted one that other tests rely
+// on.
 
 std::shared_ptr<CommandRunner> scripted() {
   auto runner = std::make_shared<ScriptedRunner>();
@@ -193,7 +194,7 @@ TEST(ProcessRunner, AChildThatInheritsNothingGetsWhatTheCommandSaysAlone) {
 TEST(ProcessRunner, OnlyTheDescriptorsNamedAreHandedOn) {
   const TemporaryFolder folder;
   const int lock = ::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  const int other = ::open("/dev/null", O_RDONLY);  // not closed by exec: only we can see to it
+  const int other = ::open("/dev/null", O_RDONLY);  // without close-on-exec, so the runner itself must close it
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);
   auto command = bash("ls /proc/$$/fd; sleep 0.2 & disown");
   command.keep_fds = {lock};
@@ -205,7 +206,7 @@ TEST(ProcessRunner, OnlyTheDescriptorsNamedAreHandedOn) {
   EXPECT_THAT(fds, Not(::testing::Contains(other)));
   ::close(other);
   ::close(lock);
-  // The lock stays with what the command left running, and goes with it.
+  // The process that the command left running holds the lock until it ends.
   const int again = ::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_TRUE(eventually([&] { return ::flock(again, LOCK_EX | LOCK_NB) == 0; }));
   ::close(again);

@@ -68,7 +68,7 @@ TEST(HostList, IsUnfoldedInOrder) {
   EXPECT_THAT(hosts("None assigned"), IsEmpty());
 }
 
-// submitit's own cases for SLURM_JOB_NODELIST.
+// The cases of submitit's own tests for SLURM_JOB_NODELIST.
 TEST(HostList, SubmititsExamples) {
   EXPECT_THAT(hosts("compute-b24-1"), ElementsAre("compute-b24-1"));
   EXPECT_THAT(hosts("compute-b24-[1-3,5,9],compute-b25-[4,8]"),

@@ -1,4 +1,4 @@
-// What Slurm 22.05 prints, as it printed it.
+// Real output of Slurm 22.05.
 #include <gmock/gmock.h>
 
 #include "parse.h"
@@ -89,7 +89,7 @@ TEST(Squeue, ElementsOfArraysAndJobsThatWaitAreRead) {
   EXPECT_FALSE(jobs[1].exit) << "it has not ended";
 }
 
-// After `scontrol requeue` and a preemption it is 0, whatever the ranks left with.
+// After `scontrol requeue` and after a preemption the exit code is 0, however the ranks ended.
 TEST(Squeue, AJobThatWaitsAgainBecauseOfItsExitCodeSaysWhichItWas) {
   auto again = failed_job(), asked = failed_job();
   again[2] = asked[2] = "PENDING";

@@ -10,8 +10,8 @@
 
 namespace slurm {
 
-/// A CommandRunner without processes: each program's answers are prepared, and every command is written down. It keeps
-/// what CommandRunner promises (see command_test.cpp): limits on output hold, unknown programs can't start.
+/// A CommandRunner without processes. Each program's answers are prepared, and every command is recorded. It keeps the
+/// promises of CommandRunner (see command_test.cpp): output is limited, and unknown programs cannot start.
 class ScriptedRunner : public CommandRunner {
  public:
   using Program = std::function<CommandResult(const Command&)>;

@@ -1,5 +1,5 @@
-// Goal: what the client says of a cluster is so, on a real one.
-// Method: a private Slurm 22.05 of tools/cluster; each case a cluster of its own, which ends with the case.
+// Goal: what the client reports about a cluster is true on a real cluster.
+// Method: a private Slurm 22.05 of tools/cluster. Each case has its own cluster, which ends with the case.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ using ::testing::SizeIs;
 using testing::TemporaryFolder;
 using namespace std::chrono_literals;
 
-/// A cluster of two nodes. It ends when our pipe to it closes, so also when this test is killed.
+/// A cluster of two nodes. The cluster ends when this process's pipe to it closes, so also when the test is killed.
 class SlurmClient : public ::testing::Test {
  protected:
   void start(const std::string& options = {}) {
@@ -82,20 +82,20 @@ class SlurmClient : public ::testing::Test {
       return now && now->state.state == state;
     });
   }
-  /// After a requeue. slurmd refuses a job's credential made in the second in which it revoked the last one (which is
-  /// what the hold is for), and the run then ends with 1.
+  /// Waits until slurmd accepts a job's next run after a requeue. slurmd refuses a credential made in the second in
+  /// which it revoked the last one, and the run then ends with 1. Slurm holds requeued jobs for that reason.
   static void until_slurmd_takes_another() {
     const auto requeued = std::chrono::system_clock::now();
     EXPECT_TRUE(eventually([&] { return std::chrono::system_clock::now() - requeued > 2s; }));
   }
-  /// Everything that Slurm says of it.
+  /// Everything that Slurm prints about the job.
   std::string described(const JobId& id) {
     const auto file = folder_ / "described";
     const auto command = "SLURM_CONF='" + (cluster_ / "slurm.conf").native() + "' scontrol show job " + to_string(id) +
                          " >'" + file.native() + "' 2>&1";
     return std::system(command.c_str()) == 0 ? read_file(file) : "scontrol failed: " + read_file(file);
   }
-  /// What only people do.
+  /// Runs a command that only people use.
   void scontrol(const std::string& what) {
     const auto command = "SLURM_CONF='" + (cluster_ / "slurm.conf").native() + "' scontrol " + what;
     EXPECT_EQ(std::system(command.c_str()), 0) << command;

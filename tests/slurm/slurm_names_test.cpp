@@ -1,6 +1,5 @@
-// Goal: what we call Slurm's states and reasons are the names that it gives them itself: none is missing, none is ours
-// alone.
-// Method: the library that squeue prints with is loaded, and asked for the name of every number.
+// Goal: the names of states and reasons in slurm/ are exactly Slurm's own. None is missing and none is invented.
+// Method: the test loads the library that squeue prints with and asks it for the name of every number.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -15,10 +14,10 @@ namespace {
 constexpr const char* kPlaces[] = {"/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so",
                                    "/usr/lib/aarch64-linux-gnu/slurm-wlm/libslurmfull.so",
                                    "/usr/lib64/slurm/libslurmfull.so", "/usr/lib/slurm/libslurmfull.so"};
-constexpr long k2205 = 38;            // what slurm_api_version() begins with
-constexpr std::uint32_t kBases = 12;  // states of which a job has one; the bits above the first byte are flags
+constexpr long k2205 = 38;            // the first part of slurm_api_version()
+constexpr std::uint32_t kBases = 12;  // base states; a job has one of them, and the bits above the first byte are flags
 constexpr std::uint32_t kFirstFlag = 1U << 8U;
-constexpr std::uint32_t kSuspended = 2;  // the last one of a job that is not over
+constexpr std::uint32_t kSuspended = 2;  // the last base state of a job that is not over
 constexpr std::uint32_t kReasonsMost = 10'000;
 
 class SlurmNames : public testing::Test {
@@ -44,7 +43,7 @@ class SlurmNames : public testing::Test {
   }
 
  private:
-  void* library_ = nullptr;  // never closed: it may have left handlers for the process's end
+  void* library_ = nullptr;  // never closed, because the library may have registered exit handlers
 };
 
 TEST_F(SlurmNames, EveryStateIsOneOfOursAndEachOfOursIsOneOfSlurms) {
@@ -67,7 +66,7 @@ TEST_F(SlurmNames, EveryStateIsOneOfOursAndEachOfOursIsOneOfSlurms) {
   EXPECT_STREQ(full(kBases), "?") << "there is one more";
   const std::string pending = full(0);
   for (std::uint32_t flag = kFirstFlag; flag != 0; flag <<= 1U) {
-    if (full(flag) != pending) expect_known(flag);  // of others it prints the base alone
+    if (full(flag) != pending) expect_known(flag);  // for other base states the library prints no flag
   }
   for (int ours = 0; ours < static_cast<int>(JobState::kUnknown); ++ours) {
     const auto state = static_cast<JobState>(ours);
@@ -78,7 +77,7 @@ TEST_F(SlurmNames, EveryStateIsOneOfOursAndEachOfOursIsOneOfSlurms) {
 TEST_F(SlurmNames, EveryReasonIsOneOfOursAndEachOfOursIsOneOfSlurms) {
   const auto reason = function<ReasonName>("job_reason_string");
   std::set<std::string> slurms;
-  // What has no name is printed as a number.
+  // A reason without a name is printed as its number.
   for (std::uint32_t number = 0; number < kReasonsMost && reason(number) != std::to_string(number); ++number) {
     slurms.insert(reason(number));
     EXPECT_TRUE(explain_reason(reason(number)).known) << reason(number);

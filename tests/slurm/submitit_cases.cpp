@@ -173,7 +173,7 @@ std::vector<SubmititCase> other_cases() {
   };
 }
 
-/// Without sense, and yet the same.
+/// Meaningless values for which both write the same script.
 std::vector<SubmititCase> odd_cases() {
   return {
       {"bools where numbers are",

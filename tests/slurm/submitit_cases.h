@@ -8,7 +8,7 @@
 
 namespace slurm {
 
-/// What a user of submitit asks for; the folder goes behind a temporary one.
+/// The request of a submitit user. A temporary folder is put in front of `folder`.
 struct SubmititCase {
   std::string what;
   std::vector<SubmititParameters> calls;
@@ -16,13 +16,13 @@ struct SubmititCase {
   std::string folder = "/run";
 };
 
-/// A broad table: every parameter, generic and of Slurm, alone and together, with plain, odd and hostile values.
+/// A broad table: every parameter, generic and Slurm's, alone and combined, with plain, odd and hostile values.
 std::vector<SubmititCase> submitit_cases();
 
-/// Values that make no sense, of which submitit writes a script and we none.
+/// Meaningless values for which submitit writes a script and render_submitit() refuses.
 std::vector<SubmititCase> submitit_nonsense();
 
-/// So many random cases: 1 to 8 parameters in 1 to 3 calls, 1 to 300 submissions. The same for the same seed.
+/// `count` random cases: 1 to 8 parameters in 1 to 3 calls, 1 to 300 submissions. The same seed gives the same cases.
 std::vector<SubmititCase> submitit_draws(std::uint32_t seed, std::size_t count);
 
 }  // namespace slurm

@@ -8,7 +8,7 @@
 namespace slurm {
 namespace {
 
-/// Draws that are the same on every machine: the standard's distributions are not.
+/// Draws that are the same on every machine; the standard's distributions are not.
 class Dice {
  public:
   explicit Dice(std::uint32_t seed) : engine_(seed) {}
@@ -77,9 +77,9 @@ SubmititValue drawn_dictionary(Dice& dice) {
 
 using Draw = std::function<SubmititValue(Dice&)>;
 
-/// Every parameter with the kind of value that users give it.
+/// Every parameter, with a value of the kind that users pass.
 std::vector<std::pair<std::string, Draw>> parameters() {
-  // submitit counts nodes times tasks after it has written the script.
+  // submitit multiplies nodes and tasks after it has written the script.
   const Draw whole = [](Dice& dice) { return SubmititValue(dice.between(1, 600)); };
   const Draw text = [](Dice& dice) { return SubmititValue(drawn_text(dice)); };
   const Draw flag = [](Dice& dice) { return SubmititValue(dice.one_in(2)); };
@@ -134,7 +134,7 @@ std::vector<SubmititCase> submitit_draws(std::uint32_t seed, std::size_t count) 
     for (auto left = dice.between(1, 8); left > 0; --left) {
       const auto& [name, value] = known[dice.below(static_cast<std::uint32_t>(known.size()))];
       auto& call = draw.calls[dice.below(static_cast<std::uint32_t>(draw.calls.size()))];
-      // Python has no call with one name twice.
+      // A Python call cannot pass the same name twice.
       if (std::ranges::none_of(call, [&](const auto& entry) { return entry.first == name; })) {
         call.emplace_back(name, value(dice));
       }

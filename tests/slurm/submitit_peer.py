@@ -1,8 +1,8 @@
-"""Has submitit itself write batch scripts: real submissions, to an sbatch that only keeps the script.
+"""Makes submitit itself write batch scripts, by real submissions to a fake sbatch that only keeps the script.
 
 Usage: submitit_peer.py CASES FOLDER
 CASES is a Python literal: a list of (folder, number of submissions, list of update_parameters calls). For case number i,
-FOLDER/i.sh is the script, or FOLDER/i.refused says why submitit wanted none.
+FOLDER/i.sh is the script, or FOLDER/i.refused says why submitit refused.
 """
 
 import ast

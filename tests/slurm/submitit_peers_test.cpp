@@ -1,5 +1,5 @@
-// Our scripts in submitit's style against submitit 1.5.4 itself, byte for byte. Needs a Python with submitit:
-// MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3; without one the tests are skipped.
+// Compares scripts in submitit's style with submitit 1.5.4 itself, byte for byte. Needs a Python with submitit:
+// MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3. Without one the tests are skipped.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -89,7 +89,7 @@ std::string command_for(const std::string& folder) {
   return "python3 -u -m submitit.core._submit " + shell_quote(path);
 }
 
-/// What submitit itself makes of each case.
+/// Runs submitit itself on each case.
 class SubmititPeers : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -116,7 +116,7 @@ class SubmititPeers : public ::testing::Test {
     const auto logs = root() + one.folder;
     return render_submitit({logs, command_for(logs), one.submissions}, one.calls);
   }
-  /// Returns how many scripts were compared: refusals do not count.
+  /// Returns how many scripts were compared. Refusals do not count.
   int expect_same(const std::vector<SubmititCase>& cases) {
     run(cases);
     int scripts = 0;
@@ -146,7 +146,7 @@ TEST_F(SubmititPeers, SoAreTwoHundredDraws) {
   EXPECT_GE(expect_same(submitit_draws(20261123, 200)), 150);
 }
 
-// The differences, as submitit_style.h lists them.
+// The differences that submitit_style.h lists.
 TEST_F(SubmititPeers, WhatDiffersIsThatWeRefuseNonsense) {
   const auto cases = submitit_nonsense();
   run(cases);

@@ -1,4 +1,4 @@
-// submitit's style where no submitit is at hand; submitit_peers_test.cpp compares with the real one.
+// submitit's style, tested without submitit. submitit_peers_test.cpp compares with the real one.
 #include "slurm/submitit_style.h"
 
 #include <gmock/gmock.h>

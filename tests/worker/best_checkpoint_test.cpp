@@ -1,7 +1,8 @@
-// Goal: with checkpoint.best the best step of a run is on disk, whatever happens, and a run goes on from its newest
-// one. Method: the rule by itself; then Trainers in this process. What is best so far is set by hand in a manifest
-// where a test needs a value that nothing beats, or that anything does. A crash is a copy of the folder between two
-// lines.
+// Goal: with checkpoint.best the best step of a run is on disk, whatever happens, and a run continues from its newest
+// step.
+// Method: the rule alone, then Trainers in this process. A test writes the best value so far into a manifest by hand
+// when it needs a value that nothing beats, or that anything beats. A copy of the folder between two lines stands for a
+// crash.
 #include "train/best_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -102,7 +103,7 @@ TEST(BestCheckpoint, IsOfASeriesThatTheRecipeReports) {
   }
 }
 
-/// A run of `steps` steps that validates after each, and saves the best and the last one alone.
+/// A run of `steps` steps that validates after each step and saves only the best and the last one.
 RunConfig best_run(const TemporaryFolder& folder, int steps) {
   RunConfig config = run_of(folder, R"(,"validation_every_steps":1,"steps":)" + std::to_string(steps));
   config.checkpoint.best = kHeldOutLoss;
@@ -122,7 +123,7 @@ fs::path path_of(const fs::path& folder, std::int64_t step) {
   return folder / name;
 }
 
-/// What the newest checkpoint tells; -1: nothing.
+/// The best step that the newest checkpoint names; -1 if none.
 std::int64_t best_step_in(const fs::path& folder) {
   const auto newest = fsdp::latest_valid(folder);
   const auto* best = newest ? newest->manifest.at("extra").find("best") : nullptr;
@@ -136,7 +137,7 @@ void tell_best(const fs::path& checkpoint, std::int64_t step, double value) {
   write_file(checkpoint / "manifest.json", manifest.dump());
 }
 
-/// The attempt before the one that a test is about: steps 1 and 2, both on disk.
+/// Runs an earlier attempt that leaves steps 1 and 2 on disk.
 void save_two_steps(RunConfig config) {
   config.checkpoint.every_steps = 1;
   config.checkpoint.keep = 2;
@@ -167,7 +168,7 @@ TEST(BestOfARun, IsSavedAtOnceByAllRanks) {
   EXPECT_EQ(steps_in(config.checkpoint.folder), (std::set<std::int64_t>{best, kLast}));
 }
 
-// A value of -1 is never beaten: the best step is older than all that follow.
+// A value of -1 is never beaten, so the best step stays older than all later ones.
 TEST(BestOfARun, StaysWhileNewerOnesComeAndGoAndTheRunGoesOnFromItsNewest) {
   const TemporaryFolder folder;
   auto config = best_run(folder, 8);
@@ -186,7 +187,7 @@ TEST(BestOfARun, StaysWhileNewerOnesComeAndGoAndTheRunGoesOnFromItsNewest) {
   }
 }
 
-// A value of 1e9 is beaten by any: step 3 is better.
+// Any value beats 1e9, so step 3 is better.
 TEST(BestOfARun, GivesWayToABetterOne) {
   const TemporaryFolder folder;
   auto config = best_run(folder, 3);
@@ -225,7 +226,7 @@ TEST(BestOfARun, IsThereAfterACrashBetweenAnyTwoLinesOfASave) {
     ASSERT_FALSE(steps_in(at).empty()) << at;
     EXPECT_THAT(steps_in(at), Contains(best_step_in(at))) << at;
   }
-  // Both are there: the new one is committed, the old one not yet removed.
+  // Both checkpoints exist: the new one is committed, and the old one is not yet removed.
   ASSERT_FALSE(before_removal.empty());
   EXPECT_EQ(steps_in(before_removal), (std::set<std::int64_t>{1, 3}));
   EXPECT_EQ(best_step_in(before_removal), 3);

@@ -63,7 +63,7 @@ TEST(FolderSource, ItsDescriptionFollowsItsFiles) {
   EXPECT_NE(folder_source(folder).description, before);
 }
 
-// Goal: what was tokenised is looked up by the description, so it must not outlive an edit.
+// Goal: a description must not outlive an edit, because the cache finds tokens by description.
 TEST(FolderSource, ItsDescriptionFollowsAnEditThatKeepsTheSize) {
   const TemporaryFolder folder;
   write_file(folder / "a", "12345");
@@ -74,14 +74,14 @@ TEST(FolderSource, ItsDescriptionFollowsAnEditThatKeepsTheSize) {
   EXPECT_NE(folder_source(folder).description, before);
 }
 
-// Goal: neither an archive's times nor a copy that keeps them hide an edit.
+// Goal: an edit is noticed even if an archive or a copy restores the old modification time.
 TEST(FolderSource, ItsDescriptionFollowsWhatPutsTheTimeOfAnEditBack) {
   const TemporaryFolder folder;
   write_file(folder / "a", "12345");
   set_modified(folder / "a", {1700000000, 1});
   const auto before = folder_source(folder).description;
   std::string now = before;
-  for (int i = 0; i < 10'000 && now == before; ++i) {  // the kernel's clock of files has a coarse tick
+  for (int i = 0; i < 10'000 && now == before; ++i) {  // the kernel's clock for file times has a coarse tick
     write_file(folder / "a", "54321");
     set_modified(folder / "a", {1700000000, 1});
     now = folder_source(folder).description;
@@ -102,7 +102,7 @@ TEST(FolderSource, ATouchedFileIsTheSameText) {
   EXPECT_EQ(open_or_build_tokens(after, (folder / "cache").native()).checksum(), tokens.checksum());
 }
 
-// Goal: tokens of a text that was edited without a change of its length are those of the new text.
+// Goal: after an edit that keeps the length, the tokens are those of the new text.
 TEST(FolderSource, AnEditThatKeepsTheSizeReachesTheTokens) {
   const TemporaryFolder folder;
   const auto tokens_of = [&](const char* text, long nanosecond) {
@@ -134,7 +134,7 @@ TEST(ManSource, ReadsPackedAndPlainPagesAndLeavesDamagedOnesOut) {
               ::testing::UnorderedElementsAre(HasSubstr("plain words"), HasSubstr("packed words")));
 }
 
-// Goal: nodes with the same packages share one token file, edited pages get another.
+// Goal: nodes with the same packages share one token file, and edited pages get another.
 TEST(ManSource, ItsDescriptionFollowsContentsAndNothingThatDiffersBetweenNodes) {
   const TemporaryFolder one, two;
   for (const auto* machine : {&one, &two}) {
@@ -165,7 +165,7 @@ TEST(AutoSource, FallsBackOnTheFixtureWhereManualPagesAreFew) {
   EXPECT_EQ(source.name, "the built-in text");
 }
 
-// Method: packed sizes count, over all sections; one byte less than enough is not enough.
+// Method: the packed sizes of all sections are summed. One byte below the threshold is too little.
 TEST(AutoSource, IsTheManualPagesWhereThereAreEnough) {
   constexpr std::size_t kEnough = 512 << 10;
   const TemporaryFolder folder;

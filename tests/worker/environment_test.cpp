@@ -84,7 +84,7 @@ TEST(Environment, SlurmsVariablesServeWhereRankIsMissing) {
   EXPECT_FALSE(e.master);
 }
 
-// Every rank of an srun'd step works out the same place, without a word between them.
+// Every rank of an srun step derives the same address, without communication.
 TEST(Environment, WithoutAControllerSlurmsVariablesTellWhereToMeet) {
   std::map<std::string, std::string> variables = {{"SLURM_PROCID", "3"},
                                                   {"SLURM_LOCALID", "1"},

@@ -1,5 +1,5 @@
-// Our Llama against Hugging Face's, on the same weights. Needs a Python with torch and transformers:
-// MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3; without one the tests are skipped.
+// Compares worker/models/llama with Hugging Face's Llama on the same weights. Needs a Python with torch and
+// transformers: MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3. Without one the tests are skipped.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/randint.h>
@@ -27,7 +27,7 @@ int shell(const std::string& command) {
   return std::system(command.c_str());
 }
 
-/// The first Python that has what the peer needs; empty when there is none. To import it all takes seconds.
+/// The first Python with the peer's packages; empty when there is none. Importing them takes seconds.
 std::string peer_python() {
   std::vector<std::string> candidates = {MUSTER_PEERS_FOLDER "/bin/python", "python3"};
   if (const char* chosen = std::getenv("MUSTER_PEER_PYTHON"); chosen != nullptr) candidates = {chosen};
@@ -74,7 +74,7 @@ schema::Llama config_of(const fsdp::Json& json) {
   c.max_position_embeddings = json.at("max_position_embeddings").as_int();
   c.rms_norm_eps = json.at("rms_norm_eps").as_double();
   c.tie_word_embeddings = json.at("tie_word_embeddings").as_bool();
-  const fsdp::Json* rope = json.find("rope_parameters");  // transformers 5 moved it
+  const fsdp::Json* rope = json.find("rope_parameters");  // transformers 5 moved rope_theta here
   c.rope_theta = (rope != nullptr ? *rope : json).at("rope_theta").as_double();
   return c;
 }

@@ -137,7 +137,7 @@ TEST(Llama, WrappersOwnTheCalls) {
   const CallWrapper counting = [&](at::Tensor input, const Forward& forward) {
     ++calls;
     const at::Tensor first = forward(input);
-    EXPECT_TRUE(at::equal(first, forward(input)));  // it may be called again, as a recomputation does
+    EXPECT_TRUE(at::equal(first, forward(input)));  // a recomputation calls forward again
     return first;
   };
   for (const auto& layer : model->layers()) layer->wrapper = counting;
@@ -156,7 +156,7 @@ TEST(Llama, TooManyPositionsAndSizesThatDoNotFitAreErrors) {
   odd.hidden_size = 12;
   for (const auto& [config, says] : {std::pair{heads, "multiple of num_attention_heads"},
                                      {groups, "divisor of num_attention_heads"},
-                                     {odd, "even number"}}) {
+                                     {odd, "even width"}}) {
     try {
       LlamaForCausalLm{config};
       ADD_FAILURE() << says;
@@ -191,7 +191,7 @@ TEST(Rope, ScoresDependOnDistanceAlone) {
 TEST(Rope, TurnsTheTwoHalvesAgainstEachOther) {
   const auto table = rope_table(3, 4, 100.0, at::kFloat, at::kCPU);
   at::Tensor x = at::zeros({1, 1, 3, 4});
-  x.select(-1, 1).fill_(1.0);  // pairs are (0, 2) and (1, 3); the second turns by position / sqrt(100)
+  x.select(-1, 1).fill_(1.0);  // pairs are (0, 2) and (1, 3); the second rotates by position / sqrt(100)
   const at::Tensor y = apply_rope(x, table)[0][0][2];
   EXPECT_NEAR(y[1].item<double>(), std::cos(0.2), 1e-6);
   EXPECT_NEAR(y[3].item<double>(), std::sin(0.2), 1e-6);

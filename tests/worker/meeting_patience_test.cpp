@@ -28,7 +28,7 @@ TEST(MeetingPatience, AControllerThatIsAwayIsWaitedForMuchLonger) {
   EXPECT_EQ(patience.left(Time(40min)), 0s);
 }
 
-// Ranks of one attempt need not all be started when the controller is back.
+// Some ranks of an attempt may not have started when the controller is back.
 TEST(MeetingPatience, WhenTheControllerIsBackTheRanksHaveTheWholeLimit) {
   MeetingPatience patience(120s, 30min, Time(0s));
   patience.heard(true, Time(100s));

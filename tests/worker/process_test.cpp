@@ -34,7 +34,7 @@ struct TinyRun {
   std::string model = R"("hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,
                          "num_key_value_heads":2,"max_position_embeddings":64,"tie_word_embeddings":true)";
   std::string source = R"("source":"fixture")";
-  std::string cache = "cache";  ///< empty: the default one
+  std::string cache = "cache";  ///< empty: the default folder
   std::string best = {};
 
   std::string json(const TemporaryFolder& folder) const {
@@ -105,8 +105,8 @@ TEST(Worker, TwoRanksLearnFromText) {
   EXPECT_THAT(values(ranks.lines(0, "leaving"), "exit_code"), ElementsAre("0"));
 }
 
-// Goal: a stop costs nothing, and cannot be seen in the result.
-// Method: one run without a break; another where one rank alone gets SIGTERM, then the same run file again.
+// Goal: a stop loses no work and does not change the result.
+// Method: one run without a break; and one in which a single rank gets SIGTERM, resumed with the same run file.
 TEST(Worker, ARunThatWasStoppedAndResumedEqualsOneThatWasNot) {
   const TemporaryFolder folder;
   TinyRun whole{.step_delay_ms = 20, .checkpoints = "whole"}, broken{.step_delay_ms = 20, .checkpoints = "broken"};
@@ -139,7 +139,7 @@ TEST(Worker, ASecondTermLeavesAtOnceWithoutASave) {
   Ranks ranks(folder.path(), TinyRun{.step_delay_ms = 6000}.json(folder), {});
   ASSERT_TRUE(ranks.reached(0, 1));
   ranks.rank(0).signal_and_wait(SIGTERM);
-  std::this_thread::sleep_for(600ms);  // sooner it would be the same request
+  std::this_thread::sleep_for(600ms);  // an earlier one would count as the same request
   ranks.rank(0).signal(SIGTERM);
   EXPECT_EQ(ranks.wait_rank(0, 1500ms), 99);
   EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 0);
@@ -212,7 +212,7 @@ TEST(Worker, SavesOnScheduleAndKeepsTheNewest) {
   EXPECT_THAT(values(ranks.lines(0, "checkpoint"), "step"), ElementsAre("2", "4", "6", "8", "10", "11"));
   EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 2);
   EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints" / step_folder(11) / "manifest.json"));
-  // Started again there is nothing left to do, and that is success.
+  // A run that has done all its steps is started again. Nothing is left to do, which is a success.
   Ranks again(folder.path(), TinyRun{.steps = 11, .every_steps = 2, .keep = 2}.json(folder), {.label = "again"});
   ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
   EXPECT_TRUE(again.lines(0, "step").empty());
@@ -245,7 +245,7 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   EXPECT_THAT(values(second.lines(0, "resumed"), "step"), ElementsAre("4"));
   EXPECT_THAT(second.log(0), HasSubstr("passed over a checkpoint: "));
 
-  // With all of them damaged, beginning again would throw the job's work away unasked.
+  // All checkpoints are damaged. Starting at step 0 would discard the job's work without asking.
   for (const int step : {4, 8}) std::filesystem::remove(folder / "checkpoints" / step_folder(step) / "manifest.json");
   Ranks third(folder.path(), run.json(folder), {.label = "third"});
   EXPECT_THAT(third.wait(), Each(93)) << third.log(0);
@@ -253,7 +253,7 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   EXPECT_THAT(third.log(0), HasSubstr("can be read (step-00000008: no manifest.json); restore one, or move them away"));
 }
 
-/// Replaces the one `from` in a file.
+/// Replaces `from`, which occurs once in the file.
 void edit(const std::filesystem::path& path, const std::string& from, const std::string& to) {
   std::string text = read_file(path);
   const auto at = text.find(from);
@@ -262,7 +262,7 @@ void edit(const std::filesystem::path& path, const std::string& from, const std:
   write_file(path, text.replace(at, from.size(), to));
 }
 
-// Goal: a checkpoint that is whole, but not one to go on from, ends the job with what to do, not with endless attempts.
+// Goal: a whole checkpoint that training cannot continue from ends the job with a remedy, not with endless attempts.
 TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
   const TemporaryFolder folder;
   const TinyRun run{.steps = 8, .every_steps = 4};
@@ -301,8 +301,8 @@ std::string folder_source(const TemporaryFolder& folder) {
   return R"("source":"folder","path":")" + (folder / "text").native() + "\"";
 }
 
-// Goal: what happens to a text while its job runs ends no job and changes no result, as long as its tokens are kept.
-// Method: a run of 8 steps, then again from its step 4 after each thing that may happen.
+// Goal: changes of a text during its job end no job and change no result, as long as the tokens are kept.
+// Method: a run of 8 steps; then again from its step 4 after each possible change.
 TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
   const TemporaryFolder folder;
   const TinyRun run{.steps = 8, .every_steps = 4, .source = folder_source(folder)};
@@ -313,9 +313,9 @@ TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
   ASSERT_EQ(expected.size(), 2u);
 
   const std::tuple<std::string, std::function<void()>, std::string> events[] = {
-      {"touched", [&] { write_file(folder / "text/b.txt", words(200)); }, "the run goes on"},
-      {"grown", [&] { write_file(folder / "text/a.txt", "more"); }, "the run goes on"},
-      {"shorter than a sample", [&] { write_file(folder / "text/b.txt", ""); }, "the run goes on"},
+      {"touched", [&] { write_file(folder / "text/b.txt", words(200)); }, "the run continues"},
+      {"grown", [&] { write_file(folder / "text/a.txt", "more"); }, "the run continues"},
+      {"shorter than a sample", [&] { write_file(folder / "text/b.txt", ""); }, "the run continues"},
       {"gone", [&] { std::filesystem::remove_all(folder / "text"); }, "(data.path = "},
   };
   for (const auto& [label, happen, why] : events) {
@@ -326,11 +326,10 @@ TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
     EXPECT_THAT(values(ranks.lines(0, "resumed"), "step"), ElementsAre("4")) << label;
     EXPECT_TRUE(tensors_of(newest) == expected) << label;
     for (const int rank : {0, 1}) {
-      EXPECT_THAT(ranks.log(rank), HasSubstr("] the files of the text are not as they were when the run began"))
-          << label;
+      EXPECT_THAT(ranks.log(rank), HasSubstr("] the files of the text have changed since the run began")) << label;
       EXPECT_THAT(ranks.log(rank), HasSubstr(why)) << label;
       EXPECT_THAT(ranks.log(rank),
-                  HasSubstr("goes on with what was read of them then, out of " + (folder / "cache").native()));
+                  HasSubstr("continues with the text that it began with, from " + (folder / "cache").native()));
     }
   }
 }
@@ -346,19 +345,19 @@ TEST(Worker, WithoutItsTokensARunGoesOnWithTheSameTextAlone) {
   Ranks grown(folder.path(), run.json(folder), {.label = "grown"});
   EXPECT_THAT(grown.wait(), Each(93)) << grown.log(0);
   for (const int rank : {0, 1}) {
-    EXPECT_THAT(grown.log(rank), HasSubstr("the text is another than when " + (folder / "checkpoints").native()));
+    EXPECT_THAT(grown.log(rank), HasSubstr("the text has changed since " + (folder / "checkpoints").native()));
     EXPECT_THAT(grown.log(rank), HasSubstr("restore it or its token file in the cache folder, or use a new"));
   }
   std::filesystem::remove(folder / "text/a.txt");
-  write_file(folder / "text/b.txt", words(200));  // another time, the same text
+  write_file(folder / "text/b.txt", words(200));  // another modification time, the same text
   std::filesystem::remove_all(folder / "cache");
   Ranks restored(folder.path(), run.json(folder), {.label = "restored"});
   EXPECT_THAT(restored.wait(), Each(0)) << restored.log(0);
   EXPECT_THAT(values(restored.lines(0, "resumed"), "step"), ElementsAre("4"));
-  EXPECT_THAT(restored.log(0), Not(HasSubstr("are not as they were")));
+  EXPECT_THAT(restored.log(0), Not(HasSubstr("have changed since the run began")));
 }
 
-// Goal: whoever changes the run file's text on purpose is not served the old one out of the cache.
+// Goal: a run file that now asks for another text does not get the old text from the cache.
 TEST(Worker, ARunFileThatAsksForAnotherTextIsRefusedThoughTheOldOneIsKept) {
   const TemporaryFolder folder;
   TinyRun run{.steps = 4};
@@ -371,8 +370,7 @@ TEST(Worker, ARunFileThatAsksForAnotherTextIsRefusedThoughTheOldOneIsKept) {
   EXPECT_THAT(ranks.log(1), HasSubstr("then for fixture max_bytes="));
 }
 
-// Goal: ranks on nodes with caches of their own go on with one text or stop together, with the node that lacks it
-// named.
+// Goal: ranks on nodes with separate caches continue with one text or stop together, naming the node that lacks it.
 TEST(Worker, NodesThatKeepTheirTokensApartGoOnTogetherOrNotAtAll) {
   const TemporaryFolder folder;
   TinyRun run{.steps = 4, .source = folder_source(folder), .cache = ""};
@@ -398,34 +396,34 @@ TEST(Worker, NodesThatKeepTheirTokensApartGoOnTogetherOrNotAtAll) {
     Ranks ranks = attempt("lost" + std::to_string(lost));
     EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0) << ranks.log(1);
     for (const int rank : {0, 1}) {
-      EXPECT_THAT(ranks.log(rank), HasSubstr("rank " + std::to_string(lost) + ": the text is another than when"));
+      EXPECT_THAT(ranks.log(rank), HasSubstr("rank " + std::to_string(lost) + ": the text has changed since"));
     }
     std::filesystem::remove_all(home);
     std::filesystem::rename(aside, home);
   }
 }
 
-// Goal: a job does not silently go on in another order of samples, and so learn from some twice and from some never.
+// Goal: a job does not silently continue in another order of samples, which would repeat some samples and skip others.
 TEST(Worker, ACheckpointOfAnotherOrderOfTheSamplesIsRefused) {
   const TemporaryFolder folder;
   const TinyRun run{.steps = 4};
   ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
   const auto manifest = folder / "checkpoints" / step_folder(4) / "manifest.json";
   const std::string good = read_file(manifest);
-  for (const auto& [key, says] : {std::pair{"\"order\": 1", "(number 1, this one by number 2)"},
-                                  {"\"order\": 3", "(number 3, this one by number 2)"},
-                                  {"\"before there was one\": 2", "(number 1, this one by number 2)"}}) {
+  for (const auto& [key, says] : {std::pair{"\"order\": 1", "(order 1, this program has order 2)"},
+                                  {"\"order\": 3", "(order 3, this program has order 2)"},
+                                  {"\"before there was one\": 2", "(order 1, this program has order 2)"}}) {
     write_file(manifest, good);
     edit(manifest, "\"order\": 2", key);
     Ranks ranks(folder.path(), run.json(folder), {.label = "again"});
     EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
     EXPECT_THAT(ranks.log(1), HasSubstr(says));
-    EXPECT_THAT(ranks.log(1), HasSubstr("go on with that program, or use a new checkpoint.folder"));
+    EXPECT_THAT(ranks.log(1), HasSubstr("continue with that program, or use a new checkpoint.folder"));
   }
 }
 
 // Goal: a rank of an old attempt publishes nothing.
-// Method: the fence is raised while it trains; then it is asked to save.
+// Method: the fence is raised while the rank trains; then the rank is asked to save.
 TEST(Worker, AnOldAttemptMayNotSave) {
   const TemporaryFolder folder;
   Ranks old(folder.path(), TinyRun{.steps = 100000, .step_delay_ms = 5}.json(folder), {.attempt = 1, .label = "old"});
@@ -435,7 +433,7 @@ TEST(Worker, AnOldAttemptMayNotSave) {
   EXPECT_THAT(old.wait(), Each(94)) << old.log(0) << old.log(1);
   EXPECT_THAT(old.log(0), HasSubstr("attempt 2 owns this job now"));
   EXPECT_EQ(checkpoints_in(folder / "checkpoints"), 0);
-  // Nor may it start, or even tidy up.
+  // An old attempt may neither start nor remove stale files.
   write_file(folder / "checkpoints/.tmp-step-00000005-attempt-1/part", "");
   Ranks late(folder.path(), TinyRun{}.json(folder), {.attempt = 1, .label = "late"});
   EXPECT_THAT(late.wait(), Each(94));

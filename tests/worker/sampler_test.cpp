@@ -12,7 +12,7 @@ namespace {
 
 using Samples = std::vector<std::int64_t>;
 
-/// The samples of one total batch, over all ranks, in `micro` a rank at once.
+/// The samples of one total batch over all ranks, with `micro` per rank at once.
 Samples total_batch(std::vector<ShardedSampler>& ranks, std::int64_t batch, std::int64_t micro) {
   Samples out;
   for (std::int64_t done = 0; done < batch; done += micro * static_cast<std::int64_t>(ranks.size())) {
@@ -80,7 +80,7 @@ TEST(Sampler, TheSeedDecidesTheOrder) {
   EXPECT_EQ(first, again[0].take(100));
 }
 
-// Goal: who changes the order raises its number, without which checkpoints would go on in another order unnoticed.
+// Goal: a change of the order comes with a new number. Otherwise checkpoints would silently continue in another order.
 TEST(Sampler, AnOrderKeepsItsNumber) {
   ShardedSampler sampler(100, 7, 0, 1);
   EXPECT_EQ(ShardedSampler::kOrder, 2);
@@ -89,9 +89,9 @@ TEST(Sampler, AnOrderKeepsItsNumber) {
   EXPECT_THAT(sampler.take(4), ::testing::ElementsAre(2, 63, 57, 60));
 }
 
-// Goal: runs of neighbouring seeds, as a sweep has them, and neighbouring epochs are of independent orders.
-// Method: of two independent orders one place in kSamples agrees, so about one in all, however they are laid against
-// each other.
+// Goal: neighbouring seeds, as in a sweep, and neighbouring epochs give independent orders.
+// Method: two independent orders agree at one of kSamples positions by chance. So about one position agrees in all, at
+// any shift against each other.
 TEST(Sampler, NeighbouringSeedsAndEpochsHaveNothingInCommon) {
   constexpr std::int64_t kSamples = 2000, kEpoch = 5, kMostByChance = 8;
   std::map<std::string, Samples> orders;

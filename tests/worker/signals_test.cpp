@@ -49,7 +49,7 @@ TEST_F(Signals, ASecondTermLeavesAtOnceWithTheRequeueCode) {
   EXPECT_EXIT(
       {
         ::raise(SIGTERM);
-        // What the feature is about: it is another request only when it comes half a second later.
+        // A SIGTERM is another request only when it comes half a second later. The feature under test is this delay.
         std::this_thread::sleep_for(std::chrono::milliseconds(600));
         ::raise(SIGTERM);
         ::_exit(0);

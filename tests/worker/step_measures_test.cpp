@@ -23,7 +23,7 @@ TEST(StepMeasures, WhatWasNotMeasuredIsNoValue) {
   EXPECT_EQ(value_of(measures.values(), "grad_norm"), 0.75);
 }
 
-// People and tests read it.
+// People and tests read this line.
 TEST(StepMeasures, TheLineOfAStepHasItsForm) {
   StepReport report;
   report.step = 3;

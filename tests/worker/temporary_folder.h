@@ -12,7 +12,7 @@ using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
 
-/// The message of the exception of type Error that `action` throws; a test failure and "" when it throws none.
+/// The message of the Error that `action` throws. Fails the test and returns "" when it throws none.
 template <class Error, class Action>
 std::string message_of(Action action) {
   try {

@@ -126,7 +126,7 @@ TEST(TokenCache, TokensAreFoundByWhatTheyAre) {
   EXPECT_FALSE(find_tokens(wanted, (folder / "no such").native()));
 }
 
-// Goal: tokens are not said to be of other files than those that a rank sees, where another node's files have the same.
+// Goal: when another node's files have the same tokens, a rank still finds the token file of its own source.
 TEST(TokenCache, OfEqualTokensThoseOfTheOwnSourceAreFound) {
   const TemporaryFolder folder;
   for (int source = 0; source < 8; ++source) {
@@ -193,13 +193,13 @@ TEST(TokenCache, ProcessesThatStartAtOnceShareOneBuild) {
   only_file(folder);
 }
 
-/// A process that builds a cache file of its own, and stands still in the middle of it.
+/// A process that builds its own cache file and stops in the middle.
 class Writer {
  public:
   Writer(const TemporaryFolder& folder, const std::string& description) {
     if (::pipe2(begun_, O_CLOEXEC) != 0 || ::pipe2(go_on_, O_CLOEXEC) != 0) std::abort();
     pid_ = ::fork();
-    // Each keeps its own ends, so that neither waits for one that is dead.
+    // Each process keeps only its own ends, so neither waits for a dead one.
     ::close(pid_ == 0 ? std::exchange(go_on_[1], -1) : std::exchange(begun_[1], -1));
     if (pid_ != 0) return;
     const TextSource source{description, [this](const DocumentSink& sink) {
@@ -232,7 +232,7 @@ class Writer {
     EXPECT_EQ(::write(go_on_[1], "x", 1), 1);
     return end(0);
   }
-  /// Sends a signal and gives what it ended with, as wait() does.
+  /// Sends a signal. Returns the end status as wait() gives it.
   int end(int signal) {
     int status = -1;
     ::kill(pid_, signal);

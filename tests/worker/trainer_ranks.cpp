@@ -21,7 +21,7 @@ std::function<void(const std::string&)> before_sync;
 
 }  // namespace worker::testing
 
-/// Stands before the C library's, which std::filesystem calls.
+/// Replaces the C library's rename, which std::filesystem calls.
 extern "C" int rename(const char* from, const char* to) noexcept {
   if (worker::testing::before_rename) worker::testing::before_rename(to);
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
@@ -65,7 +65,7 @@ std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& liste
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      at::set_num_threads(1);  // more only wait for one another on a busy machine
+      at::set_num_threads(1);  // more threads only wait for each other on a busy machine
       auto& listener = listeners[static_cast<std::size_t>(rank)];
       listener.meeting = &meeting;
       listener.where = where;

@@ -16,9 +16,9 @@
 
 namespace worker::testing {
 
-/// Called before each rename of this process with what is to be its new name.
+/// Called before each rename in this process, with the new name.
 extern std::function<void(const std::string&)> before_rename;
-/// Called before each flush to disk with the name of what is flushed.
+/// Called before each flush to disk, with the name of the flushed file or folder.
 extern std::function<void(const std::string&)> before_sync;
 
 /// Keeps what its rank reports.
@@ -46,9 +46,9 @@ class Listener : public Reporter {
   std::vector<StepReport> steps;
   std::vector<std::int64_t> saved;
   std::function<void()> on_step, on_resumed;
-  std::function<void(const std::string&)> on_failure;  ///< unless set, a failure ends the test
-  int save_at = 0;                                     ///< the step in which it asks for a save; 0: never
-  std::promise<Endpoint>* meeting = nullptr;           ///< of all ranks
+  std::function<void(const std::string&)> on_failure;  ///< if empty, a failure ends the test
+  int save_at = 0;                                     ///< the step in which this rank asks for a save; 0: never
+  std::promise<Endpoint>* meeting = nullptr;           ///< the endpoint, shared by all ranks
   std::shared_future<Endpoint> where;
 
  private:
@@ -59,7 +59,7 @@ class Listener : public Reporter {
 RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const std::string& fsdp = "",
                  const std::string& checkpoints = "checkpoints");
 
-/// One attempt of `listeners.size()` ranks; how each left.
+/// Runs one attempt of `listeners.size()` ranks. Returns how each rank left.
 std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt = 1);
 
 /// The steps of these reports.

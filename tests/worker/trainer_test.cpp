@@ -1,6 +1,6 @@
-// Goal: what a run promises and its result does not show: leaving at the very step, the fence's lock, the random state,
-// what travels between ranks, settings that reach the optimizer.
-// Method: Trainers in this process, a thread a rank, each with a reporter that listens and asks.
+// Goal: promises of a run that its result does not show: leaving at the right step, the fence's lock, the random state,
+// the traffic between ranks, settings that reach the optimizer.
+// Method: Trainers in this process, one thread per rank, each with a reporter that records and makes requests.
 #include "train/loop.h"
 
 #include <fcntl.h>
@@ -39,7 +39,8 @@ TEST(Trainer, AllRanksLeaveAfterTheVeryStepInWhichOneOfThemWasAsked) {
   }
 }
 
-// Goal: the controller, which takes the lock to raise the fence, cannot do so between the check and the publication.
+// Goal: the controller cannot raise the fence between a rank's check and its publication, because raising needs the
+// lock.
 TEST(Trainer, HoldsTheFencesLockWhileACheckpointIsPublished) {
   const TemporaryFolder folder;
   const int lock = ::open((folder / "FENCE.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -64,8 +65,8 @@ TEST(Trainer, HoldsTheFencesLockWhileACheckpointIsPublished) {
   EXPECT_THAT(held_in_training, ElementsAre(false, false, false, false));
 }
 
-// Goal: a rank that was frozen between its check and the publication, so long that the controller has raised the fence
-// over its lock, leaves nothing behind.
+// Goal: a rank was frozen between its check and its publication, and the controller has raised the fence without the
+// lock. The rank leaves nothing behind.
 TEST(Trainer, WithdrawsWhatItPublishesAfterTheFenceWasRaisedOverItsLock) {
   const TemporaryFolder folder;
   int published = 0;
@@ -88,9 +89,9 @@ TEST(Trainer, WithdrawsWhatItPublishesAfterTheFenceWasRaisedOverItsLock) {
   EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-step-00000002-attempt-1"));
 }
 
-// Goal: a checkpoint that is there after a power cut is whole. No power can be cut here, so the order of what makes it
-// so is looked at: each file on disk, then the folder that names them, then the new name, then the folder that holds
-// it.
+// Goal: a checkpoint that exists after a power cut is whole.
+// Method: the test cannot cut the power, so it checks the order of flushes: each file, then the folder with the files'
+// names, then the rename, then the parent folder.
 TEST(Trainer, ACheckpointIsOnDiskBeforeItHasItsName) {
   const TemporaryFolder folder;
   std::vector<std::string> seen;
@@ -167,7 +168,7 @@ TEST(Trainer, TheRandomStateIsThatOfTheCheckpoint) {
   std::vector<Listener> first(1), second(1);
   first[0].save_at = 2;
   first[0].on_step = [&] {
-    at::rand({3});  // as dropout would
+    at::rand({3});  // draws random numbers as dropout would
     saved = fsdp::cpu_random_state().clone();
   };
   train(run_of(folder, R"(,"steps":4)"), first);
@@ -177,7 +178,7 @@ TEST(Trainer, TheRandomStateIsThatOfTheCheckpoint) {
   EXPECT_TRUE(at::equal(resumed, saved));
 }
 
-/// What one rank of two puts on the wire in a step: gathered once a micro-batch, and the rest once a step.
+/// The bytes that one rank of two sends in a step: gathers once a micro-batch, the rest once a step.
 struct Traffic {
   std::int64_t gathers, rest;
 };
@@ -234,7 +235,7 @@ TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {
   }
 }
 
-// Goal: what an attempt that was killed while it saved has left behind is not kept for ever.
+// Goal: an attempt that was killed while it saved leaves no files for ever.
 TEST(Trainer, ClearsAwayTheHalfSavedCheckpointsOfEarlierAttempts) {
   const TemporaryFolder folder;
   const auto leftover = [&](int attempt) {
@@ -248,15 +249,15 @@ TEST(Trainer, ClearsAwayTheHalfSavedCheckpointsOfEarlierAttempts) {
   EXPECT_TRUE(std::filesystem::exists(leftover(3))) << "that attempt may be writing it";
 }
 
-// Goal: the validation loss is of text that was never learnt from.
-// Method: one letter alone is learnt; the text held out holds another. The held-out text is then changed.
+// Goal: the validation loss comes from text that was not trained on.
+// Method: the training text has one letter, the held-out text another. Then the held-out text is changed.
 TEST(Trainer, ValidatesOnTheTextThatItDidNotLearnFrom) {
   constexpr int kSamples = 40, kHeldOut = 10, kLength = 32;
   std::map<char, std::vector<double>> losses;
   std::map<char, double> validation;
   for (const char held_out : {'b', 'c'}) {
     const TemporaryFolder folder;
-    // The last training sample's last target is one token further.
+    // The last target of the last training sample lies one token further.
     std::string text((kSamples - kHeldOut) * kLength + 1, 'a');
     text.resize(kSamples * kLength, held_out);
     write_file(folder / "text/a.txt", text);
@@ -277,8 +278,9 @@ TEST(Trainer, ValidatesOnTheTextThatItDidNotLearnFrom) {
   EXPECT_NE(validation['b'], validation['c']);
 }
 
-// Goal: manual pages that are installed while a run waits for its next attempt neither end it nor change its result.
-// Method: pages where there were too few, so that "auto" means another text by now; then more pages.
+// Goal: manual pages that are installed while a run waits for its next attempt neither end the run nor change its
+// result.
+// Method: pages appear where there were too few, so that "auto" now means another text; then more pages appear.
 TEST(Trainer, ManualPagesThatComeAndGoDoNotEndARun) {
   for (const std::size_t bytes_before : {0u, 600u << 10}) {
     const TemporaryFolder folder;

@@ -14,7 +14,7 @@
 namespace worker::testing {
 namespace {
 
-/// The flat JSON objects that JsonlReporter writes, values unquoted.
+/// Parses a flat JSON object as JsonlReporter writes it, with values unquoted.
 Line parse_line(const std::string& text) {
   Line out;
   std::size_t at = 1;
@@ -36,7 +36,7 @@ Line parse_line(const std::string& text) {
   return out;
 }
 
-/// Polls `done` until it holds or `limit` is over.
+/// Polls until `done` holds or `limit` has passed.
 template <class Condition>
 bool wait_until(std::chrono::milliseconds limit, Condition done) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -151,7 +151,7 @@ std::vector<Line> Ranks::lines(int number, const std::string& kind) const {
   std::vector<Line> out;
   std::istringstream in(read_file(file(number, ".jsonl")));
   for (std::string text; std::getline(in, text);) {
-    if (!text.ends_with('}')) continue;  // being written
+    if (!text.ends_with('}')) continue;  // the line is still being written
     auto line = parse_line(text);
     if (line["kind"] == kind) out.push_back(std::move(line));
   }

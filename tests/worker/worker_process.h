@@ -17,7 +17,7 @@ namespace worker::testing {
 
 using namespace std::chrono_literals;
 
-/// A started program; killed with the object if it still runs.
+/// A started program. The destructor kills it if it still runs.
 class Process {
  public:
   /// `address_space_bytes` of 0 means no limit.
@@ -29,9 +29,10 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
-  /// The same, and returns once the process has taken it (or is gone): a second one is not merged with the first.
+  /// Sends the signal and returns once the process has received it or is gone. So a second signal is not merged with
+  /// the first.
   void signal_and_wait(int number) const;
-  /// The exit code, 128 + signal for a killed one; nothing when it still runs after `limit`.
+  /// The exit code, or 128 + signal for a killed process. Returns nullopt when it still runs after `limit`.
   std::optional<int> wait(std::chrono::milliseconds limit);
 
  private:
@@ -42,7 +43,7 @@ class Process {
 /// One line of a rank's metrics file: the fields as they were written.
 using Line = std::map<std::string, std::string>;
 
-/// An attempt: muster-worker once a rank, in a folder that outlives it.
+/// An attempt: one muster-worker per rank, in a folder that outlives the object.
 class Ranks {
  public:
   struct Options {
@@ -55,11 +56,11 @@ class Ranks {
   Ranks(const std::filesystem::path& folder, const std::string& run_json, const Options& options);
 
   const Process& rank(int number) const { return *processes_.at(static_cast<std::size_t>(number)); }
-  /// Every rank's exit code; -1 for one that had to be left running at the limit.
+  /// The exit code of every rank; -1 for a rank that still runs at the limit.
   std::vector<int> wait(std::chrono::milliseconds limit = 60s);
-  /// Exit code of one rank, -1 as above.
+  /// The exit code of one rank; -1 if it still runs at the limit.
   int wait_rank(int number, std::chrono::milliseconds limit);
-  /// Returns true once rank `number` has reported `step`, false when that takes longer than `limit`.
+  /// Waits until rank `number` has reported `step`. Returns false if that takes longer than `limit`.
   bool reached(int number, std::int64_t step, std::chrono::milliseconds limit = 60s) const;
 
   std::vector<Line> lines(int number, const std::string& kind) const;

@@ -1,7 +1,7 @@
-"""A private Slurm cluster in one folder: munge, slurmctld, some slurmd with fake GPUs, on request slurmdbd with MariaDB.
+"""A private Slurm cluster in one folder: munge, slurmctld, several slurmd with fake GPUs, and optionally slurmdbd with MariaDB.
 
-Partitions: main (default), low and high; a job of high preempts jobs of low by requeueing them. With root each node is a
-host name of its own and can lose its power.
+Partitions: main (default), low and high. A job of high preempts jobs of low by requeueing them. With root each node has
+its own host name and can lose its power.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What the commands do from outside: ask the guard, or clear up after one that is gone."""
+"""The side of the commands: they ask the guard, or clean up after a guard that is gone."""
 
 import fcntl
 import json
@@ -17,11 +17,11 @@ STEPD = re.compile(r"slurmstepd: \[(\d+)(?:_\d+)?\.")
 
 
 class CommandFailed(Exception):
-    """One sentence, with the remedy."""
+    """A command failed. The text is one sentence with the remedy."""
 
 
 def runs(layout):
-    """True while a keeper holds the folder."""
+    """Whether a keeper holds the folder's lock."""
     try:
         lock = os.open(layout.lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -36,7 +36,7 @@ def runs(layout):
 
 
 def record(layout):
-    """cluster.json of the running cluster, or of the last one; None if there never was one."""
+    """The cluster.json of the running cluster, or of the last one; None if there never was a cluster."""
     try:
         return json.loads(layout.record.read_text())
     except (OSError, ValueError):
@@ -61,7 +61,7 @@ def ask(layout, command, node=None):
 
 
 def stop(layout):
-    """Ends everything of the cluster, also when its guard hangs. Returns whether there was something to end."""
+    """Ends all processes of the cluster, even when its guard hangs. Returns whether there was something to end."""
     known = record(layout) or {}
     if not runs(layout):
         return end_recorded(known)
@@ -78,12 +78,12 @@ def stop(layout):
 
 
 def lives(who):
-    """Whether a recorded process is still the one that was recorded."""
+    """Whether the recorded process still runs, and its pid was not reused."""
     return who is not None and processes.start_ticks(who["pid"]) == who["start_ticks"]
 
 
 def end_recorded(known):
-    """Kills keeper and guard by pid, if the processes of these pids are still the ones that were recorded."""
+    """Kills keeper and guard by pid, if these pids were not reused."""
     ended = False
     for role in ("guard", "keeper"):
         who = known.get(role)
@@ -94,7 +94,7 @@ def end_recorded(known):
         except OSError:
             continue
         try:
-            # Looked at while we hold the handle: the pid cannot become another process's in between.
+            # The check comes after the handle was opened, so the pid cannot become another process's in between.
             if lives(who):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 ended = True
@@ -106,8 +106,8 @@ def end_recorded(known):
 
 
 def stepds(layout, node, job):
-    """Pids, as seen here, of the slurmstepds of a job on a node. They keep their node's log file open, which tells them
-    from those of other nodes and clusters."""
+    """The pids, in this namespace, of the slurmstepds of a job on a node. A slurmstepd keeps its node's log file open. The
+    log file tells it apart from those of other nodes and clusters."""
     log = str(layout.log / f"slurmd-{node}.log")
     return sorted(pid for pid in processes.all_pids() if is_stepd(pid, job) and log in open_files(pid))
 
@@ -130,7 +130,7 @@ def open_files(pid):
 
 
 def kill_stepd(layout, node, job):
-    """SIGKILL to slurmstepd alone, all steps of the job on that node; its tasks live on."""
+    """Sends SIGKILL to the slurmstepds of all steps of the job on that node. The tasks live on."""
     pids = stepds(layout, node, job)
     if not pids:
         raise CommandFailed(f"job {job} has no slurmstepd on {node}")

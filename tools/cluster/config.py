@@ -1,11 +1,11 @@
-"""The text of every configuration file: pure functions of the options, the folder and the addresses."""
+"""The text of every configuration file, as pure functions of the options, the folder and the addresses."""
 
 import dataclasses
 
 
 @dataclasses.dataclass
 class Site:
-    """Where the daemons of one cluster listen, and as whom they run."""
+    """Where the daemons of one cluster listen, and which user they run as."""
 
     host_name: str
     control_address: str
@@ -15,7 +15,7 @@ class Site:
     user: str
     database_port: int = 0
     host_address: str = "127.0.0.1"
-    own_host_names: bool = False  # each node is a host of its own name, in a namespace
+    own_host_names: bool = False  # each node is a host with its own name, in a namespace
 
 
 def slurm_conf(options, layout, site):
@@ -60,7 +60,7 @@ def slurm_conf(options, layout, site):
     lines += accounting_lines(options, layout, site)
     lines += options.conf
     lines += node_lines(options, site)
-    # Of the three only low can lose its nodes, and only to high: main has low's priority and no preemption.
+    # Only jobs of low can be preempted, and only by high. main has low's priority and no preemption.
     lines += [
         "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=OFF",
         f"PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime={options.grace}",
@@ -80,7 +80,7 @@ def accounting_lines(options, layout, site):
 def node_lines(options, site):
     gpus = f" Gres=gpu:fake:{options.gpus}" if options.gpus else ""
     lines = ["GresTypes=gpu"] if options.gpus else []
-    # Slurm does not name the port of a node that listens there, as on most clusters.
+    # Slurm does not print the port of a node that listens on SlurmdPort, as on most clusters.
     lines.append(f"SlurmdPort={site.node_ports[0]}")
     lines.append(f"NodeName=DEFAULT CPUs={options.cpus} RealMemory=4000{gpus} State=UNKNOWN")
     for name, address, port in zip(options.node_names(), site.node_addresses, site.node_ports):
@@ -90,7 +90,8 @@ def node_lines(options, site):
 
 
 def gres_conf(options, layout):
-    """File has to be a device: with a regular one CUDA_VISIBLE_DEVICES stays unset, without one the node is invalid."""
+    """The text of gres.conf. File must be a device: with a regular file Slurm leaves CUDA_VISIBLE_DEVICES unset, and without
+    a file the node is invalid."""
     if not options.gpus:
         return ""
     last = options.gpus - 1

@@ -1,4 +1,4 @@
-"""Starts and ends the daemons of one cluster, and waits until they answer. Lives in the guard, the parent of them all."""
+"""Starts and ends the daemons of one cluster, and waits until they answer. Runs in the guard, the parent of all daemons."""
 
 import os
 import shutil
@@ -12,15 +12,15 @@ import config
 UP_LIMIT_S = 30
 STOP_LIMIT_S = 10
 POLL_S = 0.02
-FIXED_PORTS = {"slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819}  # of a cluster with its own network
+FIXED_PORTS = {"slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819}  # ports in a cluster with its own network
 
 
 class ClusterFailed(Exception):
-    """What did not work, and what the logs say."""
+    """The cluster failed. The text says what did not work and quotes the logs."""
 
 
 def program(name):
-    """The path of a program; Debian keeps daemons where an ordinary PATH does not look."""
+    """The path of a program. Debian keeps daemons in folders that an ordinary PATH does not have."""
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
     if not found:
         raise ClusterFailed(f"{name} is not installed: ./dev setup installs it")
@@ -31,7 +31,7 @@ class Daemons:
     def __init__(self, options, layout, site, namespaces, network):
         self.options, self.layout, self.site = options, layout, site
         self.namespaces, self.network = namespaces, network
-        self.children = {}  # name -> Popen of what runs
+        self.children = {}  # name -> Popen of a running child
         self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/"),
                             "SLURM_CONF": str(layout.conf)}
 
@@ -48,14 +48,14 @@ class Daemons:
     # --- one child -----------------------------------------------------------------------------------------------------------
 
     def spawn(self, name, command, environment=None, **how):
-        """Every daemon is the leader of a session, so that its own helpers can be ended with it."""
+        """Starts a daemon as the leader of a session, so that its helpers can be ended with it."""
         with open(self.layout.log / f"{name}.out", "ab") as output:
             self.children[name] = subprocess.Popen(
                 [program(command[0]), *command[1:]], env={**self.environment, **(environment or {})}, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, start_new_session=True, cwd=self.layout.folder, **how)
 
     def reap(self):
-        """Collects the children that ended; also the orphans of ended daemons, whose parent the guard has become."""
+        """Reaps ended children, and the orphans of ended daemons, which the guard has adopted."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -69,7 +69,7 @@ class Daemons:
                     del self.children[name]
 
     def until(self, done, limit_s, what, daemon=None):
-        """Polls. Gives up at once when the daemon on which it waits has ended."""
+        """Polls until `done()`. Gives up at once when the awaited daemon has ended."""
         deadline = time.monotonic() + limit_s
         while not done():
             self.reap()
@@ -80,7 +80,7 @@ class Daemons:
             time.sleep(POLL_S)
 
     def until_listens(self, name, address, port):
-        """Slurm's commands wait for seconds when nobody listens; so they are asked only when somebody does."""
+        """Waits until the daemon listens. Slurm's commands would wait for seconds when no daemon listens."""
         def listens():
             try:
                 socket.create_connection((address, port), timeout=0.1).close()
@@ -90,7 +90,7 @@ class Daemons:
         self.until(listens, UP_LIMIT_S, f"starting {name}", name)
 
     def end(self, name, number):
-        """Signals a daemon and waits until it is gone. With SIGKILL its helpers go too."""
+        """Signals a daemon and waits until it is gone. SIGKILL also goes to its helpers."""
         child = self.children.get(name)
         if child is None:
             raise ClusterFailed(f"{name} does not run")
@@ -98,7 +98,7 @@ class Daemons:
         self.until(lambda: name not in self.children, STOP_LIMIT_S, f"stopping {name}")
 
     def client(self, *command):
-        """Output of a Slurm command, or None if it failed. It may fail while daemons start."""
+        """The output of a Slurm command, or None if it failed, as it may while daemons start."""
         try:
             done = subprocess.run([program(command[0]), *command[1:]], env=self.environment, capture_output=True, text=True,
                                   timeout=UP_LIMIT_S)
@@ -119,7 +119,7 @@ class Daemons:
         key = self.layout.folder / "munge" / "key"
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(1024))
-        # --force: a folder under /tmp, or one that others may read, is good enough here.
+        # --force accepts a folder under /tmp, or one that others may read. Both are good enough here.
         self.spawn("munged", [
             "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.layout.munge_socket}",
             f"--pid-file={self.layout.run}/munged.pid", f"--log-file={self.layout.log}/munged.log",
@@ -128,7 +128,7 @@ class Daemons:
 
     def start_accounting(self):
         data, socket_path = self.layout.folder / "database", self.layout.run / "database.sock"
-        # Temporary tables are named by process id, and another cluster's processes may have the same ones.
+        # MariaDB names temporary tables by process id, and another cluster's processes may have the same ids.
         temporary = self.layout.folder / "database-temporary"
         temporary.mkdir(exist_ok=True)
         made = subprocess.run(
@@ -141,7 +141,7 @@ class Daemons:
             "--skip-grant-tables", f"--tmpdir={temporary}", f"--user={self.site.user}", f"--pid-file={self.layout.run}/mariadbd.pid",
             "--innodb-flush-log-at-trx-commit=0"])
         self.until(socket_path.exists, UP_LIMIT_S, "mariadbd", "mariadbd")
-        # slurmdbd has no setting for the socket; the client library of MariaDB takes it from here.
+        # slurmdbd has no setting for the socket. MariaDB's client library reads the socket's path from this variable.
         self.spawn("slurmdbd", ["slurmdbd", "-D"], {"MYSQL_UNIX_PORT": str(socket_path)})
         self.until_listens("slurmdbd", self.site.control_address, self.site.database_port)
         self.until(lambda: self.client("sacctmgr", "-n", "list", "cluster") is not None, UP_LIMIT_S, "slurmdbd", "slurmdbd")
@@ -154,8 +154,8 @@ class Daemons:
         self.until(lambda: (self.client("scontrol", "ping") or "").find("is UP") >= 0, UP_LIMIT_S, "slurmctld", "slurmctld")
 
     def start_node(self, node):
-        """A node is slurmd and all that comes from it. With namespaces it is a host: own name, processes, /etc/hosts and
-        /dev/shm, and what kills its first process cuts its power."""
+        """Starts a node: slurmd and all its descendants. With namespaces the node is like a host, with its own name,
+        processes, /etc/hosts and /dev/shm. Killing its first process then cuts its power."""
         if node in self.children:
             raise ClusterFailed(f"{node} runs already")
         slurmd = [program("slurmd"), "-D", "-N", node, "-f", str(self.layout.conf)]
@@ -171,16 +171,17 @@ class Daemons:
             lines += self.network.node_commands(node, address, self.network.switch)
             unshare.append("--net")
             how["pass_fds"] = [self.network.switch]
-        # The shell stays as the node's first process: it collects orphans, which slurmd would not.
+        # The shell stays as the node's first process and reaps orphans. slurmd would not.
         lines += [" ".join(slurmd) + " &", "wait $!"]
         self.spawn(node, [*unshare, program("sh"), "-c", "\n".join(lines)], **how)
 
     def cut_power(self, node):
-        """With the first process of a PID namespace the kernel kills all others in it."""
+        """Kills the first process of the node's PID namespace. The kernel then kills all others in the namespace."""
         self.end(node, signal.SIGKILL)
 
     def wait_for_nodes(self, nodes):
-        """Until Slurm would give them jobs. Its own word is not enough: it may not have missed a node without power yet."""
+        """Waits until Slurm would give the nodes jobs. Slurm's state alone is not enough, because Slurm may not have noticed yet
+        that a node lost its power."""
         for node, address, port in zip(self.options.node_names(), self.site.node_addresses, self.site.node_ports):
             if node in nodes:
                 self.until_listens(node, address, port)

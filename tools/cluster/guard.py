@@ -94,7 +94,7 @@ class Guard:
             try:
                 connection.sendall(json.dumps(answer).encode() + b"\n")
             except OSError:
-                pass  # the asker has gone
+                pass  # the client has gone
 
     def answer(self, request):
         command, node = request.get("command"), request.get("node")

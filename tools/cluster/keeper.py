@@ -1,11 +1,11 @@
-"""The outer of the two processes that own a cluster: it watches the caller, and ends the guard.
+"""The outer of the two processes that own a cluster. It watches the caller and ends the guard.
 
     keeper   started by the caller, in the caller's namespaces
-      guard  parent of every daemon. With root it is the first process of a PID namespace, so that with it ends everything
-             in it, whoever kills it.
+      guard  parent of every daemon. With root it is the first process of a PID namespace. When it dies, the kernel ends
+             everything in the namespace.
 
-Without root there is no such namespace: keeper and guard adopt orphans and kill their descendants; only a SIGKILL of both at
-once leaves processes behind.
+Without root there is no such namespace. Keeper and guard then adopt orphans and kill their descendants. Only a SIGKILL of
+both at once leaves processes behind.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ class Keeper:
         except (daemons.ClusterFailed, memory.NoMemoryGroups) as e:
             print(json.dumps({"error": str(e)}), flush=True)
             return 1
-        # Not the caller's, who may wait for its end.
+        # Keeper and guard must not keep the caller's stderr open, because the caller may wait for the end of that stream.
         self.redirect(2, self.layout.log / "guard.out")
         namespaces = processes.can_make_namespaces()
         if not namespaces:
@@ -53,7 +53,7 @@ class Keeper:
         return status
 
     def claim_folder(self):
-        """Locks the folder and empties it of an earlier cluster."""
+        """Locks the folder and removes the files of an earlier cluster."""
         folder = self.layout.folder
         if folder.exists() and any(folder.iterdir()) and not self.layout.lock.exists():
             raise daemons.ClusterFailed(f"{folder} holds other things than a cluster: choose a new folder with --folder")
@@ -99,7 +99,8 @@ class Keeper:
             os.close(read)
             os.setsid()
             signal.set_wakeup_fd(-1)
-            # With namespaces the kernel then ends all of the cluster; without, the guard does it when it gets this signal.
+            # With namespaces the kernel ends the whole cluster when this process dies. Without them the guard does so
+            # when it gets SIGTERM.
             processes.die_with_parent(signal.SIGKILL if namespaces else signal.SIGTERM)
             if not namespaces and os.getppid() != keeper:
                 os._exit(1)
@@ -110,7 +111,7 @@ class Keeper:
             os._exit(status)
 
     def watch(self, child, report, wake):
-        """Passes the guard's report on; ends with the guard, with a signal, or with the caller."""
+        """Passes the guard's report on. Returns when the guard ends, at a signal, or when the caller ends."""
         poll = select.poll()
         poll.register(wake, select.POLLIN)
         poll.register(report, select.POLLIN)
@@ -136,7 +137,7 @@ class Keeper:
 
     @staticmethod
     def end(child):
-        """SIGKILL is enough: the next start begins with an empty folder."""
+        """Kills the guard. SIGKILL is enough, because the next start empties the folder."""
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return 0
@@ -155,5 +156,5 @@ class Keeper:
         try:
             print(json.dumps(described), flush=True)
         except BrokenPipeError:
-            pass  # the caller has gone; with --die-with-parent its pipe says so next
+            pass  # the caller has gone; with --die-with-parent its closed pipe ends the loop
         self.redirect(1, "/dev/null")

@@ -1,4 +1,5 @@
-"""Control groups below which Slurm holds its jobs to their memory. A cluster's own, or two would share those of a node1."""
+"""Control groups in which Slurm limits the memory of its jobs. Each cluster has its own; otherwise the nodes named node1 of
+two clusters would share a group."""
 
 import os
 import pathlib
@@ -11,15 +12,15 @@ PREFIX = "muster-cluster-"
 
 
 class NoMemoryGroups(Exception):
-    """Why there can be none, with the remedy."""
+    """No memory group can be made. The text says why, with the remedy."""
 
 
 class MemoryGroups:
-    """The kernel keeps such groups when all their processes are gone, so they are removed: at the end, or, where that end was
-    a SIGKILL, by the next cluster that has some."""
+    """The memory groups of one cluster. The kernel keeps groups whose processes are gone, so the cluster removes them at its
+    end. After a SIGKILL the next cluster with memory limits removes them."""
 
     def __init__(self, folder):
-        """Makes the group, and in `folder` what Slurm takes for the place where the kernel's groups are mounted."""
+        """Makes the group, and in `folder` the structure that Slurm takes for the mount point of the kernel's groups."""
         for name in os.listdir(MOUNTED_AT) if MOUNTED_AT.is_dir() else []:
             owner = re.fullmatch(PREFIX + r"(\d+)-(\d+)", name)
             if owner and processes.start_ticks(int(owner[1])) != int(owner[2]):
@@ -42,4 +43,4 @@ def _remove(path):
         try:
             os.rmdir(folder)
         except OSError:
-            pass  # something lives on in it; the next cluster tries again
+            pass  # a process of the group still lives; the next cluster tries again

@@ -1,10 +1,10 @@
-"""A network of its own for a cluster: a bridge in a namespace, one address for each node, one for this machine.
+"""A separate network for a cluster: a bridge in a namespace, an address for each node, and one for this machine.
 
     this machine  10.213.x.254  muclX ----- uplink \\
     slurmctld     10.213.x.253                      br0   (the guard's network namespace)
     node3         10.213.x.3    eth0 ------ node3.1 /
 
-The kernel removes the links together with the processes that live in the namespaces; nothing has to be undone.
+The kernel removes the links together with the processes in the namespaces, so nothing has to be undone.
 """
 
 import os
@@ -14,7 +14,7 @@ import processes
 
 
 class NetworkFailed(Exception):
-    """One sentence, with what ip said."""
+    """A network command failed. The text is one sentence that quotes ip."""
 
 
 def _ip(*arguments, **how):
@@ -24,7 +24,7 @@ def _ip(*arguments, **how):
 
 
 class Network:
-    """Made in the guard, which leaves its old network namespace for good."""
+    """The network of one cluster. The guard makes it, and leaves its old network namespace for good."""
 
     def __init__(self):
         outside = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -46,7 +46,7 @@ class Network:
 
     @staticmethod
     def _connect(outside):
-        """The number of a subnet that is ours, for making a link of its name succeeds but once."""
+        """Claims a subnet and returns its number. Making a link with the subnet's name succeeds only once."""
         refused = ""
         for i in range(250):
             number = 1 + (processes.host_pid() + i) % 250
@@ -72,14 +72,14 @@ class Network:
         return [f"{self.prefix}.{i}" for i in range(1, count + 1)]
 
     def node_commands(self, node, address, fd):
-        """Shell lines that a node runs in its own network namespace; fd is this namespace. A new link for each life of a
-        node: the kernel takes a moment to remove the old one."""
+        """Shell lines that a node runs in its own network namespace; fd refers to this namespace. Each start of a node makes a
+        new link, because the kernel takes a moment to remove the old one."""
         self.generation += 1
         link = f"{node}.{self.generation}"
         self.links[node] = link
         hardware = "02:" + ":".join(f"{int(part):02x}" for part in ("0", *address.split(".")))
         inside = f"nsenter --net=/proc/self/fd/{fd}"
-        # The same hardware address in each life, or others would send to the old one for a while.
+        # A node keeps its hardware address over restarts. Otherwise others would send to the old address for a while.
         return [
             "ip link set lo up",
             f"ip link add eth0 address {hardware} type veth peer name {link} netns /proc/self/fd/{fd}",

@@ -1,9 +1,9 @@
-"""What a private cluster can be asked to be; the same fields on the command line, in cluster.json and in the tests."""
+"""The options of a private cluster. The command line, cluster.json and the tests use the same fields."""
 
 import dataclasses
 import pathlib
 
-# munged, slurmstepd and the guard bind Unix sockets below the folder; such a path has at most 107 bytes.
+# munged, slurmstepd and the guard bind Unix sockets below the folder. Such a path has at most 107 bytes.
 LONGEST_FOLDER = 66
 BREAKS_SLURM_CONF = set(" \t\n\"'\\#%,=[]()")
 
@@ -31,7 +31,7 @@ class Options:
 
 
 def add_arguments(parser):
-    """One option a field. The defaults are those of Options."""
+    """Adds one command-line option per field, with the defaults of Options."""
     d = Options()
     number = {"type": int, "metavar": "N"}
     parser.add_argument("--nodes", default=d.nodes, **number, help="nodes node1..nodeN (4)")
@@ -46,18 +46,18 @@ def add_arguments(parser):
                         help="seconds squeue and scontrol remember an ended job (300)")
     parser.add_argument("--max-array-size", default=d.max_array_size, **number, help="one more than the highest index (1001)")
     parser.add_argument("--cred-expire", default=d.cred_expire, **number,
-                        help="seconds; a requeued job is held for one more than that (5; Slurm's own default is 120)")
+                        help="seconds; a requeued job is held for one second longer (5; Slurm's own default is 120)")
     parser.add_argument("--requeue-exit", choices=["on", "off"], default=d.requeue_exit,
                         help="on: exit code 99 requeues a job, 98 requeues and holds it (off, as on most clusters)")
     parser.add_argument("--network", choices=["shared", "separate"], default=d.network,
                         help="shared: all nodes are on this machine's loopback. separate: a network namespace and an address "
                              "of 10.213.x.y for each node (root only)")
     parser.add_argument("--unresolvable-names", action="store_true",
-                        help="no node can resolve a node's name either (this machine never can)")
+                        help="nodes cannot resolve each other's names (this machine never can)")
     parser.add_argument("--accounting", action="store_true", help="run slurmdbd with a MariaDB of its own, for sacct")
     parser.add_argument("--memory-limits", action="store_true",
-                        help="the kernel holds jobs to the memory that they asked for, and kills what needs more (root, control "
-                             "groups of the first version)")
+                        help="the kernel limits jobs to their requested memory and kills processes that need more (root, "
+                             "control groups version 1)")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE",
                         help="another line for slurm.conf; may be repeated, the last one counts")
 
@@ -67,7 +67,7 @@ def from_arguments(arguments):
 
 
 def problem(options, folder):
-    """Why these cannot become a cluster, with the remedy; None if they can."""
+    """Why these options cannot make a cluster, with the remedy; None if they can."""
     folder = str(folder)
     if not 1 <= options.nodes <= 200:
         return f"--nodes {options.nodes}: from 1 to 200"
@@ -87,7 +87,7 @@ def problem(options, folder):
 
 
 class Layout:
-    """Where everything of one cluster lies."""
+    """The paths of one cluster's files."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).absolute()
@@ -105,5 +105,5 @@ class Layout:
             path = self.folder / name
             path.mkdir(mode=0o755, exist_ok=True)
             path.chmod(0o755)
-        # munged wants its key's folder for itself alone.
+        # munged requires a private folder for its key.
         (self.folder / "munge").chmod(0o700)

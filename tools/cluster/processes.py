@@ -1,4 +1,4 @@
-"""The few kernel calls and looks into /proc that Python's library has no name for."""
+"""Kernel calls and readers of /proc that Python's library lacks."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ def unshare(flags):
 
 
 def unmount_below(folder):
-    """Detaches every file system that is mounted in the folder. Takes root."""
+    """Detaches every file system that is mounted in the folder. Needs root."""
     mounts = [line.split()[4].encode().decode("unicode_escape") for line in open("/proc/self/mountinfo")]
     for point in sorted(mounts, reverse=True):
         if point.startswith(f"{folder}/"):
@@ -33,7 +33,8 @@ def unmount_below(folder):
 
 
 def thaw_below(folder):
-    """Thaws every ext4 that is mounted in the folder: until then not even SIGKILL ends a process that writes there. Takes root."""
+    """Thaws every ext4 that is mounted in the folder. While one is frozen, not even SIGKILL ends a process that writes there.
+    Needs root."""
     for line in open("/proc/self/mountinfo"):
         fields = line.split()
         point = fields[4].encode().decode("unicode_escape")
@@ -43,7 +44,7 @@ def thaw_below(folder):
             place = os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             continue
-        _libc.ioctl(place, ctypes.c_ulong(FITHAW), 0)  # refused where it is not frozen
+        _libc.ioctl(place, ctypes.c_ulong(FITHAW), 0)  # refused where the file system is not frozen
         os.close(place)
 
 
@@ -56,12 +57,12 @@ def die_with_parent(number):
 
 
 def adopt_orphans():
-    """Descendants whose parent ends become this process's children, not init's."""
+    """Makes this process, instead of init, adopt descendants whose parent ends."""
     _checked(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def can_make_namespaces():
-    """True with root's rights. Tried in a child, because there is no way back."""
+    """Whether this process can make namespaces, which needs root's rights. A child tries it, because a process cannot undo it."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -77,7 +78,7 @@ def all_pids():
 
 
 def stat_of(pid):
-    """Fields of /proc/PID/stat from the state (number 3) on, or None if there is no such process."""
+    """The fields of /proc/PID/stat from the state (number 3) on, or None if the process does not exist."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
@@ -85,18 +86,18 @@ def stat_of(pid):
 
 
 def start_ticks(pid):
-    """When the process started, in clock ticks since boot; with the pid it names one process. None: it is gone."""
+    """When the process started, in clock ticks since boot, or None if it is gone. Pid and start together identify a process."""
     fields = stat_of(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
 
 
 def host_pid():
-    """Our pid in the namespace that /proc shows, which may be outside ours."""
+    """This process's pid in the namespace that /proc shows, which may be an outer one."""
     return int(os.readlink("/proc/self"))
 
 
 def descendants():
-    """The pids of everything below this process, zombies too."""
+    """The pids of all descendants of this process, including zombies."""
     parents = {pid: int(fields[1]) for pid in all_pids() if (fields := stat_of(pid))}
     found, more = {os.getpid()}, True
     while more:
@@ -107,7 +108,7 @@ def descendants():
 
 
 def kill_descendants():
-    """Kills everything below this process, and waits for it. Orphans must come to us: adopt_orphans()."""
+    """Kills all descendants of this process and waits for them. Call adopt_orphans() first, so that orphans are found."""
     while True:
         for pid in descendants():
             try:
@@ -121,10 +122,10 @@ def kill_descendants():
 
 
 class Ports:
-    """Free TCP ports, ours for as long as this object lives.
+    """Free TCP ports, claimed for as long as this object lives.
 
-    A port is claimed by an abstract Unix socket of its number, so that two clusters never choose the same one, and tried by
-    binding. They lie below the range from which the kernel gives ports to clients.
+    An abstract Unix socket named by the port's number claims the port, so two clusters never choose the same one. Binding
+    then tests that the port is free. The ports lie below the range from which the kernel gives ports to clients.
     """
 
     FIRST, LAST = 20000, 32000

@@ -5,20 +5,20 @@
 
 namespace worker {
 
-/// A token sequence cut into samples of `sequence_length` inputs, each with the tokens one later as its targets; the
-/// last samples are set apart for validation. Does not own the tokens.
+/// A token sequence cut into samples of `sequence_length` inputs. The targets of a sample are its tokens shifted by
+/// one. The last samples are for validation. Does not own the tokens.
 class TokenDataset {
  public:
-  /// Throws UsageError that names key, value and remedy when there are too few tokens for one training sample.
+  /// Throws UsageError naming key, value and remedy when the tokens are too few for one training sample.
   TokenDataset(std::span<const std::uint16_t> tokens, std::int64_t sequence_length, double validation_fraction);
 
   std::int64_t train_samples() const { return train_; }
-  /// At least 1 when the fraction is above 0, else 0.
+  /// At least 1 when the fraction is above 0, otherwise 0.
   std::int64_t validation_samples() const { return validation_; }
   std::int64_t sequence_length() const { return length_; }
 
-  /// Copies sample `index` of [0, train_samples + validation_samples), validation last; `inputs` and `targets` each
-  /// take sequence_length numbers.
+  /// Copies sample `index` of [0, train_samples + validation_samples); validation samples come last. `inputs` and
+  /// `targets` each have room for sequence_length numbers.
   void copy_sample(std::int64_t index, std::int64_t* inputs, std::int64_t* targets) const;
 
  private:

@@ -1,4 +1,4 @@
-# cmake -DFOLDER=<fixture> -DOUTPUT=<file.cpp> -P embed_fixture.cmake: the folder's *.txt as C++ string literals.
+# Writes the folder's *.txt as C++ string literals: cmake -DFOLDER=<fixture> -DOUTPUT=<file.cpp> -P embed_fixture.cmake
 file(GLOB texts "${FOLDER}/*.txt")
 list(SORT texts)
 set(source "#include \"data/fixture.h\"\n\n#include <array>\n\nnamespace worker {\nnamespace {\n\n")

@@ -5,7 +5,7 @@
 
 namespace worker {
 
-/// The texts of worker/data/fixture, by file name, as they were when this program was built.
+/// The texts of worker/data/fixture in the order of their file names, as they were when this program was built.
 std::span<const std::string_view> fixture_documents();
 
 }  // namespace worker

@@ -5,8 +5,8 @@
 
 namespace worker {
 
-/// A 64-bit checksum fed in pieces; the result depends on the bytes alone, not on the pieces. It finds damage, it is no
-/// defence against forgery.
+/// A 64-bit checksum fed in pieces. The result depends on the bytes only, not on the pieces. It detects damage but does
+/// not protect against forgery.
 class Checksum {
  public:
   void add(std::string_view bytes) {

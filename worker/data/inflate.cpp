@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-// The training half links LibTorch alone, so it brings its own decoder: RFC 1951 as in its reference, one bit at a time
-// for codes. Manual pages are small; speed matters less than that every read is checked.
+// The worker may link LibTorch only, so it has its own decoder of RFC 1951. The decoder reads codes one bit at a time,
+// as the reference decoder does. Manual pages are small, so checking every read matters more than speed.
 namespace worker {
 namespace {
 
@@ -34,7 +34,7 @@ class Bits {
     return value;
   }
 
-  /// Drops what is left of the current byte; whole bytes follow.
+  /// Drops the remaining bits of the current byte. Whole bytes follow.
   void align() {
     buffer_ = 0;
     held_ = 0;
@@ -56,7 +56,7 @@ class Bits {
 
 constexpr int kLongestCode = 15;
 
-/// A canonical Huffman code: how many codes there are of each length, and the symbols in code order.
+/// A canonical Huffman code: the number of codes of each length, and the symbols in code order.
 class Huffman {
  public:
   explicit Huffman(std::span<const std::uint8_t> lengths) : symbols_(lengths.size()) {
@@ -101,7 +101,7 @@ constexpr std::array<std::uint16_t, 30> kDistanceBase = {1,    2,    3,    4,   
 constexpr std::array<std::uint8_t, 30> kDistanceExtra = {0, 0, 0, 0, 1, 1, 2, 2,  3,  3,  4,  4,  5,  5,  6,
                                                          6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
 
-/// Where unpacked bytes go: grows up to a bound, then says that it is full.
+/// The unpacked bytes. The text grows up to a bound and then reports that it is full.
 struct Output {
   std::string text;
   std::size_t member_start = 0;

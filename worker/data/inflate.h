@@ -6,9 +6,9 @@
 
 namespace worker {
 
-/// Unpacks a gzip file (RFC 1952, all its members). At most `max_bytes` come out: what is beyond is cut off, which is
-/// no error. Throws std::runtime_error that says what is wrong with the bytes; hostile input costs no more than time
-/// linear in its size and `max_bytes` of memory. The checksum of an uncut member is verified.
+/// Unpacks a gzip file (RFC 1952) with all its members. Output beyond `max_bytes` is cut off without an error. The
+/// checksum of a member that is not cut is verified. Throws std::runtime_error describing the damage. Hostile input
+/// takes at most time linear in its size and `max_bytes` of memory.
 std::string gunzip(std::string_view bytes, std::size_t max_bytes);
 
 }  // namespace worker

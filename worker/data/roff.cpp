@@ -23,7 +23,7 @@ std::optional<char> special_character(std::string_view name) {
   return std::nullopt;
 }
 
-/// Reads the name after an escape that takes one: X, (XX or [name]. Moves `at` behind it.
+/// Reads the name after an escape that takes one: X, (XX or [name]. Moves `at` past the name.
 std::string_view escape_name(std::string_view line, std::size_t& at) {
   if (at >= line.size()) return {};
   if (line[at] == '(') {
@@ -47,7 +47,7 @@ void skip_quoted(std::string_view line, std::size_t& at) {
   at = close == std::string_view::npos ? line.size() : close + 1;
 }
 
-/// Handles the escape whose letter is at `at`; returns false when the rest of the line is a comment.
+/// Handles the escape whose letter is at `at`. Returns false when the rest of the line is a comment.
 bool append_escape(std::string_view line, std::size_t& at, std::string& out) {
   const char kind = line[at++];
   switch (kind) {
@@ -113,7 +113,7 @@ bool append_escape(std::string_view line, std::size_t& at, std::string& out) {
       out += kind;
       break;
     default:
-      break;  // \& \| \^ \, \/ \: \% \c \d \u \p \{ \} and the unknown print nothing
+      break;  // \& \| \^ \, \/ \: \% \c \d \u \p \{ \} and unknown escapes print nothing
   }
   return true;
 }
@@ -130,7 +130,7 @@ std::string plain(std::string_view line) {
   return out;
 }
 
-/// A macro's arguments: blank-separated, "..." groups, "" inside a group is a quote.
+/// A macro's arguments, separated by blanks. "..." groups words; "" inside a group is a quote.
 std::vector<std::string> arguments(std::string_view text) {
   std::vector<std::string> out;
   for (std::size_t at = 0; at < text.size();) {
@@ -267,7 +267,7 @@ class Page {
   }
 
   std::string text_;
-  bool as_is_ = false;     ///< inside an example: lines are kept as they are
+  bool as_is_ = false;     ///< inside an example: lines are kept unchanged
   bool ignoring_ = false;  ///< inside a macro definition
 };
 

@@ -5,9 +5,9 @@
 
 namespace worker {
 
-/// A manual page's source as plain text, by rule of thumb: headings, paragraphs and words are kept; requests, macros of
-/// both families (man and mdoc), fonts, comments and tables' layout go. Not a typesetter: good enough to learn from.
-/// Pages that only include another page (".so") give an empty text. Never throws on any input.
+/// A manual page's source as plain text, by simple rules. Headings, paragraphs and words are kept. Requests, macros
+/// (man and mdoc), fonts, comments and table layout are dropped. The result is good enough to train on, but not
+/// typeset. A page that only includes another page (".so") gives an empty text. Never throws on any input.
 std::string roff_to_text(std::string_view source);
 
 }  // namespace worker

@@ -12,11 +12,11 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// splitmix64: the same stream on every platform and library version, which std::shuffle does not promise.
+/// splitmix64 gives the same stream on every platform and library version. std::shuffle does not promise that.
 class Random {
  public:
-  /// All streams are one walk of equal strides, so a start must be mixed: neighbouring seeds would else follow one
-  /// another a few strides apart.
+  /// All streams walk the same sequence in equal strides. Without mixing, the streams of neighbouring seeds would
+  /// overlap after a few strides.
   Random(std::uint64_t seed, std::uint64_t epoch) : state_(mix(mix(seed) + epoch)) {}
 
   /// Uniform in [0, bound), with a bias below bound / 2^64.

@@ -5,26 +5,26 @@
 
 namespace worker {
 
-/// An endless shuffled sequence of samples dealt out to the ranks. Every epoch is a fresh permutation by (seed, epoch);
-/// over all ranks each sample comes exactly once an epoch, and an epoch may end inside a batch. The global sequence
-/// depends on nothing but (samples, seed), so the total batch number k holds the same samples at every world size, and
-/// its state is one number.
+/// An endless shuffled sequence of samples, dealt out to the ranks. The permutation of an epoch depends only on (seed,
+/// epoch). In an epoch each sample comes exactly once over all ranks. An epoch may end inside a batch. The global
+/// sequence depends only on (samples, seed), so total batch k holds the same samples at every world size. The sampler's
+/// state is one number.
 class ShardedSampler {
  public:
-  /// The number of the rule by which (samples, seed) give an order, saved with positions: under another rule a position
-  /// means other samples. Raise it with every change of the order.
+  /// The number of the rule that turns (samples, seed) into an order. Checkpoints save it with the position, because
+  /// the same position means other samples under another rule. Raise the number with every change of the order.
   static constexpr std::int64_t kOrder = 2;
 
-  /// `samples` of at least 1; `rank` in [0, world_size).
+  /// `samples` is at least 1; `rank` is in [0, world_size).
   ShardedSampler(std::int64_t samples, std::uint64_t seed, int rank, int world_size);
 
   /// This rank's next `count` samples, each in [0, samples). All ranks must take the same counts in the same order.
   std::vector<std::int64_t> take(std::int64_t count);
 
-  /// Samples dealt out so far, over all ranks: the state to save.
+  /// The number of samples dealt out so far, over all ranks. Save this number as the state.
   std::int64_t position() const { return position_; }
   std::int64_t epoch() const { return position_ / samples_; }
-  /// Goes on from a saved position (of at least 0), at any world size.
+  /// Continues from a saved position (at least 0), at any world size.
   void seek(std::int64_t position) { position_ = position; }
 
  private:

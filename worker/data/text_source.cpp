@@ -28,15 +28,15 @@ constexpr std::size_t kMostBytesAPage = 4 << 20;
 struct File {
   fs::path path;
   std::uintmax_t bytes = 0;
-  std::int64_t modified_ns = 0;  ///< of the content, as whoever wrote it says
-  std::int64_t changed_ns = 0;   ///< of anything about the file, as this machine's kernel says
+  std::int64_t modified_ns = 0;  ///< mtime of the content; the file's writer may set it
+  std::int64_t changed_ns = 0;   ///< ctime; this machine's kernel sets it
 };
 
 std::int64_t ns_of(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-/// The regular files among `range`, at most kMostFiles; what can't be read is left out.
+/// Collects the regular files in `range`, at most kMostFiles. Unreadable entries are left out.
 template <class Iterator>
 void collect(Iterator range, std::vector<File>& out) {
   std::error_code error;
@@ -53,7 +53,7 @@ void collect(Iterator range, std::vector<File>& out) {
   }
 }
 
-/// Which times of a file tell that it may have been edited.
+/// The times of a file that show that the file may have been edited.
 enum class Times { kModified, kModifiedAndChanged };
 
 /// A hash of the names (relative to `root`), sizes and times.
@@ -70,7 +70,7 @@ std::string fingerprint(const std::vector<File>& files, const fs::path& root, Ti
   return text;
 }
 
-/// At most `limit` bytes of the file; empty when it can't be read.
+/// The first `limit` bytes of the file; empty when the file cannot be read.
 std::string read_file(const fs::path& path, std::size_t limit) {
   std::ifstream in(path, std::ios::binary);
   std::string text(limit, '\0');
@@ -79,7 +79,7 @@ std::string read_file(const fs::path& path, std::size_t limit) {
   return text;
 }
 
-/// Passes documents on until `left` bytes are used up.
+/// Passes documents to the sink until `left` bytes are used up.
 bool pass(std::string_view text, std::int64_t& left, const DocumentSink& sink) {
   text = text.substr(0, static_cast<std::size_t>(left));
   if (!text.empty()) sink(text);
@@ -122,7 +122,7 @@ TextSource man_source(std::vector<File> pages, const TextSourceOptions& options)
     throw UsageError("data.source = \"man\": there are no manual pages in " + options.man_folder +
                      "; install some (apt-get install man-db manpages), or use \"folder\" or \"fixture\"");
   }
-  // Pages keep their package's time, so nodes with the same packages share one token file.
+  // Pages have the modification time of their package, so nodes with the same packages can share one token file.
   std::string description = "man max_bytes=" + std::to_string(options.max_bytes) +
                             " files=" + std::to_string(pages.size()) + " " +
                             fingerprint(pages, options.man_folder, Times::kModified);

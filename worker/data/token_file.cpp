@@ -41,7 +41,7 @@ struct Header {
 };
 constexpr std::size_t kMostDescription = kHeaderBytes - sizeof(Header);
 
-// Beside <file>: <file>.lock, and <file>.tmp.<pid> while a process writes it.
+// Files next to <file>: <file>.lock, and <file>.tmp.<pid> while a process writes it.
 constexpr const char* kLockSuffix = ".lock";
 constexpr const char* kTemporaryMark = ".tmp.";
 constexpr const char* kCachePrefix = "tokens-";
@@ -81,13 +81,14 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-/// Removes the temporary file unless it was renamed away.
+/// Removes the temporary file unless it has been renamed.
 struct Temporary {
   std::string path;
   ~Temporary() { ::unlink(path.c_str()); }
 };
 
-/// Waits for the lock (or with LOCK_NB: tries). False where there is none to be had, as on some network file systems.
+/// Waits for the lock; with LOCK_NB tries once. Returns false if the lock cannot be taken, as on some network file
+/// systems.
 bool take_lock(const Fd& file, int how) {
   if (file.get() < 0) return false;
   while (::flock(file.get(), how) != 0) {
@@ -96,8 +97,9 @@ bool take_lock(const Fd& file, int how) {
   return true;
 }
 
-/// Removes what killed writers have left in the cache folder. A writer holds the lock of what it writes, so a temporary
-/// file whose lock is to be had is nobody's. `mine`: the file whose lock this process holds.
+/// Removes the temporary files of killed writers from the cache folder. A writer holds its target's lock while it
+/// writes. So a temporary file belongs to no writer if its target's lock can be taken. `mine` is the target whose lock
+/// this process holds.
 void remove_leftovers(const std::string& folder, const std::string& mine) {
   std::error_code error;
   std::vector<std::string> leftovers;
@@ -115,7 +117,7 @@ void remove_leftovers(const std::string& folder, const std::string& mine) {
   }
 }
 
-/// What is wrong with the header; nothing when it fits a file of `file_bytes`.
+/// The fault of the header; nullopt when the header fits a file of `file_bytes`.
 std::optional<std::string> fault_in(const Header& header, std::size_t file_bytes) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return "it is no token file";
   if (header.version != kVersion) return "its version is " + std::to_string(header.version) + ", not 1";
@@ -128,7 +130,7 @@ std::optional<std::string> fault_in(const Header& header, std::size_t file_bytes
   return std::nullopt;
 }
 
-/// Where the tokens of the source of this description are kept.
+/// The path of the token file for a source with this description.
 std::string path_in(const std::string& cache_folder, const std::string& description) {
   char name[40];
   std::snprintf(name, sizeof name, "%s%016llx%s", kCachePrefix,
@@ -140,7 +142,7 @@ std::string name_of(std::uint64_t count, std::uint64_t checksum) {
   return std::to_string(count) + " byte tokens, checksum " + std::to_string(checksum);
 }
 
-/// What the file's header says of its tokens; empty when it can't be read.
+/// The fingerprint of the tokens according to the file's header; empty when the header cannot be read.
 std::string fingerprint_in(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Header header;
@@ -184,7 +186,7 @@ TokenFile TokenFile::open(const std::string& path) {
   for (const auto token : out.tokens_) {
     if (token >= header.vocabulary) fail("the token file", path, "is damaged: a token is beyond the vocabulary");
   }
-  // Training touches few pages at a time; those read for the check need not count as this process's memory.
+  // Training touches few pages at a time. The pages that the check has read need not count as this process's memory.
   ::madvise(map, bytes, MADV_DONTNEED);
   return out;
 }
@@ -247,7 +249,7 @@ TokenFile open_or_build_tokens(const TextSource& source, const std::string& cach
   if (error) fail("cannot create the cache folder", cache_folder, error.message() + "; set data.cache_folder");
   const std::string path = path_in(cache_folder, source.description);
 
-  // The kernel drops the lock with its holder, so a writer that dies never blocks the others.
+  // The kernel releases the lock when its holder dies, so a dead writer never blocks the others.
   const Fd lock(::open((path + kLockSuffix).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (take_lock(lock, LOCK_EX)) remove_leftovers(cache_folder, path);
   if (fs::exists(path, error)) {

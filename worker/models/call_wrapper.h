@@ -6,14 +6,15 @@
 
 namespace worker {
 
-/// A part of a model as a function of its one differentiable input.
+/// A part of a model as a function of a single differentiable input.
 using Forward = std::function<at::Tensor(at::Tensor input)>;
 
-/// How a part of a model is called. Whoever owns the call (a sharding unit, activation checkpointing) may do things
-/// before and after, call `forward` again during backward, or nest another wrapper; it must return what `forward` does.
+/// How a part of a model is called. The owner of the call (a sharding unit, activation checkpointing) may act before
+/// and after, may call `forward` again during backward, and may nest another wrapper. The wrapper must return what
+/// `forward` returns.
 using CallWrapper = std::function<at::Tensor(at::Tensor input, const Forward& forward)>;
 
-/// The default: just calls.
+/// The default wrapper: calls `forward` and does nothing else.
 inline at::Tensor call_directly(at::Tensor input, const Forward& forward) {
   return forward(std::move(input));
 }

@@ -25,14 +25,14 @@ at::Tensor uninitialised(at::IntArrayRef shape) {
   return at::empty(shape, at::kFloat);
 }
 
-/// FNV-1a, so that a parameter's random stream follows from its name on every platform.
+/// FNV-1a. It derives a parameter's random stream from the name alone, equally on every platform.
 std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
   std::uint64_t hash = 0xcbf29ce484222325ull ^ start;
   for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
   return hash;
 }
 
-/// Throws std::invalid_argument where the sizes do not fit one another.
+/// Throws std::invalid_argument when the sizes contradict each other.
 void check(const schema::Llama& model) {
   const std::pair<const char*, std::int64_t> sizes[] = {{"vocab_size", model.vocab_size},
                                                         {"hidden_size", model.hidden_size},
@@ -138,7 +138,7 @@ LlamaDecoderLayer::LlamaDecoderLayer(const schema::Llama& c)
           register_module("post_attention_layernorm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps))) {}
 
 at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const RopeTable& rope) const {
-  // The table travels by value: a recomputing wrapper may call this after the model's own forward has returned.
+  // The lambda copies the table, because a recomputing wrapper may call it after the model's own forward has returned.
   return wrapper(std::move(x), [this, rope](const at::Tensor& in) {
     const at::Tensor mid = in + self_attn_->forward(input_layernorm_->forward(in), rope);
     return mid + mlp_->forward(post_attention_layernorm_->forward(mid));

@@ -13,7 +13,8 @@
 
 namespace worker {
 
-/// x / rms(x) * weight over the last dim; the normalisation in fp32, cast back to x's type, then scaled.
+/// x / rms(x) * weight over the last dim. The normalisation is in fp32; its result is cast to x's type before the
+/// scaling.
 class RmsNorm : public torch::nn::Module {
  public:
   RmsNorm(std::int64_t size, double eps);
@@ -34,7 +35,7 @@ class Linear : public torch::nn::Module {
   at::Tensor weight;  ///< [out, in]
 };
 
-/// Rows of a table.
+/// Looks up rows of a table.
 class Embedding : public torch::nn::Module {
  public:
   Embedding(std::int64_t count, std::int64_t size);
@@ -43,20 +44,21 @@ class Embedding : public torch::nn::Module {
   at::Tensor weight;  ///< [count, size]
 };
 
-/// Cosines and sines of rotate-half RoPE, each [positions, head_dim] of type `dtype` (computed in fp32).
+/// Cosines and sines of rotate-half RoPE (Su et al., RoFormer), each [positions, head_dim] of type `dtype`, computed in
+/// fp32.
 struct RopeTable {
   at::Tensor cos, sin;
 };
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype, at::Device);
 
-/// Turns x [batch, heads, positions, head_dim] by its positions.
+/// Rotates x [batch, heads, positions, head_dim] by its positions.
 at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
 
-/// Causal self-attention with grouped key/value heads.
+/// Causal self-attention with grouped key/value heads (Ainslie et al., GQA).
 class LlamaAttention : public torch::nn::Module {
  public:
   explicit LlamaAttention(const schema::Llama& config);
-  /// [batch, positions, hidden] -> the same.
+  /// [batch, positions, hidden] -> [batch, positions, hidden].
   at::Tensor forward(const at::Tensor& x, const RopeTable& rope) const;
 
  private:
@@ -64,7 +66,7 @@ class LlamaAttention : public torch::nn::Module {
   std::shared_ptr<Linear> q_proj_, k_proj_, v_proj_, o_proj_;
 };
 
-/// SwiGLU: down(silu(gate(x)) * up(x)).
+/// SwiGLU (Shazeer, GLU Variants Improve Transformer): down(silu(gate(x)) * up(x)).
 class LlamaMlp : public torch::nn::Module {
  public:
   explicit LlamaMlp(const schema::Llama& config);
@@ -74,11 +76,11 @@ class LlamaMlp : public torch::nn::Module {
   std::shared_ptr<Linear> gate_proj_, up_proj_, down_proj_;
 };
 
-/// One block: attention and MLP, each after its norm and around a residual.
+/// One block: x + attention(norm(x)), then x + mlp(norm(x)).
 class LlamaDecoderLayer : public torch::nn::Module {
  public:
   explicit LlamaDecoderLayer(const schema::Llama& config);
-  /// [batch, positions, hidden] -> the same, called through `wrapper`.
+  /// [batch, positions, hidden] -> [batch, positions, hidden], called through `wrapper`.
   at::Tensor forward(at::Tensor x, const RopeTable& rope) const;
 
   CallWrapper wrapper = call_directly;
@@ -104,26 +106,26 @@ class LlamaModel : public torch::nn::Module {
   schema::Llama config_;
 };
 
-/// Llama with a language-model head. Parameters are fp32 on the CPU and carry Hugging Face's names; with a tied head
-/// there is no `lm_head.weight`. Knows nothing of sharding: see `wrapper`.
+/// Llama with a language-model head. Parameters are fp32 on the CPU and have Hugging Face's names. With a tied head
+/// there is no `lm_head.weight`. The model knows nothing of sharding; see `wrapper`.
 class LlamaForCausalLm : public torch::nn::Module {
  public:
-  /// Parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws std::invalid_argument that names
-  /// key, value and remedy where the sizes do not fit one another.
+  /// The parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws std::invalid_argument naming
+  /// key, value and remedy when the sizes contradict each other.
   explicit LlamaForCausalLm(const schema::Llama& config);
 
-  /// Normal(0, initializer_range) for matrices and ones for norms. Every parameter draws from a generator seeded by
-  /// (seed, its name), so the values depend on nothing else.
+  /// Fills matrices from Normal(0, initializer_range) and norms with ones. Every parameter draws from its own
+  /// generator, seeded by (seed, its name), so its values depend on nothing else.
   void initialize(std::uint64_t seed);
 
-  /// Token ids int64 [batch, positions] -> logits [batch, positions, vocab]. Throws c10::Error when there are more
-  /// positions than max_position_embeddings.
+  /// Token ids int64 [batch, positions] -> logits [batch, positions, vocab]. Throws c10::Error for more positions than
+  /// max_position_embeddings.
   at::Tensor forward(at::Tensor ids) const;
 
   const schema::Llama& config() const { return config_; }
   const std::vector<std::shared_ptr<LlamaDecoderLayer>>& layers() const { return model_->layers; }
 
-  /// Around the whole call; each layer has its own besides.
+  /// The wrapper of the whole call. Each layer also has its own.
   CallWrapper wrapper = call_directly;
 
  private:

@@ -14,8 +14,9 @@
 
 namespace worker {
 
-/// Runs `work` on every rank. When it fails on any, all throw the same, of the same kind: UsageError, or
-/// std::runtime_error for any other but std::bad_alloc. Collective, but `work` must not be.
+/// Runs `work` on every rank. When `work` fails on any rank, all ranks throw the same error: UsageError if a rank threw
+/// that, otherwise std::runtime_error. std::bad_alloc is not shared and leaves at once. Collective, but `work` must
+/// make no collective calls.
 template <class Work>
 void together(fsdp::Communicator& ranks, Work work) {
   std::string usage, other;
@@ -32,20 +33,20 @@ void together(fsdp::Communicator& ranks, Work work) {
   if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
 }
 
-/// What all ranks told one another in one step.
+/// What the ranks have agreed on in one step.
 struct Agreement {
   double loss = 0;  ///< mean over the ranks
   StopKind stop = StopKind::kNone;
 };
 
-/// [Note: leaving together] of train/loop.h: an all-gather of (loss, stop) a rank, started before the last backward,
-/// read after it.
+/// The all-gather of [Note: leaving together] in train/loop.h. It carries (loss, stop) of each rank, starts before the
+/// last backward, and is read after it.
 class AgreementUnderWay {
  public:
-  /// Starts. Collective.
+  /// Starts the all-gather. Collective.
   AgreementUnderWay(fsdp::Communicator& ranks, double loss, StopKind stop);
 
-  /// Call once.
+  /// Waits for the all-gather. Call it once.
   Agreement wait();
 
  private:

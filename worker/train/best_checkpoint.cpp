@@ -62,7 +62,7 @@ BestCheckpoint best_checkpoint_of(std::string_view recipe, const std::string& se
   const auto found = std::ranges::find(all, series, &schema::Series::name);
   if (found == all.end() || found->better == schema::Better::kNeither) {
     throw UsageError("checkpoint.best = \"" + series + "\": want a series of the recipe " + std::string(recipe) +
-                     " with good values; correct it, or leave it out");
+                     " whose lower or higher values are better; correct it, or leave it out");
   }
   return BestCheckpoint(*found);
 }

@@ -12,44 +12,47 @@
 
 namespace worker {
 
-/// Which checkpoint of a run is the best by one series, "checkpoint.best" of the run file.
+/// Decides which checkpoint of a run is the best by one series, "checkpoint.best" of the run file.
 ///
-/// [Note: best checkpoint] A step with a better value than the best so far is offered. The step's checkpoint then holds
-/// the offer in its manifest, extra.best = {series, value, step}, so that offer and weights are committed together.
-/// Every later checkpoint holds the same, so the newest one always tells the best. The checkpointer removes old ones
-/// only after a commit, and never the step that the newest manifest tells. Thus after a crash between any two lines the
-/// newest checkpoint names a best one that is there: the old one before the commit, the new one from it on. A save that
-/// fails takes its offer back.
+/// [Note: best checkpoint] A step with a better value than the best so far is offered. The step's checkpoint holds the
+/// offer in its manifest, extra.best = {series, value, step}. So one commit publishes offer and weights together. Every
+/// later checkpoint repeats the entry, so the newest checkpoint always names the best one.
+/// The checkpointer removes old checkpoints only after a commit, and never the step that the newest manifest names. So
+/// after a crash between any two lines the newest checkpoint names a best one that exists: the old best before the
+/// commit, the new best after it. A failed save withdraws its offer.
 ///
-/// States: nothing offered -> offer() -> offered -> committed() or dropped(). Without I/O. Not thread-safe.
+/// States: nothing offered -> offer() -> offered -> committed() or dropped() -> nothing offered. Makes no I/O. Not
+/// thread-safe.
 class BestCheckpoint {
  public:
-  /// No series: nothing is ever offered, and nothing is told.
+  /// Without a series: offers nothing and writes nothing to manifests.
   BestCheckpoint() = default;
   explicit BestCheckpoint(schema::Series series) : series_(std::move(series)) {}
 
-  /// Empty: no series.
+  /// The series' name; empty without a series.
   const std::string& series() const { return series_.name; }
 
-  /// True for a finite value that is better than that of the step kept so far, if any. Only a step that really is to be
-  /// saved now may be offered.
+  /// Whether the value is finite and better than that of the kept step, if any. Only a step that will be saved now may
+  /// be offered.
   bool is_better(double value) const;
-  /// What the checkpoint of `step` is to tell. The caller saves it next and calls committed() or dropped().
+  /// Offers `step` as the best one, for its checkpoint's manifest. The caller saves that checkpoint next and calls
+  /// committed() or dropped().
   void offer(std::int64_t step, double value) { offered_ = Choice{value, step}; }
-  /// True if a step was offered: it is the one that is kept from now on.
+  /// Makes the offered step the kept one. Returns false if no step was offered.
   bool committed();
   void dropped() { offered_.reset(); }
 
-  /// The step to keep besides the newest ones: the one offered, else the one kept.
+  /// The step to keep besides the newest ones: the offered step, otherwise the kept one.
   std::optional<std::int64_t> step() const;
-  /// The same for a manifest's extra.best; null: there is none.
+  /// The entry extra.best of a manifest for that step; null if there is none.
   fsdp::Json manifest() const;
-  /// Takes a manifest's extra.best for what is kept. False, and nothing is kept: it is of another series, or not whole.
+  /// Takes the kept step from a manifest's extra.best. Returns false and keeps nothing if the entry names another
+  /// series or is incomplete.
   bool restore(const fsdp::Json& saved);
-  /// What is kept was lost from the disk.
+  /// Forgets the kept step, because its checkpoint is missing on disk.
   void forget() { kept_.reset(); }
 
-  /// "best validation/loss 2.31 at step 120 (kept in <folder>)" of the one that is kept; call it with one alone.
+  /// The line "best validation/loss 2.31 at step 120 (kept in <folder>)". Call it only with a kept step.
   std::string line(const std::filesystem::path& checkpoint) const;
 
  private:
@@ -63,8 +66,8 @@ class BestCheckpoint {
   std::optional<Choice> kept_, offered_;
 };
 
-/// By the series that a run of this kind of recipe names in checkpoint.best; none for "". Throws UsageError when the
-/// recipe does not report it, or when it has no good values.
+/// The BestCheckpoint of a run of this recipe with this checkpoint.best; "" gives one without a series. Throws
+/// UsageError when the recipe does not report the series, or when neither lower nor higher values of it are better.
 BestCheckpoint best_checkpoint_of(std::string_view recipe, const std::string& series);
 
 }  // namespace worker

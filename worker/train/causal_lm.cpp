@@ -16,7 +16,7 @@
 namespace worker {
 namespace {
 
-/// A unit in the shape of a model's wrapper point.
+/// A unit as a wrapper for a model's call.
 CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
   return [unit = std::move(unit)](at::Tensor input, const Forward& forward) {
     return unit->run(std::move(input), forward);
@@ -50,9 +50,8 @@ class CausalLm : public Recipe {
       tokens_ = open_or_build_tokens(*source, cache);
     } else if (!source || !tokens_->made_from(*source)) {
       data_name_ = "the text that the run began with";
-      data_note_ = "the files of the text are not as they were when the run began" +
-                   (source ? "" : " (" + missing + ")") + "; the run goes on with what was read of them then, out of " +
-                   cache;
+      data_note_ = "the files of the text have changed since the run began" + (source ? "" : " (" + missing + ")") +
+                   "; the run continues with the text that it began with, from " + cache;
     }
     dataset_.emplace(tokens_->tokens(), data.sequence_length, data.validation_fraction);
   }
@@ -73,7 +72,7 @@ class CausalLm : public Recipe {
   void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
     for (const auto& layer : model_->layers()) layer->wrapper = wrapper_of(sharded.fully_shard(layer, options));
     fsdp::ShardOptions root = options;
-    // Backward needs the head at once: freeing it in between would only cost a gather.
+    // Backward needs the head first. Freeing it in between would only cost a gather.
     root.reshard_after_forward = false;
     model_->wrapper = wrapper_of(sharded.fully_shard(model_, root));
     device_ = sharded.mesh().device();

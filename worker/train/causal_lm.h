@@ -6,7 +6,7 @@
 
 namespace worker {
 
-/// Llama learns to predict the next byte of real text.
+/// The recipe that trains Llama to predict the next byte of real text.
 std::unique_ptr<Recipe> make_causal_lm(const RunConfig& config);
 
 }  // namespace worker

@@ -55,7 +55,7 @@ std::string leaf_of(std::string_view name) {
   return std::string(name.substr(name.find('.') + 1));
 }
 
-/// Names below a table of the file: "steps" of "train".
+/// The names of the keys in a table of the file: "steps" in "train".
 std::vector<std::string> keys_below(const Tables& tables, const std::string& parent) {
   std::vector<std::string> names;
   for (const auto* table : tables) {
@@ -83,7 +83,7 @@ void read_table(const Json& file, const std::string& parent, const Tables& table
   }
 }
 
-/// The text of a top-level key or of a choice; its default where it is absent.
+/// The text of a top-level key or of a choice, or its default when it is absent.
 std::string word_of(const Json* json, const Key& key, const std::string& name) {
   if (json == nullptr) return std::string(key.standard);
   const auto value = value_of(key, *json);

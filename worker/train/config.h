@@ -14,13 +14,13 @@
 
 namespace worker {
 
-/// Which text to learn from; see data/text_source.h.
+/// The text to train on; see data/text_source.h.
 struct DataConfig : schema::TextData {
-  std::string man_folder = "/usr/share/man";  ///< of the machine, not of the run file; tests bring their own
+  std::string man_folder = "/usr/share/man";  ///< a property of the machine, not of the run file; tests set their own
 };
 
-/// One run, as the JSON run file says it (format 1; every key is optional but "format" and "name"). Keys, ranges and
-/// defaults are those of schema/.
+/// One run, as the JSON run file describes it (format 1). Every key but "format" and "name" is optional. schema/
+/// declares keys, ranges and defaults.
 struct RunConfig {
   std::string name;
   std::string recipe;
@@ -30,26 +30,26 @@ struct RunConfig {
   schema::AdamW optimizer;
   schema::Checkpoints checkpoint;
   schema::Sharding fsdp;
-  schema::Values values;  ///< of all keys, defaults included; without a batch that split_batch() derives
-  std::string canonical;  ///< the file's content in one spelling: equal runs have equal texts
+  schema::Values values;  ///< values of all keys with defaults, but without a batch that split_batch() derives
+  std::string canonical;  ///< the file's content in canonical spelling, so that equal runs have equal texts
 };
 
-/// Reads a run file's text. Whole numbers may also come as decimal strings (protobuf's JSON); null means absent. Throws
-/// UsageError that names key, value and remedy for an unknown key, a wrong type or an impossible value.
+/// Reads a run file's text. Whole numbers may also be decimal strings, as in protobuf's JSON. null means absent. Throws
+/// UsageError naming key, value and remedy for an unknown key, a wrong type or an impossible value.
 RunConfig parse_run_config(std::string_view json);
 
-/// The same from a file; the error names the file too.
+/// Reads a run file. The error also names the file.
 RunConfig read_run_config(const std::filesystem::path& file);
 
-/// How a total batch is split: batch_size = micro_batch_size * ranks * accumulation.
+/// The split of a total batch: batch_size = micro_batch_size * ranks * accumulation.
 struct BatchSplit {
   std::int64_t batch_size = 1;
   std::int64_t micro_batch_size = 1;
   std::int64_t accumulation = 1;
 };
 
-/// Derives what is absent as the table of training says. Throws UsageError with the nearest batch sizes that fit when
-/// the batch can't be split evenly over `world_size`.
+/// Derives absent values by the rules of schema's table "training". Throws UsageError naming the nearest fitting batch
+/// sizes when the batch cannot be split evenly over `world_size` ranks.
 BatchSplit split_batch(const schema::Training& config, int world_size);
 
 }  // namespace worker

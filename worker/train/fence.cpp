@@ -14,7 +14,7 @@
 namespace worker {
 namespace {
 
-/// The number in "attempt N\n"; nothing for any other text.
+/// The number in "attempt N\n"; nullopt for any other text.
 std::optional<std::int64_t> parse_fence(std::string_view text) {
   constexpr std::string_view kWord = "attempt ";
   if (!text.starts_with(kWord) || !text.ends_with('\n')) return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<std::int64_t> parse_fence(std::string_view text) {
   return number;
 }
 
-/// Why `attempt` may not write; empty when it may.
+/// The reason why `attempt` may not write; empty when it may.
 std::string objection(const std::filesystem::path& fence, std::int64_t attempt) {
   std::error_code error;
   if (!std::filesystem::exists(fence, error)) {

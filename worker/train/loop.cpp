@@ -37,9 +37,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Periodic saves that may fail in a row before the run gives up: a disk that fills up for a moment costs no training.
+/// How many periodic saves in a row may fail before the run gives up. So a disk that is full for a moment costs no
+/// training.
 constexpr int kMostFailedSaves = 3;
-/// ShardedSampler::kOrder of checkpoints that do not tell it.
+/// The value of ShardedSampler::kOrder in checkpoints that do not record it.
 constexpr std::int64_t kFirstOrder = 1;
 
 double ms_since(Clock::time_point start) {
@@ -96,7 +97,7 @@ class Trainer::Run {
 
   fsdp::Communicator& ranks() { return mesh_->shard(); }
 
-  /// Everything before the first step: ranks, data, model, checkpoint.
+  /// Everything before the first step: rendezvous, data, model, checkpoint.
   void prepare() {
     split_ = split_batch(config_.train, environment_.world_size);
     recipe_ = make_recipe(config_);
@@ -112,8 +113,8 @@ class Trainer::Run {
     resume();
   }
 
-  /// The run's text, which is that of its newest checkpoint where it is still to be had: sources such as a machine's
-  /// manual pages change under a run. On nodes with caches of their own each rank finds it for itself or not at all.
+  /// Loads the text of the run's newest checkpoint if a cache still has it, because sources such as a machine's manual
+  /// pages change during a run. Where nodes have separate caches, each rank searches its own.
   void load_data() {
     const fsdp::Json newest = newest_checkpoint();
     const fsdp::Json* text = newest.find("data");
@@ -127,8 +128,8 @@ class Trainer::Run {
     if (const std::string note = recipe_->data_note(); !note.empty()) say(note.c_str());
   }
 
-  /// What the newest checkpoint that looks whole tells of itself, with its path; null when there is none. What is wrong
-  /// with the others, or the folder, is told by resume().
+  /// The "extra" member of the newest checkpoint that looks whole, with the checkpoint's path; null when there is none.
+  /// resume() reports what is wrong with other checkpoints or with the folder.
   fsdp::Json newest_checkpoint() {
     fsdp::Json out;
     try {
@@ -154,7 +155,7 @@ class Trainer::Run {
     });
   }
 
-  /// At once, and not at the first validation that never comes.
+  /// Refuses checkpoint.best before the first step when nothing is ever validated.
   void prepare_best() {
     best_ = best_checkpoint_of(config_.recipe, config_.checkpoint.best);
     const bool never = config_.train.validation_every_steps == 0;
@@ -184,7 +185,7 @@ class Trainer::Run {
         environment_.world_size, static_cast<long long>(split_.accumulation));
   }
 
-  /// Opens the checkpoint folder and goes on from the newest checkpoint in it.
+  /// Opens the checkpoint folder and continues from its newest checkpoint.
   void resume() {
     const std::filesystem::path folder = config_.checkpoint.folder;
     together(ranks(), [&] {
@@ -213,8 +214,8 @@ class Trainer::Run {
     reporter_.resumed_from(step_);
   }
 
-  /// Nothing when there are no checkpoints at all: with damaged ones alone, to begin at step 0 would silently throw the
-  /// job's work away.
+  /// Returns nullopt when there are no checkpoints. Throws when all checkpoints are damaged, because starting at step 0
+  /// would silently discard the job's work.
   std::optional<fsdp::LoadedCheckpoint> load_newest() {
     std::vector<std::string> ignored;
     std::optional<fsdp::LoadedCheckpoint> loaded;
@@ -231,15 +232,15 @@ class Trainer::Run {
     return loaded;
   }
 
-  /// A rank of an old attempt must not even tidy up.
+  /// A rank of an old attempt must not even remove stale files.
   void check_not_fenced() {
     const std::string against = fence_->may_commit();
     fence_->release();
     if (const auto all = ranks().agree(against); !all.empty()) throw FencedError(all);
   }
 
-  /// A checkpoint that is whole but lacks what training goes on from was not saved by this program: the one before it
-  /// might be as wrong, and to fall back on it would silently throw work away.
+  /// A whole checkpoint without the state that training needs was not saved by this program. The checkpoint before it
+  /// might lack the state too, and falling back to it would silently discard work.
   void restore(const fsdp::LoadedCheckpoint& loaded) {
     try {
       restore_state(loaded.state, loaded.path);
@@ -265,7 +266,7 @@ class Trainer::Run {
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
   }
 
-  /// What the newest checkpoint tells of the best one, if that is still there.
+  /// Restores the best checkpoint that the newest one names, if it still exists.
   void restore_best(const fsdp::Json& extra) {
     const fsdp::Json* saved = extra.find("best");
     if (saved == nullptr || !best_.restore(*saved)) return;
@@ -278,8 +279,8 @@ class Trainer::Run {
     });
     path = ranks().broadcast(path);
     if (!path.empty()) return say(best_.line(path).c_str());
-    say("the best checkpoint by %s, that of step %lld, is gone; the next value is the best so far",
-        best_.series().c_str(), static_cast<long long>(best_.step().value_or(0)));
+    say("the best checkpoint by %s, of step %lld, is gone; the next value counts as the best", best_.series().c_str(),
+        static_cast<long long>(best_.step().value_or(0)));
     best_.forget();
   }
 
@@ -293,21 +294,22 @@ class Trainer::Run {
       remedy = "the run file asks for " + recipe_->data_source() + ", then for " + asked->as_string() +
                ": restore the run file";
     }
-    throw UsageError("the text is another than when " + path.native() + " was saved (then " + then + ", now " + now +
+    throw UsageError("the text has changed since " + path.native() + " was saved (then " + then + ", now " + now +
                      "); " + remedy + ", or use a new checkpoint.folder");
   }
 
-  /// A saved position means other samples under another rule of their order.
+  /// A saved position means other samples under another order.
   void check_order(const fsdp::Json& extra, const std::filesystem::path& path) const {
     const fsdp::Json* saved = extra.find("order");
     const std::int64_t order = saved != nullptr ? saved->as_int() : kFirstOrder;
     if (order == ShardedSampler::kOrder) return;
-    throw UsageError(path.native() + " was saved by a program that shuffles the samples by another rule (number " +
-                     text_of(order) + ", this one by number " + text_of(ShardedSampler::kOrder) +
-                     "); go on with that program, or use a new checkpoint.folder");
+    throw UsageError(path.native() + " was saved by a program with another order of samples (order " + text_of(order) +
+                     ", this program has order " + text_of(ShardedSampler::kOrder) +
+                     "); continue with that program, or use a new checkpoint.folder");
   }
 
-  /// One optimizer step of all ranks, told to reporter and log; says what the ranks were asked to do meanwhile.
+  /// Makes one optimizer step of all ranks and reports it to reporter and log. Returns what the ranks were asked to do
+  /// meanwhile.
   StopKind one_step(StepReport& report) {
     const auto start = Clock::now();
     const std::int64_t wire_before = mesh_->wire_bytes();
@@ -367,7 +369,7 @@ class Trainer::Run {
     say(line_of(report, measures, train.steps).c_str());
   }
 
-  /// True if the step is the best so far and is to be saved now. Rank 0 judges, so that all ranks save or none does.
+  /// Whether the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
   bool offer_best(const StepReport& report) {
     const auto value = value_of(report.values, best_.series());
     if (!value || ranks().broadcast(best_.is_better(*value) ? "better" : "").empty()) return false;
@@ -375,8 +377,8 @@ class Trainer::Run {
     return true;
   }
 
-  /// The mean loss over the first validation samples, the same ones every time and at every world size. Every rank
-  /// makes the same number of calls; where samples run out, one is computed again with no weight.
+  /// The mean loss over the first validation samples, which are the same every time and at every world size. Every rank
+  /// makes the same number of calls. A rank without samples left computes one sample with weight 0.
   double validate() {
     const at::NoGradGuard no_grad;
     const std::int64_t first = recipe_->train_samples();
@@ -395,7 +397,8 @@ class Trainer::Run {
     return ranks().all_reduce(sum) / static_cast<double>(count);
   }
 
-  /// Saves the current step unless it is saved already. A failure is a warning, unless `must` or too many in a row.
+  /// Saves the current step unless it is saved already. A failure is only a warning, unless `must` or after too many
+  /// failures in a row.
   void save(bool must) {
     if (saved_step_ == step_) return;
     reporter_.section(Section::kCheckpoint);
@@ -436,7 +439,7 @@ class Trainer::Run {
   }
 
   Outcome leave(ExitCode code, std::string reason) {
-    // Nobody tears connections down while another rank still uses them.
+    // No rank may close its connections while another rank still uses them.
     ranks().barrier();
     reporter_.section(Section::kDone);
     say("leaving with exit code %d: %s", static_cast<int>(code), reason.c_str());

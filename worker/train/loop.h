@@ -11,34 +11,34 @@
 
 namespace worker {
 
-/// Why a rank's training ended, when it ended in order.
+/// How a rank's training ended, when it ended in an orderly way.
 struct Outcome {
   ExitCode code = kExitDone;
   std::string reason;
 };
 
-/// One rank's training of one run, from meeting the other ranks to the last checkpoint.
+/// One rank's training of one run, from the rendezvous to the last checkpoint.
 ///
-/// [Note: leaving together] Each step, every rank puts its loss and its stop request into one small all-gather that
-/// runs beside the last backward. All ranks thus see the same requests at the same step boundary and leave there
-/// together: after a save for kSave, without one for kNow (which wins).
+/// [Note: leaving together] In each step every rank puts its loss and its stop request into one small all-gather, which
+/// runs beside the last backward. So all ranks see the same requests at the same step boundary and leave there
+/// together. They save first for kSave, and do not save for kNow, which wins.
 ///
-/// The loss, the sampler's position and the random state are part of each checkpoint, and the text is that of the
-/// checkpoint, so a run that was stopped and resumed at the same world size and thread count continues bit for bit.
+/// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
+/// checkpoint holds the sampler's position and the random state, and names the text.
 ///
-/// With checkpoint.best, a step with a better value is saved at once, see [Note: best checkpoint] in
-/// train/best_checkpoint.h. A resume goes on from the newest checkpoint, never from the best one.
+/// With checkpoint.best, a step with a better value is saved at once; see [Note: best checkpoint] in
+/// train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.
 class Trainer {
  public:
-  /// The references must outlive it. Does nothing yet.
+  /// Only keeps the references, which must outlive the Trainer.
   Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Trains, resuming from the newest valid checkpoint. Prints a line a step on stdout. Collective. Throws UsageError,
-  /// FencedError, std::bad_alloc, c10::Error, std::runtime_error. After a throw, peers may be gone and collectives
-  /// under way: a process should end without destroying the Trainer.
+  /// Trains, resuming from the newest valid checkpoint. Prints one line a step on stdout. Collective. Throws
+  /// UsageError, FencedError, std::bad_alloc, c10::Error, std::runtime_error. After a throw, peers may be gone and
+  /// collectives in progress, so the process should end without destroying the Trainer.
   Outcome run();
 
  private:

@@ -13,42 +13,44 @@
 
 namespace worker {
 
-/// What is trained: data, model and loss. The loop in train/loop.h does the rest and knows none of them.
+/// A kind of training: data, model and loss. The loop in train/loop.h does everything else and knows nothing about
+/// them.
 ///
 /// Calls come in this order: load_data, make_module, shard, then loss any number of times.
 class Recipe {
  public:
   virtual ~Recipe() = default;
 
-  /// Which data the run file asks for. What is found there may differ from one day to the next.
+  /// The data that the run file asks for. The source's content may change over time.
   virtual std::string data_source() const = 0;
-  /// Opens the data. `began_with`: the fingerprint of what the run began with if it asked for the same source, else
-  /// empty; that data is taken wherever it is kept, even where the source holds other data by now or is gone. Throws
-  /// UsageError when it can't ever work. Not collective.
+  /// Opens the data. `began_with` is the fingerprint of the data that the run began with, if the run asked for the same
+  /// source; otherwise it is empty. A cache may still hold that data. It is used even where the source has changed or
+  /// is gone. Throws UsageError when no retry can succeed. Not collective.
   virtual void load_data(const std::string& began_with) = 0;
-  /// Names the data: ranks with another text must not train together, a run must not go on with another text.
+  /// Identifies the data. Ranks with different data must not train together, and a run must not continue with other
+  /// data.
   virtual std::string data_fingerprint() const = 0;
-  /// What people should know of where the data came from; mostly empty.
+  /// A note for people about the data's origin; usually empty.
   virtual std::string data_note() const = 0;
-  /// What the data is, for people.
+  /// The data's name for people.
   virtual std::string data_name() const = 0;
-  /// Samples are numbered from 0, those for validation last.
+  /// Samples are numbered from 0; validation samples come last.
   virtual std::int64_t train_samples() const = 0;
   virtual std::int64_t validation_samples() const = 0;
   virtual std::int64_t tokens_per_sample() const = 0;
 
-  /// Builds the model, initialised by the run's seed: equal on every rank.
+  /// Builds the model, initialised from the run's seed, equal on every rank.
   virtual std::shared_ptr<torch::nn::Module> make_module() = 0;
-  /// Makes the units, the root's last, and puts them around the model's calls.
+  /// Makes the units, the root last, and wraps the model's calls with them.
   virtual void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) = 0;
-  /// The mean loss of these samples, a scalar that backward can start from. Collective through the units.
+  /// The mean loss of these samples, as a scalar for backward. Collective through the units.
   virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
 };
 
-/// How the run's units are sharded: what its "train.precision" and "fsdp" mean to the engine.
+/// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
 
-/// The recipe that the run names. `config` must outlive it. Throws UsageError listing the recipes there are.
+/// The recipe that the run names. `config` must outlive it. Throws UsageError listing the existing recipes.
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config);
 
 }  // namespace worker

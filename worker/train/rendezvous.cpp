@@ -10,7 +10,7 @@
 namespace worker {
 namespace {
 
-/// Rank 0's own end: where it listens, and the store.
+/// The store that rank 0 serves. Sets `mine` to its address.
 fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& reporter, Endpoint& mine) {
   if (!reporter.assigns_rendezvous()) {
     if (!environment.master) {
@@ -26,7 +26,7 @@ fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& 
   return listening;
 }
 
-/// Ranks on unlike devices would wait for one another until their timeouts.
+/// Throws when some ranks have a GPU and others do not. Such ranks would wait for each other until their timeouts.
 void check_same_device(c10d::Store& store, const std::string& prefix, int rank, bool gpu) {
   const auto text_of = [](bool has) { return std::string(has ? "a GPU" : "no GPU"); };
   const std::string key = prefix + "/device", mine = text_of(gpu);

@@ -8,9 +8,9 @@
 
 namespace worker {
 
-/// Brings all ranks of the attempt together. Rank 0 serves the store: at MASTER_ADDR:MASTER_PORT, or at any free port
-/// when the reporter hands its address out. They compute on GPUs, or all on the CPU where none is visible or the build
-/// is without CUDA. Collective; throws c10::Error or std::runtime_error when the others do not come in time, or when
+/// Connects all ranks of the attempt. Rank 0 serves the store: at MASTER_ADDR:MASTER_PORT, or at any free port when the
+/// reporter passes the address on. The ranks compute on GPUs, or all on the CPU when no GPU is visible or the build is
+/// without CUDA. Collective. Throws c10::Error or std::runtime_error when the other ranks do not come in time, or when
 /// only some ranks have a GPU.
 std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter);
 

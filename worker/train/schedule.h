@@ -6,8 +6,9 @@
 
 namespace worker {
 
-/// The learning rate of the step after `step` finished ones: a linear warm-up that reaches learning_rate with step
-/// number warmup_steps, then cosine or linear decay that would reach min_learning_rate at `steps`, or constant.
+/// The learning rate of the step after `step` finished ones. A linear warm-up reaches learning_rate at step number
+/// warmup_steps. Then the rate stays constant, or decays by a cosine or a line that would reach min_learning_rate at
+/// `steps`.
 double learning_rate(const schema::Training& config, std::int64_t step);
 
 }  // namespace worker

@@ -10,7 +10,7 @@
 
 namespace worker {
 
-/// What one optimizer step of all ranks measured: the series that schema/recipes.cpp declares for every recipe.
+/// The measurements of one optimizer step over all ranks: the series that schema/recipes.cpp declares for every recipe.
 struct StepMeasures {
   double loss = 0;                                       ///< mean over the total batch, in the recipe's unit
   std::optional<double> validation_loss = std::nullopt;  ///< absent: not measured at this step
@@ -18,14 +18,14 @@ struct StepMeasures {
   double learning_rate = 0;
   double grad_norm = 0;  ///< before clipping
 
-  /// By the names of the series, without what was not measured.
+  /// The measured values, by the names of their series.
   std::vector<SeriesValue> values() const;
 };
 
-/// The value of this series among those; nothing: it is not there.
+/// The value of this series; nullopt if the list does not have it.
 std::optional<double> value_of(const std::vector<SeriesValue>& values, std::string_view series);
 
-/// The line of a step for people, "step 3/10 loss 2.302585 ... memory_mib 512".
+/// The log line of a step: "step 3/10 loss 2.302585 ... memory_mib 512".
 std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps);
 
 }  // namespace worker

@@ -15,30 +15,35 @@
 namespace fsdp {
 
 // A checkpoint folder:
-//   <folder>/step-00000100/rank-00000-of-00002.safetensors   one a rank: its slices "parameter/<name>",
-//   "exp_avg/<name>",
-//                                                            "exp_avg_sq/<name>" (fp32, 1-D) and "rank/<key>" tensors
+//   <folder>/step-00000100/rank-00000-of-00002.safetensors   one file a rank, see below
 //   <folder>/step-00000100/manifest.json                     written last; without it the checkpoint does not exist
-//   <folder>/.tmp-step-00000100-attempt-2/                   one being written
-// [Note: commit] Rank 0 asks may_write; every rank writes and fsyncs its file; when all have, rank 0 writes and fsyncs
-// the manifest, asks may_commit, renames the folder, asks may_write once more and fsyncs the parent. A crash at any
-// point leaves the earlier checkpoints as they were. A process may be frozen between any two of these, and wake up when
-// a newer attempt has begun and saved the same step: so what stood in the new one's place is kept until the second
-// may_write, and put back if that refuses.
+//   <folder>/.tmp-step-00000100-attempt-2/                   a checkpoint that attempt 2 is writing
+// The file of a rank holds the rank's slices as 1-D fp32 tensors "parameter/<name>", "exp_avg/<name>" and
+// "exp_avg_sq/<name>", and its own tensors "rank/<key>".
+//
+// [Note: commit] A save goes through these steps:
+//   1. Rank 0 asks may_write.
+//   2. Every rank writes and fsyncs its file.
+//   3. Rank 0 writes and fsyncs the manifest, after all ranks have done step 2.
+//   4. Rank 0 asks may_commit, renames the temporary folder, asks may_write once more, and fsyncs the parent folder.
+// A crash at any point leaves the earlier checkpoints as they were. A process may be frozen between any two steps and
+// wake up after a newer attempt has saved the same step. The rename of step 4 then replaces the newer attempt's
+// checkpoint. So rank 0 keeps the replaced folder until the second may_write, and puts it back if that call refuses.
 
-/// A save or load that failed, the same text on every rank: which rank, which file, why.
+/// A save or load failed. The text is the same on every rank and says which rank, which file and why.
 class CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// may_write or may_commit refused: this attempt is no longer the job's. Nothing is published, or no longer.
+/// may_write or may_commit refused: this attempt is no longer the job's current one. The save published nothing, or has
+/// taken back what it published.
 class CheckpointFenced : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
 };
 
-/// The newest whole checkpoint is of another model: loading it again cannot help.
+/// The newest whole checkpoint belongs to another model. Trying to load it again cannot help.
 class CheckpointMismatch : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
@@ -46,25 +51,26 @@ class CheckpointMismatch : public CheckpointError {
 
 struct CheckpointOptions {
   std::filesystem::path folder;
-  /// The attempt that writes; keeps temporary names apart.
+  /// The number of the attempt that writes. It makes the names of temporary folders unique.
   std::int64_t attempt = 1;
-  /// Newest checkpoints that stay after a save; at least 1.
+  /// How many of the newest checkpoints stay after a save; at least 1.
   int keep = 3;
   /// Compare file checksums when loading.
   bool verify_checksums = true;
-  /// Asked on rank 0 before a save writes anything, and again when it is published, see [Note: commit],
-  /// and before an old one is removed: empty allows it, anything else is the reason against. Must not wait for anybody.
+  /// Called on rank 0: before a save writes anything, after the rename (see [Note: commit]), and before an old
+  /// checkpoint is removed. An empty result allows the action; any other text is the reason against it. Must not block.
   std::function<std::string()> may_write;
-  /// The same right before the commit; may wait, and keep others from becoming the job's newest attempt meanwhile.
+  /// Called on rank 0 right before the rename, with the same meaning of its result. It may block, and it may keep
+  /// another attempt from becoming the job's newest one until the rename is done.
   std::function<std::string()> may_commit;
 };
 
-/// What a step's checkpoint holds besides parameters and optimizer.
+/// What the checkpoint of a step holds besides parameters and optimizer state.
 struct CheckpointState {
   std::int64_t step = 0;
-  /// Free JSON, rank 0's counts: scheduler, data position.
+  /// Any JSON, such as scheduler and data position. The value of rank 0 is saved.
   Json extra;
-  /// Small tensors of each rank itself, such as {"random_state", cpu_random_state()}.
+  /// Small tensors that differ by rank, such as {"random_state", cpu_random_state()}.
   std::map<std::string, at::Tensor> rank_tensors;
 };
 
@@ -74,58 +80,61 @@ struct CheckpointInfo {
   std::int64_t step = 0;
   int world_size = 0;
   std::int64_t attempt = 0;
-  std::int64_t bytes = 0;  // all files without the manifest
+  std::int64_t bytes = 0;  // of all files but the manifest
   Json manifest;
 };
 
-/// The checkpoints of a folder, newest first, and those passed over with the reason ("step-00000100: no
+/// The checkpoints of a folder, newest first. `ignored` lists the broken ones with the reason ("step-00000100: no
 /// manifest.json").
 struct CheckpointList {
   std::vector<CheckpointInfo> valid;
   std::vector<std::string> ignored;
 };
 
-/// Looks into a folder: manifests are parsed, file sizes compared, checksums not. A folder that is not there has none;
-/// throws CheckpointError for one that cannot be read, which may well have some.
+/// Lists the checkpoints of `folder`. Parses manifests and compares file sizes, but not checksums. A missing folder has
+/// no checkpoints. Throws CheckpointError for a folder that cannot be read, because it may hold checkpoints.
 CheckpointList list_checkpoints(const std::filesystem::path& folder);
-/// The newest of them.
+/// The newest valid checkpoint of `folder`. Throws as list_checkpoints().
 std::optional<CheckpointInfo> latest_valid(const std::filesystem::path& folder);
 
 struct SavedCheckpoint {
   std::filesystem::path path;
-  std::int64_t bytes = 0;  // of all ranks
-  /// Problems after the commit, such as an old checkpoint that would not go away; filled on rank 0.
+  std::int64_t bytes = 0;  // of the files of all ranks
+  /// Problems after the commit, such as an old checkpoint that could not be removed. Filled on rank 0 only.
   std::vector<std::string> warnings;
 };
 
 struct LoadedCheckpoint {
   CheckpointState state;
   std::filesystem::path path;
-  /// World size that wrote it. rank_tensors are filled only when it is the same as now.
+  /// World size of the run that wrote the checkpoint. rank_tensors are filled only when this run has the same world
+  /// size.
   int world_size = 0;
-  /// Newer checkpoints passed over, with reasons.
+  /// Newer checkpoints that were passed over, with reasons.
   std::vector<std::string> ignored;
 };
 
-/// Saves and loads one model's checkpoints. All methods are collective; model and optimizer must outlive it.
+/// Saves and loads the checkpoints of one model. All methods are collective. Model and optimizer must outlive the
+/// Checkpointer.
 class Checkpointer {
  public:
   Checkpointer(ShardedModel& model, AdamW& optimizer, CheckpointOptions options);
 
-  /// Writes and commits a checkpoint, then removes all but the newest `keep` and that of step `also_keep`, however old
-  /// it is. Nothing is removed before the commit. Throws CheckpointError, the same on every rank, when any rank could
-  /// not write (disk full, read-only, no permission), CheckpointFenced when may_write or may_commit refused; in both
-  /// cases nothing new is visible and the temporary folder is gone as far as it could be removed. A checkpoint of the
-  /// same step is replaced.
+  /// Writes and commits a checkpoint, then removes old ones: all but the newest `keep` and the checkpoint of step
+  /// `also_keep`. Nothing is removed before the commit. A checkpoint of the same step is replaced.
+  /// Throws CheckpointError when any rank could not write (disk full, read-only, no permission), and CheckpointFenced
+  /// when may_write or may_commit refused. The error is the same on every rank. After an error no new checkpoint is
+  /// visible, and the temporary folder is removed as far as possible.
   SavedCheckpoint save(const CheckpointState& state, std::optional<std::int64_t> also_keep = std::nullopt);
 
-  /// Loads the newest checkpoint that is whole on every rank; a torn or corrupt one is passed over. Another world size
-  /// or other units than those that wrote it are fine: each rank reads the slices that overlap its own. Returns nullopt
-  /// (with `ignored` filled in, when given) if there is none; the model is unchanged then. Throws CheckpointMismatch
-  /// when a checkpoint is whole but of another model (names, shapes), CheckpointError when the folder cannot be read.
+  /// Loads the newest checkpoint that is whole on every rank, and passes over torn or corrupt ones. The world size and
+  /// the units may differ from those of the run that wrote the checkpoint: each rank reads the slices that overlap its
+  /// own. Returns nullopt, fills `ignored` if given, and leaves the model unchanged when no checkpoint is whole. Throws
+  /// CheckpointMismatch when the newest whole checkpoint belongs to another model (names, shapes), and CheckpointError
+  /// when the folder cannot be read.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
 
-  /// Removes temporary folders left by this or earlier attempts. Call it once before training.
+  /// Removes temporary folders that this attempt or earlier ones left behind. Call it once before training.
   void remove_stale();
 
  private:

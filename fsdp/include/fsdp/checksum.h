@@ -4,10 +4,10 @@
 
 namespace fsdp {
 
-/// CRC-32C (Castagnoli). Pass the result of the last call as `crc` to go on with more bytes. Uses the processor's own
-/// instruction where there is one.
+/// CRC-32C (Castagnoli). To continue over more bytes, pass the last result as `crc`. Uses the SSE4.2 instruction where
+/// the processor has it.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t crc = 0);
-/// The same in plain C++; for machines without the instruction and for tests.
+/// The same checksum in plain C++, for other processors and for tests.
 std::uint32_t crc32c_portable(const void* data, std::size_t bytes, std::uint32_t crc = 0);
 
 }  // namespace fsdp

@@ -17,49 +17,49 @@ class Store;
 
 namespace fsdp {
 
-/// A rendezvous store that this process serves, and the port it really got.
+/// A rendezvous store that this process serves, and the port that the store listens on.
 struct ListeningStore {
   c10::intrusive_ptr<c10d::Store> store;
   std::uint16_t port = 0;
 };
 
-/// Serves a TCPStore on rank 0, bound to `host` (a name or address of this machine) only. Port 0 takes any free one;
-/// the port is bound before this returns, so it cannot be lost to another process. Throws c10::Error naming host and
-/// port. The store is served as long as the pointer lives; `timeout` bounds each later wait for a key.
+/// Serves a TCPStore on rank 0. The store listens on `host` only, a name or address of this machine. Port 0 takes any
+/// free port. The port is bound before the function returns, so no other process can take it. The store is served as
+/// long as the pointer lives. `timeout` bounds each later wait for a key. Throws c10::Error naming host and port.
 ListeningStore listen_store(const std::string& host, std::uint16_t port = 0,
                             std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
-/// Connects to rank 0's store, trying again until `timeout`. Throws c10::Error naming host and port.
+/// Connects to rank 0's store and retries until `timeout` has passed. Throws c10::Error naming host and port.
 c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint16_t port,
                                               std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
-/// Where the rank with this number on its node computes: in builds with MUSTER_WITH_CUDA on GPU `local_rank` modulo the
-/// GPUs that this process sees; on the CPU where it sees none, and in other builds.
+/// The device of the rank with this number on its node. Builds with MUSTER_WITH_CUDA give GPU `local_rank` modulo the
+/// number of GPUs that this process sees. All other builds, and processes that see no GPU, give the CPU.
 c10::Device device_of_rank(int local_rank);
 
 struct MeshOptions {
-  /// The name of the one axis, along which parameters are sharded.
+  /// The name of the mesh's one axis. Parameters are sharded along that axis.
   std::string axis = "shard";
-  /// CPU communicates over Gloo; CUDA over NCCL, in builds with MUSTER_WITH_CUDA, and becomes the constructing thread's
-  /// current device.
+  /// The CPU communicates over Gloo. CUDA communicates over NCCL, in builds with MUSTER_WITH_CUDA; the constructor
+  /// makes the device the calling thread's current one.
   c10::Device device = c10::kCPU;
   /// How long a collective may wait for its peers before every rank throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// Gloo only: the address or name of this machine that peers connect to. Empty means loopback, right for ranks on one
-  /// machine.
+  /// Gloo only: the address or name of this machine that peers connect to. Empty means loopback, which is right when
+  /// all ranks run on one machine.
   std::string interface_address;
-  /// Makes the keys in `store` unique, so that one store can serve several meshes or attempts.
+  /// Makes the keys in `store` unique. One store can then serve several meshes or attempts.
   std::string key_prefix = "mesh";
 };
 
-/// The ranks of an attempt as named axes, each with its collectives. There is one axis now; a second one (replicas)
-/// adds a Communicator to the list and nothing to the callers of shard().
+/// The ranks of an attempt as named axes. Each axis has its own collectives. The mesh has one axis now.
 class DeviceMesh {
  public:
   /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
-  /// `world_size` is 1. Throws c10::Error for a rank outside the world, a device this build cannot serve, or peers that
-  /// do not come within the timeout. On the CPU SIGPIPE is ignored from here on unless the process has its own
-  /// disposition for it: else Gloo's write to a rank that died would end this one, too.
+  /// `world_size` is 1. Throws c10::Error for a rank outside the world, for a device that this build cannot serve, and
+  /// for peers that do not come within the timeout.
+  /// On the CPU the constructor makes the process ignore SIGPIPE, unless the process has set its own disposition.
+  /// Otherwise Gloo's write to a dead peer would end this process.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
   int rank() const { return rank_; }
@@ -69,10 +69,10 @@ class DeviceMesh {
   /// The axis that parameters are sharded along.
   Communicator& shard() { return *axes_.front().communicator; }
   const Communicator& shard() const { return *axes_.front().communicator; }
-  /// The axis of that name; throws c10::Error listing the names there are.
+  /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 
-  /// Bytes sent by this rank over all axes; may be read from any thread.
+  /// Bytes that this rank has sent over all axes. May be read from any thread.
   std::int64_t wire_bytes() const;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace fsdp {
 
-/// Bytes on this rank. "now" and "peak" count what the engine itself allocates: gathered parameters and gradients, not
-/// activations.
+/// Bytes on this rank. "now" and "peak" count what the engine itself allocates: gathered parameters and unreduced
+/// gradients, not activations.
 struct MemoryUse {
   std::int64_t shard_bytes = 0;           // fp32 masters, padding included
   std::int64_t gradient_shard_bytes = 0;  // reduced gradients
@@ -23,52 +23,55 @@ struct MemoryUse {
   std::int64_t unreduced_bytes_peak = 0;
 };
 
-/// A module whose parameters are sharded over a mesh: the units, in the order they were made, and what concerns all of
-/// them. The module itself stays the caller's and keeps its tensors; only their storage changes hands.
+/// A module whose parameters are sharded over a mesh. Holds the units in the order they were made, and offers what
+/// concerns all of them. The caller keeps the module and its tensors; the units take over the tensors' storage.
 ///
 ///   fsdp::ShardedModel sharded(model, mesh);
 ///   for (auto& block : model->blocks) block->wrap = wrapper(sharded.fully_shard(block, options));
 ///   model->wrap = wrapper(sharded.fully_shard(model, root_options));
 ///
-/// Not thread-safe; the collective rule of Unit holds for every method that says so. The mesh must outlive it.
+/// Not thread-safe. All ranks must make the same calls in the same order for every method marked collective. The mesh
+/// must outlive the model.
 class ShardedModel {
  public:
-  /// `root` gives the parameters their names. Nothing is sharded yet.
+  /// Parameter names are paths in `root`. The constructor shards nothing yet.
   ShardedModel(std::shared_ptr<torch::nn::Module> root, DeviceMesh& mesh);
   ~ShardedModel();
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 
-  /// Makes one unit of `module`'s parameters without those of units made before, so children come first. `module` must
-  /// be the root or lie in it. Throws c10::Error when it does not, when a parameter is no fp32, bf16 or fp16 tensor, or
-  /// when a tied parameter is shared with an earlier unit (naming both). Collective when options.sync_module_states. A
-  /// module whose parameters are all taken gives a unit without parameters, which communicates nothing.
+  /// Makes one unit from `module`'s parameters. Parameters of earlier units are left out, so shard children before
+  /// their parents. `module` must be the root or lie in it. A module without remaining parameters gives an empty unit,
+  /// which communicates nothing. Collective when options.sync_module_states.
+  /// Throws c10::Error when `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, or when a tied
+  /// parameter already belongs to an earlier unit (the text names both).
   std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {});
 
   const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }
   DeviceMesh& mesh() { return mesh_; }
-  /// Elements of all parameters, each tied one counted once, padding not counted.
+  /// Elements of all parameters. A tied parameter counts once; padding does not count.
   std::int64_t parameter_count() const;
 
-  /// false: the following backwards keep their gradients unsharded and communicate none. Set it for all micro-batches
-  /// of a step but the last.
+  /// With false, later backward passes keep their gradients unsharded and communicate none. Set it to false for all
+  /// micro-batches of a step but the last.
   void set_requires_gradient_sync(bool sync);
 
-  /// Scales all gradients so that their norm over all parameters and ranks is at most `max_norm`; returns the norm from
-  /// before. Collective: one reduction. A norm that is not finite is returned and nothing scaled. max_norm <= 0 only
-  /// measures.
+  /// Scales all gradients so that their norm over all parameters and ranks is at most `max_norm`. Returns the norm
+  /// before scaling. A norm that is not finite is returned without scaling. max_norm <= 0 measures only. Collective:
+  /// one all-reduce.
   double clip_grad_norm(double max_norm);
 
   /// Drops all gradients.
   void zero_grad();
 
-  /// Every parameter in fp32 and its full shape on the CPU, under its names and aliases (tied ones share a tensor).
-  /// Collective; on ranks other than 0 the map is empty when `rank_zero_only`. Needs the whole model's memory.
+  /// Every parameter in fp32, with its full shape, on the CPU. The map has an entry for each name and each alias; tied
+  /// names share one tensor. Needs memory for the whole model. Collective. With `rank_zero_only` the map is empty on
+  /// the other ranks.
   std::map<std::string, at::Tensor> gather_full_state(bool rank_zero_only = false);
-  /// The same for the reduced gradients; parameters of units without one are left out.
+  /// The reduced gradients, in the same form. Units without a gradient are left out.
   std::map<std::string, at::Tensor> gather_full_gradients(bool rank_zero_only = false);
-  /// Copies this rank's slices out of full tensors. Throws c10::Error for a missing name or another shape; names that
-  /// no parameter has are ignored. Not collective.
+  /// Copies this rank's slices out of full tensors. Throws c10::Error for a missing name or a different shape. Names
+  /// that the model does not have are ignored. Not collective.
   void load_full_state(const std::map<std::string, at::Tensor>& state);
 
   MemoryUse memory() const;

@@ -10,15 +10,16 @@
 
 namespace fsdp {
 
-/// Why a JSON text was refused or a value had another type. what() holds the byte offset for a syntax error.
+/// A JSON text was refused, or a value has another type than asked for. what() holds the byte offset for a syntax
+/// error.
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A JSON value. Strict RFC 8259: no comments, no trailing commas, no duplicate keys, no bare NaN. Integers that fit
-/// are std::int64_t, every other number is double; dump() prints the shortest text that parses back to the same double.
-/// Object keys are kept sorted, so equal values dump to equal bytes.
+/// A JSON value. The parser takes strict RFC 8259: no comments, no trailing commas, no duplicate keys, no bare NaN.
+/// Integers that fit are std::int64_t; every other number is double. dump() prints the shortest text that parses back
+/// to the same double. Object keys are sorted, so equal values dump to equal bytes.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -40,10 +41,12 @@ class Json {
   Json(Array value) : value_(std::move(value)) {}
   Json(Object value) : value_(std::move(value)) {}
 
-  /// Parses one value and nothing after it. Throws JsonError with the byte offset; deeper than `max_depth` is an error.
+  /// Parses a text that holds exactly one value. Throws JsonError with the byte offset for a syntax error, and for
+  /// nesting deeper than `max_depth`.
   static Json parse(std::string_view text, int max_depth = kMaxDepth);
 
-  /// The text. `indent` < 0 gives one line without spaces; otherwise that many spaces a level.
+  /// The value as text. `indent` < 0 gives one line without spaces; otherwise each level is indented by that many
+  /// spaces.
   /// Throws JsonError for NaN and infinity, which JSON cannot hold.
   std::string dump(int indent = -1) const;
 
@@ -55,7 +58,8 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  /// The value as that type; JsonError names both types when it is another. as_double() takes integers too.
+  /// The value as that type. Throws JsonError naming both types when the value has another type. as_double() takes
+  /// integers too.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_double() const;
@@ -65,16 +69,16 @@ class Json {
   Array& as_array();
   Object& as_object();
 
-  /// The member, or nullptr when this is no object or lacks it.
+  /// The member, or nullptr when this value is no object or has no such member.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// The member; JsonError names a missing key.
+  /// The member. Throws JsonError naming the key when it is missing.
   const Json& at(std::string_view key) const;
-  /// The member, made (null) when missing; a null value becomes an object first.
+  /// The member, created as null when missing. A null value becomes an object first.
   Json& operator[](std::string_view key);
   /// Appends to an array; a null value becomes an array first.
   void push_back(Json value);
-  /// Elements of an array or members of an object; 0 for anything else.
+  /// The number of elements of an array or members of an object; 0 for other types.
   std::size_t size() const;
 
   bool operator==(const Json& other) const { return value_ == other.value_; }

@@ -5,36 +5,37 @@
 
 namespace fsdp {
 
-/// One parameter's place in its unit.
+/// One parameter and its position in its unit.
 struct ParameterInfo {
-  /// Its name in the whole model, as root->named_parameters() gives it.
+  /// The name in the whole model, as root->named_parameters() gives it.
   std::string name;
-  /// Further names of the same tensor (tied parameters).
+  /// Other names of the same tensor (tied parameters).
   std::vector<std::string> aliases;
   std::vector<std::int64_t> shape;
   std::int64_t numel = 0;
-  /// First element in the unit's flat buffer, a multiple of UnitLayout::kAlignment.
+  /// Index of the first element in the unit's flat buffer, a multiple of UnitLayout::kAlignment.
   std::int64_t offset = 0;
-  /// requires_grad at the time of fully_shard(); frozen parameters are gathered but get no gradient and no update.
+  /// The value of requires_grad at the call of fully_shard(). Frozen parameters are gathered, but get no gradient and
+  /// no update.
   bool trainable = true;
 };
 
-/// The part of one parameter that one rank owns: elements [begin, begin + length) of the flattened parameter, at
-/// `shard_offset` in the rank's shard. length may be 0.
+/// The part of one parameter that one rank owns: elements [begin, begin + length) of the flattened parameter. The part
+/// starts at element `shard_offset` of the rank's shard. length may be 0.
 struct Slice {
   std::int64_t begin = 0;
   std::int64_t length = 0;
   std::int64_t shard_offset = 0;
 };
 
-/// How a unit's parameters lie in one flat buffer and how the buffer is split. Pure arithmetic.
+/// How a unit's parameters lie in one flat buffer, and how ranks divide the buffer. Pure arithmetic.
 ///
-/// Parameters follow each other row-major, each start aligned to kAlignment elements. The buffer is padded at the end
-/// to world_size equal chunks, so that a plain all-gather of chunks *is* the parameters, without copies. A chunk border
-/// may fall anywhere, inside a row too; small units leave the last ranks with padding only.
+/// Parameters follow each other in row-major order. Each parameter starts at a multiple of kAlignment elements. Padding
+/// at the end makes the buffer world_size equal chunks, so a plain all-gather of chunks gives the parameters without
+/// copies. A chunk border may fall anywhere, even inside a row. In a small unit the last ranks hold only padding.
 class UnitLayout {
  public:
-  /// 32 elements are 64 bytes in bf16: every view starts on a cache line in every dtype.
+  /// 32 elements are 64 bytes in bf16, so every view starts on a cache line in every dtype.
   static constexpr std::int64_t kAlignment = 32;
 
   UnitLayout() = default;

@@ -12,34 +12,37 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  /// Which parameters decay. The default: those with two or more dims, so not norms and biases.
+  /// Selects the parameters that get weight decay. The default selects those with two or more dims, so norms and biases
+  /// do not decay.
   std::function<bool(const ParameterInfo&)> decays = [](const ParameterInfo& p) { return p.shape.size() >= 2; };
 };
 
-/// AdamW on the shards: fp32 master, fp32 states, two fused calls a step for the whole model (with and without decay).
-/// The arithmetic per element is that of torch.optim.AdamW(fused=True).
+/// AdamW on the shards, with fp32 masters and fp32 states. A step makes two fused calls for the whole model: one with
+/// weight decay, one without. The arithmetic of each element is that of torch.optim.AdamW(fused=True).
 ///
 /// A parameter that took no part in backward has a zero gradient, so it decays and its averages fade. A unit without
-/// any gradient is left alone, and its parameters' steps don't count: the correction of their averages' bias goes by
-/// the updates each has had itself. `model` must outlive it; make it after the last fully_shard().
+/// any gradient is skipped, and the step counts of its parameters stay. The bias correction of a parameter uses the
+/// parameter's own step count. `model` must outlive the optimizer. Construct the optimizer after the last
+/// fully_shard().
 class AdamW {
  public:
   explicit AdamW(ShardedModel& model, AdamWOptions options = {});
 
-  /// One update with learning rate `lr`, then gathered copies are dropped. Gradients stay: call zero_grad() after it.
+  /// Makes one update with learning rate `lr` and drops the gathered copies. Gradients stay, so call zero_grad()
+  /// afterwards.
   /// Not collective.
   void step(double lr);
 
-  /// Calls of step() so far. Part of a checkpoint, as are the steps of each parameter.
+  /// The number of calls of step() so far. A checkpoint holds this number and the step counts of the parameters.
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  /// Updates that model.units()[unit].layout().parameters()[parameter] has had; the same on every rank.
+  /// The number of updates of model.units()[unit].layout().parameters()[parameter]; the same on every rank.
   std::int64_t steps(std::size_t unit, std::size_t parameter) const { return states_.at(unit).steps.at(parameter); }
   void set_steps(std::size_t unit, std::size_t parameter, std::int64_t steps) {
     states_.at(unit).steps.at(parameter) = steps;
   }
 
-  /// The states of model.units()[unit], fp32 [chunk], laid out as the unit's shard.
+  /// The states of model.units()[unit], fp32 [chunk], with the layout of the unit's shard.
   const at::Tensor& exp_avg(std::size_t unit) const { return states_.at(unit).exp_avg; }
   const at::Tensor& exp_avg_sq(std::size_t unit) const { return states_.at(unit).exp_avg_sq; }
   /// Bytes of the states on this rank.
@@ -49,9 +52,9 @@ class AdamW {
   struct UnitState {
     at::Tensor exp_avg;
     at::Tensor exp_avg_sq;
-    std::vector<std::int64_t> steps;  // of each parameter; frozen ones stay at 0
+    std::vector<std::int64_t> steps;  // of each parameter; 0 for frozen ones
   };
-  /// Tensor lists for one fused call; made anew each step because gradients move.
+  /// Tensor lists of one fused call. Each step makes new ones, because gradients move.
   struct Batch;
   Batch batch(bool decayed) const;
   void count_steps();

@@ -11,7 +11,7 @@
 
 namespace fsdp {
 
-/// One tensor's entry in a safetensors header.
+/// The entry of one tensor in a safetensors header.
 struct TensorEntry {
   at::ScalarType dtype = at::kFloat;
   std::vector<std::int64_t> shape;
@@ -20,10 +20,9 @@ struct TensorEntry {
   std::int64_t end = 0;
 };
 
-/// A safetensors file, mapped read-only. Everything in the header is checked before the constructor returns: sizes,
-/// dtypes, shapes against byte ranges, no holes, no overlaps, no bytes behind the last tensor. A hostile file is a
-/// c10::Error naming the file and the finding, never a bad access; a file cut short *while* it is mapped can still
-/// fault.
+/// A safetensors file, mapped read-only. The constructor checks the whole header: sizes, dtypes, shapes against byte
+/// ranges, no holes, no overlaps, no bytes after the last tensor. A hostile file causes a c10::Error that names the
+/// file and the finding, never a bad access. A file that is truncated *while* it is mapped can still cause a fault.
 class SafetensorsReader {
  public:
   static constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
@@ -38,8 +37,9 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool contains(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
-  /// The tensor without copying: it aliases the mapping, must not be written, and must not outlive the reader. A tensor
-  /// whose bytes are not aligned for its dtype is copied. Throws c10::Error naming a missing tensor.
+  /// The tensor, without a copy. It aliases the read-only mapping, so do not write to it, and do not use it after the
+  /// reader is gone. A tensor whose bytes are not aligned for its dtype is copied. Throws c10::Error naming a missing
+  /// tensor.
   at::Tensor tensor(std::string_view name) const;
 
   std::int64_t file_bytes() const { return bytes_; }
@@ -57,15 +57,15 @@ class SafetensorsReader {
   std::map<std::string, std::string> metadata_;
 };
 
-/// What was written: enough to recognise the file later.
+/// Size and checksum of a written file. They suffice to recognise the file later.
 struct WrittenFile {
   std::int64_t bytes = 0;
   std::uint32_t checksum = 0;  // CRC-32C over the whole file
 };
 
-/// Writes a new safetensors file and fsyncs it: tensors in the given order, one at a time through host memory, the
-/// header padded with spaces to 8 bytes. Throws c10::Error naming path and cause (disk full, read-only, exists
-/// already); a file it began is removed then.
+/// Writes a new safetensors file and fsyncs it. Tensors are written in the given order, one at a time through host
+/// memory. Spaces pad the header to a multiple of 8 bytes. Throws c10::Error naming path and cause (disk full,
+/// read-only, file exists); a partly written file is then removed.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});

@@ -14,20 +14,19 @@ namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// [Note: own all-gather and reduce-scatter] c10d's Gloo builds them from others and copies: its all-gather copies the
-// result out, its reduce-scatter clones the input and all-reduces all of it, twice the traffic. Here every pair of
-// ranks exchanges its parts directly, into and out of the engine's own buffers: (N-1)/N of the bytes, no copy, and
-// Gloo's own thread moves them while the rank computes.
+// [Note: own all-gather and reduce-scatter] c10d builds both collectives for Gloo from others, with copies. Its
+// all-gather copies the result. Its reduce-scatter clones the input and all-reduces all of it, which is twice the
+// traffic. Here every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
+// (N-1)/N of the bytes without a copy. Gloo's own thread moves the bytes while the rank computes.
 
-/// Gloo writes to its sockets without MSG_NOSIGNAL, so that the end of a peer could end this process before it is an
-/// error. PyTorch never sees that: Python ignores the signal, too.
+/// Gloo writes to its sockets without MSG_NOSIGNAL. So the death of a peer would end this process by SIGPIPE before
+/// Gloo could report an error. PyTorch does not have this problem, because Python ignores SIGPIPE.
 void ignore_sigpipe() {
   struct sigaction now {};
   if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
 }
 
-/// A part that goes to or comes from one peer. That the peer is gone shows when it is waited for or already when it is
-/// begun.
+/// A send to or a receive from one peer. Either the start or the wait throws when the peer is gone.
 class Exchange {
  public:
   template <typename Begin>
@@ -84,7 +83,7 @@ class PendingReduceScatter : public Pending {
   at::Tensor own_;
   at::Tensor output_;
   std::vector<at::Tensor> parts_;
-  std::vector<Exchange> receives_;  // of parts_, in the order they are added
+  std::vector<Exchange> receives_;  // of parts_, in the order of the sum
   std::vector<Exchange> sends_;
 };
 
@@ -152,7 +151,7 @@ class GlooTransport : public Transport {
     return buffer.narrow(0, rank * chunk, chunk);
   }
 
-  // Tells collectives under way at the same time apart; all ranks count alike.
+  // The tag keeps concurrent collectives apart. All ranks count alike.
   int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
 
   Exchange receive(const char* what, const at::Tensor& into, int peer, int tag) {

@@ -18,9 +18,9 @@ void wait_for(const WorkPtr& work, const char* what, int rank) {
   }
 }
 
-// [Note: streams] NCCL runs on c10d's own stream, which waits for the current one at the start; wait() makes the
-// current stream wait for it, not the host. Buffers are allocated, used and freed on the current stream only, so the
-// caching allocator reuses them in the right order and record_stream is never needed.
+// [Note: streams] NCCL runs on c10d's own stream. A collective starts by waiting for the current stream. wait() makes
+// the current stream wait for the collective; the host does not wait. Buffers are allocated, used and freed on the
+// current stream only. So the caching allocator reuses them in the right order, and record_stream is never needed.
 class PendingNccl : public Pending {
  public:
   PendingNccl(WorkPtr work, const char* what, int rank) : work_(std::move(work)), what_(what), rank_(rank) {}

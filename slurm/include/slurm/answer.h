@@ -10,32 +10,34 @@
 
 namespace slurm {
 
-/// Slurm understood and said no. The text is Slurm's own, without "sbatch: error: ".
+/// Slurm understood the request and refused it. The text is Slurm's own, without "sbatch: error: ".
 struct Refused {
   std::string why;
-  Refusal kind = Refusal::kUsers;  // of a submission
+  Refusal kind = Refusal::kUsers;  // set for submissions
 };
 
-/// Nobody answered, too late, or not in a way we understand. Says nothing about any job; ask again later.
+/// Slurm gave no answer, answered too late, or gave an answer that the parser does not understand. Says nothing about
+/// any job. Ask again later.
 struct Unreachable {
   std::string why;
 };
 
-/// It is not known whether a submission was accepted. Look for its comment before trying again.
+/// Whether Slurm accepted the submission is unknown. Look for the job's comment in Slurm's list before submitting
+/// again.
 struct Unsure {
   std::string why;
-  /// sbatch ended by itself with words that prove nothing: no request of it can be on its way any more.
+  /// sbatch ended by itself, with words that prove nothing. None of its requests can be on its way any more.
   bool ended = false;
 };
 
-/// A command that has nothing to tell but that it was done.
+/// The answer of a command that was carried out and returns no value.
 struct Done {};
 
-/// What Slurm answered: a value, a refusal, or nothing.
+/// What Slurm answered: a value, a refusal, or no answer.
 template <class T>
 class Answer {
  public:
-  Answer(T value) : state_(std::move(value)) {}                // NOLINT: a value is an answer
+  Answer(T value) : state_(std::move(value)) {}                // NOLINT: a value converts to an answer
   Answer(Refused refused) : state_(std::move(refused)) {}      // NOLINT
   Answer(Unreachable missing) : state_(std::move(missing)) {}  // NOLINT
 

@@ -12,14 +12,14 @@ namespace slurm {
 /// Where a log goes.
 struct LogFile {
   std::string path{};
-  /// true: this very path, whatever characters it has. false: Slurm's pattern, in which %j, %x, %A and so on are
-  /// replaced.
+  /// true: the path is taken literally, whatever characters it has. false: the path is a Slurm pattern, and Slurm
+  /// replaces %j, %x, %A and so on.
   bool literal = false;
 
   bool operator==(const LogFile&) const = default;
 };
 
-/// Elements of an array.
+/// The elements of an array job.
 struct ArrayTasks {
   std::vector<std::uint32_t> tasks{};  // task ids, each once
   std::uint32_t parallelism = 0;       // how many may run at once; 0: as many as fit
@@ -27,26 +27,27 @@ struct ArrayTasks {
   bool operator==(const ArrayTasks&) const = default;
 };
 
-/// A signal and what the batch script does with it. A signal that is not listed does what it does by default: TERM
-/// kills the shell, which ends the job and cuts short every rank's time to save.
+/// A signal, and what the batch script does with it. An unlisted signal keeps its default action. For TERM the default
+/// kills the shell, which ends the job and leaves the ranks less time to save.
 struct SignalRule {
   std::string signal{};  // "USR2", "TERM"
-  bool forward = false;  // false: the shell only lives on; true: srun gets it and hands it to the ranks,
-                         // a second after its start if the signal came before that
+  /// false: the shell survives the signal and does nothing else. true: the shell also sends the signal to srun, which
+  /// passes it to the ranks. A signal that came before srun started is sent one second after the start.
+  bool forward = false;
 
   bool operator==(const SignalRule&) const = default;
 };
 
-/// --signal: Slurm's warning before the time limit (and, where the cluster is set up so, at preemption).
+/// --signal: the warning that Slurm sends before the time limit. Some clusters also send it at preemption.
 struct Warning {
   std::string signal = "USR2";
-  std::chrono::seconds before_limit{90};  // Slurm looks every 30 s, so it comes up to 30 s early or late
+  std::chrono::seconds before_limit{90};  // Slurm checks every 30 s, so up to 30 s early or late
   bool to_batch = false;                  // true: to the batch script only ("B:"); false: to the ranks only
 
   bool operator==(const Warning&) const = default;
 };
 
-/// What the job asks Slurm for. Empty and zero mean: not asked, Slurm's default holds.
+/// What the job asks Slurm for. Empty and zero mean not asked; Slurm's default applies.
 struct Resources {
   std::uint32_t nodes = 0;
   std::uint32_t tasks = 0;  // --ntasks
@@ -55,31 +56,31 @@ struct Resources {
   std::uint32_t cpus_per_gpu = 0;
   std::string gpus{};  // "4", "a100:4"
   std::string gpus_per_node{};
-  std::string gpus_per_task{};  // each rank sees its own GPUs only
-  std::string gres{};           // "gpu:fake:2": every rank of a node sees all of the node's
-  std::string mem{};            // "16GB", of a node
+  std::string gpus_per_task{};  // each rank sees only its own GPUs
+  std::string gres{};           // "gpu:fake:2"; every rank of a node sees all GPUs of the job there
+  std::string mem{};            // "16GB", per node
   std::string mem_per_cpu{};
   std::string mem_per_gpu{};
-  std::optional<std::string> exclusive{};  // "": the nodes alone; "user", "mcs": shared with those
+  std::optional<std::string> exclusive{};  // "": share nodes with no job; "user", "mcs": only with jobs of the same
   std::string constraint{};                // features, "a100&ib"
-  std::vector<std::string> node_list{};    // these nodes
-  std::vector<std::string> exclude{};      // not these
+  std::vector<std::string> node_list{};    // nodes that the job must get
+  std::vector<std::string> exclude{};      // nodes that the job must not get
   std::string licenses{};
 };
 
-/// Who pays, how long, in which order.
+/// Accounting, time limits, queue order and mail.
 struct Terms {
-  std::string partition{};  // one, or several with commas
+  std::string partition{};  // one name, or several with commas
   std::string account{};
   std::string qos{};
   std::string reservation{};
   std::string wckey{};
-  std::chrono::minutes time{0};      // rounded by the caller: Slurm counts whole minutes
-  std::chrono::minutes time_min{0};  // Slurm may shorten it to this
+  std::chrono::minutes time{0};      // whole minutes, as Slurm counts; the caller rounds
+  std::chrono::minutes time_min{0};  // Slurm may shorten `time` down to this
   std::string begin{};               // "now+1hour"
   std::string deadline{};
   std::string dependency{};         // "afterok:123:124"
-  bool kill_on_invalid_dep = true;  // only rendered with a dependency; without it a failed afterok waits for ever
+  bool kill_on_invalid_dep = true;  // rendered with a dependency; false: after a failed afterok the job waits for ever
   std::optional<bool> requeue{};    // --requeue, --no-requeue
   std::optional<std::int64_t> nice{};
   bool hold = false;
@@ -87,31 +88,31 @@ struct Terms {
   std::string mail_user{};
 };
 
-/// What the script does around the job's command. All texts named "lines" are shell, put in as they are.
+/// What the script does around the job's command. Members called "lines" are shell code, rendered unchanged.
 struct Steps {
-  /// A run that Slurm itself started again leaves at once with 0: it belongs to nobody, another submission replaces it.
+  /// A run that Slurm itself restarted exits with 0 at once. The controller submits a replacement for such a run.
   bool leave_when_restarted = false;
-  std::vector<std::string> setup{};  // lines before everything else, in the script's own shell
-  /// Lines that decide whether the nodes are fit, each a command; run before the job's command, in a shell of their
-  /// own, stopping at the first that fails. Then the job's command is not run and the script exits with
+  std::vector<std::string> setup{};  // lines before everything else, run in the script's own shell
+  /// Lines that decide whether the nodes are fit. Each line is a command. The lines run before the job's command, in a
+  /// shell of their own, up to the first that fails. After a failure the script skips the job's command and exits with
   /// health_check_exit.
   std::vector<std::string> health_check{};
-  bool health_check_on_each_node = true;  // through srun, one task a node; false: on the first node
+  bool health_check_on_each_node = true;  // true: through srun, one task a node; false: on the first node
   std::uint32_t health_check_exit = 96;
-  std::vector<std::string>
-      teardown{};  // lines after it, whatever happened. The script's exit code stays the command's.
+  /// Lines after the command, run however the command ended. The script still exits with the command's exit code.
+  std::vector<std::string> teardown{};
 };
 
 /// How the command runs.
 struct Launch {
   std::vector<std::string> command{};  // literal words; see BatchScript::index_mark
-  bool use_srun = true;                // false: once, on the first node
+  bool use_srun = true;                // false: run the command once, on the first node
   std::vector<std::string> srun_args{};
-  LogFile srun_output{};  // of each rank; empty: into the job's log. %t is the rank
-  LogFile srun_error{};   // empty: as srun_output
+  LogFile srun_output{};  // log of each rank, %t is the rank; empty: the job's log
+  LogFile srun_error{};   // empty: the same as srun_output
   bool unbuffered = true;
   bool kill_on_bad_exit = true;  // srun ends all ranks when one fails
-  std::chrono::seconds wait{0};  // srun --wait: after the first rank left; 0: Slurm's default
+  std::chrono::seconds wait{0};  // srun --wait, counted from the first rank's end; 0: Slurm's default
   std::vector<SignalRule> signals = {{"TERM", false}};
 };
 
@@ -119,31 +120,32 @@ struct Launch {
 struct BatchScript {
   std::string name{};
   std::string comment{};  // --comment
-  std::string chdir{};    // absolute; empty: where sbatch ran
+  std::string chdir{};    // absolute; empty: the folder where sbatch ran
   LogFile output{};       // empty: Slurm's default
-  LogFile error{};        // empty: with the output
+  LogFile error{};        // empty: the same as output
   std::string open_mode = "append";
-  std::string export_policy{};  // --export: "NIL", "ALL"; the ranks get the script's environment in any case
+  std::string export_policy{};  // --export: "NIL", "ALL"; ranks always get the script's environment
   std::vector<std::pair<std::string, std::string>> environment{};  // exported before setup; any value
   std::optional<Warning> warning{};
   std::optional<ArrayTasks> array{};
-  /// Each time this text stands in a word of the command, in a value of the environment or in srun's literal log paths,
-  /// the array's task id replaces it. Empty: nothing is replaced.
+  /// The array's task id replaces this text in words of the command, in values of the environment and in srun's literal
+  /// log paths. Empty: nothing is replaced.
   std::string index_mark{};
   Resources resources{};
   Terms terms{};
   Steps steps{};
   Launch launch{};
-  /// Applied last, overriding anything of the same option: (option without dashes, value), no value for a bare flag.
+  /// Options applied last, as (option without dashes, value). They override other options of the same name. A bare flag
+  /// has no value.
   std::vector<std::pair<std::string, std::optional<std::string>>> additional{};
 };
 
-/// What can't be said in a batch script, one sentence each; empty if render() says all of it. Examples: a zero byte, a
-/// line break in a partition's name, an environment name that is no name, an array without tasks.
+/// What a batch script cannot express, one sentence each. Empty if render() can express all of `script`. Examples: a
+/// zero byte, a line break in a partition's name, an invalid environment name, an array without tasks.
 std::vector<std::string> problems(const BatchScript& script);
 
-/// The script, for sbatch's standard input. Pure; the same values give the same bytes. Options are sorted by name.
-/// Values can never add lines or options: where a line break can't be carried (name, comment) it becomes a space.
+/// The script, for sbatch's standard input. Pure: the same values give the same bytes. Options are sorted by name.
+/// Values can never add lines or options. A line break in the name or the comment becomes a space.
 std::string render(const BatchScript& script);
 
 /// Quotes one word for a POSIX shell as Python's shlex.quote does.

@@ -15,30 +15,31 @@ namespace slurm {
 /// Where Slurm's commands are and how long each may take.
 struct ClientOptions {
   std::string conf{};  // SLURM_CONF for every command; empty: Slurm's default
-  /// Put before each command's name: "/opt/slurm/bin/"; empty: found in PATH.
+  /// Put before each command's name, such as "/opt/slurm/bin/". Empty: commands are found in PATH.
   std::string programs{};
-  std::chrono::milliseconds submit_limit{30'000};  // sbatch itself retries for a while when slurmctld is busy
-  /// Longer than Slurm's MessageTimeout (10 s by default): a slurmctld that is busy, rather than gone, still answers
-  /// within it, and a shorter limit would find such a cluster unreachable for ever. Until it is over nobody acts on a
-  /// listing.
+  std::chrono::milliseconds submit_limit{30'000};  // sbatch retries for a while when slurmctld is busy
+  /// Must be longer than Slurm's MessageTimeout (10 s by default). A busy slurmctld still answers within
+  /// MessageTimeout. A shorter limit would make such a cluster look unreachable for ever. While a query runs, the
+  /// controller has no newer listing to act on.
   std::chrono::milliseconds list_limit{20'000};
   std::chrono::milliseconds change_limit{15'000};   // scancel, scontrol update and the like
   std::chrono::milliseconds history_limit{30'000};  // sacct
-  std::size_t ids_per_command =
-      500;  // longer lists become several commands; of scancel, an array's elements are one id
-  /// Between the fields that squeue and sacct print. Empty: another random one for each query, so that no job's name or
-  /// comment can hold it. Tests with prepared answers set it.
+  /// Longer lists of ids become several commands. For scancel, all elements of one array count as one id.
+  std::size_t ids_per_command = 500;
+  /// The separator between the fields that squeue and sacct print. Empty: each query uses a new random separator, so
+  /// that no job's name or comment can contain it. Tests with prepared answers set it.
   std::string separator{};
 };
 
-/// Slurm through its commands. None of our SLURM_*, SBATCH_*, SQUEUE_* and such variables reach them, so it works
-/// inside a Slurm job too. What squeue prints is asked for field by field, times as seconds since 1970; names and
-/// comments may hold anything.
+/// Talks to Slurm through its commands. Variables of this process such as SLURM_*, SBATCH_* and SQUEUE_* do not reach
+/// the commands, so the client also works inside a Slurm job. squeue prints each requested field, and times as seconds
+/// since 1970. Names and comments may contain anything.
 ///
-/// Refused or Unreachable? "Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted or
-/// received", a munge that is down, a time limit and a program that is missing are Unreachable; any other failure is
-/// Slurm's word. For submit, only what cannot have reached slurmctld is Unreachable, and only what proves that nothing
-/// was taken is Refused (see Refusal). Both take words that sbatch itself has written. All other failures are Unsure.
+/// [Note: refused or unreachable] These failures are Unreachable: "Unable to contact slurm controller", "Socket timed
+/// out", "Zero Bytes were transmitted or received", a munge that is down, a time limit, and a missing program. Any
+/// other failure is Slurm's refusal. submit() is stricter. A submission is Unreachable only when it cannot have reached
+/// slurmctld. A submission is Refused only when sbatch's own words prove that nothing was accepted (see Refusal). All
+/// other failed submissions are Unsure.
 class Client : public Scheduler {
  public:
   /// The runner must outlive the client.

@@ -13,26 +13,27 @@ namespace slurm {
 
 /// One program to run.
 struct Command {
-  std::vector<std::string> argv{};  // argv[0]: a path, or a name to look for in PATH
-  std::string input{};              // its standard input
+  std::vector<std::string> argv{};  // argv[0]: a path, or a name to find in PATH
+  std::string input{};              // standard input
   std::chrono::milliseconds time_limit{10'000};
-  std::size_t max_output_bytes = std::size_t{64} << 20;            // of each of stdout and stderr
-  std::vector<std::pair<std::string, std::string>> environment{};  // set for the child; replaces what is inherited
-  bool inherit = true;  // false: `environment` is all of it; argv[0] is looked for in our own PATH all the same
-  std::vector<std::string> unset{};  // names not inherited; a trailing * stands for any ending ("SLURM_*")
-  std::vector<int> keep_fds{};       // descriptors the child gets under the same number; all others above 2 are closed
+  std::size_t max_output_bytes = std::size_t{64} << 20;            // limit for each of stdout and stderr
+  std::vector<std::pair<std::string, std::string>> environment{};  // set for the child, over inherited values
+  bool inherit = true;  // false: the child gets only `environment`; this process's PATH still finds argv[0]
+  std::vector<std::string> unset{};  // names not inherited; a trailing * matches any ending ("SLURM_*")
+  std::vector<int> keep_fds{};       // descriptors that the child keeps; all others above 2 are closed
 };
 
-/// What became of it. Exactly one of these holds: it exited, a signal ended it, it was too slow, it never started.
+/// The outcome of a command. Exactly one of these holds: the command exited, a signal ended it, it ran into the time
+/// limit, or it never started.
 struct CommandResult {
-  int exit_code = -1;  // -1 unless it exited by itself
-  int signal = 0;      // that ended it, 0 if none (not set for our own kill at the time limit)
-  std::string out{};   // the first max_output_bytes of it
+  int exit_code = -1;  // -1 unless the command exited by itself
+  int signal = 0;      // the signal that ended the command, 0 if none; 0 for the kill at the time limit
+  std::string out{};   // the first max_output_bytes of stdout
   std::string err{};
-  bool out_cut = false;  // there was more
+  bool out_cut = false;  // stdout was longer
   bool err_cut = false;
-  bool timed_out = false;         // its whole process group was killed at the limit
-  std::string could_not_start{};  // why, with the program's name; otherwise empty
+  bool timed_out = false;         // the whole process group was killed at the limit
+  std::string could_not_start{};  // the reason with the program's name; otherwise empty
   std::chrono::milliseconds took{0};
 
   bool succeeded() const { return exit_code == 0 && !timed_out && could_not_start.empty(); }
@@ -43,19 +44,20 @@ class CommandRunner {
  public:
   virtual ~CommandRunner() = default;
 
-  /// Returns when the program has ended, or at the time limit at the latest (plus the moment it takes to kill it).
-  /// Never throws for anything the program or the system does.
+  /// Returns when the program has ended, at the latest at the time limit plus the moment that the kill takes.
+  /// Never throws for anything that the program or the system does.
   virtual CommandResult run(const Command& command) = 0;
 };
 
-/// The real one. The child leads its own process group, so that a signal to ours does not reach it and at the limit
-/// nothing of it is left; if we die, the kernel ends it too unless `outlive_us`. What the child leaves running behind
-/// does not delay us: we return once it has ended and its output is read or closed.
+/// Runs real processes. The child leads its own process group, so a signal to this process's group does not reach it,
+/// and the kill at the time limit ends the whole group. If this process dies, the kernel ends the child too, unless
+/// `outlive_us`. Processes that the child leaves running do not delay run(): it returns once the child has ended and
+/// the available output is read.
 class ProcessRunner : public CommandRunner {
  public:
-  /// outlive_us: a child that is under way is finished although this process dies (a submission that may as well
-  /// succeed).
-  /// open_files: their soft limit of open files, which sbatch hands on to jobs; 0: ours.
+  /// outlive_us: a running child continues when this process dies. This suits a submission, which may still succeed.
+  /// open_files: the soft limit of open files of the child. sbatch passes that limit on to jobs. 0: the limit of this
+  /// process.
   explicit ProcessRunner(bool outlive_us = true, std::uint64_t open_files = 0)
       : outlive_us_(outlive_us), open_files_(open_files) {}
   CommandResult run(const Command& command) override;

@@ -31,28 +31,28 @@ enum class JobState {
   kRevoked,
   kReservationDeletedHold,
   kSignaling,
-  kUnknown,  // a later Slurm's; never a reason to act
+  kUnknown,  // a state of a later Slurm; never act on it
 };
 
-/// Where in its life a job is.
+/// The phase of a job's life.
 enum class JobPhase {
-  kQueued,   // waits for its turn, for the first time or again
+  kQueued,   // waits to start, for the first time or again
   kActive,   // has nodes
-  kEnding,   // is over, but not everywhere yet; its final state is not known
+  kEnding,   // ends; some nodes are still cleaning up, and the final state is unknown
   kEnded,    // will not run again
   kUnknown,  // ask again later
 };
 
-/// A state as it was printed. An unknown one keeps its text.
+/// A state as Slurm printed it. An unknown state keeps its text.
 struct ListedState {
   JobState state = JobState::kUnknown;
   std::string text{};  // without "by <uid>" and "+"
-  std::string by{};    // sacct's "CANCELLED by 1000": who, as a user id; otherwise empty
+  std::string by{};    // the user id in sacct's "CANCELLED by 1000"; otherwise empty
 
   bool operator==(const ListedState&) const = default;
 };
 
-/// Reads long and compact names in any case ("RUNNING", "R"), and sacct's "CANCELLED by 1000" and abridged
+/// Reads long and compact names in any case ("RUNNING", "R"), and sacct's "CANCELLED by 1000" and shortened
 /// "CANCELLED+".
 ListedState parse_job_state(std::string_view text);
 
@@ -61,8 +61,8 @@ std::string_view name(JobState state);
 /// Slurm's name of at most three letters; "?" for kUnknown.
 std::string_view compact_name(JobState state);
 
-/// REVOKED (the job lives on in another cluster of a federation) counts as ended. SPECIAL_EXIT and the holds are
-/// queued.
+/// The phase of a state. REVOKED counts as ended, because the job goes on in another cluster of a federation.
+/// SPECIAL_EXIT and the states of held jobs count as queued.
 JobPhase classify(JobState state);
 
 }  // namespace slurm

@@ -4,19 +4,19 @@
 
 namespace slurm {
 
-/// What a failed sbatch's own words prove.
+/// What the words of a failed sbatch prove.
 ///
-/// Only words that Slurm writes after it has thrown a submission away are a refusal. All other failures are kUnknown:
-/// the submission may have been taken all the same, and its job is looked for in Slurm's list before anything else is
-/// done. A site's wrapper may fail after the real sbatch has succeeded.
+/// Only words that Slurm writes after it has discarded a submission are a refusal. All other failures are kUnknown,
+/// because Slurm may still have accepted the submission. After kUnknown, look for the job in Slurm's list before
+/// anything else. One example: a site's wrapper fails after the real sbatch has succeeded.
 enum class Refusal {
-  kUsers,    // nothing was taken, and no later try can succeed: the job file asks for what the cluster does not have
-  kTooMany,  // nothing was taken: a limit on how many jobs may be in the queue
-  kForNow,   // nothing was taken: a state of Slurm that changes by itself
-  kUnknown,  // proves nothing
+  kUsers,    // nothing was accepted; no later try can succeed, because the cluster lacks what the job file asks for
+  kTooMany,  // nothing was accepted, because of a limit on the number of queued jobs
+  kForNow,   // nothing was accepted, because of a state of Slurm that passes by itself
+  kUnknown,  // the words prove nothing
 };
 
-/// Reads the words, without "sbatch: error: ".
+/// Classifies the words, given without "sbatch: error: ".
 Refusal understand_refusal(const std::string& words);
 
 }  // namespace slurm

@@ -13,7 +13,7 @@
 
 namespace slurm {
 
-using Time = std::chrono::sys_seconds;  // Slurm counts whole seconds, by its own machine's clock
+using Time = std::chrono::sys_seconds;  // whole seconds of the clock of slurmctld's machine
 
 /// How a job or step ended.
 struct ExitStatus {
@@ -25,36 +25,36 @@ struct ExitStatus {
 
 /// One job, or one element of an array, as squeue lists it now.
 struct ListedJob {
-  JobId id{};                // "123_4" for an element
+  JobId id{};                // "123_4" for an array element
   std::uint64_t raw_id = 0;  // Slurm's own number for this element, as in SLURM_JOB_ID
   ListedState state{};
   std::string reason{};        // "Priority", "None"; see explain_reason
-  std::uint32_t nodes = 0;     // had or wanted
+  std::uint32_t nodes = 0;     // allocated, or requested while queued
   std::string node_list{};     // see expand_hosts; empty while queued
-  std::string batch_host{};    // where the batch script runs; empty while queued
-  std::uint32_t restarts = 0;  // how often Slurm itself started it again
+  std::string batch_host{};    // the node that runs the batch script; empty while queued
+  std::uint32_t restarts = 0;  // how often Slurm itself restarted the job
   std::optional<Time> submitted{};
-  std::optional<Time> started{};   // of a queued job: when Slurm expects it to start
-  std::optional<Time> ends{};      // when it ended, or its limit
-  std::optional<Time> eligible{};  // not before this
+  std::optional<Time> started{};   // for a queued job: the expected start
+  std::optional<Time> ends{};      // the end, or the end that the time limit sets
+  std::optional<Time> eligible{};  // the job cannot start before this time
   std::optional<Time> preempted{};
-  std::optional<std::chrono::seconds> time_limit{};  // nothing: unlimited
-  /// Of the batch script, once it ended. Of a job that waits again: what its last run ended with, if that is why
-  /// (RequeueExit); after `scontrol requeue` and the like nothing.
+  std::optional<std::chrono::seconds> time_limit{};  // none: unlimited
+  /// The exit status of the batch script, once the job has ended. A job that waits again keeps the status of its last
+  /// run if that status is the reason (RequeueExit). After `scontrol requeue` and the like it has none.
   std::optional<ExitStatus> exit{};
-  std::optional<ExitStatus> worst_step{};  // the highest exit of its srun steps; only once it ended
-  std::string partition{};                 // of a queued job perhaps several, with commas
+  std::optional<ExitStatus> worst_step{};  // the highest exit status of the srun steps; only once ended
+  std::string partition{};                 // a queued job may have several, with commas
   std::uint64_t priority = 0;              // 0: held
   std::string user{};
   std::string account{};
   std::string qos{};
-  std::string dependency{};  // what is left of it: "afterok:12(unfulfilled)"
+  std::string dependency{};  // the unfulfilled part: "afterok:12(unfulfilled)"
   std::string name{};
   std::string comment{};
-  std::string work_folder{};  // what the script was submitted with; told by find() alone
+  std::string work_folder{};  // the job's working folder; set only by find()
 };
 
-/// One run of a job as accounting remembers it. A requeued job has one for each run.
+/// One run of a job as accounting recorded it. A requeued job has several runs.
 struct PastRun {
   JobId id{};
   std::uint64_t raw_id = 0;
@@ -62,7 +62,7 @@ struct PastRun {
   ExitStatus exit{};
   ExitStatus worst_step{};
   std::optional<Time> submitted{};
-  std::optional<Time> started{};  // nothing: it never did
+  std::optional<Time> started{};  // none: the run never started
   std::optional<Time> ended{};
   std::string node_list{};
   std::string reason{};
@@ -71,7 +71,7 @@ struct PastRun {
   std::string comment{};  // empty unless the cluster keeps comments (AccountingStoreFlags=job_comment)
 };
 
-/// A partition as Slurm has it.
+/// A partition as Slurm reports it.
 struct Partition {
   std::string name{};
   std::string state{};  // UP, DOWN, DRAIN, INACTIVE
@@ -79,9 +79,9 @@ struct Partition {
   std::string node_list{};
   std::uint32_t total_nodes = 0;
   std::uint32_t total_cpus = 0;
-  std::optional<std::chrono::seconds> max_time{};      // nothing: unlimited
-  std::optional<std::chrono::seconds> default_time{};  // nothing: max_time
-  std::optional<std::uint32_t> max_nodes{};            // nothing: unlimited
+  std::optional<std::chrono::seconds> max_time{};      // none: unlimited
+  std::optional<std::chrono::seconds> default_time{};  // none: max_time
+  std::optional<std::uint32_t> max_nodes{};            // none: unlimited
   std::uint32_t min_nodes = 0;
   std::vector<std::string> allow_groups{};    // empty: all
   std::vector<std::string> allow_accounts{};  // empty: all
@@ -93,22 +93,22 @@ struct Partition {
   std::string preempt_mode{};  // OFF, REQUEUE, CANCEL, SUSPEND, GANG,...
   std::chrono::seconds grace{0};
   std::string tres{};                           // "cpu=32,mem=16000M,node=4,gres/gpu=8"
-  std::map<std::string, std::string> fields{};  // everything Slurm said, by its names
+  std::map<std::string, std::string> fields{};  // all fields that Slurm printed, by Slurm's names
 };
 
-/// A node as Slurm has it.
+/// A node as Slurm reports it.
 struct Node {
   std::string name{};
-  std::string address{};  // NodeAddr: what to connect to; names need not resolve
+  std::string address{};  // NodeAddr: the address to connect to, since names need not resolve
   std::string host_name{};
-  std::vector<std::string>
-      states{};          // "IDLE", "DRAIN"; base state first, then what is joined with +, without * and such
+  /// The base state, then the flags that Slurm joins with +: "IDLE", "DRAIN". Suffixes such as * are removed.
+  std::vector<std::string> states{};
   bool responds = true;  // false: Slurm marks it with *
-  std::string reason{};  // why it is down or drained: "power supply [root@2026-11-21T09:00:00]"
+  std::string reason{};  // why the node is down or drained: "power supply [root@2026-11-21T09:00:00]"
   std::uint32_t cpus = 0;
   std::uint32_t cpus_used = 0;
   std::uint64_t memory_mib = 0;
-  std::uint64_t memory_used_mib = 0;  // promised to jobs
+  std::uint64_t memory_used_mib = 0;  // allocated to jobs
   std::string gres{};                 // "gpu:fake:2"
   std::string tres_used{};            // "cpu=1,gres/gpu=1"
   std::vector<std::string> features{};
@@ -116,29 +116,30 @@ struct Node {
   std::optional<Time> slurmd_started{};
   std::map<std::string, std::string> fields{};
 
-  /// Up and neither drained nor about to be: jobs may start there now or when others leave.
+  /// Whether the node is up, and neither drained nor about to be drained. Jobs may start on it now or when others
+  /// leave.
   bool usable() const;
 };
 
-/// What of a cluster's configuration decides how a job must behave.
+/// The part of a cluster's configuration that decides how a job must behave.
 struct ClusterConfig {
   std::string cluster{};
   std::string version{};
-  std::optional<Time> now{};        // what slurmctld's clock said when it answered
-  std::vector<int> requeue_exit{};  // a batch script that exits so is requeued
+  std::optional<Time> now{};        // slurmctld's clock at the time of the answer
+  std::vector<int> requeue_exit{};  // exit codes after which Slurm requeues a batch job
   std::vector<int> requeue_exit_hold{};
-  bool job_requeue = true;             // jobs may be requeued unless they say otherwise
+  bool job_requeue = true;             // jobs may be requeued unless they forbid it
   std::chrono::seconds kill_wait{30};  // from TERM to KILL
   std::chrono::seconds slurmd_timeout{300};
-  std::chrono::seconds cred_expire{120};  // plus 1 s: how long a requeued job is held
-  std::chrono::seconds min_job_age{300};  // how long squeue knows an ended job; 0: for ever
+  std::chrono::seconds cred_expire{120};  // a requeued job is held for this time plus 1 s
+  std::chrono::seconds min_job_age{300};  // how long squeue lists an ended job; 0: for ever
   std::chrono::seconds message_timeout{10};
   std::uint64_t max_array_size = 1001;  // task ids are below this
   std::uint64_t max_job_count = 10000;
   std::string preempt_type{};        // "preempt/partition_prio"
   std::string preempt_mode{};        // "REQUEUE", "OFF"
   bool warns_at_preemption = false;  // SlurmctldParameters has preempt_send_user_signal
-  bool has_accounting = false;       // sacct has something to say
+  bool has_accounting = false;       // accounting is stored, so sacct can answer
   std::map<std::string, std::string> fields{};
 };
 
@@ -148,55 +149,58 @@ struct StartEstimate {
   std::uint32_t cpus = 0;
   std::string node_list{};
   std::string partition{};
-  std::string said{};  // Slurm's own words
+  std::string said{};  // Slurm's own sentence
 };
 
-/// What scancel sends, to whom.
+/// What scancel sends, and to which processes.
 struct Cancel {
-  std::string signal{};     // "USR2"; empty: the job is ended (TERM, then KILL after KillWait)
-  bool batch_only = false;  // the batch script alone
-  bool full = false;        // the batch script and everything it started
+  std::string signal{};     // "USR2"; empty: end the job (TERM, then KILL after KillWait)
+  bool batch_only = false;  // to the batch script only
+  bool full = false;        // to the batch script and all its descendants
 };
 
-/// Everything muster asks of Slurm. Each call takes as long as its own time limit allows at most, and never throws for
-/// what Slurm does. May be called from several threads.
+/// Everything that muster asks of Slurm. Each call ends within its own time limit and never throws for what Slurm does.
+/// May be called from several threads.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  /// Hands a script to sbatch. `arguments` are put before it ("--hold"). keep_fds stay open in sbatch while it runs, so
-  /// that a lock on one of them says whether a submission may still be under way after we died. `environment` is all
-  /// that the job gets besides what Slurm adds; its PATH is extended where it does not lead to srun.
+  /// Submits a script through sbatch. `arguments` come before the script ("--hold"). sbatch keeps keep_fds open while
+  /// it runs. A lock on one of them then tells a restarted controller whether a submission may still be in progress.
+  /// The job's environment is `environment` plus what Slurm adds. PATH is extended when it does not lead to srun.
   virtual SubmitAnswer submit(const std::string& script, const std::vector<std::string>& arguments = {},
                               const std::vector<int>& keep_fds = {},
                               const std::map<std::string, std::string>& environment = {}) = 0;
 
-  /// Whether Slurm would take the script, and when it would start. Nothing is submitted.
+  /// Asks whether Slurm would accept the script, and when the job would start. Nothing is submitted.
   virtual Answer<StartEstimate> test_only(const std::string& script,
                                           const std::vector<std::string>& arguments = {}) = 0;
 
-  /// Every job Slurm still knows, ended ones too, elements of arrays one by one: one query. user: only this one's;
-  /// empty: all. An empty list means there are none; an answer we don't understand is Unreachable.
+  /// Every job that Slurm still lists, including ended jobs, with array elements one by one. Makes one query. `user`
+  /// selects one user's jobs; empty means all users. An empty list means that there are no jobs. An answer that cannot
+  /// be parsed is Unreachable.
   virtual Answer<std::vector<ListedJob>> list(const std::string& user = {}) = 0;
 
-  /// The job with this number, or all elements of the array with it, as slurmctld itself has them now, whatever stands
-  /// between us and squeue. Empty: it knows none. Tells id, state, reason, restarts, submitted, started, node_list,
-  /// name, comment and work_folder.
+  /// The job with this number, or all elements of the array with this number. scontrol asks slurmctld itself, without
+  /// any squeue wrapper or cache in between. An empty list means that slurmctld does not know the number. Fills id,
+  /// state, reason, restarts, submitted, started, node_list, name, comment and work_folder only.
   virtual Answer<std::vector<ListedJob>> find(std::uint64_t job) = 0;
 
-  /// Ended and unknown jobs are none to end: Done. Otherwise the first refusal; the others were asked all the same.
+  /// Cancels jobs. Ended and unknown jobs need no cancelling and count as Done. A refusal does not stop the others: the
+  /// remaining jobs are tried, and the answer is the first refusal.
   virtual Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) = 0;
-  /// By the job's owner: the owner may release it again.
+  /// Holds the job as its owner, so that the owner may release it.
   virtual Answer<Done> hold(const JobId& job) = 0;
   virtual Answer<Done> release(const JobId& job) = 0;
-  /// 0: none. Raising it needs an operator's rights unless the job is still queued.
+  /// Sets the time limit; 0 means unlimited. Raising the limit needs an operator's rights, unless the job is still
+  /// queued.
   virtual Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) = 0;
-  /// A queued job gets none of these nodes, instead of those it was to get none of before; an array's number stands for
-  /// all its elements that wait. Refused too where some of them run already; the others are changed all the same.
+  /// Sets the nodes that a queued job must not get, replacing the previous list. The number of an array stands for all
+  /// its waiting elements. Also Refused when some elements already run; the waiting elements are changed all the same.
   virtual Answer<Done> exclude(const JobId& job, const std::vector<std::string>& nodes) = 0;
 
-  /// What accounting remembers, oldest run first. Refused where the cluster keeps no accounting. Ids that it does not
-  /// know have no runs; a job's runs may come seconds after squeue knows of its end.
+  /// The recorded runs of the jobs, oldest first. Refused where the cluster keeps no accounting. A job that accounting
+  /// does not know has no runs. A run may appear seconds after squeue shows the end of the job.
   virtual Answer<std::vector<PastRun>> history(const std::vector<std::uint64_t>& jobs) = 0;
 
   virtual Answer<std::vector<Partition>> partitions() = 0;

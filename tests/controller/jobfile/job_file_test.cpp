@@ -212,12 +212,12 @@ INSTANTIATE_TEST_SUITE_P(
             recipe("[model]\nnum_attention_heads = 3"),
             {"job.toml:4:23: model.hidden_size \"256\": want a multiple of num_attention_heads = 3; try 252 or 258"}},
         Refusal{recipe("[model]\nhidden_size = 12"),
-                {"job.toml:4:15: model.hidden_size \"12\": want an even number a head for the rotary embedding, not "
+                {"job.toml:4:15: model.hidden_size \"12\": want an even width per head for the rotary embedding, not "
                  "hidden_size / heads = 3; try 8 or 16"}},
         Refusal{recipe("[model]\nnum_key_value_heads = 3"),
                 {"job.toml:4:23: model.num_key_value_heads \"3\": want a divisor of num_attention_heads = 4; leave it "
                  "out for "
-                 "one a query head"}},
+                 "one per query head"}},
         Refusal{recipe("[data]\nsequence_length = 64\n[model]\nmax_position_embeddings = 32"),
                 {"job.toml:4:19: data.sequence_length \"64\": want at most model.max_position_embeddings = 32; shorten "
                  "it, or "

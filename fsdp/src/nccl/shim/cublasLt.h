@@ -1,4 +1,3 @@
 #pragma once
-// Stands in for CUDA's cublasLt.h, of which LibTorch's headers need a few opaque types, so that building wants no
-// further wheel.
+// Replaces CUDA's cublasLt.h. LibTorch's headers need only these opaque types, so the build needs no further wheel.
 typedef struct cublasLtContext* cublasLtHandle_t;

@@ -1,4 +1,3 @@
 #pragma once
-// Stands in for CUDA's cusolverDn.h, of which LibTorch's headers need a few opaque types, so that building wants no
-// further wheel.
+// Replaces CUDA's cusolverDn.h. LibTorch's headers need only these opaque types, so the build needs no further wheel.
 typedef struct cusolverDnContext* cusolverDnHandle_t;

@@ -1,5 +1,4 @@
 #pragma once
-// Stands in for CUDA's cusparse.h, of which LibTorch's headers need a few opaque types, so that building wants no
-// further wheel.
+// Replaces CUDA's cusparse.h. LibTorch's headers need only these opaque types, so the build needs no further wheel.
 typedef struct cusparseContext* cusparseHandle_t;
 typedef int cusparseStatus_t;

@@ -1,3 +1,4 @@
 #pragma once
-// Stands in for Gloo's algorithm.h, which LibTorch's header of ProcessGroupGloo includes and uses nothing of. Gloo
-// itself is inside libtorch_cpu; its headers are in no wheel, and those of a distribution belong to another version.
+// Replaces Gloo's algorithm.h. LibTorch's header of ProcessGroupGloo includes that header but uses nothing from it.
+// Gloo itself is inside libtorch_cpu. No wheel ships Gloo's headers, and a distribution's headers belong to another
+// version.

@@ -1,6 +1,6 @@
 #pragma once
-// Stands in for Gloo's context.h: LibTorch's header of ProcessGroupGloo holds pointers to these, and only libtorch_cpu
-// looks inside.
+// Replaces Gloo's context.h. LibTorch's header of ProcessGroupGloo holds pointers to these types. Only libtorch_cpu
+// uses their contents.
 #include <chrono>
 
 namespace gloo {

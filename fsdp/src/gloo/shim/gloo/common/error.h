@@ -1,2 +1,2 @@
 #pragma once
-// Stands in for Gloo's common/error.h, which LibTorch's header of ProcessGroupGloo includes and uses nothing of.
+// Replaces Gloo's common/error.h. LibTorch's header of ProcessGroupGloo includes that header but uses nothing from it.

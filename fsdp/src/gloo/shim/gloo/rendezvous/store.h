@@ -1,6 +1,6 @@
 #pragma once
-// Stands in for Gloo's rendezvous/store.h: LibTorch's header of ProcessGroupGloo derives a class from it, which only
-// libtorch_cpu makes instances of.
+// Replaces Gloo's rendezvous/store.h. LibTorch's header of ProcessGroupGloo derives a class from Store. Only
+// libtorch_cpu makes instances of that class.
 #include <chrono>
 #include <string>
 #include <vector>

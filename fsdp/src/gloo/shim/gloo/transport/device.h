@@ -1,6 +1,6 @@
 #pragma once
-// Stands in for Gloo's transport/device.h: what ProcessGroupGloo::createDeviceForHostname() gives is handed back
-// unopened.
+// Replaces Gloo's transport/device.h. The engine passes the Device from ProcessGroupGloo::createDeviceForHostname()
+// back unopened.
 namespace gloo::transport {
 class Device;
 }
