@@ -17,14 +17,13 @@
 #include "base/clock.h"
 #include "base/hearing.h"
 #include "base/outcome.h"
+#include "jobs/job_table.h"
 #include "store/store.h"
 
 namespace runtime {
 
 /// Of the sweep whose first job this is: "s12".
 std::string sweep_name(core::JobId first);
-
-using JobPtr = std::shared_ptr<const core::Job>;
 
 /// The single writer of events. Takes (job, event) from any thread, folds it with core::apply and groups what waits
 /// into one transaction: one fsync serves many. Answers come after the fsync, publish() before the answers.
@@ -82,10 +81,10 @@ class EventLog {
   std::vector<bool> keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
 
   /// The newest durable state; null if there is no such job. Throws store::Error.
-  JobPtr job(core::JobId id) const;
-  std::vector<JobPtr> open_jobs() const;
+  JobPtr job(core::JobId id) const { return jobs_.get(id); }
+  std::vector<JobPtr> open_jobs() const { return jobs_.open(); }
   /// Puts the jobs that have not ended into memory. Throws store::Error.
-  void load_open();
+  void load_open() { jobs_.load_open(); }
   /// Jobs to come have higher ids than this. Before the first is submitted.
   void begin_after(core::JobId id) { begin_after_ = id; }
   /// The id that the next job would have. Throws store::Error.
@@ -104,7 +103,6 @@ class EventLog {
   /// More requests than these waiting at once are refused as too busy.
   static constexpr std::size_t kQueueLimit = 4096;
   static constexpr std::size_t kBatchLimit = 256;
-  static constexpr std::size_t kEndedJobsInMemory = 512;
 
  private:
   enum class Kind { kSubmit, kRequest, kReport, kFact };
@@ -158,11 +156,11 @@ class EventLog {
   void note_failure(const std::string& why);
   void note_success();
   void reload(std::span<const Entry> entries);
-  bool too_early(const Entry& entry, const core::Job& job) const;
   void release_early(const JobPtr& job);
   core::Time stamp();
 
   store::Store& store_;
+  JobTable jobs_;
   Clock& clock_;
   Hearing& hearing_;
   const Publish publish_;
@@ -178,10 +176,6 @@ class EventLog {
   bool failing_ = false;
   std::string problem_;
   core::Millis failed_at_{0}, retry_at_{0}, backoff_{0};
-
-  mutable std::mutex jobs_mutex_;
-  std::unordered_map<core::JobId, JobPtr> jobs_;
-  std::deque<core::JobId> ended_;
 
   // The writer's own.
   core::Time last_time_{};

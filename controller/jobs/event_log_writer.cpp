@@ -1,0 +1,315 @@
+// The writer's side of the event log: what waits is taken in groups, folded by core::apply, written in one transaction,
+// published and answered. event_log.cpp has the callers' side.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "jobs/event_log.h"
+#include "jobs/facts.h"
+
+namespace runtime {
+namespace {
+
+constexpr core::Millis kBackoffFirst{100};
+constexpr core::Millis kBackoffMost{5000};
+// Events are not dated before the one before them, unless the machine's clock was far wrong and has been set back.
+constexpr core::Millis kSmoothed{1000};
+
+// Writes an event into musterd's log. Arrivals of ranks and saves are frequent, so they are debug messages.
+void log(const store::Commit& commit) {
+  const auto& body = commit.event.body;
+  const bool often =
+      std::holds_alternative<core::RankJoined>(body) || std::holds_alternative<core::CheckpointSaved>(body);
+  const auto& text = commit.applied->text;
+  if (!text.empty())
+    spdlog::log(often ? spdlog::level::debug : spdlog::level::info, "job {}: {}", commit.applied->job.id, text);
+}
+
+}  // namespace
+
+// The commits of one transaction, and the answers that follow once they are durable.
+struct EventLog::Group {
+  std::vector<store::Commit> commits;
+  std::vector<std::pair<Entry*, Result>> results;
+  std::vector<Entry*> early;
+  std::unordered_map<core::JobId, JobPtr> jobs;  // as they will be
+  std::set<core::JobId> with_actions, changed;
+  std::map<std::string, core::JobId> requests;
+  core::JobId next_id = 0;
+};
+
+void EventLog::run() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      // The time limit serves retries, whose time comes without anyone's call.
+      while (!closed_ && !work_waits()) wake_.wait_for(lock, kBackoffFirst);
+      if (closed_) return;
+    }
+    pass();
+  }
+}
+
+bool EventLog::work_waits() const {
+  return !queue_.empty() || (!facts_.empty() && clock_.monotonic() >= retry_at_);
+}
+
+// False if nothing waited.
+bool EventLog::pass() {
+  auto entries = take();
+  if (!entries.empty()) write(entries);
+  return !entries.empty();
+}
+
+std::vector<EventLog::Entry> EventLog::take() {
+  std::vector<Entry> entries;
+  std::lock_guard lock(mutex_);
+  if (!work_waits()) return entries;
+  const auto move_some = [&](std::deque<Entry>& from) {
+    const auto count = static_cast<std::ptrdiff_t>(std::min(from.size(), kBatchLimit));
+    std::move(from.begin(), from.begin() + count, std::back_inserter(entries));
+    from.erase(from.begin(), from.begin() + count);
+  };
+  move_some(facts_);  // first, also when a person's request is what ends a backoff early: facts are older
+  move_some(queue_);
+  return entries;
+}
+
+void EventLog::write(std::vector<Entry>& entries) {
+  Group group;
+  try {
+    for (auto& entry : entries) prepare(entry, group);
+    commit(group);
+  } catch (const store::Error& e) {
+    if (e.kind() == store::Error::Kind::kFull) return refuse_or_put_back(entries, e.what());
+    if (e.kind() == store::Error::Kind::kConflict) reload(entries);
+    return write_one_by_one(entries);
+  } catch (const std::exception& e) {
+    return write_one_by_one(entries);
+  }
+  publish(group);
+  settle(group);
+}
+
+// One bad entry must not hold up the others; those of its job wait behind it.
+void EventLog::write_one_by_one(std::vector<Entry>& entries) {
+  std::set<core::JobId> held_up;
+  std::vector<Entry> failed;
+  std::string why;
+  for (auto& entry : entries) {
+    if (entry.job != 0 && held_up.contains(entry.job)) {
+      failed.push_back(std::move(entry));
+      continue;
+    }
+    Group group;
+    try {
+      prepare(entry, group);
+      commit(group);
+    } catch (const std::exception& e) {
+      why = e.what();
+      if (entry.kind == Kind::kFact) held_up.insert(entry.job);
+      failed.push_back(std::move(entry));
+      continue;
+    }
+    publish(group);
+    settle(group);
+  }
+  if (!failed.empty()) refuse_or_put_back(failed, why);
+}
+
+void EventLog::prepare(Entry& entry, Group& group) {
+  if (entry.kind == Kind::kSubmit) return prepare_submit(entry, group);
+  if (!entry.jobs.empty()) return prepare_all(entry, group);
+  const JobPtr now = current(entry.job, group);
+  if (now == nullptr) {
+    Refusal refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job)};
+    group.results.push_back({&entry, {nullptr, {}, refusal}});
+    return;
+  }
+  if (entry.kind == Kind::kRequest && now->removed_at) {
+    group.results.push_back({&entry, {nullptr, {}, Refusal{Refusal::Kind::kNotFound, core::removed_text(*now)}}});
+    return;
+  }
+  if (const auto why = refusal_of(*now, entry.body); !why.empty()) {
+    group.results.push_back({&entry, {now, {}, Refusal{Refusal::Kind::kWrongState, why}}});
+    return;
+  }
+  if (entry.kind == Kind::kFact && known_already(*now, entry.body)) {
+    group.results.push_back({&entry, {now, {}, std::nullopt}});
+    return;
+  }
+  if (entry.kind == Kind::kFact && too_early(*now, entry.body)) {
+    group.early.push_back(&entry);
+    return;
+  }
+  group.results.push_back({&entry, {add(*now, entry.body, group), {}, std::nullopt}});
+}
+
+JobPtr EventLog::add(const core::Job& now, const core::EventBody& body, Group& group) {
+  const core::Event event{stamp(), body};
+  const auto applied = store::shared(core::apply(now, event));
+  const JobPtr after(applied, &applied->job);
+  if (!applied->actions.empty()) group.with_actions.insert(now.id);
+  group.commits.push_back({event, applied, {}, {}});
+  group.jobs[now.id] = after;
+  group.changed.insert(now.id);
+  return after;
+}
+
+void EventLog::prepare_all(Entry& entry, Group& group) {
+  Result result;
+  for (const auto id : entry.jobs) {
+    const JobPtr now = current(id, group);
+    if (now == nullptr) continue;
+    if (auto why = refusal_of(*now, entry.body); !why.empty()) {
+      result.changed.refusals.push_back(std::move(why));
+    } else {
+      result.changed.jobs.push_back(add(*now, entry.body, group));
+    }
+  }
+  group.results.push_back({&entry, std::move(result)});
+}
+
+void EventLog::prepare_submit(Entry& entry, Group& group) {
+  const auto waiting = group.requests.find(entry.request_id);
+  const auto known =
+      waiting != group.requests.end() ? std::optional(waiting->second) : store_.find_request(entry.request_id);
+  if (known) {
+    group.results.push_back({&entry, {nullptr, {*known, true}, std::nullopt}});
+    return;
+  }
+  if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : next_job_id();
+  const auto first = group.next_id;
+  if (entry.sweep.empty()) {
+    prepare_new(std::get<core::JobSubmitted>(entry.body), entry.request_id, entry.spec_json, group);
+  }
+  for (std::size_t i = 0; i < entry.sweep.size(); ++i) {
+    auto& submission = entry.sweep[i];
+    submission.body.sweep.sweep = sweep_name(first);
+    prepare_new(submission.body, i == 0 ? entry.request_id : std::string(), submission.spec_json, group);
+  }
+  group.requests[entry.request_id] = first;
+  group.results.push_back({&entry, {group.jobs[first], {first, false}, std::nullopt}});
+}
+
+void EventLog::prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json,
+                           Group& group) {
+  core::Job blank;
+  blank.id = group.next_id++;
+  const core::Event event{stamp(), std::move(body)};
+  const auto applied = store::shared(core::apply(std::move(blank), event));
+  const JobPtr after(applied, &applied->job);
+  if (!applied->actions.empty()) group.with_actions.insert(after->id);
+  group.commits.push_back({event, applied, request_id, spec_json});
+  group.jobs[after->id] = after;
+  group.changed.insert(after->id);
+}
+
+JobPtr EventLog::current(core::JobId id, Group& group) {
+  if (const auto found = group.jobs.find(id); found != group.jobs.end()) return found->second;
+  return jobs_.get(id);
+}
+
+void EventLog::commit(Group& group) {
+  if (group.commits.empty()) return;
+  {
+    const Hearing::Write under_way(hearing_);
+    store_.append(group.commits);
+  }
+  note_success();
+  for (const auto& commit : group.commits) log(commit);
+  if (group.next_id != 0) next_id_ = group.next_id;
+}
+
+void EventLog::publish(Group& group) {
+  for (const auto id : group.changed) jobs_.put(group.jobs[id]);
+  for (const auto id : group.changed) publish_(group.jobs[id], group.with_actions.contains(id));
+}
+
+void EventLog::settle(Group& group) {
+  for (auto* entry : group.early) early_[entry->job].push_back(std::move(*entry));
+  for (const auto id : group.changed) release_early(group.jobs[id]);
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [entry, result] : group.results) {
+      if (entry->kind == Kind::kFact) known_facts_.erase(key_of(*entry));
+    }
+  }
+  for (auto& [entry, result] : group.results) {
+    if (entry->kind == Kind::kFact && result.refusal) {
+      spdlog::warn("{} for a job that does not exist: {}", core::type_name(entry->body), entry->job);
+    }
+    entry->answer->promise.set_value(std::move(result));
+  }
+}
+
+void EventLog::refuse_or_put_back(std::vector<Entry>& entries, const std::string& why) {
+  note_failure(why);
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& entry : entries) {
+      if (entry.kind == Kind::kReport) known_reports_.erase(key_of(entry));
+    }
+    if (!closed_) {
+      for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+        if (entry->kind == Kind::kFact) facts_.push_front(std::move(*entry));
+      }
+    }
+  }
+  for (auto& entry : entries) {
+    if (entry.answer != nullptr) {
+      entry.answer->promise.set_value({nullptr, {}, Refusal{Refusal::Kind::kUnchanged, "nothing was changed: " + why}});
+    }
+  }
+}
+
+void EventLog::note_failure(const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (!failing_) spdlog::error("the store takes no writes: {}", why);
+  backoff_ = failing_ ? std::min(backoff_ * 2, kBackoffMost) : kBackoffFirst;
+  failing_ = true;
+  problem_ = why;
+  failed_at_ = clock_.monotonic();
+  retry_at_ = failed_at_ + backoff_;
+}
+
+void EventLog::note_success() {
+  std::lock_guard lock(mutex_);
+  if (failing_) spdlog::info("the store takes writes again");
+  failing_ = false;
+  retry_at_ = core::Millis(0);
+}
+
+// Somebody else wrote: what the store says is true.
+void EventLog::reload(std::span<const Entry> entries) {
+  next_id_ = 0;
+  std::set<core::JobId> touched;
+  for (const auto& entry : entries) {
+    touched.insert(entry.job);
+    touched.insert(entry.jobs.begin(), entry.jobs.end());
+  }
+  touched.erase(0);
+  for (const auto id : touched) jobs_.reload(id);
+}
+
+// Puts facts whose time has come in front of those that came after them.
+void EventLog::release_early(const JobPtr& job) {
+  const auto held = early_.find(job->id);
+  if (held == early_.end()) return;
+  auto& entries = held->second;
+  std::lock_guard lock(mutex_);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (!closed_ && !too_early(*job, entry->body)) facts_.push_front(std::move(*entry));
+  }
+  std::erase_if(entries, [](const Entry& entry) { return entry.answer == nullptr; });
+  if (entries.empty()) early_.erase(held);
+}
+
+core::Time EventLog::stamp() {
+  const auto wall = clock_.wall();
+  if (wall > last_time_ || last_time_ - wall > kSmoothed) last_time_ = wall;
+  return last_time_;
+}
+
+}  // namespace runtime

@@ -1,0 +1,67 @@
+#include "jobs/facts.h"
+
+namespace runtime {
+namespace {
+
+// A rank may have told before that the attempt has started, but a rank knows only its own node. Tasks know the node of
+// each rank. The scheduler knows only which nodes the attempt has.
+bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& started) {
+  if (attempt.state == core::AttemptState::kQueued) return false;
+  if (attempt.state == core::AttemptState::kEnded) return true;
+  for (std::size_t r = 0; r < attempt.ranks.size() && r < started.nodes.size(); ++r) {
+    if (started.nodes[r].empty()) continue;
+    if (attempt.ranks[r].node.empty()) return false;
+    if (started.seen_there && attempt.ranks[r].node != started.nodes[r]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string subject_of(const core::EventBody& body) {
+  return std::visit(
+      [](const auto& e) -> std::string {
+        if constexpr (requires { e.rank; }) return std::to_string(e.rank);
+        if constexpr (requires { e.node; }) return e.node;
+        if constexpr (requires { e.job; }) return std::to_string(e.job);
+        if constexpr (requires { e.step; }) return std::to_string(e.step);
+        return {};
+      },
+      body);
+}
+
+std::string refusal_of(const core::Job& job, const core::EventBody& body) {
+  if (std::holds_alternative<core::CancelRequested>(body)) return core::refuse_cancel(job);
+  if (std::holds_alternative<core::RequeueRequested>(body)) return core::refuse_requeue(job);
+  if (std::holds_alternative<core::HoldRequested>(body)) return core::refuse_hold(job);
+  if (std::holds_alternative<core::ReleaseRequested>(body)) return core::refuse_release(job);
+  if (std::holds_alternative<core::TimeLimitChanged>(body)) return core::refuse_time_limit(job);
+  if (std::holds_alternative<core::JobRemoved>(body)) return core::refuse_remove(job);
+  return {};
+}
+
+bool known_already(const core::Job& job, const core::EventBody& body) {
+  if (job.removed_at) return true;  // the fact changes nothing any more
+  const auto number = core::attempt_of(body);
+  if (number == 0 || number > job.attempts.size()) return false;
+  const auto& attempt = job.attempts[number - 1];
+  if (const auto* exited = std::get_if<core::RankExited>(&body)) {
+    return exited->rank < attempt.ranks.size() && attempt.ranks[exited->rank].state == core::RankState::kExited;
+  }
+  if (std::holds_alternative<core::AttemptGone>(body)) return attempt.state == core::AttemptState::kEnded;
+  if (const auto* started = std::get_if<core::AttemptStarted>(&body)) return tells_nothing(attempt, *started);
+  if (const auto* stopping = std::get_if<core::AttemptStopping>(&body)) {
+    return attempt.state == core::AttemptState::kEnded || attempt.cause == stopping->cause;
+  }
+  const bool handed_over = attempt.started_at.has_value() || attempt.queued_at.has_value();
+  return std::holds_alternative<core::AttemptLaunched>(body) && handed_over;
+}
+
+bool too_early(const core::Job& job, const core::EventBody& body) {
+  if (core::is_ended(job.state)) return false;
+  if (std::holds_alternative<core::AttemptLaunched>(body)) return false;
+  if (std::holds_alternative<core::AttemptLaunchFailed>(body)) return false;
+  return core::attempt_of(body) > job.attempts.size();
+}
+
+}  // namespace runtime
