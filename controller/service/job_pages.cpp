@@ -1,0 +1,131 @@
+#include "service/job_pages.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/apply.h"
+#include "executors/scheduler_handle.h"
+#include "jobfile/idle_keys.h"
+#include "service/requests.h"
+#include "service/views.h"
+
+namespace runtime {
+namespace {
+
+constexpr std::uint32_t kListDefault = 100;
+
+}  // namespace
+
+Standing JobPages::standing(const core::Job& job) {
+  StandingFacts facts{job, parts_.clock.wall()};
+  if (core::is_ended(job.state)) return standing_of(facts);
+  const auto* attempt = job.current();
+  const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
+  const auto number = static_cast<core::AttemptNumber>(job.attempts.size() + (between ? 1 : 0));
+  facts.trouble = parts_.executor.trouble();
+  facts.queue = parts_.executor.queue_word({job.id, number});
+  if (auto& word = facts.queue; word && word->expected_start && !is_foreseen(*word->expected_start, facts.now)) {
+    word->expected_start.reset();
+    if (!word->sentence.empty())
+      word->sentence += " When it starts can't be told: a job without a time limit is first.";
+  }
+  if (between || job.state == core::JobState::kQueued) facts.turn = parts_.gate.explain(job.id);
+  if (const auto off = between ? parts_.runner.put_off(job.id) : std::nullopt) facts.put_off = {off->why, off->remedy};
+  facts.partition = parts_.partitions.explain(job, facts.queue ? facts.queue->reason : std::string());
+  return standing_of(facts);
+}
+
+Outcome<muster::v1::WhyResponse> JobPages::why(core::JobId id) {
+  try {
+    const auto job = parts_.event_log.job(id);
+    if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    muster::v1::WhyResponse out;
+    out.set_job_id(id);
+    out.set_state(std::string(core::to_string(job->state)));
+    fill_standing(standing(*job), out);
+    if (const auto spec = parts_.specs.get(id)) {
+      for (auto& note : jobfile::idle_keys(*spec, job->reports())) out.add_notes(std::move(note));
+    }
+    return out;
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
+muster::v1::ListResponse JobPages::list(const muster::v1::ListRequest& request) {
+  store::ListFilter filter;
+  for (const auto state : core::kAllJobStates) {
+    for (const auto& wanted : request.states()) {
+      if (wanted == core::to_string(state)) filter.states.push_back(state);
+    }
+  }
+  muster::v1::ListResponse response;
+  if (request.states_size() > 0 && filter.states.empty()) return response;
+  filter.limit = std::min(request.limit() == 0 ? kListDefault : request.limit(), kListMost);
+  filter.before = request.before_id();
+  filter.sweep = request.sweep();
+  filter.ids.assign(request.job_ids().begin(), request.job_ids().end());
+  if (filter.ids.size() > kListMost) filter.ids.resize(kListMost);
+  const auto trouble = parts_.executor.trouble();
+  for (const auto& row : parts_.store.list(filter)) {
+    const auto spec = parts_.specs.get(row.id);
+    const auto open = core::is_ended(row.state) ? nullptr : parts_.event_log.job(row.id);
+    auto& job = *response.add_jobs();
+    job = row_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}), spec.get(),
+                   row.newest_attempt ? parts_.newest.get(row.id) : std::nullopt);
+    if (open != nullptr) fill_open(*open, trouble, job);
+  }
+  response.set_total(filter.ids.empty() ? parts_.store.count(filter.states, filter.sweep) : response.jobs_size());
+  return response;
+}
+
+Outcome<muster::v1::Job> JobPages::get(core::JobId id) {
+  try {
+    const auto job = parts_.event_log.job(id);
+    if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    return view(job);
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
+Outcome<muster::v1::JobSpec> JobPages::spec(core::JobId id) {
+  try {
+    const auto job = parts_.event_log.job(id);
+    if (job != nullptr && job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    const auto spec = job == nullptr ? nullptr : parts_.specs.get(id);
+    if (spec == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    return *spec;
+  } catch (const std::exception& e) {
+    return refuse(Refusal::Kind::kUnavailable, e.what());
+  }
+}
+
+muster::v1::Job JobPages::view(const JobPtr& job) {
+  const auto spec = parts_.specs.get(job->id);
+  if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
+  const auto* newest = job->current();
+  return job_view({*job, *spec, parts_.live_ranks, parts_.data, parts_.clock.monotonic(),
+                   newest ? parts_.newest.get(job->id) : std::nullopt,
+                   newest ? parts_.newest.series(job->id) : std::vector<store::SeriesRow>(), parts_.executor.trouble(),
+                   standing(*job)});
+}
+
+std::string JobPages::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
+  const auto job = parts_.event_log.job(id);
+  if (job == nullptr || job->removed_at || attempt == 0 || attempt > job->attempts.size() || rank >= job->world_size)
+    return {};
+  return parts_.data.log({id, attempt}, rank).string();
+}
+
+std::string JobPages::scheduler_log_path(core::JobId id, core::AttemptNumber attempt) {
+  const auto job = parts_.event_log.job(id);
+  if (job == nullptr || job->removed_at || attempt == 0 || attempt > job->attempts.size() || !parts_.scheduler_log)
+    return {};
+  if (!scheduler_job_of(job->attempts[attempt - 1].handle)) return {};
+  return parts_.scheduler_log(parts_.data.attempt({id, attempt})).string();
+}
+
+}  // namespace runtime

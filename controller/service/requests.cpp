@@ -1,0 +1,44 @@
+#include "service/requests.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace runtime {
+namespace {
+
+constexpr std::size_t kMostUser = 64;
+
+}  // namespace
+
+Refusal refuse(Refusal::Kind kind, std::string text) {
+  return {kind, std::move(text)};
+}
+
+std::string user_or_unknown(const std::string& user) {
+  // The cut may leave half a character, which protobuf does not send.
+  return user.empty() ? "unknown" : core::valid_utf8(user.substr(0, kMostUser));
+}
+
+void name_in_sweep(muster::v1::JobSpec& spec, int index, std::uint32_t parallel) {
+  spec.mutable_sweep()->clear_sweep();
+  spec.mutable_sweep()->set_index(static_cast<std::uint32_t>(index));
+  spec.mutable_sweep()->set_parallel(parallel);
+}
+
+std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep) {
+  store::ListFilter filter;
+  filter.sweep = sweep;
+  filter.limit = kListMost;
+  std::vector<core::JobId> ids;
+  for (bool more = true; more;) {
+    const auto rows = store.list(filter);
+    for (const auto& row : rows) ids.push_back(row.id);
+    more = rows.size() == kListMost;
+    if (more) filter.before = rows.back().id;
+  }
+  std::ranges::sort(ids);
+  return ids;
+}
+
+}  // namespace runtime
