@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "slurm/submitit_style.h"
+#include "submitit_style.h"
 
 namespace slurm {
 

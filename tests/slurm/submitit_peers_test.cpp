@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "slurm/batch_script.h"
-#include "slurm/submitit_style.h"
 #include "submitit_cases.h"
+#include "submitit_style.h"
 #include "temporary_folder.h"
 
 namespace slurm {

@@ -1,5 +1,5 @@
 // submitit's style, tested without submitit. submitit_peers_test.cpp compares with the real one.
-#include "slurm/submitit_style.h"
+#include "submitit_style.h"
 
 #include <gmock/gmock.h>
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "slurm/submitit_style.h"
+#include "submitit_style.h"
 
 namespace slurm {
 

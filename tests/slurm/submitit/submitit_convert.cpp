@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "python_text.h"
-#include "slurm/submitit_style.h"
+#include "submitit_style.h"
 #include "text.h"
 
 namespace slurm {

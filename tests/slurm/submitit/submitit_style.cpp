@@ -1,4 +1,4 @@
-#include "slurm/submitit_style.h"
+#include "submitit_style.h"
 
 #include <algorithm>
 #include <array>
