@@ -17,27 +17,24 @@ void write_a_byte(const std::filesystem::path& file) {
 }  // namespace
 
 DiskProbe::DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file, bool threads)
-    : hearing_(hearing), clock_(clock), file_(std::move(file)) {
-  if (threads) thread_ = std::thread([this] { run(); });
-}
-
-DiskProbe::~DiskProbe() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+    : hearing_(hearing),
+      clock_(clock),
+      file_(std::move(file)),
+      loop_("the disk could not be probed", threads, [this]() -> std::optional<core::Millis> {
+        write();
+        return std::nullopt;
+      }) {
+  loop_.start();
 }
 
 void DiskProbe::ask() {
   const auto written_at = hearing_.written_at();
-  if (!thread_.joinable() || (written_at && clock_.monotonic() - *written_at < kAgainAfter)) return;
+  if (!loop_.is_running() || (written_at && clock_.monotonic() - *written_at < kAgainAfter)) return;
   {
     std::lock_guard lock(mutex_);
     wanted_ = true;
   }
-  wake_.notify_all();
+  loop_.wake();
 }
 
 void DiskProbe::ask_and_wait(core::Millis patience) {
@@ -46,20 +43,18 @@ void DiskProbe::ask_and_wait(core::Millis patience) {
   done_.wait_for(lock, patience, [&] { return !wanted_; });
 }
 
-void DiskProbe::run() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [&] { return wanted_ || closed_; });
-    if (closed_) return;
-    lock.unlock();
-    {
-      const Hearing::Write write(hearing_);
-      write_a_byte(file_);
-    }
-    lock.lock();
-    wanted_ = false;
-    done_.notify_all();
+void DiskProbe::write() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!wanted_) return;
   }
+  {
+    const Hearing::Write write(hearing_);
+    write_a_byte(file_);
+  }
+  std::lock_guard lock(mutex_);
+  wanted_ = false;
+  done_.notify_all();
 }
 
 }  // namespace runtime

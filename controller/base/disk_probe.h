@@ -3,9 +3,9 @@
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
-#include <thread>
 
 #include "base/hearing.h"
+#include "base/loop.h"
 
 namespace runtime {
 
@@ -13,14 +13,11 @@ namespace runtime {
 /// nothing else is written. Thread-safe; one thread of its own.
 class DiskProbe {
  public:
-  /// Asked again sooner than this after the last write of whatever kind it does nothing.
+  /// A question sooner than this after the last write, of whatever kind, is not asked: that write was the answer.
   static constexpr core::Millis kAgainAfter{500};
 
   /// Without threads it does nothing.
   DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file, bool threads);
-  ~DiskProbe();
-  DiskProbe(const DiskProbe&) = delete;
-  DiskProbe& operator=(const DiskProbe&) = delete;
 
   /// Returns at once.
   void ask();
@@ -28,15 +25,15 @@ class DiskProbe {
   void ask_and_wait(core::Millis patience);
 
  private:
-  void run();
+  void write();
 
   Hearing& hearing_;
   Clock& clock_;
   const std::filesystem::path file_;
   std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  bool wanted_ = false, closed_ = false;  // wanted: until it is done
-  std::thread thread_;
+  std::condition_variable done_;
+  bool wanted_ = false;  // until the write that was asked for is done
+  Loop loop_;
 };
 
 }  // namespace runtime

@@ -2,17 +2,12 @@
 
 namespace runtime {
 
-Errands::Errands(bool threads) : threads_(threads) {
-  if (threads_) thread_ = std::thread([this] { work(); });
-}
-
-Errands::~Errands() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+Errands::Errands(bool threads)
+    : threads_(threads), loop_("an errand failed", threads, [this]() -> std::optional<core::Millis> {
+        if (work()) return core::Millis(0);
+        return std::nullopt;
+      }) {
+  loop_.start();
 }
 
 bool Errands::run(std::function<void()> errand, core::Millis patience) {
@@ -24,23 +19,21 @@ bool Errands::run(std::function<void()> errand, core::Millis patience) {
   std::unique_lock lock(mutex_);
   if (waiting_.size() >= kMostWaiting) return false;
   waiting_.push_back(one);
-  wake_.notify_one();
+  loop_.wake();
   return done_.wait_for(lock, patience, [&] { return one->done; });
 }
 
-void Errands::work() {
+bool Errands::work() {
   std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
-    if (closed_) return;
-    const auto one = waiting_.front();
-    waiting_.pop_front();
-    lock.unlock();
-    one->body();
-    lock.lock();
-    one->done = true;
-    done_.notify_all();
-  }
+  if (waiting_.empty()) return false;
+  const auto one = waiting_.front();
+  waiting_.pop_front();
+  lock.unlock();
+  one->body();
+  lock.lock();
+  one->done = true;
+  done_.notify_all();
+  return true;
 }
 
 }  // namespace runtime

@@ -5,13 +5,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include "base/loop.h"
 #include "core/types.h"
 
 namespace runtime {
 
-/// Does what may wait for a disk, in a thread of its own, for those who must not wait for long. Thread-safe.
+/// Does in a thread of its own what may wait for a disk, for callers that must not wait for long. Its end waits for the
+/// errand under way; errands that still wait are not done. Thread-safe.
 class Errands {
  public:
   /// Errands that wait beyond this are not done at all.
@@ -19,10 +20,6 @@ class Errands {
 
   /// Without threads, run() does it in the caller's thread.
   explicit Errands(bool threads);
-  /// Waits for the one under way; those that wait are not done.
-  ~Errands();
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
 
   /// `errand` must not throw. True if it is done; false if it is not within `patience`: later, or not at all.
   bool run(std::function<void()> errand, core::Millis patience);
@@ -32,14 +29,14 @@ class Errands {
     std::function<void()> body;
     bool done = false;
   };
-  void work();
+  /// Does the oldest errand; false: none waits.
+  bool work();
 
   const bool threads_;
   std::mutex mutex_;
-  std::condition_variable wake_, done_;
+  std::condition_variable done_;
   std::deque<std::shared_ptr<Errand>> waiting_;
-  bool closed_ = false;
-  std::thread thread_;
+  Loop loop_;
 };
 
 }  // namespace runtime

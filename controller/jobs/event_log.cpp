@@ -1,6 +1,5 @@
 #include "jobs/event_log.h"
 
-
 #include <algorithm>
 
 #include "base/time_text.h"
@@ -24,13 +23,19 @@ std::string sweep_name(core::JobId first) {
 }
 
 EventLog::EventLog(store::Store& store, Clock& clock, Hearing& hearing, Publish publish, bool threads)
-    : store_(store), jobs_(store), clock_(clock), hearing_(hearing), publish_(std::move(publish)), threads_(threads) {
-  if (threads_) thread_ = std::thread([this] { run(); });
+    : store_(store),
+      jobs_(store),
+      clock_(clock),
+      hearing_(hearing),
+      publish_(std::move(publish)),
+      threads_(threads),
+      loop_("what waits for the store could not be written", threads, [this] { return write_some(); }) {
+  loop_.start();
 }
 
 EventLog::~EventLog() {
   close();
-  if (thread_.joinable()) thread_.join();
+  loop_.close();
 }
 
 Outcome<EventLog::Submitted> EventLog::submit(Submission submission) {
@@ -119,7 +124,7 @@ std::shared_ptr<EventLog::Answer> EventLog::keep_entry(core::JobId job, core::Ev
     if (!fresh) return known->second;
     facts_.push_back(std::move(entry));
   }
-  wake_.notify_one();
+  loop_.wake();
   return answer;
 }
 
@@ -167,7 +172,7 @@ std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
       queue_.push_back(std::move(entry));
     }
   }
-  wake_.notify_one();
+  loop_.wake();
   return answer->future;
 }
 
@@ -206,8 +211,7 @@ void EventLog::drain() {
       if (closed_) return;
       closed_ = true;
     }
-    wake_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    loop_.close();
   }
   {
     std::lock_guard lock(mutex_);
@@ -228,7 +232,7 @@ void EventLog::close() {
     known_facts_.clear();
     known_reports_.clear();
   }
-  wake_.notify_all();
+  loop_.stop();
   for (auto& entry : left) {
     entry.answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down; try again when it is back")});
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <future>
@@ -9,13 +8,13 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/hearing.h"
+#include "base/loop.h"
 #include "base/outcome.h"
 #include "jobs/job_table.h"
 #include "store/store.h"
@@ -137,7 +136,8 @@ class EventLog {
   std::string stands_still() const;
   std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
 
-  void run();
+  /// One step of the loop: writes what waits, and returns the pause before the next.
+  std::optional<core::Millis> write_some();
   bool work_waits() const;
   bool pass();
   std::vector<Entry> take();
@@ -167,7 +167,6 @@ class EventLog {
   const bool threads_;
 
   mutable std::mutex mutex_;  // queues and problem
-  std::condition_variable wake_;
   std::deque<Entry> queue_;
   std::deque<Entry> facts_;
   std::map<FactKey, std::shared_ptr<Answer>> known_facts_;    // in facts_ or being written
@@ -182,7 +181,7 @@ class EventLog {
   core::JobId next_id_ = 0;  // 0: ask the store
   core::JobId begin_after_ = 0;
   std::map<core::JobId, std::vector<Entry>> early_;
-  std::thread thread_;
+  Loop loop_;
 };
 
 }  // namespace runtime

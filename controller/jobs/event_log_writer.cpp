@@ -39,16 +39,12 @@ struct EventLog::Group {
   core::JobId next_id = 0;
 };
 
-void EventLog::run() {
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      // The time limit serves retries, whose time comes without anyone's call.
-      while (!closed_ && !work_waits()) wake_.wait_for(lock, kBackoffFirst);
-      if (closed_) return;
-    }
-    pass();
-  }
+std::optional<core::Millis> EventLog::write_some() {
+  pass();
+  std::lock_guard lock(mutex_);
+  if (work_waits()) return core::Millis(0);
+  // Facts wait for a retry, whose time comes without anybody's call.
+  return facts_.empty() ? std::nullopt : std::optional(kBackoffFirst);
 }
 
 bool EventLog::work_waits() const {

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kTryAgain{5};
+constexpr core::Millis kTryAgain{5000};
 
 /// 12 of "set-12.3": the first job of an array of a sweep.
 std::optional<core::JobId> first_job_of(const std::string& set_folder) {
@@ -23,59 +23,10 @@ std::optional<core::JobId> first_job_of(const std::string& set_folder) {
 
 }  // namespace
 
-JobRemover::JobRemover(Parts parts, bool threads) : parts_(std::move(parts)), threads_(threads) {}
-
-JobRemover::~JobRemover() {
-  close();
-}
-
-void JobRemover::start() {
-  if (threads_) thread_ = std::thread([this] { run(); });
-}
-
-void JobRemover::wake() {
-  {
-    std::lock_guard lock(mutex_);
-    news_ = true;
-  }
-  wake_.notify_one();
-}
-
-void JobRemover::stop_taking() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
-  wake_.notify_all();
-}
-
-void JobRemover::close() {
-  stop_taking();
-  if (thread_.joinable()) thread_.join();
-}
-
-bool JobRemover::is_closed() const {
-  std::lock_guard lock(mutex_);
-  return closed_;
-}
-
-void JobRemover::run() {
-  bool done = false;
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      const auto ready = [&] { return closed_ || news_; };
-      if (done) {
-        wake_.wait(lock, ready);
-      } else {
-        wake_.wait_for(lock, kTryAgain, ready);
-      }
-      if (closed_) return;
-      news_ = false;
-    }
-    done = poll();
-  }
-}
+JobRemover::JobRemover(Parts parts, bool threads)
+    : parts_(std::move(parts)), loop_("what removed jobs left behind is deleted later", threads, [this] {
+        return poll() ? std::nullopt : std::optional(kTryAgain);
+      }) {}
 
 bool JobRemover::poll() {
   bool all = true;
@@ -90,7 +41,7 @@ bool JobRemover::poll() {
       }
     }
     for (const auto& action : due) {
-      if (is_closed()) return false;
+      if (loop_.is_closed()) return false;
       if (busy.contains(action.job) || !remove(action.job)) {
         all = false;
         continue;
@@ -110,7 +61,7 @@ bool JobRemover::remove(core::JobId id) {
     const auto job = parts_.event_log.job(id);
     if (job == nullptr || !job->removed_at) return true;
     while (parts_.store.remove_metrics(id, kMetricsAtOnce) == kMetricsAtOnce) {
-      if (is_closed()) return false;
+      if (loop_.is_closed()) return false;
     }
     remove_scheduler_logs(*job);
     fs::remove_all(parts_.data.job(id));

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/data_folder.h"
+#include "base/loop.h"
 #include "jobs/event_log.h"
 
 namespace runtime {
@@ -33,34 +31,24 @@ class JobRemover {
     std::function<std::filesystem::path(const std::filesystem::path& attempt_folder)> scheduler_log;
   };
   JobRemover(Parts parts, bool threads);
-  ~JobRemover();
-  JobRemover(const JobRemover&) = delete;
-  JobRemover& operator=(const JobRemover&) = delete;
 
-  void start();
+  void start() { loop_.start(); }
   /// The outbox has something new.
-  void wake();
+  void wake() { loop_.wake(); }
   /// Deletes what is due, in this thread. False: something is left for later.
   bool poll();
-  void stop_taking();
-  void close();
+  void stop_taking() { loop_.stop(); }
+  void close() { loop_.close(); }
 
  private:
-  void run();
-  bool is_closed() const;
   /// False: it can't be done now.
   bool remove(core::JobId id);
   void remove_scheduler_logs(const core::Job& job);
   void remove_arrays(const std::string& sweep);
 
   Parts parts_;
-  const bool threads_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  bool closed_ = false;
-  bool news_ = true;
   std::map<core::JobId, std::string> told_;  // why a removal was put off, told once
-  std::thread thread_;
+  Loop loop_;
 };
 
 }  // namespace runtime

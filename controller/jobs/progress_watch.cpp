@@ -39,12 +39,15 @@ void note_checkpoint_files(const std::filesystem::path& folder, const core::Atte
 }
 
 ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, DataFolder data, bool threads)
-    : event_log_(event_log), specs_(specs), data_(std::move(data)), threads_(threads) {
-  if (threads_) thread_ = std::thread([this] { run(); });
-}
-
-ProgressWatch::~ProgressWatch() {
-  close();
+    : event_log_(event_log),
+      specs_(specs),
+      data_(std::move(data)),
+      threads_(threads),
+      loop_("a fact about an attempt could not be passed on", threads, [this]() -> std::optional<core::Millis> {
+        if (pass_on()) return core::Millis(0);
+        return std::nullopt;
+      }) {
+  loop_.start();
 }
 
 void ProgressWatch::close() {
@@ -52,8 +55,7 @@ void ProgressWatch::close() {
     std::lock_guard lock(mutex_);
     closed_ = true;
   }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  loop_.close();
 }
 
 void ProgressWatch::take(core::JobId job, core::EventBody body) {
@@ -70,7 +72,7 @@ void ProgressWatch::take(core::JobId job, core::EventBody body) {
   ++attempts_[key];
   waiting_.emplace_back(Fact(job, std::move(body)), looks);
   lock.unlock();
-  wake_.notify_one();
+  loop_.wake();
 }
 
 bool ProgressWatch::calls_for_a_look(core::JobId id, const core::EventBody& body) {
@@ -106,20 +108,18 @@ bool ProgressWatch::calls_for_a_look(core::JobId id, const core::EventBody& body
   }
 }
 
-void ProgressWatch::run() {
+bool ProgressWatch::pass_on() {
   std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
-    if (closed_) return;
-    auto [fact, looks] = std::move(waiting_.front());
-    waiting_.pop_front();
-    const core::AttemptKey key{fact.first, core::attempt_of(fact.second)};
-    lock.unlock();
-    if (looks) look(key);
-    event_log_.keep(fact.first, std::move(fact.second));
-    lock.lock();
-    if (--attempts_[key] == 0) attempts_.erase(key);
-  }
+  if (waiting_.empty()) return false;
+  auto [fact, looks] = std::move(waiting_.front());
+  waiting_.pop_front();
+  const core::AttemptKey key{fact.first, core::attempt_of(fact.second)};
+  lock.unlock();
+  if (looks) look(key);
+  event_log_.keep(fact.first, std::move(fact.second));
+  lock.lock();
+  if (--attempts_[key] == 0) attempts_.erase(key);
+  return true;
 }
 
 void ProgressWatch::look(const core::AttemptKey& key) {

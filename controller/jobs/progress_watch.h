@@ -1,14 +1,13 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/data_folder.h"
+#include "base/loop.h"
 #include "jobs/event_log.h"
 #include "jobs/spec_cache.h"
 
@@ -25,9 +24,6 @@ namespace runtime {
 class ProgressWatch {
  public:
   ProgressWatch(EventLog& event_log, SpecCache& specs, DataFolder data, bool threads);
-  ~ProgressWatch();
-  ProgressWatch(const ProgressWatch&) = delete;
-  ProgressWatch& operator=(const ProgressWatch&) = delete;
 
   /// Passes an executor's fact on to the event_log. Returns at once.
   void take(core::JobId job, core::EventBody body);
@@ -43,7 +39,8 @@ class ProgressWatch {
   };
   /// Under the lock: whether with this fact an attempt ends that is to be looked at.
   bool calls_for_a_look(core::JobId job, const core::EventBody& body);
-  void run();
+  /// Passes the oldest waiting fact on; false: none waits.
+  bool pass_on();
   void look(const core::AttemptKey& key);
 
   EventLog& event_log_;
@@ -51,12 +48,11 @@ class ProgressWatch {
   const DataFolder data_;
   const bool threads_;
   std::mutex mutex_;
-  std::condition_variable wake_;
   bool closed_ = false;
   std::map<core::AttemptKey, Ends> ends_;
   std::deque<std::pair<Fact, bool>> waiting_;  // with whether to look before it
   std::map<core::AttemptKey, int> attempts_;   // that have facts in waiting_, or under way
-  std::thread thread_;
+  Loop loop_;
 };
 
 /// Before the ranks of a program start: notes what its checkpoint folder holds, once an attempt.

@@ -1,49 +1,25 @@
 #include "partitions/cluster_watch.h"
 
-#include <spdlog/spdlog.h>
-
 #include "executors/executor.h"
 
 namespace runtime {
 
 ClusterWatch::ClusterWatch(Executor& executor, Clock& clock, bool threads)
-    : executor_(executor), clock_(clock), threads_(threads) {}
-
-ClusterWatch::~ClusterWatch() {
-  close();
-}
-
-void ClusterWatch::start() {
-  if (!threads_) return;
-  std::lock_guard lock(mutex_);
-  running_ = true;
-  thread_ = std::thread([this] { run(); });
-}
+    : executor_(executor),
+      clock_(clock),
+      threads_(threads),
+      loop_("what Slurm says of its partitions could not be used", threads, [this] {
+        refresh();
+        return kInterval;
+      }) {}
 
 void ClusterWatch::close() {
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
   }
-  wake_.notify_all();
   news_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void ClusterWatch::run() {
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, kInterval, [&] { return closed_ || wanted_; });
-      if (closed_) return;
-      wanted_ = false;
-    }
-    try {
-      refresh();
-    } catch (const std::exception& error) {
-      spdlog::error("what Slurm says of its partitions could not be used: {}", error.what());
-    }
-  }
+  loop_.close();
 }
 
 void ClusterWatch::refresh() {
@@ -78,9 +54,8 @@ ClusterWatch::Facts ClusterWatch::ask(std::chrono::milliseconds patience, core::
   if (!threads_) return known();
   std::unique_lock lock(mutex_);
   const bool fresh = answered_ > 0 && facts_->unreachable.empty() && clock_.monotonic() - asked_at_ < fresh_for;
-  if (fresh || !running_ || closed_) return facts_;
-  wanted_ = true;
-  wake_.notify_all();
+  if (fresh || !loop_.is_running() || closed_) return facts_;
+  loop_.wake();
   // One that is under way may have begun before the change that somebody wants to see.
   const auto begun = begun_;
   const bool told = news_.wait_for(lock, patience, [&] { return closed_ || answered_ > begun; });

@@ -3,9 +3,9 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/loop.h"
 #include "executors/cluster_facts.h"
 
 namespace runtime {
@@ -23,11 +23,8 @@ class ClusterWatch {
 
   /// Without threads every look asks.
   ClusterWatch(Executor& executor, Clock& clock, bool threads);
-  ~ClusterWatch();
-  ClusterWatch(const ClusterWatch&) = delete;
-  ClusterWatch& operator=(const ClusterWatch&) = delete;
 
-  void start();
+  void start() { loop_.start(); }
   void close();
 
   using Facts = std::shared_ptr<const ClusterFacts>;
@@ -38,19 +35,18 @@ class ClusterWatch {
   Facts ask(std::chrono::milliseconds patience, core::Millis fresh = kFresh);
 
  private:
-  void run();
   void refresh();
 
   Executor& executor_;
   Clock& clock_;
   const bool threads_;
   std::mutex mutex_;
-  std::condition_variable wake_, news_;
+  std::condition_variable news_;
   Facts facts_ = std::make_shared<ClusterFacts>();
   core::Millis asked_at_{0};                // monotonic, of what is known
   std::uint64_t begun_ = 0, answered_ = 0;  // the newest question, and the newest with an answer, good or bad
-  bool wanted_ = true, closed_ = false, running_ = false;
-  std::thread thread_;
+  bool closed_ = false;
+  Loop loop_;
 };
 
 }  // namespace runtime

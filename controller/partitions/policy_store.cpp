@@ -102,16 +102,18 @@ std::string other_default(const PartitionPolicies& book, const PartitionPolicy& 
 }  // namespace
 
 PolicyStore::PolicyStore(store::Store& store, Clock& clock, std::filesystem::path file, bool threads)
-    : store_(store), clock_(clock), file_(std::move(file)), threads_(threads) {
+    : store_(store),
+      clock_(clock),
+      file_(std::move(file)),
+      loop_(file_.string() + " could not be looked at", threads, [this] {
+        look(false);
+        return kLookEvery;
+      }) {
   load();
   if (file_.empty()) return;
   looked_at_ = clock_.monotonic();
   look(true);
   if (book_->empty()) throw std::runtime_error(problem_);
-}
-
-PolicyStore::~PolicyStore() {
-  close();
 }
 
 void PolicyStore::load() {
@@ -121,31 +123,7 @@ void PolicyStore::load() {
 }
 
 void PolicyStore::start() {
-  if (threads_ && !file_.empty()) thread_ = std::thread([this] { run(); });
-}
-
-void PolicyStore::close() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void PolicyStore::run() {
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, kLookEvery, [&] { return closed_; });
-      if (closed_) return;
-    }
-    try {
-      look(false);
-    } catch (const std::exception& error) {
-      spdlog::error("{} could not be looked at: {}", file_.string(), error.what());
-    }
-  }
+  if (!file_.empty()) loop_.start(kLookEvery);
 }
 
 void PolicyStore::poll() {

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/loop.h"
 #include "base/outcome.h"
 #include "partitions/partition_policies.h"
 #include "store/store.h"
@@ -28,12 +27,9 @@ class PolicyStore {
   /// `file` empty: admins change policies by command. Reads what is stored, then the file. Throws store::Error, and
   /// std::runtime_error if the file is broken and no good one is stored: nothing is in force before an admin says what.
   PolicyStore(store::Store& store, Clock& clock, std::filesystem::path file, bool threads);
-  ~PolicyStore();
-  PolicyStore(const PolicyStore&) = delete;
-  PolicyStore& operator=(const PolicyStore&) = delete;
 
   void start();
-  void close();
+  void close() { loop_.close(); }
   /// Looks at the file if that is due. Only without threads.
   void poll();
 
@@ -56,21 +52,17 @@ class PolicyStore {
   /// `change` by a command: a store that takes no writes is a refusal.
   std::optional<Refusal> refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
   std::optional<Refusal> refuse_by_command() const;
-  void run();
 
   store::Store& store_;
   Clock& clock_;
   const std::filesystem::path file_;
-  const bool threads_;
   std::mutex changing_;  // one change at a time
   mutable std::mutex mutex_;
   Book book_ = std::make_shared<PartitionPolicies>();
   std::string problem_;
   std::optional<std::string> seen_, taken_;  // texts: of the last look, and the one in force or refused
   core::Millis looked_at_{0};
-  std::condition_variable wake_;
-  bool closed_ = false;
-  std::thread thread_;
+  Loop loop_;
 };
 
 }  // namespace runtime

@@ -2,13 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
-#include <condition_variable>
-#include <thread>
-
 #include "actions/action_runner.h"
 #include "base/changes.h"
 #include "base/disk_probe.h"
 #include "base/hearing.h"
+#include "base/loop.h"
 #include "base/tokens.h"
 #include "jobs/dependencies.h"
 #include "jobs/job_remover.h"
@@ -73,7 +71,11 @@ class Impl final : public RunningController {
         pages_({store, executor, clock, event_log_, specs_, newest_, live_ranks_, partitions_, gate_, runner_, data_,
                 options_.scheduler_log}),
         status_({store, executor, event_log_, metrics_, partitions_, hearing_, probe_, data_, clock.wall(),
-                 options_.version, options_.problems}) {
+                 options_.version, options_.problems}),
+        ticker_("ranks could not be watched this time", options_.threads, [this] {
+          watch();
+          return options_.tick_interval;
+        }) {
     event_log_.load_open();
     event_log_.begin_after(data_.newest_job_folder());
     for (const auto& job : event_log_.open_jobs()) {
@@ -105,7 +107,7 @@ class Impl final : public RunningController {
     sessions_.search_unsent(attempts_that_are_over());
     runner_.start({data_, options_.worker_program, addresses.grpc, secret_});
     remover_.start();
-    if (options_.threads) ticker_ = std::thread([this] { run_ticker(); });
+    ticker_.start(options_.tick_interval);
   }
 
   void stop() override {
@@ -239,7 +241,6 @@ class Impl final : public RunningController {
   void publish(const JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
-  void run_ticker();
   void quiet();
 
   store::Store& store_;
@@ -270,10 +271,7 @@ class Impl final : public RunningController {
   StatusPage status_;
 
   bool started_ = false;
-  std::mutex ticker_mutex_;
-  std::condition_variable ticker_wake_;
-  bool ticker_closed_ = false;
-  std::thread ticker_;
+  Loop ticker_;
 };
 
 std::optional<Refusal> Impl::refuse_time(core::JobId id, core::Millis limit) {
@@ -409,29 +407,9 @@ void Impl::watch() {
   sessions_.take_what_waits();
 }
 
-void Impl::run_ticker() {
-  while (true) {
-    {
-      std::unique_lock lock(ticker_mutex_);
-      ticker_wake_.wait_for(lock, options_.tick_interval, [&] { return ticker_closed_; });
-      if (ticker_closed_) return;
-    }
-    try {
-      watch();
-    } catch (const std::exception& e) {
-      spdlog::error("ranks could not be watched this time: {}", e.what());
-    }
-  }
-}
-
 // Nothing new begins: no findings, no facts, no launches; watchers go home.
 void Impl::quiet() {
-  {
-    std::lock_guard lock(ticker_mutex_);
-    ticker_closed_ = true;
-  }
-  ticker_wake_.notify_all();
-  if (ticker_.joinable()) ticker_.join();
+  ticker_.close();
   runner_.stop_taking();
   remover_.stop_taking();
   partitions_.close();
