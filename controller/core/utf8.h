@@ -5,9 +5,9 @@
 
 namespace core {
 
-/// Bytes of the UTF-8 character that begins the text; 0: it begins none.
+/// The length in bytes of the UTF-8 character at the front of the text; 0: there is no valid character.
 std::size_t character_bytes(std::string_view text);
-/// What a message can carry.
+/// True if the text is valid UTF-8. A protobuf message with any other text cannot be sent.
 bool is_utf8(std::string_view text);
 
 }  // namespace core

@@ -97,7 +97,7 @@ TEST(Limit, IsNotSaidToBeInForceBeforeSlurmHasTakenIt) {
   fake.with([](FakeState& s) {
     s.jobs.push_back(sample_job(1, "running"));
     s.jobs[0].set_time_limit_ms(3'600'000);
-    s.limit_refusal = "the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h stays";
+    s.limit_refusal = "the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h stays in force";
     s.limit_answer_after = 3;
   });
   const auto refused = fake.muster({"limit", "1", "4h"});
