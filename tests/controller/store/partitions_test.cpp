@@ -1,6 +1,5 @@
-// Goal: what admins decide about partitions, and who decided it, is kept by both stores alike, and for ever by the one
-// on disk.
-// Method: one typed suite on a fresh store of each kind; the file opened again, and asked to forget.
+// Goal: both stores keep the partitions' policies and who changed them. The store on disk keeps the changes for ever.
+// Method: one typed suite on a fresh store of each kind; the database is opened again, and SQL tries to delete changes.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal: the tables that lists are made of are nothing but a fold of the events.
-// Method: random lives into a database file; the tables are read by hand and compared with jobs folded from the stored
-// events alone.
+// Goal: the tables behind lists hold exactly the fold of the events.
+// Method: random events go into a database file; the test reads the tables with SQL and compares them with jobs folded
+// from the stored events.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kJobs = 30;
 constexpr int kEventsPerJob = 40;
 
-/// A row of a table as text, column by column.
+/// The columns of a row as text.
 std::string row_text(const SQLite::Statement& row) {
   std::string text;
   for (int i = 0; i < row.getColumnCount(); ++i) {

@@ -1,7 +1,6 @@
-// Goal: the metrics of a database that the version before named series wrote are all there afterwards.
-//
-// stored/version5.sql is the dump of such a database: a training, one of which a rank was killed at step 9, and a
-// command.
+// Goal: migrating a database from before named series keeps all its metrics.
+// Method: stored/version5.sql is the dump of such a database. It holds a training, of which a rank was killed at step
+// 9, and a command.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// What the columns of that version held.
+/// One row of the table of metrics in that version.
 struct OldRow {
   core::JobId job;
   core::AttemptNumber attempt;
