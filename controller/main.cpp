@@ -123,7 +123,7 @@ char wait_for_signal() {
 
 // Whoever started us (systemd, "Restart=on-failure") starts us again; attempts go on meanwhile.
 void leave_for_a_dead_port(const std::string& why) {
-  spdlog::critical("{}; musterd ends, so that it is started anew; running attempts go on", why);
+  spdlog::critical("{}; musterd exits so that its service starts it again; running attempts go on", why);
   ::alarm(kLeavingLimitS);  // what does not answer may not end either
   [[maybe_unused]] const auto wrote = ::write(signal_pipe[1], &kPortIsDead, 1);
 }
