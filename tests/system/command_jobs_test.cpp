@@ -307,7 +307,7 @@ TEST(WithoutSlurm, TheMissingPartIsNamed) {
                 "there is no sbatch in musterd's PATH"},
            Case{
                {.data = {}, .daemon_flags = {}, .daemon_environment = {{"PATH", commands}, {"SLURM_CONF", "/no/conf"}}},
-               "SLURM_CONF names /no/conf, which is not there; set SLURM_CONF to"},
+               "SLURM_CONF names /no/conf, which does not exist; set SLURM_CONF to"},
            Case{{.data = {}, .daemon_flags = {"--slurm", "no"}}, "musterd was started with --slurm no"},
        }) {
     World world(options);

@@ -1,4 +1,5 @@
-// A store knows its place: a copy of a data folder refuses to start, and as a fork touches nothing of the original's.
+// Goal: musterd refuses to start on a copied data folder, and a fork does not touch the original's jobs.
+// Method: real folders and copies of them; places of other disks and machines are written by hand.
 #include "daemon/place.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +34,7 @@ TEST(Place, MayBeACopyOtherwise) {
   EXPECT_FALSE(is_same_folder(kKnown, {"/other/muster", "head2", 7, 42})) << "another machine's numbers";
 }
 
-// The topmost folders of all ext4 disks have inode 2.
+// The root folders of all ext4 disks have inode 2.
 TEST(Place, ACopyOnADiskOfItsOwnAtTheSamePathHasAnotherBirth) {
   const Place original{"/data", "head1", 7, 2, 1'700'000'000'000'000'000};
   EXPECT_FALSE(is_same_folder(original, {"/data", "head2", 9, 2, 1'800'000'000'000'000'000}));
@@ -145,7 +146,7 @@ TEST_F(Settle, AForkHasAnotherNameAndNothingToDoForTheOriginalsJobs) {
   for (core::JobId id = 1; id <= 5; ++id) {
     const auto job = store_.load(id);
     EXPECT_EQ(job->state, core::JobState::kCancelled) << id;
-    EXPECT_THAT(job->reason, HasSubstr("it stays with the controller whose data folder was copied")) << id;
+    EXPECT_THAT(job->reason, HasSubstr("the job stays with the controller whose data folder was copied")) << id;
     for (const auto& attempt : job->attempts) EXPECT_EQ(attempt.state, core::AttemptState::kEnded) << id;
   }
   EXPECT_EQ(store_.load(6)->state, core::JobState::kSucceeded) << "what had ended is history";
@@ -158,7 +159,7 @@ TEST_F(Settle, AForkHasAnotherNameAndNothingToDoForTheOriginalsJobs) {
 
 TEST_F(Settle, TheOriginalIsNeverForked) {
   submit(1, {});
-  EXPECT_THAT(refusal(root_ / "original", Relocation::kFork), HasSubstr("is no copy"));
+  EXPECT_THAT(refusal(root_ / "original", Relocation::kFork), HasSubstr("is not a copy"));
   EXPECT_EQ(store_.load_open().size(), 1U);
 }
 
