@@ -82,7 +82,7 @@ bool Access::is_own_host(const std::string& host) const {
   boost::system::error_code not_numeric, no_address;
   const auto address = boost::asio::ip::make_address(host, not_numeric);
   if (!not_numeric && address.is_loopback()) return true;
-  // Listening everywhere: any address is its own, for a rebound name is never a plain address.
+  // A server that listens on all addresses accepts any numeric address. DNS rebinding needs a name.
   const auto listening = boost::asio::ip::make_address(host_, no_address);
   if (no_address || !listening.is_unspecified()) return false;
   return !not_numeric || host == machine_name();

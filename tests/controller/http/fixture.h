@@ -10,7 +10,7 @@
 #include "http/server.h"
 #include "scripted_controller.h"
 
-/// A server on a free port over a scripted controller with one running job (1) and one failed job (2).
+/// A server on a free port. Its scripted controller has a running job (1) and a failed job (2).
 class HttpTest : public testing::Test {
  protected:
   HttpTest() : folder_(make_folder()), controller_(folder_) {
