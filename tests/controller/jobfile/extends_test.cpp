@@ -1,4 +1,4 @@
-// A job file that extends others.
+// Goal: a job file that extends others gets their values, and problems name the right file, line and column.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -103,7 +103,8 @@ TEST_F(Extends, WhatCannotBeReadIsNamedWhereItIsAskedFor) {
   EXPECT_THAT(problem("\"job.toml\""), HasSubstr("extend each other in a circle"));
   EXPECT_THAT(read("job.toml", {"extends=x"}).problems, testing::SizeIs(1));
   write("job.toml", "name = \"a\"\ncommand = [\"true\"]\n");
-  EXPECT_THAT(read("job.toml", {"extends=x"}).problems, ElementsAre("--set extends=x: it belongs into the job file"));
+  EXPECT_THAT(read("job.toml", {"extends=x"}).problems,
+              ElementsAre("--set extends=x: this key can be set in the job file only"));
 }
 
 TEST_F(Extends, CirclesAndDeepChainsEnd) {
@@ -119,8 +120,8 @@ TEST_F(Extends, CirclesAndDeepChainsEnd) {
   }
   EXPECT_THAT(read("d2.toml").problems, IsEmpty()) << "eight files";
   EXPECT_THAT(read("d1.toml").problems,
-              ElementsAre(at("d8.toml") + ":1:11: extends \"d9.toml\": more than 8 files deep; put some of them "
-                                          "together"));
+              ElementsAre(at("d8.toml") + ":1:11: extends \"d9.toml\": more than 8 files deep; merge some of "
+                                          "them"));
 }
 
 }  // namespace
