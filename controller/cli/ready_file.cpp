@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostReadyBytes = 4096;
 
-/// A daemon that listens on every address of its machine is reached by the loopback one.
+/// A client on the same machine reaches a daemon that listens on all addresses by the loopback address.
 std::string reached_at(const std::string& address) {
   for (const auto& [everywhere, own] : {std::pair{"0.0.0.0:", "127.0.0.1:"}, std::pair{"[::]:", "[::1]:"}}) {
     if (address.starts_with(everywhere)) return own + address.substr(std::string_view(everywhere).size());
@@ -51,10 +51,10 @@ std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folde
 
 std::string stale_text(const ReadyFile& ready) {
   if (!ready.host.empty() && ready.host != own_host()) {
-    return ready.file.native() + " is of a musterd on host " + ready.host + ", and this is " + own_host();
+    return ready.file.native() + " belongs to a musterd on host " + ready.host + ", and this is " + own_host();
   }
   if (ready.pid > 0 && kill(static_cast<pid_t>(ready.pid), 0) != 0 && errno == ESRCH) {
-    return ready.file.native() + " was left by process " + std::to_string(ready.pid) + ", which does not run any more";
+    return ready.file.native() + " was left by process " + std::to_string(ready.pid) + ", which has ended";
   }
   return {};
 }

@@ -271,7 +271,7 @@ TEST_F(SlurmAdmin, AJobsOwnHealthCheckKeepsThatJobAloneOffANode) {
   const auto node = muster().json({"nodes"})[0];
   EXPECT_TRUE(node.at("excluded_until").is_null()) << node.dump(1);
   EXPECT_THAT(muster().cli({"nodes"}).out,
-              HasSubstr("left out by job " + job +
+              HasSubstr("avoided by job " + job +
                         " alone: node node1 is unfit: its health check failed (of this job alone) "
                         "with exit code 7"));
   const auto other = muster().submit(shell_job("true", in_partition("main", "nodelist = \"node1\"\n")));

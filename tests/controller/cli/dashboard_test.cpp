@@ -1,5 +1,5 @@
-// Goal: one command leads from a shell into the dashboard, and a wrong port is called one.
-// Method: the pure link; the real program against a fake controller and against a port that speaks HTTP.
+// Goal: one command leads from a shell into the dashboard, and a wrong port gets a message that says so.
+// Method: the pure function; the real program with a fake controller, and with a port that speaks HTTP.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST(Dashboard, OpensABrowserWithoutTheTokenOnAnyCommandLine) {
   EXPECT_THAT(headless.err, HasSubstr("--open needs a desktop"));
 }
 
-/// A port on which an HTTP server refuses whatever it is sent.
+/// A port with an HTTP server that refuses every request.
 class HttpPort {
  public:
   HttpPort() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -182,7 +182,7 @@ TEST(Help, ExplainsTheProgramACommandAndOneBelowIt) {
   EXPECT_EQ(refused.err, "muster help: there is no command \"cancle\", did you mean muster cancel\n");
 }
 
-/// What doctor says of Slurm with these programs before all others: "note ..." or "ok ...".
+/// Doctor's finding about Slurm ("note ..." or "ok ..."), with these programs first in PATH.
 std::string slurm_finding(FakeController& fake, const std::string& sinfo) {
   const auto tools = fake.folder().path() / "slurm-tools";
   std::filesystem::create_directories(tools);
