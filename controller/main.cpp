@@ -26,6 +26,7 @@
 #include "net/connections.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
+#include "os/host_name.h"
 #include "os/open_files.h"
 #include "rpc/server.h"
 #include "service/controller_impl.h"
@@ -147,17 +148,12 @@ void tell_shares(const net::Shares& shares) {
                os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers);
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 // The file by which `muster` and scripts find the running musterd. It is removed when musterd ends in order.
 class ReadyFile {
  public:
   ReadyFile(fs::path file, const ListenAddress& grpc, const ListenAddress& http) : file_(std::move(file)) {
     const nlohmann::ordered_json text = {{"pid", ::getpid()},
-                                         {"host", host_name()},
+                                         {"host", os::host_name()},
                                          {"grpc", grpc.text()},
                                          {"http", http.text()},
                                          {"version", MUSTER_VERSION}};

@@ -1,22 +1,14 @@
 #include "cli/debug_environment.h"
 
-#include <unistd.h>
-
-#include <array>
-
 #include "beside/rank_files.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
 #include "launch/submitter.h"
 #include "launch/visible_devices.h"
+#include "os/host_name.h"
 
 namespace cli {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 /// A rank's place. All nodes of the job are this machine.
 launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
@@ -25,7 +17,8 @@ launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t
   place.local_rank = rank % place.local_world_size;
   place.node_rank = rank / place.local_world_size;
   place.nodes = resources.nodes();
-  place.node_names.assign(place.nodes, host_name());
+  const auto host = os::host_name();
+  place.node_names.assign(place.nodes, host.empty() ? "localhost" : host);
   return place;
 }
 

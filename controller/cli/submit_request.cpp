@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cli/submit_options.h"
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_file_text.h"
 #include "jobfile/toml_value.h"
@@ -48,7 +48,7 @@ void add_variable(const std::string& text, const launch::Environment& here, Over
     return;
   }
   const auto value = equals == std::string::npos ? found->second : text.substr(equals + 1);
-  if (!core::is_utf8(value)) {
+  if (!schema::is_utf8(value)) {
     to.problems.push_back(option + ": want a value in UTF-8");
     return;
   }
@@ -61,7 +61,7 @@ void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
   std::string typed = "--";
   for (const auto& argument : arguments) {
     typed += " " + jobfile::shown(argument);
-    if (core::is_utf8(argument)) continue;
+    if (schema::is_utf8(argument)) continue;
     to.problems.push_back("-- " + jobfile::shown(argument) + ": want UTF-8; check this terminal's settings with locale");
     return;
   }

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <ctime>
 
-#include "core/utf8.h"
 #include "schema/units.h"
+#include "schema/utf8.h"
 
 namespace cli {
 namespace {
@@ -45,7 +45,7 @@ bool is_control(std::string_view character) {
 std::string harmless(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    auto size = core::character_bytes(text);
+    auto size = schema::character_bytes(text);
     if (text[0] == '\x1b') {
       size = escape_bytes(text);
     } else if (size == 0) {

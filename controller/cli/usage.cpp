@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
 
@@ -164,7 +164,7 @@ std::string not_utf8(const CLI::App& app) {
     // A file may have any name. A variable's value may be a secret, so it is refused elsewhere without showing it.
     if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml" || type == "NAME[=VALUE]") continue;
     for (const auto& text : option->results()) {
-      if (core::is_utf8(text)) continue;
+      if (schema::is_utf8(text)) continue;
       return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + jobfile::shown(text) +
              "\": want UTF-8; check this terminal's settings with locale, or rename the file";
     }

@@ -5,28 +5,13 @@
 #include <cstring>
 #include <ctime>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 
 namespace core {
 
-std::string valid_utf8(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const auto size = character_bytes(text);
-    if (size == 0) {
-      result += '?';
-    } else {
-      result.append(text, 0, size);
-    }
-    text.remove_prefix(std::max<std::size_t>(size, 1));
-  }
-  return result;
-}
-
 std::string plain_words(std::string_view text) {
   std::string result;
-  for (const char c : valid_utf8(text)) {
+  for (const char c : schema::valid_utf8(text)) {
     const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
     if ((control || c == ' ') && (result.empty() || result.back() == ' ')) continue;
     result += control ? ' ' : c;

@@ -11,8 +11,6 @@ namespace core {
 /// The longest quote in a sentence, in bytes. Longer words from outside (a rank's last words, a user's name) are cut.
 inline constexpr std::size_t kMaxWordsBytes = 400;
 
-/// `text` with every byte that is not valid UTF-8 replaced by '?'.
-std::string valid_utf8(std::string_view text);
 /// Words from outside made fit for a sentence: valid UTF-8, one line, trimmed, at most kMaxWordsBytes.
 std::string plain_words(std::string_view text);
 

@@ -5,9 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -16,6 +14,7 @@
 
 #include "core/text.h"
 #include "daemon/usage_error.h"
+#include "os/host_name.h"
 
 namespace musterd {
 namespace {
@@ -23,11 +22,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kForkedBy = "musterd --fork: the job stays with the controller whose data folder was copied";
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 /// nullopt: the text holds no valid place.
 std::optional<Place> parse(const json& kept) {
@@ -99,7 +93,7 @@ Place place_of(const std::filesystem::path& data_folder) {
     throw std::runtime_error("cannot look at the data folder " + data_folder.string() + ": " + std::strerror(errno));
   }
   return {std::filesystem::canonical(data_folder).string(),
-          host_name(),
+          os::host_name(),
           info.st_dev,
           info.st_ino,
           birth_of(data_folder),

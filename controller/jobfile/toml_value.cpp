@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 
 namespace jobfile {
 namespace {
@@ -48,7 +48,7 @@ std::string shown(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     if (out.size() >= kLongestShown) return out + "...";
-    const auto size = core::character_bytes(text);
+    const auto size = schema::character_bytes(text);
     const auto byte = static_cast<unsigned char>(text.front());
     if (size == 0) {
       char escaped[5];

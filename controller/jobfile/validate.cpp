@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <map>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"
@@ -121,7 +121,7 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
     const auto value = get(spec, field);
     if (!value) continue;
     const auto& path = std::get<std::string>(*value);
-    if (!core::is_utf8(path)) {
+    if (!schema::is_utf8(path)) {
       findings.add(field.name, "want a path in UTF-8", "rename the folder or file, or choose another path");
     } else if (!fs::path(path).is_absolute()) {
       findings.add(field.name, "want an absolute path", "relative paths exist in job files only; muster resolves them");

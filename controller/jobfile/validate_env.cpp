@@ -3,7 +3,7 @@
 #include <charconv>
 #include <optional>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/findings.h"
 #include "launch/secrets.h"
 
@@ -223,7 +223,7 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
     const auto key = "submitted_env." + name;
     if (!is_variable_name(name)) {
       findings.add({key, name, kWantName, "rename it", {}});
-    } else if (!core::is_utf8(value) || value.find('\0') != std::string::npos) {
+    } else if (!schema::is_utf8(value) || value.find('\0') != std::string::npos) {
       findings.add("environment", "want variables in UTF-8 from the submitter; " + name + " is not",
                    "unset " + name + " where muster submit runs, or set environment = \"clean\"");
     } else if (value == launch::kMask) {

@@ -16,7 +16,6 @@
 #include "base/hearing.h"
 #include "base/job_files.h"
 #include "base/tokens.h"
-#include "core/text.h"
 #include "executors/scheduler_handle.h"
 #include "jobfile/idle_keys.h"
 #include "jobfile/job_keys.h"
@@ -27,6 +26,7 @@
 #include "partitions/partitions.h"
 #include "ranks/newest_metrics.h"
 #include "ranks/rank_sessions.h"
+#include "schema/utf8.h"
 #include "service/reconciler.h"
 #include "service/standing.h"
 #include "service/views.h"
@@ -56,7 +56,7 @@ std::string random_request_id() {
 
 std::string user_or_unknown(const std::string& user) {
   // Cut in the middle of a character it would be no text that can be sent.
-  return user.empty() ? "unknown" : core::valid_utf8(user.substr(0, kMostUser));
+  return user.empty() ? "unknown" : schema::valid_utf8(user.substr(0, kMostUser));
 }
 
 /// The job's place in its sweep, which is named when it is stored.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/job.h"
-#include "core/text.h"
+#include "schema/utf8.h"
 
 namespace store {
 
@@ -69,7 +69,7 @@ class JsonWriter {
                          std::is_same_v<T, core::DependsOn>) {
       json_[name] = to_string(value);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      json_[name] = core::valid_utf8(value);
+      json_[name] = schema::valid_utf8(value);
     } else if constexpr (std::is_arithmetic_v<T> || is_plain_list<T>) {
       json_[name] = value;
     } else if constexpr (requires { typename T::value_type; }) {

@@ -327,7 +327,7 @@ TEST_F(SlurmAdmin, WithSlurmDownAPolicyIsKeptAndFlagged) {
 }
 
 TEST_F(SlurmAdmin, AFileIsReloadedLiveAndABrokenOneChangesNothing) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "partitions.toml";
   const auto sample = read_file(std::filesystem::path(MUSTER_SOURCE_FOLDER) / "deploy/partitions.toml");
   ASSERT_NE(sample, "");
@@ -361,7 +361,7 @@ TEST_F(SlurmAdmin, AFileIsReloadedLiveAndABrokenOneChangesNothing) {
 }
 
 TEST_F(SlurmAdmin, MusterdThatMustHaveSlurmWantsAConfigurationThatSlurmTakes) {
-  TempFolder folder;
+  TemporaryFolder folder;
   write_file(folder.path() / "slurm.conf", "nonsense nonsense\n");
   World::Options options;
   options.daemon_flags = {"--slurm", "yes"};

@@ -16,7 +16,7 @@ std::string script_of(const std::string& shell) {
 }
 
 /// What bash offers for the last of `words`, one word a line.
-std::string offered(const TempFolder& folder, const std::string& words, int count) {
+std::string offered(const TemporaryFolder& folder, const std::string& words, int count) {
   write_file(folder.path() / "completion.bash", script_of("bash"));
   const auto program = "source " + (folder.path() / "completion.bash").native() + "; cd " + folder.path().native() +
                        "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(count) +
@@ -27,7 +27,7 @@ std::string offered(const TempFolder& folder, const std::string& words, int coun
 }
 
 TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
-  TempFolder folder;
+  TemporaryFolder folder;
   write_file(folder.path() / "check.bash", script_of("bash"));
   EXPECT_EQ(run({"/bin/bash", "-n", folder.path() / "check.bash"}, {}, 10s).exit, 0);
   EXPECT_EQ(offered(folder, "muster su", 1), "submit\n");
@@ -91,7 +91,7 @@ TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
 
 TEST(Completion, FishOffersCommandsAfterAnOptionsValueToo) {
   if (!std::filesystem::exists("/usr/bin/fish")) GTEST_SKIP() << "there is no fish here";
-  TempFolder folder;
+  TemporaryFolder folder;
   write_file(folder.path() / "muster.fish", script_of("fish"));
   const auto fish_offers = [&](const std::string& words) {
     const auto program = "source " + (folder.path() / "muster.fish").native() + "; complete -C '" + words + "'";

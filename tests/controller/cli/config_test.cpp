@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 /// The three configuration files and the environment of one test.
 struct Places {
-  test::TempFolder folder;
+  test::TemporaryFolder folder;
   std::map<std::string, std::string> variables{{"HOME", "/home/ada"}};
 
   void write(const std::string& name, const std::string& text) { test::write_file(folder.path() / name, text); }

@@ -29,7 +29,7 @@ class Debug : public testing::Test {
     }
     return count;
   }
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::map<std::string, std::string> here_{
       {"TMPDIR", folder_.path()}, {"HOME", folder_.path()}, {"MUSTER_ADDRESS", "127.0.0.1:1"}};
 };
@@ -118,8 +118,8 @@ stop_grace = "100ms"
   EXPECT_EQ(left_behind(), 0U);
 }
 
-// A terminal sends SIGINT to the whole group, and the program decides what it does each time. A SIGTERM that only muster
-// gets must reach the ranks.
+// A terminal sends SIGINT to the whole group, and the program decides what it does each time. A SIGTERM that only
+// muster gets must reach the ranks.
 TEST_F(Debug, SignalsAreForTheRanks) {
   write_file(folder_.path() / "job.toml",
              "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo int' INT; trap 'echo "

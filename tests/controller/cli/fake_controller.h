@@ -55,8 +55,8 @@ struct FakeState {
   std::vector<muster::v1::ListRequest> list_requests;
 };
 
-/// A real gRPC server with the JobService and AdminService of a scripted controller. A stream that follows a job ends when
-/// the job has ended.
+/// A real gRPC server with the JobService and AdminService of a scripted controller. A stream that follows a job ends
+/// when the job has ended.
 class FakeController {
  public:
   FakeController();
@@ -78,13 +78,13 @@ class FakeController {
   /// Runs `muster` with this controller, in `folder` if one is given.
   Finished muster(std::vector<std::string> arguments, std::map<std::string, std::string> more = {});
   std::map<std::string, std::string> environment() const;
-  const TempFolder& folder() const { return folder_; }
+  const TemporaryFolder& folder() const { return folder_; }
 
   static constexpr const char* kToken = "the-token";
 
  private:
   struct Services;
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::unique_ptr<Services> services_;
 };
 

@@ -3,13 +3,13 @@
 #include "daemon/place.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "daemon/usage_error.h"
 #include "store/memory_store.h"
+#include "temporary_folder.h"
 
 namespace musterd {
 namespace {
@@ -52,7 +52,6 @@ class Settle : public ::testing::Test {
     for (const char* name : {"original", "copy"}) fs::create_directories(root_ / name);
     settle(store_, root_ / "original", Relocation::kNone, now_);
   }
-  ~Settle() override { fs::remove_all(root_); }
 
   core::Job submit(core::JobId id, std::vector<core::EventBody> more) {
     core::Job job;
@@ -78,10 +77,8 @@ class Settle : public ::testing::Test {
     return "";
   }
 
-  const fs::path root_ = [] {
-    std::string name = fs::temp_directory_path() / "muster-place-XXXXXX";
-    return fs::canonical(::mkdtemp(name.data()));
-  }();
+  const test::TemporaryFolder folder_;
+  const fs::path root_ = fs::canonical(folder_.path());
   const core::Time now_ = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
   store::MemoryStore store_;
 };
@@ -165,11 +162,9 @@ TEST_F(Settle, TheOriginalIsNeverForked) {
 
 TEST(SettleOld, AStoreWithoutAPlaceTakesTheFirst) {
   store::MemoryStore old;
-  std::string name = fs::temp_directory_path() / "muster-place-XXXXXX";
-  const fs::path folder = ::mkdtemp(name.data());
-  EXPECT_NO_THROW(settle(old, folder, Relocation::kNone, {}));
-  EXPECT_THAT(old.place(), HasSubstr(folder.filename().string()));
-  fs::remove_all(folder);
+  const test::TemporaryFolder folder;
+  EXPECT_NO_THROW(settle(old, folder.path(), Relocation::kNone, {}));
+  EXPECT_THAT(old.place(), HasSubstr(folder.path().filename().string()));
 }
 
 }  // namespace

@@ -1,17 +1,14 @@
 // Goal: a job file that extends others gets their values, and problems name the right file, line and column.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <fstream>
 
 #include "jobfile/job_file.h"
 #include "recipe_values.h"
+#include "temporary_folder.h"
 
 namespace jobfile {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -20,16 +17,7 @@ using ::testing::StartsWith;
 
 class Extends : public testing::Test {
  protected:
-  Extends() {
-    std::string name = fs::temp_directory_path() / "muster-spec-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~Extends() override { fs::remove_all(folder_); }
-
-  void write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name) << text;
-  }
+  void write(const std::string& name, const std::string& text) { test::write_file(folder_ / name, text); }
   JobFile read(const std::string& name, const std::vector<std::string>& set = {}) {
     std::vector<Override> overrides;
     for (const auto& assignment : set) overrides.push_back(override_of_set(assignment));
@@ -37,7 +25,7 @@ class Extends : public testing::Test {
   }
   std::string at(const std::string& name) const { return folder_ / name; }
 
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(Extends, TablesAreMergedArraysReplacedAndTheUpperFileWins) {

@@ -5,24 +5,21 @@
 
 #include "controller/rpc/harness.h"
 #include "logs/log_tail.h"
+#include "temporary_folder.h"
 #include "wire/logs.h"
 
 namespace {
 
 using namespace rpc::testing;  // NOLINT
 using grpc::StatusCode;
-namespace fs = std::filesystem;
 
 class Logs : public Rpc {
  protected:
   Logs() {
-    std::string name = (fs::temp_directory_path() / "muster-rpc-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    controller_.set_log_folder(folder_);
+    controller_.set_log_folder(folder_.path());
     controller_.put_running(1, 2);
     request_.set_job_id(1);
   }
-  ~Logs() override { fs::remove_all(folder_); }
 
   void append(int attempt, int rank, const std::string& text) {
     std::ofstream(controller_.log_path(1, static_cast<core::AttemptNumber>(attempt), static_cast<unsigned>(rank)),
@@ -61,7 +58,7 @@ class Logs : public Rpc {
     });
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
   muster::v1::LogsRequest request_;
   Call call_;
   std::unique_ptr<grpc::ClientReader<muster::v1::LogChunk>> reader_;

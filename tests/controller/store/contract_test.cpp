@@ -11,7 +11,7 @@
 #include "store/memory_store.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -24,7 +24,7 @@ struct Memory {
   store::Store& get() { return store; }
 };
 struct Sqlite {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::unique_ptr<store::Store> store = store::open_sqlite_store(folder.path() / "muster.db");
   store::Store& get() { return *store; }
 };

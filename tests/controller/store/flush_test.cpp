@@ -8,7 +8,7 @@
 
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace {
 std::atomic<int> flushes{0};
@@ -28,7 +28,7 @@ namespace test {
 namespace {
 
 TEST(SqliteFlush, EachCommitIsOnDiskBeforeItsCallReturns) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto store = store::open_sqlite_store(folder.path() / "muster.db");
   Saga saga(*store, "r");
   saga.tell(submitted());

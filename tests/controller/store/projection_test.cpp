@@ -10,7 +10,7 @@
 #include "store/event_codec.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -82,7 +82,7 @@ std::map<core::JobId, core::Job> fold(SQLite::Database& database) {
 }
 
 TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   std::map<core::JobId, core::Job> live;
   {
@@ -121,7 +121,7 @@ TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
 }
 
 TEST(Projection, OpenJobsAfterARestartAreThoseThatHadNotEnded) {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::vector<core::Job> open;
   {
     const auto store = store::open_sqlite_store(folder.path() / "muster.db");

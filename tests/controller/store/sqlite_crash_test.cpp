@@ -11,7 +11,7 @@
 
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -67,7 +67,7 @@ std::int64_t run_and_kill(const std::filesystem::path& file, int count, useconds
 }
 
 TEST(SqliteCrash, AcknowledgedCommitsSurviveAKillAndNoneIsThereTwice) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   std::mt19937 random(7);
   std::int64_t before = 0;

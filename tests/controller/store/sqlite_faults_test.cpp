@@ -13,7 +13,7 @@
 #include "store/error_of.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -43,7 +43,7 @@ class TinyDisk {
   void make_room() const { fs::remove(path() / "filler"); }
 
  private:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   bool mounted_ = false;
 };
 
@@ -134,7 +134,7 @@ int refused_under_a_size_limit(const fs::path& file) {
 }
 
 TEST(SqliteFaults, AFileSizeLimitIsAFullDiskToo) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) _exit(refused_under_a_size_limit(folder.path() / "muster.db"));

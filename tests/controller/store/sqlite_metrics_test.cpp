@@ -10,7 +10,7 @@
 
 #include "store/schema.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -48,7 +48,7 @@ std::vector<OldRow> old_rows(const std::filesystem::path& file) {
 }
 
 TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   {
     std::ostringstream dump;
@@ -93,7 +93,7 @@ TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
 }
 
 TEST(SqliteMetrics, ARunThatWentThroughTheMigrationGoesOnWithItsSeries) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   {
     std::ostringstream dump;

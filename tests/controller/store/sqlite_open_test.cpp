@@ -15,7 +15,7 @@
 #include "store/schema.h"
 #include "store/sqlite_migrate.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -24,18 +24,9 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 using Kind = store::Error::Kind;
 
-std::string read_file(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
-void write_file(const fs::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
-}
-
 class SqliteOpen : public testing::Test {
  protected:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   const fs::path file_ = folder_.path() / "muster.db";
 
   /// A database with some content, closed cleanly.
