@@ -51,8 +51,8 @@ struct AttemptStopping {
   bool save = true;
   bool operator==(const AttemptStopping&) const = default;
 };
-/// The executor could not start the attempt, and left nothing behind. `retryable` is false when another try
-/// cannot help (no such program).
+/// The executor could not start the attempt, and left nothing behind. `retryable` is false when another try cannot help
+/// (no such program).
 struct AttemptLaunchFailed {
   AttemptNumber attempt = 0;
   std::string reason;

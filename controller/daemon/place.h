@@ -20,10 +20,9 @@ namespace musterd {
 ///   and inode. The device alone proves nothing: its number may change with each start of the machine, and differs
 ///   between the machines that mount a shared folder.
 /// - Anything else may be a copy. cp, rsync and a restored backup give another inode. A snapshot that is mounted
-/// elsewhere
-///   has the same inode, but another path and device. A copy onto its own disk, mounted at the same path, has another
-///   birth or file system; its inode may be the same, since the root folders of all disks of one kind have the same
-///   inode.
+///   elsewhere has the same inode, but another path and device. A copy onto its own disk, mounted at the same path, has
+///   another birth or file system; its inode may be the same, since the root folders of all disks of one kind have the
+///   same inode.
 /// The id of a file system is known for ext4 only, where it follows from the UUID. Other file systems get a new id at
 /// each mount. Where birth and id are not known (NFS), inode and path alone decide. Two cases are not recognised: a
 /// machine that was cloned as a whole, and a volume that was copied block by block and mounted at the same path of
