@@ -21,8 +21,7 @@ inline constexpr Millis kHasty{10000};
 /// True for a hasty end, which gets a backoff although has_backoff() is false for its cause. The attempt ended within
 /// kHasty of its start and saved nothing new, in one of two ways:
 /// - A rank asked for a requeue with kExitRequeue. A program that always does so would be started for ever. A
-/// preemption
-///   that the scheduler reports is never hasty.
+///   preemption that the scheduler reports is never hasty.
 /// - A node failed, and this is not the first such end `in_a_row`. Many nodes may be unable to start the attempt, and
 ///   with each try the cluster drains another one.
 bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, Time ended_at);

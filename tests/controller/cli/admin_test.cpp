@@ -1,5 +1,5 @@
-// Goal: muster admin reports problems of a command line before it calls the controller, and reports the result of a call.
-// Method: the real program without a controller, or with one that answers as the test says.
+// Goal: muster admin reports problems of a command line before it calls the controller, and reports the result of a
+// call. Method: the real program without a controller, or with one that answers as the test says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

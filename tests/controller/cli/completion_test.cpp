@@ -65,7 +65,7 @@ TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
         "'*--limit[At most N changes, the newest]:value: '",
         "'*--address[The controller'\\''s address (default 127.0.0.1\\:7600)]:value: '",
         "'*--token-file[File with the controller'\\''s token]:file:_files'",
-        "'*--set[Use this value rather than the job file'\\''s; may be repeated]:value:(name= ",
+        "'*--set[Use this value, not the job file'\\''s; may be repeated]:value:(name= ",
         "'1:job file:_files -g \"*.toml\"'", "'1:value:(bash zsh fish)'", "'show:Show jobs\\: why"}) {
     EXPECT_THAT(script, HasSubstr(line));
   }

@@ -55,7 +55,7 @@ TEST(Dashboard, PrintsTheLinkAloneAndTheTunnelBesideIt) {
   const auto there = fake.muster({"dashboard"}, over_ssh);
   EXPECT_EQ(there.out, link + "\n");
   EXPECT_THAT(there.err,
-              AllOf(HasSubstr("on your own machine type first"), HasSubstr("  ssh -N -L 41233:127.0.0.1:41233 ")));
+              AllOf(HasSubstr("first run this on your own machine"), HasSubstr("  ssh -N -L 41233:127.0.0.1:41233 ")));
   const auto json = nlohmann::json::parse(fake.muster({"dashboard", "--json"}, over_ssh).out);
   EXPECT_EQ(json.at("link"), link);
   EXPECT_THAT(std::string(json.at("tunnel")), HasSubstr("@10.0.0.5"));
@@ -202,7 +202,7 @@ TEST(Doctor, SlurmIsFineOnlyWhereItAnswers) {
   EXPECT_THAT(slurm_finding(fake, "echo main; echo low"), HasSubstr("sbatch, partitions main, low"));
   const auto unconfigured =
       slurm_finding(fake, "echo 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error' >&2; exit 1");
-  EXPECT_THAT(unconfigured, AllOf(HasSubstr("note "), HasSubstr("no Slurm that answers (sinfo: error: resolve_ctls")));
+  EXPECT_THAT(unconfigured, AllOf(HasSubstr("note "), HasSubstr("Slurm does not answer (sinfo: error: resolve_ctls")));
   EXPECT_THAT(slurm_finding(fake, "sleep 60"), AllOf(HasSubstr("note "), HasSubstr("sinfo has not answered in 5s")));
 }
 

@@ -118,10 +118,10 @@ TEST(Submit, AtTheEndItIsSaidWhetherItWasAcceptedWhereThatIsKnown) {
   };
   EXPECT_EQ(end_of(full, false), std::pair(5, std::string("nothing was changed: the disk is full. The submission was "
                                                           "not accepted")));
-  EXPECT_THAT(end_of(full, true).second, HasSubstr("Whether the submission was accepted is not known"));
+  EXPECT_THAT(end_of(full, true).second, HasSubstr("It is not known whether the submission was accepted"));
   EXPECT_THAT(end_of(overloaded, false).second, HasSubstr("try again. The submission was not accepted"));
   EXPECT_EQ(end_of(lost, false).first, 4);
-  EXPECT_THAT(end_of(lost, false).second, HasSubstr("Whether the submission was accepted is not known: see muster"));
+  EXPECT_THAT(end_of(lost, false).second, HasSubstr("It is not known whether the submission was accepted: see muster"));
 }
 
 TEST(Submit, AFolderWhoseNameIsNotUtf8IsNamedAndNothingIsSent) {

@@ -104,7 +104,7 @@ TEST(Limit, IsNotSaidToBeInForceBeforeSlurmHasTakenIt) {
   EXPECT_EQ(refused.exit, 5);
   EXPECT_EQ(refused.out, "");
   EXPECT_THAT(refused.err, HasSubstr("job 1: the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h "
-                                     "stays; Slurm lets only its operators give a job that runs more time"));
+                                     "stays in force; Slurm lets only its operators give a running job more time"));
   EXPECT_THAT(fake.muster({"show", "1"}).out, HasSubstr("1h an attempt; the scheduler refuses"));
   EXPECT_EQ(fake.muster({"limit", "1", "5h", "--json"}).exit, 5);
 }
@@ -191,7 +191,7 @@ TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   const auto apart =
       fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
   EXPECT_THAT(apart.err,
-              ::testing::StartsWith("muster: the sweep's 2 jobs are handed to Slurm one by one, for users' "));
+              ::testing::StartsWith("muster: the sweep's 2 jobs go to Slurm one by one, since their partition "));
   EXPECT_EQ(fake.muster({"submit", "--print-script", "--check", write_job(fake)}).exit, 2);
   EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
 }

@@ -66,8 +66,8 @@ TEST_F(SubmitWays, WhatAVariableLacksIsSaidAndItsValueNever) {
   EXPECT_THAT(err("NOT_SET_HERE"),
               HasSubstr("--env NOT_SET_HERE: the variable is not set here; export it, or write --env "
                         "NOT_SET_HERE=VALUE\n"));
-  EXPECT_THAT(err("A-B=secret"), AllOf(HasSubstr("--env A-B: want NAME or NAME=VALUE; a name is of letters, digits and "
-                                                 "\"_\", no digit first\n"),
+  EXPECT_THAT(err("A-B=secret"), AllOf(HasSubstr("--env A-B: want NAME or NAME=VALUE; a name has letters, digits and "
+                                                 "\"_\", and does not begin with a digit\n"),
                                        Not(HasSubstr("secret"))));
   EXPECT_THAT(err("MUSTER_JOB_ID=secret"), AllOf(HasSubstr("--env MUSTER_JOB_ID: want another name: muster sets this "
                                                            "one itself"),
@@ -82,8 +82,8 @@ TEST_F(SubmitWays, WhatFollowsTwoDashesIsAddedToTheCommand) {
   EXPECT_EQ(newest().name(), "b");
   const auto recipe = submit({file("name = \"a\"\n[train]\n"), "--", "--lr", "3e-4"});
   EXPECT_EQ(recipe.exit, 2);
-  EXPECT_THAT(recipe.err, HasSubstr("-- --lr 3e-4: want a command to add this to; what a recipe trains is set with "
-                                    "--set, such as --set train.steps=10\n"));
+  EXPECT_THAT(recipe.err, HasSubstr("-- --lr 3e-4: want a job file with a command to add these words to; set a "
+                                    "recipe's keys with --set train.steps=10\n"));
   const auto without = submit({file(kTrain), "--lr", "3"});
   EXPECT_EQ(without.exit, 2);
   EXPECT_THAT(without.err, HasSubstr("there is no option --lr"));

@@ -123,7 +123,7 @@ TEST(Control, OfASweepAsksThoseThatAllowIt) {
   const auto held = fake.muster({"hold", "--sweep", "s1"});
   EXPECT_EQ(held.exit, 0) << held.err;
   EXPECT_THAT(held.out, AllOf(HasSubstr("job 1 "), HasSubstr("job 3 "), Not(HasSubstr("job 2 "))));
-  EXPECT_THAT(held.err, HasSubstr("2 of 3 jobs; the others' states don't allow it"));
+  EXPECT_THAT(held.err, HasSubstr("2 of 3 jobs; the states of the others do not allow it"));
   EXPECT_EQ(Json::parse(fake.muster({"release", "--sweep", "s1", "--json"}).out).size(), 2U);
   EXPECT_EQ(fake.muster({"cancel", "--sweep", "s1"}).exit, 0);
   EXPECT_EQ(fake.muster({"requeue", "--sweep", "s1"}).exit, 0);
