@@ -44,7 +44,7 @@ std::string followed_by_equals(const std::vector<std::string>& keys) {
   return text;
 }
 
-/// The keys to offer for an option that takes keys of a job file; empty for other options.
+/// The words to offer for an option's value: keys of a job file for --set and --sweep, else the option's choices.
 std::string keys_for(const CLI::App& app, const CLI::Option& option) {
   if (option.check_lname("sweep") && app.get_name() == "submit") return followed_by_equals(jobfile::sweepable_keys());
   if (!option.check_lname("set")) return choices_of(option);

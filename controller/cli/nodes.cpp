@@ -27,7 +27,7 @@ std::string gres_text(const muster::v1::NodeView& node) {
   return node.gres() + (node.gres_used().empty() ? "" : " (" + node.gres_used() + " used)");
 }
 
-/// Why no rank starts on the node: muster's reason, or else Slurm's.
+/// Why no rank starts on the node: muster's reason, then Slurm's.
 std::string remark(const muster::v1::NodeView& node) {
   std::string text;
   const auto by = "job " + std::to_string(node.lost_by_job()) + " attempt " + std::to_string(node.lost_by_attempt());

@@ -69,7 +69,7 @@ void tell_removed(const RemoveResponse& answer, const RemovalWishes& wishes) {
       std::cout << "\n";
     }
   }
-  // If all jobs were refused, the message goes to stderr.
+  // If all jobs were refused, tell_refused() says it on stderr.
   const bool refused = answer.removed().empty() && !answer.refused().empty();
   if (answer.removed_size() != 1 && !refused) {
     std::cout << count_text(answer.removed_size()) << " " << verb << ", " << bytes_text(freed_bytes(answer)) << "\n";
