@@ -178,10 +178,11 @@ struct Job {
   }
 };
 
-/// True when attempt `number` is the one the job waits for: nothing has started it yet, though a person may hold it.
+/// True if attempt `number` is the next one of the job and has not started yet. A person may hold it.
 bool is_upcoming(const Job& job, AttemptNumber number);
 
-/// As StopAttempt::save: only a gang that leaves together, asked from outside, can finish its step.
+/// True if the ranks of an attempt that ends by this cause can save; see StopAttempt::save. Only a whole gang that is
+/// asked to leave can finish its step.
 bool leaves_with_save(Cause cause);
 
 }  // namespace core
