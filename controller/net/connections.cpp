@@ -124,7 +124,7 @@ bool Connections::make_room(Time now, std::size_t waiting) {
   return strangers_.size() < shares_.strangers;
 }
 
-/// Frees one stranger's slot for each waiting connection. A stranger that is closed already frees its slot too.
+/// Shuts down one stranger for each waiting connection. A stranger that is closed already counts too.
 void Connections::see_off(Time now, std::size_t waiting) {
   const bool crowd = waiting > shares_.strangers;
   auto wanted = std::min(std::max<std::size_t>(waiting, 1), shares_.strangers - closing_.size());

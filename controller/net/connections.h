@@ -23,11 +23,12 @@ enum class Party { kStranger, kPerson, kRank };
 /// States of a connection: stranger -> person or rank (it showed a valid token) -> forgotten (it is closed).
 /// Each party has a share of the connections, so that no party can use up the connections of another one.
 ///
-/// A stranger is shut down when its time is over, or when another connection needs its slot. The server of the
+/// A stranger is shut down when its time is over, or when a new connection needs its share. The server of the
 /// connection then reads the end of the stream and closes the socket.
 ///
 /// A connection that shows a valid token while its party's share is used up is served, but stays among the strangers.
-/// If slots are short, the one that has been quiet longest is shut down, and its client connects again.
+/// If the share of strangers is used up, the one that has been quiet longest is shut down, and its client connects
+/// again.
 ///
 /// A socket belongs to its server (gRPC closes its own sockets). This class only looks at it, by its number and the
 /// kernel's cookie, which is unique to one socket. Thread-safe. The caller passes the time.
@@ -38,8 +39,8 @@ class Connections {
 
   /// A stranger that has been quiet for this long may be shut down for a new connection.
   static constexpr std::chrono::milliseconds kGrace{500};
-  /// As kGrace, while more connections wait for accept() than there are slots. A caller with a token needs a few
-  /// milliseconds. A slower one is shut down, and connects again when the crowd is gone.
+  /// As kGrace, while more connections wait for accept() than the share of strangers allows. A caller with a token
+  /// needs a few milliseconds. A slower one is shut down, and connects again when the crowd is gone.
   static constexpr std::chrono::milliseconds kGraceInACrowd{15};
   /// As kGraceInACrowd, for a stranger that has sent nothing.
   static constexpr std::chrono::milliseconds kSilentInACrowd{5};
@@ -52,7 +53,7 @@ class Connections {
 
   explicit Connections(Shares shares) : shares_(shares) {}
 
-  /// True if one more connection may be accepted now. If all slots of strangers are taken, shuts down strangers whose
+  /// True if one more connection may be accepted now. If the share of strangers is used up, shuts down strangers whose
   /// time is over. `waiting`: how many connections wait for accept().
   bool make_room(Time now, std::size_t waiting = 0);
   /// Adds a socket that was just accepted. Call it before the socket is handed to its server, which may close it.

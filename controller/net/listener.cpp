@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kBacklog = 4096;
 constexpr int kTurnMs = 1000;
-/// The pause while no slot is free: every stranger may still show a token.
+/// The pause while the share of strangers is used up, and every stranger may still show a token.
 constexpr int kCrowdedMs = 5;
 /// The pause after an error, so that a lasting error does not keep a core busy.
 constexpr int kErrorMs = 50;

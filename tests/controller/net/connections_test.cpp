@@ -1,4 +1,4 @@
-// Goal: each connection is counted for the right party, and the right stranger is shut down when slots are short.
+// Goal: each connection is counted for the right party, and the right stranger is shut down when connections are short.
 // Method: real sockets; the test passes the time.
 #include "net/connections.h"
 
