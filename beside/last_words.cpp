@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "beside/error_line.h"
+#include "schema/utf8.h"
 
 namespace beside {
 namespace {
@@ -41,24 +42,6 @@ std::string read_end(const std::filesystem::path& file, std::size_t most) {
   return text;
 }
 
-/// The length of the valid UTF-8 character that `text` begins with; 0: it begins with none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t size = byte(0) < 0x80   ? 1
-                           : byte(0) < 0xC2 ? 0
-                           : byte(0) < 0xE0 ? 2
-                           : byte(0) < 0xF0 ? 3
-                           : byte(0) < 0xF5 ? 4
-                                            : 0;
-  if (size == 0 || text.size() < size) return 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  if (size == 3 && ((byte(0) == 0xE0 && byte(1) < 0xA0) || (byte(0) == 0xED && byte(1) > 0x9F))) return 0;
-  if (size == 4 && ((byte(0) == 0xF0 && byte(1) < 0x90) || (byte(0) == 0xF4 && byte(1) > 0x8F))) return 0;
-  return size;
-}
-
 }  // namespace
 
 bool may_have_words(const ProgramEnd& end) {
@@ -70,7 +53,7 @@ bool may_have_words(const ProgramEnd& end) {
 std::string fit_for_a_sentence(std::string_view text) {
   std::string words;
   while (!text.empty()) {
-    const auto size = character_bytes(text);
+    const auto size = schema::character_bytes(text);
     const auto first = static_cast<unsigned char>(text.front());
     const bool blank = first <= 0x20 || first == 0x7F;
     if (blank) {

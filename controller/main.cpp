@@ -1,4 +1,5 @@
-// musterd: one process that holds the store, follows every rank and serves people.
+// musterd: the controller process. It holds the store, watches every rank and serves people. This file reads the flags,
+// builds the parts and ends them in order.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/async.h>
@@ -25,6 +26,7 @@
 #include "net/connections.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
+#include "os/host_name.h"
 #include "os/open_files.h"
 #include "rpc/server.h"
 #include "service/controller_impl.h"
@@ -59,7 +61,7 @@ fs::path default_data_folder() {
   if (const auto folder = environment("MUSTER_DATA_FOLDER"); !folder.empty()) return folder;
   if (const auto data = environment("XDG_DATA_HOME"); !data.empty()) return fs::path(data) / "muster";
   const auto home = environment("HOME");
-  if (home.empty()) throw UsageError("no data folder: set HOME or give --data-folder");
+  if (home.empty()) throw UsageError("no data folder: set HOME, or give --data-folder");
   return fs::path(home) / ".local" / "share" / "muster";
 }
 
@@ -90,7 +92,8 @@ fs::path prepare_data_folder(const std::string& given) {
   return folder;
 }
 
-// The pipe that a signal writes to. Handlers, unlike blocked or ignored signals, are not inherited by what we start.
+// The pipe that a signal handler writes to. A program that musterd starts does not inherit handlers. It would inherit
+// blocked and ignored signals.
 int signal_pipe[2] = {-1, -1};
 
 void on_signal(int number) {
@@ -106,11 +109,11 @@ void catch_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
-  action.sa_handler = [](int) {};  // a reader that left is an error of the write, not the end of us
+  action.sa_handler = [](int) {};  // write() then fails with EPIPE, and the process goes on
   ::sigaction(SIGPIPE, &action, nullptr);
 }
 
-// Instead of a signal's number: a port of ours is dead.
+// Written to the pipe in place of a signal's number: a port of musterd does not answer.
 constexpr char kPortIsDead = 0;
 
 char wait_for_signal() {
@@ -121,14 +124,15 @@ char wait_for_signal() {
   return byte;
 }
 
-// Whoever started us (systemd, "Restart=on-failure") starts us again; attempts go on meanwhile.
+// systemd starts musterd again ("Restart=on-failure"). Attempts go on meanwhile.
 void leave_for_a_dead_port(const std::string& why) {
-  spdlog::critical("{}; musterd ends, so that it is started anew; running attempts go on", why);
-  ::alarm(kLeavingLimitS);  // what does not answer may not end either
+  spdlog::critical("{}; musterd exits so that its service starts it again; running attempts go on", why);
+  ::alarm(kLeavingLimitS);  // the dead port may keep its server from ending
   [[maybe_unused]] const auto wrote = ::write(signal_pipe[1], &kPortIsDead, 1);
 }
 
-// Programs that we start get the soft limit back that we were started with.
+// Raises the soft limit of open files to the hard limit. Returns the old soft limit, which programs that musterd starts
+// get back.
 std::uint64_t take_all_descriptors() {
   const auto before = os::raise_open_files_limit();
   const auto now = os::open_files_limit().soft;
@@ -144,17 +148,12 @@ void tell_shares(const net::Shares& shares) {
                os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers);
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-// Where `muster` and scripts find the running musterd; gone when it has left in peace.
+// The file by which `muster` and scripts find the running musterd. It is removed when musterd ends in order.
 class ReadyFile {
  public:
   ReadyFile(fs::path file, const ListenAddress& grpc, const ListenAddress& http) : file_(std::move(file)) {
     const nlohmann::ordered_json text = {{"pid", ::getpid()},
-                                         {"host", host_name()},
+                                         {"host", os::host_name()},
                                          {"grpc", grpc.text()},
                                          {"http", http.text()},
                                          {"version", MUSTER_VERSION}};
@@ -237,8 +236,8 @@ int serve(const Flags& flags) {
 
 }  // namespace
 
-// stderr may be a file on the disk that stands still, and whoever answers a heartbeat must not wait for it: another
-// thread writes. Beyond kLogLines waiting lines the oldest are lost.
+// Lets another thread write the log. stderr may be a file on a disk that hangs, and a thread that answers a heartbeat
+// must not wait for it. If more than kLogLines lines wait, the oldest are dropped.
 void log_without_waiting() {
   constexpr std::size_t kLogLines = 8192;
   spdlog::init_thread_pool(kLogLines, 1);
@@ -252,54 +251,57 @@ int main(int argc, char** argv) {
   CLI::App app{"musterd: accepts training jobs, runs them, watches every rank and starts them again"};
   app.set_version_flag("--version", MUSTER_VERSION);
   app.add_option("--data-folder", flags.data_folder,
-                 "where everything is kept (default: $MUSTER_DATA_FOLDER, else $XDG_DATA_HOME/muster, else "
+                 "the folder of the database, logs and job files (default: $MUSTER_DATA_FOLDER, else "
+                 "$XDG_DATA_HOME/muster, else "
                  "~/.local/share/muster)")
       ->type_name("FOLDER");
-  app.add_option("--listen", flags.listen, "where clients and ranks connect (gRPC); port 0: the system chooses")
+  app.add_option("--listen", flags.listen,
+                 "the address for clients and ranks (gRPC); with port 0 the system chooses a port")
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--http", flags.http, "where the dashboard is; port 0: the system chooses")
+  app.add_option("--http", flags.http, "the address of the dashboard; with port 0 the system chooses a port")
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--worker", flags.worker, "the program of recipe ranks (default: muster-worker beside musterd)")
+  app.add_option("--worker", flags.worker,
+                 "the program that trains recipes, one process a rank (default: muster-worker beside musterd)")
       ->type_name("FILE");
   app.add_option("--supervisor", flags.supervisor,
-                 "the program that stays with an attempt (default: muster-supervisor beside musterd)")
+                 "the program that runs an attempt's ranks on this machine (default: muster-supervisor beside musterd)")
       ->type_name("FILE");
-  app.add_option("--task", flags.task, "the program beside each rank on Slurm (default: muster-task beside musterd)")
+  app.add_option("--task", flags.task, "the program that runs a rank on Slurm (default: muster-task beside musterd)")
       ->type_name("FILE");
   app.add_option("--slurm", flags.slurm,
-                 "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) are there; "
-                 "yes: musterd does not start without them")
+                 "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) exist; "
+                 "yes: musterd does not start without a usable Slurm")
       ->type_name("WHEN")
       ->check(CLI::IsMember({"auto", "yes", "no"}))
       ->capture_default_str();
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--node-exclusion-s", flags.exclusion_s,
-                 "how long a lost or unfit node gets no ranks, as far as others can be had")
+                 "how long a lost or unfit node gets no ranks, if other nodes are available")
       ->type_name("SECONDS")
       ->check(CLI::Range(0, 30 * 24 * 3600))
       ->capture_default_str();
   app.add_option("--partitions", flags.partitions,
-                 "TOML file that says which Slurm partitions may be used, by whom and how; read again when it changes")
+                 "TOML file with the policies of Slurm partitions: who may use them, and how; musterd reads it again "
+                 "when it changes")
       ->type_name("FILE");
   app.add_option("--advertise", flags.advertise,
-                 "under which ranks on other machines reach --listen (default: --listen)")
+                 "the address by which ranks on other machines reach --listen (default: --listen)")
       ->type_name("HOST:PORT");
-  app.add_option("--log-level", flags.log_level, "what to tell on stderr")
+  app.add_option("--log-level", flags.log_level, "the lowest level of messages on stderr")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();
   app.add_flag("--insecure-listen", flags.insecure_listen,
-               "allow addresses that other machines can reach, though nothing is encrypted");
-  auto* moved =
-      app.add_flag("--moved", flags.moved,
-                   "the data folder is at a new place, and the old one is not used any more: go on with its jobs");
-  app.add_flag(
-         "--fork", flags.fork,
-         "the data folder is a copy: make it a controller of its own, which forgets the jobs that have not ended and "
-         "touches nothing of theirs")
+               "allow addresses that other machines can reach, although the traffic is not encrypted");
+  auto* moved = app.add_flag("--moved", flags.moved,
+                             "the data folder has moved, and no other musterd uses the old one: go on with its jobs");
+  app.add_flag("--fork", flags.fork,
+               "the data folder is a copy: start a separate controller, which drops the jobs that have not ended and "
+               "does not "
+               "touch their processes and files")
       ->excludes(moved);
   try {
     app.parse(argc, argv);
@@ -318,6 +320,6 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     std::cerr << "musterd: " << e.what() << "\n";
   }
-  spdlog::shutdown();  // writes what waits
+  spdlog::shutdown();  // writes the lines that wait
   return status;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,11 +12,17 @@
 
 namespace test {
 
-/// A folder of this test's own, gone with it.
+/// The folder for files of tests that sync thousands of them: in memory if that is possible.
+inline std::filesystem::path memory_folder() {
+  const std::filesystem::path memory = "/dev/shm";
+  return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+}
+
+/// A new folder for one test. The destructor removes it with its contents.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-test-XXXXXX").native();
+  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string pattern = (parent / "muster-test-XXXXXX").native();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder: " + pattern);
     path_ = pattern;
   }
@@ -34,7 +41,7 @@ class TemporaryFolder {
 };
 
 inline void write_file(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::create_directories(path.parent_path());
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
 }
 

@@ -59,8 +59,8 @@ int run_audit(Session& session, const AuditOptions& options) {
 
 void define_admin_audit(CLI::App& app, Session& session) {
   auto options = add_action<AuditOptions>(app, session, run_audit);
-  app.add_option("--partition", options->partition, "Only changes of this one")->type_name("PARTITION");
-  app.add_option("--limit", options->limit, "At most so many, the newest")
+  app.add_option("--partition", options->partition, "Only changes of this partition")->type_name("PARTITION");
+  app.add_option("--limit", options->limit, "At most N changes, the newest")
       ->check(whole_number(1, 100'000))
       ->type_name("N")
       ->capture_default_str();

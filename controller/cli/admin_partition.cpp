@@ -16,7 +16,7 @@ constexpr const char* kNone = "none";
 
 struct PolicyOptions {
   std::string name;
-  std::map<std::string, std::vector<std::string>> values;  // key -> as typed
+  std::map<std::string, std::vector<std::string>> values;  // key -> values as typed
   bool json = false;
 };
 
@@ -25,7 +25,7 @@ struct NameOptions {
   bool json = false;
 };
 
-/// "--requeue-max-preempted" of "requeue.max_preempted".
+/// The option of a key: "--requeue-max-preempted" for "requeue.max_preempted".
 std::string option_of(const schema::Key& field) {
   std::string text = "--";
   for (const char c : field.name) text += c == '_' || c == '.' ? '-' : c;
@@ -49,7 +49,7 @@ std::string label_of(const schema::Key& field) {
   }
 }
 
-/// What was typed, names taken apart at commas.
+/// The values of an option. Names are split at commas.
 std::vector<std::string> values_of(const schema::Key& field, const std::vector<std::string>& typed) {
   if (field.kind != schema::Kind::kWords) return typed;
   std::vector<std::string> names;
@@ -129,7 +129,7 @@ void print(const muster::v1::PartitionView& partition) {
   std::cout << partition.name() << "\n";
   const auto text = policy_text(partition.policy(), [](const schema::Key&) { return true; });
   print_entry("policy", !partition.has_policy() ? "none" : text.empty() ? "everybody, without limits" : text);
-  if (!partition.in_slurm()) return print_entry("Slurm", "does not know it, or can't be asked");
+  if (!partition.in_slurm()) return print_entry("Slurm", "does not know the partition, or does not answer");
   print_entry("Slurm", partition.state() + ", nodes " + partition.node_list() + ": " + nodes_text(partition) +
                            "; limits " + slurm_limits_text(partition) + "; PreemptMode " + partition.preempt_mode() +
                            ", GraceTime " + std::to_string(partition.grace_ms() / 1000) + " s, tier " +
@@ -167,25 +167,25 @@ void define_change(CLI::App& app, Session& session, int (*run)(Session&, const P
 void define_admin_partition(CLI::App& app, Session& session) {
   app.require_subcommand(1);
   define_change(add_below(app, "add", "Open a partition of Slurm for muster",
-                          "As soon as one partition is opened so, the others are closed. Without options everybody may "
-                          "use it,\nwithout limits. The holder of the token is trusted: muster believes the user name "
-                          "that a client states.\n\n"
+                          "Once a partition has a policy, partitions without one are closed. Without options everybody "
+                          "may use it,\nwithout limits. The holder of the token is trusted: muster believes the user "
+                          "name that a client states.\n\n"
                           "  muster admin partition add main --default true --max-time 12h --default-time 1h\n"
                           "  muster admin partition add big --groups ml --max-nodes 4 --health-check 'nvidia-smi -L'"),
                 session, run_add);
   define_change(add_below(app, "set", "Change some keys of a partition's policy",
-                          "What is not named stays; none clears a key. Jobs that are there already keep what they "
-                          "have; limits\non running jobs count at once.\n\n"
+                          "Keys that are not named stay; the value none clears a key. Jobs that exist already keep "
+                          "their settings; limits\non running jobs count at once.\n\n"
                           "  muster admin partition set big --max-nodes 8 --users ann,bob\n"
                           "  muster admin partition set big --users none --max-time none"),
                 session, run_set);
   auto& remove = add_below(app, "remove", "Close a partition for muster",
-                           "Jobs that are there go on. With the last policy gone every partition may be used again.\n\n"
+                           "Jobs in the partition go on. When no policy is left, every partition may be used again.\n\n"
                            "  muster admin partition remove big");
   auto gone = add_action<NameOptions>(remove, session, run_remove);
   remove.add_option("name", gone->name, "The partition")->required()->type_name("PARTITION");
   remove.add_flag("--json", gone->json, "{api_version, jobs, was_last}");
-  auto& list = add_below(app, "list", "Show policies beside Slurm's own facts, and what does not fit",
+  auto& list = add_below(app, "list", "Show policies, Slurm's facts, and contradictions between them",
                          "  muster admin partition list\n"
                          "  muster admin partition list --json | jq '.[] | select(.problems != [])'");
   auto listed = add_action<NameOptions>(list, session, run_partition_list);

@@ -75,14 +75,14 @@ Failure Client::unreachable() const {
 Failure Client::failure(const grpc::Status& status) const {
   const auto& text = status.error_message();
   if (is_overloaded(status)) {
-    return {kUnreachable, "the controller at " + address() + " has too many calls at once: try again"};
+    return {kUnreachable, "the controller at " + address() + " has too many calls at the same time: try again"};
   }
   switch (status.error_code()) {
     case grpc::StatusCode::INVALID_ARGUMENT:
     case grpc::StatusCode::FAILED_PRECONDITION:
       return {kUsage, text};
     case grpc::StatusCode::NOT_FOUND:
-      return {kNotFound, text + (text.find("; ") == std::string::npos ? "; muster list shows the jobs there are" : "")};
+      return {kNotFound, text + (text.find("; ") == std::string::npos ? "; muster list shows the jobs" : "")};
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
     case grpc::StatusCode::ABORTED:
       return {kRefused, text};
@@ -90,10 +90,10 @@ Failure Client::failure(const grpc::Status& status) const {
       return {kUnreachable, "the controller at " + address() + " refuses the token from " +
                                 (config_.token ? "MUSTER_TOKEN" : config_.token_file.value) +
                                 (config_.doubt.empty() ? "" : " (" + config_.doubt + ")") +
-                                ": use that of its own data folder (--token-file, MUSTER_TOKEN_FILE or MUSTER_TOKEN)"};
+                                ": use the token of its data folder (--token-file, MUSTER_TOKEN_FILE or MUSTER_TOKEN)"};
     case grpc::StatusCode::UNIMPLEMENTED:
-      return {kUnreachable,
-              "the controller at " + address() + " does not know this call: install muster and musterd of one version"};
+      return {kUnreachable, "the controller at " + address() +
+                                " does not know this call: install the same version of muster and musterd"};
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return {kUnreachable, "the controller at " + address() + " has not answered in " + text +
                                 ": look at its log, or try again; muster doctor"};
@@ -103,7 +103,7 @@ Failure Client::failure(const grpc::Status& status) const {
   }
 }
 
-// gRPC's own words, for a call that no thread of the server has seen.
+// gRPC answers this way by itself, if the server has no thread for the call.
 bool is_overloaded(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
          status.error_message() == "Server Threadpool Exhausted";

@@ -13,26 +13,26 @@
 
 namespace cli {
 
-/// The controller as the command line sees it. Proxies from the environment are not used.
+/// The connection of the command line to the controller. It ignores proxies that the environment names.
 class Client {
  public:
   static constexpr std::chrono::seconds kCallLimit{10};
 
   explicit Client(const Config& config);
 
-  /// Returns once there is a connection; false if the controller cannot be reached now. Waits at most ten seconds.
+  /// Connects, and waits at most ten seconds. Returns false if the controller cannot be reached.
   bool connect();
-  /// The same, as a Failure with the remedy. Reads the token too.
+  /// Connects, and reads the token. Throws a Failure with a remedy if that is not possible.
   void must_connect();
 
   const std::string& address() const { return config_.address.value; }
   muster::v1::JobService::Stub& jobs() { return *jobs_; }
   muster::v1::AdminService::Stub& admin() { return *admin_; }
 
-  /// Gives a call its token.
+  /// Adds the token to a call.
   void authorize(grpc::ClientContext& context);
 
-  /// One call with its deadline of ten seconds: `method` of `stub`. Any failure is thrown as told by failure().
+  /// Calls `method` of `stub` with a deadline of ten seconds. Throws failure() if the call fails.
   template <typename Stub, typename Request, typename Response>
   Response call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                 const Request& request) {
@@ -50,17 +50,17 @@ class Client {
     return told_in_time((stub.*method)(&context, request, response), limit);
   }
 
-  /// What a failed call means to a person, and the exit code.
+  /// The message and the exit code for a failed call.
   Failure failure(const grpc::Status& status) const;
-  /// No connection to be had.
+  /// The Failure for a controller that cannot be reached.
   Failure unreachable() const;
-  /// After a failed connect(): something that speaks HTTP listens there, so waiting will not help.
+  /// Call it after a failed connect(). True if an HTTP server listens at the address, so that waiting does not help.
   bool is_wrong_port() const;
-  /// The token that is shown. Empty before must_connect().
+  /// The token that calls carry. Empty before must_connect().
   const std::string& token() const { return token_; }
 
  private:
-  /// The status, with the limit rather than gRPC's words if it was reached.
+  /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
   static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
 
   Config config_;
@@ -70,11 +70,12 @@ class Client {
   std::unique_ptr<muster::v1::AdminService::Stub> admin_;
 };
 
-/// The answer may have been lost on the way: the same call may be made again.
+/// True if the connection was lost. The call may have been performed, so the caller may only repeat it if repeating
+/// does no harm.
 bool is_lost_contact(const grpc::Status& status);
-/// The controller could not store it, and has changed nothing: the same call may be made again.
+/// True if the controller could not store the change, and has changed nothing. The caller may repeat the call.
 bool is_unchanged(const grpc::Status& status);
-/// The controller has more calls at once than it serves; it has not looked at this one.
+/// True if the controller refused the call unread, because too many calls are running.
 bool is_overloaded(const grpc::Status& status);
 
 }  // namespace cli

@@ -12,19 +12,19 @@
 
 namespace cli {
 
-/// What every command works with. Filled by the parser; the configuration is read when a command first asks for it.
+/// The state that all commands share. The parser fills it. The configuration is read when a command first needs it.
 class Session {
  public:
   Flags flags;
-  /// What followed "--": for a command's program.
+  /// The arguments after "--", for the program of a command job.
   std::vector<std::string> arguments;
-  /// Set by the command that was chosen; returns the exit code.
+  /// Runs the chosen command. Returns the exit code.
   std::function<int()> action;
 
   const Config& config();
-  /// Connected, or a Failure.
+  /// The connected client. Throws a Failure if the controller cannot be reached.
   Client& client();
-  /// Not connected yet.
+  /// A client that has not connected yet.
   Client& client_unconnected();
 
  private:
@@ -32,16 +32,16 @@ class Session {
   std::unique_ptr<Client> client_;
 };
 
-/// One command: the table of them is the only place that lists them; help and completion are made from it.
+/// One command. commands() is the only list of commands; help and completion come from it.
 struct Command {
   std::string name;
   std::string summary;
-  std::string prose;  // of --help, after the options: what follows from using it, and examples
+  std::string prose;  // shown by --help after the options: consequences and examples
   void (*define)(CLI::App& app, Session& session);
 };
 std::span<const Command> commands();
 
-// Defined one subject a file.
+// Each file defines the commands of one subject.
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
@@ -66,11 +66,11 @@ void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
 void define_help(CLI::App& app, Session& session);        // help.cpp
 void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
 void define_completion(CLI::App& app, Session& session);  // completion.cpp
-/// What completion scripts ask while a person types: "WORD<tab>meaning" a line, nothing where there is no answer soon.
+/// Answers completion scripts: "WORD<tab>meaning" a line. Prints nothing if the controller does not answer soon.
 void define_completion_words(CLI::App& app, Session& session);  // completion_words.cpp
 void define_version(CLI::App& app, Session& session);           // program.cpp
 
-/// The options of a command, kept as long as the parser may write into them.
+/// Keeps the options of a command alive as long as the parser may write into them.
 template <typename Options>
 std::shared_ptr<Options> add_action(CLI::App& app, Session& session, int (*run)(Session&, const Options&)) {
   auto options = std::make_shared<Options>();
@@ -79,16 +79,16 @@ std::shared_ptr<Options> add_action(CLI::App& app, Session& session, int (*run)(
   return options;
 }
 
-/// The positional JOB.
+/// Adds the positional argument JOB.
 CLI::Option* add_job(CLI::App& app, std::int64_t& job);
 
-/// Builds the whole command line, all of commands() included.
+/// Builds the parser with all commands.
 std::unique_ptr<CLI::App> make_app(Session& session);
 
-/// The program: parses, runs, and tells failures on stderr. Returns the exit code.
+/// Parses the command line, runs the command, and prints failures on stderr. Returns the exit code.
 int run_program(int argc, char** argv);
 
-/// The name that the controller writes into its records.
+/// The user's name, for the controller's records.
 std::string user_name();
 
 }  // namespace cli

@@ -17,18 +17,18 @@ struct Word {
   bool takes_value = false;
   bool is_file = false;
   std::string choices;  // separated by spaces
-  std::string asks;     // what the controller is asked for: "jobs submit", "sweeps", "series"; empty: nothing
+  std::string asks;     // the question to the controller: "jobs submit", "sweeps", "series"; empty: none
 };
 
 struct Entry {
   std::string name, meaning;  // of the command; the name is empty for the program itself
   std::vector<Word> options;
-  bool takes_file = false;  // as its argument
-  std::string choices;      // of its argument
-  std::string asks;         // for its argument, as in Word
+  bool takes_file = false;  // the argument is a file
+  std::string choices;      // for the argument
+  std::string asks;         // for the argument, as in Word
 };
 
-/// "{bash,zsh,fish}" somewhere in a type's name: "bash zsh fish".
+/// The choices in the name of an option's type: "bash zsh fish" for "{bash,zsh,fish}".
 std::string choices_of(const CLI::Option& option) {
   const auto type = option.get_type_name();
   const auto begin = type.find('{'), end = type.find('}');
@@ -44,14 +44,14 @@ std::string followed_by_equals(const std::vector<std::string>& keys) {
   return text;
 }
 
-/// What may be offered for the values of an option that takes keys of a job file.
+/// The words to offer for an option's value: keys of a job file for --set and --sweep, else the option's choices.
 std::string keys_for(const CLI::App& app, const CLI::Option& option) {
   if (option.check_lname("sweep") && app.get_name() == "submit") return followed_by_equals(jobfile::sweepable_keys());
   if (!option.check_lname("set")) return choices_of(option);
   return followed_by_equals(jobfile::settable_keys());
 }
 
-/// What an option or argument of that type takes can only the controller tell: see completion_words.cpp.
+/// The question to the controller for the values of this option or argument; see completion_words.cpp.
 std::string asks_of(const CLI::Option& option, const std::string& command) {
   const auto type = option.get_type_name();
   if (type.starts_with("JOB") && !type.starts_with("JOB.toml")) return "jobs " + command;
@@ -61,7 +61,7 @@ std::string asks_of(const CLI::Option& option, const std::string& command) {
 
 Entry entry_of(const CLI::App& app, const std::string& name);
 
-/// The commands below a command are offered like choices of its argument, and their options like its own.
+/// Adds the commands below a command. Their names become choices of its argument, and their options its options.
 void add_nested(const CLI::App& app, Entry& entry) {
   for (const auto* below : app.get_subcommands([](const CLI::App*) { return true; })) {
     const auto nested = entry_of(*below, below->get_name());
@@ -126,14 +126,14 @@ std::string joined(const std::vector<std::string>& words, const std::string& bet
   return text;
 }
 
-/// What follows an option that takes a value: its choices, files, or nothing to guess.
+/// The cases for an option that takes a value: choices, files, or nothing.
 std::string bash_values(const std::vector<Entry>& entries) {
   std::string text;
   for (const auto& entry : entries) {
     for (const auto& word : entry.options) {
       if (!word.takes_value) continue;
       std::vector<std::string> patterns;
-      // The program's own options may stand before and after the command.
+      // The program's own options may come before or after the command.
       for (const auto& name : word.names) patterns.push_back((entry.name.empty() ? "*" : entry.name) + ":" + name);
       text += "    " + joined(patterns, "|") + ")\n";
       if (word.is_file) text += "      COMPREPLY=($(compgen -f -- \"$cur\"))\n";
@@ -195,7 +195,7 @@ std::string bash_script(const std::vector<Entry>& entries) {
   return text + "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _muster muster\n";
 }
 
-/// Inside single quotes and a zsh specification's brackets.
+/// Quotes the text for single quotes and for the brackets of a zsh specification.
 std::string zsh_quoted(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -297,7 +297,7 @@ std::string fish_script(const std::vector<Entry>& entries) {
       "  command $words[1] __complete $argv 2>/dev/null\n"
       "end\n"
       "complete -c muster -f\n";
-  // fish's own __fish_use_subcommand would take the value of an option before the command for one.
+  // fish's __fish_use_subcommand would take the value of an option before the command for the command.
   const auto none = " -n 'not __fish_seen_subcommand_from " + commands_of(entries) + "'";
   for (const auto& entry : entries) {
     if (!entry.name.empty()) {

@@ -5,8 +5,7 @@
 
 namespace cli {
 
-/// The script that makes a shell ("bash", "zsh", "fish") complete the command line `app`, with nothing in it that the
-/// command line does not define.
+/// The completion script of `app` for a shell ("bash", "zsh" or "fish"). It is made from the parser alone.
 std::string completion_script(const std::string& shell, const CLI::App& app);
 
 }  // namespace cli

@@ -17,7 +17,7 @@ namespace {
 using muster::v1::Job;
 using Clock = std::chrono::steady_clock;
 
-/// A shell waits for this while a person types.
+/// The longest wait. A shell is blocked while a person types.
 constexpr std::chrono::seconds kWordsWithin{1};
 constexpr std::uint32_t kWordsPage = 1000;
 constexpr int kMostPages = 20;
@@ -33,7 +33,7 @@ struct WordsOptions {
   std::string command;
 };
 
-/// In which states the command can do anything with a job; none: in any, or this does not name the command.
+/// The states of jobs on which the command can work; empty: any.
 std::span<const char* const> states_for(const std::string& command) {
   if (command == "requeue") return kComingBack;
   if (command == "rm") return kEndedStates;
@@ -43,7 +43,7 @@ std::span<const char* const> states_for(const std::string& command) {
   return {};
 }
 
-/// Asks page by page until there is an answer to all, or kWordsWithin is over: then none.
+/// Calls the controller. After kWordsWithin, or after an error, there is no answer.
 class Asker {
  public:
   explicit Asker(Session& session) : client_(session.client_unconnected()) {}
@@ -71,7 +71,7 @@ class Asker {
   Clock::time_point until_ = Clock::now() + kWordsWithin;
 };
 
-/// The controller looks for the states, so old jobs are found behind any number of others.
+/// Prints jobs on which the command can work. The controller filters by state, so old jobs are found too.
 void print_jobs(Asker& asker, const std::string& command) {
   muster::v1::ListRequest request;
   for (const char* state : states_for(command)) request.add_states(state);
@@ -90,13 +90,14 @@ void print_jobs(Asker& asker, const std::string& command) {
   }
 }
 
-/// "gate" of a sweep's job "gate-0007".
+/// The sweep's name: "gate" if its job is "gate-0007".
 std::string name_of_sweep(const Job& job) {
   const auto number = job.name().rfind('-');
   return number == std::string::npos ? job.name() : job.name().substr(0, number);
 }
 
-/// The next page begins before the first job of the page's last sweep: the jobs of a sweep follow one another.
+/// Prints sweeps. The jobs of a sweep have consecutive ids, so the next page begins before the first job of the last
+/// sweep.
 void print_sweeps(Asker& asker) {
   std::set<std::string> sweeps;
   muster::v1::ListRequest request;
@@ -122,7 +123,7 @@ void print_sweeps(Asker& asker) {
   }
 }
 
-/// Those that recipes report, then those of the newest jobs that have run.
+/// Prints the series of recipes, then the series of the newest jobs that have run.
 void print_series(Asker& asker) {
   std::set<std::string, std::less<>> names;
   const auto print = [&](const std::string& name, const std::string& unit) {

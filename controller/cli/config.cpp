@@ -55,14 +55,14 @@ std::map<std::string, std::string> read_keys(const fs::path& file) {
   return found;
 }
 
-/// "~/x" is below HOME; other relative paths count from `folder`.
+/// Makes the path absolute. "~/x" is below HOME; other relative paths start at `folder`.
 std::string absolute(const std::string& path, const fs::path& folder, const ConfigPlaces& places) {
   const auto home = places.variable("HOME");
   if (path.starts_with("~/") && home) return (fs::path(*home) / path.substr(2)).native();
   return (folder / path).lexically_normal().native();
 }
 
-/// Where musterd keeps everything if nobody tells it otherwise. Empty: there is no HOME.
+/// musterd's default data folder; empty: HOME is not set.
 Setting default_data_folder(const ConfigPlaces& places) {
   if (const auto folder = places.variable("XDG_DATA_HOME")) {
     return {(fs::path(*folder) / "muster").native(), "XDG_DATA_HOME"};
@@ -70,7 +70,7 @@ Setting default_data_folder(const ConfigPlaces& places) {
   return {absolute("~/.local/share/muster", "/", places), "default"};
 }
 
-/// Anything else would only be "unreachable" later.
+/// Refuses a malformed address here. Later it would only be "unreachable".
 void check_address(const Setting& address) {
   const auto& text = address.value;
   if (text.starts_with("unix:")) return;
@@ -84,7 +84,7 @@ void check_address(const Setting& address) {
   }
 }
 
-/// Why a token could not be read, in a few words.
+/// Why the token file could not be read.
 std::string token_problem(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return "it is a folder";
@@ -116,7 +116,7 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     if (!have) setting = {std::move(value), source};
     have = true;
   };
-  // What a data folder says of its controller: the token, and while musterd runs, the address.
+  // Takes the token of a data folder and, if there is a musterd.json, the address.
   const auto take_folder = [&](const std::string& folder, const std::string& source, bool named) {
     config.data_folder = folder;
     if (!have_address) {
@@ -147,7 +147,7 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
     if (fs::file_size(file, error) > kMostFileBytes) {
-      throw Failure(kUsage, file.native() + ": larger than 64 KiB; this is no configuration of muster");
+      throw Failure(kUsage, file.native() + ": larger than 64 KiB; this is not a configuration of muster");
     }
     config.files.push_back(file);
     const auto keys = read_keys(file);
@@ -174,7 +174,7 @@ std::string read_token(const Config& config) {
   std::ifstream in(path);
   std::string token;
   if (!in || !std::getline(in, token) || token.empty() || token.size() > kMostTokenBytes) {
-    throw Failure(kUnreachable, "no token to be read from " + path + " (" + source + "): " + token_problem(path) +
+    throw Failure(kUnreachable, "cannot read the token from " + path + " (" + source + "): " + token_problem(path) +
                                     "; musterd writes it at its first start; name its file with --token-file, or put "
                                     "the token into MUSTER_TOKEN");
   }

@@ -8,16 +8,16 @@
 
 namespace cli {
 
-/// What the command line gave; stronger than everything else.
+/// Settings from the command line. They override all others.
 struct Flags {
   std::optional<std::string> address;
   std::optional<std::string> token_file;
 };
 
-/// Where configuration may be, the strongest file first.
+/// The sources of the configuration. Earlier files override later ones.
 struct ConfigPlaces {
   std::vector<std::filesystem::path> files;
-  /// A variable of the environment; empty ones count as absent.
+  /// Reads a variable of the environment. An empty variable counts as absent.
   std::function<std::optional<std::string>(const std::string&)> variable;
 };
 /// ./muster.toml, ~/.config/muster/config.toml, /etc/muster/config.toml and this process's environment.
@@ -31,24 +31,29 @@ struct Setting {
 struct Config {
   Setting address;
   Setting token_file;
-  std::optional<std::string> token;          // from MUSTER_TOKEN: stronger than any file but --token-file
-  std::vector<std::filesystem::path> files;  // those that were there
-  /// What may be wrong with `address`, for the message that nobody answers there. May be empty.
+  std::optional<std::string> token;          // MUSTER_TOKEN; overrides every token file except --token-file
+  std::vector<std::filesystem::path> files;  // the configuration files that exist
+  /// Why `address` may be wrong, for the message that the controller does not answer; may be empty.
   std::string doubt;
-  /// The data folder on this machine that MUSTER_DATA_FOLDER names, else the one that musterd takes by default.
+  /// The data folder on this machine: MUSTER_DATA_FOLDER, else musterd's default.
   std::filesystem::path data_folder;
 };
 
-/// flag > MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN > MUSTER_DATA_FOLDER: its musterd.json and its token > the
-/// first file that has the key > the default data folder's musterd.json and token > 127.0.0.1:7600. A file with an
-/// unknown key, a wrong type or no TOML is a Failure with kUsage that names line and column, whether or not a stronger
-/// setting hides it.
+/// Combines the sources. The first of these that has a setting wins:
+///   1. the flags
+///   2. MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN
+///   3. MUSTER_DATA_FOLDER: the address in its musterd.json, and its token
+///   4. the configuration files, in their order
+///   5. the default data folder: the address in its musterd.json, and its token
+///   6. the address 127.0.0.1:7600
+/// Throws a Failure with kUsage, line and column for a file with an unknown key, a wrong type or bad TOML, even if the
+/// setting is not used.
 Config load_config(const Flags& flags, const ConfigPlaces& places);
 
-/// The token to show; a Failure with kUnreachable if there is none to be read.
+/// The token for calls. Throws a Failure with kUnreachable if it cannot be read.
 std::string read_token(const Config& config);
 
-/// True if the address is this machine's own, so that paths mean the same on both sides.
+/// True for an address of this machine. Paths then mean the same for the controller.
 bool is_loopback(const std::string& address);
 
 }  // namespace cli

@@ -12,23 +12,23 @@
 
 namespace cli {
 
-/// How a followed stream ended.
+/// How reading a stream ended.
 enum class StreamEnd { kComplete, kTimedOut, kInterrupted };
 
-/// Reads streams to their end, over lost connections: it says so once on stderr, and opens the stream again until it
-/// works, the deadline passes or Ctrl-C comes.
+/// Reads streams to their end. If the connection is lost, it says so once on stderr, and opens the stream again until
+/// that works, the deadline passes, or Ctrl-C is pressed.
 class Contact {
  public:
   using Clock = std::chrono::system_clock;
 
-  /// `deadline` absent: for ever.
+  /// Without a `deadline` it tries for ever.
   explicit Contact(Client& client, std::optional<Clock::time_point> deadline = std::nullopt);
 
   template <typename Message>
   using Open = std::function<std::unique_ptr<grpc::ClientReader<Message>>(grpc::ClientContext*)>;
 
-  /// `open` is called for each try and asks for what has not been seen yet. A stream is opened anew at the latest after
-  /// `longest`, so that a connection that died silently is noticed; leave it out where opening again is costly.
+  /// Calls `open` for each try; it must ask only for what was not read yet. After `longest` the stream is opened again,
+  /// so that a connection that died silently is noticed. Leave `longest` out if opening again is costly.
   template <typename Message>
   StreamEnd follow(const Open<Message>& open, const std::function<void(const Message&)>& take,
                    std::optional<std::chrono::seconds> longest = std::nullopt) {
@@ -39,7 +39,7 @@ class Contact {
     }
   }
 
-  /// One stream without any of this: what is there now. Throws when contact is lost.
+  /// Reads one stream once, without trying again. Throws if the connection is lost.
   template <typename Message>
   static void read(Client& client, const Open<Message>& open, const std::function<void(const Message&)>& take) {
     grpc::ClientContext context;
@@ -50,13 +50,13 @@ class Contact {
     if (const auto status = reader->Finish(); !status.ok()) throw client.failure(status);
   }
 
-  /// Waits a moment before the next try; false: interrupted or out of time.
+  /// Waits a moment before the next try. Returns false if it was interrupted or the deadline has passed.
   bool pause();
-  /// After a failed try. True: try again. Throws what is no loss of contact.
+  /// Handles a failed try. Returns true to try again. Throws errors other than a lost connection.
   bool settle(const grpc::Status& status);
-  /// Contact is back, if it was lost.
+  /// Notes that the connection works again.
   void regained();
-  /// Why settle() or pause() gave up.
+  /// Why settle() or pause() returned false.
   StreamEnd stopped() const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using Stub = muster::v1::JobService::Stub;
 
-/// Ten thousand jobs in one transaction.
+/// A transaction may change ten thousand jobs.
 constexpr std::chrono::seconds kSweepLimit{60};
 
 struct ControlOptions {
@@ -24,13 +24,13 @@ struct ControlOptions {
 template <typename Request>
 using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, muster::v1::Job*);
 
-/// Asks of one job after another what a method does.
+/// Calls a method for one job after the other.
 template <typename Request>
 class Asking {
  public:
   Asking(Client& client, Method<Request> method) : client_(client), method_(method) {}
 
-  /// False: refused because of its state; `why` says so. Other failures are thrown.
+  /// Returns false if the job's state refuses the request; `why` then has the reason. Throws other failures.
   bool ask(std::int64_t id, muster::v1::Job* job, std::string* why) {
     Request request;
     request.set_job_id(id);
@@ -51,7 +51,7 @@ void tell(const muster::v1::Job& job) {
   std::cout << "job " << job.id() << " " << outcome_text(job) << "\n";
 }
 
-/// Each job by itself: one that refuses does not spare the others. The exit code of the first trouble.
+/// Handles each job separately: a refusal does not stop the others. Returns the exit code of the first problem.
 template <typename Request>
 int ask_jobs(Session& session, const ControlOptions& options, Method<Request> method) {
   auto& client = session.client();
@@ -88,7 +88,7 @@ int ask_jobs(Session& session, const ControlOptions& options, Method<Request> me
   return exit;
 }
 
-/// Those that allow it, in one call; the others are counted.
+/// Changes all jobs of the sweep that allow it, in one call. The others are counted.
 int ask_sweep(Session& session, const ControlOptions& options, muster::v1::SweepChange change) {
   muster::v1::ChangeSweepRequest request;
   request.set_sweep(options.sweep);
@@ -110,7 +110,7 @@ int ask_sweep(Session& session, const ControlOptions& options, muster::v1::Sweep
   if (response.refused() > 0) {
     std::cerr << "muster: " << response.jobs_size() << " of "
               << static_cast<std::size_t>(response.jobs_size()) + response.refused()
-              << " jobs; the others' states don't allow it, such as: " << response.refusal() << "\n";
+              << " jobs; the states of the others do not allow it, such as: " << response.refusal() << "\n";
   }
   return kSuccess;
 }
@@ -144,7 +144,7 @@ void define(CLI::App& app, Session& session, int (*run)(Session&, const ControlO
       ->type_name("JOB");
   app.add_option("--sweep", options->sweep, "All jobs of this sweep whose state allows it")->type_name("SWEEP");
   app.add_flag("--json", options->json,
-               "The job afterwards; of several or of a sweep, an array (of a sweep with state and reason alone)");
+               "The changed job; for several jobs or a sweep, an array (for a sweep with state and reason only)");
 }
 
 }  // namespace

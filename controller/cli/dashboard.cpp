@@ -28,8 +28,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// A page, readable by this user alone, that leads to the link. The link itself on a command line could be read by
-/// everybody on this machine, and it holds the token.
+/// Writes a page that redirects to the link and that only this user can read. The link holds the token, and every user
+/// of this machine can read command lines.
 fs::path write_page(const std::string& link) {
   auto folder = variable("XDG_RUNTIME_DIR");
   if (folder.empty()) {
@@ -48,7 +48,7 @@ fs::path write_page(const std::string& link) {
   return page;
 }
 
-/// Starts the browser and leaves it to itself.
+/// Starts the browser and does not wait for it.
 void open_in_browser(const std::string& link) {
   if (variable("DISPLAY").empty() && variable("WAYLAND_DISPLAY").empty()) {
     throw Failure(kUsage,
@@ -82,7 +82,7 @@ int run_dashboard(Session& session, const DashboardOptions& options) {
     std::cout << link.link << "\n";
     if (!link.tunnel.empty()) {
       std::cerr << "muster: the dashboard listens on " << link.listens_on
-                << " alone; on your own machine type first, and leave it running:\n"
+                << " only; first run this on your own machine, and leave it running:\n"
                 << "  " << link.tunnel << "\n";
     }
   }
@@ -90,7 +90,7 @@ int run_dashboard(Session& session, const DashboardOptions& options) {
   if (options.open) {
     if (!link.tunnel.empty()) {
       throw Failure(kUsage,
-                    "--open can't reach your own machine's browser from here: type the ssh line, then open the link");
+                    "--open can't reach the browser of your own machine: run the ssh line there, then open the link");
     }
     open_in_browser(link.link);
   }
@@ -101,8 +101,8 @@ int run_dashboard(Session& session, const DashboardOptions& options) {
 
 void define_dashboard(CLI::App& app, Session& session) {
   auto options = add_action<DashboardOptions>(app, session, run_dashboard);
-  app.add_flag("--open", options->open, "Open it in this machine's browser, too");
-  app.add_flag("--json", options->json, "As an object {link, tunnel}; tunnel is empty where none is needed");
+  app.add_flag("--open", options->open, "Also open it in this machine's browser");
+  app.add_flag("--json", options->json, "As an object {link, tunnel}; tunnel is empty if none is needed");
 }
 
 }  // namespace cli

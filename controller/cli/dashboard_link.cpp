@@ -16,13 +16,13 @@ HostPort host_and_port(const std::string& address) {
   return {address.substr(0, colon), colon == std::string::npos ? "" : address.substr(colon + 1)};
 }
 
-/// "127.0.0.1:7601" of "http://127.0.0.1:7601/".
+/// The address in a URL: "127.0.0.1:7601" for "http://127.0.0.1:7601/".
 std::string address_of(std::string url) {
   if (const auto scheme = url.find("://"); scheme != std::string::npos) url.erase(0, scheme + 3);
   return url.substr(0, url.find('/'));
 }
 
-/// The machine that a shell was reached at: its address, and its port where that is not the usual one.
+/// The machine on which the ssh shell runs: its address, and the port if it is not ssh's usual one.
 HostPort ssh_server(const std::string& connection) {
   std::istringstream words(connection);
   std::string client, client_port;

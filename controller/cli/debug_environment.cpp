@@ -1,35 +1,28 @@
 #include "cli/debug_environment.h"
 
-#include <unistd.h>
-
-#include <array>
-
 #include "beside/rank_files.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
 #include "launch/submitter.h"
 #include "launch/visible_devices.h"
+#include "os/host_name.h"
 
 namespace cli {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-/// Every node of the job is this machine.
+/// A rank's place. All nodes of the job are this machine.
 launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
   launch::RankPlace place{.rank = rank, .world_size = resources.nodes() * resources.ranks_per_node()};
   place.local_world_size = resources.ranks_per_node();
   place.local_rank = rank % place.local_world_size;
   place.node_rank = rank / place.local_world_size;
   place.nodes = resources.nodes();
-  place.node_names.assign(place.nodes, host_name());
+  const auto host = os::host_name();
+  place.node_names.assign(place.nodes, host.empty() ? "localhost" : host);
   return place;
 }
 
-/// The terminal's kind, and the GPUs that this shell may see.
+/// Adds TERM, and the GPUs that this shell may use.
 void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, launch::Environment& to) {
   constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
   const auto own = launch::own_environment();
@@ -56,7 +49,7 @@ launch::Environment debug_environment(const muster::v1::JobSpec& spec, const Deb
     for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
   }
   for (const auto& [name, value] : spec.env()) all[name] = value;
-  // No controller knows this run.
+  // There is no controller, so there is no job id.
   all["MUSTER_JOB_ID"] = "0";
   all["MUSTER_ATTEMPT"] = "1";
   all["MUSTER_ATTEMPT_FOLDER"] = place.folder;

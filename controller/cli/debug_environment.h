@@ -9,15 +9,15 @@
 
 namespace cli {
 
-/// What the ranks of a debug run have in common.
+/// What all ranks of a debug run share.
 struct DebugPlace {
-  std::filesystem::path folder;  // of its attempt
+  std::filesystem::path folder;  // the attempt's folder
   std::string checkpoints;
   std::string master_port;
 };
 
-/// A rank's whole environment, as an attempt's: see [Note: a rank's environment] in launch/environment.h. Besides it
-/// gets TERM, as it has this terminal, and muster-worker a file for its metrics, as no controller takes them.
+/// A rank's environment, as in an attempt; see [Note: a rank's environment] in launch/environment.h. A rank also gets
+/// TERM, since it uses this terminal. muster-worker also gets a file for its metrics, since there is no controller.
 launch::Environment debug_environment(const muster::v1::JobSpec& spec, const DebugPlace& place, std::uint32_t rank);
 
 }  // namespace cli

@@ -24,16 +24,16 @@ namespace {
 using DebugClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};
 
-/// SIGTERM or SIGHUP came: the ranks are to leave, and this process stays to clear up behind them.
+/// Set by SIGTERM and SIGHUP. The ranks are then asked to leave, and this process stays to clean up.
 std::atomic<bool> told_to_leave{false};
 
 void note_leave(int) {
   told_to_leave = true;
 }
 
-/// Where starting a rank failed.
+/// Why a rank could not be started.
 struct StartProblem {
-  int step = 0;  // 1: the working folder; 2: the program
+  int step = 0;  // 1: entering the working folder; 2: starting the program
   int error = 0;
 };
 
@@ -48,7 +48,7 @@ struct Wanted {
   const char* file;
   std::vector<char*> argv, envp;
   const char* working_folder;
-  int output;  // -1: this process's own
+  int output;  // -1: the output of this process
   int told;
   pid_t parent;
 };
@@ -76,7 +76,7 @@ struct Wanted {
   ::_exit(127);
 }
 
-/// Found as a shell would with the rank's PATH; empty: there is none.
+/// The program's file, found in the rank's PATH as a shell does; empty: there is none.
 std::string program_of(const DebugRank& rank) {
   const auto& name = rank.words.front();
   const auto path = rank.environment.find("PATH");
@@ -95,7 +95,7 @@ std::string program_of(const DebugRank& rank) {
     throw Failure(kUsage, "cannot enter working_folder " + rank.working_folder + ": " + std::strerror(problem.error));
   }
   throw Failure(kUsage, "cannot start " + rank.words[0] + ": " + std::strerror(problem.error) +
-                            "; is it in PATH, and may it be executed? A path counts from working_folder");
+                            "; is it in PATH, and may it be executed? A relative path starts at working_folder");
 }
 
 std::string end_text_of(int status) {
@@ -155,14 +155,14 @@ void DebugRanks::signal_all(int number) {
   }
 }
 
-// As an attempt's ranks are: the file that says why comes before the signal.
+// As in an attempt, the stop file with the reason is written before the signal is sent.
 void DebugRanks::ask_to_leave(std::chrono::milliseconds stop_grace) {
   const auto at = std::chrono::system_clock::now() + stop_grace;
   const auto deadline = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
   const bool failed = first_failure_.has_value();
   for (const auto& rank : ranks_) {
     if (rank.pid <= 0) continue;
-    // Without it the program takes the signal for somebody else's, and saves.
+    // Without the stop file the program would take the signal for a preemption, and save.
     beside::write_stop_file(rank.stop_file, {failed ? "peer_failed" : "cancelled", !failed, deadline.count()});
   }
   signal_all(SIGTERM);
@@ -200,7 +200,7 @@ void DebugRanks::take(Rank& rank, std::size_t number) {
   const auto name = "[rank " + std::to_string(number) + "] ";
   std::string lines;
   for (auto end = rank.line.find('\n'); end != std::string::npos; end = rank.line.find('\n')) {
-    // Our own worker names its rank itself.
+    // muster-worker begins its lines with the rank.
     if (!rank.line.starts_with(name)) lines += name;
     lines += rank.line.substr(0, end + 1);
     rank.line.erase(0, end + 1);
@@ -233,7 +233,7 @@ int DebugRanks::wait(std::chrono::milliseconds stop_grace) {
     }
     if (kill_at && DebugClock::now() >= *kill_at) signal_all(SIGKILL);
   }
-  // What is left in the pipes; not what a process writes that a rank has left behind.
+  // Read the rest of the pipes, but do not wait for processes that a rank has left behind.
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
     while (ranks_[number].output >= 0) {
       pollfd wait{ranks_[number].output, POLLIN, 0};

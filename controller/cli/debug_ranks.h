@@ -12,32 +12,32 @@
 
 namespace cli {
 
-/// One rank of a debug run, as it is to be started.
+/// How to start one rank of a debug run.
 struct DebugRank {
   std::vector<std::string> words;
   launch::Environment environment;
   std::string working_folder;
-  std::filesystem::path stop_file;  // what MUSTER_STOP names
+  std::filesystem::path stop_file;  // the value of MUSTER_STOP
 };
 
-/// The processes of a debug run, in this terminal's foreground.
+/// The processes of a debug run, in the foreground of this terminal.
 class DebugRanks {
  public:
-  /// Starts all of them. Throws Failure, with none left, where one can't be started.
+  /// Starts all ranks. If one cannot be started, ends the others and throws a Failure.
   explicit DebugRanks(const std::vector<DebugRank>& ranks);
   ~DebugRanks();
   DebugRanks(const DebugRanks&) = delete;
   DebugRanks& operator=(const DebugRanks&) = delete;
 
-  /// Until all have ended. Returns muster's exit code.
+  /// Waits until all ranks have ended. Returns muster's exit code.
   int wait(std::chrono::milliseconds stop_grace);
 
  private:
   struct Rank {
-    pid_t pid = -1;  // -1: it has ended
+    pid_t pid = -1;  // -1: the rank has ended
     int output = -1;
     std::filesystem::path stop_file = {};
-    std::string line = {};  // read, and not whole yet
+    std::string line = {};  // the unfinished line at the end of the output
   };
   void start(const DebugRank& rank, std::size_t number);
   void take_ends();
@@ -48,7 +48,7 @@ class DebugRanks {
   bool any_left() const;
 
   std::vector<Rank> ranks_;
-  std::optional<int> first_failure_;  // its exit code
+  std::optional<int> first_failure_;  // the exit code of the first rank that failed
 };
 
 }  // namespace cli

@@ -23,15 +23,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder of this run's own, removed with all that is in it.
+/// A folder for this run. It is removed at the end with its contents.
 class DebugFolder {
  public:
   DebugFolder() {
     std::error_code error;
     auto name = (fs::temp_directory_path(error) / "muster-debug-XXXXXX").native();
     if (error || mkdtemp(name.data()) == nullptr) {
-      throw Failure(kUsage, "cannot make a folder below the temporary one: " + std::string(std::strerror(errno)) +
-                                "; set TMPDIR to one that takes files");
+      throw Failure(kUsage, "cannot create a temporary folder: " + std::string(std::strerror(errno)) +
+                                "; set TMPDIR to a folder that can be written");
     }
     path_ = name;
   }
@@ -47,7 +47,7 @@ class DebugFolder {
   fs::path path_;
 };
 
-/// Nobody listens on it now.
+/// A port on which no process listens now.
 std::string free_port() {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -65,9 +65,10 @@ std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::pat
   if (spec.has_command()) return {spec.command().argv().begin(), spec.command().argv().end()};
   const auto worker = find_program("muster-worker");
   if (worker.empty()) {
-    throw Failure(kUsage,
-                  "no muster-worker beside muster or in PATH: recipes cannot train here; build it with ./dev "
-                  "build");
+    throw Failure(
+        kUsage,
+        "there is no muster-worker beside muster or in PATH, so recipes cannot train here; build it with ./dev "
+        "build");
   }
   const auto file = folder / "run.json";
   std::ofstream out(file);

@@ -49,21 +49,21 @@ Finding check_token(const Config& config) {
             "there is no " + path + " (" + source + "): musterd writes it at its first start; or set --token-file"};
   }
   if ((info.st_mode & 037) != 0) {
-    return {"token", Verdict::kBad,
-            path + " is open to others: chmod 600 " + path + " (640 for one that a group shares)"};
+    return {"token", Verdict::kBad, path + " can be read by others: chmod 600 " + path + " (640 if a group shares it)"};
   }
   if ((info.st_mode & 040) != 0) return {"token", Verdict::kFine, path + ", readable by its owner and its group"};
-  return {"token", Verdict::kFine, path + ", readable by its owner alone"};
+  return {"token", Verdict::kFine, path + ", readable only by its owner"};
 }
 
 Finding check_worker(const Config& config) {
   const auto worker = find_program("muster-worker");
   if (!worker.empty()) return {"worker", Verdict::kFine, worker.native()};
   if (!is_loopback(config.address.value)) {
-    return {"worker", Verdict::kNote, "no muster-worker here; the machines of the controller need it"};
+    return {"worker", Verdict::kNote, "there is no muster-worker here; the controller's machines need it"};
   }
   return {"worker", Verdict::kBad,
-          "no muster-worker beside muster or in PATH: recipes cannot train here (command jobs can); build it with "
+          "there is no muster-worker beside muster or in PATH, so recipes cannot train here (command jobs can); build "
+          "it with "
           "./dev build"};
 }
 
@@ -80,11 +80,13 @@ Finding check_data() {
   if (pages >= kEnoughManualPages) {
     return {"data", Verdict::kFine, "manual pages in /usr/share/man (data.source \"man\", \"auto\")"};
   }
-  return {"data", Verdict::kNote,
-          "few or no manual pages here: data.source \"auto\" uses the small built-in text; \"folder\" takes your own"};
+  return {
+      "data", Verdict::kNote,
+      "there are few or no manual pages here: data.source \"auto\" uses the small built-in text; \"folder\" takes your "
+      "own"};
 }
 
-/// The partitions that Slurm's own command names here, or why it names none.
+/// The partitions that sinfo names on this machine, or why it names none.
 struct SlurmHere {
   std::string partitions;  // "main, low"
   std::string problem;     // empty: Slurm answers
@@ -109,21 +111,23 @@ SlurmHere ask_slurm() {
   return here;
 }
 
-/// Usable, not only installed. `why_not`: what a controller without Slurm says of that.
+/// Checks that Slurm can be used, not only that it is installed. `why_not`: why the controller does not use it; empty:
+/// it does.
 Finding check_slurm(const std::string& why_not) {
   if (!why_not.empty()) return {"slurm", Verdict::kNote, why_not};
   const auto sbatch = find_program("sbatch");
   if (sbatch.empty()) {
-    return {"slurm", Verdict::kNote, "no sbatch here; on the controller's machine it is needed for executor \"slurm\""};
+    return {"slurm", Verdict::kNote,
+            "there is no sbatch here; executor \"slurm\" needs it on the controller's machine"};
   }
   const auto here = ask_slurm();
   if (here.problem.empty()) return {"slurm", Verdict::kFine, sbatch.native() + ", partitions " + here.partitions};
   return {"slurm", Verdict::kNote,
-          sbatch.native() + " is here, but no Slurm that answers (" + here.problem +
+          sbatch.native() + " is installed, but Slurm does not answer (" + here.problem +
               "): jobs of executor \"slurm\" need one on the controller's machine; see sinfo and SLURM_CONF"};
 }
 
-/// "slurm for \"auto\"; also local"
+/// The executors in words: "slurm for \"auto\"; also local".
 std::string executors_of(const muster::v1::StatusResponse& status) {
   std::string others;
   for (const auto& name : status.executors()) {
@@ -138,12 +142,12 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
                       "musterd " + status.version() + " at " + client.address() + ", process " +
                           std::to_string(status.pid()) + ", " + std::to_string(status.jobs_running()) + " of " +
                           std::to_string(status.jobs_total()) + " jobs running" +
-                          (same ? "" : "; muster is " MUSTER_VERSION ": install one version of both")});
+                          (same ? "" : "; muster is " MUSTER_VERSION ": install the same version of both")});
   findings.push_back({"executor", Verdict::kFine, executors_of(status)});
   if (!status.scheduler_problem().empty()) {
-    findings.push_back(
-        {"scheduler", Verdict::kBad,
-         status.scheduler_problem() + "; jobs go on, new ones wait: on the controller's machine, see scontrol ping"});
+    findings.push_back({"scheduler", Verdict::kBad,
+                        status.scheduler_problem() +
+                            "; running jobs go on, new ones wait: run scontrol ping on the controller's machine"});
   }
   for (const auto& problem : status.problems()) {
     findings.push_back({"musterd", Verdict::kBad, problem});
@@ -152,20 +156,19 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
     findings.push_back({"partitions", Verdict::kBad, problem});
   }
   findings.push_back({"store", status.store_problem().empty() ? Verdict::kFine : Verdict::kBad,
-                      status.store_problem().empty()
-                          ? "takes writes, " + std::to_string(status.events_total()) + " events"
-                          : status.store_problem()});
+                      status.store_problem().empty() ? "writable, " + std::to_string(status.events_total()) + " events"
+                                                     : status.store_problem()});
   const bool room = status.data_free_bytes() >= kFewestFreeBytes;
   findings.push_back({"disk", room ? Verdict::kFine : Verdict::kBad,
                       bytes_text(status.data_free_bytes()) + " free in " + status.data_folder() +
-                          (room ? "" : ": free some, checkpoints and the store need it")});
+                          (room ? "" : ": free some space, which checkpoints and the store need")});
   if (!status.dashboard_url().empty()) {
     findings.push_back(
         {"dashboard", Verdict::kFine, status.dashboard_url() + "; muster dashboard prints a link that logs in"});
   }
 }
 
-/// A controller without Slurm says why there is none to whoever asks for its nodes.
+/// Asks why the controller has no Slurm. Its answer to a question about nodes has the reason.
 std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& status) {
   for (const auto& name : status.executors()) {
     if (name == "slurm") return {};
@@ -176,7 +179,7 @@ std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& statu
   return answer.error_code() == grpc::StatusCode::FAILED_PRECONDITION ? answer.error_message() : "";
 }
 
-/// Returns why the controller has no Slurm; empty: it has, or can't be asked.
+/// Checks the controller. Returns why it has no Slurm; empty: it has Slurm, or does not answer.
 std::string check_controller(Client& client, std::vector<Finding>& findings) {
   try {
     client.must_connect();

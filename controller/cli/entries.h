@@ -4,9 +4,9 @@
 
 namespace cli {
 
-/// "  label        text" on stdout, the text wrapped below itself; nothing if it is empty.
+/// Prints "  label        text" on stdout. Further lines of the text are indented. Prints nothing if the text is empty.
 void print_entry(const std::string& label, const std::string& text);
-/// The same, not wrapped, so that it can be copied.
+/// As print_entry(), but without line breaks, so that the path can be copied.
 void print_path(const std::string& label, const std::string& path);
 
 }  // namespace cli

@@ -17,7 +17,7 @@ struct EventsOptions {
   bool json = false;
 };
 
-/// "2026-11-20 19:48:55 UTC  job 1.2  rank_exited         what happened", wrapped below itself.
+/// Prints "2026-11-20 19:48:55 UTC  job 1.2  rank_exited         what happened". Further lines are indented.
 void print_event(const Event& event, bool name_job) {
   auto lead = utc_text(event.at()) + "  ";
   auto subject = name_job ? "job " + std::to_string(event.job_id()) : std::string();
@@ -63,7 +63,8 @@ int run_events(Session& session, const EventsOptions& options) {
 void define_events(CLI::App& app, Session& session) {
   auto options = add_action<EventsOptions>(app, session, run_events);
   add_job(app, options->job)->required(false);
-  app.add_flag("-f,--follow", options->follow, "Go on with new ones: until the job ends, or of all jobs until Ctrl-C");
+  app.add_flag("-f,--follow", options->follow,
+               "Go on with new events until the job ends, or for all jobs until Ctrl-C");
   app.add_flag("--json", options->json, "An array; with -f one object a line");
 }
 

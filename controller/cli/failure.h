@@ -5,19 +5,19 @@
 
 namespace cli {
 
-/// What `muster` exits with.
+/// The exit codes of `muster`.
 enum Exit : int {
   kSuccess = 0,
-  kJobFailed = 1,    // or was cancelled; doctor: something is wrong
-  kUsage = 2,        // wrong options, job file or configuration, or the job's state does not allow it
-  kNotFound = 3,     // no such job or attempt
-  kUnreachable = 4,  // no controller there, or it refuses the token
-  kRefused = 5,      // a limit of the controller (a full disk, too) or the scheduler
+  kJobFailed = 1,    // the job failed or was cancelled; doctor: a check failed
+  kUsage = 2,        // bad options, job file or configuration, or the job's state does not allow the request
+  kNotFound = 3,     // there is no such job or attempt
+  kUnreachable = 4,  // the controller does not answer, or refuses the token
+  kRefused = 5,      // a limit of the controller (also a full disk) or the scheduler
   kTimedOut = 124,
   kInterrupted = 130,
 };
 
-/// Ends the program: the text, which names the next thing to try, goes to stderr.
+/// Ends the program. Its text goes to stderr, and says what to try next.
 class Failure : public std::runtime_error {
  public:
   Failure(Exit exit, const std::string& text) : std::runtime_error(text), exit_(exit) {}

@@ -21,7 +21,8 @@ std::string name_of(std::int64_t id) {
   return "job " + std::to_string(id);
 }
 
-/// The reason without what the line before it has said already: "attempt 2: running" of a running job is nothing new.
+/// The job's reason, unless the line before it says the same: "attempt 2: running" tells nothing new about a running
+/// job.
 std::string news_of(const muster::v1::Job& job) {
   auto reason = job.reason();
   if (job.attempts_size() > 0) {
@@ -65,7 +66,7 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
           on_change(now);
         },
         kLongestWatch);
-    // However short the time was: one that has ended does not go on.
+    // The time may have been too short for one answer. Ask once more, since the job may have ended.
     if (end == StreamEnd::kTimedOut && last->id() == 0) {
       client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, last);
     }
@@ -109,7 +110,7 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
     std::cerr << "muster: look at muster show " << number << " and muster logs " << number;
     const auto words = slurm_words(client, job);
     if (const auto log = slurm_log_place(job); !log.empty())
-      std::cerr << "; what Slurm and the lines before ranks wrote: " << log
+      std::cerr << "; the output of Slurm and of the lines before the ranks: " << log
                 << (words.empty() ? "" : ", which ends with");
     std::cerr << "\n";
     for (const auto& line : words) std::cerr << "  | " << line << "\n";

@@ -25,7 +25,7 @@ int run_help(Session&, const HelpOptions& options) {
     app = chosen;
     name += " " + word;
   }
-  // Not app->help(), which would follow the command line to this very command.
+  // app->help() would print the help of the command that was parsed, which is this one.
   std::cout << app->get_formatter()->make_help(app, name, CLI::AppFormatMode::Normal);
   return kSuccess;
 }

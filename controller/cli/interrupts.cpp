@@ -10,13 +10,14 @@
 namespace cli {
 
 Interrupts& Interrupts::instance() {
-  static auto* const only = new Interrupts();  // never destroyed: its thread uses it to the end
+  static auto* const only = new Interrupts();  // never destroyed, since its thread uses it until the process ends
   return *only;
 }
 
 Interrupts::Interrupts() {
   struct sigaction now {};
-  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) return;  // nohup, background jobs
+  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN)
+    return;  // SIGINT is ignored: nohup, or a background job
   sigset_t interrupt;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);

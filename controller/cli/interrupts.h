@@ -9,22 +9,23 @@
 
 namespace cli {
 
-/// Ctrl-C. At once it ends the program with 130; after `gently()` the first one only cancels the call in progress and
-/// wakes sleepers, so that the program can say what goes on without it. A second one always ends it.
+/// Handles Ctrl-C. It ends the program with 130. After `gently()` the first Ctrl-C only cancels the running call and
+/// wakes sleepers, so that the program can say that the job goes on. A second Ctrl-C always ends the program.
 ///
-/// One for the process, made before any other thread: it blocks SIGINT in all of them and waits for it in its own.
+/// There is one object for the process. Create it before any other thread: it blocks SIGINT in all threads, and a
+/// thread of its own waits for SIGINT.
 class Interrupts {
  public:
   static Interrupts& instance();
 
   void gently() { gently_ = true; }
-  /// From now on Ctrl-C is the business of the programs that this one has started in its terminal.
+  /// From now on this program ignores Ctrl-C. The programs that it has started in its terminal handle it.
   void leave_to_children() { left_to_children_ = true; }
   bool requested() const { return requested_; }
-  /// False: interrupted meanwhile.
+  /// Returns false if it was interrupted.
   bool sleep(std::chrono::milliseconds time);
 
-  /// Cancels the call when the interrupt comes, or came already.
+  /// Cancels its call when Ctrl-C is pressed, or if it was pressed before.
   class Scope {
    public:
     explicit Scope(grpc::ClientContext& context);

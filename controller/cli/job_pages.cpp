@@ -19,7 +19,7 @@ bool asks_for(const JobQuery& query, const std::string& state) {
   return std::ranges::find(query.states, state) != query.states.end();
 }
 
-/// The controller knows no state of that name: all that may be held are asked for, and looked at here.
+/// The controller has no state "held". So this reads all jobs in states that can be held, and filters them.
 grpc::Status read_held(Client& client, const JobQuery& query, Listing* listing) {
   JobQuery wider = query;
   std::erase(wider.states, kHeld);
@@ -59,7 +59,7 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) 
 }
 
 Failure no_such_sweep(const std::string& sweep) {
-  return {kNotFound, "no sweep " + sweep + "; muster list shows the sweeps there are"};
+  return {kNotFound, "there is no sweep " + sweep + "; muster list shows the sweeps"};
 }
 
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep) {
@@ -74,7 +74,7 @@ std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sw
 std::string slurm_log(const muster::v1::Job& job) {
   if (job.attempts_size() == 0 || job.log_folder().empty()) return "";
   const auto& id = job.attempts().rbegin()->scheduler_job();
-  // Elements of an array write to their array's folder.
+  // The log of an array's element is in the folder of the array.
   if (id.empty() || id.find('_') != std::string::npos) return "";
   return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
 }

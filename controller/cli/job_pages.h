@@ -7,34 +7,34 @@
 namespace cli {
 
 struct JobQuery {
-  std::vector<std::string> states;  // empty: all. "held": those under a hold, whatever else they are
-  std::string sweep;                // empty: of every sweep and of none
+  std::vector<std::string> states;  // empty: all; "held": held jobs in any state
+  std::string sweep;                // empty: jobs of any sweep and of none
   std::uint32_t limit = 100;
   std::vector<std::int64_t> ids = {};  // empty: any
 };
 
 struct Listing {
   std::vector<muster::v1::Job> jobs;  // newest first
-  std::int64_t total = 0;             // that match, listed or not
+  std::int64_t total = 0;             // how many jobs match, including those not listed
 };
 
-/// Page by page. A failed page gives its status.
+/// Reads the jobs page by page. If a page fails, returns its status.
 grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing);
 
-/// What to say of a sweep without a job.
+/// The Failure for a sweep that has no job.
 Failure no_such_sweep(const std::string& sweep);
 
-/// Every job of a sweep, in the order of their index. Throws a Failure where there is none.
+/// The jobs of a sweep in the order of their index. Throws a Failure if there is none.
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep);
 
-/// What Slurm, the lines before the ranks and their tasks wrote in the newest attempt: beside the ranks' logs. Empty
-/// where there is none, or it is not to be found from the job alone.
+/// The path of Slurm's log of the newest attempt, beside the ranks' logs. It has the output of Slurm, of the lines
+/// before the ranks, and of muster-task. Empty: there is none, or the job alone does not tell its path.
 std::string slurm_log(const muster::v1::Job& job);
 
-/// The word for a job's state: "held". A controller of before knows none, and its state is the word.
+/// The word for the job's status, such as "held". An older controller sends none; then it is the state.
 std::string status_of(const muster::v1::Job& job);
 
-/// "learning_rate=1e-4 seed=0": the keys' last parts where they tell them apart.
+/// "learning_rate=1e-4 seed=0". A key is cut to its last part if no other key has the same last part.
 std::string settings_text(const muster::v1::SweepElement& element);
 
 }  // namespace cli

@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr auto kReplace = Json::error_handler_t::replace;
 
-/// The user's own names (of variables) are left alone: `spec` and `settings` are not entered.
+/// Replaces empty times by null. Does not enter `spec` and `settings`, which hold names that users choose.
 void empty_times_to_null(Json& json) {
   for (auto& [key, value] : json.items()) {
     if (value.is_string() && value.get_ref<const std::string&>().empty() &&
@@ -22,7 +22,7 @@ void empty_times_to_null(Json& json) {
   }
 }
 
-/// Of a program that has told of nothing nobody knows whether it saved.
+/// Replaces the steps of a command that has not reported by null: it is not known whether it saved.
 void unknown_steps_to_null(Json& job) {
   const auto step = job.find("step"), saved = job.find("last_checkpoint_step");
   if (step == job.end() || saved == job.end()) return;

@@ -6,16 +6,17 @@
 
 namespace cli {
 
-/// A message as --json prints it: "api_version" first, then its fields; times that are not yet there are null.
+/// A message as --json prints it: "api_version" and then its fields. A time that is not known yet is null.
 nlohmann::ordered_json json_of(const google::protobuf::Message& message);
 nlohmann::ordered_json with_version(const nlohmann::ordered_json& object);
 
-/// Rows on stdout as they come: one array, `[]` if none came; or, following, one line each.
+/// Prints rows on stdout as they come. Without `follow` they form one array, which may be `[]`. With it, each row is a
+/// line.
 class JsonRows {
  public:
   explicit JsonRows(bool lines) : lines_(lines) {}
   void add(const nlohmann::ordered_json& row);
-  /// Once, after the last row.
+  /// Call it once, after the last row.
   void end();
 
  private:
@@ -23,7 +24,7 @@ class JsonRows {
   bool any_ = false;
 };
 
-/// One document on stdout, for people to read too.
+/// Prints one document on stdout, indented.
 void print_json(const nlohmann::ordered_json& document);
 
 }  // namespace cli

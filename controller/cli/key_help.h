@@ -4,7 +4,8 @@
 
 namespace cli {
 
-/// Every key of a job file with its default and meaning, table by table, at most `width` wide.
+/// The help on all keys of a job file, with defaults and meanings, table by table. Lines have at most `width`
+/// characters.
 std::string key_help(std::size_t width);
 
 }  // namespace cli

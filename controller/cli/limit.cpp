@@ -9,7 +9,7 @@
 namespace cli {
 namespace {
 
-/// A scontrol may take 15 s.
+/// A call of scontrol may take 15 s.
 constexpr std::chrono::seconds kPatience{20};
 constexpr std::chrono::milliseconds kInterval{50};
 
@@ -34,7 +34,7 @@ std::string limit_text(std::int64_t limit_ms) {
   return "time limit " + schema::print(*jobfile::find_key("resources.time_limit"), limit_ms);
 }
 
-/// The job once its scheduler has answered, or as it is when that takes too long.
+/// Waits for the scheduler's answer, at most kPatience. Returns the newest job.
 muster::v1::Job until_answered(Client& client, muster::v1::Job job) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   muster::v1::GetRequest request;
@@ -61,12 +61,12 @@ int run_limit(Session& session, const LimitOptions& options) {
   const auto name = "job " + std::to_string(job.id()) + ": ";
   if (!job.time_limit_problem().empty()) {
     throw Failure(kRefused, name + job.time_limit_problem() +
-                                "; Slurm lets only its operators give a job that runs more time: ask one, or set the "
+                                "; Slurm lets only its operators give a running job more time: ask one, or set the "
                                 "limit while no attempt runs");
   }
   std::cout << name << limit_text(job.time_limit_ms());
   if (job.has_time_limit_asked_ms()) {
-    std::cout << "; " << limit_text(job.time_limit_asked_ms()) << " is asked for, and Slurm has not answered yet";
+    std::cout << "; " << limit_text(job.time_limit_asked_ms()) << " was asked for; Slurm has not answered yet";
   }
   std::cout << "\n";
   return kSuccess;
@@ -80,7 +80,7 @@ void define_limit(CLI::App& app, Session& session) {
   app.add_option("time", options->time, "How long each attempt may run, such as 4h or 1h30m; or none")
       ->required()
       ->type_name("TIME");
-  app.add_flag("--json", options->json, "The job afterwards");
+  app.add_flag("--json", options->json, "The changed job");
 }
 
 }  // namespace cli

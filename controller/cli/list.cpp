@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kRefresh{1000};
 
-/// What the controller looks up at once.
+/// How many jobs one call may name.
 constexpr int kMostNamedJobs = 1000;
 
 struct ListOptions {
@@ -38,7 +38,7 @@ std::string or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
-/// Columns that only some clusters and some jobs fill are there when one of them does.
+/// Which optional columns to show. A column is shown if some job has a value for it.
 struct Shown {
   bool slurm = false, sweep = false, settings = false;
 };
@@ -82,30 +82,30 @@ std::string table_of(const Listing& listing, const JobQuery& query) {
 std::string scheduler_note(const Listing& listing) {
   for (const auto& job : listing.jobs) {
     if (!job.scheduler_problem().empty()) {
-      return "muster: " + job.scheduler_problem() + "; what is said of queued jobs may be old\n";
+      return "muster: " + job.scheduler_problem() + "; the states of queued jobs may be out of date\n";
     }
   }
   return "";
 }
 
-/// Asked for by their numbers, and not there: a person has mistyped them, or they were removed.
+/// Reports jobs that were named and do not exist. Returns the exit code.
 int tell_missing(const Listing& listing, const JobQuery& query) {
   int exit = kSuccess;
   for (const auto id : query.ids) {
     if (std::ranges::any_of(listing.jobs, [&](const auto& job) { return job.id() == id; })) continue;
     std::cerr << "muster list: there is no job " << id
-              << (query.states.empty() && query.sweep.empty() ? "" : " that fits the filters") << "\n";
+              << (query.states.empty() && query.sweep.empty() ? "" : " that matches the filters") << "\n";
     exit = kNotFound;
   }
   return exit;
 }
 
-/// `query.limit` is told of only where nobody asked for it.
+/// The line below the table. It mentions `query.limit` only if the limit is the default.
 std::string note_of(const Listing& listing, const JobQuery& query, bool limit_asked) {
   if (!query.ids.empty()) return "";
   if (listing.jobs.empty()) {
     return query.states.empty() ? "muster: no jobs; submit one with muster submit JOB.toml\n"
-                                : "muster: no such jobs\n";
+                                : "muster: no job matches\n";
   }
   const auto shown = static_cast<std::int64_t>(listing.jobs.size());
   if (listing.total <= shown || limit_asked) return "";
@@ -130,23 +130,22 @@ void print(const Listing& listing, const ListOptions& options) {
   }
 }
 
-/// The header and the newest rows, as many as a screen holds: what is above its first line can't be seen. The last line
-/// says how many are left out.
+/// The header and as many of the newest rows as fit on the screen. The last line says how many rows are left out.
 std::string screen_of(Listing listing, const JobQuery& query) {
   if (listing.jobs.empty()) return "no jobs\n";
-  constexpr std::size_t kBesideRows = 2;  // the header, and the line where the cursor stands
+  constexpr std::size_t kBesideRows = 2;  // the header and the cursor's line
   const auto room = screen_lines() - kBesideRows;
   if (listing.jobs.size() <= room) return table_of(listing, query);
   listing.jobs.resize(room - 1);
   const auto shown = std::to_string(listing.jobs.size());
   return table_of(listing, query) +
          cut("the newest " + shown + " of " + std::to_string(listing.total) +
-                 " jobs; a taller window shows more, --state fewer",
+                 " jobs; a taller window shows more, --state selects",
              table_columns()) +
          "\n";
 }
 
-/// On a terminal the table stays in its place; elsewhere it is printed again when it has changed.
+/// Shows the table again. On a terminal it replaces the old one. Elsewhere it is printed if it has changed.
 void print_again(const Listing& listing, const ListOptions& options, std::string* shown) {
   const bool on_screen = !options.json && stdout_is_terminal();
   const auto now = options.json ? json_rows(listing).dump() + "\n"
@@ -196,13 +195,13 @@ void define_list(CLI::App& app, Session& session) {
       ->check(whole_number(1, INT64_MAX))
       ->expected(0, kMostNamedJobs)
       ->type_name("JOB");
-  app.add_flag("-w,--watch", options->watch, "Keep showing it, until Ctrl-C");
+  app.add_flag("-w,--watch", options->watch, "Keep showing the list until Ctrl-C");
   app.add_option("--state", options->query.states, "Only jobs in this state; may be repeated")
       ->check(CLI::IsMember(
           {"pending", "queued", "running", "stopping", "waiting", "held", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
   app.add_option("--sweep", options->query.sweep, "Only jobs of this sweep, with their settings")->type_name("SWEEP");
-  options->limit = app.add_option("--limit", options->query.limit, "At most so many, the newest");
+  options->limit = app.add_option("--limit", options->query.limit, "At most N jobs, the newest");
   options->limit->check(whole_number(1, 100'000))->type_name("N")->capture_default_str();
   app.add_flag("--json", options->json, "An array of jobs; with -w one such array a line");
 }

@@ -13,9 +13,9 @@ namespace {
 
 using muster::v1::LogChunk;
 
-constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer one is printed in pieces
+constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer line is printed in pieces
 
-/// "2026-11-20T19:48:55.123Z"; of 0, as wide, "-": nobody knows when the line was written.
+/// "2026-11-20T19:48:55.123Z". For 0, which means not known, a "-" of the same width.
 std::string stamp_text(std::int64_t at_ms) {
   constexpr std::size_t kWidth = 24;
   if (at_ms == 0) return "-" + std::string(kWidth - 1, ' ');
@@ -28,7 +28,7 @@ std::string stamp_text(std::int64_t at_ms) {
   return text;
 }
 
-/// What has come so far, and lines put together from it.
+/// Puts chunks together to lines and prints them. Remembers how far each log was read.
 class LogPrinter {
  public:
   LogPrinter(const LogOptions& options, bool name_ranks, std::ostream& out)
@@ -36,16 +36,16 @@ class LogPrinter {
 
   void take(const LogChunk& chunk);
   void end();
-  /// Nothing has come.
+  /// True if no text has come.
   bool nothing() const { return nothing_; }
-  /// Asks for what comes after all that was taken.
+  /// Lets the request begin after everything that was taken.
   void go_on(muster::v1::LogsRequest& request) const;
 
  private:
   struct Log {
-    std::uint64_t next_offset = 0;  // in the file
-    std::string held;               // begin of a line
-    bool continues = false;         // a piece of this line has been printed already
+    std::uint64_t next_offset = 0;  // offset in the file
+    std::string held;               // the beginning of a line
+    bool continues = false;         // a piece of this line was printed already
   };
   void announce(std::uint32_t attempt);
   void print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log);
@@ -57,9 +57,9 @@ class LogPrinter {
   std::ostream& out_;
   JsonRows rows_;
   bool nothing_ = true;
-  std::int64_t seen_at_ms_ = 0;      // what is being printed
-  std::uint32_t attempt_ = 0;        // the newest
-  std::uint32_t first_attempt_ = 0;  // whose last lines were asked for
+  std::int64_t seen_at_ms_ = 0;      // when the text that is being printed was seen
+  std::uint32_t attempt_ = 0;        // the newest attempt
+  std::uint32_t first_attempt_ = 0;  // options_.tail applies to this attempt
   std::map<std::pair<std::uint32_t, std::uint32_t>, Log> logs_;
 };
 
@@ -101,7 +101,8 @@ void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::stri
   log.continues = false;
 }
 
-/// What is held of a long line. With one rank's log alone it stays one line; among several, others may come between.
+/// Prints the beginning of a long line. With the log of one rank the line is not broken. With several ranks it is,
+/// since other lines may follow.
 void LogPrinter::print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log) {
   if (options_.json || name_ranks_) {
     print_line(attempt, rank, log.held, log);
@@ -158,8 +159,8 @@ muster::v1::LogsRequest request_of(const LogOptions& options) {
   return request;
 }
 
-/// Follows over lost connections. The attempt that was being read is read to its end before those after it, or an end
-/// that came meanwhile would be missed.
+/// Follows the log over lost connections. After a lost connection the stream begins with the attempt that was being
+/// read, so that its end is not missed.
 StreamEnd follow_logs(Client& client, const LogOptions& options, LogPrinter& printer) {
   auto request = request_of(options);
   const auto open = [&](grpc::ClientContext* context) {
@@ -169,11 +170,11 @@ StreamEnd follow_logs(Client& client, const LogOptions& options, LogPrinter& pri
   return Contact(client).follow<LogChunk>(open, [&](const LogChunk& chunk) { printer.take(chunk); });
 }
 
-/// A log without a line looks like one that is to be found elsewhere.
+/// Says that the log is empty, and where other output is. An empty log without a word looks like a mistake.
 void tell_nothing(const muster::v1::Job& job, const LogOptions& options) {
   const auto name = "job " + std::to_string(job.id());
   if (job.attempts_size() == 0) {
-    std::cerr << "muster: " << name << " has no log: nothing of it has started\n";
+    std::cerr << "muster: " << name << " has no log: no attempt has started\n";
     return;
   }
   const auto& newest = *job.attempts().rbegin();
@@ -182,7 +183,7 @@ void tell_nothing(const muster::v1::Job& job, const LogOptions& options) {
   if (options.attempt != 0) what += "attempt " + std::to_string(options.attempt) + " of ";
   std::cerr << "muster: " << what << name << " is empty";
   if (!options.slurm && !newest.scheduler_job().empty()) {
-    std::cerr << "; what Slurm and the lines before the ranks wrote: muster logs " << job.id() << " --slurm";
+    std::cerr << "; for the output of Slurm and of the lines before the ranks: muster logs " << job.id() << " --slurm";
     if (options.attempt != 0) std::cerr << " --attempt " << options.attempt;
   }
   std::cerr << "\n";
@@ -212,7 +213,7 @@ StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& ou
   }
   printer.end();
   if (options.tell_empty && printer.nothing() && end == StreamEnd::kComplete) {
-    // Following, it may have started meanwhile.
+    // With follow the job may have started since.
     client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, get, &job);
     tell_nothing(job, options);
   }

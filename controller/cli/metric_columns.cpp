@@ -19,10 +19,10 @@ constexpr std::size_t kLongestTitle = 24;
 struct Column {
   std::string title;
   std::size_t width;
-  std::string series;  // empty: a fixed one
+  std::string series;  // empty: a fixed column
 };
 
-/// "VAL LOSS" of "validation/loss".
+/// The title of a series: "VAL LOSS" for "validation/loss".
 std::string title_of(const std::string& series) {
   if (series == "tokens_per_s") return "TOK/S";
   if (series == "learning_rate") return "LR";
@@ -52,7 +52,7 @@ std::vector<Column> table_of(const MetricColumns& columns) {
   return table;
 }
 
-/// A narrow terminal: the last columns go.
+/// Joins the cells. Leaves out the last columns if the row would be longer than `most`.
 std::string row_text(const std::vector<Column>& table, const std::vector<std::string>& cells, std::size_t most) {
   std::string text;
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -74,12 +74,12 @@ std::string cell_of(const Column& column, const Metric& metric) {
   return metric.has_memory_peak_bytes() ? bytes_text(metric.memory_peak_bytes()) : "-";
 }
 
-/// As JSON has it: every digit that tells two numbers apart.
+/// The shortest text that gives the same number again, as in JSON.
 std::string csv_number(double value) {
   return std::isfinite(value) ? nlohmann::json(value).dump() : std::string();
 }
 
-/// Names of series have no comma and no quote.
+/// True for a series with a fixed column.
 bool is_in_fixed(const std::string& series) {
   return series == "loss" || series == "tokens_per_s";
 }

@@ -7,17 +7,17 @@
 
 namespace cli {
 
-/// Which series of a job are printed, and in which order: all as they come up, or those that were asked for.
+/// The series to print and their order: the series that were asked for, or all in the order in which they appear.
 class MetricColumns {
  public:
   explicit MetricColumns(std::vector<std::string> asked) : asked_(!asked.empty()), series_(std::move(asked)) {}
 
-  /// Takes in series that are known of the job. True if there are new columns.
+  /// Adds the job's series. Returns true if there are new columns.
   bool add(const muster::v1::Job& job);
   bool add(const muster::v1::Metric& metric);
-  /// Whether this row has anything that was asked for.
+  /// True if the row has a series that was asked for.
   bool wants(const muster::v1::Metric& metric) const;
-  /// Only what was asked for.
+  /// Removes the series that were not asked for.
   void cut(muster::v1::Metric& metric) const;
 
   bool asked() const { return asked_; }
@@ -30,12 +30,12 @@ class MetricColumns {
   std::vector<std::string> series_;
 };
 
-/// A table of fixed widths: rows are printed as they come, as many columns as the terminal holds. The loss and the
-/// throughput stand first, then step time and memory, then the other series.
+/// A table with columns of fixed width, so that rows can be printed as they come. The order is: loss and throughput,
+/// step time and memory, other series. Columns that do not fit into the terminal are left out.
 std::string metric_head(const MetricColumns& columns, std::size_t width);
 std::string metric_text(const MetricColumns& columns, const muster::v1::Metric& metric, std::size_t width);
 
-/// Comma-separated: the fixed columns, then the series. Of a number that is none the cell is empty.
+/// Comma-separated values: the fixed columns and then the series. The cell of a value that is not a number is empty.
 std::string metric_csv_head(const MetricColumns& columns);
 std::string metric_csv(const MetricColumns& columns, const muster::v1::Metric& metric);
 

@@ -30,7 +30,7 @@ class Printer {
       : options_(options), columns_(std::move(columns)), rows_(options.follow) {}
 
   void take(Metric metric) {
-    // After a lost connection the stream begins again: what was seen is left out.
+    // After a lost connection the stream begins again. Rows that were printed before are skipped.
     const auto at = std::pair(metric.attempt(), metric.step());
     if (at <= newest_) return;
     newest_ = at;
@@ -51,8 +51,8 @@ class Printer {
   void end() {
     if (options_.json) return rows_.end();
     if (!left_out_.empty()) {
-      std::cerr << "muster: left out, since the first line does not name it: " << left_out_
-                << "; print the metrics once more\n";
+      std::cerr << "muster: left out a series that the first line does not name: " << left_out_
+                << "; run the command again\n";
     }
     if (any_) return;
     std::cerr << "muster: job " << options_.job << " has no metrics "
@@ -63,7 +63,7 @@ class Printer {
   }
 
  private:
-  /// The first line names the columns, once.
+  /// Prints a row. The first row is preceded by a line with the names of the columns.
   void csv(const Metric& metric) {
     if (!any_) {
       columns_.add(metric);
@@ -83,14 +83,14 @@ class Printer {
   bool any_ = false;
 };
 
-/// The job's series as far as they are known; the stream brings what comes later.
+/// The columns of the series that the job has so far. Later series come with the stream.
 MetricColumns columns_of(Client& client, const MetricsOptions& options) {
   MetricColumns columns(options.series);
   muster::v1::GetRequest request;
   request.set_job_id(options.job);
   muster::v1::Job job;
   const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
-  if (!status.ok()) return columns;  // the stream says what is wrong
+  if (!status.ok()) return columns;  // the stream will report the error
   columns.add(job);
   if (options.follow || job.series_size() == 0) return columns;
   std::vector<std::string> known;
@@ -129,12 +129,12 @@ void define_metrics(CLI::App& app, Session& session) {
   app.add_option("--attempt", options->attempt, "Only this attempt")
       ->check(whole_number(1, UINT32_MAX))
       ->type_name("N");
-  app.add_option("--series", options->series, "Only this series and the steps that have it; may be repeated")
+  app.add_option("--series", options->series, "Only this series, and the steps that have it; may be repeated")
       ->type_name("SERIES")
       ->allow_extra_args(false);
   app.add_flag("-f,--follow", options->follow, "Go on with new steps until the job ends");
   auto* json = app.add_flag("--json", options->json, "An array; with -f one object a line");
-  app.add_flag("--csv", options->csv, "Comma-separated, the names in the first line")->excludes(json);
+  app.add_flag("--csv", options->csv, "Comma-separated, with the names in the first line")->excludes(json);
 }
 
 }  // namespace cli

@@ -27,14 +27,14 @@ std::string gres_text(const muster::v1::NodeView& node) {
   return node.gres() + (node.gres_used().empty() ? "" : " (" + node.gres_used() + " used)");
 }
 
-/// Why no rank starts there, muster's own reason first.
+/// Why no rank starts on the node: muster's reason, then Slurm's.
 std::string remark(const muster::v1::NodeView& node) {
   std::string text;
   const auto by = "job " + std::to_string(node.lost_by_job()) + " attempt " + std::to_string(node.lost_by_attempt());
   if (!node.excluded_until().empty()) {
     text = "excluded until " + utc_text(node.excluded_until()) + ": " + node.lost_reason() + " (" + by + ")";
   } else if (!node.lost_at().empty()) {
-    text = "left out by job " + std::to_string(node.lost_by_job()) + " alone: " + node.lost_reason() + " (" + by + ")";
+    text = "avoided by job " + std::to_string(node.lost_by_job()) + " only: " + node.lost_reason() + " (" + by + ")";
   }
   if (!node.reason().empty()) text += (text.empty() ? "" : "; ") + node.reason();
   return text;
@@ -68,7 +68,7 @@ int run_nodes(Session& session, const NodesOptions& options) {
     print(listed);
   }
   if (!listed.slurm_problem().empty()) {
-    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; what is said of it may be old or missing\n";
+    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; its facts may be out of date or missing\n";
   }
   return kSuccess;
 }

@@ -49,7 +49,7 @@ muster::v1::ListPartitionsResponse ask_partitions(Client& client) {
 
 void tell_problems(const muster::v1::ListPartitionsResponse& listed) {
   if (!listed.slurm_problem().empty()) {
-    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; what is said of it may be old or missing\n";
+    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; its facts may be out of date or missing\n";
   }
   if (!listed.file_problem().empty()) std::cerr << "muster: " << listed.file_problem() << "\n";
   for (const auto& partition : listed.partitions()) {

@@ -24,7 +24,7 @@ std::string name_of(const muster::v1::PartitionView& partition) {
   return partition.name() + (is_default ? "*" : "");
 }
 
-/// Whether jobs there may be preempted, and how long they keep then.
+/// Whether jobs in the partition may be preempted, and how long they have to save then.
 std::string preempted_text(const muster::v1::PartitionView& partition) {
   if (partition.preempt_mode().empty()) return "-";
   if (partition.preempt_mode() == "OFF") return "no";
@@ -48,7 +48,7 @@ void print(const muster::v1::ListPartitionsResponse& listed) {
   std::string others;
   for (const auto& partition : listed.partitions()) {
     if (!partition.may_use()) {
-      others += "muster: " + partition.name() + " is not for you: " + partition.why_not() + "\n";
+      others += "muster: " + partition.name() + " may not be used by you: " + partition.why_not() + "\n";
       continue;
     }
     const auto limits = policy_text(partition.policy(), is_limit);
@@ -70,7 +70,7 @@ int run_partitions(Session& session, const PartitionsOptions& options) {
     print(listed);
   }
   if (!listed.slurm_problem().empty()) {
-    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; what is said of it may be old or missing\n";
+    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; its facts may be out of date or missing\n";
   }
   return kSuccess;
 }

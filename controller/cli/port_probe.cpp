@@ -12,9 +12,9 @@
 namespace cli {
 namespace {
 
-constexpr int kPatienceMs = 500;  // to connect, and as long again for the answer
+constexpr int kPatienceMs = 500;  // for connecting, and again for the answer
 
-/// A connection, or -1.
+/// Connects. Returns the socket, or -1.
 int connect_to(const addrinfo& entry) {
   const int fd = socket(entry.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;

@@ -4,7 +4,7 @@
 
 namespace cli {
 
-/// True if HOST:PORT answers HTTP/1, as the dashboard does and gRPC never. Takes a second at most.
+/// True if HOST:PORT answers HTTP/1, as the dashboard does and gRPC does not. Takes at most one second.
 bool speaks_http(const std::string& address);
 
 }  // namespace cli

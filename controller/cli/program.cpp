@@ -17,9 +17,9 @@ namespace cli {
 namespace {
 
 constexpr const char* kProse =
-    "Where the controller is and which token it wants, strongest first: the options; MUSTER_ADDRESS, "
+    "The address of the controller and the token come from the first of: the options; MUSTER_ADDRESS, "
     "MUSTER_TOKEN_FILE\n"
-    "and MUSTER_TOKEN; MUSTER_DATA_FOLDER, whose musterd.json and token say both; ./muster.toml,\n"
+    "and MUSTER_TOKEN; MUSTER_DATA_FOLDER, with its musterd.json and token; ./muster.toml,\n"
     "~/.config/muster/config.toml and /etc/muster/config.toml (keys: address, token_file); musterd's usual data "
     "folder;\n"
     "127.0.0.1:7600.\n"
@@ -54,7 +54,7 @@ void add_command(CLI::App& app, Session& session, const Command& command) {
   sub->group("Commands");
   if (command.name == "submit") {
     sub->footer([prose = command.prose] {
-      return prose + "\n\nKeys of a job file, with their defaults. Relative paths count from the file's folder.\n\n" +
+      return prose + "\n\nKeys of a job file, with their defaults. Relative paths start at the file's folder.\n\n" +
              key_help(columns());
     });
   } else {
@@ -69,19 +69,19 @@ int run_action(Session& session, const CLI::App& app) {
     if (const auto problem = not_utf8(app); !problem.empty()) throw Failure(kUsage, problem);
     const int code = session.action();
     std::cout << std::flush;
-    if (!std::cout) throw Failure(kUsage, "standard output takes no more; is the disk full?");
+    if (!std::cout) throw Failure(kUsage, "cannot write to standard output; is the disk full?");
     return code;
   } catch (const Failure& failure) {
     std::cout << std::flush;
     std::cerr << name << ": " << failure.what() << "\n";
     return failure.exit();
   } catch (const std::exception& error) {
-    std::cerr << name << ": " << error.what() << "; this is a fault of muster itself, please report it\n";
+    std::cerr << name << ": " << error.what() << "; this is a bug in muster, please report it\n";
     return kUsage;
   }
 }
 
-/// Takes what follows "--" off a command line; how long it is without that.
+/// Moves the arguments after "--" into `out`. Returns the number of the others.
 int take_arguments(int argc, char** argv, std::vector<std::string>& out) {
   const auto end = argv + argc;
   const auto dashes = std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
@@ -140,7 +140,7 @@ std::unique_ptr<CLI::App> make_app(Session& session) {
 }
 
 int run_program(int argc, char** argv) {
-  signal(SIGPIPE, SIG_DFL);  // a reader that leaves, such as head, ends the program quietly
+  signal(SIGPIPE, SIG_DFL);  // if the reader of stdout ends, such as head, the program ends quietly
   Interrupts::instance();
   Session session;
   const auto app = make_app(session);

@@ -12,7 +12,7 @@ namespace {
 
 using Map = google::protobuf::Map<std::string, std::string>;
 
-/// A line for each, the first behind the label.
+/// Prints one variable a line. The first line has the label.
 void print_variables(std::string label, const Map& variables) {
   for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
     const bool plain = std::ranges::none_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
@@ -43,8 +43,8 @@ void print_program(const muster::v1::JobSpec& spec) {
   if (spec.has_command() && !spec.environment().empty()) {
     print_entry("environment", spec.environment() == "clean" ? "clean: as after a fresh login"
                                : spec.submitted_env().empty()
-                                   ? "submit: as after a fresh login; it took nothing"
-                                   : "submit: as after a fresh login, and from its submitter");
+                                   ? "submit: as after a fresh login; nothing taken from the submitter"
+                                   : "submit: as after a fresh login, with variables from the submitter");
     print_variables("", spec.submitted_env());
   }
   print_variables("env", spec.env());

@@ -4,11 +4,11 @@
 
 namespace cli {
 
-/// What a job runs, where, from which job file and in which environment: entries of `muster show`. Of a recipe, what it
-/// shares with commands.
+/// Prints the entries of `muster show` about a job's program: what it runs, where, its job file and its environment.
+/// For a recipe, only the entries that commands have too.
 void print_program(const muster::v1::JobSpec& spec);
 
-/// An argument as a shell takes it.
+/// An argument, quoted for a shell.
 std::string shell_word(const std::string& text);
 
 }  // namespace cli

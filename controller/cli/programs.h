@@ -5,7 +5,7 @@
 
 namespace cli {
 
-/// The program beside this one or in PATH; empty if there is none.
+/// The file of a program, beside this one or else in PATH; empty: there is none.
 std::filesystem::path find_program(const std::string& name);
 
 }  // namespace cli

@@ -1,18 +1,19 @@
 #include "cli/ready_file.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "os/host_name.h"
 
 namespace cli {
 namespace {
 
 constexpr std::size_t kMostReadyBytes = 4096;
 
-/// A daemon that listens on every address of its machine is reached by the loopback one.
+/// A client on the same machine reaches a daemon that listens on all addresses by the loopback address.
 std::string reached_at(const std::string& address) {
   for (const auto& [everywhere, own] : {std::pair{"0.0.0.0:", "127.0.0.1:"}, std::pair{"[::]:", "[::1]:"}}) {
     if (address.starts_with(everywhere)) return own + address.substr(std::string_view(everywhere).size());
@@ -23,11 +24,6 @@ std::string reached_at(const std::string& address) {
 std::string text_of(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 }  // namespace
@@ -50,11 +46,11 @@ std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folde
 }
 
 std::string stale_text(const ReadyFile& ready) {
-  if (!ready.host.empty() && ready.host != own_host()) {
-    return ready.file.native() + " is of a musterd on host " + ready.host + ", and this is " + own_host();
+  if (!ready.host.empty() && ready.host != os::host_name()) {
+    return ready.file.native() + " belongs to a musterd on host " + ready.host + ", and this is " + os::host_name();
   }
   if (ready.pid > 0 && kill(static_cast<pid_t>(ready.pid), 0) != 0 && errno == ESRCH) {
-    return ready.file.native() + " was left by process " + std::to_string(ready.pid) + ", which does not run any more";
+    return ready.file.native() + " was left by process " + std::to_string(ready.pid) + ", which has ended";
   }
   return {};
 }

@@ -17,9 +17,9 @@ namespace {
 using muster::v1::RemoveResponse;
 
 constexpr std::size_t kJobsAtOnce = 100;
-/// The controller looks at each file of so many jobs.
+/// The limit of one call. The controller reads the size of every file of many jobs.
 constexpr std::chrono::seconds kRemoveLimit{120};
-/// More jobs than these are told in one line.
+/// If there are more jobs, one line sums them up.
 constexpr int kMostLines = 50;
 
 RemoveResponse ask_controller(Client& client, std::span<const std::int64_t> jobs, bool dry_run) {
@@ -50,7 +50,7 @@ std::string count_text(int jobs) {
   return std::to_string(jobs) + (jobs == 1 ? " job" : " jobs");
 }
 
-/// False: the person would rather not.
+/// Asks the person. Returns false for no.
 bool person_agrees(const RemoveResponse& plan) {
   std::cerr << "Remove " << count_text(plan.removed_size()) << " with metrics, logs and checkpoints ("
             << bytes_text(freed_bytes(plan)) << ")? This cannot be undone. [y/N] " << std::flush;
@@ -69,7 +69,7 @@ void tell_removed(const RemoveResponse& answer, const RemovalWishes& wishes) {
       std::cout << "\n";
     }
   }
-  // A refusal alone is told on stderr.
+  // If all jobs were refused, tell_refused() says it on stderr.
   const bool refused = answer.removed().empty() && !answer.refused().empty();
   if (answer.removed_size() != 1 && !refused) {
     std::cout << count_text(answer.removed_size()) << " " << verb << ", " << bytes_text(freed_bytes(answer)) << "\n";

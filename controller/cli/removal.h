@@ -10,28 +10,28 @@
 
 namespace cli {
 
-/// What `muster rm` and `muster prune` do with jobs that they have chosen.
+/// How `muster rm` and `muster prune` remove the jobs that they have chosen.
 struct RemovalWishes {
-  std::string command;  // "muster rm", begins what is told
-  bool yes = false;     // do not ask, though there is a terminal
+  std::string command;  // "muster rm"; messages begin with it
+  bool yes = false;     // do not ask for confirmation
   bool dry_run = false;
   bool json = false;
-  /// The person named these jobs: each that cannot be removed is trouble. Otherwise they are counted.
+  /// True: a person named the jobs, so each job that cannot be removed is an error. False: such jobs are only counted.
   bool named = false;
 };
 
-/// Removes them, asking before where a person sits at a terminal, and tells what was removed and how much room that
-/// frees. Returns the exit code.
+/// Removes the jobs, and prints what was removed and how much space that frees. On a terminal asks for confirmation
+/// first. Returns the exit code.
 int remove_jobs(Client& client, const std::vector<std::int64_t>& jobs, const RemovalWishes& wishes);
 
-/// Which jobs `muster prune` takes.
+/// The jobs that `muster prune` chooses.
 struct PruneRule {
-  std::optional<std::chrono::milliseconds> older_than = {};  // ended longer ago than this
-  std::optional<std::uint32_t> keep_last = {};               // not the newest so many of those that the rule is about
-  std::string user = {};                                     // empty: everybody's
+  std::optional<std::chrono::milliseconds> older_than = {};  // jobs that ended longer ago than this
+  std::optional<std::uint32_t> keep_last = {};               // spare this number of the newest jobs of the rule
+  std::string user = {};                                     // empty: jobs of all users
 };
 
-/// Of jobs that have ended, newest first: those that go. Pure.
+/// The jobs to remove. `jobs` have ended, and the newest comes first. Pure.
 std::vector<std::int64_t> jobs_to_prune(const std::vector<muster::v1::Job>& jobs, const PruneRule& rule,
                                         std::int64_t now_ms);
 

@@ -39,7 +39,7 @@ int run_rm(Session& session, const RmOptions& options) {
 
 PruneRule rule_of(const PruneOptions& options) {
   if (options.older_than.empty() && !options.keep_last) {
-    throw Failure(kUsage, "want --older-than or --keep-last: without them every job that has ended would go");
+    throw Failure(kUsage, "want --older-than or --keep-last: without them every job that has ended would be removed");
   }
   PruneRule rule;
   rule.keep_last = options.keep_last;
@@ -70,8 +70,8 @@ int run_prune(Session& session, const PruneOptions& options) {
 
 void add_wishes(CLI::App& app, RemovalWishes& wishes) {
   wishes.command = "muster " + app.get_name();
-  app.add_flag("-y,--yes", wishes.yes, "Do not ask, though this is a terminal");
-  app.add_flag("--dry-run", wishes.dry_run, "Only show what would be removed, and how much room that frees");
+  app.add_flag("-y,--yes", wishes.yes, "Do not ask for confirmation");
+  app.add_flag("--dry-run", wishes.dry_run, "Only show what would be removed, and how much space that frees");
   app.add_flag("--json", wishes.json, "An object {removed, refused, bytes, dry_run}");
 }
 
@@ -96,7 +96,7 @@ void define_prune(CLI::App& app, Session& session) {
   app.add_option("--state", options->states, "Only jobs in this state; may be repeated")
       ->check(CLI::IsMember({"succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
-  app.add_flag("--all-users", options->all_users, "Jobs of everybody, rather than your own alone");
+  app.add_flag("--all-users", options->all_users, "Jobs of all users, not only your own");
   add_wishes(app, options->wishes);
 }
 

@@ -24,17 +24,17 @@ constexpr std::uint32_t kNewestLookedAt = 10'000;
 
 struct ResultsOptions {
   std::string sweep;
-  std::string metric;  // empty: see decide()
+  std::string metric;  // empty: decide() chooses
   std::string best;
   std::uint32_t top = 0;
   bool csv = false;
   bool json = false;
 };
 
-/// What the series of a job comes to.
+/// The values of a job's series that the table shows.
 struct Values {
   std::optional<Curve::Point> last, best;
-  std::optional<Curve::Point> ranked;  // what the job is compared by
+  std::optional<Curve::Point> ranked;  // the value by which jobs are compared
 };
 
 struct Result {
@@ -42,13 +42,13 @@ struct Result {
   Values values;
 };
 
-/// The series that jobs are compared by, and how.
+/// The series by which jobs are compared, and the direction.
 struct Ranking {
   std::string series;
   Better better = Better::kLower;
 
-  /// What is not trained on is the same each time, so a job's best is its own. A training loss is one batch's, and
-  /// throughput one moment's: the best of many is the luckiest.
+  /// True: compare the best values. Every value of a validation series is measured on the same data, so the best one is
+  /// fair. A training loss is measured on one batch and throughput at one moment, so their best values are luck.
   bool by_best() const { return schema::is_held_out(series); }
   std::string text() const {
     if (by_best()) return std::string(better == Better::kHigher ? "highest " : "lowest ") + series;
@@ -56,7 +56,7 @@ struct Ranking {
   }
 };
 
-/// What the jobs of a sweep have reported.
+/// The series that the jobs of a sweep have reported.
 class Reported {
  public:
   void add(const muster::v1::Job& job) {
@@ -66,7 +66,7 @@ class Reported {
     }
   }
   const std::vector<std::string>& names() const { return names_; }
-  /// kNeither where nobody has reported it.
+  /// kNeither if no job has reported the series.
   Better better(const std::string& name) const {
     const auto found = better_.find(name);
     return found == better_.end() ? Better::kNeither : found->second;
@@ -74,7 +74,7 @@ class Reported {
   bool has(const std::string& name) const { return better_.contains(name); }
 
  private:
-  std::vector<std::string> names_;  // in the order in which they came up
+  std::vector<std::string> names_;  // in the order in which they appeared
   std::map<std::string, Better> better_;
 };
 
@@ -84,7 +84,7 @@ std::string joined(const std::vector<std::string>& names) {
   return all;
 }
 
-/// How much a series tells of a training as a whole; 0: it is not compared unasked.
+/// How well a series describes a training; 0: it is compared only if a person asks for it.
 int weight_of(const std::string& name, Better better) {
   const bool is_loss = schema::quantity_of(name) == "loss";
   if (schema::is_held_out(name) && better != Better::kNeither) return is_loss ? 4 : 3;
@@ -92,7 +92,8 @@ int weight_of(const std::string& name, Better better) {
   return better != Better::kNeither ? 1 : 0;
 }
 
-/// The series that was asked for, else the one that tells most: the validation loss as soon as a job has one.
+/// Chooses the series: the one that was asked for, else the one with the most weight. That is the validation loss, once
+/// a job has one.
 Ranking decide(const ResultsOptions& options, const Reported& reported) {
   Ranking ranking{options.metric, Better::kNeither};
   if (options.metric.empty()) {
@@ -106,8 +107,9 @@ Ranking decide(const ResultsOptions& options, const Reported& reported) {
     }
     if (most == 0 && !reported.names().empty() && !reported.has("loss")) {
       throw Failure(kUsage,
-                    "of no series is it known whether low or high is good: name one with --metric, and --best " +
-                        std::string("min or max; there are ") + joined(reported.names()));
+                    "it is not known for any series whether low or high is good: choose one with --metric, and add "
+                    "--best min or --best max; there are " +
+                        joined(reported.names()));
     }
   } else if (!reported.has(options.metric) && !reported.names().empty()) {
     throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names()));
@@ -126,7 +128,7 @@ bool went_wrong(const Result& result) {
   return result.job.state() == "failed" || result.job.state() == "cancelled";
 }
 
-/// Best first; then those without a value; then those that failed.
+/// Sorts the best job first. Jobs without a value come after, and failed jobs last.
 void sort_best_first(std::vector<Result>& results, Better better) {
   std::ranges::stable_sort(results, [better](const Result& a, const Result& b) {
     if (went_wrong(a) != went_wrong(b)) return went_wrong(b);
@@ -149,7 +151,7 @@ Values values_of(Client& client, std::int64_t job, const Ranking& ranking) {
   return values;
 }
 
-/// Of jobs that have run; the others have reported nothing.
+/// The series of the jobs that have run. Other jobs have reported nothing.
 Reported reported_by(Client& client, const std::vector<Result>& results) {
   Reported reported;
   for (const auto& result : results) {
@@ -158,14 +160,14 @@ Reported reported_by(Client& client, const std::vector<Result>& results) {
     request.set_job_id(result.job.id());
     muster::v1::Job job;
     const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND) continue;  // removed meanwhile
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) continue;  // the job was removed in between
     if (!status.ok()) throw client.failure(status);
     reported.add(job);
   }
   return reported;
 }
 
-/// The newest job's that is of one; empty: there is none.
+/// The sweep of the newest job that belongs to one; empty: there is none.
 std::string newest_sweep(Client& client) {
   Listing listing;
   const auto status = read_jobs(client, {{}, "", kNewestLookedAt}, &listing);
@@ -176,7 +178,7 @@ std::string newest_sweep(Client& client) {
   return {};
 }
 
-/// Of all jobs, sorted.
+/// The keys that the jobs' settings name, sorted.
 std::vector<std::string> keys_of(const std::vector<Result>& results) {
   std::set<std::string> keys;
   for (const auto& result : results) {
@@ -231,7 +233,7 @@ void print_csv(const std::vector<Result>& results, const Ranking& ranking) {
     for (const auto& key : keys) std::cout << "," << csv_quoted(setting(result, key));
     std::cout << "," << ranking.series;
     for (const auto& point : {result.values.best, result.values.last, result.values.ranked}) {
-      // As JSON has it: every digit that tells two numbers apart.
+      // The shortest text that gives the same number again, as in JSON.
       std::cout << ","
                 << (point ? nlohmann::json(point->value).dump() + "," + std::to_string(point->step) : std::string(","));
     }
@@ -271,7 +273,7 @@ void print(const std::vector<Result>& results, const Ranking& ranking, const Res
   if (options.csv) return print_csv(results, ranking);
   if (!options.json) {
     print_table(results, ranking);
-    std::cerr << "muster: by the " << ranking.text()
+    std::cerr << "muster: sorted by the " << ranking.text()
               << (options.metric.empty() && !ranking.by_best() ? "; no job has reported a validation loss" : "")
               << "\n";
     return;
@@ -297,7 +299,7 @@ int run_results(Session& session, const ResultsOptions& options) {
   const auto all = results.size();
   if (options.top > 0 && options.top < all) results.resize(options.top);
   print(results, ranking, options);
-  if (options.sweep.empty()) std::cerr << "muster: sweep " << sweep << ", the newest; --sweep names another\n";
+  if (options.sweep.empty()) std::cerr << "muster: sweep " << sweep << ", the newest; choose another with --sweep\n";
   if (results.size() < all) std::cerr << "muster: the first " << results.size() << " of " << all << " jobs\n";
   return kSuccess;
 }
@@ -306,15 +308,15 @@ int run_results(Session& session, const ResultsOptions& options) {
 
 void define_results(CLI::App& app, Session& session) {
   auto options = add_action<ResultsOptions>(app, session, run_results);
-  app.add_option("--sweep", options->sweep, "Which sweep; otherwise the newest")->type_name("SWEEP");
+  app.add_option("--sweep", options->sweep, "The sweep (default: the newest)")->type_name("SWEEP");
   app.add_option("--metric", options->metric,
-                 "The series to compare; otherwise validation/loss where a job has reported it, else loss")
+                 "The series to compare (default: validation/loss if a job has reported it, else loss)")
       ->type_name("SERIES");
-  app.add_option("--best", options->best, "Whether small or large is good; otherwise as the series says")
+  app.add_option("--best", options->best, "Whether small or large is good (default: as the series says)")
       ->check(CLI::IsMember({"min", "max"}));
-  app.add_option("--top", options->top, "Only the first so many")->check(whole_number(1, 10'000))->type_name("N");
+  app.add_option("--top", options->top, "Only the first N")->check(whole_number(1, 10'000))->type_name("N");
   auto* json = app.add_flag("--json", options->json, "An array of results");
-  app.add_flag("--csv", options->csv, "Comma-separated, the names in the first line")->excludes(json);
+  app.add_flag("--csv", options->csv, "Comma-separated, with the names in the first line")->excludes(json);
 }
 
 }  // namespace cli

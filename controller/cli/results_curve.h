@@ -9,8 +9,8 @@
 
 namespace cli {
 
-/// One series of a job by step, as training went in the end: where an attempt resumed from an earlier step, what the
-/// attempts before it had from there on is forgotten. Values that are no numbers (nan, infinities) count for nothing.
+/// The values of one series of a job, by step. If an attempt resumed from an earlier step, the values that earlier
+/// attempts had after that step are dropped. Values that are not finite numbers are ignored.
 class Curve {
  public:
   struct Point {
@@ -20,13 +20,13 @@ class Curve {
   static constexpr int kSmoothedSteps = 20;
 
   explicit Curve(std::string series) : series_(std::move(series)) {}
-  /// In the order of (attempt, step).
+  /// Call it in the order of (attempt, step).
   void add(const muster::v1::Metric& metric);
 
   std::optional<Point> last() const;
-  /// Of equal ones the earliest. Where neither is better, the lowest.
+  /// The best point; of equal ones the earliest. With kNeither, the lowest.
   std::optional<Point> best(schema::Better better) const;
-  /// At the last step, the mean of the last kSmoothedSteps steps' values, or of as many as there are.
+  /// The mean of the last kSmoothedSteps values, or of all if there are fewer, at the last step.
   std::optional<Point> smoothed() const;
 
  private:

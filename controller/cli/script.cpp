@@ -18,24 +18,23 @@ muster::v1::PlanScriptRequest call_of(const Request& request) {
   return call;
 }
 
-/// What a sweep becomes, where that is more than one array.
+/// Says on stderr how Slurm gets the sweep, if that is not one array.
 void tell_of_several(const Request& request, const muster::v1::PlanScriptResponse& plan) {
   const auto jobs = request.specs.size();
   if (plan.one_by_one() > 0) {
     std::cerr << "muster: " << (plan.one_by_one() < jobs ? std::to_string(plan.one_by_one()) + " of " : "")
-              << "the sweep's " << jobs << " jobs are handed to Slurm one by one, for users' running jobs are limited "
-              << "in their partition (max_running_jobs_per_user); the script of the first stands for those that ask "
-              << "for the same\n";
+              << "the sweep's " << jobs << " jobs go to Slurm one by one, since their partition limits the running "
+              << "jobs of a user (max_running_jobs_per_user); one script is printed for jobs that ask for the same\n";
   } else if (plan.scripts_size() > 1) {
-    std::cerr << "muster: the sweep's " << jobs << " jobs become " << plan.scripts_size() << " jobs of Slurm's";
-    if (request.parallel > 0) std::cerr << ", each with a dependency (afterany) on the one before";
+    std::cerr << "muster: the sweep's " << jobs << " jobs become " << plan.scripts_size() << " Slurm jobs";
+    if (request.parallel > 0) std::cerr << ", each of which depends on the one before (afterany)";
     std::cerr << "\n";
   }
 }
 
 std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
   if (answer.expected_start().empty())
-    return answer.said().empty() ? "Slurm takes it" : "Slurm takes it: " + answer.said();
+    return answer.said().empty() ? "Slurm would take it" : "Slurm would take it: " + answer.said();
   auto text = "would start at " + utc_text(answer.expected_start());
   if (!answer.nodes().empty()) text += " on " + answer.nodes();
   if (!answer.partition().empty()) text += " in partition " + answer.partition();
@@ -61,7 +60,7 @@ int check_script(Session& session, const SubmitOptions& options, const Request& 
   const auto call = call_of(request);
   auto& client = session.client();
   muster::v1::CheckScriptResponse answer;
-  // Slurm may take its time.
+  // sbatch --test-only may take long.
   const auto status = client.try_call(client.jobs(), &Stub::CheckScript, call, &answer, std::chrono::seconds(40));
   if (!status.ok()) throw client.failure(status);
   if (options.json) print_json(json_of(answer));

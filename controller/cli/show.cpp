@@ -51,13 +51,13 @@ std::string time_limit_text(const Job& job) {
   const auto add = [&](const std::string& more) { text += (text.empty() ? "none; " : "; ") + more; };
   if (job.has_time_limit_asked_ms()) {
     const auto asked = job.time_limit_asked_ms();
-    add((asked > 0 ? duration_text(asked) : std::string("none")) + " asked for, and not answered yet");
+    add((asked > 0 ? duration_text(asked) : std::string("none")) + " was asked for; Slurm has not answered yet");
   }
   if (!job.time_limit_problem().empty()) add(job.time_limit_problem());
   return text;
 }
 
-/// Of the newest attempt alone, one after another: how long it waited, ran, and where.
+/// How long the attempt waited and ran, and where.
 std::string attempt_text(const muster::v1::Attempt& attempt) {
   std::string text;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
@@ -74,7 +74,7 @@ std::string attempt_text(const muster::v1::Attempt& attempt) {
   return text;
 }
 
-/// What starts it, and what it waits for.
+/// Prints what starts the job and what it waits for.
 void print_scheduling(const Job& job) {
   print_entry("executor", job.executor());
   print_entry("scheduler", job.scheduler_problem());
@@ -85,7 +85,7 @@ void print_scheduling(const Job& job) {
   }
 }
 
-/// Of the job as a whole: its first attempt started it.
+/// Prints the times of the whole job. Its first attempt counts as its start.
 void print_times(const Job& job) {
   print_entry("submitted", utc_text(job.submitted_at()) + ", " + span_text(job.submitted_at(), "") + " ago");
   if (!job.started_at().empty()) {
@@ -183,7 +183,7 @@ void print_ranks(const Job& job) {
   std::cout << "\n" << table.text();
 }
 
-/// One job as an object, several as an array. One that is not there does not hide the others.
+/// As JSON, one job is an object and several are an array. A job that does not exist does not stop the others.
 int run_show(Session& session, const ShowOptions& options) {
   auto& client = session.client();
   const bool lone = options.jobs.size() == 1;
@@ -221,7 +221,7 @@ void define_show(CLI::App& app, Session& session) {
       ->required()
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
-  app.add_flag("--json", options->json, "The whole job as one object, its spec included; several as an array");
+  app.add_flag("--json", options->json, "The whole job with its spec, as an object; several jobs as an array");
 }
 
 }  // namespace cli

@@ -10,8 +10,8 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t kMostWords = 5;            // lines
-constexpr std::size_t kLongestWord = 200;          // characters of a line
-constexpr std::size_t kMostWordBytes = 64 * 1024;  // read for them
+constexpr std::size_t kLongestWord = 200;          // the most characters of a line
+constexpr std::size_t kMostWordBytes = 64 * 1024;  // read at most this much of the log
 constexpr std::chrono::seconds kWordsWithin{5};
 
 std::vector<std::string> last_lines(std::string_view text) {
@@ -51,7 +51,7 @@ std::vector<std::string> slurm_words(Client& client, const muster::v1::Job& job)
   std::string text;
   muster::v1::LogChunk chunk;
   while (text.size() < kMostWordBytes && reader->Read(&chunk)) text += chunk.data();
-  // A line may be as long as the file; and what can't be read is not worth a word.
+  // A line may be as long as the file, so stop after kMostWordBytes. A log that cannot be read is not mentioned.
   context.TryCancel();
   reader->Finish();
   return last_lines(text);

@@ -17,7 +17,7 @@ struct SpecOptions {
 
 using SpecVariables = google::protobuf::Map<std::string, std::string>;
 
-/// "env.WANDB_API_KEY, env.HF_TOKEN"; empty: there is none.
+/// The masked secrets: "env.WANDB_API_KEY, env.HF_TOKEN"; empty: there are none.
 std::string secrets_of(const muster::v1::JobSpec& spec) {
   std::string names;
   const auto add = [&](const char* table, const SpecVariables& variables) {
@@ -30,13 +30,13 @@ std::string secrets_of(const muster::v1::JobSpec& spec) {
   return names;
 }
 
-/// Where it is from, as comments.
+/// Comments at the head of the file that tell its origin.
 std::string header_of(std::int64_t id, const muster::v1::JobSpec& spec) {
   std::string text = "# The settings of job " + std::to_string(id);
   if (!spec.job_file().empty()) text += ", submitted from " + jobfile::shown(spec.job_file());
   text += ".\n";
   if (spec.has_sweep() && spec.sweep().settings_size() > 0) {
-    text += "# It is one of a sweep: " + jobfile::shown(settings_text(spec.sweep())) + "\n";
+    text += "# The job is one of a sweep: " + jobfile::shown(settings_text(spec.sweep())) + "\n";
   }
   return text;
 }
@@ -50,8 +50,8 @@ int run_spec(Session& session, const SpecOptions& options) {
   if (!options.secrets) jobfile::mask_secrets(spec);
   std::cout << header_of(options.job, spec) << jobfile::job_file_text(spec);
   if (!hidden.empty()) {
-    std::cerr << "muster: hidden as secrets: " << hidden << "; --secrets prints them, and muster submit --like "
-              << options.job << " uses them\n";
+    std::cerr << "muster: these secrets are hidden: " << hidden << "; --secrets prints them, and muster submit --like "
+              << options.job << " uses their values\n";
   }
   return kSuccess;
 }
@@ -61,7 +61,7 @@ int run_spec(Session& session, const SpecOptions& options) {
 void define_spec(CLI::App& app, Session& session) {
   auto options = add_action<SpecOptions>(app, session, run_spec);
   add_job(app, options->job);
-  app.add_flag("--secrets", options->secrets, "Print secrets among its variables, too");
+  app.add_flag("--secrets", options->secrets, "Also print secrets");
 }
 
 }  // namespace cli

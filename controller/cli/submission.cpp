@@ -25,15 +25,15 @@ void ask_again(Client& client, const grpc::Status& status, Tries& tries) {
     throw Failure(
         failure.exit(),
         failure.what() + std::string(tries.maybe_accepted
-                                         ? ". Whether the submission was accepted is not known: see muster list"
+                                         ? ". It is not known whether the submission was accepted: see muster list"
                                          : ". The submission was not accepted"));
   }
   if (!tries.told) {
     std::cerr << "muster: "
               << (unchanged    ? status.error_message()
-                  : overloaded ? "the controller has too many calls at once"
+                  : overloaded ? "the controller has too many calls at the same time"
                                : "the answer to the submission was lost")
-              << "; asking again\n";
+              << "; trying again\n";
   }
   tries.told = true;
   Interrupts::instance().sleep(std::chrono::milliseconds(250));

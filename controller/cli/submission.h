@@ -7,24 +7,24 @@
 
 namespace cli {
 
-/// A controller may take this long to restart before a submission gives up.
+/// How long a submission waits for a controller that restarts.
 inline constexpr std::chrono::seconds kPatience{20};
 
-/// Unique to a submission: 32 hexadecimal digits.
+/// A unique id for a submission: 32 hexadecimal digits.
 std::string fresh_request_id();
 
-/// What became of a submission's tries so far.
+/// What happened in a submission's tries so far.
 struct Tries {
   Contact::Clock::time_point deadline;
-  bool told = false;            // that it is asked again
-  bool maybe_accepted = false;  // an answer was lost
+  bool told = false;            // the person was told that muster tries again
+  bool maybe_accepted = false;  // an answer was lost, so the controller may have accepted the call
 };
 
-/// After a failed try: waits a moment, or throws what trying again does not mend.
+/// Handles a failed try: waits a moment, or throws a failure that another try cannot repair.
 void ask_again(Client& client, const grpc::Status& status, Tries& tries);
 
-/// Asks until there is an answer: the request id makes sure that a lost answer does not become a second job. A Failure
-/// after kPatience; each try may take `limit`.
+/// Repeats the call until there is an answer. The request id keeps a lost answer from becoming a second job. Each try
+/// may take `limit`. Throws a Failure after kPatience.
 template <typename Request, typename Response>
 Response submit_surely(Client& client,
                        grpc::Status (muster::v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,

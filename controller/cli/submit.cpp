@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-/// A recipe tells its progress itself; of any other program the output is shown.
+/// Shows the progress of a recipe, or the output of a command, until the job has ended. Returns the exit code.
 int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   Interrupts::instance().gently();
   auto end = StreamEnd::kComplete;
@@ -35,17 +35,17 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   return tell_end(client, end, id, job);
 }
 
-/// The same job file runs on both; what only one of them heeds is said once.
+/// Names keys that have no effect in this job, and slurm.output if the job does not go to Slurm.
 void tell_unheeded(const muster::v1::JobSpec& spec) {
   for (const auto& note : jobfile::idle_keys(spec, false)) std::cerr << "muster submit: note: " << note << "\n";
   const bool local = spec.executor() == "local" || spec.executor() == "debug";
   if (!local || spec.slurm().output().empty()) return;
-  std::cerr << "muster submit: slurm.output is for Slurm alone; "
-            << (spec.executor() == "local" ? "muster logs shows what local processes write\n"
+  std::cerr << "muster submit: slurm.output has an effect on Slurm only; "
+            << (spec.executor() == "local" ? "muster logs shows the output of local processes\n"
                                            : "a debug run writes to this terminal\n");
 }
 
-/// Where its settings are from, if not from a job file.
+/// The origin of the settings, if it is not a job file.
 std::string like_text(const Request& request) {
   if (request.like == 0) return "";
   const auto id = std::to_string(request.like);
@@ -81,13 +81,14 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   return kSuccess;
 }
 
-/// Debug is for one job, here and now.
+/// Runs the job with executor = "debug". It must be one job that starts at once.
 int debug(const SubmitOptions& options, const Request& request) {
   const std::string remedy = "; leave it out, or use another executor";
   if (request.is_sweep) throw Failure(kUsage, "executor \"debug\" runs one job, not a sweep" + remedy);
   for (const auto& [given, option] :
        {std::pair(options.print_script, "--print-script"), {options.check, "--check"}, {options.json, "--json"}}) {
-    if (given) throw Failure(kUsage, "executor \"debug\" runs the job here: it has no " + std::string(option) + remedy);
+    if (given)
+      throw Failure(kUsage, "executor \"debug\" runs the job here, so it takes no " + std::string(option) + remedy);
   }
   return run_in_foreground(request.specs.front());
 }
@@ -115,32 +116,33 @@ void define_submit(CLI::App& app, Session& session) {
     app.add_option(name, texts, meaning)->type_name(type)->allow_extra_args(false);
   };
   app.add_option("file", options->file, "The job file, in TOML; - reads it from standard input")->type_name("JOB.toml");
-  app.add_option("--like", options->like, "Rather than a job file: the settings and the environment of this job")
+  app.add_option("--like", options->like, "Take the settings and the environment of this job, not a job file")
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
-  add_texts("--set", options->set, "KEY=VALUE", "Use this value rather than the job file's; may be repeated");
+  add_texts("--set", options->set, "KEY=VALUE", "Use this value, not the job file's; may be repeated");
   add_texts("--env", options->env, "NAME[=VALUE]",
-            "Set this variable of the ranks, as in [env]; without a value: as it is set here; may be repeated");
-  app.add_option("--name", options->name, "Name of the job, rather than the job file's")->type_name("NAME");
-  app.add_option("--executor", options->executor, "What starts the ranks, rather than the job file's")
+            "Set this variable for the ranks, as in [env]; without a value, take it from this shell; may be repeated");
+  app.add_option("--name", options->name, "Name of the job, in place of the job file's")->type_name("NAME");
+  app.add_option("--executor", options->executor, "What starts the ranks, in place of the job file's")
       ->check(CLI::IsMember({"auto", "slurm", "local", "debug"}));
   add_texts("--after", options->after, "JOB",
             "Start after this job succeeded; failed:JOB, ended:JOB: after it failed, ended; may be repeated");
-  app.add_flag("--hold", options->hold, "Start nothing before muster release");
+  app.add_flag("--hold", options->hold, "Submit the job held: it starts after muster release");
   add_texts("--sweep", options->sweep, "KEY=VALUES",
-            "Submit a job for each value, such as train.seed=0..3; repeated: for each combination");
-  app.add_option("--parallel", options->parallel, "Of a sweep, let at most so many jobs run at once")
+            "Submit a job for each value, such as train.seed=0..3; if repeated, for each combination");
+  app.add_option("--parallel", options->parallel, "Let at most N jobs of a sweep run at once")
       ->check(whole_number(1, static_cast<std::int64_t>(jobfile::kMostSweepJobs)))
       ->type_name("N");
-  auto* script = app.add_flag("--print-script", options->print_script,
-                              "Submit nothing: print the script that sbatch would be given");
-  auto* check = app.add_flag("--check", options->check, "Submit nothing: ask Slurm whether and when it would start");
+  auto* script =
+      app.add_flag("--print-script", options->print_script, "Submit nothing, and print the script for sbatch");
+  auto* check =
+      app.add_flag("--check", options->check, "Submit nothing, and ask Slurm whether and when the job would start");
   auto* wait = app.add_flag("--wait", options->wait, "Return when the job has ended, with its result");
-  auto* follow = app.add_flag("--follow", options->follow, "The same, showing progress or output on stderr");
+  auto* follow = app.add_flag("--follow", options->follow, "As --wait, and show progress or output on stderr");
   check->excludes(script);
   wait->excludes(script)->excludes(check);
   follow->excludes(wait)->excludes(script)->excludes(check);
-  app.add_flag("--json", options->json, "Print the controller's whole answer as an object rather than the id alone");
+  app.add_flag("--json", options->json, "Print the controller's whole answer as an object, not only the id");
 }
 
 }  // namespace cli

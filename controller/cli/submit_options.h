@@ -24,14 +24,15 @@ struct SubmitOptions {
   bool json = false;
 };
 
-/// What a job file and the options together ask for.
+/// The jobs that a job file and the options describe.
 struct Request {
-  std::vector<muster::v1::JobSpec> specs;  // one, or those of a sweep
+  std::vector<muster::v1::JobSpec> specs;  // one job, or the jobs of a sweep
   bool is_sweep = false;
   std::uint32_t parallel = 0;
-  std::int64_t like = 0;  // the job whose settings it has; 0: those of a job file
+  std::int64_t like = 0;  // the job whose settings were copied; 0: a job file was read
 };
-/// nullopt: refused, and every problem told on stderr, each with its own place first so that editors can jump there.
+/// Reads and checks the request. If it has problems, prints each on stderr and returns nullopt. Each problem begins
+/// with its file, line and column, so that editors can jump there.
 std::optional<Request> read_request(Session& session, const SubmitOptions& options);
 
 int submit_sweep(Session& session, const SubmitOptions& options, const Request& request);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cli/submit_options.h"
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_file_text.h"
 #include "jobfile/toml_value.h"
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kStandardInput = "standard input";
 
-/// What is wrong with the command line itself, besides.
+/// The overrides from the command line, and its problems.
 struct Overrides {
   std::vector<jobfile::Override> all;
   std::vector<std::string> problems;
@@ -32,42 +32,43 @@ bool is_variable(const std::string& name) {
   return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::ranges::all_of(name, ok);
 }
 
-/// NAME=VALUE, or NAME as it is set here. A value never stands in a message: it may be a secret.
+/// Reads NAME=VALUE, or NAME with the value that it has here. Messages never show the value, which may be a secret.
 void add_variable(const std::string& text, const launch::Environment& here, Overrides& to) {
   const auto equals = text.find('=');
   const auto name = text.substr(0, equals);
   const auto option = "--env " + jobfile::shown(name);
   if (!is_variable(name)) {
-    to.problems.push_back(option + ": want NAME or NAME=VALUE; a name is of letters, digits and \"_\", no digit first");
+    to.problems.push_back(
+        option + ": want NAME or NAME=VALUE; a name has letters, digits and \"_\", and does not begin with a digit");
     return;
   }
   const auto found = here.find(name);
   if (equals == std::string::npos && found == here.end()) {
-    to.problems.push_back(option + ": it is not set here; export it, or write --env " + name + "=VALUE");
+    to.problems.push_back(option + ": the variable is not set here; export it, or write --env " + name + "=VALUE");
     return;
   }
   const auto value = equals == std::string::npos ? found->second : text.substr(equals + 1);
-  if (!core::is_utf8(value)) {
+  if (!schema::is_utf8(value)) {
     to.problems.push_back(option + ": want a value in UTF-8");
     return;
   }
   to.all.push_back({option, "env." + name, jobfile::toml_text(value)});
 }
 
-/// What follows "--".
+/// Adds the arguments after "--".
 void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
   if (arguments.empty()) return;
   std::string typed = "--";
   for (const auto& argument : arguments) {
     typed += " " + jobfile::shown(argument);
-    if (core::is_utf8(argument)) continue;
-    to.problems.push_back("-- " + jobfile::shown(argument) + ": want UTF-8; see what locale says of this terminal");
+    if (schema::is_utf8(argument)) continue;
+    to.problems.push_back("-- " + jobfile::shown(argument) + ": want UTF-8; check this terminal's settings with locale");
     return;
   }
   to.all.push_back({typed, "command", std::nullopt, arguments});
 }
 
-/// The options that stand for keys of the job file.
+/// Reads the options that set keys of the job file.
 Overrides overrides_of(const SubmitOptions& options, const launch::Environment& here,
                        const std::vector<std::string>& arguments) {
   Overrides out;
@@ -84,7 +85,8 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
     typed += (typed.empty() ? "--after " : " --after ") + jobfile::shown(job);
     std::string text;
     for (const char c : job) {
-      if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20) text += c;  // no job is called so
+      if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20)
+        text += c;  // a job's name has no such character
     }
     array += (array.empty() ? "" : ", ") + ("\"" + text + "\"");
   }
@@ -98,7 +100,7 @@ std::nullopt_t tell(const std::vector<std::string>& problems) {
   return std::nullopt;
 }
 
-/// A byte more than is taken, so that too much is seen.
+/// Reads one byte more than the limit, so that a longer text is noticed.
 std::string standard_input() {
   std::string text(jobfile::kMostJobFileBytes + 1, '\0');
   std::size_t size = 0;
@@ -113,13 +115,13 @@ std::string standard_input() {
   return text;
 }
 
-/// What is submitted, and where it is from, for people.
+/// The job file to submit, and its origin in words.
 struct Wish {
   jobfile::JobSource source;
   std::string place;
 };
 
-/// A job's spec as a job file. It keeps the environment that the job was given, unless the command line asks for
+/// Makes a job file from a job's spec. The new job keeps the old job's environment, unless the command line sets
 /// another.
 Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, const launch::Environment& here) {
   muster::v1::GetRequest request;
@@ -158,7 +160,7 @@ void check_options(const SubmitOptions& options) {
   }
 }
 
-/// What --sweep says, and what is wrong with it.
+/// Reads the axes of --sweep. Adds its problems to `problems`.
 std::vector<jobfile::SweepAxis> axes_of(const SubmitOptions& options, std::vector<std::string>& problems) {
   std::vector<jobfile::SweepAxis> axes;
   for (const auto& text : options.sweep) {
@@ -193,7 +195,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
     return Request{std::move(sweep.specs), true, parallel, options.like};
   }
   if (file.problems.empty() && file.spec.executor() == "debug" && !here) {
-    file = jobfile::compose(source, overrides, jobfile::FileChecks::kLook);  // it runs here, wherever the controller is
+    file = jobfile::compose(source, overrides, jobfile::FileChecks::kLook);  // a debug job runs on this machine
   }
   problems.insert(problems.end(), file.problems.begin(), file.problems.end());
   if (!problems.empty()) return tell(problems);

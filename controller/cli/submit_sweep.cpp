@@ -9,8 +9,8 @@
 namespace cli {
 namespace {
 
-constexpr std::chrono::seconds kSweepLimit{120};  // ten thousand jobs in one transaction
-constexpr std::size_t kMostBytes = 31 << 20;      // what the controller takes in one call
+constexpr std::chrono::seconds kSweepLimit{120};  // a transaction may store ten thousand jobs
+constexpr std::size_t kMostBytes = 31 << 20;      // the controller's limit for one call
 
 std::string jobs_text(const muster::v1::SubmitSweepResponse& response) {
   const auto& ids = response.job_ids();
@@ -21,7 +21,7 @@ std::string jobs_text(const muster::v1::SubmitSweepResponse& response) {
          (ids.size() == 1 ? "" : (in_a_row ? " to " : " and others to ") + std::to_string(*ids.rbegin()));
 }
 
-/// One after another: each Watch answers at once for those that have ended meanwhile.
+/// Waits for the jobs one after the other. A job that has ended in the meantime needs no wait.
 int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response) {
   int succeeded = 0;
   std::string others;
@@ -47,7 +47,8 @@ int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response
   return others.empty() ? kSuccess : kJobFailed;
 }
 
-/// What all jobs took from their submitter travels once: of ten thousand jobs it would be most of the call.
+/// Moves the submitter's variables, which all jobs share, into one place of the call. With ten thousand jobs they would
+/// be most of its size.
 void share_submitted_env(muster::v1::SubmitSweepRequest& call) {
   const auto texts = [](const muster::v1::JobSpec& spec) {
     return std::map<std::string, std::string>(spec.submitted_env().begin(), spec.submitted_env().end());

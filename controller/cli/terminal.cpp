@@ -17,7 +17,7 @@ constexpr std::size_t kMostColumns = 1000;
 constexpr std::size_t kFewestLines = 5;
 constexpr std::size_t kGap = 2;
 
-/// 0: nobody says.
+/// 0: not known.
 std::size_t known_columns() {
   winsize size{};
   std::size_t width = 0;
@@ -58,7 +58,7 @@ std::size_t columns() {
 }
 std::size_t table_columns() {
   const auto known = known_columns();
-  // A terminal that does not say how wide it is has 80, as for everything else.
+  // A terminal of unknown width counts as 80 wide, as in columns().
   return known == 0 && !stdout_is_terminal() ? SIZE_MAX : columns();
 }
 
@@ -109,7 +109,7 @@ std::vector<std::size_t> Table::widths(std::size_t room) const {
     total += width + (i > 0 ? kGap : 0);
   }
   while (total > room && widths.size() > 1) {
-    // The widest that may still shrink gives one character; when none can, the last column goes.
+    // The widest column that may still shrink loses one character. If none may shrink, the last column is left out.
     std::size_t widest = widths.size();
     for (std::size_t i = 0; i < widths.size(); ++i) {
       if (columns_[i].shrinks == 0 || widths[i] <= std::max(columns_[i].shrinks, columns_[i].title.size())) continue;

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <ctime>
 
-#include "core/utf8.h"
 #include "schema/units.h"
+#include "schema/utf8.h"
 
 namespace cli {
 namespace {
@@ -15,7 +15,7 @@ bool starts_character(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
 }
 
-/// Bytes of the first `count` characters.
+/// The length in bytes of the first `count` characters.
 std::size_t bytes_of(std::string_view text, std::size_t count) {
   std::size_t at = 0;
   for (; at < text.size(); ++at) {
@@ -24,7 +24,7 @@ std::size_t bytes_of(std::string_view text, std::size_t count) {
   return at;
 }
 
-/// Bytes of the escape sequence that begins the text.
+/// The length in bytes of the escape sequence at the front of the text.
 std::size_t escape_bytes(std::string_view text) {
   if (text.size() < 2 || text[1] != '[') return 1;
   std::size_t end = 2;
@@ -32,7 +32,7 @@ std::size_t escape_bytes(std::string_view text) {
   return std::min(end + 1, text.size());
 }
 
-/// Of a whole character: whether it does something else than stand in its place.
+/// True for a character that controls the terminal or the direction of writing.
 bool is_control(std::string_view character) {
   if (character.size() == 1) return static_cast<unsigned char>(character[0]) < 0x20 || character[0] == 0x7f;
   if (character.size() == 2) return character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0;
@@ -45,7 +45,7 @@ bool is_control(std::string_view character) {
 std::string harmless(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    auto size = core::character_bytes(text);
+    auto size = schema::character_bytes(text);
     if (text[0] == '\x1b') {
       size = escape_bytes(text);
     } else if (size == 0) {

@@ -9,15 +9,15 @@
 
 namespace cli {
 
-/// How long a training that is being watched goes on, from the steps that were seen lately. No clock: times are given.
+/// Estimates how long a training will go on, from the steps that were seen lately. The caller passes the time.
 class TimeLeft {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// A job as it is now. A new attempt, or one that steps back, begins anew.
+  /// Notes the job as it is now. A new attempt, or an earlier step than before, restarts the estimate.
   void see(const muster::v1::Job& job, Time now);
-  /// Until the last step; nullopt: it is not in training, has no known end, or has not been seen to move. Before two
-  /// steps have been seen, what its ranks say of their newest step is taken.
+  /// The time until the last step. nullopt: the job is not in training, its last step is not known, or no step was
+  /// seen. Before two steps were seen, the ranks' newest step time is used.
   std::optional<std::chrono::milliseconds> left() const;
 
  private:
@@ -30,7 +30,7 @@ class TimeLeft {
   std::deque<Sample> samples_;
   std::uint32_t attempt_ = 0;
   std::int64_t total_ = 0;
-  double step_ms_ = 0;  // of the slowest rank
+  double step_ms_ = 0;  // the step time of the slowest rank
   bool trains_ = false;
 };
 

@@ -5,21 +5,21 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
 
 namespace cli {
 namespace {
 
-/// "JOB.toml" of a file, "{bash,zsh,fish}" of choices, "N" of a number.
+/// How help shows an option's value: "JOB.toml" for a file, "{bash,zsh,fish}" for choices, "N" for a number.
 std::string label_of(const CLI::Option& option) {
   const auto type = option.get_type_name();
   const auto choices = type.find('{');
   return choices == std::string::npos ? type : type.substr(choices);
 }
 
-/// A command's own options and those of the program, which may follow it.
+/// The options of a command and those of the program, which may follow the command.
 std::vector<std::string> long_names(const CLI::App& app, const CLI::App& command) {
   std::vector<std::string> names;
   for (const auto* from : {&command, &app}) {
@@ -38,7 +38,7 @@ std::string unexpected(const CLI::App& app, const CLI::App& command) {
   return "there is no option " + jobfile::shown(word) + (near.empty() ? "" : ", did you mean " + near);
 }
 
-/// What other programs call it, and muster otherwise.
+/// Names of commands in other programs, and muster's name for each.
 constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"delete", "rm"},   {"describe", "show"}, {"get", "show"},       {"info", "show"},      {"jobs", "list"},
     {"kill", "cancel"}, {"log", "logs"},      {"ls", "list"},        {"open", "dashboard"}, {"ps", "list"},
@@ -46,7 +46,7 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"squeue", "list"}, {"sbatch", "submit"}, {"scancel", "cancel"}, {"start", "submit"},   {"status", "list"},
     {"stop", "cancel"}, {"tail", "logs"},     {"ui", "dashboard"},   {"web", "dashboard"}};
 
-/// The command that was most likely meant; empty: none comes to mind.
+/// The command that was probably meant; empty: not known.
 std::string meant_by(const std::string& word, const std::vector<std::string>& names) {
   for (const auto& [other, own] : kOtherNames) {
     if (word == other && std::ranges::find(names, own) != names.end()) return own;
@@ -54,7 +54,7 @@ std::string meant_by(const std::string& word, const std::vector<std::string>& na
   return schema::nearest(word, names);
 }
 
-/// Of a command that only has commands below it.
+/// The problem with a command that needs a command below it.
 std::string missing_below(const CLI::App& app, const CLI::App& command) {
   std::vector<std::string> names;
   std::string all;
@@ -78,7 +78,7 @@ std::string missing(const CLI::App& app, const CLI::App& command, const CLI::Par
   return error.what();
 }
 
-/// The value of an option that does not exist was taken for an argument, and is none.
+/// True if the parser took the value of an unknown option for an argument, and refused it.
 bool is_value_of_unknown_option(const CLI::App& app, const CLI::ParseError& error) {
   const auto rest = app.remaining(true);
   return dynamic_cast<const CLI::ValidationError*>(&error) != nullptr && !rest.empty() && rest.front().starts_with("-");
@@ -161,13 +161,12 @@ std::string command_name(const CLI::App& app) {
 
 std::string not_utf8(const CLI::App& app) {
   for (const auto* option : app.get_options()) {
-    // Files are read here, whatever their names; a variable's value may be a secret, and is refused without being
-    // shown.
+    // A file may have any name. A variable's value may be a secret, so it is refused elsewhere without showing it.
     if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml" || type == "NAME[=VALUE]") continue;
     for (const auto& text : option->results()) {
-      if (core::is_utf8(text)) continue;
+      if (schema::is_utf8(text)) continue;
       return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + jobfile::shown(text) +
-             "\": want UTF-8; see what locale says of this terminal, or rename what is called so";
+             "\": want UTF-8; check this terminal's settings with locale, or rename the file";
     }
   }
   for (const auto* command : app.get_subcommands()) {

@@ -7,7 +7,7 @@
 
 namespace cli {
 
-/// Help in our own words: what an option takes ("N", "JOB", "{bash,zsh,fish}") without the parser's type names.
+/// Formats help. An option's value is shown as "N", "JOB" or "{bash,zsh,fish}", without the parser's type names.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter();
@@ -16,22 +16,23 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_usage(const CLI::Option* option) const override;
 };
 
-/// Refuses all but whole numbers of that range, in words people understand.
+/// Accepts whole numbers in this range. Refuses others with a plain message.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
-/// The first word of a command line that is no option and no option's value; empty: there is none.
+/// The first word of a command line that is neither an option nor an option's value; empty: there is none.
 std::string command_word(int argc, char** argv);
 
-/// `there is no command "shwo", did you mean muster show`, for a `word` after `program` that is none of `names`.
+/// The message for an unknown command: `there is no command "shwo", did you mean muster show`. `names`: the commands of
+/// `program`.
 std::string no_such_command(const std::string& program, const std::string& word, const std::vector<std::string>& names);
 
-/// "muster admin partition": the program and the command that was chosen.
+/// The chosen command with its program: "muster admin partition".
 std::string command_name(const CLI::App& app);
 
-/// What is wrong with the first text given to the chosen command that no message can carry; empty: nothing.
+/// The problem with the first argument of the chosen command that is not valid UTF-8; empty: there is none.
 std::string not_utf8(const CLI::App& app);
 
-/// What was wrong with the command line and the next thing to try, in one line.
+/// The problem with the command line and what to try next, in one line.
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv);
 
 }  // namespace cli

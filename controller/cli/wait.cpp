@@ -32,9 +32,9 @@ int run_wait(Session& session, const WaitOptions& options) {
 void define_wait(CLI::App& app, Session& session) {
   auto options = add_action<WaitOptions>(app, session, run_wait);
   add_job(app, options->job);
-  app.add_option("--timeout", options->timeout, "Give up after so long, such as 90s or 12h, with exit code 124")
+  app.add_option("--timeout", options->timeout, "Give up after this time, such as 90s or 12h, with exit code 124")
       ->type_name("TIME");
-  app.add_flag("--json", options->json, "The job as it is in the end");
+  app.add_flag("--json", options->json, "The job at the end");
 }
 
 }  // namespace cli

@@ -33,7 +33,7 @@ void print_why(const muster::v1::WhyResponse& why) {
   for (const auto& note : why.notes()) print_entry("note", note);
 }
 
-/// One job as an object, several as an array. One that is not there does not hide the others.
+/// As JSON, one job is an object and several are an array. A job that does not exist does not stop the others.
 int run_why(Session& session, const WhyOptions& options) {
   auto& client = session.client();
   const bool lone = options.jobs.size() == 1;

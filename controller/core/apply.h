@@ -8,29 +8,51 @@
 
 namespace core {
 
-/// What a state change asks of the outside world. Stored in the same transaction as the event that asked, performed at
-/// least once, idempotent: performing one twice, or late, does no harm.
+// The story of a job, from submit to requeue.
+//
+// The runtime turns whatever it learns into an event. apply() folds the event into the job and returns actions. The
+// store writes event, job and actions in one transaction. Only then the runtime performs the actions.
+//
+//  1. A person submits a job: JobSubmitted. The job is kPending and asks for StartAttempt 1. A held job, or one that
+//     waits for other jobs, asks for it later: ReleaseRequested, DependencyEnded.
+//  2. The executor starts the attempt: AttemptLaunched. On Slurm the job is kQueued until AttemptStarted names the
+//     nodes. Otherwise it is kRunning at once. AttemptLaunchFailed ends the attempt as in step 6.
+//  3. Every rank joins: RankJoined. After the last one the attempt is kRunning. A command's ranks need not join.
+//  4. Ranks save: CheckpointSaved. A new checkpoint refills the budgets and resets the backoff.
+//  5. Something ends the attempt: RankExited, RankSilent, RankHung, NodeLost, TimeLimitReached, AttemptStopping,
+//     CancelRequested or RequeueRequested. The first of them decides the cause. drain() asks for StopAttempt: the
+//     attempt is kDraining, the job kStopping.
+//  6. The last rank exits, or the executor says AttemptGone. end_attempt() decides by the cause: the job is kSucceeded,
+//     kCancelled or kFailed, or charge() counts the end against the cause's budget. With budget left the job is
+//     kWaiting and asks for StartAttempt n + 1 after the backoff, which leads to step 2. Without, the job is kFailed.
+//  7. A person requeues a failed job: RequeueRequested refills the budgets and leads to step 2.
+//
+// A crash at any point loses nothing. A stored action is performed after the restart, perhaps for the second time. An
+// event that was not stored happens again: the executor and the ranks report once more.
+
+/// What a state change asks of the runtime. An action is performed at least once and is idempotent: performing it
+/// twice, or late, does no harm.
 struct StartAttempt {
   AttemptNumber attempt = 0;
   Time not_before{};  // backoff
   bool operator==(const StartAttempt&) const = default;
 };
-/// Ask every rank to leave; kill what is left after the grace period.
+/// Ask every rank to leave, and kill the ranks that are left after the grace period.
 struct StopAttempt {
   AttemptNumber attempt = 0;
-  /// true: ranks finish the step, save and leave, within the job's own grace (cancel, requeue, time limit).
-  /// false: a gang that has lost a rank can't finish its step, so the others get a short grace only.
+  /// True: the ranks finish their step, save and leave within the job's grace period (cancel, requeue, time limit).
+  /// False: the ranks get a short grace period, since a gang that has lost a rank cannot finish its step.
   bool save = false;
   std::string reason;
   bool operator==(const StopAttempt&) const = default;
 };
-/// Keep a queued attempt from starting, or let it start again.
+/// Hold a queued attempt in the scheduler, or release it.
 struct HoldAttempt {
   AttemptNumber attempt = 0;
   bool hold = true;
   bool operator==(const HoldAttempt&) const = default;
 };
-/// The scheduler must know the job's new time limit.
+/// Give the scheduler the job's new time limit.
 struct LimitAttempt {
   AttemptNumber attempt = 0;
   Millis time_limit{0};
@@ -45,27 +67,28 @@ using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt
 struct Applied {
   Job job;
   std::vector<Action> actions;
-  /// What happened and what follows, for people: "rank 1 killed by SIGKILL; attempt 2 starts in 1 s (failure 1 of 3)".
+  /// What happened and what follows: "rank 1 killed by SIGKILL; attempt 2 starts in 1 s (failure 1 of 3)". For people;
+  /// no program reads it.
   std::string text;
 };
 
-/// The whole life of a job: pure, total (every state takes every event), no clock, so that replaying the log rebuilds
-/// the state. Late news about an ended attempt, and requests that the state does not allow, change nothing but version.
-/// One exception: AttemptLaunched of an attempt that must not run (cancelled meanwhile, or not the one expected) is
-/// answered with StopAttempt, so that nothing ever runs unwatched.
+/// Folds one event into the job. The function is pure and total: every state takes every event. It reads no clock, so
+/// replaying the log rebuilds the state. Late news about an ended attempt, and a request that the state does not allow,
+/// change only the version. One exception: AttemptLaunched of an attempt that must not run (the job was cancelled, or
+/// another attempt was expected) asks for StopAttempt, so that no process runs unwatched.
 Applied apply(Job now, const Event& event);
 
-/// Why a person's request is refused in this state, with what to do instead; empty if it is fine.
+/// Why the job's state refuses a person's request, and what to do instead; empty: the request is allowed.
 std::string refuse_cancel(const Job& job);
 std::string refuse_requeue(const Job& job);
 std::string refuse_hold(const Job& job);
 std::string refuse_release(const Job& job);
 std::string refuse_time_limit(const Job& job);
 std::string refuse_remove(const Job& job);
-/// "job 7 was removed by ada"; empty: it was not. To everybody but its history, the job is gone then.
+/// "job 7 was removed by ada"; empty: the job was not removed. Only the history of a removed job can be read.
 std::string removed_text(const Job& job);
 
-/// What a request that is not refused does, for the question before it: whole sentences.
+/// What an allowed request does, in whole sentences. Clients show it before they ask for confirmation.
 std::string effect_of_cancel(const Job& job);
 std::string effect_of_requeue(const Job& job);
 

@@ -20,7 +20,7 @@ Attempt& add_attempt(Job& job, AttemptNumber number) {
   return attempt;
 }
 
-/// What was started must not run: nothing ever runs unwatched.
+/// Stops an attempt that the executor started but that must not run.
 void stop_unexpected(Applied& out, AttemptNumber number) {
   const std::string reason = attempt_text(number) + " must not run: the job is " +
                              std::string(to_string(out.job.state)) +
@@ -56,7 +56,7 @@ void on(Applied& out, const AttemptLaunched& e, Time at) {
     job.state = JobState::kQueued;
     job.reason = attempt_text(e.attempt) + ": " + attempt.reason;
     out.text = attempt_text(e.attempt) + " " + attempt.reason + " (" + attempt.reason_started + ")";
-    // It was on its way when a person gave the job another time limit, or held it.
+    // A person may have changed the time limit, or held the job, while the attempt was on its way to the scheduler.
     if (e.time_limit >= Millis{0} && e.time_limit != job.time_limit) {
       job.time_limit_asked = std::exchange(job.time_limit, e.time_limit);
       out.actions.push_back(LimitAttempt{e.attempt, *job.time_limit_asked});
@@ -150,7 +150,7 @@ void on(Applied& out, const CheckpointFolderSeen& e, Time at) {
   if (attempt == nullptr) return late(out, e.attempt);
   if (!e.trouble.empty()) {
     out.job.unseen_progress = plain_words(e.trouble);
-    out.text = "whether " + attempt_text(e.attempt) + " saved anything is not known: " + out.job.unseen_progress;
+    out.text = "it is not known whether " + attempt_text(e.attempt) + " saved anything: " + out.job.unseen_progress;
     return;
   }
   const std::string others = e.fresh > 1 ? " and " + std::to_string(e.fresh - 1) + " more" : "";
@@ -164,7 +164,7 @@ void on(Applied& out, const CheckpointFolderSeen& e, Time at) {
   }
   if (worth == FilesWorth::kBudgets) return refill_spent(out.job);
   out.job.brief_files = true;
-  out.text += "; no progress, for the attempt was short and its files had these names before";
+  out.text += "; this is no progress: the attempt was short and left no new file name";
 }
 
 void on(Applied& out, const TimeLimitReached& e, Time) {
@@ -191,8 +191,8 @@ void on(Applied& out, const TimeLimitAnswered& e, Time) {
     out.text = "the scheduler has taken " + limit;
     return;
   }
-  const std::string kept =
-      job.time_limit > Millis{0} ? duration_text(job.time_limit) + " stays" : "it stays without one";
+  const std::string kept = job.time_limit > Millis{0} ? duration_text(job.time_limit) + " stays in force"
+                                                      : "the job still has no time limit";
   out.text = "the scheduler refuses " + limit + ": " + plain_words(e.refusal) + "; " + kept;
   if (asked) job.time_limit_refusal = out.text;
 }

@@ -8,8 +8,9 @@
 
 namespace core {
 
-// Facts, in the order they were learned. Stored for ever, so a field may be added (with a default) but never renamed,
-// removed or given another meaning. An event about an attempt that has ended already is late news: it changes nothing.
+// Events are facts, in the order in which the controller learned them. They are stored for ever: a field may be added
+// (with a default), but never renamed, removed or given another meaning. An event about an attempt that has ended is
+// late news and changes nothing.
 
 struct JobSubmitted {
   std::string name;
@@ -23,25 +24,26 @@ struct JobSubmitted {
   SweepElement sweep = {};
   bool operator==(const JobSubmitted&) const = default;
 };
-/// The executor has started (or, after a crash, found) the attempt.
+/// The executor has started the attempt, or found it after a crash of the controller.
 struct AttemptLaunched {
   AttemptNumber attempt = 0;
   std::string handle;
   std::string node;                // of a one-node executor; empty otherwise
   std::vector<std::int64_t> pids;  // by rank; empty if the executor does not know them
-  bool queued = false;             // it waits for a scheduler; AttemptStarted follows
-  Millis time_limit{-1};           // that the scheduler was told, 0: none; less than 0: not said
+  bool queued = false;             // the attempt waits in a scheduler's queue; AttemptStarted follows
+  Millis time_limit{-1};           // the limit given to the scheduler; 0: none; negative: not told
   bool operator==(const AttemptLaunched&) const = default;
 };
 /// The scheduler gave a queued attempt its nodes.
 struct AttemptStarted {
   AttemptNumber attempt = 0;
   std::vector<std::string> nodes;  // by rank; empty if not known
-  /// By what stands beside the ranks: true, where the scheduler's own list only says which nodes there are.
+  /// True: the muster-task of each rank told its node. False: `nodes` is the scheduler's list, which need not be in the
+  /// order of the ranks.
   bool seen_there = false;
   bool operator==(const AttemptStarted&) const = default;
 };
-/// The attempt is ending by the scheduler's doing: why, and whether its ranks can still save (they have been told).
+/// The scheduler is ending the attempt and has told the ranks. `save`: the ranks have time to save.
 struct AttemptStopping {
   AttemptNumber attempt = 0;
   Cause cause = Cause::kPreempted;
@@ -49,15 +51,15 @@ struct AttemptStopping {
   bool save = true;
   bool operator==(const AttemptStopping&) const = default;
 };
-/// Nothing was started and nothing is left behind. `retryable` is false when trying again cannot help (no such
-/// program).
+/// The executor could not start the attempt, and left nothing behind. `retryable` is false when another try cannot help
+/// (no such program).
 struct AttemptLaunchFailed {
   AttemptNumber attempt = 0;
   std::string reason;
   bool retryable = true;
   bool operator==(const AttemptLaunchFailed&) const = default;
 };
-/// First word of a rank; of any program the first that it reports.
+/// The first message of a rank. A command's rank sends one only if the program reports by itself.
 struct RankJoined {
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
@@ -65,27 +67,27 @@ struct RankJoined {
   std::int64_t pid = 0;
   bool operator==(const RankJoined&) const = default;
 };
-/// Every rank agrees where training began; 0 is the beginning.
+/// All ranks agree on the step from which training goes on; 0 is the beginning.
 struct AttemptResumed {
   AttemptNumber attempt = 0;
   Step step = 0;
   bool operator==(const AttemptResumed&) const = default;
 };
-/// The event is of the moment that the controller learnt of it, which after an outage is much later than the save.
+/// The event's time is when the controller learned of the save. After an outage that is much later than the save.
 struct CheckpointSaved {
   AttemptNumber attempt = 0;
   Step step = 0;
-  Millis saved_at{0};  // since 1970, by the clock of the rank that told of it; 0: not known
+  Millis saved_at{0};  // since 1970, by the clock of the rank that reported the save; 0: not known
   bool operator==(const CheckpointSaved&) const = default;
 };
-/// What the checkpoint folder of a program that reports nothing holds at the end of an attempt, compared with its
-/// start. Told before the end of its last rank, and only if something is new, or nobody could look.
+/// The checkpoint folder of a program that reports nothing, compared with the folder at the attempt's start. The event
+/// comes before the end of the last rank. It comes only if something is new, or if the folder could not be read.
 struct CheckpointFolderSeen {
   AttemptNumber attempt = 0;
   std::uint32_t fresh = 0;  // files and folders at its top that are new or have changed
-  std::string newest;       // one of them by name
-  std::string trouble;      // not empty: why it is not known what is new
-  /// How many of the new ones have a name that was not there at the start; less than 0: not told.
+  std::string newest;       // the name of one of them
+  std::string trouble;      // why the folder could not be read; empty: it was read
+  /// How many of `fresh` have a name that the folder did not hold at the start; negative: not told.
   std::int32_t new_names = -1;
   bool operator==(const CheckpointFolderSeen&) const = default;
 };
@@ -96,29 +98,29 @@ struct RankExited {
   ExitStatus exit;
   bool out_of_memory = false;
   std::string last_words;
-  std::string error = {};  // the program's own, of its error file or the end of its log; empty: it left none
-  Step step = 0;           // the newest that it has told of; 0: none
+  std::string error = {};  // from the program's error file or the end of its log; empty: none found
+  Step step = 0;           // the newest step that the rank reported; 0: none
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
   Millis silent_for{0};
-  std::string seen;  // what its node says of the process: "stopped", "alive", "unknown"
+  std::string seen;  // the state of the process as its node sees it: "stopped", "alive", "unknown"
   bool operator==(const RankSilent&) const = default;
 };
-/// Nothing on a node is heard any more: neither its ranks nor what stands beside them. Or, with `why`, it is not fit to
-/// run any.
+/// Without `why`: all ranks of the node and their muster-tasks are silent. With `why`: the node is not fit to run
+/// ranks.
 struct NodeLost {
   AttemptNumber attempt = 0;
   std::string node;
   Millis silent_for{0};
-  std::string why = {};  // "its health check failed"; empty: it is silent
-  /// A check of the job's own found it: other jobs are not kept off the node.
+  std::string why = {};  // "its health check failed"; empty: the node is silent
+  /// The job's own check found the node unfit. Other jobs may still use the node.
   bool only_this_job = false;
   bool operator==(const NodeLost&) const = default;
 };
-/// It sends heartbeats but its step has not moved.
+/// The rank sends heartbeats, but its step has not moved.
 struct RankHung {
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
@@ -130,7 +132,8 @@ struct TimeLimitReached {
   AttemptNumber attempt = 0;
   bool operator==(const TimeLimitReached&) const = default;
 };
-/// The executor says the attempt as a whole is over, ranks and all (Slurm: its final state; local: no trace of it).
+/// The executor says that the whole attempt is over, with all its ranks. Slurm: the job has a final state. Local: no
+/// trace of the attempt is left.
 struct AttemptGone {
   AttemptNumber attempt = 0;
   Cause cause = Cause::kControllerLost;
@@ -159,11 +162,11 @@ struct TimeLimitChanged {
   Millis time_limit{0};  // 0: none
   bool operator==(const TimeLimitChanged&) const = default;
 };
-/// What a scheduler says to the time limit that LimitAttempt brought it.
+/// The scheduler's answer to LimitAttempt.
 struct TimeLimitAnswered {
   AttemptNumber attempt = 0;
   Millis time_limit{0};
-  std::string refusal;  // empty: it is in force now
+  std::string refusal;  // empty: the limit is in force now
   bool operator==(const TimeLimitAnswered&) const = default;
 };
 /// A job that this one waits for has ended.
@@ -173,7 +176,7 @@ struct DependencyEnded {
   bool operator==(const DependencyEnded&) const = default;
 };
 
-/// A person has no use for the ended job any more: its records and files go, its history stays.
+/// A person removed the ended job. Its metrics and files are deleted; its events stay.
 struct JobRemoved {
   std::string user;
   bool operator==(const JobRemoved&) const = default;
@@ -194,7 +197,7 @@ struct Event {
 
 /// "rank_exited"; also the stored type name.
 std::string_view type_name(const EventBody& body);
-/// The attempt an event speaks of; 0 for those about the job as a whole.
+/// The number of the attempt that the event is about; 0 for events about the whole job.
 AttemptNumber attempt_of(const EventBody& body);
 
 }  // namespace core

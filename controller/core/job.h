@@ -11,7 +11,7 @@
 
 namespace core {
 
-/// What happened to a job is a list of events; this is their fold (see apply.h).
+/// The states of a job. A job is the fold of its events; apply.h tells the story from submit to requeue.
 ///
 ///            submit
 ///              |
@@ -23,10 +23,10 @@ namespace core {
 ///          kCancelled  '---------- kWaiting <- kStopping   (kStopping ends in any of the ended states or kWaiting)
 ///                                   backoff over
 ///
-/// kQueued: the attempt waits in a scheduler's queue; executors that start at once leave it out. Its end there
-/// (refused, cancelled) is decided as that of a running one. A held job, and one that waits for others (Job::after),
-/// stays in kPending or kWaiting. kSucceeded and kCancelled are final. kFailed is left by a manual requeue alone, which
-/// refills the budgets.
+/// kQueued: the attempt waits in a scheduler's queue. An executor that starts attempts at once skips this state. An
+/// attempt that ends in the queue (refused, cancelled) follows the rules of a running attempt.
+/// A held job stays in kPending or kWaiting, and so does a job that waits for other jobs (Job::after).
+/// kSucceeded and kCancelled are final. Only a manual requeue leaves kFailed; it refills the budgets.
 enum class JobState { kPending, kQueued, kRunning, kStopping, kWaiting, kSucceeded, kFailed, kCancelled };
 inline constexpr std::array kAllJobStates{JobState::kPending,  JobState::kQueued,   JobState::kRunning,
                                           JobState::kStopping, JobState::kWaiting,  JobState::kSucceeded,
@@ -35,14 +35,14 @@ std::string_view to_string(JobState state);  // "pending" ...
 std::optional<JobState> job_state_from_string(std::string_view text);
 bool is_ended(JobState state);  // kSucceeded, kFailed, kCancelled
 
-/// One attempt's life.
+/// The states of one attempt.
 ///
-///   kQueued --the scheduler gave it nodes, or a rank spoke--> kStarting
+///   kQueued --the scheduler gave it nodes, or a rank joined--> kStarting
 ///   kStarting --launched and (command, or every rank joined)--> kRunning
 ///   kQueued, kStarting, kRunning --cause known, ranks still there--> kDraining
 ///   any of them --no rank left--> kEnded
 ///
-/// The first cause wins: what ranks do while draining (exit codes, signals) does not change it.
+/// The first cause wins. The exit codes and signals of draining ranks do not change it.
 enum class AttemptState { kQueued, kStarting, kRunning, kDraining, kEnded };
 std::string_view to_string(AttemptState state);
 std::optional<AttemptState> attempt_state_from_string(std::string_view text);
@@ -55,8 +55,8 @@ struct Rank {
   std::string node;
   std::int64_t pid = 0;
   std::optional<ExitStatus> exit;
-  std::string last_words;  // the reason a rank gave when leaving; empty if none
-  bool reports = false;    // of any program: it has spoken to the controller itself
+  std::string last_words;  // the reason that the rank gave when it left; empty: none
+  bool reports = false;    // only set in commands: the rank's program has reported to the controller
   bool operator==(const Rank&) const = default;
 };
 
@@ -64,25 +64,25 @@ struct Attempt {
   AttemptNumber number = 0;
   AttemptState state = AttemptState::kStarting;
   Cause cause = Cause::kNone;
-  std::string reason;          // why it ended, or what it is doing, in plain words
-  std::string reason_started;  // "submitted", "rank 1 killed by SIGKILL; attempt 2 of ..." in plain words
+  std::string reason;          // why the attempt ended, or what it does now; for people
+  std::string reason_started;  // "submitted", "attempt 1: rank 1 killed by SIGKILL"; for people
   std::optional<RankNumber> culprit;
   std::optional<ExitStatus> culprit_exit;
-  std::string error;               // the program's own words of the rank that decided the cause; empty: it left none
-  Step error_step = 0;             // the newest step that this rank had told of; 0: none
-  std::optional<Time> queued_at;   // handed to a scheduler
-  std::optional<Time> started_at;  // its processes began
+  std::string error;               // the program's error, from the rank that decided the cause; empty: none found
+  Step error_step = 0;             // the newest step that this rank had reported; 0: none
+  std::optional<Time> queued_at;   // when the scheduler took the attempt into its queue
+  std::optional<Time> started_at;  // when its processes began
   std::optional<Time> running_at;
   std::optional<Time> ended_at;
-  std::optional<Step> resumed_from_step;  // once the ranks have told; 0 is the beginning
-  std::string handle;                     // the executor's own name of it (local: its folder; Slurm: the job id)
+  std::optional<Step> resumed_from_step;  // reported by the ranks; 0 is the beginning
+  std::string handle;                     // the executor's name for the attempt (local: its folder; Slurm: the job id)
   std::vector<Rank> ranks;
   bool operator==(const Attempt&) const = default;
 };
 
-/// How often each cause may bring a job back, and how long to wait. Counts are of consecutive ends without healthy
-/// progress: a new checkpoint, or healthy_after of running, refills every budget and resets the backoff. What new files
-/// of a program that reports nothing count for: worth_of_files().
+/// How often each cause may bring a job back, and how long the job waits before its next attempt. A budget counts
+/// consecutive ends without healthy progress. A new checkpoint, or running for healthy_after, is healthy progress: it
+/// refills every budget and resets the backoff. worth_of_files() has the rule for programs that report nothing.
 struct RequeuePolicy {
   std::uint32_t max_failed = 3;
   std::uint32_t max_rank_silent = 5;
@@ -99,7 +99,7 @@ struct RequeuePolicy {
   bool operator==(const RequeuePolicy&) const = default;
 };
 
-/// Another job whose end this one waits for.
+/// How another job must end before this one may start.
 enum class DependsOn { kSucceeded, kFailed, kEnded };  // kFailed: or cancelled
 std::string_view to_string(DependsOn condition);       // "succeeded"
 std::optional<DependsOn> depends_on_from_string(std::string_view text);
@@ -110,11 +110,11 @@ struct Dependency {
   bool operator==(const Dependency&) const = default;
 };
 
-/// What a job submitted as one of many knows of the others.
+/// The place of a job in the sweep that it was submitted with.
 struct SweepElement {
-  std::string sweep;           // id of the sweep; empty: the job stands alone
+  std::string sweep;           // id of the sweep; empty: the job is in no sweep
   std::uint32_t index = 0;     // from 0
-  std::uint32_t parallel = 0;  // at most so many of the sweep's jobs have an attempt at once; 0: no limit
+  std::uint32_t parallel = 0;  // how many of the sweep's jobs may have an attempt at once; 0: no limit
   bool operator==(const SweepElement&) const = default;
 };
 
@@ -122,14 +122,15 @@ struct Job {
   JobId id = 0;
   std::string name;
   std::string user;
-  bool is_command = false;    // any program, rather than a recipe: no heartbeats
-  bool has_reported = false;  // of a command: some rank of some attempt has spoken to the controller itself
+  bool is_command = false;    // the job runs any program, which need not send heartbeats; false: it runs a recipe
+  bool has_reported = false;  // only set in commands: a rank of some attempt has reported to the controller
   std::uint32_t world_size = 1;
   Millis time_limit{0};  // the one in force; 0: none
-  /// Asked for while a scheduler keeps the attempt to another one: it counts once the scheduler has taken it, or from
-  /// the next attempt on.
+  /// A limit that a person asked for while a scheduler enforces another one. It counts once the scheduler has taken it,
+  /// or from the next attempt on.
   std::optional<Millis> time_limit_asked;
-  /// Why the scheduler did not take the one asked for last, while that attempt lasts; empty: it did, or nobody asked.
+  /// Why the scheduler refused the limit asked for last. Empty: it took the limit, nobody asked, or the attempt is
+  /// over.
   std::string time_limit_refusal;
   RequeuePolicy policy;
   JobState state = JobState::kPending;
@@ -139,47 +140,49 @@ struct Job {
   std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
-  bool saved_anew = false;      // the newest attempt has brought a new checkpoint
-  std::string unseen_progress;  // why it is not known whether the ends that count were without progress; empty: it is
-  bool brief_files = false;     // files of short attempts were seen since, which are no progress by themselves
-  /// Quick failures in a row with the same error at the same step, and both of these.
+  bool saved_anew = false;      // the newest attempt has saved a new checkpoint
+  std::string unseen_progress;  // why the checkpoint folder could not be read since the last refill; empty: it could
+  bool brief_files = false;     // a short attempt left files since the last refill; see FilesWorth::kNothing
+  /// The number of quick failures in a row with the same error at the same step; then that error and that step.
   std::uint32_t same_errors = 0;
   std::string last_error;
   Step last_error_step = 0;
   bool cancel_requested = false;
   std::string cancelled_by;
-  /// A person asked for a new attempt while this one was stopping already: it follows at once, whatever the budgets.
+  /// A person asked for a new attempt while the current one was stopping. The new attempt starts at once and costs no
+  /// budget.
   bool requeue_requested = false;
-  /// No attempt starts while held; one that runs goes on.
+  /// While the job is held, no attempt starts. A running attempt goes on.
   bool held = false;
   std::string held_by;
   std::vector<Dependency> after;
   SweepElement sweep;
   Time submitted_at{};
   std::optional<Time> next_attempt_at;  // while kWaiting
-  std::string next_attempt_reason;      // while kWaiting: what reason_started will say
+  std::string next_attempt_reason;      // while kWaiting: the reason_started of the next attempt
   std::optional<Time> ended_at;
-  /// Set once and for ever: lists leave the job out, its files and metrics are deleted, and its number is not given
-  /// again.
+  /// Set once and never cleared. Lists leave a removed job out, its files and metrics are deleted, and no other job
+  /// gets its number.
   std::optional<Time> removed_at;
   std::string removed_by;
   bool operator==(const Job&) const = default;
 
   /// The newest attempt; null before the first.
   const Attempt* current() const { return attempts.empty() ? nullptr : &attempts.back(); }
-  /// Any program that has told of its steps itself; without a word of its own only its processes and files are seen.
+  /// True if the program reports its steps. Of a program that reports nothing, muster sees only processes and files.
   bool reports() const { return !is_command || has_reported; }
-  /// Neither held nor waiting for another job.
+  /// True if no person holds the job and no other job must end first.
   bool may_start() const { return !held && dependencies_met(); }
   bool dependencies_met() const {
     return std::ranges::all_of(after, [](const Dependency& dependency) { return dependency.met; });
   }
 };
 
-/// True when attempt `number` is the one the job waits for: nothing has started it yet, though a person may hold it.
+/// True if attempt `number` is the next one of the job and has not started yet. A person may hold it.
 bool is_upcoming(const Job& job, AttemptNumber number);
 
-/// As StopAttempt::save: only a gang that leaves together, asked from outside, can finish its step.
+/// True if the ranks of an attempt that ends by this cause can save; see StopAttempt::save. Only a whole gang that is
+/// asked to leave can finish its step.
 bool leaves_with_save(Cause cause);
 
 }  // namespace core

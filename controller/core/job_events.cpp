@@ -14,7 +14,7 @@ std::string person(std::string_view user) {
   return words.empty() ? "someone" : words;
 }
 
-/// A job without an attempt, whose start nothing stands in the way of any more.
+/// Asks for the next attempt of a job that has none, unless the job must still wait.
 void start_if_ready(Applied& out, Time at) {
   Job& job = out.job;
   if (!is_idle(job)) return;
@@ -83,7 +83,7 @@ void on(Applied& out, const CancelRequested& e, Time at) {
   out.text = reason;
   if (is_idle(job)) {
     end_job(job, JobState::kCancelled, reason, at);
-    // It may be starting this very moment, or have been started before a crash: what was started is stopped.
+    // The attempt may be starting now, or may have been started before a crash. StopAttempt ends it in both cases.
     out.actions.push_back(StopAttempt{next_number(job), false, reason});
   } else if (job.attempts.back().state == AttemptState::kDraining) {
     job.reason = reason + "; " + job.reason;
@@ -170,8 +170,9 @@ void on(Applied& out, const TimeLimitChanged& e, Time) {
   if (lives) out.actions.push_back(LimitAttempt{job.attempts.back().number, limit});
   if (lives && job.attempts.back().queued_at) {
     job.time_limit_asked = limit;
-    out.text = (limit > Millis{0} ? "a time limit of " + words : std::string("no time limit")) + " asked for by " +
-               person(e.user) + "; the scheduler is to take it";
+    out.text = person(e.user) + " asked for " +
+               (limit > Millis{0} ? "a time limit of " + words : std::string("no time limit")) +
+               "; the scheduler has not answered yet";
     return;
   }
   job.time_limit = limit;

@@ -1,4 +1,4 @@
-// The names of states, causes and events: they are stored and shown, so they never change.
+// The names of states, causes and events. The names are stored and shown, so they never change.
 #include "core/apply.h"
 
 namespace core {

@@ -9,7 +9,7 @@ namespace core {
 
 namespace {
 
-/// A rank said so itself, or the program cannot be started at all: no budget helps.
+/// True if a rank exited with kExitNeverRequeue: another attempt cannot help.
 bool is_hopeless(const Attempt& attempt) {
   return attempt.cause == Cause::kFailed && attempt.culprit_exit && attempt.culprit_exit->signal == 0 &&
          attempt.culprit_exit->code == kExitNeverRequeue;
@@ -19,19 +19,21 @@ std::string reason_of_next(const Attempt& ended) {
   return "attempt " + std::to_string(ended.number) + ": " + ended.reason;
 }
 
-/// Why the attempt ended and when the next one starts: the event says after how long, the job at what time.
+/// Writes why the attempt ended and when the next one starts. The event's text tells the wait ("in 5 s"), since an
+/// event has a time. The job's reason tells the time of the start, since the reason stays while time passes.
 void tell_next(Applied& out, const Attempt& ended, Millis wait, const std::string& budget) {
   const std::string what = ended.reason + "; attempt " + std::to_string(ended.number + 1) + " ";
   out.text = what + starts_text(out.job, wait) + budget;
   out.job.reason = what + starts_at_text(out.job, wait) + budget;
 }
 
-/// Has no budget: whoever asks for it in the scheduler may do so for ever, but not as fast as it can.
+/// Starts the next attempt after a requeue by a person or the scheduler. A requeue has no budget. One that came without
+/// progress from the scheduler waits for the backoff.
 void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
   const bool progress = job.saved_anew || ran_healthily(job.policy, ended, at);
   const bool slowed = !job.requeue_requested && has_backoff(ended.cause, progress);
-  // Of an attempt that was ending for another reason.
+  // The attempt was ending for another cause when the person asked, so drain() has not seen the request.
   if (job.requeue_requested && ended.cause != Cause::kRequeued) refill_budgets(job);
   if (slowed) ++job.unhealthy_ends;
   const Millis wait = slowed ? backoff(job.policy, job.unhealthy_ends) : Millis{0};
@@ -39,13 +41,13 @@ void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
   tell_next(out, ended, wait, "");
 }
 
-/// "without progress", as far as that is known of the ends that count.
+/// " without progress", or what is known instead about the ends that were counted.
 std::string progress_text(const Job& job) {
   if (!job.unseen_progress.empty()) {
-    return ", and whether it saved anything meanwhile is not known: " + job.unseen_progress;
+    return ", and it is not known whether it saved anything: " + job.unseen_progress;
   }
   if (job.reports()) return " without progress";
-  return job.brief_files ? " without progress: files that it leaves so soon after its start count under new names alone"
+  return job.brief_files ? " without progress: the files of a short attempt count only if their names are new"
                          : " without anything new in its checkpoint folder";
 }
 
@@ -55,12 +57,12 @@ void forget_error(Job& job) {
   job.last_error_step = 0;
 }
 
-/// Why an end is the last one: a few words for the job's reason, which stands in lists, and a sentence for the event.
+/// Why the job is not tried again. `reason` is short, since lists show it; `text` is the event's full sentence.
 struct Spent {
   std::string reason, text;
 };
 
-/// Why the same error is not tried again; empty: it is.
+/// Compares the attempt's error with the one before. Says why the job is not tried again; empty: it is.
 Spent same_error_again(Job& job, const Attempt& ended, Time at) {
   if (!is_quick_failure(job, ended, at)) {
     forget_error(job);
@@ -74,7 +76,9 @@ Spent same_error_again(Job& job, const Attempt& ended, Time at) {
   if (job.same_errors <= limit) return {};
   const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
   const std::string last = "; not tried again";
-  if (job.same_errors == 1) return {"not tried again" + limit_text, "within a minute of its start" + last + limit_text};
+  if (job.same_errors == 1) {
+    return {"not tried again" + limit_text, "it failed within a minute of its start" + last + limit_text};
+  }
   const std::string times = job.same_errors == 2 ? "twice" : times_text(job.same_errors);
   const std::string where = ended.error_step > 0 ? " at step " + std::to_string(ended.error_step) : "";
   return {"same error " + times + last, "the same error " + times + " in a row" + where +
@@ -82,7 +86,7 @@ Spent same_error_again(Job& job, const Attempt& ended, Time at) {
                                             (job.reports() ? " without progress" : "") + last + limit_text};
 }
 
-/// Charges the attempt's cause and starts the next attempt, or ends the job when the budget is spent.
+/// Counts the end against the budget of its cause. Starts the next attempt, or ends the job when the budget is spent.
 void charge(Applied& out, const Attempt& ended, Time at) {
   Job& job = out.job;
   const std::uint32_t limit = budget(job.policy, ended.cause).value_or(0);
@@ -139,7 +143,7 @@ void end_attempt(Applied& out, Time at) {
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
   if (ran_healthily(job.policy, attempt, at)) refill_budgets(job);
-  // A fresh submission may have any limit.
+  // The next attempt is a new submission, which may have any limit.
   job.time_limit = job.time_limit_asked.value_or(job.time_limit);
   job.time_limit_asked.reset();
   job.time_limit_refusal.clear();

@@ -9,7 +9,7 @@ namespace core {
 
 namespace {
 
-/// The rank an event speaks of, if it is still there.
+/// The rank that the event is about; null if it has exited.
 Rank* alive(Attempt& attempt, RankNumber number) {
   if (number >= attempt.ranks.size() || attempt.ranks[number].state == RankState::kExited) return nullptr;
   return &attempt.ranks[number];
@@ -19,7 +19,7 @@ void late(Applied& out, AttemptNumber number, RankNumber rank) {
   out.text = rank_text(rank) + " of " + attempt_text(number) + " is gone: nothing changes";
 }
 
-/// A rank that no longer takes part, though its process may be there.
+/// Handles a rank that is silent or hung. Its process may still exist.
 template <typename Lost>
 void on_lost_rank(Applied& out, const Lost& e, Cause cause, RankState state, const std::string& reason) {
   Attempt* attempt = alive(out.job, e.attempt);

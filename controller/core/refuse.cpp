@@ -8,7 +8,7 @@ std::string name_of(const Job& job) {
   return "job " + std::to_string(job.id);
 }
 
-/// Empty: it has not.
+/// Empty: the job has not ended.
 std::string how_it_ended(const Job& job) {
   return is_ended(job.state) ? name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")" : "";
 }
@@ -17,7 +17,7 @@ std::string how_to_submit_again(const Job& job) {
   return "to run it once more, muster submit --like " + std::to_string(job.id);
 }
 
-/// The same of one that is about to; empty: it goes on.
+/// As how_it_ended(), and also for a job that is being cancelled; empty: the job goes on.
 std::string how_it_ends(const Job& job) {
   if (is_ended(job.state)) return how_it_ended(job);
   return job.cancel_requested ? name_of(job) + " is being cancelled" : "";
@@ -75,7 +75,7 @@ std::string removed_text(const Job& job) {
 
 std::string effect_of_cancel(const Job& job) {
   const std::string what = job.state == JobState::kQueued ? "It leaves the scheduler's queue."
-                           : is_idle(job)                 ? "No attempt of it starts."
+                           : is_idle(job)                 ? "No attempt starts."
                                                           : "Its ranks are asked to save and leave, then stopped.";
   return what + " A cancelled job never comes back.";
 }
@@ -83,14 +83,14 @@ std::string effect_of_cancel(const Job& job) {
 std::string effect_of_requeue(const Job& job) {
   const std::string next = "ttempt " + std::to_string(next_number(job)) + " starts";
   const std::string when = job.may_start() ? "" : " as soon as the job may start";
-  // Where a program of one's own begins is its own affair.
+  // A command decides by itself where it begins.
   const std::string step = std::to_string(job.last_checkpoint_step);
   const std::string from = job.is_command                  ? "."
                            : job.last_checkpoint_step == 0 ? ", from the beginning."
                                                            : ", from the checkpoint of step " + step + ".";
   if (job.state == JobState::kRunning) return "Its ranks are asked to save and leave. Then a" + next + when + ".";
   if (job.state == JobState::kStopping) {
-    return "A" + next + when + " when this one has stopped, whatever the budgets.";
+    return "A" + next + when + " when this one has stopped. It costs no budget.";
   }
   return "A" + next + (when.empty() ? " now" : when) + from +
          (job.state == JobState::kFailed ? " Every budget is refilled." : "");

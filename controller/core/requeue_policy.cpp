@@ -17,8 +17,8 @@ bool is_pid(std::string_view word) {
   return word == "pid" || word == "PID" || word == "Pid";
 }
 
-/// Words of four characters or more with a digit in them ("0x7f3a", "48213", "tmp8d_x1") become "#". So does what comes
-/// after "pid": ids are short in a namespace of its own.
+/// Replaces every word of at least four characters that has a digit ("0x7f3a", "48213", "tmp8d_x1") by "#". Replaces a
+/// shorter number after "pid" too: process ids in a container are short.
 std::string without_numbers(std::string_view text) {
   constexpr std::size_t kShortest = 4;
   std::string result;
@@ -68,9 +68,9 @@ std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
 }
 
 bool has_backoff(Cause cause, bool saved_anew) {
-  // Long training passes through many limits.
+  // A long training reaches its time limit many times.
   if (cause == Cause::kTimedOut || cause == Cause::kRequeued) return !saved_anew;
-  // A lost node is left out next time, so there is nothing to wait for.
+  // The next attempt avoids the lost node, so there is nothing to wait for.
   return cause != Cause::kPreempted && cause != Cause::kNodeFailed;
 }
 
@@ -93,7 +93,7 @@ bool same_error(std::string_view a, std::string_view b) {
 FilesWorth worth_of_files(const RequeuePolicy& policy, const Attempt& attempt, const CheckpointFolderSeen& seen,
                           Time at) {
   if (seen.fresh == 0) return FilesWorth::kNothing;
-  // An earlier muster stored it, by whose rule the job has lived on since.
+  // An earlier muster stored this event. By its rule all new files were progress, and replay must give the same job.
   if (seen.new_names < 0) return FilesWorth::kProgress;
   const Millis enough = policy.healthy_after > Millis{0} ? std::min(kQuick, policy.healthy_after) : kQuick;
   if (attempt.started_at && at - *attempt.started_at >= enough) return FilesWorth::kProgress;
@@ -103,7 +103,7 @@ FilesWorth worth_of_files(const RequeuePolicy& policy, const Attempt& attempt, c
 Millis backoff(const RequeuePolicy& policy, std::uint32_t unhealthy_ends) {
   if (unhealthy_ends == 0) return Millis{0};
   Millis wait = std::max(policy.backoff_initial, Millis{0});
-  // Stops at the cap, so that it neither overflows nor takes long.
+  // The loop stops at the cap, so it neither overflows nor takes long.
   for (std::uint32_t doubling = 1; doubling < unhealthy_ends && wait.count() > 0 && wait < policy.backoff_max;
        ++doubling) {
     wait = wait > policy.backoff_max / 2 ? policy.backoff_max : wait * 2;

@@ -5,28 +5,13 @@
 #include <cstring>
 #include <ctime>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 
 namespace core {
 
-std::string valid_utf8(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const auto size = character_bytes(text);
-    if (size == 0) {
-      result += '?';
-    } else {
-      result.append(text, 0, size);
-    }
-    text.remove_prefix(std::max<std::size_t>(size, 1));
-  }
-  return result;
-}
-
 std::string plain_words(std::string_view text) {
   std::string result;
-  for (const char c : valid_utf8(text)) {
+  for (const char c : schema::valid_utf8(text)) {
     const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
     if ((control || c == ' ') && (result.empty() || result.back() == ' ')) continue;
     result += control ? ' ' : c;
@@ -103,7 +88,7 @@ bool is_surely_an_error(std::string_view error) {
 std::string silent_text(const RankSilent& event) {
   std::string text = "rank " + std::to_string(event.rank) + " silent for " + duration_text(event.silent_for);
   const std::string seen = plain_words(event.seen);
-  if (seen == kSeenByItsNodeAlone) return text + ", and so is the task beside it; their node answers";
+  if (seen == kSeenByItsNodeAlone) return text + ", and so is its muster-task; the node answers";
   if (!seen.empty() && seen != "unknown") text += " (its process is " + seen + ")";
   return text;
 }

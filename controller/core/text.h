@@ -8,12 +8,10 @@
 
 namespace core {
 
-/// Words from outside (a rank's last words, a user's name) are cut to this in sentences, in bytes.
+/// The longest quote in a sentence, in bytes. Longer words from outside (a rank's last words, a user's name) are cut.
 inline constexpr std::size_t kMaxWordsBytes = 400;
 
-/// `text` with every byte that is no valid UTF-8 replaced by '?'. Doing it twice changes nothing more.
-std::string valid_utf8(std::string_view text);
-/// Foreign words fit for a sentence: valid UTF-8, one line, trimmed, at most kMaxWordsBytes.
+/// Words from outside made fit for a sentence: valid UTF-8, one line, trimmed, at most kMaxWordsBytes.
 std::string plain_words(std::string_view text);
 
 /// "250 ms", "1 s", "1.5 s", "12 min", "2 h 5 min".
@@ -21,38 +19,40 @@ std::string duration_text(Millis duration);
 /// "SIGKILL"; "signal 99" for a number without a name.
 std::string signal_text(int signal);
 
-/// What an exit means for the attempt as a whole, if it is the first bad news.
+/// The attempt's cause, if this exit is the first thing that went wrong.
 Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
-/// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin". The rank's own last words come first,
-/// else the error of its program.
+/// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin". The text quotes the rank's last words, or
+/// the program's error if the rank left none.
 std::string exit_text(const RankExited& event);
-/// What a program's own words begin with where they need not be the error that it ended with: its log's last line, or
-/// one that a logger called an error.
+/// RankExited::error begins with one of these if the quoted line may not be the error that ended the program: it is the
+/// last line of the log, or a line that a logger called an error.
 inline constexpr std::string_view kLastLine = "last line: ";
 inline constexpr std::string_view kLogged = "logged: ";
-/// False for such words, and for none.
+/// False if the error begins with kLastLine or kLogged, and if it is empty.
 bool is_surely_an_error(std::string_view error);
-/// What RankSilent::seen is where neither the rank nor what stands beside it is heard, and yet its node is there.
+/// The value of RankSilent::seen if the rank and its muster-task are silent, but their node answers.
 inline constexpr const char* kSeenByItsNodeAlone = "node answers";
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);
 std::string node_lost_text(const NodeLost& event);
-/// When the save was, if that is not about when it was told (`at`): ", at 2026-11-20 19:48:55 UTC by the rank's clock".
+/// ", at 2026-11-20 19:48:55 UTC by the rank's clock" if the save was 2 s or more apart from its report at `at`; else
+/// empty.
 std::string saved_text(const CheckpointSaved& event, Time at);
 
 /// "2026-11-23 20:45:29 UTC".
 std::string utc_text(Time time);
-/// "starts now", "starts in 5 s", "starts later: held by anna until released": of the job's next attempt, in an event,
-/// which has a time of its own.
+/// When the next attempt starts, for an event's text: "starts now", "starts in 5 s", "starts later: held by anna until
+/// released". An event has a time, so a wait is enough.
 std::string starts_text(const Job& job, Millis wait);
-/// The same in what a job says of itself as long as it waits: "starts at 2026-11-23 20:45:29 UTC".
+/// When the next attempt starts, for a job's reason, which stays while time passes: "starts at 2026-11-23 20:45:29
+/// UTC".
 std::string starts_at_text(const Job& job, Millis wait);
-/// Of a job that may not start: "held by anna", "waiting for job 12 to succeed".
+/// Why the job may not start: "held by anna until released", "waiting for job 12 to succeed".
 std::string what_it_waits_for(const Job& job);
 
-/// "failure": one end by this cause, to be counted: "failure 1 of 3".
+/// The noun for one end by this cause: "failure", as in "failure 1 of 3".
 std::string_view cause_noun(Cause cause);
-/// "failed": for "failed 4 times without progress".
+/// The verb for an end by this cause: "failed", as in "failed 4 times without progress".
 std::string_view cause_verb(Cause cause);
 /// "once", "4 times".
 std::string times_text(std::uint32_t count);

@@ -35,7 +35,7 @@ void begin(Applied& out, Attempt& attempt, Time at) {
   if (attempt.started_at || attempt.state == AttemptState::kDraining) return;
   attempt.started_at = at;
   attempt.state = AttemptState::kStarting;
-  // A command has nothing to say.
+  // A command's ranks need not join.
   for (Rank& rank : attempt.ranks) {
     if (out.job.is_command && rank.state == RankState::kStarting) rank.state = RankState::kRunning;
   }

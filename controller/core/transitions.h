@@ -7,9 +7,9 @@
 
 namespace core {
 
-// What each kind of event does to a job: one function each, a missing one does not compile. Private to apply.cpp.
+// What each kind of event does to a job. Private to core. Every kind has a function: a missing one does not compile.
 
-// Attempts and their ranks: attempt_events.cpp.
+// attempt_events.cpp
 void on(Applied& out, const AttemptLaunched& e, Time at);
 void on(Applied& out, const AttemptLaunchFailed& e, Time at);
 void on(Applied& out, const AttemptStarted& e, Time at);
@@ -26,7 +26,7 @@ void on(Applied& out, const RankExited& e, Time at);
 void on(Applied& out, const RankSilent& e, Time at);
 void on(Applied& out, const RankHung& e, Time at);
 void on(Applied& out, const NodeLost& e, Time at);
-// What people ask, and other jobs: job_events.cpp.
+// job_events.cpp: submit, requests of people, and ends of other jobs
 void on(Applied& out, const JobSubmitted& e, Time at);
 void on(Applied& out, const CancelRequested& e, Time at);
 void on(Applied& out, const RequeueRequested& e, Time at);
@@ -36,20 +36,20 @@ void on(Applied& out, const TimeLimitChanged& e, Time at);
 void on(Applied& out, const DependencyEnded& e, Time at);
 void on(Applied& out, const JobRemoved& e, Time at);
 
-// Shared by them.
+// Shared by all three.
 std::string attempt_text(AttemptNumber number);
 std::string rank_text(RankNumber number);
-/// No attempt is there: pending or waiting.
+/// True while the job has no attempt: it is kPending or kWaiting.
 bool is_idle(const Job& job);
 AttemptNumber next_number(const Job& job);
-/// The attempt an event speaks of, if it has not ended; null means that the event is late news.
+/// The attempt that the event is about; null if it has ended, so that the event is late news.
 Attempt* alive(Job& job, AttemptNumber number);
 void late(Applied& out, AttemptNumber number);
-/// A queued attempt has begun to run; nothing for others.
+/// Marks the attempt as started. Does nothing if it has started already or is draining.
 void begin(Applied& out, Attempt& attempt, Time at);
-/// A recipe's attempt runs once every rank has spoken (or has left with 0 already).
+/// Moves a starting attempt to kRunning once every rank has joined (or has exited with 0 already).
 void note_joined(Applied& out, Attempt& attempt, Time at);
-/// A rank of any program has spoken itself, or what it alone can know is known.
+/// Notes that a command's rank has reported by itself. The caller has seen something that only the program can know.
 void note_report(Job& job, Attempt& attempt, RankNumber rank);
 
 }  // namespace core

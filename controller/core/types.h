@@ -13,18 +13,18 @@ using AttemptNumber = std::uint32_t;  // from 1
 using RankNumber = std::uint32_t;     // from 0
 using Step = std::int64_t;
 
-/// Wall-clock time, milliseconds since 1970 in UTC. The core never reads a clock: every time arrives inside an event.
+/// Wall-clock time in milliseconds since 1970, UTC. The core never reads a clock. Every time arrives inside an event.
 using Time = std::chrono::sys_time<std::chrono::milliseconds>;
 using Millis = std::chrono::milliseconds;
 
-/// One attempt of one job: what executors, ranks and fences are keyed by.
+/// One attempt of one job. Executors, ranks and fences use it as their key.
 struct AttemptKey {
   JobId job = 0;
   AttemptNumber number = 0;
   auto operator<=>(const AttemptKey&) const = default;
 };
 
-/// Why an attempt ended. Each has a budget of its own in RequeuePolicy; see requeue_policy.h.
+/// Why an attempt ended. Each cause has its own budget in RequeuePolicy; see requeue_policy.h.
 enum class Cause {
   kNone,            // not decided yet
   kCompleted,       // every rank exited with 0
@@ -32,11 +32,11 @@ enum class Cause {
   kRankSilent,      // a rank stopped sending heartbeats
   kRankHung,        // a rank kept sending heartbeats but made no progress
   kCancelled,       // a person cancelled the job
-  kPreempted,       // asked to leave from outside: saved and left with the requeue code
+  kPreempted,       // the scheduler took the nodes, or a rank saved and exited with kExitRequeue
   kTimedOut,        // the time limit passed
-  kNodeFailed,      // its node was lost
+  kNodeFailed,      // one of its nodes was lost or is unfit
   kOutOfMemory,     // a rank ran out of memory
-  kControllerLost,  // the executor has no trace of it, or it could not be started
+  kControllerLost,  // the executor has no trace of the attempt, or could not start it
   kRequeued,        // a person asked for a new attempt
 };
 std::string_view to_string(Cause cause);                   // "rank_silent"
@@ -53,6 +53,6 @@ struct ExitStatus {
 inline constexpr int kExitRequeue = 99;       // saved; start me again
 inline constexpr int kExitNeverRequeue = 93;  // trying again cannot help
 inline constexpr int kExitOutOfMemory = 97;
-inline constexpr int kExitFenced = 94;  // the attempt was over already
+inline constexpr int kExitFenced = 94;  // the controller said that the attempt is over
 
 }  // namespace core

@@ -5,7 +5,7 @@
 
 namespace musterd {
 
-/// Empty where it is not set.
+/// The variable's value; empty: it is not set.
 inline std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// muster-task is built like musterd and needs the same libraries.
+/// The library path for muster-task, which needs the same libraries as musterd.
 std::string own_libraries() {
   const char* path = std::getenv("LD_LIBRARY_PATH");
   return path == nullptr ? std::string() : std::string(path);
@@ -32,7 +32,7 @@ std::string own_user() {
 slurm::ClientOptions client_options() {
   slurm::ClientOptions options;
   options.conf = environment("SLURM_CONF");
-  // As long as an attempt waits for accounting's word; listings wait with it.
+  // An attempt waits this long for accounting. A listing waits with it.
   options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
   return options;
 }
@@ -49,11 +49,10 @@ bool can_run(const fs::path& file) {
   return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file);
 }
 
-/// `name` is one of ours.
+/// `name`: "muster-supervisor" or "muster-task".
 std::string missing(const fs::path& file, const std::string& name) {
-  return "there is no " + file.string() + " that can be run; install " + name +
-         " beside musterd (./dev build makes all " + "programs), or name it with --" +
-         name.substr(std::strlen("muster-"));
+  return file.string() + " is missing or cannot be run; install " + name +
+         " beside musterd (./dev build makes all programs), or name it with --" + name.substr(std::strlen("muster-"));
 }
 
 }  // namespace
@@ -62,7 +61,8 @@ fs::path program(const std::string& given, const std::string& name) {
   if (!given.empty()) {
     if (!can_run(given)) {
       throw UsageError("--" + name.substr(std::strlen("muster-")) + " " + given +
-                       ": no program there that can be run; leave it out for the " + name + " beside musterd");
+                       ": the file is missing or cannot be run; without this flag musterd uses the " + name +
+                       " beside it");
     }
     return fs::absolute(given);
   }
@@ -75,7 +75,7 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
       local_(local_options(settings, supervisor_)),
       runner_(true, settings.open_files) {
   why_no_slurm_ = musterd::why_no_slurm(settings.slurm, runner_);
-  // Slurm would start nothing, and each job burn its attempts.
+  // Without muster-task every attempt on Slurm would fail, until the job's budget is spent.
   task_is_missing_ = why_no_slurm_.empty() && !can_run(task_);
   if (task_is_missing_) why_no_slurm_ = missing(task_, "muster-task") + ", and start musterd again";
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);

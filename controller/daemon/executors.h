@@ -13,32 +13,33 @@
 
 namespace musterd {
 
-/// The file of one of our programs: `given` (by the flag --<name without "muster-">), else `name` beside musterd.
-/// Throws UsageError if the one given can't be run.
+/// The file of the program `name` ("muster-task"): `given`, the value of its flag ("--task"), else the file `name`
+/// beside musterd. Throws UsageError if the given file cannot be run.
 std::filesystem::path program(const std::string& given, const std::string& name);
 
 struct ExecutorSettings {
   std::filesystem::path data;
-  std::string secret;            // the store's
-  std::string supervisor, task;  // as given; empty: beside musterd
+  std::string secret;            // of the store
+  std::string supervisor, task;  // the flags' values; empty: the file beside musterd
   std::string slurm = "auto";    // "auto", "yes" or "no"
   core::Millis slurm_poll{1000};
-  std::uint64_t open_files = 0;  // the soft limit that programs get
+  std::uint64_t open_files = 0;  // the soft limit of open files for programs that musterd starts
 };
 
-/// Local processes alone, or beside Slurm. Throws UsageError if Slurm is insisted on and can't be used.
+/// The executor of local processes and, if Slurm can be used, the one of Slurm. Throws UsageError if --slurm is "yes"
+/// and Slurm cannot be used.
 class Executors {
  public:
   Executors(const ExecutorSettings& settings, runtime::Clock& clock);
   runtime::Executor& get() { return both_ ? static_cast<runtime::Executor&>(*both_) : local_; }
   bool has_slurm() const { return slurm_ != nullptr; }
   const std::string& why_no_slurm() const { return why_no_slurm_; }
-  /// Programs that are missing by now, each with what can't be done and the remedy.
+  /// Programs that are missing now. Each entry says what cannot run, and the remedy.
   std::vector<std::string> problems() const;
 
  private:
   std::filesystem::path supervisor_, task_;
-  bool task_is_missing_ = false;  // and nothing else keeps jobs from Slurm
+  bool task_is_missing_ = false;  // Slurm could be used if muster-task were there
   std::string why_no_slurm_;
   runtime::local::LocalExecutor local_;
   slurm::ProcessRunner runner_;

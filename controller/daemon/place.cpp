@@ -5,9 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -16,20 +14,16 @@
 
 #include "core/text.h"
 #include "daemon/usage_error.h"
+#include "os/host_name.h"
 
 namespace musterd {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kForkedBy = "musterd --fork: it stays with the controller whose data folder was copied";
+constexpr const char* kForkedBy = "musterd --fork: the job stays with the controller whose data folder was copied";
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-/// Nothing: none is kept, or it makes no sense.
+/// nullopt: the text holds no valid place.
 std::optional<Place> parse(const json& kept) {
   try {
     return Place{kept.at("path"),
@@ -43,14 +37,14 @@ std::optional<Place> parse(const json& kept) {
   }
 }
 
-/// 0: its file system does not tell.
+/// 0: the file system does not know it.
 std::int64_t birth_of(const std::filesystem::path& folder) {
   struct statx info {};
   if (::statx(AT_FDCWD, folder.c_str(), 0, STATX_BTIME, &info) != 0 || (info.stx_mask & STATX_BTIME) == 0) return 0;
   return info.stx_btime.tv_sec * std::int64_t{1'000'000'000} + info.stx_btime.tv_nsec;
 }
 
-/// 0: it is another one after a restart, or not told.
+/// 0: the file system has no lasting id.
 std::uint64_t fs_id_of(const std::filesystem::path& folder) {
   struct statfs info {};
   if (::statfs(folder.c_str(), &info) != 0 || info.f_type != EXT4_SUPER_MAGIC) return 0;
@@ -67,7 +61,7 @@ std::string words(const Place& place) {
          (place.fs_id == 0 ? "" : ", file system " + std::to_string(place.fs_id)) + ")";
 }
 
-/// In the records alone: nothing that runs is told.
+/// Ends the job in this store only. The processes of the attempt belong to the original controller.
 void let_go(store::Store& store, core::Job job, core::Time now) {
   const auto tell = [&](core::EventBody body) {
     const core::Event event{now, std::move(body)};
@@ -99,7 +93,7 @@ Place place_of(const std::filesystem::path& data_folder) {
     throw std::runtime_error("cannot look at the data folder " + data_folder.string() + ": " + std::strerror(errno));
   }
   return {std::filesystem::canonical(data_folder).string(),
-          host_name(),
+          os::host_name(),
           info.st_dev,
           info.st_ino,
           birth_of(data_folder),
@@ -118,31 +112,32 @@ void settle(store::Store& store, const std::filesystem::path& data_folder, Reloc
   const bool is_fork = kept.is_object() && kept.value("fork", false);
   auto here = place_of(data_folder);
   const bool at_home = !known || is_same_folder(*known, here);
-  // Mounted by another machine, say, whose kernel does not tell.
+  // Another machine may have mounted the folder, and its kernel may not know birth or file system.
   if (known && at_home && here.birth_ns == 0) here.birth_ns = known->birth_ns;
   if (known && at_home && here.fs_id == 0) here.fs_id = known->fs_id;
   if (at_home && relocation == Relocation::kFork && !is_fork) {
-    throw UsageError("--fork: " + here.path +
-                     " is no copy: its store is at home there, and its jobs are its own; copy the " +
-                     "folder first, and start musterd on the copy, or leave --fork out");
+    throw UsageError(
+        "--fork: " + here.path +
+        " is not a copy: its store was opened here before, and its jobs belong to it; copy the folder first and start "
+        "musterd on the copy, or leave --fork out");
   }
   if (!at_home && relocation == Relocation::kNone) {
     throw UsageError(
         "the data folder is a copy, or has moved: its store was opened last at " + words(*known) + ", and is now at " +
         words(here) +
-        ". Start it once with --moved if no other musterd uses the old one any more: it goes on with its "
-        "jobs. Or with --fork to make it a controller of its own: it forgets the jobs that have not ended, "
-        "and touches nothing of theirs");
+        ". Start musterd once with --moved if no other musterd uses the old folder any more: it goes on with the jobs. "
+        "Start it once with --fork to get a separate controller: it drops the jobs that have not ended, and does not "
+        "touch their processes and files");
   }
   const bool forks = !at_home && relocation == Relocation::kFork;
   if (forks) {
-    // The original's ranks know its ports, and must not find the fork there.
+    // The original's ranks connect to the remembered ports, and must not reach the fork.
     std::error_code none;
     std::filesystem::remove(data_folder / "ports.json", none);
     const auto jobs = let_all_go(store, now);
     spdlog::warn(
-        "this store was a copy of the one at {}; it is one of its own from now on, and {} jobs that have not "
-        "ended stay with the other",
+        "this store was a copy of the one at {}; it is a separate store from now on, and {} jobs that have not "
+        "ended stay with the original",
         words(*known), jobs);
   } else if (!at_home) {
     spdlog::warn("this store has moved from {} to {}", words(*known), words(here));

@@ -10,13 +10,14 @@
 
 namespace musterd {
 
-/// A port that the system chose is asked for again by the next musterd on this folder: ranks that go on meanwhile know
-/// no other address.
+/// Remembers the ports that the system chose. The next musterd on the data folder asks for the same ports, since
+/// running ranks know no other address.
 class RememberedPorts {
  public:
   explicit RememberedPorts(std::filesystem::path file);
 
-  /// Calls serve(address) with the remembered port, then with any; returns its server and sets the real port.
+  /// Calls serve(address) with the remembered port and, if that fails, with the given address. Returns the server and
+  /// writes its port into `address`.
   template <typename Serve>
   auto serve(const char* name, net::ListenAddress& address, Serve serve) {
     const auto known = known_port(name);
@@ -26,7 +27,7 @@ class RememberedPorts {
       try {
         return keep(name, address, serve(wanted.text()));
       } catch (const std::runtime_error& e) {
-        spdlog::warn("the {} port of the last time is taken, choosing another: {}", name, e.what());
+        spdlog::warn("the {} port of the last run is taken, choosing another one: {}", name, e.what());
       }
     }
     return keep(name, address, serve(address.text()));
@@ -34,7 +35,7 @@ class RememberedPorts {
   void save() const;
 
  private:
-  /// 0: none. A file that somebody has edited costs the port, never the start.
+  /// 0: no port is remembered. A damaged file counts as none, so musterd starts all the same.
   std::uint16_t known_port(const char* name) const;
   template <typename Server>
   Server keep(const char* name, net::ListenAddress& address, Server server) {

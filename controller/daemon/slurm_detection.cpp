@@ -22,11 +22,13 @@ bool is_in_path(const char* name) {
   return false;
 }
 
-// Where Slurm's commands look without SLURM_CONF; the last is what slurmd leaves of a configuration it was sent.
+// The files that Slurm's commands read without SLURM_CONF. slurmd writes the last one when slurmctld sends it the
+// configuration.
 constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
                                        "/run/slurm/conf/slurm.conf"};
 
-// What a command says that finds no configuration, or can't read it; one that slurmctld does not answer has found it.
+// The error of a Slurm command that finds no configuration or cannot read it; empty: it has one. A command that gets no
+// answer from slurmctld has found its configuration.
 std::string configuration_problem(slurm::CommandRunner& runner) {
   slurm::Command ask;
   ask.argv = {"sinfo", "--noheader", "--format=%R"};
@@ -56,7 +58,7 @@ std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner
   }
   const std::string remedy = "; set SLURM_CONF to the cluster's slurm.conf, and start musterd again";
   const auto named = environment("SLURM_CONF");
-  if (!named.empty() && !fs::exists(named)) return "SLURM_CONF names " + named + ", which is not there" + remedy;
+  if (!named.empty() && !fs::exists(named)) return "SLURM_CONF names " + named + ", which does not exist" + remedy;
   if (wanted == "yes") {
     const auto problem = configuration_problem(runner);
     return problem.empty() ? "" : "Slurm's commands have no usable configuration (" + problem + ")" + remedy;
@@ -64,8 +66,8 @@ std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner
   if (!named.empty()) return {};
   const bool found = std::ranges::any_of(kSlurmConfs, [](const char* file) { return fs::exists(file); });
   return found ? ""
-               : std::string("sbatch is there, but no slurm.conf (looked for ") + kSlurmConfs[0] + ")" + remedy +
-                     ", with --slurm yes if the cluster sends it";
+               : std::string("sbatch is installed, but there is no slurm.conf (looked for ") + kSlurmConfs[0] + ")" +
+                     remedy + ", with --slurm yes if the cluster sends it";
 }
 
 }  // namespace musterd

@@ -6,9 +6,9 @@
 
 namespace musterd {
 
-/// Why jobs can't go to Slurm, with the remedy; empty: its commands are there, and a cluster is configured. `wanted` is
-/// --slurm: "auto", "yes" or "no". Where somebody insists ("yes"), Slurm's own commands are asked: they may get their
-/// configuration from elsewhere.
+/// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
+/// `wanted` is the value of --slurm: "auto", "yes" or "no". With "yes", sinfo is run to find out, since Slurm may get
+/// its configuration from elsewhere.
 std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner);
 
 }  // namespace musterd

@@ -4,7 +4,7 @@
 
 namespace musterd {
 
-/// What the one who started musterd can mend by starting it in another way; exit code 2.
+/// An error in how musterd was started: other flags, variables or limits repair it. musterd exits with 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,13 +1,13 @@
 #include "http/access.h"
 
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <array>
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "os/host_name.h"
 #include "service/controller.h"
 
 namespace http {
@@ -36,11 +36,6 @@ std::string lower(std::string text) {
 std::string without_port(const std::string& host) {
   if (!host.empty() && host.front() == '[') return lower(host.substr(1, host.find(']') - 1));
   return lower(host.substr(0, host.find(':')));
-}
-
-std::string machine_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? lower(name.data()) : std::string();
 }
 
 }  // namespace
@@ -82,10 +77,10 @@ bool Access::is_own_host(const std::string& host) const {
   boost::system::error_code not_numeric, no_address;
   const auto address = boost::asio::ip::make_address(host, not_numeric);
   if (!not_numeric && address.is_loopback()) return true;
-  // Listening everywhere: any address is its own, for a rebound name is never a plain address.
+  // A server that listens on all addresses accepts any numeric address. DNS rebinding needs a name.
   const auto listening = boost::asio::ip::make_address(host_, no_address);
   if (no_address || !listening.is_unspecified()) return false;
-  return !not_numeric || host == machine_name();
+  return !not_numeric || host == lower(os::host_name());
 }
 
 std::optional<Response> Access::refuse_foreign(const Request& request) const {

@@ -15,16 +15,16 @@ class Controller;
 
 namespace http {
 
-/// Browsers logged in at once; one more logs the oldest out.
+/// The most sessions that are open at once. One more closes the oldest.
 inline constexpr std::size_t kMaxSessions = 256;
 inline constexpr std::chrono::hours kSessionLife{24 * 7};
 
-/// Session ids, kept in memory alone: after a restart of musterd pages log in again by themselves. Thread-safe.
+/// The ids of sessions, in memory only. After a restart of musterd the pages log in again by themselves. Thread-safe.
 class Sessions {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A new session's id: 256 random bits in hexadecimal.
+  /// Opens a session. Returns its id, 256 random bits in hexadecimal.
   std::string open(Clock::time_point now);
   bool is_open(const std::string& id, Clock::time_point now);
   void close(const std::string& id);
@@ -35,14 +35,15 @@ class Sessions {
   std::unordered_map<std::string, std::pair<Clock::time_point, std::list<std::string>::iterator>> open_;
 };
 
-/// Who may ask what: the token or a session; no other page's scripts; no name that only seems to be this machine.
+/// Decides which requests are allowed. A request needs the token or a session. Requests from other sites' pages and
+/// requests to a foreign host name are refused.
 class Access {
  public:
-  /// `host` and `port`: where the server listens.
+  /// `host` and `port`: the address that the server listens on.
   Access(runtime::Controller& controller, std::string host, int port);
 
-  /// Why this request is refused before anything else is looked at; nothing if it may go on. Checks the Host header
-  /// (DNS rebinding), and for requests that change something the Origin and the X-Muster header (CSRF).
+  /// The first check of every request; nullopt: the request may go on. Checks the Host header (against DNS rebinding).
+  /// For requests that change something, also checks the headers Origin and X-Muster (against CSRF).
   std::optional<Response> refuse_foreign(const Request& request) const;
   /// 401 unless the request carries the token or a session's cookie.
   std::optional<Response> refuse_stranger(const Request& request);
@@ -55,7 +56,7 @@ class Access {
 
   runtime::Controller& controller_;
   const std::string host_;
-  const std::string cookie_;  // its name; holds the port, for cookies are shared by all ports of a host
+  const std::string cookie_;  // the cookie's name; it holds the port, since all ports of a host share cookies
   Sessions sessions_;
 };
 

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kApi = "/api/v1/";
 
-/// A parameter that is not what it should be; becomes a 400.
+/// Thrown for a parameter with a bad value. The answer is then 400.
 struct BadParameter {
   std::string error;
   std::string remedy;
@@ -91,7 +91,7 @@ Response jobs(runtime::Controller& controller, const Request& request) {
 
 Response metrics(runtime::Controller& controller, core::JobId job, const Request& request) {
   const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxMetricRows, kMaxMetricRows));
-  // Without a place to start from, "after step -1" of attempt 0: every step there is.
+  // Without after_attempt the answer begins with the first step.
   const bool from_start = request.parameter("after_attempt").empty();
   const auto rows =
       controller.metrics(job, static_cast<core::AttemptNumber>(number(request, "attempt", 0, kAnyNumber)),
@@ -110,7 +110,8 @@ Response events(runtime::Controller& controller, core::JobId job, const Request&
   return as_json(out);
 }
 
-/// Without a character that is only begun at the end: its other bytes are still to come.
+/// The length of the text without a UTF-8 character that is cut off at its end. The log will have its other bytes
+/// later.
 std::size_t whole_characters(std::string_view text) {
   const std::size_t most = std::min<std::size_t>(text.size(), 3);
   for (std::size_t back = 1; back <= most; ++back) {
@@ -122,7 +123,7 @@ std::size_t whole_characters(std::string_view text) {
   return text.size();
 }
 
-/// Lines that are not ended are sent as far as they go: a progress bar is one line for hours, and redraws itself.
+/// An unfinished last line is sent too. A progress bar is one line for hours.
 Response logs(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
   const std::uint64_t newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
   const auto attempt = static_cast<core::AttemptNumber>(number(request, "attempt", newest, kAnyNumber));
@@ -153,7 +154,8 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
   return as_json(out);
 }
 
-/// How old each rank's newest heartbeat is, by this machine's clock: small enough to be asked for every second.
+/// The age of each rank's newest heartbeat, by this machine's clock. The answer is small, so a page can ask every
+/// second.
 Response heartbeats(const muster::v1::Job& job) {
   ordered_json ages = ordered_json::array();
   for (const auto& rank : job.ranks()) {
@@ -183,7 +185,7 @@ Response change(runtime::Controller& controller, core::JobId job, std::string_vi
   return outcome(what == "hold" ? controller.hold(job, user) : controller.release(job, user));
 }
 
-// "jobs/7" or "jobs/7/metrics", given as "7" or "7/metrics".
+// Answers "jobs/7" and "jobs/7/metrics". `rest` is "7" or "7/metrics".
 Response one_job(runtime::Controller& controller, std::string_view rest, const Request& request) {
   const auto slash = rest.find('/');
   const auto id = parse_number(rest.substr(0, slash));

@@ -10,17 +10,17 @@ class Controller;
 
 namespace http {
 
-/// Most rows of one answer; the next request goes on after the last of them.
+/// The most rows of one answer. The next request goes on after the last row.
 inline constexpr std::uint32_t kMaxJobRows = 500;
 inline constexpr std::uint32_t kMaxEventRows = 1000;
 inline constexpr std::uint32_t kMaxMetricRows = 5000;
-/// Most lines that `tail` may ask for.
+/// The largest value of `tail`, in lines.
 inline constexpr std::uint32_t kMaxTailLines = 10000;
 
-/// Answers every request but the event stream. May wait for the disk: call it in the pool. Thread-safe.
+/// Answers every request except the event stream. It may wait for the disk, so call it in the pool. Thread-safe.
 ///
-/// Errors are {"error", "remedy"}: 400 malformed, 401 not logged in, 403 from elsewhere, 404, 405, 409 the job's state
-/// does not allow it, 421 not this host, 429 a limit, 503 not now.
+/// Errors are {"error", "remedy"}: 400 malformed, 401 not logged in, 403 from a page of another site, 404, 405, 409 the
+/// job's state does not allow it, 421 a foreign host name, 429 a limit is reached, 503 not possible now.
 class Api {
  public:
   Api(runtime::Controller& controller, Access& access) : controller_(controller), access_(access) {}

@@ -12,7 +12,7 @@ bool is_page(std::string_view path) {
 Response serve_asset(const Request& request) {
   const Asset* asset = find_asset(is_page(request.path) ? "/index.html" : request.path);
   const bool lost = asset == nullptr;
-  // A person who mistyped an address gets a page that says so.
+  // A person who mistyped an address gets a page that says so, not JSON.
   if (lost && request.header("accept").find("text/html") != std::string::npos) asset = find_asset("/index.html");
   if (asset == nullptr) return refuse(404, "there is nothing at " + request.path, "the dashboard is at /");
   Response response;

@@ -6,20 +6,20 @@
 
 namespace http {
 
-/// A file of the built dashboard, inside the program.
+/// A file of the built dashboard, compiled into the program.
 struct Asset {
   std::string_view path;  // "/app-1A2B3C4D.js"
   std::string_view type;
   std::string_view etag;  // quoted
   std::string_view body;
-  bool immutable = false;  // its name changes with its content
+  bool immutable = false;  // the name changes with the content
 };
 
-/// Null: no such file. Defined by the generated file; see cmake/EmbedAssets.cmake.
+/// Null: there is no such file. Defined in a generated file; see cmake/EmbedAssets.cmake.
 const Asset* find_asset(std::string_view path);
 
-/// The file a path asks for; pages ("/", "/jobs/7", "/login") are all index.html. 404 for anything else;
-/// a browser that asks for a page then gets index.html, which says so.
+/// Answers with the file of the path. Every page ("/", "/jobs/7", "/login") is index.html. Any other path is a 404. A
+/// browser that asks for an unknown page gets index.html with the 404, and the page says so.
 Response serve_asset(const Request& request);
 
 }  // namespace http

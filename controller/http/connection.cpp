@@ -17,7 +17,8 @@ using boost::system::error_code;
 
 constexpr std::string_view kStreamPath = "/api/v1/stream";
 
-// Sent with everything: nothing is loaded from elsewhere, nothing is framed, nothing is guessed.
+// Sent with every answer. A page may load nothing from other sites, no site may frame it, and browsers must not guess
+// types.
 constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
     {"Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -35,7 +36,7 @@ std::string stream_head() {
 }
 
 std::optional<std::int64_t> resume_point(const Request& request) {
-  // A reconnecting EventSource sends the header; a page that takes over another tab's stream gives ?after=.
+  // A reconnecting EventSource sends the header. A page that takes over another tab's stream sends ?after=.
   const std::string& text =
       request.header("last-event-id").empty() ? request.parameter("after") : request.header("last-event-id");
   std::int64_t id = 0;
@@ -90,12 +91,12 @@ class BeastConnection : public Connection, public std::enable_shared_from_this<B
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
   beast::http::response<beast::http::string_body> response_;
   bool is_first_ = true;
-  bool is_known_ = false;  // a person's
-  bool busy_ = false;      // between a whole request and the end of its answer
+  bool is_known_ = false;  // the client has logged in or shown the token
+  bool busy_ = false;      // true from a complete request to the end of its answer
   bool keep_alive_ = true;
   bool head_only_ = false;
   unsigned http_version_ = 11;
-  // Event streams
+  // For event streams.
   bool is_stream_ = false;
   std::uint64_t subscription_ = 0;
   std::deque<Feed::Text> backlog_;
@@ -171,7 +172,7 @@ void BeastConnection::answer(const beast::http::request<beast::http::string_body
   });
 }
 
-// Again and again, for a place among people's may come free.
+// Called for each request: the share of people may have been used up before.
 void BeastConnection::is_a_persons() {
   is_known_ = true;
   service_->whose->know(stream_.socket().native_handle(), net::Party::kPerson, net::Connections::Clock::now());
@@ -221,7 +222,7 @@ void BeastConnection::open_stream(std::optional<std::int64_t> after) {
   watch_for_end();
 }
 
-// A client of an event stream has nothing more to say, so the end of a read is the end of the stream.
+// The client of an event stream sends nothing more. So the stream ends when this read ends.
 void BeastConnection::watch_for_end() {
   stream_.socket().async_read_some(asio::buffer(&one_byte_, 1),
                                    [self = shared_from_this()](error_code, std::size_t) { self->close(); });

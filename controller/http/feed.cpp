@@ -11,7 +11,7 @@ namespace {
 using nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
-// How long a new reader, or the destructor, may have to wait for the thread.
+// How long a new subscriber, or the destructor, waits for the thread at most.
 constexpr core::Millis kSlice{100};
 constexpr std::uint32_t kPage = 256;
 constexpr std::uint32_t kProgressJobs = 200;
@@ -20,7 +20,7 @@ std::string format(const char* type, const ordered_json& data, std::optional<std
   std::string out;
   if (id) out += "id: " + std::to_string(*id) + "\n";
   out += std::string("event: ") + type + "\ndata: ";
-  // Dumped JSON has no line breaks.
+  // The JSON has no line breaks, which would end the message.
   out += data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n\n";
   return out;
 }
@@ -72,7 +72,7 @@ void Feed::tell_all(const std::string& text) {
     if (subscriber.welcome) subscriber.sink(shared);
 }
 
-// What the newcomer missed, up to last_event_: from there on it hears what everyone hears.
+// Sends the newcomer what it missed, up to last_event_. Later events go to all subscribers.
 void Feed::welcome(const Subscriber& newcomer) {
   const auto say = [&](const std::string& text) { newcomer.sink(std::make_shared<const std::string>(text)); };
   std::int64_t at = newcomer.after.value_or(last_event_);
@@ -94,7 +94,7 @@ void Feed::welcome(const Subscriber& newcomer) {
   if (too_much) {
     say(format("hello", hello, last_event_) + format("reset", ordered_json::object(), last_event_));
   } else {
-    // The id of a hello must not skip what follows it.
+    // The hello's id must not be past the events that follow it: the reader may reconnect in between.
     say(format("hello", hello, newcomer.after.value_or(last_event_)) + missed);
   }
 }
@@ -115,7 +115,7 @@ void Feed::welcome_new() {
 }
 
 void Feed::tell_events() {
-  // Bounded, so that newcomers get their turn.
+  // The number of pages is bounded, so that newcomers get their turn.
   for (int page = 0; page < 16; ++page) {
     const auto events = controller_.events(0, last_event_, kPage);
     for (const auto& event : events) {
@@ -142,7 +142,7 @@ void Feed::tell_progress() {
   seen_ = std::move(now);
 }
 
-// False: stopping. Nobody listening costs nothing.
+// Sleeps while there is no subscriber. Returns false if the feed is stopping.
 bool Feed::wait_for_readers() {
   std::unique_lock lock(mutex_);
   if (subscribers_.empty()) {
@@ -175,7 +175,7 @@ void Feed::work() {
         next_beat = now + kBeatInterval;
       }
     } catch (const std::exception&) {
-      // The store is in trouble, which /api/v1/status tells; try again at the pace below.
+      // The store has a problem, which /api/v1/status shows. The loop tries again after the pause below.
     }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kSlice / 2, [&] { return stopping_; });

@@ -19,32 +19,32 @@ class Controller;
 
 namespace http {
 
-/// Progress of one job is told at most this often.
+/// The shortest time between two progress messages of a job.
 inline constexpr std::chrono::milliseconds kProgressInterval{500};
-/// Something is sent at least this often, so that both sides notice a dead connection.
+/// The longest time without a message, so that both sides notice a dead connection.
 inline constexpr std::chrono::seconds kBeatInterval{10};
-/// A reader that missed more events than this is told to load everything anew.
+/// A reader that missed more events than this must load everything again.
 inline constexpr std::uint32_t kMaxReplay = 1000;
 
-/// Follows the controller in a thread of its own and tells subscribers, as server-sent events:
-///   hello        once, first: {started_at}; its id is the newest event's, where a reconnect may go on
-///   job-changed  one an event: the event without its payload; id = the event's row id
+/// Watches the controller in a thread and sends server-sent events to subscribers:
+///   hello        the first message: {started_at}; its id is where a reconnect goes on
+///   job-changed  one for each event of the store, without the payload; its id is the event's id
 ///   progress     {job_id, state, status, attempt, step, steps_total, loss, tokens_per_s}; has no id
-///   reset        what was missed is too much, or of another store: load everything anew
-///   beat         nothing happened, all is well
+///   reset        the reader missed too much, or knows another store: it must load everything again
+///   beat         nothing happened; the connection is alive
 class Feed {
  public:
   using Text = std::shared_ptr<const std::string>;
-  /// Called from the feed's thread; must not wait.
+  /// Called in the feed's thread. It must not wait.
   using Sink = std::function<void(const Text&)>;
 
   explicit Feed(runtime::Controller& controller);
-  /// Stops within wait_change's slice.
+  /// Ends the thread, which takes at most kSlice.
   ~Feed();
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
 
-  /// `after`: the newest event id the reader has; what came since is sent first. Nothing: from now on.
+  /// `after`: the newest event id that the reader has. Newer events are sent first. nullopt: only events from now on.
   std::uint64_t subscribe(std::optional<std::int64_t> after, Sink sink);
   void unsubscribe(std::uint64_t subscription);
 
@@ -52,7 +52,7 @@ class Feed {
   struct Subscriber {
     Sink sink;
     std::optional<std::int64_t> after;
-    bool welcome = false;  // has had its hello
+    bool welcome = false;  // the subscriber has got its hello
   };
   struct Seen {
     std::uint32_t attempt = 0;
@@ -75,8 +75,8 @@ class Feed {
   bool stopping_ = false;
   std::uint64_t next_subscription_ = 1;
   std::map<std::uint64_t, Subscriber> subscribers_;
-  // The thread's own.
-  static constexpr std::int64_t kUnknown = -1;  // nobody listened: to be asked when somebody does
+  // Used by the thread only.
+  static constexpr std::int64_t kUnknown = -1;  // there was no subscriber; read the newest id for the next one
   std::int64_t last_event_ = kUnknown;
   std::map<core::JobId, Seen> seen_;
   std::thread thread_;

@@ -8,7 +8,7 @@
 
 namespace http {
 
-/// A request as handlers see it.
+/// A parsed request.
 struct Request {
   std::string method;  // "GET"
   std::string path;    // decoded, without the query; begins with '/'
@@ -31,10 +31,10 @@ struct Response {
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
-/// {"error", "remedy"}: how every refusal looks.
+/// A refusal. Its body is {"error", "remedy"}.
 Response refuse(unsigned status, const std::string& error, const std::string& remedy);
 
-/// Splits a request target into path and query and undoes their percent-encoding. False: malformed.
+/// Splits a request target into path and query and decodes them. Returns false if the target is malformed.
 bool parse_target(std::string_view target, Request& request);
 
 }  // namespace http

@@ -14,11 +14,11 @@ class Controller;
 
 namespace http {
 
-/// Events read for one scrape at most; the next scrape goes on where this one stopped.
+/// The most events that one scrape reads. The next scrape goes on after them.
 inline constexpr std::uint32_t kMaxEventsAScrape = 20000;
 
-/// What /metrics says, in Prometheus' text form. Counters start at the first event of the store, so they go on over a
-/// restart of musterd. Thread-safe.
+/// The answer to /metrics, in Prometheus' text format. Counters of events start at the first event of the store, so
+/// they survive a restart of musterd. Thread-safe.
 class MetricsPage {
  public:
   std::string text(runtime::Controller& controller);

@@ -49,7 +49,7 @@ class BeastServer : public Server {
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   net::Listener listener_;
   std::shared_ptr<Service> service_;
-  std::vector<std::weak_ptr<Connection>> connections_;  // only touched in the I/O thread
+  std::vector<std::weak_ptr<Connection>> connections_;  // used in the I/O thread only
   std::mutex shutdown_mutex_;
   bool stopped_ = false;
   std::thread thread_;
@@ -100,7 +100,7 @@ void BeastServer::shutdown() {
     for (const auto& weak : connections_)
       if (const auto connection = weak.lock()) connection->close();
   });
-  // What is queued is dropped; what runs now is inside the controller, which has its own bounds.
+  // Queued calls are dropped. Running calls end in bounded time: the controller bounds them.
   service_->pool.stop();
   service_->pool.join();
   work_.reset();

@@ -15,42 +15,45 @@ class Controller;
 
 namespace http {
 
-/// Event streams open at once. A browser needs one, however many tabs it has.
+/// The most event streams that are open at once. A browser needs one for all its tabs.
 inline constexpr std::size_t kMaxStreams = 64;
-/// Largest request line and headers (431 above it), and largest body (413 above it).
+/// The largest request line with headers (above: 431), and the largest body (above: 413).
 inline constexpr std::size_t kMaxHeaderBytes = 16 * 1024;
 inline constexpr std::size_t kMaxBodyBytes = 64 * 1024;
-/// A connection's first request must be whole within this.
+/// A connection's first request must be complete within this time.
 inline constexpr std::chrono::seconds kFirstRequestWithin{5};
-/// A later one must be, a response must be taken, and an idle connection is closed, within this.
+/// A later request must be complete, and the client must take an answer, within this time. An idle connection is closed
+/// after it.
 inline constexpr std::chrono::seconds kIdleTimeout{30};
-/// What a slow reader of an event stream may leave unread; then it is cut off, and catches up when it reconnects.
+/// The most bytes that a slow reader of an event stream may leave unread. Then it is cut off, and catches up after it
+/// has connected again.
 inline constexpr std::size_t kMaxStreamBacklogBytes = 1024 * 1024;
-/// Threads for calls of the controller, which may wait for a disk.
+/// The number of threads for calls of the controller, which may wait for a disk.
 inline constexpr int kPoolThreads = 4;
-/// What running requests get to end in when the server shuts down.
+/// How long running requests may take when the server shuts down.
 inline constexpr std::chrono::seconds kShutdownGrace{1};
 
-/// musterd's HTTP side: the dashboard, its API under /api/v1, the event stream, /metrics and /healthz. Thread-safe.
+/// musterd's HTTP server: the dashboard, its API under /api/v1, the event stream, /metrics and /healthz. Thread-safe.
 class Server {
  public:
   virtual ~Server() = default;
-  /// The port it listens on; the one the system chose where the address said 0.
+  /// The port that the server listens on. The system chose it if the address had port 0.
   virtual int port() const = 0;
-  /// Closes the port and opens it anew, soon.
+  /// Lets the listener's thread close the port and open it again.
   virtual void reopen() = 0;
-  /// Event streams open now.
+  /// How many event streams are open now.
   virtual std::size_t open_streams() const = 0;
-  /// Connections open now, event streams among them.
+  /// How many connections are open now, including event streams.
   virtual std::size_t open_connections() const = 0;
-  /// Takes no new connections, ends streams, gives running requests kShutdownGrace, then closes them. Again is a no-op;
-  /// the destructor does it too. Call it before the controller stops.
+  /// Takes no new connections and ends event streams. Running requests get kShutdownGrace, then they are closed. A
+  /// second call is a no-op; the destructor calls it too. Call it before the controller stops.
   virtual void shutdown() = 0;
 };
 
-/// Serves `controller`, which must outlive the server, on "host:port". Throws std::runtime_error that names address,
-/// cause and remedy when the address can't be bound; an address in use is refused, never shared. `connections` may be
-/// shared with other servers, and bounds how many there are; none: those that the descriptors of this process allow.
+/// Serves `controller` on "host:port". The controller must outlive the server. Throws std::runtime_error with address,
+/// cause and remedy if the address cannot be bound. An address in use is an error; the port is never shared.
+/// `connections` limits the number of connections, and may be shared with other servers. Null: the server uses
+/// connections_of_this_process().
 std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections = nullptr);
 

@@ -13,7 +13,7 @@
 
 namespace http {
 
-/// What every connection of one server shares.
+/// The parts that all connections of a server share.
 struct Service {
   Service(runtime::Controller& controller, const std::string& host, int port,
           std::shared_ptr<net::Connections> all_connections)
@@ -24,13 +24,13 @@ struct Service {
 
   Access access;
   Api api;
-  std::unique_ptr<Feed> feed;  // null: shutting down. Only touched in the I/O thread.
+  std::unique_ptr<Feed> feed;  // null: the server is shutting down; used in the I/O thread only
   std::shared_ptr<net::Connections> whose;
-  /// Calls of the controller. At most one a connection is queued, so the shares of connections bound it.
+  /// Runs calls of the controller. A connection queues at most one call, so the number of connections bounds the queue.
   boost::asio::thread_pool pool{kPoolThreads};
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> streams{0};
-  bool closing = false;  // only touched in the I/O thread
+  bool closing = false;  // used in the I/O thread only
 };
 
 }  // namespace http

@@ -10,10 +10,10 @@
 
 namespace jobfile {
 
-inline constexpr std::size_t kLongestValue = 80;           // of a value in a problem
-inline constexpr std::size_t kMostTextBytes = 128 * 1024;  // of one argument or variable: Linux takes no more
+inline constexpr std::size_t kLongestValue = 80;           // a longer value is cut in a problem
+inline constexpr std::size_t kMostTextBytes = 128 * 1024;  // Linux's limit for one argument or variable
 
-/// Collects what validate() finds; a value is given as people wrote it.
+/// Collects the problems that validate() finds. Values are shown as people write them.
 class Findings {
  public:
   explicit Findings(const muster::v1::JobSpec& spec) : spec_(spec) {}
@@ -34,16 +34,16 @@ class Findings {
   std::vector<Problem> found_;
 };
 
-/// What a program can be given as an argument or a variable.
+/// True if a program can get the text as an argument or a variable.
 inline bool is_c_text(const std::string& text) {
   return text.find('\0') == std::string::npos && text.size() < kMostTextBytes;
 }
 
-/// What ranks find in their environment.
+/// Checks the variables that ranks get.
 void check_variables(const muster::v1::JobSpec& spec, Findings& findings);
-/// What sbatch would be told.
+/// Checks the options for sbatch.
 void check_slurm(const muster::v1::JobSpec& spec, FileChecks checks, Findings& findings);
-/// When and by what it is started: executor, after, hold.
+/// Checks the keys that say where and when the job starts: executor, after, hold.
 void check_start(const muster::v1::JobSpec& spec, Findings& findings);
 
 }  // namespace jobfile

@@ -10,13 +10,13 @@ namespace {
 
 using muster::v1::JobSpec;
 
-/// What a program of one's own must tell of its steps for.
+/// Keys that need a program that reports its steps.
 constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
-/// What only muster-worker heeds.
+/// Keys that only muster-worker obeys.
 constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within", "checkpoint.every_steps",
                                     "checkpoint.keep", "checkpoint.best"};
 
-/// What the job would ask for without those keys.
+/// The spec as it would be without these keys.
 JobSpec without_wishes(const JobSpec& spec) {
   JobSpec plain;
   *plain.mutable_command() = spec.command();

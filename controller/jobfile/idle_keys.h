@@ -7,8 +7,8 @@
 
 namespace jobfile {
 
-/// What a job file of a program of one's own asks for in vain, a sentence each: keys that differ from their defaults
-/// and that only muster-worker, or a program that has told of its steps (`reports`), can heed.
+/// The keys that have no effect on a command, a sentence each. A key is named if it differs from its default and only
+/// muster-worker, or only a program that reports its steps, can obey it. `reports`: the program has reported steps.
 std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports);
 
 }  // namespace jobfile

@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a value came from. Options sort after the file's lines.
+/// The origin of a value: a line of a file, or an option. Options sort after lines.
 struct Place {
   bool option = false;
-  std::size_t depth = 0;  // 0: the job file; 1: what it extends; ...
+  std::size_t depth = 0;  // 0: the job file; 1: the file that it extends; ...
   toml::source_position at{1, 1};
   std::string text;  // the option as typed, or the file's name
-  std::string key;   // that the option sets
+  std::string key;   // the key that the option sets
 };
 
 struct Located {
@@ -28,7 +28,7 @@ struct Located {
   std::string text;
 };
 
-/// Reads one parsed file into a spec and notes what is wrong, and where each key was given.
+/// Reads a parsed file into a spec. Collects problems, and remembers where each key was given.
 class Reader {
  public:
   explicit Reader(const JobSource& source) : source_(source) {}
@@ -66,7 +66,7 @@ class Reader {
   std::uint32_t parallel_ = 0;
   std::map<std::string, const Override*> overridden_;
   std::map<std::string, Place> given_;
-  std::set<std::string> broken_;  // keys whose own value is wrong: what follows from it is not told as well
+  std::set<std::string> broken_;  // keys with a bad value; problems that follow from them are left out
   std::vector<Located> found_;
 };
 
@@ -83,7 +83,7 @@ void Reader::refuse(const std::string& path, const Place& place, const std::opti
 }
 
 void Reader::refuse_unknown(const std::string& path, const Place& place) {
-  if (find_key(path) != nullptr) {  // "resources.nodes" = 1: TOML takes what is in quotes for one name
+  if (find_key(path) != nullptr) {  // "resources.nodes" = 1: in quotes, TOML reads it as one name
     return refuse("\"" + shown(path) + "\"", place, std::nullopt,
                   "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
   }
@@ -96,7 +96,7 @@ Place Reader::place_of(const std::string& path, const toml::source_region& sourc
       return {true, 0, {1, 1}, found->second->option, found->second->key};
     }
   }
-  if (!source.path) {  // a table that is there for the sake of an option's key alone
+  if (!source.path) {  // an option created the table
     const auto found = overridden_.lower_bound(path + ".");
     if (found != overridden_.end() && found->first.starts_with(path + ".")) {
       return {true, 0, {1, 1}, found->second->option, found->second->key};
@@ -127,7 +127,7 @@ void Reader::apply(toml::table& root, const Override& override) {
   }
   if (override.key == "extends" || override.key == "sweep") {
     return refuse(override.key, place, std::nullopt,
-                  override.key == "sweep" ? "want --sweep key=values" : "it belongs into the job file");
+                  override.key == "sweep" ? "want --sweep key=values" : "this key can be set in the job file only");
   }
   toml::table* table = &root;
   for (std::size_t at = 0; table != nullptr && at < parent.size();) {
@@ -135,23 +135,23 @@ void Reader::apply(toml::table& root, const Override& override) {
     table = table->insert(parent.substr(at, end - at), toml::table()).first->second.as_table();
     at = end + 1;
   }
-  if (table == nullptr) return;  // the file has something else in its place, which is refused there
+  if (table == nullptr) return;  // the file has a value where a table should be; read_node() refuses it
   static constexpr Key kVariable{.name = "env", .kind = Kind::kText};
   overridden_[override.key] = &override;
   insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
 }
 
-/// Of a job file that is wrong otherwise, that is told.
+/// If the file's command is no array, read_node() refuses it, so nothing is said here.
 void Reader::append_words(toml::table& root, const Override& override, const Place& place) {
   if (auto* words = root["command"].as_array()) {
     for (const auto& word : override.append) words->push_back(word);
   } else if (!root.contains("command")) {
     refuse(override.key, place, std::nullopt,
-           "want a command to add this to; what a recipe trains is set with --set, such as --set train.steps=10");
+           "want a job file with a command to add these words to; set a recipe's keys with --set train.steps=10");
   }
 }
 
-/// Exactly one of `command` and the recipe's tables; with both, the recipe is read for problems of its own.
+/// Refuses a file with both `command` and a recipe's table. The recipe is still read, to find its problems.
 void Reader::choose_program(const toml::table& root) {
   for (const auto& [key, node] : root) {
     const std::string table(key.str());
@@ -283,7 +283,7 @@ void Reader::read_sweep(const toml::node& node) {
     refuse(problem.key, place_of("sweep", *problem.source), problem.value, problem.message);
   }
   std::ranges::stable_sort(table.axes, [&](const LocatedAxis& a, const LocatedAxis& b) {
-    // What is extended comes first.
+    // The axes of an extended file come first.
     return std::tuple(source_.depth_of(*b.source), a.source->begin.line, a.source->begin.column) <
            std::tuple(source_.depth_of(*a.source), b.source->begin.line, b.source->begin.column);
   });
@@ -294,7 +294,7 @@ void Reader::read_sweep(const toml::node& node) {
   parallel_ = table.parallel;
 }
 
-/// What environment = "submit" takes, unless the job file brings it along.
+/// Takes the submitter's variables for environment = "submit", unless the job file has [submitted_env].
 void Reader::take_from_submitter() {
   if (!spec_.has_command() || spec_.environment() == "clean" || spec_.submitted_env_size() > 0) return;
   for (const auto& [name, value] : launch::taken_from(source_.submitter())) {
@@ -302,7 +302,7 @@ void Reader::take_from_submitter() {
   }
 }
 
-/// The checks over the whole spec, without those that rest on a value already refused.
+/// Runs the checks of the whole spec. Leaves out problems that rest on a value that was refused already.
 void Reader::judge(FileChecks checks) {
   const auto requeue = spec_.has_requeue() ? std::optional(spec_.requeue()) : std::nullopt;
   fill_defaults(spec_);
@@ -323,7 +323,7 @@ void Reader::judge(FileChecks checks) {
     text.value = shown(text.value);
     found_.push_back({place, to_string(text)});
   }
-  // What the job file leaves out is the controller's to fill: partitions may have budgets of their own.
+  // The controller fills in the budgets that the job file leaves out, since partitions may have their own.
   spec_.clear_requeue();
   if (requeue) *spec_.mutable_requeue() = *requeue;
 }
@@ -349,7 +349,7 @@ JobFile Reader::finish() {
   for (const auto& [place, text] : found_) {
     if (result.problems.size() == kMostProblems) {
       result.problems.push_back(source_.name() + ": and " + std::to_string(found_.size() - kMostProblems) +
-                                " more problems; mend these first");
+                                " more problems; fix these first");
       break;
     }
     result.problems.push_back((place.option ? place.text + ": " : text_of_place(place.text, place.at)) + text);

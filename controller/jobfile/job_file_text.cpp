@@ -31,7 +31,7 @@ std::string value_text(const Key& field, const Value& value) {
   auto text = print(field, value);
   const bool bare = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
   if (!bare) return toml_text(text);
-  // TOML's numbers with a fraction have a point or an exponent with one digit before it at least; so have ours.
+  // TOML wants a point or an exponent in a real number, and at least one digit before it. print() writes it so.
   return text;
 }
 
@@ -41,13 +41,13 @@ std::string array_text(const std::vector<std::string>& texts) {
   return "[" + all + "]";
 }
 
-/// Budgets left out are the partition's to fill, and these were filled in already.
+/// True for a budget that the partition would fill in if it were left out. The spec's budgets must be kept then.
 bool may_be_the_partitions(const JobSpec& spec, const Key& field) {
   return field.name.starts_with("requeue.") && !spec.slurm().partition().empty();
 }
 
-/// What a job file has to say: the spec without those of its values that follow from the others. One after another:
-/// two that follow from each other are not both left out.
+/// The spec without the values that fill_defaults() would derive from the others. Values are removed one after the
+/// other, so that of two values that follow from each other one is kept.
 JobSpec without_defaults(const JobSpec& spec) {
   auto reduced = spec;
   for (const auto& field : job_keys()) {
@@ -61,7 +61,7 @@ JobSpec without_defaults(const JobSpec& spec) {
   return reduced;
 }
 
-/// "key = value"; empty: the spec has none.
+/// "key = value"; empty: the spec does not have the key.
 std::string line_of(const JobSpec& spec, const Key& field) {
   const auto leaf = leaf_of(field.name) + " = ";
   if (field.kind == Kind::kWords || field.kind == Kind::kLines) {
@@ -128,7 +128,7 @@ std::string job_file_text(const JobSpec& given) {
     last = table;
     tables += line;
   }
-  // A recipe whose every key has its default.
+  // Every key of the recipe has its default. The table says that the job trains a recipe.
   if (spec.has_recipe() && tables.find("\n[model]\n") == std::string::npos &&
       tables.find("\n[data]\n") == std::string::npos && tables.find("\n[train]\n") == std::string::npos &&
       tables.find("\n[fsdp]\n") == std::string::npos) {

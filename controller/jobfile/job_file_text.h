@@ -6,12 +6,11 @@
 
 namespace jobfile {
 
-/// A spec as a job file: TOML in the keys and units of job_keys(), from which parse_job_file() makes the same spec.
-/// Keys that have their default are left out. What is no key of a job file (a job's place in its sweep) is left out
-/// too.
+/// Writes a spec as a job file: TOML with the keys and units of job_keys(). parse_job_file() makes the same spec from
+/// it. Keys with their default are left out, and so are parts of a spec that no key sets (a job's index in its sweep).
 std::string job_file_text(const muster::v1::JobSpec& spec);
 
-/// A text in TOML's quotes.
+/// The text as a TOML string, with quotes.
 std::string toml_text(const std::string& text);
 
 }  // namespace jobfile

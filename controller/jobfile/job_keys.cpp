@@ -17,52 +17,60 @@ constexpr double kMostBudget = 1'000'000;
 constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
 constexpr double kLongestDelay = 3'600'000;
 constexpr double kMinute = 60'000;
-constexpr double kNicest = 2'147'483'645;  // as sbatch takes it
+constexpr double kNicest = 2'147'483'645;  // sbatch's limit
 constexpr double kMiB = 1 << 20;
 constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
 
-/// Before the keys of a training, as the help shows them.
+/// The keys that the help shows before the keys of recipes.
 constexpr auto kFirst = std::to_array<Key>({
-    {.name = "name", .kind = Kind::kName, .meaning = "What lists and the dashboard call the job. Required."},
+    {.name = "name", .kind = Kind::kName, .meaning = "The job's name in lists and on the dashboard. Required."},
     {.name = "command",
      .kind = Kind::kWords,
-     .meaning = "Program and arguments, started once a rank. Excludes [model], [data], [train] and [fsdp]."},
+     .meaning = "Program and arguments, started once for each rank. Excludes [model], [data], [train] and [fsdp]."},
     {.name = "working_folder",
      .kind = Kind::kPath,
      .derived = "the job file's folder",
-     .meaning = "Where the ranks are started."},
+     .meaning = "The folder in which the ranks are started."},
     {.name = "environment",
      .kind = Kind::kChoice,
      .derived = "submit for a command, clean for a recipe",
      .choices = "submit clean",
-     .meaning = "What the ranks' environment begins with. clean: what a fresh login finds. submit: the same with PATH, "
-                "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
-                "stand above either."},
+     .meaning =
+         "The base of the ranks' environment. clean: the variables of a fresh login. submit: the same, with PATH, "
+         "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
+         "override both."},
     {.name = "executor",
      .kind = Kind::kChoice,
      .standard = "auto",
      .choices = "auto slurm local debug",
-     .meaning = "What starts the ranks. auto: Slurm where the controller has one, else local processes. debug: muster "
-                "submit itself, all ranks here in the foreground, without a controller."},
+     .meaning =
+         "What starts the ranks. auto: Slurm if the controller has one, else local processes. debug: muster submit "
+         "itself runs all ranks here in the foreground, without a controller."},
     {.name = "after",
      .kind = Kind::kWords,
      .meaning = "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."},
     {.name = "hold",
      .kind = Kind::kFlag,
      .derived = "false",
-     .meaning = "Submit it, but start nothing before muster release."},
+     .meaning = "Submit the job held: it starts after muster release."},
     {.name = "extends",
      .kind = Kind::kPath,
-     .meaning = "Another job file, read first: what this one says replaces its values; tables are merged, arrays "
-                "replaced. Its relative paths count from its own folder. At most 8 files deep."},
+     .meaning =
+         "Another job file, which is read first. Values of this file replace its values; tables are merged, arrays "
+         "replaced. Its relative paths start at its own folder. At most 8 files deep."},
 
-    {.name = "resources.nodes", .kind = Kind::kWhole, .standard = "1", .low = 1, .high = 4096, .meaning = "Machines."},
+    {.name = "resources.nodes",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 1,
+     .high = 4096,
+     .meaning = "Number of machines."},
     {.name = "resources.ranks_per_node",
      .kind = Kind::kWhole,
      .standard = "1",
      .low = 1,
      .high = 4096,
-     .meaning = "Processes a machine; nodes x ranks_per_node is the world size, at most 4096."},
+     .meaning = "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."},
     {.name = "resources.cpus_per_rank",
      .kind = Kind::kWhole,
      .derived = "no limit",
@@ -80,8 +88,8 @@ constexpr auto kFirst = std::to_array<Key>({
      .derived = "no limit",
      .low = 1000,
      .high = kLongest,
-     .meaning =
-         "Longest time of one attempt. Then its ranks save and leave, and the job comes back (requeue.max_timed_out)."},
+     .meaning = "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
+                "(requeue.max_timed_out)."},
     {.name = "resources.stop_grace",
      .kind = Kind::kDuration,
      .standard = "30s",
@@ -91,14 +99,14 @@ constexpr auto kFirst = std::to_array<Key>({
 
     {.name = "slurm.partition",
      .kind = Kind::kText,
-     .meaning = "Partition, or several with commas: the first to have room."},
+     .meaning = "Partition. Of several with commas Slurm uses the one that can start the job first."},
     {.name = "slurm.account", .kind = Kind::kText, .meaning = "Account to charge."},
     {.name = "slurm.qos", .kind = Kind::kText, .meaning = "Quality of service."},
-    {.name = "slurm.constraint", .kind = Kind::kText, .meaning = "Features nodes must have, such as \"a100&ib\"."},
+    {.name = "slurm.constraint", .kind = Kind::kText, .meaning = "Features that nodes must have, such as \"a100&ib\"."},
     {.name = "slurm.gres",
      .kind = Kind::kText,
-     .meaning =
-         "Generic resources of each node, such as \"gpu:a100:4\"; for GPUs of each rank alone use gpus_per_rank."},
+     .meaning = "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
+                "gpus_per_rank."},
     {.name = "slurm.reservation", .kind = Kind::kText, .meaning = "Reservation to use."},
     {.name = "slurm.exclude", .kind = Kind::kText, .meaning = "Nodes not to use, such as \"n[3-5]\"."},
     {.name = "slurm.nodelist", .kind = Kind::kText, .meaning = "Nodes to use."},
@@ -106,7 +114,7 @@ constexpr auto kFirst = std::to_array<Key>({
      .kind = Kind::kSize,
      .low = kMiB,
      .high = kMostMemory,
-     .meaning = "Memory of each node; of mem, mem_per_cpu and mem_per_gpu at most one."},
+     .meaning = "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."},
     {.name = "slurm.mem_per_cpu",
      .kind = Kind::kSize,
      .low = kMiB,
@@ -120,40 +128,45 @@ constexpr auto kFirst = std::to_array<Key>({
     {.name = "slurm.exclusive",
      .kind = Kind::kFlag,
      .derived = "false",
-     .meaning = "Share the nodes with no other job."},
+     .meaning = "Do not share the nodes with other jobs."},
     {.name = "slurm.nice",
      .kind = Kind::kWhole,
      .derived = "0",
      .low = -kNicest,
      .high = kNicest,
-     .meaning = "Lowers the priority; below 0 needs an operator's rights."},
+     .meaning = "Lowers the priority. A value below 0 needs an operator's rights."},
     {.name = "slurm.licenses", .kind = Kind::kText, .meaning = "Licenses, such as \"matlab:2\"."},
-    {.name = "slurm.mail_user", .kind = Kind::kText, .meaning = "Whom Slurm writes to."},
-    {.name = "slurm.mail_type", .kind = Kind::kText, .meaning = "When it does, such as \"END,FAIL\": of each attempt."},
+    {.name = "slurm.mail_user", .kind = Kind::kText, .meaning = "The person to whom Slurm sends mail."},
+    {.name = "slurm.mail_type",
+     .kind = Kind::kText,
+     .meaning = "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt."},
     {.name = "slurm.output",
      .kind = Kind::kText,
-     .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's: a path as of sbatch, such as "
-                "\"%x-%j.out\". From the "
-                "working folder, unless absolute; folders are made. Local processes have no such link."},
+     .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's log. A path as for sbatch, such as "
+                "\"%x-%j.out\". A relative path starts at the working folder; missing folders are created. Local "
+                "processes have no such link."},
     {.name = "slurm.setup",
      .kind = Kind::kLines,
-     .meaning = "Shell lines before the ranks, on the first node, such as module load cuda. As in any script one that "
-                "fails ends nothing, unless it says so: module load cuda || exit 1."},
+     .meaning =
+         "Shell lines before the ranks, on the first node, such as module load cuda. As in any script, a line that "
+         "fails does not end the script, unless you add it: module load cuda || exit 1."},
     {.name = "slurm.teardown",
      .kind = Kind::kLines,
-     .meaning = "Shell lines after the ranks, whatever happened; their exit code does not count."},
+     .meaning = "Shell lines after the ranks, even if the ranks failed. Their exit code does not count."},
     {.name = "slurm.srun_args",
      .kind = Kind::kLines,
-     .meaning = "More arguments of srun, such as [\"--cpu-bind=cores\"]."},
+     .meaning = "Further arguments for srun, such as [\"--cpu-bind=cores\"]."},
     {.name = "slurm.health_check",
      .kind = Kind::kText,
-     .meaning = "A command run on every node before ranks start; a node where it fails gets none of this job's."},
+     .meaning =
+         "A command that runs on every node before the ranks start. A node where it fails gets no ranks of this job."},
     {.name = "slurm.options",
      .kind = Kind::kOptions,
-     .meaning = "Any other option of sbatch by its long name: hint = \"nomultithread\"; true for one without a value."},
+     .meaning = "Any other option of sbatch by its long name: hint = \"nomultithread\". Write true for an option "
+                "without a value."},
 });
 
-/// After the keys of a training.
+/// The keys that the help shows after the keys of recipes.
 constexpr auto kLast = std::to_array<Key>({
     {.name = "requeue.max_failed",
      .kind = Kind::kWhole,
@@ -203,19 +216,19 @@ constexpr auto kLast = std::to_array<Key>({
      .low = 0,
      .high = kMostBudget,
      .meaning = "New attempts after a rank failed within a minute of the start with the same error at the same step as "
-                "before; a checkpoint reported between the two begins the count anew."},
+                "before. A checkpoint in between restarts the count."},
     {.name = "requeue.max_controller_lost",
      .kind = Kind::kWhole,
      .standard = "5",
      .low = 0,
      .high = kMostBudget,
-     .meaning = "New attempts after the controller found no trace of one."},
+     .meaning = "New attempts after the controller found no trace of an attempt."},
     {.name = "requeue.backoff_initial",
      .kind = Kind::kDuration,
      .standard = "1s",
      .low = 0,
      .high = kLongest,
-     .meaning = "Wait before the second attempt; doubles with each end without progress."},
+     .meaning = "Wait before the second attempt. It doubles with each attempt that ends without progress."},
     {.name = "requeue.backoff_max",
      .kind = Kind::kDuration,
      .derived = "5m, or backoff_initial if that is longer",
@@ -227,7 +240,7 @@ constexpr auto kLast = std::to_array<Key>({
      .standard = "10m",
      .low = 1,
      .high = kLongest,
-     .meaning = "Running this long counts as progress, as a new checkpoint does."},
+     .meaning = "Running this long counts as progress, like a new checkpoint."},
 
     {.name = "liveness.heartbeat_interval",
      .kind = Kind::kDuration,
@@ -240,41 +253,43 @@ constexpr auto kLast = std::to_array<Key>({
      .standard = "2500ms",
      .low = 100,
      .high = kLongest,
-     .meaning = "A rank unheard this long, whose process is stopped or not to be seen, is silent; at least twice "
-                "heartbeat_interval."},
+     .meaning =
+         "A rank is silent if nothing was heard from it this long, and its process is stopped or cannot be seen. At "
+         "least twice heartbeat_interval."},
     {.name = "liveness.silent_after_vouched",
      .kind = Kind::kDuration,
      .derived = "15s, or silent_after if that is longer",
      .low = 100,
      .high = kLongest,
-     .meaning = "As silent_after, for a rank whose process is seen alive and not stopped."},
+     .meaning = "As silent_after, for a rank whose process is known to be alive and not stopped."},
     {.name = "liveness.hung_after",
      .kind = Kind::kDuration,
      .standard = "30m",
      .low = 1000,
      .high = kLongest,
-     .meaning = "A rank that reports but makes no progress this long hangs."},
+     .meaning = "A rank hangs if it reports but makes no progress for this long."},
     {.name = "liveness.join_within",
      .kind = Kind::kDuration,
      .standard = "2m",
      .low = 1000,
      .high = kLongest,
-     .meaning = "A rank that has not reported this long after its start is silent."},
+     .meaning = "A rank is silent if it has not reported this long after its start."},
 
     {.name = "sweep",
      .kind = Kind::kSweep,
-     .meaning = "Several jobs at once, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
-                "3e-4]. parallel = N lets so many run at once. As muster submit --sweep."},
+     .meaning = "Submits several jobs, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
+                "3e-4]. parallel = N lets at most N of them run at once. As muster submit --sweep."},
 
     {.name = "env",
      .kind = Kind::kVariables,
-     .meaning = "Variables of every rank. muster never overwrites one that is set here. A value is a text, a number, "
-                "true or false. muster submit --env NAME takes one from your environment."},
+     .meaning =
+         "Variables of every rank. muster never overwrites a variable that is set here. A value is a text, a number, "
+         "true or false. muster submit --env NAME takes one from your environment."},
     {.name = "submitted_env",
      .kind = Kind::kVariables,
-     .meaning =
-         "Written by muster spec: what the job took from its submitter, with environment = \"submit\". With this "
-         "table nothing is taken again."},
+     .meaning = "Written by muster spec: the variables that the job took from its submitter, with environment = "
+                "\"submit\". With "
+                "this table none are taken again."},
 });
 
 std::vector<Key> all_keys() {
@@ -291,7 +306,7 @@ std::vector<Key> all_keys() {
   }
   add(schema::checkpoints().keys);
   add(kLast);
-  // The help shows a [table] once.
+  // Sorting puts the keys of a table together, since the help shows each [table] once.
   std::ranges::stable_sort(keys, {}, [&](const Key& key) {
     const auto table = key.name.substr(0, key.name.find('.') == std::string_view::npos ? 0 : key.name.find('.'));
     const auto same_table = [&](const Key& other) {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the upper table says wins. Values move, so that they keep their places.
+/// Merges `lower` into `upper`. Values of `upper` win. Values are moved, so that they keep their line and column.
 void merge(toml::table& upper, toml::table&& lower) {
   for (auto&& [key, node] : lower) {
     auto* mine = upper.get(key);
@@ -22,7 +22,7 @@ void merge(toml::table& upper, toml::table&& lower) {
   }
 }
 
-/// The text of a file, or why there is none.
+/// The text of a file, or why it could not be read.
 struct Content {
   std::string text, problem;
 };
@@ -30,7 +30,7 @@ struct Content {
 Content content_of(const fs::path& file) {
   std::error_code error;
   const auto kind = fs::status(file, error);
-  if (!fs::exists(kind)) return {"", "there is no such job file; examples/ holds some to start from"};
+  if (!fs::exists(kind)) return {"", "there is no such job file; examples/ has some to start from"};
   if (fs::is_directory(kind)) return {"", "this is a folder; want a job file"};
   std::ifstream in(file, std::ios::binary);
   std::string text(kMostJobFileBytes + 1, '\0');
@@ -82,7 +82,7 @@ void JobSource::refuse(const toml::source_region& place, const std::string& prob
 bool JobSource::add_base() {
   const auto& file = files_.back();
   if (file.text.size() > kMostJobFileBytes) {
-    problems_.push_back(file.name + ":1:1: larger than 1 MiB; this is no job file");
+    problems_.push_back(file.name + ":1:1: larger than 1 MiB; this is not a job file");
     return false;
   }
   toml::table table;
@@ -109,8 +109,7 @@ bool JobSource::add_base() {
     return false;
   }
   if (files_.size() == kDeepestExtends) {
-    refuse(node->source(),
-           lead + "more than " + std::to_string(kDeepestExtends) + " files deep; put some of them together");
+    refuse(node->source(), lead + "more than " + std::to_string(kDeepestExtends) + " files deep; merge some of them");
     return false;
   }
   auto content = content_of(path);

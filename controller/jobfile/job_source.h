@@ -14,31 +14,31 @@ namespace jobfile {
 inline constexpr std::size_t kMostJobFileBytes = 1 << 20;
 inline constexpr std::size_t kDeepestExtends = 8;
 
-/// A job file and those it extends, read once.
+/// A job file and the files that it extends. Each file is read once.
 class JobSource {
  public:
-  /// `name` stands for the file in problems; relative paths count from `folder`, which is absolute.
+  /// Problems call the file `name`. Relative paths start at `folder`, which is absolute.
   static JobSource of_text(std::string_view text, const std::string& name, const std::filesystem::path& folder);
   /// A file that is missing, unreadable, a folder or too large is a problem.
   static JobSource of_file(const std::filesystem::path& file);
 
-  /// Lines for people, each with its place; without any, merged() may be used.
+  /// Lines for people with file, line and column. Call merged() only if there are none.
   const std::vector<std::string>& problems() const { return problems_; }
-  /// All of it as one table: what a file says replaces what the file it extends says; tables are merged. Each value
-  /// knows the name of its file and its place there.
+  /// All files as one table. A file's values replace the values of the file that it extends; tables are merged. Each
+  /// value knows its file, line and column.
   toml::table merged() const;
 
-  /// The submitter's environment, of which a job may take a part. Empty before set_submitter().
+  /// The submitter's environment, from which a job may take variables. Empty before set_submitter().
   const launch::Environment& submitter() const { return submitter_; }
   void set_submitter(launch::Environment environment) { submitter_ = std::move(environment); }
 
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
-  /// Of the file a value came from.
+  /// The folder of the file that the value came from.
   const std::filesystem::path& folder_of(const toml::source_region& source) const;
-  /// What stands there, of one line; empty where that can't be told.
+  /// The text there, if it is on one line; empty: not known.
   std::string text_of(const toml::source_region& source) const;
-  /// 0: the job file; 1: what it extends; ...
+  /// 0: the job file; 1: the file that it extends; ...
   std::size_t depth_of(const toml::source_region& source) const;
 
  private:
@@ -46,7 +46,7 @@ class JobSource {
     std::string text, name;
     std::filesystem::path folder, identity;
   };
-  /// "extends" of the newest file, if it has one, as the next file.
+  /// Reads the file that the newest file extends. Returns false if there is none.
   bool add_base();
   void read(const std::filesystem::path& file, const std::string& refused_at);
   void refuse(const toml::source_region& place, const std::string& problem);

@@ -10,8 +10,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// The last message on a path and the field there. `create` makes the messages on the way; without it an absent one
-/// gives a null message.
+/// A field and the message that holds it. With `create`, missing messages on the path are created. Without, the message
+/// is null if one is missing.
 struct Place {
   const Message* message = nullptr;
   Message* writable = nullptr;
@@ -24,7 +24,7 @@ Place find_place(const Message& root, Message* writable, const std::string& whol
   for (;;) {
     const auto dot = path.find('.');
     const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr) std::abort();  // the table names a field that the message lacks; every test would see it
+    if (field == nullptr) std::abort();  // job_keys() names a field that the message lacks; every test fails then
     if (dot == std::string_view::npos) return {message, writable, field};
     const auto* reflection = message->GetReflection();
     if (writable != nullptr) {
@@ -41,7 +41,7 @@ bool is_read_by_the_parser_alone(const Key& key) {
   return key.name == "extends" || key.name == "sweep";
 }
 
-/// Those of a recipe, by the names of their keys, but for kind and family.
+/// The recipe's value of this key; null: the recipe does not have it. The kind and the family are fields of their own.
 const muster::v1::Value* recipe_value(const muster::v1::JobSpec& spec, const Key& key) {
   const auto& values = spec.recipe().values();
   const auto found = values.find(std::string(key.name));
@@ -73,7 +73,7 @@ muster::v1::Value message_of(const Value& value) {
   return message;
 }
 
-/// Not one of the two keys that say which recipe it is.
+/// True for a recipe's key, except the two that choose the recipe: kind and family.
 bool is_recipe_value(const Key& key) {
   return is_recipe_key(key) && key.name != schema::recipe_key().name && key.name != schema::family_key().name;
 }
@@ -99,7 +99,7 @@ std::optional<Value> get(const muster::v1::JobSpec& spec, const Key& field) {
     case FieldDescriptor::CPPTYPE_INT64:
       return std::int64_t{reflection->GetInt64(*message, descriptor)};
     case FieldDescriptor::CPPTYPE_UINT64: {
-      // Beyond int64 it is out of every range anyway.
+      // A value beyond int64 is out of every key's range.
       const auto number = reflection->GetUInt64(*message, descriptor);
       return number > static_cast<std::uint64_t>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(number);
     }
@@ -204,7 +204,7 @@ std::string path_of(const Key& key) {
   if (key.name == schema::recipe_key().name) return "recipe.kind";
   if (key.name == schema::family_key().name) return "recipe.family";
   if (key.name == "command") return "command.argv";
-  if (key.name == "default") return "is_default";  // of a partition
+  if (key.name == "default") return "is_default";  // a key of partitions
   const auto* unit = key.kind == Kind::kDuration ? "_ms" : key.kind == Kind::kSize ? "_bytes" : "";
   return std::string(key.name) + unit;
 }

@@ -41,7 +41,7 @@ std::vector<std::string> keys_ending_in(std::string_view word, const std::vector
 std::string several_keys(const std::vector<std::string>& keys) {
   std::string list;
   for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key;
-  return "several keys end so; want one of " + list;
+  return "several keys end in this name; want one of " + list;
 }
 
 std::vector<std::string> settable_keys() {

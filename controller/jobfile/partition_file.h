@@ -9,9 +9,9 @@
 
 namespace jobfile {
 
-/// What a partitions file says: a [partition.NAME] table for each, with the keys of partition_keys().
+/// A parsed partitions file. It has a table [partition.NAME] for each partition, with the keys of partition_keys().
 struct PartitionFile {
-  std::vector<muster::v1::PartitionPolicy> policies;  // by name; only to be used without problems
+  std::vector<muster::v1::PartitionPolicy> policies;  // ordered by name; do not use them if there are problems
   std::vector<std::string>
       problems;  // lines for people, each with its place: `partitions.toml:4:1: max_nodes "x": ...`
 };
@@ -19,8 +19,8 @@ struct PartitionFile {
 inline constexpr std::size_t kMostPartitionFileBytes = 1 << 20;
 inline constexpr std::size_t kMostPartitions = 1000;
 
-/// Strict: unknown keys, wrong types, values out of range and what contradicts itself are problems, all of them at once
-/// (the first kMostProblems are told). `name` stands for the file in them.
+/// Parses and checks the text. Unknown keys, wrong types, values out of range and contradictions are problems. All
+/// problems are found at once, and the first kMostProblems are returned. They call the file `name`.
 PartitionFile parse_partition_file(std::string_view text, const std::string& name);
 
 }  // namespace jobfile

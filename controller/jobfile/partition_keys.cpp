@@ -22,43 +22,45 @@ constexpr std::size_t kMostValues = 1000;
 constexpr std::string_view kBudget = "Of jobs that don't say; as in a job file.";
 
 constexpr auto kFields = std::to_array<Key>({
-    {.name = "users", .kind = Kind::kWords, .meaning = "Who may use it; with groups: either will do."},
+    {.name = "users",
+     .kind = Kind::kWords,
+     .meaning = "Who may use the partition. With groups as well, either is enough."},
     {.name = "groups",
      .kind = Kind::kWords,
-     .meaning = "Members of these groups may use it. Without users and groups everybody may."},
-    {.name = "max_nodes", .kind = Kind::kWhole, .low = 1, .high = kMostCount, .meaning = "Of a job."},
+     .meaning = "Members of these groups may use the partition. Without users and groups everybody may."},
+    {.name = "max_nodes", .kind = Kind::kWhole, .low = 1, .high = kMostCount, .meaning = "The most nodes of a job."},
     {.name = "max_ranks",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
-     .meaning = "Of a job: nodes x ranks_per_node."},
+     .meaning = "The most ranks of a job: nodes x ranks_per_node."},
     {.name = "max_time",
      .kind = Kind::kDuration,
      .low = kMinute,
      .high = kLongest,
-     .meaning = "Of one attempt. Without default_time also for jobs that don't say."},
+     .meaning = "The longest time of one attempt. Without default_time also the limit of jobs that set none."},
     {.name = "max_running_jobs_per_user",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
-     .meaning = "So many of a user's jobs are handed over to Slurm at once; the others wait."},
+     .meaning = "How many jobs of a user are in Slurm at once. Further jobs wait in muster."},
     {.name = "max_queued_jobs_per_user",
      .kind = Kind::kWhole,
      .low = 1,
      .high = kMostCount,
-     .meaning = "So many of a user's jobs may wait to run, in muster or in Slurm's queue; more are refused at submit."},
-    {.name = "default_account", .kind = Kind::kText, .meaning = "For jobs that name none."},
-    {.name = "default_qos", .kind = Kind::kText, .meaning = "For jobs that name none."},
-    {.name = "default_constraint", .kind = Kind::kText, .meaning = "For jobs that name none."},
-    {.name = "default_gres", .kind = Kind::kText, .meaning = "For jobs that name none, nor gpus_per_rank."},
+     .meaning = "How many jobs of a user may wait, in muster or in Slurm's queue. Further jobs are refused at submit."},
+    {.name = "default_account", .kind = Kind::kText, .meaning = "For jobs that set none."},
+    {.name = "default_qos", .kind = Kind::kText, .meaning = "For jobs that set none."},
+    {.name = "default_constraint", .kind = Kind::kText, .meaning = "For jobs that set none."},
+    {.name = "default_gres", .kind = Kind::kText, .meaning = "For jobs that set neither slurm.gres nor gpus_per_rank."},
     {.name = "default_time",
      .kind = Kind::kDuration,
      .low = kMinute,
      .high = kLongest,
-     .meaning = "Time limit of jobs that don't say."},
+     .meaning = "Time limit of jobs that set none."},
     {.name = "preemptible",
      .kind = Kind::kFlag,
-     .meaning = "Whether jobs must expect to be preempted; checked against Slurm's PreemptMode."},
+     .meaning = "Whether Slurm may preempt jobs. Checked against Slurm's PreemptMode."},
     {.name = "requeue.max_failed", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
     {.name = "requeue.max_rank_silent", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
     {.name = "requeue.max_rank_hung", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
@@ -70,14 +72,14 @@ constexpr auto kFields = std::to_array<Key>({
     {.name = "requeue.max_controller_lost", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
     {.name = "health_check",
      .kind = Kind::kText,
-     .meaning = "Command run on every node before ranks start; a node where it fails gets none."},
+     .meaning = "Command that runs on every node before the ranks start. A node where it fails gets no ranks."},
     {.name = "setup",
      .kind = Kind::kLines,
      .meaning = "Shell lines before the ranks and before the job's own, such as \"module load cuda\"."},
     {.name = "default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
 });
 
-/// The message that holds the field; null if it is absent and not to be made.
+/// The field and the message that holds it. The message is null if it is absent and `create` is false.
 struct Place {
   Message* message = nullptr;
   const FieldDescriptor* field = nullptr;
@@ -89,7 +91,7 @@ Place place_of(Message& root, const std::string& whole_path, bool make) {
   for (;;) {
     const auto dot = path.find('.');
     const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr) std::abort();  // the table names a field that the message lacks; every test would see it
+    if (field == nullptr) std::abort();  // partition_keys() names a field that the message lacks; every test fails then
     if (dot == std::string_view::npos) return {message, field};
     const auto* reflection = message->GetReflection();
     if (!make && !reflection->HasField(*message, field)) return {};
@@ -137,7 +139,7 @@ bool is_user_name(std::string_view text) {
 std::string put_list(Place place, const Key& field, const std::vector<std::string>& values) {
   const bool names = field.kind == Kind::kWords;
   if (names && values.empty()) return "at least one name; leave the key out to let everybody in";
-  if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " of them";
+  if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " values";
   for (const auto& value : values) {
     if (names && !is_user_name(value)) return "names such as [\"ann\", \"bob\"]";
     if (!names && !is_line(value)) return "texts of one line each";
@@ -181,7 +183,7 @@ void clear(PartitionPolicy& policy, const Key& field) {
 }
 
 std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
-  auto copy = policy;  // so that one way to find a place will do
+  auto copy = policy;  // place_of() wants a policy that it may change
   const auto place = place_of(copy, path_of(field), false);
   if (place.message == nullptr) return {};
   const auto* reflection = place.message->GetReflection();

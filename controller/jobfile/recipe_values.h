@@ -7,10 +7,11 @@
 
 namespace jobfile {
 
-/// The tables that a recipe's kind and family read; empty where there is no such kind or family.
+/// The tables of keys that the recipe's kind and family use; empty: there is no such kind or family.
 std::vector<const schema::Table*> tables_of(const muster::v1::Recipe& recipe);
 
-/// A recipe's values that these tables know, each of its key's kind. Others are left out: validate() tells of them.
+/// The recipe's values whose keys are in these tables, converted to the keys' kinds. Values that do not fit are left
+/// out; validate() reports them.
 schema::Values values_of(const muster::v1::JobSpec& spec, const std::vector<const schema::Table*>& tables);
 
 }  // namespace jobfile

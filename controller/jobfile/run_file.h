@@ -7,8 +7,8 @@
 
 namespace jobfile {
 
-/// What muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the spec leaves
-/// out are left out, but for the folders. `cache_folder` counts where the spec names none.
+/// The run file that muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp. Values that the
+/// spec leaves out are left out, except folders. `cache_folder` is used if the spec names none.
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::string& checkpoint_folder,
                                 const std::string& cache_folder);
 

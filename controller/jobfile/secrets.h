@@ -4,10 +4,10 @@
 
 namespace jobfile {
 
-/// Puts launch::kMask in the place of every secret of a spec: in [env], in what it took from its submitter, and in what
-/// a sweep varies. See launch/secrets.h for what is a secret.
+/// Replaces every secret of a spec by launch::kMask: in [env], in variables from the submitter, and in the values that
+/// a sweep varies. launch/secrets.h says what a secret is.
 void mask_secrets(muster::v1::JobSpec& spec);
-/// The same of a sweep's settings alone.
+/// Masks the secrets in a sweep's settings only.
 void mask_secrets(muster::v1::SweepElement& element);
 
 }  // namespace jobfile

@@ -8,14 +8,14 @@ namespace {
 
 struct Owned {
   std::string_view option;
-  std::string_view instead;  // begins with "use", or says why there is no other way
+  std::string_view instead;  // begins with "use", or says why there is no other key
 };
 
 constexpr auto kOwned = std::to_array<Owned>({
     {"account", "use slurm.account"},
     {"array", "use [sweep] or muster submit --sweep"},
     {"chdir", "use working_folder"},
-    {"clusters", "a controller works with one cluster: submit to the other cluster's"},
+    {"clusters", "a controller works with one cluster: submit to the other cluster's controller"},
     {"comment", "muster finds its own jobs by it"},
     {"constraint", "use slurm.constraint"},
     {"cpus-per-task", "use resources.cpus_per_rank"},
@@ -32,9 +32,9 @@ constexpr auto kOwned = std::to_array<Owned>({
     {"gres", "use slurm.gres"},
     {"help", "see man sbatch"},
     {"hold", "use hold"},
-    {"input", "ranks read nothing: give the program a file's name"},
+    {"input", "ranks have no standard input: give the program a file name"},
     {"job-name", "use name"},
-    {"kill-on-invalid-dep", "use after, which muster watches itself"},
+    {"kill-on-invalid-dep", "use after, which muster checks itself"},
     {"licenses", "use slurm.licenses"},
     {"mail-type", "use slurm.mail_type"},
     {"mail-user", "use slurm.mail_user"},
@@ -82,7 +82,7 @@ std::string refuse_slurm_option(std::string_view name) {
     name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
     return "want the option without its dashes: " + std::string(name);
   }
-  if (name.size() == 1) return "want the option's long name, such as hint: man sbatch tells it";
+  if (name.size() == 1) return "want the option's long name, such as hint; see man sbatch";
   if (name.find('_') != std::string_view::npos) {
     std::string dashed(name);
     std::ranges::replace(dashed, '_', '-');
@@ -90,11 +90,11 @@ std::string refuse_slurm_option(std::string_view name) {
   }
   if (!is_option_name(name)) return "want the long name of an option of sbatch, such as hint";
   for (const auto& [option, instead] : kOwned) {
-    if (option == name) return "muster sets it itself; " + std::string(instead);
+    if (option == name) return "muster sets this option itself; " + std::string(instead);
   }
   for (const auto& [option, instead] : kOwned) {
     if (option.starts_with(name)) {
-      return "sbatch may take it for " + std::string(option) + ", which muster sets itself; " + std::string(instead);
+      return "sbatch may read it as " + std::string(option) + ", which muster sets itself; " + std::string(instead);
     }
   }
   return {};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLongestFolder = 200;
 
-/// The job file's own axes, with those of the command line in place of the same keys and after them.
+/// The job file's axes and those of the command line. An axis of the command line replaces one with the same key.
 std::vector<SweepAxis> joined(std::vector<SweepAxis> own, std::vector<SweepAxis> more) {
   for (auto& axis : more) {
     const auto same = std::ranges::find_if(own, [&](const SweepAxis& a) { return a.key == axis.key; });
@@ -43,7 +43,7 @@ std::string problem_of(const std::vector<SweepAxis>& axes, const std::vector<Ove
   return {};
 }
 
-/// The values of one combination, an index for each axis.
+/// One combination: the index of a value for each axis.
 class Combination {
  public:
   explicit Combination(const std::vector<SweepAxis>& axes) : axes_(axes), at_(axes.size(), 0) {}
@@ -58,7 +58,7 @@ class Combination {
   void fill(muster::v1::SweepElement& element) const {
     for (std::size_t i = 0; i < axes_.size(); ++i) (*element.mutable_settings())[axes_[i].key] = value(i);
   }
-  /// False: that was the last one.
+  /// Goes to the next combination. Returns false after the last one.
   bool next() {
     for (std::size_t i = axes_.size(); i-- > 0;) {
       if (++at_[i] < axes_[i].values.size()) return true;
@@ -66,7 +66,7 @@ class Combination {
     }
     return false;
   }
-  /// "train.learning_rate=1e-4,train.seed=0", without what a folder's name can't hold.
+  /// The name of a folder: "train.learning_rate=1e-4,train.seed=0", without characters that a file name cannot have.
   std::string folder() const {
     std::string name;
     for (std::size_t i = 0; i < axes_.size(); ++i) name += (i > 0 ? "," : "") + axes_[i].key + "=" + value(i);
@@ -84,13 +84,13 @@ class Combination {
   std::vector<std::size_t> at_;
 };
 
-/// Finishes one job after another and sees that no two share a checkpoint folder.
+/// Completes the jobs one after the other, and checks that no two share a checkpoint folder.
 class Finisher {
  public:
   explicit Finisher(const std::vector<SweepAxis>& axes)
       : folder_varies_(std::ranges::any_of(axes, [](const auto& axis) { return axis.key == "checkpoint.folder"; })) {}
 
-  /// What is wrong with it; empty: nothing.
+  /// Returns the problem; empty: there is none.
   std::string finish(const Combination& combination, std::uint32_t index, muster::v1::JobSpec& spec) {
     char suffix[16];
     std::snprintf(suffix, sizeof suffix, "-%04u", static_cast<unsigned>(index));
@@ -102,15 +102,15 @@ class Finisher {
     if (!folder_varies_) {
       const auto name = combination.folder();
       if (name.size() > kLongestFolder) {
-        return "checkpoint.folder: the settings are too long to name a folder for each job; leave it out, then each "
-               "job has its own";
+        return "checkpoint.folder: the settings are too long for the name of each job's folder; leave it out, and each "
+               "job gets its own";
       }
       *folder = (std::filesystem::path(*folder) / name).native();
     }
     const auto [known, fresh] = folders_.emplace(*folder, spec.name());
     if (fresh) return {};
     return "checkpoint.folder \"" + shown(*folder) + "\": " + known->second + " and " + spec.name() +
-           " would both use it; leave it out, then each job has its own";
+           " would both use it; leave it out, and each job gets its own";
   }
 
  private:
@@ -129,7 +129,7 @@ Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overri
   if (const auto problem = problem_of(axes, overrides); !problem.empty()) sweep.problems.push_back(problem);
   if (axes.empty() || !sweep.problems.empty()) {
     sweep.problems.insert(sweep.problems.end(), base.problems.begin(), base.problems.end());
-    if (sweep.problems.empty()) sweep.problems.push_back(source.name() + ": the sweep varies nothing");
+    if (sweep.problems.empty()) sweep.problems.push_back(source.name() + ": the sweep varies no key");
     return sweep;
   }
   Finisher finisher(axes);

@@ -4,17 +4,19 @@
 
 namespace jobfile {
 
-/// The jobs of a sweep, or what is wrong.
+/// The jobs of a sweep, or its problems.
 struct Sweep {
-  std::vector<muster::v1::JobSpec> specs;  // each complete and valid, with its settings
-  std::vector<std::string> problems;       // lines for people; then no specs count
-  std::uint32_t parallel = 0;              // at most so many at once; 0: no limit
+  std::vector<muster::v1::JobSpec> specs;  // each is complete and valid, and knows its settings
+  std::vector<std::string> problems;       // lines for people; do not use the specs if there are any
+  std::uint32_t parallel = 0;              // how many may run at once; 0: no limit
 };
 
-/// One job for each combination of the axes' values, at most kMostSweepJobs; the last axis varies fastest. Those of the
-/// job file's [sweep] come first, and `axes` replaces them key by key. Each job is checked like a job file of its own.
-/// Job 7 of "tune" is "tune-0007". A checkpoint folder gets a subfolder for each job, named by what varies, so that the
-/// same settings find their checkpoints again; it may vary itself, but no two jobs may share one.
+/// Makes one job for each combination of the axes' values, at most kMostSweepJobs. The last axis varies fastest. The
+/// axes of the job file's [sweep] come first; an axis of `axes` with the same key replaces one of them. Each job is
+/// checked like a single job. Job 7 of "tune" is named "tune-0007".
+///
+/// If the spec names a checkpoint folder, each job gets a subfolder whose name holds its settings. So the same settings
+/// find their checkpoints again. The folder may vary itself, but no two jobs may share one.
 Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overrides, std::vector<SweepAxis> axes,
                     FileChecks checks);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kWantValues = "want values such as 1e-4,3e-4 or 0..3";
 
-/// Commas outside of quotes and brackets part the values.
+/// Splits the text at commas outside of quotes and brackets.
 std::vector<std::string> parts_of(std::string_view text) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -43,7 +43,7 @@ std::optional<std::int64_t> whole(std::string_view text) {
   return number;
 }
 
-/// Adds one value, or each of a range; what is wrong with it.
+/// Adds one value, or all values of a range. Returns the problem; empty: there is none.
 std::string add_values(const std::string& part, std::vector<std::string>* values) {
   const auto dots = part.find("..");
   const auto first = dots == std::string::npos ? std::nullopt : whole(part.substr(0, dots));
@@ -73,10 +73,10 @@ std::string twice_in(const std::vector<std::string>& values) {
   auto sorted = values;
   std::ranges::sort(sorted);
   const auto found = std::ranges::adjacent_find(sorted);
-  return found == sorted.end() ? "" : shown(*found) + " is there twice; each combination runs once";
+  return found == sorted.end() ? "" : shown(*found) + " is given twice; each combination runs once";
 }
 
-/// A number as it was written, 1e-3 rather than 0.001.
+/// A number in the form in which it was written: 1e-3 does not become 0.001.
 std::string written_number(const toml::node& node, const WrittenAt& written) {
   auto text = written(node.source());
   const auto& value = *node.as_floating_point();
@@ -86,7 +86,7 @@ std::string written_number(const toml::node& node, const WrittenAt& written) {
   return same ? text : shown(node);
 }
 
-/// Walks [sweep] and the tables in it.
+/// Reads [sweep] and the tables in it.
 class TableReader {
  public:
   TableReader(SweepTable& out, const WrittenAt& written) : out_(out), written_(written) {}
@@ -137,7 +137,7 @@ class TableReader {
     }
     if (const auto twice = twice_in(axis.values); !twice.empty()) return refuse(word, "", twice, node.source());
     for (const auto& known : out_.axes) {
-      if (known.axis.key == axis.key) return refuse(word, "", "it is given twice: remove one of them", place);
+      if (known.axis.key == axis.key) return refuse(word, "", "the key is given twice; remove one of them", place);
     }
     out_.axes.push_back({std::move(axis), &place});
   }
@@ -170,7 +170,7 @@ SweepKey resolve_sweep_key(const std::string& word, const std::vector<std::strin
   if (std::ranges::find(keys, word) != keys.end()) return {word, ""};
   const auto parent = table_of(word);
   if (is_open_table(parent) && !leaf_of(word).empty()) return {word, ""};
-  if (find_key(word) != nullptr) return {"", "it can't vary within a sweep"};
+  if (find_key(word) != nullptr) return {"", "a sweep can't vary this key"};
   const auto meant = keys_ending_in(word, keys);
   if (meant.size() == 1) return {meant.front(), ""};
   return {"", meant.empty() ? unknown_key(word) : several_keys(meant)};

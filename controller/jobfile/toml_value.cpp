@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 
 namespace jobfile {
 namespace {
@@ -48,7 +48,7 @@ std::string shown(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     if (out.size() >= kLongestShown) return out + "...";
-    const auto size = core::character_bytes(text);
+    const auto size = schema::character_bytes(text);
     const auto byte = static_cast<unsigned char>(text.front());
     if (size == 0) {
       char escaped[5];
@@ -81,31 +81,33 @@ std::string shown(const toml::node& node) {
 
 std::string syntax_problem(std::string_view description) {
   struct Slip {
-    std::string_view where, what;  // of the parser's words
+    std::string_view where, what;  // parts of the parser's message
     std::string_view ours;
   };
-  // In this order: the first that fits.
+  // The first match counts.
   static constexpr Slip kSlips[]{
-      {"", "could not determine value type", "this is no value; a text needs quotes"},
-      {"", "expected 'true'", "this is no value; write true or false in small letters, and texts in quotes"},
-      {"", "expected 'false'", "this is no value; write true or false in small letters, and texts in quotes"},
+      {"", "could not determine value type", "this is not a value; a text needs quotes"},
+      {"", "expected 'true'", "this is not a value; write true or false in small letters, and texts in quotes"},
+      {"", "expected 'false'", "this is not a value; write true or false in small letters, and texts in quotes"},
       {"", "expected value, saw", "there is no value after =; write one, a text in quotes"},
-      {"root table", "expected keys", "want key = value or a [table] here; a key of other signs needs quotes"},
+      {"root table", "expected keys", "want key = value or a [table] here; a key with other characters needs quotes"},
       {"table header", "expected ']'", "the table's name does not end; write ] after it"},
       {"table header", "end-of-file", "the table's name does not end; write ] after it"},
       {"table header", "cannot redefine", "this table is there already; put all of its keys in one place"},
       {"", "cannot redefine", "this key is given twice; remove one of them"},
       {"string", "control characters", "the text does not end on its line; close the quotes on the same line"},
       {"string", "unknown escape sequence",
-       "this backslash means nothing; write two, or single quotes around the text"},
+       "the backslash begins no known escape; write two of them, or put the text in single quotes"},
       {"array", "expected comma",
-       "the array's values are not told apart; write a comma between them, and ] after the last"},
+       "a comma or ] is missing in the array; write a comma between values, and ] after the last"},
       {"array", "end-of-file", "the array does not end; write ] after its last value"},
       {"", "leading zero", "a number can't begin with 0; leave it out, or write a text in quotes"},
       {"key-value pair", "expected '='", "there is no = after the key; write key = value"},
-      {"", "expected a comment or whitespace", "this is too much for one line; write one key or [table] on each"},
-      {"inline table", "", "the { } does not end on its line; close it there, or write a [table] with a key a line"},
-      {"integer", "expected digit", "this is no number; a text such as \"12h\" needs quotes"},
+      {"", "expected a comment or whitespace",
+       "there is more text after the value; write one key or [table] on each line"},
+      {"inline table", "",
+       "the { } does not end on its line; close it there, or write a [table] with one key on each line"},
+      {"integer", "expected digit", "this is not a number; a text such as \"12h\" needs quotes"},
       {"floating-point", "expected decimal digit", "a number needs digits on both sides of its point, such as 0.5"},
       {"", "is not representable", "the number is too large; write a smaller number"},
       {"", "could not be interpreted", "the number is too large; write a smaller number"},
@@ -130,7 +132,7 @@ void insert_text(toml::table& table, std::string_view key, const Key* field, con
         return;
       }
     } catch (const toml::parse_error&) {
-      // No TOML value: a text.
+      // Not a TOML value, so it is a text.
     }
   }
   table.insert_or_assign(key, text);

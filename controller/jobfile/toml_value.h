@@ -10,18 +10,18 @@
 
 namespace jobfile {
 
-/// A TOML value as a field's; nullopt if its type is not what the field takes. The range is not looked at.
+/// Converts a TOML value to the key's kind; nullopt: it has another type. Does not check the range.
 std::optional<Value> value_of(const Key& field, const toml::node& node);
 
-/// A value in short, for messages: texts without quotes, about 120 bytes at most, nothing that moves a terminal's
-/// cursor, and bytes that are no UTF-8 as "\xE8".
+/// A value for messages: a text has no quotes, and a value longer than about 120 bytes is cut. Control characters
+/// become spaces. A byte that is not valid UTF-8 becomes "\xE8".
 std::string shown(const toml::node& node);
 std::string shown(std::string_view text);
 
-/// What is wrong with a text that is no TOML, and what to do: in our words where we know what the parser's mean.
+/// Explains a syntax error with a remedy. Errors of the parser that are not known here keep the parser's words.
 std::string syntax_problem(std::string_view description);
 
-/// Puts the text of a command-line value into `table` under `key`: as a TOML value, else as a text.
+/// Inserts a value from the command line into `table`. If it is not a TOML value, it is a text.
 void insert_text(toml::table& table, std::string_view key, const Key* field, const std::string& text);
 
 }  // namespace jobfile

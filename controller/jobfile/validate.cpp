@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <map>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"
@@ -31,18 +31,19 @@ void check_ranges(const JobSpec& spec, Findings& findings) {
       if (field.kind == Kind::kName) findings.add({"name", "", "want " + wanted(field), "add name = \"my-job\"", {}});
       continue;
     }
-    if (!schema::as_kind(field, *value)) continue;  // only of a recipe: check_recipe_values() tells
+    if (!schema::as_kind(field, *value))
+      continue;  // a recipe's value may have another kind; check_recipe_values() reports it
     if (!allowed(field, *value)) findings.add(field.name, "want " + wanted(field), "");
   }
 }
 
-/// What an older or newer muster, or another client, has written into a recipe.
+/// Checks a recipe's values, which an older or newer muster or another client may have written.
 void check_recipe_values(const JobSpec& spec, Findings& findings) {
   const auto& recipe = spec.recipe();
   if (!recipe.GetReflection()->GetUnknownFields(recipe).empty()) {
     findings.add({"",
                   "",
-                  "want a recipe in this controller's form; it comes from a muster of another version",
+                  "this recipe was written by another version of muster, in a form that this controller does not know",
                   "submit it with the muster of this controller's version",
                   {}});
   }
@@ -53,7 +54,7 @@ void check_recipe_values(const JobSpec& spec, Findings& findings) {
       const auto* other = find_key(name);
       findings.add({name,
                     "",
-                    other == nullptr ? unknown_key(name) : "want no such key with this recipe and family",
+                    other == nullptr ? unknown_key(name) : "this recipe and family have no such key",
                     other == nullptr ? "" : "remove it",
                     {"train.recipe", "model.family"}});
     } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
@@ -79,11 +80,11 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto folder = values.text("data.path");
   if (std::error_code error; !folder.empty() && values.text("data.source") == "folder" && checks == FileChecks::kLook &&
                              !fs::is_directory(folder, error)) {
-    findings.add("data.path", "want a folder; there is none of this name", "create it, or correct the path");
+    findings.add("data.path", "want a folder that exists", "create it, or correct the path");
   }
 }
 
-/// Whether the program is there is only known where the job runs: its first start tells.
+/// Does not check that the program exists. Only the machine where the job runs can know that.
 void check_command(const JobSpec& spec, Findings& findings) {
   const auto& argv = spec.command().argv();
   if (argv.empty() || argv[0].empty()) {
@@ -108,20 +109,20 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
   std::error_code error;
   const auto& working = spec.working_folder();
   if (!working.empty() && checks == FileChecks::kLook && !fs::is_directory(working, error)) {
-    findings.add("working_folder", "want a folder; there is none of this name", "create it, or correct the path");
+    findings.add("working_folder", "want a folder that exists", "create it, or correct the path");
   }
   const auto& checkpoints = spec.checkpoint().folder();
   if (!checkpoints.empty() && checks == FileChecks::kLook && fs::exists(checkpoints, error) &&
       !fs::is_directory(checkpoints, error)) {
-    findings.add("checkpoint.folder", "want a folder; this is something else", "choose another path");
+    findings.add("checkpoint.folder", "want a folder; this is a file", "choose another path");
   }
   for (const auto& field : job_keys()) {
     if (field.kind != Kind::kPath) continue;
     const auto value = get(spec, field);
     if (!value) continue;
     const auto& path = std::get<std::string>(*value);
-    if (!core::is_utf8(path)) {
-      findings.add(field.name, "want a path in UTF-8", "rename the folder or file that is not, or choose another path");
+    if (!schema::is_utf8(path)) {
+      findings.add(field.name, "want a path in UTF-8", "rename the folder or file, or choose another path");
     } else if (!fs::path(path).is_absolute()) {
       findings.add(field.name, "want an absolute path", "relative paths exist in job files only; muster resolves them");
     }
@@ -135,7 +136,7 @@ void check_times(const JobSpec& spec, Findings& findings) {
     findings.add("liveness.silent_after",
                  "want at least twice heartbeat_interval = " +
                      duration("liveness.heartbeat_interval", liveness.heartbeat_interval_ms()),
-                 "or one late heartbeat would end the attempt", {"liveness.heartbeat_interval"});
+                 "otherwise one late heartbeat would end the attempt", {"liveness.heartbeat_interval"});
   }
   if (liveness.silent_after_vouched_ms() < liveness.silent_after_ms()) {
     findings.add("liveness.silent_after_vouched",

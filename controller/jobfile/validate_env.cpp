@@ -3,7 +3,7 @@
 #include <charconv>
 #include <optional>
 
-#include "core/utf8.h"
+#include "schema/utf8.h"
 #include "jobfile/findings.h"
 #include "launch/secrets.h"
 
@@ -16,7 +16,7 @@ constexpr std::size_t kMostVariables = 1024;
 constexpr std::size_t kMostSubmittedBytes = std::size_t{64} << 10;
 constexpr const char* kWantName = "want a variable's name: letters, digits and \"_\", no digit first";
 constexpr const char* kWantSecret = "want the value itself: muster shows this in the place of a secret";
-constexpr int kMostRankNumber = 1 << 20;  // as the worker takes them
+constexpr int kMostRankNumber = 1 << 20;  // the worker's limit
 constexpr int kMostPort = 65535;
 
 bool is_variable_name(const std::string& name) {
@@ -33,8 +33,8 @@ std::optional<int> number_of(const std::string& text, int low, int high) {
   return fine ? std::optional(value) : std::nullopt;
 }
 
-/// Judges the variables that say which rank a process is, as those will that read them: muster-task of any program on
-/// Slurm, and muster-worker. Other programs make of them what they like, and get what the user has set.
+/// Checks the variables that tell a process its rank, by the rules of their readers. muster-task reads those of any job
+/// on Slurm. muster-worker reads those of a recipe. Any other program gets the user's values unchecked.
 class RankVariables {
  public:
   RankVariables(const JobSpec& spec, Findings& findings)
@@ -44,7 +44,7 @@ class RankVariables {
         per_node_(static_cast<int>(std::clamp<std::uint64_t>(spec.resources().ranks_per_node(), 1, kMostRanks))) {}
 
   void check() {
-    // "auto" is either, and not refused what only one of them refuses.
+    // "auto" may become either executor. So it is refused nothing that only one of them refuses.
     const bool local = spec_.executor() == "local" || spec_.executor() == "debug";
     const bool read_by_task = spec_.executor() == "slurm", read_by_worker = spec_.has_recipe();
     if (!read_by_task && !read_by_worker) return;
@@ -58,7 +58,7 @@ class RankVariables {
       return;
     }
     if (given("RANK") && (!rank_has_company(read_by_task) || !rank_is_alone())) return;
-    // Where the task finds no RANK it asks Slurm, and the others count for the worker alone.
+    // Without RANK muster-task asks Slurm, and only the worker reads the other variables.
     if (read_by_worker || given("RANK")) check_each_rank(read_by_worker);
   }
 
@@ -71,7 +71,7 @@ class RankVariables {
     const auto found = spec_.env().find(name);
     return found == spec_.env().end() ? nullptr : &found->second;
   }
-  /// An empty one is none.
+  /// True if the user has set the variable to a text that is not empty.
   bool given(const char* name) const {
     const auto* value = text(name);
     return value != nullptr && !value->empty();
@@ -96,7 +96,7 @@ class RankVariables {
     }
     return fine;
   }
-  /// It is read where there is an address too: the user's, or that of this machine.
+  /// Checks MASTER_PORT. It is read only if there is an address: the user's or, on one machine, muster's.
   bool port_is_one(bool address_is_there) {
     const bool read = given("MASTER_ADDR") || (address_is_there && text("MASTER_ADDR") == nullptr);
     if (!read || !given("MASTER_PORT") || number_of(*text("MASTER_PORT"), 1, kMostPort)) return true;
@@ -105,15 +105,15 @@ class RankVariables {
   }
   bool rank_has_company(bool read_by_task) {
     if (!read_by_task || given("WORLD_SIZE")) return true;
-    return refuse("RANK", "want WORLD_SIZE beside it, or neither", kLeaveOut, {"env.WORLD_SIZE"});
+    return refuse("RANK", "want WORLD_SIZE as well, or neither", kLeaveOut, {"env.WORLD_SIZE"});
   }
   bool rank_is_alone() {
     if (ranks_ == 1) return true;
-    return refuse("RANK", "want it left out: all " + std::to_string(ranks_) + " ranks would have the same",
+    return refuse("RANK", "want it left out: all " + std::to_string(ranks_) + " ranks would have the same RANK",
                   "muster sets it for each", {"resources.nodes", "resources.ranks_per_node"});
   }
 
-  /// What the reader makes of a rank's own variables with the user's above them.
+  /// The rank's place as the reader computes it. The user's variables override the rank's own.
   Place place_of(int rank, bool by_worker) const {
     Place at;
     at.rank = number("RANK", rank);
@@ -148,7 +148,7 @@ class RankVariables {
       return;
     }
   }
-  /// The first of these that the user has set; the others are what it does not fit to.
+  /// Reports the first of these variables that the user has set. The others are related to the problem.
   void blame(std::initializer_list<const char*> names, const std::string& want) {
     std::vector<std::string> related{"resources.nodes", "resources.ranks_per_node"};
     const char* first = nullptr;
@@ -199,10 +199,10 @@ void check_size(const JobSpec& spec, Findings& findings) {
                "shorten " + largest + ", or set environment = \"clean\" and in [env] what the program needs");
 }
 
-/// What the job took from its submitter.
+/// Checks the variables that the job took from its submitter.
 void check_submitted(const JobSpec& spec, Findings& findings) {
   if (spec.has_recipe() && spec.environment() == "submit") {
-    findings.add("environment", "want clean: a recipe runs muster-worker, which needs nothing of its submitter's",
+    findings.add("environment", "want clean: a recipe runs muster-worker, which needs no variables of its submitter",
                  "leave it out; [env] sets variables for its ranks");
     return;
   }
@@ -223,11 +223,15 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
     const auto key = "submitted_env." + name;
     if (!is_variable_name(name)) {
       findings.add({key, name, kWantName, "rename it", {}});
-    } else if (!core::is_utf8(value) || value.find('\0') != std::string::npos) {
-      findings.add("environment", "want texts in UTF-8 from the submitter, and " + name + " is none",
+    } else if (!schema::is_utf8(value) || value.find('\0') != std::string::npos) {
+      findings.add("environment", "want variables in UTF-8 from the submitter; " + name + " is not",
                    "unset " + name + " where muster submit runs, or set environment = \"clean\"");
     } else if (value == launch::kMask) {
-      findings.add({key, value, kWantSecret, "remove the table [submitted_env]: then it is taken again", {}});
+      findings.add({key,
+                    value,
+                    kWantSecret,
+                    "remove the table [submitted_env], so that muster submit takes the variables again",
+                    {}});
     }
   }
   check_size(spec, findings);
@@ -264,7 +268,7 @@ void check_variables(const JobSpec& spec, Findings& findings) {
       findings.add({"env." + name,
                     value.substr(0, kLongestValue),
                     "want another name: muster sets this one itself",
-                    folder ? "set checkpoint.folder, or rename it" : "leave it out, or rename it",
+                    folder ? "set checkpoint.folder, or rename the variable" : "leave it out, or rename it",
                     {}});
     }
   }

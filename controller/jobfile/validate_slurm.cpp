@@ -40,7 +40,7 @@ void check_lines(const std::string& key, const Lines& lines, Findings& findings)
     findings.add({key,
                   std::to_string(lines.size()) + " lines",
                   "want at most " + std::to_string(kMostLines),
-                  "put them into a script of their own",
+                  "put them into a script",
                   {}});
   }
   for (const auto& line : lines) {
@@ -48,13 +48,14 @@ void check_lines(const std::string& key, const Lines& lines, Findings& findings)
     findings.add({key,
                   line.substr(0, kLongestValue),
                   "want one line without NUL, under 128 KiB",
-                  "write each line as a text of its own",
+                  "write each line as a separate text",
                   {}});
     return;
   }
 }
 
-/// What can't be read would name no node at all, and the job would run where it must not.
+/// Refuses a list of hosts that cannot be read. Otherwise it would exclude no node, and the job would run on the wrong
+/// one.
 void check_hosts(const std::string& key, const std::string& hosts, Findings& findings) {
   const auto read = ::slurm::expand_hosts(hosts);
   if (const auto* problem = std::get_if<::slurm::HostListProblem>(&read)) {
@@ -80,7 +81,7 @@ void check_output(const std::string& output, Findings& findings) {
   }
 }
 
-/// Folders that are missing are made; where a file stands in the way they can't be.
+/// Missing folders will be created. Refuses a path on which a file is in the place of a folder.
 void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findings) {
   namespace fs = std::filesystem;
   const auto& output = spec.slurm().output();
@@ -96,7 +97,7 @@ void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findi
     if (fs::is_directory(there)) continue;
     return findings.add({"slurm.output",
                          output.substr(0, kLongestValue),
-                         "want a file in a folder; " + folder.native().substr(0, kLongestValue) + " is none",
+                         "want a file in a folder; " + folder.native().substr(0, kLongestValue) + " is not a folder",
                          "choose another path",
                          {"working_folder"}});
   }

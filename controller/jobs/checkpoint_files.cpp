@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/text.h"
 #include "os/patience.h"
+#include "schema/utf8.h"
 
 namespace runtime {
 namespace {
@@ -59,7 +59,7 @@ class Walk {
       const bool is_folder = fs::is_directory(entry->symlink_status(none));
       if (is_folder ? is_other_folder(own) : is_other_file(own)) continue;
       // As it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
-      if (depth == 0) top_ = core::valid_utf8(own);
+      if (depth == 0) top_ = schema::valid_utf8(own);
       if (is_folder) {
         if (depth + 1 < kDeepest) into(entry->path(), name + own + "/", depth + 1);
       } else {

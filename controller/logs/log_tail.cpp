@@ -10,7 +10,7 @@
 namespace logs {
 namespace {
 
-/// A regular file open for reading; not ok() if there is none. Opening never blocks, not even on a FIFO.
+/// A regular file open for reading. ok() is false for anything else. Opening never blocks, not even on a FIFO.
 class LogFile {
  public:
   explicit LogFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
@@ -26,10 +26,10 @@ class LogFile {
   LogFile& operator=(const LogFile&) = delete;
 
   bool ok() const { return ok_; }
-  /// When it was opened; it may grow meanwhile.
+  /// The size when the file was opened. The file may have grown since.
   std::uint64_t size() const { return size_; }
 
-  /// Fills `into` from `offset`; shorter at the end of the file or on a read error.
+  /// Reads `count` bytes at `offset`. Returns fewer at the end of the file and after a read error.
   void read(std::uint64_t offset, std::size_t count, std::string& into) const {
     into.resize(count);
     std::size_t got = 0;
@@ -52,7 +52,7 @@ std::uint64_t offset_of_last_lines(const LogFile& file, std::uint64_t lines) {
   std::uint64_t end = file.size();
   if (lines == 0) return end;
   std::string block;
-  // The newline that ends the file ends its last line and begins none.
+  // A newline at the end of the file begins no new line.
   bool at_end = true;
   while (end > 0) {
     const std::uint64_t begin = end - std::min<std::uint64_t>(end, kChunkBytes);

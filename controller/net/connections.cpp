@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kTidyEvery{1};
 constexpr std::chrono::milliseconds kSweepEvery{50};
 constexpr std::chrono::minutes kTellEvery{1};
 
-/// An address as IPv6, an IPv4 one mapped.
+/// Writes the address as IPv6. An IPv4 address is mapped to "::ffff:a.b.c.d".
 bool as_v6(const sockaddr_storage& from, std::uint8_t* address, std::uint16_t& port) {
   if (from.ss_family == AF_INET6) {
     const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
@@ -68,7 +68,7 @@ std::size_t Connections::HashEnds::operator()(const Ends& ends) const {
   return std::hash<std::string_view>()({reinterpret_cast<const char*>(ends.data()), ends.size()});
 }
 
-/// A number that the kernel gives to one socket alone; 0: this is no open socket.
+/// The kernel's number for this socket, which no other socket ever gets; 0: not an open socket.
 Connections::Id Connections::cookie_of(int socket) {
   Id cookie = 0;
   socklen_t size = sizeof cookie;
@@ -124,7 +124,7 @@ bool Connections::make_room(Time now, std::size_t waiting) {
   return strangers_.size() < shares_.strangers;
 }
 
-/// As many as are waited for. What is closed by now counts as seen off.
+/// Shuts down one stranger for each waiting connection. A stranger that is closed already counts too.
 void Connections::see_off(Time now, std::size_t waiting) {
   const bool crowd = waiting > shares_.strangers;
   auto wanted = std::min(std::max<std::size_t>(waiting, 1), shares_.strangers - closing_.size());
@@ -163,7 +163,7 @@ void Connections::enter(int socket, Time now) {
   entry.socket = socket;
   entry.since = entry.quiet_since = now;
   const auto id = cookie_of(socket);
-  if (id == 0 || !ends_of(socket, entry.ends)) return;  // its other end is gone already
+  if (id == 0 || !ends_of(socket, entry.ends)) return;  // the peer is gone already
   const std::lock_guard lock(mutex_);
   entry.place = strangers_.insert(strangers_.end(), id);
   by_ends_[entry.ends] = id;
@@ -203,7 +203,7 @@ void Connections::answered(int socket) {
 void Connections::promote(Id id, Entry& entry, Party party, Time now) {
   if (entry.party != Party::kStranger) return;
   if (count(party) >= share(party) && now - swept_ >= kSweepEvery) {
-    // `entry` stays: whoever calls has it open.
+    // forget_closed() usually keeps `entry`, since the caller's connection is open.
     forget_closed(now);
     if (!entries_.contains(id)) return;
   }
@@ -219,13 +219,13 @@ void Connections::promote(Id id, Entry& entry, Party party, Time now) {
   if (now - told_ < kTellEvery) return;
   told_ = now;
   spdlog::warn(
-      "all {} connections that are kept for {} are open; more of them take turns: raise musterd's limit of open files "
+      "all {} connections reserved for {} are open, so further ones take turns: raise musterd's limit of open files "
       "(LimitNOFILE, ulimit -n)",
       share(party), name_of(party));
 }
 
-// Through a descriptor of our own, which stays that of this socket whatever happens meanwhile; with none to be had,
-// directly.
+// The server may close the socket at any time, and its number may then mean another socket. So shutdown() goes through
+// a duplicate of the descriptor, if the process has a descriptor left.
 void Connections::shut_down(Id id) {
   const int socket = entries_.at(id).socket;
   const int own = ::fcntl(socket, F_DUPFD_CLOEXEC, 0);

@@ -15,58 +15,61 @@
 
 namespace net {
 
-/// Whose a connection is.
+/// Who is at the other end of a connection.
 enum class Party { kStranger, kPerson, kRank };
 
-/// Every open connection of musterd's ports, and whose it is.
+/// Every open connection of musterd's ports, and its party.
 ///
-/// States of a connection: stranger -> person or rank (a valid token was shown on it) -> forgotten (it is closed).
-/// A stranger that has had its time, or whose place another needs, is shut down; whoever serves it then sees the end of
-/// the connection and closes it. So strangers never take the place of people or ranks, nor these that of each other.
+/// States of a connection: stranger -> person or rank (it showed a valid token) -> forgotten (it is closed).
+/// Each party has a share of the connections, so that no party can use up the connections of another one.
 ///
-/// One that shows a valid token when its party's share is used up stays among the strangers. It is served; when places
-/// are short, the one that has been quiet longest is shut down, and connects anew.
+/// A stranger is shut down when its time is over, or when a new connection needs its share. The server of the
+/// connection then reads the end of the stream and closes the socket.
 ///
-/// A socket belongs to whoever serves it (gRPC closes its own), so it is only looked at: by its number and the kernel's
-/// cookie, which no other socket ever has. Thread-safe. Time is given by the caller.
+/// A connection that shows a valid token while its party's share is used up is served, but stays among the strangers.
+/// If the share of strangers is used up, the one that has been quiet longest is shut down, and its client connects
+/// again.
+///
+/// A socket belongs to its server (gRPC closes its own sockets). This class only looks at it, by its number and the
+/// kernel's cookie, which is unique to one socket. Thread-safe. The caller passes the time.
 class Connections {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  /// A stranger that has been quiet for so long may be shut down for another.
+  /// A stranger that has been quiet for this long may be shut down for a new connection.
   static constexpr std::chrono::milliseconds kGrace{500};
-  /// The same while more wait at the door than there are places. A caller with a token needs some milliseconds; one
-  /// that was too slow connects again when the crowd has been seen off.
+  /// As kGrace, while more connections wait for accept() than the share of strangers allows. A caller with a token
+  /// needs a few milliseconds. A slower one is shut down, and connects again when the crowd is gone.
   static constexpr std::chrono::milliseconds kGraceInACrowd{15};
-  /// The same of one that has not said anything.
+  /// As kGraceInACrowd, for a stranger that has sent nothing.
   static constexpr std::chrono::milliseconds kSilentInACrowd{5};
-  /// The same of one that waits for us: it has said so much that a call may be among it, or we have not read it yet.
+  /// As kGrace, for a stranger that waits for musterd: it has sent enough for a call, or has unread bytes.
   static constexpr std::chrono::seconds kOurTurn{5};
-  /// More than an HTTP/2 client's greeting (about 80 bytes), less than a greeting and a call with a token.
+  /// How many bytes may contain a call. An HTTP/2 client's greeting alone has about 80 bytes.
   static constexpr std::uint64_t kCallBytes = 160;
-  /// A valid token must be shown within this.
+  /// A connection must show a valid token within this time.
   static constexpr std::chrono::seconds kKnownWithin{60};
 
   explicit Connections(Shares shares) : shares_(shares) {}
 
-  /// Whether one more may be accepted now. If the strangers' places are taken, shuts down those that have had their
-  /// time. `waiting`: how many are at the door.
+  /// True if one more connection may be accepted now. If the share of strangers is used up, shuts down strangers whose
+  /// time is over. `waiting`: how many connections wait for accept().
   bool make_room(Time now, std::size_t waiting = 0);
-  /// Enters a socket that was just accepted, before anybody else may close it.
+  /// Adds a socket that was just accepted. Call it before the socket is handed to its server, which may close it.
   void enter(int socket, Time now);
 
-  /// A valid token was shown on the connection with this socket.
+  /// The connection of this socket showed a valid token.
   void know(int socket, Party party, Time now);
-  /// The same, of the connection from `peer` ("ipv4:127.0.0.1:53594", as gRPC calls it) to `local_port`. `valid` is
-  /// asked only if the connection is a stranger's still. If it is false, nothing more is owed to that stranger.
+  /// As above, for the connection from `peer` (in gRPC's form, "ipv4:127.0.0.1:53594") to `local_port`. Calls `valid`
+  /// only if the connection is still a stranger. If `valid` is false, the stranger counts as answered.
   void know(std::uint16_t local_port, const std::string& peer, Party party, Time now,
             const std::function<bool()>& valid);
 
-  /// A stranger has been answered, and showed no token.
+  /// The stranger's call was answered, and showed no valid token.
   void answered(int socket);
 
-  /// Forgets what is closed and shuts down strangers whose time is over; at most once a second.
+  /// Forgets closed connections and shuts down strangers after kKnownWithin. Does so at most once a second.
   void tidy(Time now);
 
   struct Counts {
@@ -85,11 +88,11 @@ class Connections {
     int socket = -1;
     Ends ends{};
     Party party = Party::kStranger;
-    bool is_valid = false;            // has shown a token, but its party's share is used up
-    bool is_answered = false;         // and is a stranger still
-    Time since{};                     // entered
-    Time quiet_since{};               // nothing was said since, by either side
-    std::uint64_t said = 0;           // bytes until then, of both
+    bool is_valid = false;            // a stranger that showed a token while its party's share was used up
+    bool is_answered = false;         // a stranger whose call was answered
+    Time since{};                     // when it was accepted
+    Time quiet_since{};               // neither side has sent a byte since then
+    std::uint64_t said = 0;           // bytes that both sides had sent by quiet_since
     std::list<Id>::iterator place{};  // in strangers_
   };
 
@@ -112,13 +115,13 @@ class Connections {
   mutable std::mutex mutex_;
   std::unordered_map<Id, Entry> entries_;
   std::unordered_map<Ends, Id, HashEnds> by_ends_;
-  std::list<Id> strangers_;  // those with a token that spoke last at the end
+  std::list<Id> strangers_;  // in order of arrival; showing a token moves a stranger to the end
   std::vector<std::pair<Id, int>> closing_;
   std::size_t people_ = 0, ranks_ = 0;
   Time tidied_{}, swept_{}, told_{};
 };
 
-/// With the shares that the descriptors of this process allow.
+/// Uses the shares that this process's limit of open files allows.
 std::shared_ptr<Connections> connections_of_this_process();
 
 }  // namespace net

@@ -22,14 +22,14 @@ namespace {
 
 constexpr int kBacklog = 4096;
 constexpr int kTurnMs = 1000;
-/// While every stranger's place is taken by one that may still show a token.
+/// The pause while the share of strangers is used up, and every stranger may still show a token.
 constexpr int kCrowdedMs = 5;
-/// After an error, so that one which stays does not keep a core busy.
+/// The pause after an error, so that a lasting error does not keep a core busy.
 constexpr int kErrorMs = 50;
 constexpr int kReopenMs = 500;
-/// Accepted before other sockets have their turn.
+/// How many connections are accepted before the other sockets have their turn.
 constexpr int kMostATurn = 64;
-/// Two addresses of one host get the same port; another program may have it on one of them.
+/// All addresses of a host get the same port. Another program may use the chosen port on one of them.
 constexpr int kPortTries = 20;
 constexpr std::chrono::minutes kTellEvery{1};
 
@@ -46,15 +46,15 @@ std::string remedy(int error) {
   }
 }
 
-/// The socket, or the negated errno. Never shared with another process (no SO_REUSEPORT): a second daemon would get
-/// half of the calls. SO_REUSEADDR lets a daemon that comes back have its port at once.
+/// Returns the socket or the negated errno. There is no SO_REUSEPORT: a second daemon on the port would get half of the
+/// calls. SO_REUSEADDR lets a restarted daemon use its port at once.
 int listen_on(const sockaddr_storage& address, socklen_t size) {
   const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -errno;
   const int yes = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (address.ss_family == AF_INET6) {
-    // "[::]" is every address of the machine, those of IPv4 among them.
+    // "[::]" means every address of the machine, including its IPv4 addresses.
     const bool any = IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
     const int only = any ? 0 : 1;
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
@@ -83,7 +83,7 @@ int open_spare() {
   return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/// How many the kernel has ready for accept(); of a listening socket that is what this field says.
+/// How many connections wait for accept(). For a listening socket tcpi_unacked has this number.
 std::size_t waiting_at(int socket) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -97,7 +97,7 @@ void close_all(std::vector<int>& sockets) {
   }
 }
 
-/// Of one connection, or of the network; the listening socket is fine.
+/// True for errors of one connection or of the network. The listening socket still works.
 bool passes(int error) {
   switch (error) {
     case EINTR:
@@ -218,7 +218,7 @@ void Listener::run() {
   std::vector<pollfd> watched;
   while (!stopping_) {
     watched.assign(1, {wake_, POLLIN, 0});
-    for (const int socket : sockets_) watched.push_back({socket, POLLIN, 0});  // -1 is passed over
+    for (const int socket : sockets_) watched.push_back({socket, POLLIN, 0});  // poll() ignores -1
     ::poll(watched.data(), watched.size(), kTurnMs);
     std::uint64_t ignored = 0;
     [[maybe_unused]] const auto got = ::read(wake_, &ignored, sizeof ignored);
@@ -242,7 +242,7 @@ void Listener::accept_from(std::size_t place) {
     } else if (os::lacks_descriptors(error) || error == ENOBUFS || error == ENOMEM) {
       return turn_away(place, error);
     } else if (!passes(error)) {
-      spdlog::error("port {}: accept: {}; the port is opened anew", port_, std::strerror(error));
+      spdlog::error("port {}: accept: {}; opening the port again", port_, std::strerror(error));
       broken_ = true;
     }
   }
@@ -255,7 +255,7 @@ void Listener::take_in(int socket) {
   take_(socket);
 }
 
-// The client is told at once, rather than left to wait for a server that can't hear it.
+// Closing the connection tells the client at once. Otherwise it would wait for a server that cannot accept it.
 void Listener::turn_away(std::size_t place, int error) {
   if (os::lacks_descriptors(error) && spare_ >= 0) {
     ::close(spare_);
@@ -286,11 +286,11 @@ void Listener::open_again() {
     const auto now = Connections::Clock::now();
     if (now - told_ < kTellEvery) continue;
     told_ = now;
-    spdlog::error("port {} cannot be opened anew, and is tried again: {}", port_, std::strerror(-socket));
+    spdlog::error("port {} cannot be opened again: {}; trying again", port_, std::strerror(-socket));
   }
   broken_ = !all;
   if (all) {
-    spdlog::warn("port {} was opened anew", port_);
+    spdlog::warn("port {} was opened again", port_);
   } else {
     rest(kReopenMs);
   }

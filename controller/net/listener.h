@@ -14,16 +14,18 @@
 
 namespace net {
 
-/// A port that stays open whatever comes to it.
+/// A listening port that survives overload and errors of its sockets.
 ///
-/// One thread accepts, enters each connection into `Connections` and hands it on. TCP_DEFER_ACCEPT is not used: a gRPC
-/// client that reconnects polls only every five seconds, and needs the server's greeting at its first look, or gives
-/// up. Without descriptors a connection is turned away with one kept for that, and the port goes on. Whatever else
-/// happens to the listening socket, it is opened anew.
+/// One thread accepts connections, adds each to `Connections` and hands it to the server. If the process has no
+/// descriptor left, the thread frees a spare one to accept and close the connection, so that the client is told at
+/// once. After any other error of a listening socket the port is opened again.
+///
+/// TCP_DEFER_ACCEPT is not used. A gRPC client that reconnects looks at its socket only every five seconds. It gives up
+/// if the server's greeting is not there at the first look.
 class Listener {
  public:
-  /// Binds every address that the host of "host:port" resolves to; port 0: the system chooses one. Throws
-  /// std::runtime_error that names address, cause and remedy; an address in use is refused, never shared.
+  /// Binds every address that the host of "host:port" resolves to. With port 0 the system chooses a port. Throws
+  /// std::runtime_error with address, cause and remedy. An address in use is an error; the port is never shared.
   Listener(const std::string& address, std::shared_ptr<Connections> connections);
   ~Listener();
   Listener(const Listener&) = delete;
@@ -32,12 +34,12 @@ class Listener {
   int port() const { return port_; }
   /// The host as it was given, without brackets.
   const std::string& host() const { return host_; }
-  /// Accepts from now on. `take` gets a socket that does not block and is its own to close; it is called in the
-  /// listener's thread, and must not throw.
+  /// Starts to accept. `take` gets a non-blocking socket and must close it. It runs in the listener's thread and must
+  /// not throw.
   void start(std::function<void(int)> take);
-  /// Closes the port; again is a no-op.
+  /// Closes the port. A second call is a no-op.
   void stop();
-  /// Closes the listening sockets and opens them anew, soon.
+  /// Lets the listener's thread close the listening sockets and open them again.
   void reopen();
 
  private:
@@ -53,14 +55,14 @@ class Listener {
   void turn_away(std::size_t place, int error);
   void open_again();
   void wake() const;
-  /// Until woken, at most so long.
+  /// Sleeps until wake(), at most this long.
   void rest(int milliseconds) const;
 
   std::shared_ptr<Connections> connections_;
   std::string host_;
   int port_ = 0;
   std::vector<Address> addresses_;
-  std::vector<int> sockets_;  // each listens on the address at its place; -1: could not be opened again yet
+  std::vector<int> sockets_;  // sockets_[i] listens on addresses_[i]; -1: could not be opened again yet
   int wake_ = -1;
   int spare_ = -1;
   Connections::Time told_{};

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{50};  // between two connections of one probe
 
-/// Where a client of this machine finds what listens on `host`.
+/// The address on which a client on this machine reaches a server that listens on `host`.
 std::string reached_at(const std::string& host) {
   if (host == "0.0.0.0") return "127.0.0.1";
   return host == "::" ? "::1" : host;
@@ -40,7 +40,7 @@ bool wait_for(int fd, short events, Clock::time_point deadline) {
   }
 }
 
-/// One connection. Empty: it was answered.
+/// Probes with one connection. Returns the problem; empty: the answer was right.
 std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_point deadline) {
   const int fd = ::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return std::strerror(errno);
@@ -49,7 +49,7 @@ std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_poi
     ~Close() { ::close(fd); }
   } close{fd};
   if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);
-  if (!wait_for(fd, POLLOUT, deadline)) return "no connection in time";
+  if (!wait_for(fd, POLLOUT, deadline)) return "could not connect in time";
   int error = 0;
   socklen_t size = sizeof error;
   ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -66,13 +66,13 @@ std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_poi
     if (count < 0) return std::strerror(errno);
     got.append(buffer.data(), static_cast<std::size_t>(count));
   }
-  return begins_with(got, port.answer) ? "" : "an answer that makes no sense";
+  return begins_with(got, port.answer) ? "" : "the answer is not the expected one";
 }
 
 }  // namespace
 
 ProbedPort grpc_port(std::string host, int port, std::function<void()> reopen) {
-  // The preface, and an empty SETTINGS frame; the answer is a SETTINGS frame of any length.
+  // The HTTP/2 preface and an empty SETTINGS frame. The answer is a SETTINGS frame of any length.
   const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
   return {"gRPC", std::move(host), port, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings, "\?\?\?\4", std::move(reopen)};
 }
@@ -91,7 +91,7 @@ std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patienc
     return ::gai_strerror(error);
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
-  // A stranger's connection may be shut down for another's: the next try counts as well.
+  // The probe's connection is a stranger, which may be shut down for another one. So several tries are allowed.
   for (const auto deadline = Clock::now() + patience;;) {
     const auto why = try_once(*list, port, deadline);
     if (why.empty() || Clock::now() + kPause >= deadline) return why;
@@ -132,9 +132,9 @@ void SelfProbe::run() {
       }
       if (++failures[i] >= kMostFailures) {
         return give_up_("the " + port.name + " port " + std::to_string(port.port) + " has not answered " +
-                        std::to_string(kMostFailures) + " times, though it was opened anew: " + why);
+                        std::to_string(kMostFailures) + " times, although it was opened again: " + why);
       }
-      spdlog::error("the {} port {} does not answer ({}); it is opened anew", port.name, port.port, why);
+      spdlog::error("the {} port {} does not answer ({}); opening it again", port.name, port.port, why);
       port.reopen();
     }
   }

@@ -10,23 +10,23 @@
 
 namespace net {
 
-/// A port as its clients see it.
+/// How to probe one port.
 struct ProbedPort {
   std::string name;  // "gRPC"
-  std::string host;  // where it listens
+  std::string host;  // the address it listens on
   int port = 0;
-  std::string hello;   // what a client says first
-  std::string answer;  // what the server's answer begins with; '?' is any byte
+  std::string hello;   // the first bytes that the probe sends
+  std::string answer;  // the first bytes of a right answer; '?' is any byte
   std::function<void()> reopen;
 };
 
-/// What an HTTP/2 client says first, and how any server answers: with its SETTINGS. Nothing of ours is asked, so an
-/// answer is only that connections are taken and served, whatever the store or the disk do meanwhile.
+/// Sends the greeting of an HTTP/2 client and expects the server's SETTINGS. gRPC answers by itself, so an answer tells
+/// only that connections are accepted and served. A hanging store or disk does not matter.
 ProbedPort grpc_port(std::string host, int port, std::function<void()> reopen);
-/// A broken request, which is refused without anything of ours being asked.
+/// Sends a malformed request. The HTTP parser refuses it, so a hanging store or disk does not matter.
 ProbedPort http_port(std::string host, int port, std::function<void()> reopen);
 
-/// Why nobody answers there; empty: somebody does. Takes `patience` at most.
+/// Why the port does not answer; empty: it answers. Takes at most `patience`.
 std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience);
 
 struct ProbeTimes {
@@ -35,9 +35,9 @@ struct ProbeTimes {
   std::chrono::milliseconds patience{10'000};  // of one probe
 };
 
-/// Connects to our own ports from time to time, as a client would. A port that does not answer is opened anew; one that
-/// fails kMostFailures times in a row can't be healed from within, and `give_up` is called, once, with the reason: the
-/// process should end, so that it is started afresh.
+/// Connects to musterd's own ports from time to time, as a client would. A port that does not answer is opened again.
+/// If a port fails kMostFailures times in a row, `give_up` is called once with the reason. The process should then end,
+/// so that its supervisor starts it again.
 class SelfProbe {
  public:
   static constexpr int kMostFailures = 3;
@@ -49,7 +49,7 @@ class SelfProbe {
 
  private:
   void run();
-  /// False: stopping.
+  /// Returns false if the probe is stopping.
   bool pause(std::chrono::milliseconds time);
 
   const std::vector<ProbedPort> ports_;

@@ -5,9 +5,9 @@
 namespace net {
 namespace {
 
-// Of the process itself: a quarter, within these bounds. An idle musterd has about 25 open, a Slurm command takes 8.
+// The process itself gets a quarter, within these bounds. An idle musterd has about 25 open; a Slurm command takes 8.
 constexpr std::uint64_t kFewestOwn = 40, kMostOwn = 2048;
-// Beyond this a larger limit changes nothing, and memory would be the next thing to run out.
+// More descriptors would not help: memory runs out first.
 constexpr std::uint64_t kMostDescriptors = 262'144;
 constexpr std::uint64_t kFewestStrangers = 6, kMostStrangers = 512;
 constexpr std::uint64_t kFewestPeople = 4, kMostPeople = 512;

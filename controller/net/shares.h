@@ -5,12 +5,12 @@
 
 namespace net {
 
-/// The fewest descriptors that musterd starts with.
+/// musterd does not start with fewer descriptors.
 inline constexpr std::uint64_t kFewestDescriptors = 64;
 
-/// How many connections may be open at once, by whose they are. Nobody can take another's share.
+/// How many connections each party may have open at once.
 struct Shares {
-  /// No valid token was shown on them. As many again may be closing.
+  /// Connections without a valid token. The same number again may be closing.
   std::size_t strangers = 0;
   /// Command lines, scripts and browsers.
   std::size_t people = 0;
@@ -18,7 +18,7 @@ struct Shares {
   std::size_t ranks = 0;
 };
 
-/// The shares of a process that may have so many descriptors open. A part is kept for the process itself: store, logs,
+/// The shares of a process with this limit of descriptors. A part is reserved for the process itself: store, logs,
 /// supervisors, Slurm's commands.
 Shares shares_of(std::uint64_t descriptors);
 

@@ -10,6 +10,7 @@
 #include "jobfile/partition_keys.h"
 #include "partitions/policy_json.h"
 #include "schema/nearest.h"
+#include "schema/utf8.h"
 
 namespace runtime {
 namespace {
@@ -23,7 +24,7 @@ Refusal refuse(Refusal::Kind kind, std::string text) {
 }
 
 std::string named(const std::string& partition) {
-  return "partition \"" + core::valid_utf8(partition.substr(0, 80)) + "\"";
+  return "partition \"" + schema::valid_utf8(partition.substr(0, 80)) + "\"";
 }
 
 /// As the audit names who asked.

@@ -35,7 +35,7 @@ grpc::StatusCode code_of(runtime::Refusal::Kind kind) {
 grpc::Status failure(grpc::StatusCode code, std::string text) {
   if (text.size() > kMaxStatusText) {
     std::size_t end = kMaxStatusText;
-    // Not in the middle of a UTF-8 character.
+    // Do not cut in the middle of a UTF-8 character.
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text.resize(end);
     text += " ...";
@@ -72,7 +72,7 @@ grpc::Status Callers::for_people(const grpc::ServerContextBase& context,
   connections_.know(port_, context.peer(), net::Party::kPerson, net::Connections::Clock::now(), [=] { return valid; });
   if (token.empty()) {
     return failure(grpc::StatusCode::UNAUTHENTICATED,
-                   "no token: send `authorization: Bearer <token>` with the token of this controller's token file");
+                   "no token: send `authorization: Bearer <token>` with the token from the controller's token file");
   }
   if (!valid) {
     return failure(grpc::StatusCode::UNAUTHENTICATED,

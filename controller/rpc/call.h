@@ -11,26 +11,26 @@
 
 namespace rpc {
 
-/// A status whose text surely fits into a trailer: gRPC drops the whole answer when it does not.
+/// A status whose text is cut to fit into a trailer. gRPC drops the whole answer if the text is too long.
 grpc::Status failure(grpc::StatusCode code, std::string text);
 grpc::Status failure(const runtime::Refusal& refusal);
 
-/// The token of `authorization: Bearer <token>`; empty if there is none.
+/// The token in the metadata `authorization: Bearer <token>`; empty: none.
 std::string bearer_token(const grpc::ServerContextBase& context);
 
-/// Runs `body`, which may throw: what it throws becomes UNAVAILABLE with its text (the store is full or gone).
+/// Runs `body`. An exception, such as a full store, becomes UNAVAILABLE with the exception's text.
 grpc::Status guarded(const std::function<grpc::Status()>& body);
 
-/// Who calls: checks tokens, and says whose the connections are on which they were shown. Thread-safe.
+/// Checks the tokens of calls, and tells `Connections` the party of each connection. Thread-safe.
 class Callers {
  public:
-  /// `port`: where the calls come in.
+  /// `port`: the port on which the calls arrive.
   Callers(const runtime::Controller& controller, net::Connections& connections, int port)
       : controller_(controller), connections_(connections), port_(static_cast<std::uint16_t>(port)) {}
 
-  /// `guarded`, for people: without their token it is UNAUTHENTICATED and `body` does not run.
+  /// Runs `body` as guarded() does. Without the people's token `body` does not run, and the call is UNAUTHENTICATED.
   grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const;
-  /// A rank's call has begun; whether it may ask what it asks is the controller's to say.
+  /// Notes that the connection is a rank's, if the token is right. The controller decides whether the call is allowed.
   void note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;
 
  private:
@@ -39,7 +39,7 @@ class Callers {
   const std::uint16_t port_;
 };
 
-/// Moves the value into `into`, or tells the refusal.
+/// Moves the outcome's value into `into`, or returns its refusal as a status.
 template <typename T>
 grpc::Status answer(runtime::Outcome<T> outcome, T* into) {
   if (!outcome.ok()) return failure(outcome.refusal());
@@ -47,9 +47,9 @@ grpc::Status answer(runtime::Outcome<T> outcome, T* into) {
   return grpc::Status::OK;
 }
 
-/// The job's attempt of that number; null: there is none.
+/// The job's attempt with this number; null: there is none.
 const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number);
-/// NOT_FOUND where an attempt is asked for that the job does not have; 0 asks for none.
+/// NOT_FOUND if the job has no attempt with the number `asked`. 0 means no particular attempt.
 grpc::Status check_attempt(const muster::v1::Job& job, core::AttemptNumber asked);
 
 /// True for the states that a job does not leave by itself.

@@ -16,13 +16,13 @@ class Streams {
  public:
   explicit Streams(int most) : most_(most) {}
 
-  /// Runs `body` as one of at most `most` streams; beyond, RESOURCE_EXHAUSTED.
+  /// Runs `body` as a stream. Returns RESOURCE_EXHAUSTED if `most` streams are open.
   grpc::Status run(const std::function<grpc::Status()>& body);
   std::size_t open() const;
 
-  /// Every stream ends soon.
+  /// Lets every stream end soon.
   void stop();
-  /// Waits for `time`, or until stop(). False when stopping.
+  /// Waits for `time`, or until stop(). Returns false after stop().
   bool pause(core::Millis time);
   bool stopping() const;
 
@@ -34,20 +34,22 @@ class Streams {
   bool stopping_ = false;
 };
 
-/// What a stream waits with: for news of a job (0: any), while client and server are there. Used by one thread.
+/// Lets a stream wait for changes of a job (0: of any job), as long as the client is connected and the server runs. For
+/// one thread.
 class Follow {
  public:
   Follow(runtime::Controller& controller, Streams& streams, const grpc::ServerContext& context, core::JobId job);
 
-  /// Waits until something may have changed since the last call (or the construction), at least kMinTurn so that a
-  /// busy job costs its watchers a bounded number of looks, at most kMaxTurn. False: the stream must end with status().
+  /// Waits until something may have changed since the last call, or since the construction. Waits at least kMinTurn, so
+  /// that a busy job does not keep its watchers busy, and at most kMaxTurn. If it returns false, the stream must end
+  /// with status().
   bool next();
-  /// False: the stream must end with status().
+  /// If it returns false, the stream must end with status().
   bool alive() const;
   grpc::Status status() const;
 
   static constexpr core::Millis kMinTurn{100};
-  /// Also how soon the client's leaving is noticed.
+  /// A client that has left is noticed within this time.
   static constexpr core::Millis kMaxTurn{250};
 
  private:

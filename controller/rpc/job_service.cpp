@@ -20,14 +20,16 @@ grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
                                                          " are allowed");
 }
 
-/// What a watcher should be shown again: everything but the age of heartbeats, which always changes.
+/// The job as bytes, without the ages of heartbeats, which change all the time. A watcher gets the job again when its
+/// fingerprint changes.
 std::string fingerprint(muster::v1::Job job) {
   job.clear_spec();
   for (auto& rank : *job.mutable_ranks()) rank.clear_last_heartbeat_ms();
   return job.SerializeAsString();
 }
 
-/// True once `job` has ended, so that what is read from now on is all there will be. Job 0, every job, never ends.
+/// True once `job` has ended. Everything that a stream will ever send can then be read. Job 0 means all jobs and never
+/// ends.
 runtime::Outcome<bool> has_ended(runtime::Controller& controller, core::JobId job) {
   if (job == 0) return false;
   const auto now = controller.get(job);
@@ -35,7 +37,7 @@ runtime::Outcome<bool> has_ended(runtime::Controller& controller, core::JobId jo
   return is_ended_job(now.value().state());
 }
 
-/// The same of a job's history, which outlives the removal of the job.
+/// As has_ended(), and also true for a removed job, whose events can still be read.
 runtime::Outcome<bool> has_ended_or_is_removed(runtime::Controller& controller, core::JobId job) {
   auto ended = has_ended(controller, job);
   const bool unknown = !ended.ok() && ended.refusal().kind == runtime::Refusal::Kind::kNotFound;
@@ -45,8 +47,8 @@ runtime::Outcome<bool> has_ended_or_is_removed(runtime::Controller& controller, 
 
 using HasEnded = runtime::Outcome<bool>(runtime::Controller& controller, core::JobId job);
 
-/// Sends pages until one is empty; `send_page` returns how many it sent, or nothing when the client is gone. Then ends,
-/// or, following, waits for more until the job has ended.
+/// Sends pages until one is empty. With `follow`, then waits for more until the job has ended. `send_page` returns the
+/// number of entries that it sent, or nullopt if the client is gone.
 grpc::Status send_pages(runtime::Controller& controller, core::JobId job, bool follow, Follow& life,
                         const std::function<std::optional<std::size_t>()>& send_page,
                         HasEnded* has_ended_now = has_ended) {

@@ -9,7 +9,8 @@
 
 namespace rpc {
 
-/// What people ask: synchronous, since their calls are few and their streams bounded. See job_service.proto.
+/// The calls of people. They are synchronous, since people make few calls and the number of streams is limited. See
+/// job_service.proto.
 class JobService final : public muster::v1::JobService::Service {
  public:
   JobService(runtime::Controller& controller, const Callers& callers, Streams& streams)
@@ -58,7 +59,7 @@ class JobService final : public muster::v1::JobService::Service {
   /// Checks the token and the length of the user's name.
   grpc::Status as_user(grpc::ServerContext* context, const std::string& user,
                        const std::function<grpc::Status()>& body);
-  /// Checks the token, takes one of the streams, and runs `body` with what it waits with.
+  /// Checks the token and runs `body` as one of the streams.
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body);
 
   runtime::Controller& controller_;

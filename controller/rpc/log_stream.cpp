@@ -15,16 +15,16 @@ namespace {
 
 using Send = std::function<bool(const muster::v1::LogChunk&)>;
 
-/// Of one rank at a time, so that a talkative one does not keep the others waiting.
+/// How many chunks of one rank are sent in a row, so that a rank with a long log does not delay the others.
 constexpr int kChunksATurn = 16;
 constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
-/// One rank's file of the attempt being sent.
+/// The log file of one rank.
 struct RankLog {
   core::RankNumber rank = 0;
   std::string path;
   std::uint64_t offset = 0;
-  std::uint64_t end = kNoEnd;  // where a stream that does not follow stops
+  std::uint64_t end = kNoEnd;  // where the stream stops, if it does not follow
 };
 
 std::int64_t now_ms() {
@@ -45,7 +45,7 @@ const muster::v1::LogPosition* position_of(const muster::v1::LogsRequest& reques
   return found == request.from().end() ? nullptr : &*found;
 }
 
-/// The attempt that a stream begins with; 0 while there is none.
+/// The attempt that a stream begins with; 0: the job has no attempt yet.
 core::AttemptNumber first_attempt(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
   if (request.attempt() != 0 || job.attempts_size() == 0) return request.attempt();
   core::AttemptNumber broken_off = 0;
@@ -79,13 +79,13 @@ class AttemptLogs {
     }
   }
 
-  /// Says where each log begins.
+  /// Sends an empty chunk with the first offset of each log.
   bool send_beginnings(const Send& send) const {
     return std::ranges::all_of(logs_, [&](const RankLog& log) { return send(chunk_of(log, {})); });
   }
 
-  /// Sends what there is. `finished`: nobody writes any more. `live`: it has come since the look before. False when the
-  /// stream must end.
+  /// Sends everything that can be read now. `finished`: no process writes any more. `live`: the text was written since
+  /// the last call. Returns false if the stream must end.
   bool send_all(bool finished, bool live, const Follow& follow, const Send& send) {
     live_ = live;
     bool more = true;
@@ -125,13 +125,13 @@ class AttemptLogs {
   std::vector<RankLog> logs_;
 };
 
-/// A scheduler's log is asked for.
+/// Checks a request for the scheduler's log.
 grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
   const auto* attempt = find_attempt(job, first_attempt(job, request));
   if (attempt == nullptr || !attempt->scheduler_job().empty()) return grpc::Status::OK;
   return failure(grpc::StatusCode::FAILED_PRECONDITION,
                  "attempt " + std::to_string(attempt->number()) + " of job " + std::to_string(job.id()) +
-                     " has no log of Slurm's: it was not started by Slurm; leave --slurm out");
+                     " has no Slurm log: Slurm did not start it; leave --slurm out");
 }
 
 grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
@@ -152,17 +152,17 @@ grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const 
                          const Send& send) {
   std::optional<AttemptLogs> logs;
   core::AttemptNumber attempt = request.attempt();
-  bool live = false;  // everything there was has been sent, so what is found now is new
+  bool live = false;  // all older text was sent, so text that is found now is new
   bool first = true, say_beginnings = request.follow() && request.tail_lines() > 0;
   while (true) {
-    // Asked before the files are read: what was written before an end is read after learning of that end.
+    // The state is read before the files. So if the attempt has ended, everything it wrote is read below.
     const auto job = controller.get(request.job_id());
     if (!job.ok()) return failure(job.refusal());
     if (first) {
       if (const auto status = check(job.value(), request); !status.ok()) return status;
       attempt = first_attempt(job.value(), request);
     }
-    // Nothing before the first attempt; then the newest (first round) or the one after the last.
+    // Null before the first attempt exists.
     const auto* now = find_attempt(job.value(), attempt == 0 ? 1 : attempt);
     const bool job_ended = is_ended_job(job.value().state());
     if (now != nullptr) {

@@ -15,12 +15,12 @@ class Pool {
   using Task = std::function<void()>;  // must not throw
 
   Pool(int threads, std::size_t max_queued);
-  /// Runs what is queued, then ends.
+  /// Runs the queued tasks, then ends the threads.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// False, and `task` never runs, when the queue is full.
+  /// Returns false if the queue is full. Then `task` never runs.
   [[nodiscard]] bool post(Task task);
 
  private:

@@ -13,33 +13,33 @@
 
 namespace rpc {
 
-/// Where ranks wait for rank 0's address without holding a thread each. Thread-safe.
+/// Lets ranks wait for rank 0's address without holding a thread each. Thread-safe.
 class RendezvousDesk {
  public:
-  /// How long a rank waits before it is told "not yet" and asks again.
+  /// How long a rank waits for one answer. After a time-out the rank asks again.
   static constexpr core::Millis kPatience{2000};
   using Clock = std::chrono::steady_clock;
 
   explicit RendezvousDesk(std::size_t most_waiting);
-  /// Every waiter is told `on_time_out`.
+  /// Calls `on_time_out` of every waiter.
   ~RendezvousDesk();
   RendezvousDesk(const RendezvousDesk&) = delete;
   RendezvousDesk& operator=(const RendezvousDesk&) = delete;
 
-  /// To be read before asking the controller and given to `wait`, so that an address that arrives in between is not
-  /// missed.
+  /// The number of announcements so far. Read it before asking the controller and give it to wait(), so that an address
+  /// that arrives in between is not missed.
   std::uint64_t news() const;
 
   enum class Waiting { kYes, kNewsSince, kFull };
-  /// Later, and from another thread, exactly one of `on_news` and `on_time_out` is called; with another answer than
-  /// kYes, neither.
+  /// If the answer is kYes, exactly one of `on_news` and `on_time_out` is called later, from another thread. If it is
+  /// not, neither is called.
   Waiting wait(const core::AttemptKey& attempt, std::uint64_t news_seen, Clock::time_point until,
                std::function<void()> on_news, std::function<void()> on_time_out);
 
-  /// Rank 0 of `attempt` has said where it listens.
+  /// Rank 0 of `attempt` has reported its address: calls `on_news` of the attempt's waiters.
   void announce(const core::AttemptKey& attempt);
 
-  /// Every waiter, now and later, is told `on_time_out`.
+  /// Calls `on_time_out` of every waiter, present and future.
   void close();
 
  private:

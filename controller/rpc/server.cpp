@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::seconds kShutdownGrace{1};
 constexpr int kKeepaliveMs = 20'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
-/// Ranks ping every 10 s; who pings more often than this is cut off.
+/// A client that pings more often than this is cut off. Ranks ping every 10 s.
 constexpr int kLeastPingIntervalMs = 5'000;
 
 class GrpcServer final : public Server {
@@ -31,7 +31,7 @@ class GrpcServer final : public Server {
         ranks_(controller, callers_) {
     grpc::ServerBuilder builder;
     limit(builder);
-    // gRPC's own listener gives a port up for ever when descriptors run out once.
+    // gRPC's own listener closes a port for ever once the process has run out of descriptors.
     connections_to_grpc_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     builder.RegisterService(&jobs_);

@@ -14,39 +14,40 @@ class Controller;
 
 namespace rpc {
 
-/// Streams (Watch, Events, Metrics, Logs) open at once; each holds a thread.
+/// The most streams (Watch, Events, Metrics, Logs) that are open at once. Each holds a thread.
 inline constexpr int kMaxStreams = 64;
-/// Unary calls of people served at once, besides the streams.
+/// The most unary calls of people that run at once, besides the streams.
 inline constexpr int kMaxPeopleCalls = 192;
-/// Calls of ranks that write at once; many share one fsync.
+/// The most calls of ranks that write at once. Concurrent writes share one fsync.
 inline constexpr int kRankThreads = 32;
-/// Calls of ranks waiting for their turn, and ranks waiting at the rendezvous.
+/// The most calls of ranks that wait in the queue. Also the most ranks that wait at the rendezvous.
 inline constexpr int kMaxRankCalls = 8192;
-/// A client that has connected says what HTTP/2 wants first within this.
+/// A client must send its HTTP/2 greeting within this time.
 inline constexpr int kHandshakeMs = 10'000;
-/// Largest request.
+/// The largest request.
 inline constexpr int kMaxRequestBytes = 32 * 1024 * 1024;
-/// Most metrics, and most checkpoints, of one heartbeat.
+/// The most metrics of one heartbeat, and the most checkpoints.
 inline constexpr int kMaxMetricsAHeartbeat = 512;
 
-/// musterd's gRPC side: JobService, RankService and AdminService of one controller. Thread-safe.
+/// musterd's gRPC server: the JobService, RankService and AdminService of one controller. Thread-safe.
 class Server {
  public:
   virtual ~Server() = default;
-  /// The port it listens on; the one the system chose where the address said 0.
+  /// The port that the server listens on. The system chose it if the address had port 0.
   virtual int port() const = 0;
-  /// Closes the port and opens it anew, soon.
+  /// Lets the listener's thread close the port and open it again.
   virtual void reopen() = 0;
-  /// Streams open now.
+  /// How many streams are open now.
   virtual std::size_t open_streams() const = 0;
-  /// Takes no new calls, ends streams and waits (UNAVAILABLE), gives the other calls a second, then cancels them.
-  /// Returns when all have ended; again is a no-op. The destructor does it too. Call it before the controller stops.
+  /// Takes no new calls, and ends streams and waiting ranks with UNAVAILABLE. Other calls get one second, then they are
+  /// cancelled. Returns when all calls have ended. A second call is a no-op; the destructor calls it too. Call it
+  /// before the controller stops.
   virtual void shutdown() = 0;
 };
 
-/// Serves `controller`, which must outlive the server, on "host:port". Throws std::runtime_error that names address,
-/// cause and remedy when the address can't be bound; an address in use is refused, never shared. `connections` may be
-/// shared with other servers; none: those that the descriptors of this process allow.
+/// Serves `controller` on "host:port". The controller must outlive the server. Throws std::runtime_error with address,
+/// cause and remedy if the address cannot be bound. An address in use is an error; the port is never shared.
+/// `connections` may be shared with other servers. Null: the server uses connections_of_this_process().
 std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections = nullptr);
 

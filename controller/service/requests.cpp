@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "schema/utf8.h"
 
 namespace runtime {
 namespace {
@@ -17,7 +17,7 @@ Refusal refuse(Refusal::Kind kind, std::string text) {
 
 std::string user_or_unknown(const std::string& user) {
   // The cut may leave half a character, which protobuf does not send.
-  return user.empty() ? "unknown" : core::valid_utf8(user.substr(0, kMostUser));
+  return user.empty() ? "unknown" : schema::valid_utf8(user.substr(0, kMostUser));
 }
 
 void name_in_sweep(muster::v1::JobSpec& spec, int index, std::uint32_t parallel) {

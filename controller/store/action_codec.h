@@ -11,7 +11,7 @@ namespace store {
 std::string_view action_kind(const core::Action& action);
 /// The action's fields as one JSON object.
 std::string encode_action(const core::Action& action);
-/// The reverse. Throws Error: kCorrupt if it is no such object, kNewer for an unknown kind.
+/// Decodes encode_action(). Throws Error: kCorrupt for any other text, kNewer for an unknown kind.
 core::Action decode_action(std::string_view kind, std::string_view payload);
 
 }  // namespace store

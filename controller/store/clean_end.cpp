@@ -13,10 +13,10 @@
 namespace store {
 namespace {
 
-/// Times of files move on in ticks of up to 4 ms: two changes within one look like one.
+/// Modification times have a resolution of up to 4 ms. Two changes within one tick have the same time.
 constexpr std::chrono::milliseconds kTick{5};
 
-/// Empty: there is no such file.
+/// Size, inode and modification time; empty: there is no such file.
 std::string state_of(const std::filesystem::path& file) {
   struct stat found {};
   if (::stat(file.c_str(), &found) != 0) return {};
@@ -43,7 +43,7 @@ bool CleanEnd::is_known() const {
   return !state.empty() && read_small(mark_) == state && state_of(database_.string() + "-wal").empty();
 }
 
-// If the file comes back with a power failure, the database has a log file then, or has changed.
+// A power failure may bring the mark back. It is invalid then: the database has a log file, or has changed.
 void CleanEnd::begin() {
   ::unlink(mark_.c_str());
   begun_ = true;

@@ -4,23 +4,24 @@
 
 namespace store {
 
-/// Whether a database was closed in order, so that opening it again need not read all of it. A file beside the database
-/// says so: it holds the size, the number (inode) and the time of change that the database had at its end. Whatever
-/// changes the database afterwards makes it untrue.
+/// Remembers that a database was closed cleanly, so that the next start need not check the whole file.
+///
+/// The mark is the file `<database>.clean`. It holds the size, inode and modification time of the closed database. Any
+/// later change of the database makes the mark invalid.
 class CleanEnd {
  public:
   explicit CleanEnd(std::filesystem::path database);
-  /// Says so, if begin() was called and doubt() was not, and no log file of the database is left. Call it, by
-  /// destroying this, when the database is closed.
+  /// Writes the mark if begin() was called, doubt() was not, and the database has no log file left. Destroy this object
+  /// after the database is closed.
   ~CleanEnd();
   CleanEnd(const CleanEnd&) = delete;
   CleanEnd& operator=(const CleanEnd&) = delete;
 
-  /// Whether the database is as its last orderly end left it.
+  /// True if the mark is valid: nothing has changed the database since it was closed cleanly.
   bool is_known() const;
-  /// The database is in use from now on: it is unknown until the next orderly end.
+  /// Deletes the mark. Call it before the first write.
   void begin();
-  /// Something in the database was found damaged.
+  /// Call it when the database was found damaged. No mark is written then.
   void doubt() { doubted_ = true; }
 
  private:

@@ -9,10 +9,10 @@ namespace store {
 
 namespace {
 
-/// Raised for a type when its fields change their meaning; decode_event() then translates the older shapes.
+/// Raise it when a field changes its meaning, and let decode_event() translate the older shape.
 constexpr int kShapeVersion = 1;
 
-/// What told a job's own check from others in `why`, before NodeLost had a field for it.
+/// NodeLost::why had this ending before the field only_this_job existed.
 constexpr std::string_view kOwnCheckOfBefore = " (of this job alone)";
 
 template <typename E, typename T>
@@ -151,7 +151,7 @@ void fields(Archive& archive, E& e) {
 
 using Blanks = std::map<std::string_view, core::EventBody>;
 
-/// An event of each type with every field at its default, by name: the variant's own order, so none can be forgotten.
+/// Maps each type name to an event with default fields. The list comes from the variant, so no type can be forgotten.
 template <std::size_t... Index>
 Blanks make_blanks(std::index_sequence<Index...>) {
   Blanks blanks;

@@ -7,11 +7,11 @@
 
 namespace store {
 
-/// The event's body as it is stored for ever: one JSON object with a shape version `v` of its type. Text that is no
-/// valid UTF-8 is mended. Type and time are stored beside it.
+/// The stored form of the event's body: one JSON object with the version `v` of its shape. Text is made valid UTF-8.
+/// The event's type and time have columns of their own.
 std::string encode_event(const core::EventBody& body);
 
-/// The reverse. Throws Error: kCorrupt if it is no such object, kNewer for a type or shape of a newer muster.
+/// Decodes encode_event(). Throws Error: kCorrupt for any other text, kNewer for a type or shape of a newer muster.
 core::EventBody decode_event(std::string_view type, std::string_view payload);
 
 }  // namespace store

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/job.h"
-#include "core/text.h"
+#include "schema/utf8.h"
 
 namespace store {
 
-// A stored type lists its fields once, in `fields(archive, value)`, for both directions. Names are stored for ever.
-// Unknown fields are ignored and missing ones keep their default, so that a field may be added at any time.
+// `fields(archive, value)` lists the fields of a stored type once, for writing and reading. The names are stored for
+// ever. A reader ignores unknown fields and keeps the default of missing ones, so a field may be added at any time.
 
 template <typename Archive, typename Policy>
 requires std::is_same_v<std::remove_const_t<Policy>, core::RequeuePolicy>
@@ -52,7 +52,7 @@ void fields(Archive& archive, S& element) {
   archive("parallel", element.parallel);
 }
 
-/// Stored as plain JSON arrays.
+/// Types that are stored as plain JSON arrays.
 template <typename T>
 inline constexpr bool is_plain_list =
     std::is_same_v<T, std::vector<std::int64_t>> || std::is_same_v<T, std::vector<std::string>>;
@@ -69,7 +69,7 @@ class JsonWriter {
                          std::is_same_v<T, core::DependsOn>) {
       json_[name] = to_string(value);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      json_[name] = core::valid_utf8(value);
+      json_[name] = schema::valid_utf8(value);
     } else if constexpr (std::is_arithmetic_v<T> || is_plain_list<T>) {
       json_[name] = value;
     } else if constexpr (requires { typename T::value_type; }) {
@@ -92,7 +92,7 @@ class JsonWriter {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
 };
 
-/// Throws nlohmann::json::exception if a field has another type than it must.
+/// Throws nlohmann::json::exception if a field has the wrong type.
 class JsonReader {
  public:
   explicit JsonReader(const nlohmann::json& json) : json_(json) {
@@ -107,7 +107,7 @@ class JsonReader {
     } else if constexpr (std::is_same_v<T, core::Time>) {
       value = core::Time{core::Millis{found->template get<std::int64_t>()}};
     } else if constexpr (std::is_same_v<T, core::Cause>) {
-      // A cause that a newer muster knows: it did end, and why is in its reason.
+      // A newer muster may know further causes. The reason tells more.
       value = core::cause_from_string(found->template get<std::string>()).value_or(core::Cause::kFailed);
     } else if constexpr (std::is_same_v<T, core::JobState>) {
       value = core::job_state_from_string(found->template get<std::string>()).value_or(core::JobState::kPending);

@@ -224,7 +224,7 @@ void MemoryStore::add_metrics(std::span<const MetricRow> rows, std::span<const D
   }
 }
 
-/// The values of every rank's row of this step, in the order in which the job's series came up.
+/// Combines the values of all ranks' rows of this step, in the order of the job's series.
 void MemoryStore::combine_values(StepRow& step) const {
   step.row.values.clear();
   const auto all = series_.find(step.row.job);

@@ -12,7 +12,7 @@
 
 namespace store {
 
-/// A Store that forgets everything with the process: for tests and simulations. Thread-safe.
+/// A Store without a file, for tests and simulations. Thread-safe.
 class MemoryStore final : public Store {
  public:
   MemoryStore();
@@ -45,9 +45,9 @@ class MemoryStore final : public Store {
   void settle(const std::string& place, bool new_secret) override;
   std::int64_t schema_version() override;
 
-  /// While set, every write throws it: how a full disk looks to callers.
+  /// While set, every write throws the error, as with a full disk.
   void fail_writes(std::optional<Error> error);
-  /// While true, no write comes back, and reads do: how a disk that stands still looks to callers.
+  /// While true, writes block and reads do not, as with a disk that hangs.
   void hold_writes(bool hold);
 
  private:

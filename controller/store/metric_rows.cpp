@@ -31,7 +31,7 @@ void OverRanks::add(core::RankNumber rank, double value) {
   if (rule_ == schema::OverRanks::kRank0 && rank != 0) return;
   ++count_;
   if (rule_ == schema::OverRanks::kMax) {
-    // A value that is no number is the one to see.
+    // NaN wins over every number: it tells that something is wrong.
     value_ = count_ == 1 || std::isnan(value) || value > value_ ? value : value_;
   } else {
     value_ += value;

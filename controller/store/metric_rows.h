@@ -19,8 +19,8 @@ struct SeriesValue {
 };
 
 /// One optimizer step of one rank: what the rank measured of itself, and the values of its series. The key is (job,
-/// attempt, rank, step). What is stored of it is never changed: the same row again is no error and no change, and a row
-/// with further series adds these.
+/// attempt, rank, step). A stored value never changes. Adding the same row again changes nothing; a row with further
+/// series adds these series.
 struct MetricRow {
   core::JobId job = 0;
   core::AttemptNumber attempt = 0;
@@ -35,25 +35,25 @@ struct MetricRow {
   bool operator==(const MetricRow&) const = default;
 };
 
-/// nullopt: the row has none of this series.
+/// nullopt: the row has no value of this series.
 std::optional<double> value_of(const MetricRow& row, std::string_view series);
 
-/// One step over all ranks: time and memory are the maximum, bytes communicated the sum; the values of a series are
-/// combined as the series says, in the order in which the series came up.
+/// One step over all ranks. Time and memory are the maximum over the ranks, bytes communicated the sum. Each series has
+/// its own rule, schema::OverRanks. The series are in the order in which they first appeared in the job.
 struct StepRow {
   MetricRow row;  // rank is 0
   std::uint32_t ranks = 0;
 };
-/// Adds another rank's measurements; its values are another matter.
+/// Adds another rank's measurements. The values of series are combined by OverRanks.
 void merge(StepRow& step, const MetricRow& row);
 
-/// What a rank declares of a series.
+/// A rank's declaration of a series.
 struct DeclaredSeries {
   core::JobId job = 0;
   schema::Series series;
 };
 
-/// A series that a job has reported, and its newest value over the ranks.
+/// A series of a job with its newest value over the ranks.
 struct SeriesRow {
   schema::Series series;
   core::AttemptNumber attempt = 0;
@@ -61,12 +61,12 @@ struct SeriesRow {
   double value = 0;
 };
 
-/// The values that ranks report of one step of one series, as they become one.
+/// Combines the values that ranks reported for one step of one series into one value.
 class OverRanks {
  public:
   explicit OverRanks(schema::OverRanks rule) : rule_(rule) {}
   void add(core::RankNumber rank, double value);
-  /// nullopt: no value that counts.
+  /// nullopt: no rank's value counts.
   std::optional<double> value() const;
 
  private:

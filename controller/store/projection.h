@@ -6,14 +6,14 @@
 
 namespace store {
 
-// What both stores derive from events and metrics in the same way.
+// Rules that both stores share.
 
-/// Throws kConflict unless `job` is one version ahead of what is stored.
+/// Throws kConflict unless the job's version is one more than the stored one.
 void require_next(const core::Job& job, std::int64_t stored_version);
-/// The kConflict of a request id that was used before.
+/// The kConflict error for a request id that was used before.
 Error request_taken(const std::string& request_id);
 
-/// A job's row in lists, from the whole job.
+/// The job's row in lists.
 JobRow row_of(const core::Job& job);
 
 }  // namespace store

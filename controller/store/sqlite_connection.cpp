@@ -7,7 +7,7 @@
 namespace store {
 
 namespace {
-/// Only other programs (a person's sqlite3) ever make us wait.
+/// A call waits only if another program, such as sqlite3, holds the database.
 constexpr int kBusyTimeoutMs = 5000;
 }  // namespace
 

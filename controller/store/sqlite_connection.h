@@ -10,8 +10,7 @@
 
 namespace store {
 
-/// A prepared statement while it runs: parameters are bound in order, and it is free again for the next use when this
-/// goes.
+/// One run of a prepared statement. Parameters are bound in order. The destructor frees the statement for its next run.
 class Query {
  public:
   explicit Query(SQLite::Statement& statement) : statement_(statement) {}
@@ -51,18 +50,18 @@ class Query {
   int bound_ = 0;
 };
 
-/// A database handle and its prepared statements, each prepared once. For one thread at a time.
+/// A database handle and its prepared statements. Each statement is prepared once. Not thread-safe.
 class Connection {
  public:
-  /// The file must exist. On close nothing is written, until tidy_on_close() allows it.
+  /// The file must exist. Closing writes nothing, unless tidy_on_close() was called.
   explicit Connection(const std::string& file);
 
   SQLite::Database& database() { return database_; }
-  /// `sql` must be a literal: statements are known by its address.
+  /// `sql` must be a literal: its address is the key of the prepared statement.
   Query query(const char* sql);
-  /// Lets the last close fold the log file into the database.
+  /// Lets the last connection to close write the log file back into the database.
   void tidy_on_close();
-  /// errno of the last failed call as SQLite saw it; 0 if none.
+  /// The errno that SQLite saw in the last failed call; 0: none.
   int system_error() const;
 
  private:

@@ -11,12 +11,12 @@ namespace {
 
 Error no_room(const std::string& file, const std::string& detail) {
   return Error(Error::Kind::kFull, "the disk is full: nothing more can be written to " + file + " (" + detail +
-                                       "); free space, everything written before is safe");
+                                       "); free space; everything written before is safe");
 }
 
 Error no_writes(const std::string& file, const std::string& detail) {
-  return Error(Error::Kind::kFull, file + " takes no writes (" + detail +
-                                       "): make its folder writable for this user, everything written before is safe");
+  return Error(Error::Kind::kFull, file + " cannot be written (" + detail +
+                                       "): make its folder writable for this user; everything written before is safe");
 }
 
 bool is_failed_write(int extended) {
@@ -37,16 +37,17 @@ bool is_failed_write(int extended) {
 }  // namespace
 
 Error corrupt(const std::string& file, const std::string& detail) {
-  return Error(Error::Kind::kCorrupt, file + " is damaged or no database of muster (" + detail +
-                                          "); it was left as it is: restore a backup, or move it away together with " +
-                                          file + "-wal to start afresh");
+  return Error(Error::Kind::kCorrupt,
+               file + " is damaged or not a muster database (" + detail +
+                   "); the file was not changed: restore a backup, or move it away together with " + file +
+                   "-wal to start afresh");
 }
 
 Error translate(const SQLite::Exception& error, int system_error, const std::string& file) {
   const int extended = error.getExtendedErrorCode();
   std::string detail = error.what();
   const int kind = error.getErrorCode() & 0xFF;
-  // For other kinds it is an old one.
+  // SQLite sets the errno for these two kinds only. For others it is left from an earlier call.
   if (system_error != 0 && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN))
     detail += std::string(", ") + std::strerror(system_error);
   switch (kind) {

@@ -8,11 +8,11 @@
 
 namespace store {
 
-/// SQLite's complaint about the database `file` in muster's words, with what to do. `system_error` is errno as SQLite
-/// saw it; 0 if unknown.
+/// Turns an error of SQLite about the database `file` into a message with a remedy. `system_error` is the errno that
+/// SQLite saw; 0: unknown.
 Error translate(const SQLite::Exception& error, int system_error, const std::string& file);
 
-/// The message for a damaged file.
+/// The error for a damaged file.
 Error corrupt(const std::string& file, const std::string& detail);
 
 }  // namespace store

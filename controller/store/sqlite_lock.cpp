@@ -26,8 +26,8 @@ std::string owner(int descriptor) {
   return pid > 0 ? "process " + std::to_string(pid) : "another process";
 }
 
-/// 0, or why not. A musterd that was killed while it started a process leaves that process, which holds the lock for
-/// the moment before it becomes another program: its successor waits for that.
+/// Takes the lock. Returns 0 or the errno. If the musterd before was killed between fork and exec, its child holds the
+/// lock for a moment longer, so this waits up to kPatience.
 int take(int descriptor) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + kPatience;
@@ -41,14 +41,14 @@ int take(int descriptor) {
 Error cannot_open(const std::filesystem::path& file, int error) {
   const std::string folder = file.parent_path().string();
   if (error == EROFS || error == EACCES || error == EPERM) {
-    return Error(Error::Kind::kFull, folder + " takes no writes (" + std::strerror(error) +
+    return Error(Error::Kind::kFull, folder + " cannot be written (" + std::strerror(error) +
                                          "): make it writable for this user, or use another data folder");
   }
   if (error == ENOSPC || error == EDQUOT) {
     return Error(Error::Kind::kFull, "the disk of " + folder + " is full (" + std::strerror(error) + "): free space");
   }
   return Error(Error::Kind::kOther, "cannot open " + file.string() + " (" + std::strerror(error) +
-                                        "): the data folder must exist and be a folder of this user");
+                                        "): the data folder must exist and belong to this user");
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ FileLock::FileLock(const std::filesystem::path& file, const std::filesystem::pat
     throw Error(Error::Kind::kOther, "cannot lock " + file.string() + " (" + std::strerror(error) +
                                          "): its file system must support flock(2)");
   }
-  // The pid is a courtesy for messages; the lock counts, also on a full disk.
+  // The pid is only for messages. If the disk is full and the pid cannot be written, the lock still holds.
   const std::string pid = std::to_string(getpid()) + "\n";
   if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, pid.data(), pid.size(), 0) < 0) return;
 }

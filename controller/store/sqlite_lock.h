@@ -4,11 +4,11 @@
 
 namespace store {
 
-/// An exclusive lock of the whole machine on a file that holds the owner's pid. It ends with the process, however that
-/// ends; the file stays.
+/// An exclusive lock on a file, valid for the whole machine. The file holds the owner's pid. The kernel frees the lock
+/// when the process ends, even by kill -9; the file stays.
 class FileLock {
  public:
-  /// Throws Error: kInUse naming `what` and the owner's pid; kFull if the folder takes no writes; kOther if there is no
+  /// Throws Error: kInUse with `what` and the owner's pid; kFull if the folder cannot be written; kOther if there is no
   /// such folder.
   FileLock(const std::filesystem::path& file, const std::filesystem::path& what);
   ~FileLock();

@@ -10,7 +10,7 @@
 namespace store {
 namespace {
 
-/// Adds a series that is new, or changes what is known of one; returns null where the job has too many.
+/// Adds a series, or updates its declaration. Returns null if the job has schema::kMostSeries already.
 KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core::JobId id,
                             const schema::Series& series) {
   const auto found = job.find(series.name);
@@ -75,7 +75,7 @@ std::optional<double> real_of(const Query& row, int column) {
   return row.is_null(column) ? std::nullopt : std::optional(row.real(column));
 }
 
-/// The job's series by their numbers, whether they have a value or not.
+/// All series of the job by their ids, also those without a value.
 std::map<std::int64_t, schema::Series> read_names(Connection& connection, core::JobId job) {
   Query row = connection.query("SELECT id, name, unit, better, over_ranks FROM series WHERE job_id = ?");
   row.with(job);
@@ -87,7 +87,7 @@ std::map<std::int64_t, schema::Series> read_names(Connection& connection, core::
   return names;
 }
 
-/// Of the steps given, in their order: each gets its values.
+/// Adds the values of its series to each step. `steps` are in order of (attempt, step).
 void read_values(Connection& connection, core::JobId job, std::vector<StepRow>& steps) {
   if (steps.empty()) return;
   const auto names = read_names(connection, job);
@@ -110,7 +110,7 @@ void read_values(Connection& connection, core::JobId job, std::vector<StepRow>& 
     if (place != std::pair(at->row.attempt, at->row.step) || row.integer(2) != series) finish();
     while (at != steps.end() && std::pair(at->row.attempt, at->row.step) < place) ++at;
     if (at == steps.end()) break;
-    if (std::pair(at->row.attempt, at->row.step) != place) continue;  // rank 0 has not told that step yet
+    if (std::pair(at->row.attempt, at->row.step) != place) continue;  // rank 0 has not reported this step yet
     series = row.integer(2);
     const auto known = names.find(series);
     if (known == names.end()) continue;
@@ -171,7 +171,7 @@ std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core:
   const SQLite::Transaction one_moment(connection.database());
   std::vector<StepRow> steps;
   {
-    // Rank 0 is the first of each group, and a step without it is not shown yet.
+    // A step is shown once rank 0 has reported it.
     Query row = connection.query(
         "SELECT attempt, step, count(*), max(step_ms), max(memory_bytes), max(memory_peak_bytes), "
         "sum(bytes_communicated), max(CASE rank WHEN 0 THEN at_ms END) "

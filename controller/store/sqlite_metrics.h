@@ -11,8 +11,8 @@
 
 namespace store {
 
-/// What the writing connection knows of the table of series, so that a value costs one statement. Forgets jobs that it
-/// has not seen for long. After a transaction that failed it must be cleared: it may know what is not stored.
+/// The writing connection's copy of the table of series, so that writing a value costs one statement. Call clear()
+/// after a failed transaction: the copy may hold rows that were not stored.
 class KnownSeries {
  public:
   static constexpr std::size_t kMostJobs = 1024;
@@ -20,16 +20,16 @@ class KnownSeries {
     std::int64_t id = 0;
     schema::OverRanks over_ranks = schema::OverRanks::kMean;
     core::AttemptNumber attempt = 0;  // of the newest value
-    core::Step step = -1;
-    bool moved = false;  // and the table does not know yet
+    core::Step step = -1;             // of the newest value
+    bool moved = false;               // the table has an older newest value
   };
   using Job = std::map<std::string, Entry, std::less<>>;
 
-  /// Those of a job, read at the first time.
+  /// The series of a job. The first call reads them from the table.
   Job& of(Connection& connection, core::JobId job);
   void forget(core::JobId job) { jobs_.erase(job); }
   void clear() { jobs_.clear(); }
-  /// Makes room, where there is little. Between transactions only.
+  /// Empties a full copy. Call it between transactions only.
   void trim() {
     if (jobs_.size() >= kMostJobs) jobs_.clear();
   }
@@ -40,7 +40,7 @@ class KnownSeries {
 
 void write_metrics(Connection& connection, KnownSeries& known, std::span<const MetricRow> rows,
                    std::span<const DeclaredSeries> declared);
-/// Deletes at most so many rows of a job; returns how many it deleted.
+/// Deletes at most `most` rows of the job. Returns the number of deleted rows.
 std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most);
 
 std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,

@@ -10,7 +10,7 @@
 namespace store {
 
 namespace {
-/// "mstr": tells muster's databases from those of other programs.
+/// "mstr": marks a database as muster's.
 constexpr std::int64_t kApplicationId = 0x6d737472;
 }  // namespace
 

@@ -8,20 +8,20 @@
 
 namespace store {
 
-/// Looks at the first bytes only: SQLite itself takes a very short file of garbage for an empty database. Throws Error
-/// kCorrupt; a file that is empty or not there is fine.
+/// Checks that the file begins as a SQLite database does. SQLite itself takes a very short file of garbage for an empty
+/// database. An empty or missing file passes. Throws Error kCorrupt.
 void check_header(const std::string& file);
 
-/// Looks whether this is a database of muster, or a new one, that this version can work with, and unless it `is_known`
-/// to be sound reads all of it (seconds for each gigabyte). Changes nothing. Throws Error: kCorrupt or kNewer;
-/// SQLite::Exception if the file cannot be read.
+/// Checks that the database is new or belongs to a muster not newer than this one. Unless the database `is_known` to be
+/// sound, reads all of it, which takes about a second for each GiB. Changes nothing. Throws Error kCorrupt or kNewer,
+/// and SQLite::Exception if the file cannot be read.
 void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known);
 
-/// Brings the schema to the newest version. Each migration is one transaction with its version number, so that a crash
-/// leaves the version before or after it.
+/// Brings the schema to the newest version. Each migration and its version number are one transaction, so that a crash
+/// leaves a complete version.
 void migrate(SQLite::Database& database, std::span<const std::string_view> migrations);
 
-/// The schema version that is stored in the database.
+/// The schema version of the database.
 std::int64_t stored_version(SQLite::Database& database);
 
 }  // namespace store

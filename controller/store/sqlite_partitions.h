@@ -8,12 +8,12 @@
 
 namespace store {
 
-// What the SQLite store knows of partitions, and of who changed them.
+// The SQLite store's tables of partitions and of their changes.
 
 std::vector<PartitionRow> read_partitions(Connection& connection);
 std::vector<AuditRow> read_audit(Connection& connection, std::int64_t before_id, const std::string& partition,
                                  std::uint32_t limit);
-/// Inside a transaction.
+/// Call it inside a transaction.
 void write_partition_change(Connection& connection, const AuditRow& change);
 
 }  // namespace store

@@ -10,7 +10,7 @@ namespace store {
 
 namespace {
 
-// What read_job_row reads, of the ids in `wanted`.
+// Selects the columns that read_job_row() reads, for the ids in `wanted`.
 #define MUSTER_SELECT_ROWS                                                                                \
   "SELECT j.id, j.name, j.user, j.reason, j.is_command, j.state, j.version, j.last_checkpoint_step, "     \
   "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "                             \
@@ -20,12 +20,12 @@ namespace {
   "FROM wanted JOIN jobs j ON j.id = wanted.id LEFT JOIN attempts a ON a.job_id = j.id AND "              \
   "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) ORDER BY j.id DESC"
 
-// Nobody has removed the job.
+// True for a job that was not removed.
 #define MUSTER_IS_THERE "id NOT IN (SELECT job_id FROM removed_jobs)"
 
 constexpr std::string_view kOpenStates = R"(["pending","queued","running","stopping","waiting"])";
 
-/// For `state IN (SELECT value FROM json_each(?))`.
+/// The parameter of `state IN (SELECT value FROM json_each(?))`.
 std::string states_json(std::span<const core::JobState> states) {
   auto json = nlohmann::json::array();
   for (const core::JobState state : states) json.push_back(to_string(state));
@@ -46,13 +46,13 @@ core::Event read_event(const Query& row, int at, int type, int payload) {
   return {row.time(at), decode_event(row.text(type), row.text(payload))};
 }
 
-/// id, job_id, version, at_ms, type, payload, state_after, text.
+/// Reads the columns id, job_id, version, at_ms, type, payload, state_after, text.
 StoredEvent read_stored_event(const Query& row) {
   return {row.integer(0),         row.integer(1), row.integer(2), read_event(row, 3, 4, 5),
           job_state(row.text(6)), row.text(7),    row.text(5)};
 }
 
-/// The newest attempt of a job, from its own columns on; null columns if there is none.
+/// Reads the columns of a job's newest attempt, which begin at `first`. They are null if the job has no attempt.
 std::optional<core::Attempt> read_attempt(const Query& row, int first) {
   if (row.is_null(first)) return std::nullopt;
   core::Attempt attempt;
@@ -141,7 +141,8 @@ std::vector<core::Job> read_open_jobs(Connection& connection) {
 }
 
 std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) {
-  // The ids first, from an index alone: rows are large. A statement each, so that each has the index it needs.
+  // Each query finds the ids in an index first, since rows are large. There are four statements because each needs
+  // another index.
 #define MUSTER_PAGE "(?2 = 0 OR id < ?2) AND " MUSTER_IS_THERE " ORDER BY id DESC LIMIT ?3) " MUSTER_SELECT_ROWS
   Query row = connection.query(
       !filter.ids.empty()
@@ -192,8 +193,8 @@ std::vector<StoredEvent> read_node_losses(Connection& connection, core::Time sin
 
 std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, std::int64_t after_id,
                                      std::uint32_t limit) {
-  // Two statements, so that each has the index it needs: the events of one job are found by (job_id, version), whose
-  // order is that of the ids.
+  // Each of the two statements needs another index. The events of one job are found by (job_id, version); versions and
+  // ids have the same order.
   Query row =
       connection.query(job == 0 ? "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events "
                                   "WHERE ?1 = 0 AND id > ?2 ORDER BY id LIMIT ?3"
@@ -213,7 +214,7 @@ Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32
   while (jobs.next()) totals.jobs[jobs.text(0)] = static_cast<std::uint64_t>(jobs.integer(1));
   Query ends = connection.query("SELECT cause, count(*) FROM attempts WHERE state = 'ended' GROUP BY cause");
   while (ends.next()) totals.attempts_ended[ends.text(0)] = static_cast<std::uint64_t>(ends.integer(1));
-  // Ids have no gaps to speak of, so a range of them bounds the work.
+  // Event ids have almost no gaps, so a range of ids bounds the work.
   Query events =
       connection.query("SELECT type, count(*), max(id) FROM events WHERE id > ?1 AND id <= ?1 + ?2 GROUP BY type");
   events.with(after_event).with(std::int64_t{most});

@@ -9,7 +9,7 @@
 
 namespace store {
 
-// The reading half of the SQLite store. One statement each, so that each sees one moment of the database.
+// The reading half of the SQLite store. Each function is one statement, so that it sees one state of the database.
 
 std::optional<core::JobId> read_request(Connection& connection, const std::string& request_id);
 core::JobId read_next_job_id(Connection& connection);
@@ -25,7 +25,7 @@ std::int64_t read_last_event_id(Connection& connection);
 Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32_t most);
 std::vector<PendingAction> read_pending_actions(Connection& connection);
 std::string read_secret(Connection& connection);
-/// Empty: none is kept.
+/// Empty: no place is stored.
 std::string read_place(Connection& connection);
 
 }  // namespace store

@@ -26,15 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The log file is cut back to this after it was folded into the database.
+/// The size to which SQLite truncates the log file after writing it back into the database.
 constexpr const char* kWalKeptBytes = "67108864";
 
-/// One read may wait for a disk that stands still; those behind it do not join it.
+/// How long a read waits for the read before it, which may hang with the disk.
 constexpr std::chrono::seconds kReadPatience{15};
-constexpr const char* kReadStandsStill =
-    " has not been readable for 15 s: its disk stands still; try again when it goes on";
+constexpr const char* kReadStandsStill = " could not be read for 15 s: its disk does not respond; try again later";
 
-/// Makes the file with a mode that keeps the secret, which SQLite's own would not.
+/// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it.
 void create_private(const fs::path& file) {
   const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor >= 0) {
@@ -42,9 +41,9 @@ void create_private(const fs::path& file) {
     return;
   }
   const bool full = errno == ENOSPC || errno == EDQUOT;
-  throw Error(Error::Kind::kFull,
-              full ? "the disk is full: " + file.string() + " cannot be made; free space"
-                   : file.string() + " takes no writes (" + std::strerror(errno) + "): make it writable for this user");
+  throw Error(Error::Kind::kFull, full ? "the disk is full: " + file.string() + " cannot be created; free space"
+                                       : file.string() + " cannot be written (" + std::strerror(errno) +
+                                             "): make it writable for this user");
 }
 
 class SqliteStore final : public Store {
@@ -168,7 +167,7 @@ class SqliteStore final : public Store {
     }
   }
 
-  /// Nothing is written before the file is known to be sound and ours.
+  /// Writes nothing before the file has passed the check.
   void prepare_writer() {
     auto& database = writer_.database();
     check_database(database, file_, migrations().size(), end_.is_known());
@@ -182,7 +181,7 @@ class SqliteStore final : public Store {
     database.exec(std::string("PRAGMA journal_size_limit = ") + kWalKeptBytes);
     migrate(database, migrations());
     write_secret(writer_, random_secret());
-    read_secret(writer_);  // or it is damaged
+    read_secret(writer_);  // throws if the database is damaged
     writer_.tidy_on_close();
   }
 
@@ -203,7 +202,7 @@ class SqliteStore final : public Store {
     }
   }
 
-  /// One transaction, durable when this returns; after an exception nothing of it is there.
+  /// Runs the work in one transaction, which is durable when this returns. An exception rolls the transaction back.
   template <typename Work>
   auto writing(Work work) -> decltype(work()) {
     std::lock_guard lock(writer_mutex_);
@@ -220,7 +219,7 @@ class SqliteStore final : public Store {
     });
   }
 
-  /// What a failed transaction made known is not stored.
+  /// As writing(). After a failed transaction known_series_ may hold rows that were not stored, so it is cleared.
   template <typename Work>
   auto writing_metrics(Work work) -> decltype(work()) {
     try {
@@ -241,7 +240,7 @@ class SqliteStore final : public Store {
 
   const std::string file_;
   FileLock lock_;
-  CleanEnd end_;  // outlives the connections
+  CleanEnd end_;  // declared before the connections, so that it is destroyed after them
   std::mutex writer_mutex_;
   Connection writer_;
   KnownSeries known_series_;

@@ -7,15 +7,16 @@
 
 namespace store {
 
-/// Opens the database `file`, creating it (mode 0600) if there is none, and brings its schema up to date.
+/// Opens the database `file` and brings its schema up to date. Creates the file (mode 0600) if there is none. The
+/// folder must exist.
 ///
-/// The folder must exist. While it is open the process holds a lock on `<file>.lock`, whose content is its pid. Beside
-/// the file SQLite keeps `<file>-wal` and `<file>-shm`: they belong to it, and a backup is `sqlite3 file .backup`.
+/// While the store is open, the process holds a lock on `<file>.lock`, which contains its pid. `<file>-wal` and
+/// `<file>-shm` are part of the database, so make a backup with `sqlite3 file .backup`.
 ///
-/// Two connections: one for writes, one for reads, so that neither waits for the other. Thread-safe.
+/// The store uses one connection for writes and one for reads, so that neither waits for the other. Thread-safe.
 ///
-/// Reads the whole file once to check it (about a second a GiB). Throws Error: kInUse naming the pid; kCorrupt, kNewer
-/// without having changed the file; kFull if nothing can be written there.
+/// After an unclean end the whole file is checked first, which takes about a second for each GiB. Throws Error: kInUse
+/// with the other process's pid; kCorrupt or kNewer, and the file is unchanged; kFull if the folder cannot be written.
 std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& file);
 
 }  // namespace store

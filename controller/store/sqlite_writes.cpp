@@ -9,7 +9,7 @@ namespace store {
 
 namespace {
 
-/// The step that an attempt resumed from, before its ranks have told.
+/// resumed_from_step before the ranks have reported it.
 constexpr std::int64_t kNotTold = -1;
 
 std::int64_t job_version(Connection& connection, core::JobId id) {
@@ -45,7 +45,7 @@ void update_job(Connection& connection, const JobRow& job) {
   row.with(job.started_at).with(job.ended_at).with(job.next_attempt_at).with(job.id).run();
 }
 
-/// What was asked for goes with the job, for it may hold secrets.
+/// Marks the job as removed and deletes its spec, which may hold secrets.
 void mark_removed(Connection& connection, const JobRow& job) {
   connection.query("INSERT INTO removed_jobs (job_id, at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING")
       .with(job.id)

@@ -8,12 +8,12 @@
 
 namespace store {
 
-// The writing half of the SQLite store. To be called inside a transaction.
+// The writing half of the SQLite store. Call these functions inside a transaction.
 
 /// Adds one event, its projections and its actions; returns the event's id. Throws Error kConflict.
 std::int64_t write_commit(Connection& connection, const Commit& commit);
 void write_action_done(Connection& connection, std::int64_t action_id, core::Time at);
-/// Keeps the secret that is there already.
+/// Stores the secret, unless the database has one.
 void write_secret(Connection& connection, const std::string& secret);
 void change_secret(Connection& connection, const std::string& secret);
 void write_place(Connection& connection, const std::string& place);

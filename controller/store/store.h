@@ -14,15 +14,15 @@
 
 namespace store {
 
-/// What went wrong with the store, in one sentence with the remedy. Nothing of the failed call is in the store.
+/// A failure of the store, as one sentence with a remedy. The failed call has changed nothing in the store.
 class Error : public std::runtime_error {
  public:
   enum class Kind {
-    kFull,      // no space, or the folder takes no writes
-    kCorrupt,   // the file is no database, or damaged
-    kInUse,     // another musterd holds it
-    kNewer,     // written by a newer muster
-    kConflict,  // the job has changed since it was read
+    kFull,      // no space, or the folder is read-only
+    kCorrupt,   // the file is damaged or not a database
+    kInUse,     // another musterd has the database open
+    kNewer,     // a newer muster wrote the database
+    kConflict,  // the job has changed since the caller read it
     kOther,
   };
   Error(Kind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
@@ -32,18 +32,18 @@ class Error : public std::runtime_error {
   Kind kind_;
 };
 
-/// One event of one job with its consequences, written together or not at all.
+/// One event of one job with its consequences. The store writes all of it or nothing.
 struct Commit {
   core::Event event;
-  /// What it leads to, shared with whoever goes on from the job: of thousands of ranks a copy is large. Its job has the
-  /// version after the event; the store refuses any but the next one.
+  /// The job and the actions after the event. A pointer, since a copy of a job with thousands of ranks is large. The
+  /// job's version must be one more than the stored one; the store refuses any other.
   std::shared_ptr<const core::Applied> applied;
-  /// Of the first event alone.
+  /// Set in the job's first event only.
   std::string request_id;
   std::string spec_json;
 };
 
-/// As a commit holds it.
+/// Wraps the result of core::apply() for a Commit.
 inline std::shared_ptr<const core::Applied> shared(core::Applied applied) {
   return std::make_shared<const core::Applied>(std::move(applied));
 }
@@ -75,12 +75,12 @@ struct JobRow {
   core::Time submitted_at{};
   std::optional<core::Time> started_at, ended_at, next_attempt_at;
   std::optional<core::Attempt> newest_attempt;  // without ranks
-  std::string sweep;                            // empty: the job stands alone
+  std::string sweep;                            // empty: the job is in no sweep
   std::uint32_t sweep_index = 0;
-  std::optional<core::Time> removed_at = {};  // such rows are in no list
+  std::optional<core::Time> removed_at = {};  // lists leave removed jobs out
 };
 
-/// One partition as admins have it; what the text says is not the store's business.
+/// The admins' policy for one partition. The store does not read the policy.
 struct PartitionRow {
   std::string name;
   std::string policy;  // JSON
@@ -94,16 +94,16 @@ struct AuditRow {
   std::string user;
   std::string action;  // "add", "set", "remove"
   std::string partition;
-  std::string before;  // JSON; empty: there was none
-  std::string after;   // JSON; empty: there is none any more
+  std::string before;  // JSON; empty: the partition had no policy
+  std::string after;   // JSON; empty: the policy was removed
   bool operator==(const AuditRow&) const = default;
 };
 
-/// What is counted, by name.
+/// Counts for monitoring.
 struct Totals {
   std::map<std::string, std::uint64_t> jobs;            // by state, now
   std::map<std::string, std::uint64_t> attempts_ended;  // by cause, ever
-  std::map<std::string, std::uint64_t> events;          // by type, of those asked for
+  std::map<std::string, std::uint64_t> events;          // by type, in the range asked for
   std::int64_t last_event = 0;                          // the newest event counted
 };
 
@@ -111,20 +111,21 @@ struct ListFilter {
   std::vector<core::JobState> states = {};  // empty: all
   std::uint32_t limit = 100;
   core::JobId before = 0;             // 0: from the newest
-  std::string sweep = {};             // empty: of all, and of none
+  std::string sweep = {};             // empty: jobs of any sweep and of none
   std::vector<core::JobId> ids = {};  // empty: any
 };
 
-/// The controller's memory: append-only events, projections kept in the same transaction, and the outbox of actions.
+/// What survives a restart of the controller: append-only events, projections written in the same transaction, and the
+/// outbox of pending actions.
 ///
-/// Every write is durable when it returns (WAL and fsync). Calls come from several threads; writes are serialised
-/// inside. SQLite and in-memory implementations pass one contract suite.
+/// Every write is durable when the call returns (WAL and fsync). The store is thread-safe and serialises writes. The
+/// SQLite and the in-memory implementation pass the same contract suite.
 class Store {
  public:
   virtual ~Store() = default;
 
-  /// Appends all commits in one transaction (one fsync): all of them or, throwing Error, none. Several commits of one
-  /// job must be in order. Returns the event ids in order.
+  /// Appends all commits in one transaction with one fsync. Throws Error if one of them cannot be appended, and then
+  /// appends none. Commits of the same job must be in order. Returns the event ids in order.
   virtual std::vector<std::int64_t> append(std::span<const Commit> commits) = 0;
 
   virtual std::optional<core::JobId> find_request(const std::string& request_id) = 0;
@@ -133,55 +134,60 @@ class Store {
 
   /// Folds the job's events. nullopt: no such job.
   virtual std::optional<core::Job> load(core::JobId id) = 0;
+  /// The spec of a removed job is "{}".
   virtual std::optional<std::string> spec_json(core::JobId id) = 0;
   /// Jobs that have not ended, oldest first.
   virtual std::vector<core::Job> load_open() = 0;
 
-  /// Without removed jobs, whose specs are gone: theirs is "{}".
+  /// Newest first. Removed jobs are left out.
   virtual std::vector<JobRow> list(const ListFilter& filter) = 0;
-  /// How many jobs there are: of these states (empty: all) and of this sweep (empty: of all, and of none).
+  /// The number of jobs in these states (empty: any) and of this sweep (empty: any, or none). Removed jobs are left
+  /// out.
   virtual std::int64_t count(std::span<const core::JobState> states, const std::string& sweep = {}) = 0;
 
-  /// Every NodeLost no older than `since`, oldest first, at most `limit`, over all jobs.
+  /// The NodeLost events of all jobs since `since`, oldest first, at most `limit`.
   virtual std::vector<StoredEvent> node_losses(core::Time since, std::uint32_t limit) = 0;
-  /// Oldest first. `job` 0: of every job.
+  /// At most `limit` events with an id above `after_id`, oldest first. `job` 0: of all jobs.
   virtual std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
   virtual std::int64_t last_event_id() = 0;
-  /// Counts `most` events after `after_event`; the next call may go on at `last_event`.
+  /// Counts the jobs, the ended attempts, and at most `most` events after `after_event`. The next call may start at
+  /// `last_event`.
   virtual Totals totals(std::int64_t after_event, std::uint32_t most) = 0;
 
   virtual std::vector<PendingAction> pending_actions() = 0;
-  /// All of them in one transaction; one that is not pending is fine.
+  /// Marks all of these actions as done, in one transaction. An action that is not pending is ignored.
   virtual void complete_actions(std::span<const std::int64_t> action_ids) = 0;
   void complete_action(std::int64_t action_id) { complete_actions({&action_id, 1}); }
 
-  /// With what is known of their series. Of a series that nobody has declared see schema::undeclared_series(); values
-  /// of more than schema::kMostSeries of a job are left out.
+  /// Adds rows and what ranks declare about their series. A series that no rank has declared is taken as
+  /// schema::undeclared_series(). A job has at most schema::kMostSeries; values of further series are dropped.
   virtual void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared = {}) = 0;
-  /// Steps in order of (attempt, step), those after the position given. `attempt` 0: all attempts.
+  /// At most `limit` steps after (after_attempt, after_step), in this order. `attempt` 0: of all attempts.
   virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                        core::Step after_step, std::uint32_t limit) = 0;
-  /// Deletes at most so many rows of a job; returns how many there were to delete.
+  /// Deletes at most `most` rows of the job. Returns the number of deleted rows.
   virtual std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) = 0;
-  /// Rank 0's newest step of the newest attempt that made one.
+  /// The row of rank 0's newest step, in the newest attempt that has one.
   virtual std::optional<MetricRow> newest_metric(core::JobId job) = 0;
 
-  /// Those that have a value, in the order in which they came up, each with the newest attempt's newest value.
+  /// The job's series that have a value, in the order in which they first appeared. Each has the newest value of the
+  /// newest attempt that reported it.
   virtual std::vector<SeriesRow> series(core::JobId job) = 0;
 
-  /// By name.
+  /// Ordered by name.
   virtual std::vector<PartitionRow> partitions() = 0;
-  /// Makes each partition what `after` says and keeps the row for ever, all in one transaction; their ids are the
-  /// store's to choose.
+  /// Sets each partition's policy to `after` and keeps the row for ever, all in one transaction. The store chooses the
+  /// ids of the rows.
   virtual void change_partitions(std::span<const AuditRow> changes) = 0;
-  /// Newest first: those with a smaller id than `before_id` (0: all) and of this partition (empty: of any).
+  /// Newest first: rows with an id below `before_id` (0: all) and of this partition (empty: any).
   virtual std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) = 0;
 
-  /// A random secret, made at the first start and kept: rank tokens and the store's name derive from it.
+  /// A random secret, made at the first start and kept. Rank tokens and the name of the store are derived from it.
   virtual std::string secret() = 0;
-  /// Where it was opened last, as settle() was told; empty: nobody has said.
+  /// The place that settle() stored last; empty: none.
   virtual std::string place() = 0;
-  /// Keeps the place; with `new_secret`, under another name and with other rank tokens from now on, in one transaction.
+  /// Stores the place. With `new_secret`, also makes a new secret in the same transaction, so that the store gets
+  /// another name and other rank tokens.
   virtual void settle(const std::string& place, bool new_secret) = 0;
   virtual std::int64_t schema_version() = 0;
 };

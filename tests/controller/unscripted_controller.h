@@ -4,7 +4,7 @@
 
 namespace test {
 
-/// What most tests' controllers never get asked: refused, so that an unexpected call is seen.
+/// A controller that refuses every call. Fakes override the calls that they expect, so that another call is noticed.
 class UnscriptedController : public runtime::Controller {
  public:
   runtime::Outcome<muster::v1::Job> hold(core::JobId, const std::string&) override { return unscripted(); }

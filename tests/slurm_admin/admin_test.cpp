@@ -271,7 +271,7 @@ TEST_F(SlurmAdmin, AJobsOwnHealthCheckKeepsThatJobAloneOffANode) {
   const auto node = muster().json({"nodes"})[0];
   EXPECT_TRUE(node.at("excluded_until").is_null()) << node.dump(1);
   EXPECT_THAT(muster().cli({"nodes"}).out,
-              HasSubstr("left out by job " + job +
+              HasSubstr("avoided by job " + job +
                         " alone: node node1 is unfit: its health check failed (of this job alone) "
                         "with exit code 7"));
   const auto other = muster().submit(shell_job("true", in_partition("main", "nodelist = \"node1\"\n")));
@@ -327,7 +327,7 @@ TEST_F(SlurmAdmin, WithSlurmDownAPolicyIsKeptAndFlagged) {
 }
 
 TEST_F(SlurmAdmin, AFileIsReloadedLiveAndABrokenOneChangesNothing) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "partitions.toml";
   const auto sample = read_file(std::filesystem::path(MUSTER_SOURCE_FOLDER) / "deploy/partitions.toml");
   ASSERT_NE(sample, "");
@@ -361,7 +361,7 @@ TEST_F(SlurmAdmin, AFileIsReloadedLiveAndABrokenOneChangesNothing) {
 }
 
 TEST_F(SlurmAdmin, MusterdThatMustHaveSlurmWantsAConfigurationThatSlurmTakes) {
-  TempFolder folder;
+  TemporaryFolder folder;
   write_file(folder.path() / "slurm.conf", "nonsense nonsense\n");
   World::Options options;
   options.daemon_flags = {"--slurm", "yes"};

@@ -189,7 +189,7 @@ class People : public testing::Test {
     return test::run(arguments, {}, 60s);
   }
   std::string folder() const { return (temp_.path() / "c").string(); }
-  test::TempFolder temp_;
+  test::TemporaryFolder temp_;
 };
 using SlurmClusterCommand = People;
 

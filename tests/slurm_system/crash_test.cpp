@@ -56,7 +56,7 @@ esac
   void write(const std::string& name, const std::string& text) const { test::write_file(folder_.path() / name, text); }
 
  private:
-  test::TempFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 pid_t pid_of_slurmctld(const slurm_cluster::Cluster& cluster) {

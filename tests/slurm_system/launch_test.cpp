@@ -27,7 +27,7 @@ class Prolog {
   }
 
  private:
-  test::TempFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 struct Launch;

@@ -52,7 +52,7 @@ TEST_F(SlurmNode, AStepThatSomebodyStopsIsSilentAndItsNodeIsNotLeftOut) {
   }
   const auto ended = stage().until_ended(job, 1);
   EXPECT_EQ(text(attempt(ended, 1), "cause"), "rank_silent");
-  EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr("their node answers"));
+  EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr("the node answers"));
   EXPECT_FALSE(is_left_out(node));
   stage().until_running(job, 2);
 }

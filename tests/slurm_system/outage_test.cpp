@@ -59,7 +59,7 @@ sed "s/@BETWEEN@/$between/g" "$here/kept"
     }
   }
 
-  test::TempFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 constexpr const char* kForgotten = "Slurm does not know any more that it runs";

@@ -282,7 +282,7 @@ TEST(CommandJobs, ALineOfTenMegabytesIsKeptWhole) {
 }
 
 /// A folder with commands of these names that only say something.
-std::string commands_that_say(const TempFolder& folder, const std::string& text) {
+std::string commands_that_say(const TemporaryFolder& folder, const std::string& text) {
   for (const char* name : {"sbatch", "sinfo"}) {
     const auto file = folder.path() / name;
     write_file(file, "#!/bin/sh\necho '" + text + "' >&2\nexit 1\n");
@@ -294,7 +294,7 @@ std::string commands_that_say(const TempFolder& folder, const std::string& text)
 // Goal: a controller without Slurm says which part of it is missing, and what to do.
 // Method: musterd where nothing of Slurm is there, where its configuration is missing, and where nobody wants it.
 TEST(WithoutSlurm, TheMissingPartIsNamed) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto commands = commands_that_say(folder, "nothing");
   const auto file = folder.path() / "job.toml";
   write_file(file, shell_job("true"));
@@ -307,7 +307,7 @@ TEST(WithoutSlurm, TheMissingPartIsNamed) {
                 "there is no sbatch in musterd's PATH"},
            Case{
                {.data = {}, .daemon_flags = {}, .daemon_environment = {{"PATH", commands}, {"SLURM_CONF", "/no/conf"}}},
-               "SLURM_CONF names /no/conf, which is not there; set SLURM_CONF to"},
+               "SLURM_CONF names /no/conf, which does not exist; set SLURM_CONF to"},
            Case{{.data = {}, .daemon_flags = {"--slurm", "no"}}, "musterd was started with --slurm no"},
        }) {
     World world(options);
@@ -327,7 +327,7 @@ TEST(WithoutSlurm, TheMissingPartIsNamed) {
 }
 
 TEST(WithoutSlurm, WhoInsistsOnItIsRefusedAtTheStart) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto commands = commands_that_say(folder, "sinfo: fatal: Could not establish a configuration source");
   for (const auto& [path, says] : {std::pair<std::string, std::string>("/nowhere", "there is no sbatch"),
                                    {commands, "no usable configuration (sinfo: fatal: Could not establish a "}}) {

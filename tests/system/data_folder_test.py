@@ -51,7 +51,7 @@ class Copies(unittest.TestCase):
         for number in (job, waiting):
             shown = fork.show(number)
             self.assertEqual(shown["state"], "cancelled", shown)
-            self.assertIn("it stays with the controller whose data folder was copied", shown["reason"])
+            self.assertIn("the job stays with the controller whose data folder was copied", shown["reason"])
         own = fork.submit('name = "own"\ncommand = ["/bin/true"]\n')
         fork.until(own, lambda shown: shown["state"] == "succeeded")
         time.sleep(5)  # as long as a copy of before took to end the original's job, and more
@@ -101,7 +101,7 @@ class Programs(unittest.TestCase):
 
     def test_who_insists_on_slurm_is_refused_and_told_the_file(self):
         said = refused(self.bin, self.folder / "data", slurm="yes", env=self.env)
-        self.assertEqual(said, f"musterd: --slurm yes: there is no {self.bin / 'muster-task'} that can be run; install muster-task "
+        self.assertEqual(said, f"musterd: --slurm yes: {self.bin / 'muster-task'} is missing or cannot be run; install muster-task "
                          "beside musterd (./dev build makes all programs), or name it with --task, and start musterd again\n")
 
     def test_otherwise_slurm_is_off_and_the_doctor_is_not_content(self):
@@ -109,7 +109,7 @@ class Programs(unittest.TestCase):
         doctor = daemon.muster("doctor", "--json")
         self.assertNotEqual(doctor.returncode, 0)
         self.assertRegex(doctor.stdout, r'"verdict": ?"bad",\s*"text": ?"no job can go to Slurm: there is no .*/bin/muster-task')
-        self.assertIn(f"no job can go to Slurm: there is no {self.bin / 'muster-task'} that can be run", daemon.log.read_text())
+        self.assertIn(f"no job can go to Slurm: {self.bin / 'muster-task'} is missing or cannot be run", daemon.log.read_text())
         done = daemon.submit('name = "local"\ncommand = ["/bin/true"]\n')
         daemon.until(done, lambda shown: shown["state"] == "succeeded")
 

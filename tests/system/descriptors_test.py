@@ -169,8 +169,8 @@ class Descriptors(unittest.TestCase):
         daemon.lists_at_once("while its ports are looked at")
         daemon.limit(3)
         self.assertEqual(daemon.process.wait(60), 1, daemon.log.read_text())
-        self.assertRegex(daemon.log.read_text(), r"critical the (gRPC|dashboard) port \d+ has not answered 3 times, though it was "
-                         r"opened anew: Too many open files; musterd ends, so that it is started anew; running attempts go on")
+        self.assertRegex(daemon.log.read_text(), r"critical the (gRPC|dashboard) port \d+ has not answered 3 times, although it was "
+                         r"opened again: Too many open files; musterd exits so that its service starts it again; running attempts go on")
 
 
 if __name__ == "__main__":

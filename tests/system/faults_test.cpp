@@ -45,7 +45,7 @@ std::string saving_in(const std::filesystem::path& checkpoints, const TrainingJo
 }
 
 TEST(Faults, AFullDiskRefusesSubmissionsClearlyAndHealsByItself) {
-  TempFolder folder;
+  TemporaryFolder folder;
   TinyDisk disk(folder.path() / "disk", "24m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
@@ -69,7 +69,7 @@ TEST(Faults, AFullDiskRefusesSubmissionsClearlyAndHealsByItself) {
 // Store, logs and all else that belongs to a job are on the full disk; checkpoints, as people have them, on another.
 TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
   constexpr int kSteps = 120;
-  TempFolder folder;
+  TemporaryFolder folder;
   TinyDisk disk(folder.path() / "disk", "24m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
@@ -89,7 +89,7 @@ TEST(Faults, TrainingGoesOnWhileTheDataFolderIsFullAndItsMetricsHaveNoGap) {
 // The end of the story above told otherwise: there is room only when all ranks have left.
 TEST(Faults, ARunThatEndsWhileTheDataFolderIsFullLosesNothing) {
   constexpr int kSteps = 60;
-  TempFolder folder;
+  TemporaryFolder folder;
   TinyDisk disk(folder.path() / "disk", "24m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world({.data = folder.path() / "disk" / "data", .daemon_flags = {}});
@@ -111,7 +111,7 @@ TEST(Faults, ARunThatEndsWhileTheDataFolderIsFullLosesNothing) {
 }
 
 TEST(Faults, ANextAttemptWaitsForRoomOnItsCheckpointDiskAndWhySaysSo) {
-  TempFolder folder;
+  TemporaryFolder folder;
   TinyDisk disk(folder.path() / "checkpoints", "8m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world;
@@ -137,7 +137,7 @@ TEST(Faults, ANextAttemptWaitsForRoomOnItsCheckpointDiskAndWhySaysSo) {
 }
 
 TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {
-  TempFolder folder;
+  TemporaryFolder folder;
   TinyDisk disk(folder.path() / "checkpoints", "64m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world;
@@ -155,7 +155,7 @@ TEST(Faults, AReadOnlyCheckpointFolderIsNamedAndEarlierCheckpointsStay) {
 }
 
 TEST(Faults, ADiskThatFillsDuringACheckpointKeepsTheOneBefore) {
-  TempFolder folder;
+  TemporaryFolder folder;
   TinyDisk disk(folder.path() / "checkpoints", "8m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   World world;

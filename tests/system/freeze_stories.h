@@ -46,7 +46,7 @@ class LoopDisks {
   LoopDisk& operator[](std::size_t index) { return *disks_[index]; }
 
  private:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::vector<std::unique_ptr<LoopDisk>> disks_;
 };
 

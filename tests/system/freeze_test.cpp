@@ -19,7 +19,7 @@ TEST(FrozenDisk, EndsNoTrainingAndCostsNoBudget) {
 
 // Its end is known by its signal, though nobody could write it down for 30 s.
 TEST(FrozenDisk, ARankThatIsKilledMeanwhileIsKnownByItsSignal) {
-  TempFolder folder;
+  TemporaryFolder folder;
   LoopDisk disk(folder.path() / "disk");
   if (!disk.why_not().empty()) GTEST_SKIP() << disk.why_not();
   World world({.data = disk.where() / "data"});

@@ -97,7 +97,7 @@ std::optional<int> Process::wait(std::chrono::milliseconds limit) {
 
 Finished run(const std::vector<std::string>& argv, const std::map<std::string, std::string>& env,
              std::chrono::milliseconds limit) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto begun = Clock::now();
   Finished result;
   {
@@ -121,28 +121,6 @@ bool eventually(const std::function<bool()>& condition, std::chrono::millisecond
     if (ended >= deadline) return false;
     std::this_thread::sleep_for(std::clamp<Clock::duration>(2 * (ended - begun), 10ms, 200ms));
   }
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-TempFolder::TempFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "muster-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  path_ = name;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "temporary_folder.h"
+
 namespace test {
 
 using namespace std::chrono_literals;
@@ -51,21 +53,5 @@ Finished run(const std::vector<std::string>& argv, const std::map<std::string, s
 /// Polls until the condition holds; false after the limit. Pauses 10 ms, or twice what it took to ask, up to 200 ms:
 /// where asking is a process, those who wait must not take the machine from those whom they wait for.
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit);
-
-std::string read_file(const std::filesystem::path& path);
-void write_file(const std::filesystem::path& path, const std::string& text);
-
-/// A fresh folder, removed at the end.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace test

@@ -99,7 +99,7 @@ int processes_with(const std::string& text) {
 }
 
 TEST(Demo, InterruptedTwiceItLeavesNoProcessAndNoFiles) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto out = folder.path() / "out", temporary = folder.path() / "tmp";
   std::filesystem::create_directory(temporary);
   Process demo({"/usr/bin/env", "python3", "-B", kSource / "tools/demo.py", "--bin", MUSTER_BIN_FOLDER},

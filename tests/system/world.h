@@ -66,7 +66,7 @@ class World {
   void cancel_all();
   void expect_no_sanitizer_report() const;
 
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::filesystem::path data_;
   std::string user_;
   std::vector<std::string> daemon_flags_;

@@ -17,11 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "os/host_name.h"
 #include "rank/errors.h"
 #include "rank/exit_codes.h"
 #include "rank/grpc_client.h"
 #include "rank/grpc_file_desk.h"
 #include "rank/grpc_outbox.h"
+#include "schema/utf8.h"
 
 namespace worker {
 namespace {
@@ -88,40 +90,13 @@ std::int64_t memory_peak() {
   return usage.ru_maxrss * 1024L;
 }
 
-/// As Slurm calls this node, where it is one.
-std::string host_name() {
-  if (const char* node = std::getenv("SLURMD_NODENAME"); node != nullptr && *node != 0) return node;
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-/// Length of the UTF-8 character at the front of `text`; 0 if there is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t length = first < 0x80         ? 1
-                             : first >> 5 == 0x6  ? 2
-                             : first >> 4 == 0xE  ? 3
-                             : first >> 3 == 0x1E ? 4
-                                                  : 0;
-  if (length == 0 || length > text.size() || first == 0xC0 || first == 0xC1 || first > 0xF4) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
-  }
-  const auto second = length > 1 ? static_cast<unsigned char>(text[1]) : 0;
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool surrogate = first == 0xED && second > 0x9F;
-  return overlong || surrogate || (first == 0xF4 && second > 0x8F) ? 0 : length;
-}
-
-/// `text` as protobuf takes it: a message with one wrong byte would be refused for ever.
-std::string as_utf8(std::string_view text) {
-  std::string out;
-  while (!text.empty() && out.size() < kMaxReason) {
-    const auto length = utf8_length(text);
-    length == 0 ? out += '?' : out += text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(1, length));
-  }
-  return out;
+/// The reason as protobuf takes it. A message with one byte that is not UTF-8 would be refused for ever.
+std::string fit_reason(std::string_view text) {
+  auto reason = schema::valid_utf8(text);
+  std::size_t end = std::min(reason.size(), kMaxReason);
+  while (end < reason.size() && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) --end;
+  reason.resize(end);
+  return reason;
 }
 
 v1::Section wire(Section section) {
@@ -240,7 +215,7 @@ class GrpcReporter final : public Reporter {
   void leaving(int exit_code, std::string_view reason) override {
     std::unique_lock lock(mutex_);
     if (leaving_) return;
-    leaving_ = Leaving{exit_code, as_utf8(reason), Clock::now() + options_.leaving_limit};
+    leaving_ = Leaving{exit_code, fit_reason(reason), Clock::now() + options_.leaving_limit};
     section_ = Section::kDone;
     wake_.notify_all();
     const auto over = [this] { return done_ || stop_ == StopKind::kNow; };
@@ -384,7 +359,7 @@ GrpcReporter::Sent GrpcReporter::send_register(Lock& lock) {
   *request.mutable_key() = key_;
   request.set_world_size(static_cast<std::uint32_t>(world_size_));
   request.set_pid(::getpid());
-  request.set_node(host_name());
+  request.set_node(os::node_name());
   v1::RegisterResponse response;
   const auto limit = call_limit();
   lock.unlock();
@@ -541,7 +516,7 @@ void GrpcReporter::rendezvous_failed(const MeetingPatience& patience, const std:
     text += " but rank 0 has not said where it listens; look into rank 0's log";
   } else {
     text += " for the controller at " + to_string(controller_) + " (" + last_error +
-            "); check that musterd runs and can be reached from " + host_name();
+            "); check that musterd runs and can be reached from " + os::node_name();
   }
   throw std::runtime_error(text);
 }

@@ -31,6 +31,7 @@
 #include "beside/last_words.h"
 #include "beside/stop_file.h"
 #include "launch/rank_variables.h"
+#include "os/host_name.h"
 #include "os/oom_watch.h"
 #include "os/patience.h"
 #include "rank/environment.h"
@@ -110,12 +111,6 @@ std::string text_of(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string node_name() {
-  if (auto name = text_of("SLURMD_NODENAME"); !name.empty()) return name;
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
 /// The step's nodes in the order of SLURM_NODEID; empty: not known.
 std::vector<std::string> nodes_of_step() {
   for (const auto* variable : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
@@ -193,7 +188,7 @@ class Task {
   }
 
   void start_reporting() {
-    status_.node = node_name();
+    status_.node = os::node_name();
     auto* key = told_.mutable_key();
     std::int64_t job = 0;
     std::from_chars(environment_.job_id.data(), environment_.job_id.data() + environment_.job_id.size(), job);

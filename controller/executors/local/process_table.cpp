@@ -7,11 +7,11 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 }
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "base/whole_number.h"
 #include "executors/local/attempt_folder.h"
+#include "os/host_name.h"
 
 namespace runtime::local {
 
@@ -35,9 +35,8 @@ std::string boot_id() {
 }
 
 std::string node_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
+  const auto name = os::host_name();
+  return name.empty() ? "localhost" : name;
 }
 
 void kill_exactly(const os::ProcessStat& process) {

@@ -1,11 +1,11 @@
--- What happened, in the order it was learned. The truth; every other table about jobs can be rebuilt from it.
+-- What happened, in the order in which the controller learned it. Every other table about jobs can be rebuilt from events.
 CREATE TABLE events (
   id          INTEGER PRIMARY KEY AUTOINCREMENT,
   job_id      INTEGER NOT NULL REFERENCES jobs (id),
   version     INTEGER NOT NULL CHECK (version > 0),
   at_ms       INTEGER NOT NULL,
   type        TEXT    NOT NULL,
-  attempt     INTEGER NOT NULL,                          -- 0: about the job as a whole
+  attempt     INTEGER NOT NULL,                          -- 0: about the whole job
   payload     TEXT    NOT NULL CHECK (json_valid(payload)),
   state_after TEXT    NOT NULL,
   text        TEXT    NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE attempts (
   PRIMARY KEY (job_id, number)
 ) STRICT, WITHOUT ROWID;
 
--- What is still to be done in the world outside.
+-- The outbox: what the controller has to do outside the database.
 CREATE TABLE actions (
   id         INTEGER PRIMARY KEY AUTOINCREMENT,
   event_id   INTEGER NOT NULL REFERENCES events (id),
@@ -66,7 +66,7 @@ CREATE TABLE actions (
 ) STRICT;
 CREATE INDEX actions_to_do ON actions (id) WHERE done_at_ms IS NULL;
 
--- One optimizer step of one rank. Reals may be null: SQLite stores "not a number" so.
+-- One optimizer step of one rank. A real is null if it is "not a number".
 CREATE TABLE metrics (
   job_id             INTEGER NOT NULL,
   attempt            INTEGER NOT NULL,

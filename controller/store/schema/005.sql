@@ -1,5 +1,5 @@
--- Jobs that a person has removed: their history stays, everything else about them goes. A table of its own, so that lists
--- find out without reading the jobs' rows, which are large.
+-- Jobs that a person removed. Their events stay; everything else about them is deleted. This is a table of its own, so
+-- that lists need not read the rows of jobs, which are large.
 CREATE TABLE removed_jobs (
   job_id INTEGER PRIMARY KEY REFERENCES jobs (id),
   at_ms  INTEGER NOT NULL

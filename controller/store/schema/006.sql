@@ -1,19 +1,19 @@
--- Numbers that ranks report by step are series known by their names. Until then there were five of them, in columns of
--- their own. What a rank measures of itself stays a row of fixed columns.
+-- Values that ranks report for each step become series with names. Before this version there were five, each with a column
+-- of its own. What a rank measures of itself stays a row of fixed columns.
 CREATE TABLE series (
   job_id         INTEGER NOT NULL,
-  id             INTEGER NOT NULL CHECK (id > 0),         -- in the order in which the job's series came up
+  id             INTEGER NOT NULL CHECK (id > 0),         -- in the order in which the series first appeared
   name           TEXT    NOT NULL,
   unit           TEXT    NOT NULL,
   better         TEXT    NOT NULL,
   over_ranks     TEXT    NOT NULL,
-  newest_attempt INTEGER,                                 -- where its newest value is; null: it has none
+  newest_attempt INTEGER,                                 -- null: the series has no value
   newest_step    INTEGER,
   PRIMARY KEY (job_id, id),
   UNIQUE (job_id, name)
 ) STRICT, WITHOUT ROWID;
 
--- Reals may be null: SQLite stores "not a number" so.
+-- A real is null if it is "not a number".
 CREATE TABLE series_values (
   job_id  INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE series_values (
   PRIMARY KEY (job_id, attempt, step, series, rank)
 ) STRICT, WITHOUT ROWID;
 
--- What one rank measured of itself in one optimizer step; null: it did not.
+-- What one rank measured of itself in one optimizer step; null: not measured.
 CREATE TABLE rank_steps (
   job_id             INTEGER NOT NULL,
   attempt            INTEGER NOT NULL,
@@ -38,7 +38,7 @@ CREATE TABLE rank_steps (
   PRIMARY KEY (job_id, attempt, step, rank)
 ) STRICT, WITHOUT ROWID;
 
--- 0 stood for "not measured" where nothing real is 0.
+-- Before this version 0 meant "not measured" in columns where no real value is 0.
 INSERT INTO rank_steps
 SELECT job_id, attempt, step, rank, nullif(step_ms, 0), nullif(memory_bytes, 0), nullif(memory_peak_bytes, 0),
        bytes_communicated, at_ms
@@ -55,7 +55,7 @@ SELECT job_id, attempt, step, 4, 0, grad_norm FROM metrics WHERE rank = 0
 UNION ALL
 SELECT job_id, attempt, step, 5, 0, validation_loss FROM metrics WHERE rank = 0 AND has_validation = 1;
 
--- The newest attempt's newest step of each of them.
+-- Each series with its newest step of its newest attempt.
 WITH known (id, name, unit, better) AS (
   VALUES (1, 'loss', 'nats', 'lower'),
          (2, 'tokens_per_s', 'tokens/s', 'higher'),

@@ -1,5 +1,5 @@
-// Goal: muster admin says what is wrong with a command line before anybody is asked, and what became of what was asked.
-// Method: the real program; where a controller would be asked, there is none, or one that answers as the test says.
+// Goal: muster admin reports problems of a command line before it calls the controller, and reports the result of a
+// call. Method: the real program without a controller, or with one that answers as the test says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST(Partitions, AndNodesSayWhereSlurmHasNotAnsweredYet) {
     const auto done = fake.muster(command);
     EXPECT_EQ(done.exit, 0);
     EXPECT_EQ(done.out, "");
-    EXPECT_EQ(done.err, "muster: Slurm is unreachable: no answer yet; what is said of it may be old or missing\n");
+    EXPECT_EQ(done.err, "muster: Slurm is unreachable: no answer yet; its facts may be out of date or missing\n");
   }
   EXPECT_EQ(fake.muster({"nodes", "--json"}).out, "[]\n");
 }

@@ -15,8 +15,8 @@ std::string script_of(const std::string& shell) {
   return run({MUSTER_PROGRAM, "completion", shell}, {}, 10s).out;
 }
 
-/// What bash would offer for the last of `words`, one a line.
-std::string offered(const TempFolder& folder, const std::string& words, int count) {
+/// What bash offers for the last of `words`, one word a line.
+std::string offered(const TemporaryFolder& folder, const std::string& words, int count) {
   write_file(folder.path() / "completion.bash", script_of("bash"));
   const auto program = "source " + (folder.path() / "completion.bash").native() + "; cd " + folder.path().native() +
                        "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(count) +
@@ -27,7 +27,7 @@ std::string offered(const TempFolder& folder, const std::string& words, int coun
 }
 
 TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
-  TempFolder folder;
+  TemporaryFolder folder;
   write_file(folder.path() / "check.bash", script_of("bash"));
   EXPECT_EQ(run({"/bin/bash", "-n", folder.path() / "check.bash"}, {}, 10s).exit, 0);
   EXPECT_EQ(offered(folder, "muster su", 1), "submit\n");
@@ -60,12 +60,12 @@ TEST(Completion, EveryShellKnowsEveryCommand) {
 TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
   const auto script = script_of("zsh");
   for (const char* line :
-       {"'*-w[Keep showing it, until Ctrl-C]' \\\n        '*--watch[Keep showing it, until Ctrl-C]'",
+       {"'*-w[Keep showing the list until Ctrl-C]' \\\n        '*--watch[Keep showing the list until Ctrl-C]'",
         "'*--state[Only jobs in this state; may be repeated]:value:(pending queued running stopping ",
-        "'*--limit[At most so many, the newest]:value: '",
+        "'*--limit[At most N changes, the newest]:value: '",
         "'*--address[The controller'\\''s address (default 127.0.0.1\\:7600)]:value: '",
         "'*--token-file[File with the controller'\\''s token]:file:_files'",
-        "'*--set[Use this value rather than the job file'\\''s; may be repeated]:value:(name= ",
+        "'*--set[Use this value, not the job file'\\''s; may be repeated]:value:(name= ",
         "'1:job file:_files -g \"*.toml\"'", "'1:value:(bash zsh fish)'", "'show:Show jobs\\: why"}) {
     EXPECT_THAT(script, HasSubstr(line));
   }
@@ -76,7 +76,8 @@ TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
   for (const char* line :
        {"complete -c muster -n 'not __fish_seen_subcommand_from submit list show ",
         " version' -a list -d 'List jobs, newest first'\n",
-        "complete -c muster -n '__fish_seen_subcommand_from list' -s w -l watch -d 'Keep showing it, until Ctrl-C'\n",
+        "complete -c muster -n '__fish_seen_subcommand_from list' -s w -l watch -d 'Keep showing the list until "
+        "Ctrl-C'\n",
         "complete -c muster -n '__fish_seen_subcommand_from list' -l state -x -a 'pending queued running stopping ",
         "complete -c muster -n '__fish_seen_subcommand_from list' -l limit -x -d ",
         "complete -c muster -n '__fish_seen_subcommand_from submit' -F\n",
@@ -90,7 +91,7 @@ TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
 
 TEST(Completion, FishOffersCommandsAfterAnOptionsValueToo) {
   if (!std::filesystem::exists("/usr/bin/fish")) GTEST_SKIP() << "there is no fish here";
-  TempFolder folder;
+  TemporaryFolder folder;
   write_file(folder.path() / "muster.fish", script_of("fish"));
   const auto fish_offers = [&](const std::string& words) {
     const auto program = "source " + (folder.path() / "muster.fish").native() + "; complete -C '" + words + "'";
@@ -102,7 +103,7 @@ TEST(Completion, FishOffersCommandsAfterAnOptionsValueToo) {
   EXPECT_THAT(fish_offers("muster list su"), Not(HasSubstr("submit")));
 }
 
-/// A cancelled, a running and a held job, the first two of a sweep.
+/// Adds a cancelled, a running and a held job. The first two belong to a sweep.
 void add_some_jobs(FakeController& fake) {
   fake.with([](FakeState& s) {
     for (const char* state : {"cancelled", "running", "pending"}) {
@@ -193,7 +194,7 @@ TEST(Completion, ZshOffersJobsInARealShell) {
   FakeController fake;
   add_some_jobs(fake);
   write_file(fake.folder().path() / "muster.zsh", script_of("zsh"));
-  // What the completion system would be given is caught where it is handed over.
+  // The test replaces _describe, to which the script hands its words.
   const auto program = "autoload -Uz compinit; compinit -u -D; source " +
                        (fake.folder().path() / "muster.zsh").native() +
                        "; _describe() { print -l -- \"${(@P)argv[-1]}\" }; program=" + MUSTER_PROGRAM +

@@ -13,9 +13,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The three files and the environment of one test.
+/// The three configuration files and the environment of one test.
 struct Places {
-  test::TempFolder folder;
+  test::TemporaryFolder folder;
   std::map<std::string, std::string> variables{{"HOME", "/home/ada"}};
 
   void write(const std::string& name, const std::string& text) { test::write_file(folder.path() / name, text); }
@@ -73,13 +73,13 @@ TEST(Configuration, ADataFolderTellsItsAddressBesideItsToken) {
   EXPECT_EQ(places.load({"flag:1", {}}).address.value, "flag:1");
   places.variables["MUSTER_ADDRESS"] = "";
 
-  // A process that has certainly ended: a child of ours that was waited for.
+  // A child that was waited for has certainly ended.
   const pid_t gone = fork();
   if (gone == 0) _exit(0);
   ::waitpid(gone, nullptr, 0);
   write(gone, "127.0.0.1:41234");
-  EXPECT_EQ(places.load().doubt, (data / "musterd.json").native() + " was left by process " + std::to_string(gone) +
-                                     ", which does not run any more");
+  EXPECT_EQ(places.load().doubt,
+            (data / "musterd.json").native() + " was left by process " + std::to_string(gone) + ", which has ended");
   std::filesystem::remove(data / "musterd.json");
   config = places.load();
   EXPECT_EQ(config.address.value, "here:1");
@@ -92,7 +92,7 @@ TEST(Configuration, ADataFolderThatAnotherHostsMusterdHoldsIsSaidToBeSo) {
   places.variables["MUSTER_DATA_FOLDER"] = places.folder.path();
   test::write_file(file, R"({"pid":1,"host":"not-this-machine","grpc":"127.0.0.1:41234"})");
   EXPECT_THAT(places.load().doubt,
-              HasSubstr(file.native() + " is of a musterd on host not-this-machine, and this is "));
+              HasSubstr(file.native() + " belongs to a musterd on host not-this-machine, and this is "));
   char own[256] = {};
   ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
   test::write_file(file, R"({"pid":1,"host":")" + std::string(own) + R"(","grpc":"127.0.0.1:41234"})");

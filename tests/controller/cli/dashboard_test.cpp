@@ -1,5 +1,5 @@
-// Goal: one command leads from a shell into the dashboard, and a wrong port is called one.
-// Method: the pure link; the real program against a fake controller and against a port that speaks HTTP.
+// Goal: one command leads from a shell into the dashboard, and a wrong port gets a message that says so.
+// Method: the pure function; the real program with a fake controller, and with a port that speaks HTTP.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Dashboard, PrintsTheLinkAloneAndTheTunnelBesideIt) {
   const auto there = fake.muster({"dashboard"}, over_ssh);
   EXPECT_EQ(there.out, link + "\n");
   EXPECT_THAT(there.err,
-              AllOf(HasSubstr("on your own machine type first"), HasSubstr("  ssh -N -L 41233:127.0.0.1:41233 ")));
+              AllOf(HasSubstr("first run this on your own machine"), HasSubstr("  ssh -N -L 41233:127.0.0.1:41233 ")));
   const auto json = nlohmann::json::parse(fake.muster({"dashboard", "--json"}, over_ssh).out);
   EXPECT_EQ(json.at("link"), link);
   EXPECT_THAT(std::string(json.at("tunnel")), HasSubstr("@10.0.0.5"));
@@ -87,7 +87,7 @@ TEST(Dashboard, OpensABrowserWithoutTheTokenOnAnyCommandLine) {
   EXPECT_THAT(headless.err, HasSubstr("--open needs a desktop"));
 }
 
-/// A port on which an HTTP server refuses whatever it is sent.
+/// A port with an HTTP server that refuses every request.
 class HttpPort {
  public:
   HttpPort() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -182,7 +182,7 @@ TEST(Help, ExplainsTheProgramACommandAndOneBelowIt) {
   EXPECT_EQ(refused.err, "muster help: there is no command \"cancle\", did you mean muster cancel\n");
 }
 
-/// What doctor says of Slurm with these programs before all others: "note ..." or "ok ...".
+/// Doctor's finding about Slurm ("note ..." or "ok ..."), with these programs first in PATH.
 std::string slurm_finding(FakeController& fake, const std::string& sinfo) {
   const auto tools = fake.folder().path() / "slurm-tools";
   std::filesystem::create_directories(tools);
@@ -202,7 +202,7 @@ TEST(Doctor, SlurmIsFineOnlyWhereItAnswers) {
   EXPECT_THAT(slurm_finding(fake, "echo main; echo low"), HasSubstr("sbatch, partitions main, low"));
   const auto unconfigured =
       slurm_finding(fake, "echo 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error' >&2; exit 1");
-  EXPECT_THAT(unconfigured, AllOf(HasSubstr("note "), HasSubstr("no Slurm that answers (sinfo: error: resolve_ctls")));
+  EXPECT_THAT(unconfigured, AllOf(HasSubstr("note "), HasSubstr("Slurm does not answer (sinfo: error: resolve_ctls")));
   EXPECT_THAT(slurm_finding(fake, "sleep 60"), AllOf(HasSubstr("note "), HasSubstr("sinfo has not answered in 5s")));
 }
 

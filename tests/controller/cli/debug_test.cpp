@@ -1,4 +1,5 @@
-// executor = "debug": muster submit runs the ranks itself, as an attempt would, and leaves nothing behind.
+// Goal: with executor = "debug" muster submit runs the ranks as an attempt would, and leaves nothing behind.
+// Method: the real program with small shell scripts as ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ class Debug : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, here_, 30s);
   }
-  /// Folders that debug runs have left.
+  /// How many folders debug runs have left.
   std::size_t left_behind() const {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
@@ -28,7 +29,7 @@ class Debug : public testing::Test {
     }
     return count;
   }
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::map<std::string, std::string> here_{
       {"TMPDIR", folder_.path()}, {"HOME", folder_.path()}, {"MUSTER_ADDRESS", "127.0.0.1:1"}};
 };
@@ -117,8 +118,8 @@ stop_grace = "100ms"
   EXPECT_EQ(left_behind(), 0U);
 }
 
-// As from a terminal, to the whole group: the program decides, however often it comes. SIGTERM to muster alone reaches
-// the ranks.
+// A terminal sends SIGINT to the whole group, and the program decides what it does each time. A SIGTERM that only
+// muster gets must reach the ranks.
 TEST_F(Debug, SignalsAreForTheRanks) {
   write_file(folder_.path() / "job.toml",
              "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo int' INT; trap 'echo "
@@ -152,7 +153,7 @@ TEST_F(Debug, WhatItCannotDoIsRefused) {
        {"--address", "10.255.255.1:1"}, "working_folder \"/no/such\": want a folder");
 }
 
-// A stand-in for muster-worker, first in PATH where none lies beside muster: it prints what it is told.
+// A script in PATH takes the place of muster-worker, which is not beside muster here. It prints its arguments.
 TEST_F(Debug, ARecipeRunsTheWorkerOnItsRunFile) {
   const auto bin = folder_.path() / "bin";
   std::filesystem::create_directories(bin);

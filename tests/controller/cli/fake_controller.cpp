@@ -215,7 +215,7 @@ class Jobs final : public JobService::Service {
 
   Status Get(ServerContext* context, const GetRequest* request, Job* response) override {
     {
-      // A scheduler takes a moment to answer.
+      // A scheduler answers late.
       std::lock_guard lock(shared_.mutex);
       auto& state = shared_.state;
       for (auto& job : state.jobs) {
@@ -498,7 +498,7 @@ std::map<std::string, std::string> FakeController::environment() const {
           {"MUSTER_TOKEN_FILE", folder_.path() / "token"},
           {"HOME", folder_.path()},
           {"COLUMNS", "80"},
-          {"http_proxy", "http://127.0.0.1:9"},  // must not be used
+          {"http_proxy", "http://127.0.0.1:9"},  // muster must ignore the proxy
           {"grpc_proxy", "http://127.0.0.1:9"}};
 }
 

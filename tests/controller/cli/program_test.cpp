@@ -1,5 +1,5 @@
-// Goal: what people and scripts rely on: exit codes, stdout, stderr, JSON shapes, tables that fit.
-// Method: the real program against a real gRPC server that does what the test says.
+// Goal: exit codes, stdout, stderr, JSON and tables are what people and scripts rely on.
+// Method: the real program with a real gRPC server that answers as the test says.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,7 +85,8 @@ TEST(Submit, AControllerWithTooManyCallsAtOnceIsAskedAgain) {
   fake.with([](FakeState& s) { s.overloaded = 2; });
   const auto done = fake.muster({"submit", write_job(fake, kJob)});
   EXPECT_EQ(done.exit, 0) << done.err;
-  EXPECT_NE(done.err.find("the controller has too many calls at once; asking again"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("the controller has too many calls at the same time; trying again"), std::string::npos)
+      << done.err;
   fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted.size(), 1U); });
 }
 
@@ -94,7 +95,7 @@ TEST(Submit, AControllerThatCanStoreNothingIsAskedAgain) {
   fake.with([](FakeState& s) { s.store_full = 2; });
   const auto done = fake.muster({"submit", write_job(fake, kJob)});
   EXPECT_EQ(done.exit, 0) << done.err;
-  EXPECT_THAT(done.err, AllOf(HasSubstr("muster: nothing was changed: the disk is full; asking again\n"),
+  EXPECT_THAT(done.err, AllOf(HasSubstr("muster: nothing was changed: the disk is full; trying again\n"),
                               Not(HasSubstr("lost"))));
   fake.with([&](FakeState& s) { EXPECT_EQ(s.submitted.size(), 1U); });
 }
@@ -117,10 +118,10 @@ TEST(Submit, AtTheEndItIsSaidWhetherItWasAcceptedWhereThatIsKnown) {
   };
   EXPECT_EQ(end_of(full, false), std::pair(5, std::string("nothing was changed: the disk is full. The submission was "
                                                           "not accepted")));
-  EXPECT_THAT(end_of(full, true).second, HasSubstr("Whether the submission was accepted is not known"));
+  EXPECT_THAT(end_of(full, true).second, HasSubstr("It is not known whether the submission was accepted"));
   EXPECT_THAT(end_of(overloaded, false).second, HasSubstr("try again. The submission was not accepted"));
   EXPECT_EQ(end_of(lost, false).first, 4);
-  EXPECT_THAT(end_of(lost, false).second, HasSubstr("Whether the submission was accepted is not known: see muster"));
+  EXPECT_THAT(end_of(lost, false).second, HasSubstr("It is not known whether the submission was accepted: see muster"));
 }
 
 TEST(Submit, AFolderWhoseNameIsNotUtf8IsNamedAndNothingIsSent) {
@@ -166,7 +167,7 @@ TEST(Usage, ALateAnswerIsSaidToBeAsLateAsItIs) {
   config.token = FakeController::kToken;
   cli::Client client(config);
   grpc::Status status;
-  fake.with([&](FakeState&) {  // who answers waits for this
+  fake.with([&](FakeState&) {  // the server's answer waits for this lock
     muster::v1::ListResponse response;
     status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, muster::v1::ListRequest(), &response,
                              std::chrono::seconds(1));
@@ -363,7 +364,7 @@ TEST(Read, EventsNameTheirJobWhereThereMayBeOthers) {
 TEST(Read, AJobWithoutMetricsOrJobsIsSaidOnStderr) {
   FakeController fake;
   EXPECT_THAT(fake.muster({"list"}).err, HasSubstr("no jobs; submit one"));
-  EXPECT_THAT(fake.muster({"list", "--state", "queued"}).err, HasSubstr("no such jobs"));
+  EXPECT_THAT(fake.muster({"list", "--state", "queued"}).err, HasSubstr("no job matches"));
   add_job(fake, "running");
   const auto none = fake.muster({"metrics", "1"});
   EXPECT_EQ(none.out, "");
@@ -428,7 +429,7 @@ TEST(Read, InAPipeNothingIsCut) {
   EXPECT_THAT(fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out, HasSubstr(job.attempts(0).reason() + "\n"));
 }
 
-/// Runs muster with a terminal of so many columns as its stdout; what it wrote there.
+/// Runs muster with a terminal of `columns` columns as its stdout. Returns what it wrote there.
 std::string on_terminal(FakeController& fake, std::vector<std::string> arguments, unsigned short columns, bool no_color,
                         const char* kind = "xterm") {
   arguments.insert(arguments.begin(), MUSTER_PROGRAM);
@@ -539,7 +540,7 @@ TEST(ExitCodes, TellUsageNotFoundUnreachableAndRefused) {
        4,
        "controller unreachable at 127.0.0.1:1 (--address): start it with musterd, or set --address"},
       {{"list", "--token-file", "/no/such/token"}, 4, "(--token-file): No such file or directory; "},
-      {{"list", "--token-file", "/tmp"}, 4, "no token to be read from /tmp (--token-file): it is a folder; "}};
+      {{"list", "--token-file", "/tmp"}, 4, "cannot read the token from /tmp (--token-file): it is a folder; "}};
   for (const auto& [arguments, exit, says] : cases) {
     const auto done = fake.muster(arguments);
     EXPECT_EQ(done.exit, exit) << says << done.err;
@@ -607,7 +608,7 @@ TEST(Doctor, NamesWhatIsWrongAndExitsWith1) {
   EXPECT_THAT(fake.muster({"doctor"}).out, HasSubstr("the disk is full"));
   const auto token = fake.folder().path() / "token";
   using std::filesystem::perms;
-  // A copy that a group shares, as the admin guide says, is none of the bad ones.
+  // The admin guide allows a copy that a group can read.
   for (const auto& [others, verdict] :
        {std::pair(perms::others_read, "bad"), {perms::group_write, "bad"}, {perms::group_read, "ok"}}) {
     std::filesystem::permissions(token, others, std::filesystem::perm_options::add);
@@ -638,7 +639,7 @@ TEST(Doctor, LooksAtTheDiskTheVersionAndTheDashboardOfTheController) {
   EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601; muster dashboard prints a link that logs in");
 }
 
-/// What doctor says of the worker when muster lies in a folder alone: {verdict, text}.
+/// Doctor's finding about the worker, if muster is alone in its folder: {verdict, text}.
 std::pair<std::string, std::string> worker_finding(FakeController& fake, const std::string& path,
                                                    const std::string& address) {
   const auto alone = fake.folder().path() / "alone";

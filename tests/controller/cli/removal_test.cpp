@@ -1,5 +1,5 @@
-// Goal: jobs are removed only when a person means it, and what that frees is told.
-// Method: the pure choice of what prune takes; the real program against a fake controller, in a pipe and on a terminal.
+// Goal: jobs are removed only when a person wants it, and the freed space is reported.
+// Method: prune's pure choice of jobs; the real program with a fake controller, in a pipe and on a terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr std::int64_t kHourMs = 3'600'000;
 
-/// Newest first: job 5 ended an hour ago, job 4 two hours ago, ...; ben's are the even ones.
+/// Ended jobs, newest first. Job 5 ended an hour ago, job 4 two hours ago, and so on. Even jobs are ben's.
 std::vector<muster::v1::Job> ended_jobs() {
   std::vector<muster::v1::Job> jobs;
   for (int i = 5; i >= 1; --i) {
@@ -101,7 +101,7 @@ TEST(Prune, WantsARuleAndKeepsToOnesOwnJobs) {
   EXPECT_EQ(refused.exit, 2);
   EXPECT_THAT(refused.err, HasSubstr("want --older-than or --keep-last"));
   EXPECT_THAT(fake.muster({"prune", "--older-than", "yesterday"}).err, HasSubstr("want a duration such as 30d"));
-  // The jobs are of a user who surely is not the one that runs this test.
+  // The jobs belong to a user who cannot be the one that runs this test.
   fake.with([](FakeState& s) {
     for (auto& job : s.jobs) job.set_user("nobody-of-that-name");
   });
@@ -113,7 +113,7 @@ TEST(Prune, WantsARuleAndKeepsToOnesOwnJobs) {
   fake.with([](FakeState& s) { EXPECT_THAT(s.list_requests.back().states(), ElementsAre("failed")); });
 }
 
-/// What a terminal shows of `muster rm 1`, when `answer` is typed to its question.
+/// What a terminal shows of `muster rm 1` if a person types `answer`.
 std::string rm_on_terminal(FakeController& fake, const std::vector<std::string>& options, const std::string& answer) {
   std::vector<std::string> words{MUSTER_PROGRAM, "rm", "1"};
   words.insert(words.end(), options.begin(), options.end());

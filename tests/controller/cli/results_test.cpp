@@ -37,7 +37,7 @@ void set_validation(muster::v1::Metric& metric, double loss) {
 
 TEST(Curve, ForgetsWhatAResumedAttemptDidAgain) {
   Curve curve("loss");
-  for (int step = 1; step <= 5; ++step) curve.add(metric(1, step, 5.0 - step));  // 0 at step 5
+  for (int step = 1; step <= 5; ++step) curve.add(metric(1, step, 5.0 - step));  // the value is 0 at step 5
   curve.add(metric(2, 4, 2.0));
   EXPECT_EQ(curve.last()->step, 4) << "step 5 was lost with the attempt";
   EXPECT_EQ(curve.best(Better::kLower)->value, 2.0);
@@ -58,7 +58,7 @@ TEST(Curve, WhatIsNoNumberIsNeverTheBest) {
   EXPECT_FALSE(validation.last()) << "no step had one";
 }
 
-/// Sweep s2 of four jobs, 2 to 5: the third is the best that did not fail, the last has no metrics.
+/// Adds sweep s2 with the jobs 2 to 5. The third is the best that did not fail; the last has no metrics.
 void add_sweep(FakeController& fake) {
   fake.with([](FakeState& s) {
     s.jobs.push_back(sample_job(1, "running"));
@@ -134,7 +134,7 @@ TEST(Results, ComeAsTableAndCsvOfTheNewestSweep) {
   EXPECT_EQ(fake.muster({"results", "--csv", "--json"}).exit, 2);
 }
 
-// The training loss of one step is one batch's: the best of many steps is the luckiest batch.
+// The training loss of a step is that of one batch. So the best of many steps is the luckiest batch.
 TEST(Results, AreNotRankedByTheLuckiestBatch) {
   FakeController fake;
   fake.with([](FakeState& s) {
@@ -142,7 +142,7 @@ TEST(Results, AreNotRankedByTheLuckiestBatch) {
       s.jobs.push_back(sample_job(id, "succeeded"));
       s.jobs.back().mutable_sweep()->set_sweep("s1");
       for (int step = 1; step <= 100; ++step) {
-        // Job 1 is better all along; job 2 had one easy batch.
+        // Job 1 is better all the time; job 2 had one easy batch.
         s.metrics_of[id].push_back(metric(1, step, id == 1 ? 2.0 : step == 56 ? 0.5 : 2.5));
       }
     }

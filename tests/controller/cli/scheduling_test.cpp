@@ -1,4 +1,4 @@
-// What people see of a job that waits: held, queued, after others; and what they change.
+// Goal: a person sees why a job waits (held, queued, after others), and can change it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::string write_job(const FakeController& fake) {
   return file;
 }
 
-/// Queued on Slurm, held by ada, after another one.
+/// A job that is queued on Slurm, held by ada, and waits for another job.
 muster::v1::Job queued_job() {
   auto job = sample_job(1, "queued");
   job.set_executor("slurm");
@@ -97,14 +97,14 @@ TEST(Limit, IsNotSaidToBeInForceBeforeSlurmHasTakenIt) {
   fake.with([](FakeState& s) {
     s.jobs.push_back(sample_job(1, "running"));
     s.jobs[0].set_time_limit_ms(3'600'000);
-    s.limit_refusal = "the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h stays";
+    s.limit_refusal = "the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h stays in force";
     s.limit_answer_after = 3;
   });
   const auto refused = fake.muster({"limit", "1", "4h"});
   EXPECT_EQ(refused.exit, 5);
   EXPECT_EQ(refused.out, "");
   EXPECT_THAT(refused.err, HasSubstr("job 1: the scheduler refuses a time limit of 4 h: Access/permission denied; 1 h "
-                                     "stays; Slurm lets only its operators give a job that runs more time"));
+                                     "stays in force; Slurm lets only its operators give a running job more time"));
   EXPECT_THAT(fake.muster({"show", "1"}).out, HasSubstr("1h an attempt; the scheduler refuses"));
   EXPECT_EQ(fake.muster({"limit", "1", "5h", "--json"}).exit, 5);
 }
@@ -161,7 +161,8 @@ TEST(Submit, SaysWhatLocalProcessesDoNotHeed) {
   const auto submit = [&](const std::string& executor) {
     return fake.muster({"submit", file, "--set", "slurm.output=%j.out", "--executor", executor});
   };
-  EXPECT_THAT(submit("local").err, HasSubstr("muster submit: slurm.output is for Slurm alone; muster logs shows"));
+  EXPECT_THAT(submit("local").err,
+              HasSubstr("muster submit: slurm.output has an effect on Slurm only; muster logs shows"));
   EXPECT_THAT(submit("slurm").err, Not(HasSubstr("slurm.output")));
 }
 
@@ -184,14 +185,13 @@ TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   const auto two =
       fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
   EXPECT_EQ(two.out, plan.out + "#!/bin/bash\n#SBATCH --job-name=b\n");
-  EXPECT_EQ(
-      two.err,
-      "muster: the sweep's 2 jobs become 2 jobs of Slurm's, each with a dependency (afterany) on the one before\n");
+  EXPECT_EQ(two.err,
+            "muster: the sweep's 2 jobs become 2 Slurm jobs, each of which depends on the one before (afterany)\n");
   fake.with([](FakeState& s) { s.plan.set_one_by_one(2); });
   const auto apart =
       fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
   EXPECT_THAT(apart.err,
-              ::testing::StartsWith("muster: the sweep's 2 jobs are handed to Slurm one by one, for users' "));
+              ::testing::StartsWith("muster: the sweep's 2 jobs go to Slurm one by one, since their partition "));
   EXPECT_EQ(fake.muster({"submit", "--print-script", "--check", write_job(fake)}).exit, 2);
   EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
 }
@@ -233,7 +233,7 @@ TEST(Show, TellsWhatAJobWaitsForAndWhereItRan) {
   EXPECT_THAT(fake.muster({"show", "1"}).out, Not(HasSubstr("SLURM"))) << "a local job has none";
 }
 
-// Of several attempts the job's rows are about the job, the newest attempt's about that one.
+// If there are several attempts, some rows are about the whole job and some about the newest attempt.
 TEST(Show, EachRowIsAboutOneThing) {
   FakeController fake;
   fake.with([](FakeState& s) {

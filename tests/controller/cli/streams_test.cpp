@@ -1,5 +1,5 @@
-// Goal: losing contact is no result, and nothing is lost or doubled by it; Ctrl-C leaves the job alone.
-// Method: the real program against a real gRPC server that breaks streams or goes away.
+// Goal: a lost connection is not a job's end, and no row is lost or printed twice. Ctrl-C does not touch the job.
+// Method: the real program with a real gRPC server that breaks streams or stops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// muster in the background.
+/// A `muster` in the background.
 class Running {
  public:
   Running(FakeController& fake, std::vector<std::string> arguments)
@@ -47,7 +47,7 @@ int occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
-// The time is over at once, but the job had ended before.
+// The timeout is 0, but the job has ended before.
 TEST(Wait, NoTimeAtAllIsEnoughForAJobThatHasEnded) {
   FakeController fake;
   add_job(fake, "failed");
@@ -69,7 +69,7 @@ TEST(Wait, AFailureOnSlurmNamesWhatSlurmWrote) {
   EXPECT_THAT(fake.muster({"show", "1"}).out, testing::Not(HasSubstr("slurm.log"))) << "it is the array's";
 }
 
-/// A job on Slurm none of whose ranks had a process, and what Slurm's log says of it.
+/// Adds a job on Slurm that failed before any rank had a process, with Slurm's log.
 void add_unstarted(FakeController& fake, const std::string& log) {
   add_job(fake, "failed");
   fake.with([&](FakeState& s) {
@@ -130,9 +130,10 @@ TEST(Logs, AnEmptyLogIsSaidOnStderrWithTheCommandThatShowsSlurms) {
     const auto empty = fake.muster({"logs", "1", follow});
     EXPECT_EQ(empty.exit, 0);
     EXPECT_EQ(empty.out, "");
-    EXPECT_EQ(empty.err,
-              "muster: the log of job 1 is empty; what Slurm and the lines before the ranks wrote: muster logs 1 "
-              "--slurm\n");
+    EXPECT_EQ(
+        empty.err,
+        "muster: the log of job 1 is empty; for the output of Slurm and of the lines before the ranks: muster logs 1 "
+        "--slurm\n");
   }
   const auto slurm = fake.muster({"logs", "1", "--slurm"});
   EXPECT_EQ(slurm.out, "module: command not found\n");
@@ -141,7 +142,7 @@ TEST(Logs, AnEmptyLogIsSaidOnStderrWithTheCommandThatShowsSlurms) {
   fake.with([](FakeState& s) { s.jobs[0].mutable_attempts()->rbegin()->clear_scheduler_job(); });
   EXPECT_EQ(fake.muster({"logs", "1", "--rank", "1"}).err, "muster: the log of rank 1 of job 1 is empty\n");
   fake.with([](FakeState& s) { s.jobs[0].clear_attempts(); });
-  EXPECT_THAT(fake.muster({"logs", "1"}).err, HasSubstr("nothing of it has started"));
+  EXPECT_THAT(fake.muster({"logs", "1"}).err, HasSubstr("no attempt has started"));
 }
 
 TEST(Wait, ReturnsTheJobsResult) {
@@ -375,7 +376,7 @@ TEST(Events, AndMetricsGoOnAfterABrokenStream) {
       s.events.emplace_back().set_id(i);
       s.events.back().set_text("event " + std::to_string(i));
       s.metrics.emplace_back().set_attempt(i <= 3 ? 1 : 2);
-      s.metrics.back().set_step(i <= 3 ? i : i - 2);  // rewinds
+      s.metrics.back().set_step(i <= 3 ? i : i - 2);  // the steps go back once
     }
     s.break_streams_after = 3;
   });

@@ -1,4 +1,4 @@
-// Ways to say what is submitted: the submitter's environment, options, standard input, another job.
+// Goal: a job can be submitted from a file, standard input or another job, with the submitter's variables and options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class SubmitWays : public testing::Test {
   JobSpec newest() {
     return fake_.get<JobSpec>([](FakeState& s) { return s.submitted.empty() ? JobSpec() : s.submitted.back().spec(); });
   }
-  /// With a pipe as standard input.
+  /// Runs a shell line with a pipe as standard input.
   Finished shell(const std::string& line) {
     auto variables = fake_.environment();
     variables["MUSTER"] = MUSTER_PROGRAM;
@@ -63,10 +63,11 @@ TEST_F(SubmitWays, WhatAVariableLacksIsSaidAndItsValueNever) {
     EXPECT_EQ(done.exit, 2);
     return done.err;
   };
-  EXPECT_THAT(err("NOT_SET_HERE"), HasSubstr("--env NOT_SET_HERE: it is not set here; export it, or write --env "
-                                             "NOT_SET_HERE=VALUE\n"));
-  EXPECT_THAT(err("A-B=secret"), AllOf(HasSubstr("--env A-B: want NAME or NAME=VALUE; a name is of letters, digits and "
-                                                 "\"_\", no digit first\n"),
+  EXPECT_THAT(err("NOT_SET_HERE"),
+              HasSubstr("--env NOT_SET_HERE: the variable is not set here; export it, or write --env "
+                        "NOT_SET_HERE=VALUE\n"));
+  EXPECT_THAT(err("A-B=secret"), AllOf(HasSubstr("--env A-B: want NAME or NAME=VALUE; a name has letters, digits and "
+                                                 "\"_\", and does not begin with a digit\n"),
                                        Not(HasSubstr("secret"))));
   EXPECT_THAT(err("MUSTER_JOB_ID=secret"), AllOf(HasSubstr("--env MUSTER_JOB_ID: want another name: muster sets this "
                                                            "one itself"),
@@ -81,8 +82,8 @@ TEST_F(SubmitWays, WhatFollowsTwoDashesIsAddedToTheCommand) {
   EXPECT_EQ(newest().name(), "b");
   const auto recipe = submit({file("name = \"a\"\n[train]\n"), "--", "--lr", "3e-4"});
   EXPECT_EQ(recipe.exit, 2);
-  EXPECT_THAT(recipe.err, HasSubstr("-- --lr 3e-4: want a command to add this to; what a recipe trains is set with "
-                                    "--set, such as --set train.steps=10\n"));
+  EXPECT_THAT(recipe.err, HasSubstr("-- --lr 3e-4: want a job file with a command to add these words to; set a "
+                                    "recipe's keys with --set train.steps=10\n"));
   const auto without = submit({file(kTrain), "--lr", "3"});
   EXPECT_EQ(without.exit, 2);
   EXPECT_THAT(without.err, HasSubstr("there is no option --lr"));
@@ -154,7 +155,8 @@ TEST_F(SubmitWays, SpecPrintsAJobFileThatMakesTheSameJobAgain) {
   const auto hidden = fake_.muster({"spec", "1"});
   EXPECT_THAT(hidden.out, AllOf(HasSubstr("HF_TOKEN = \"********\"\n"), Not(HasSubstr("hf_abc"))));
   EXPECT_EQ(hidden.err,
-            "muster: hidden as secrets: env.HF_TOKEN; --secrets prints them, and muster submit --like 1 uses them\n");
+            "muster: these secrets are hidden: env.HF_TOKEN; --secrets prints them, and muster submit --like 1 uses "
+            "their values\n");
   const auto refused = shell("\"$MUSTER\" spec 1 2> /dev/null | \"$MUSTER\" submit -");
   EXPECT_EQ(refused.exit, 2);
   EXPECT_THAT(refused.err, HasSubstr("give it with muster submit --env HF_TOKEN\n"));
@@ -189,7 +191,7 @@ TEST_F(SubmitWays, ShowTellsWhatACommandRunsWhereAndInWhichEnvironment) {
               HasSubstr("  command      python3 train.py --note 'it'\"'\"'s'\n"
                         "  folder       /home/ada/exp\n"
                         "  job file     /home/ada/exp/job.toml\n"
-                        "  environment  submit: as after a fresh login, and from its submitter\n"
+                        "  environment  submit: as after a fresh login, with variables from the submitter\n"
                         "               PATH=/venv/bin\n"
                         "  env          LR=1\n"));
 }

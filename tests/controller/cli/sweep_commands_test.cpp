@@ -1,4 +1,4 @@
-// Sweeps on the command line: submitted in one call, listed, waited for and controlled together.
+// Goal: a sweep is submitted in one call, and its jobs are listed, waited for and controlled together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST(SubmitSweep, WaitReturnsWhenAllHaveEnded) {
   const auto fine = fake.muster({"submit", "--wait", "--sweep", "seed=0..2", write_tuning(fake)});
   EXPECT_EQ(fine.exit, 0) << fine.err;
   EXPECT_THAT(fine.err, HasSubstr("sweep s1: 3 of 3 succeeded"));
-  // One fails while muster waits for another.
+  // One job fails while muster waits for another.
   const auto err = fake.folder().path() / "err";
   fake.with([](FakeState& s) { s.submit_state = "running"; });
   Process waiting({MUSTER_PROGRAM, "submit", "--wait", "--sweep", "seed=0..2", write_tuning(fake)}, fake.environment(),
@@ -123,7 +123,7 @@ TEST(Control, OfASweepAsksThoseThatAllowIt) {
   const auto held = fake.muster({"hold", "--sweep", "s1"});
   EXPECT_EQ(held.exit, 0) << held.err;
   EXPECT_THAT(held.out, AllOf(HasSubstr("job 1 "), HasSubstr("job 3 "), Not(HasSubstr("job 2 "))));
-  EXPECT_THAT(held.err, HasSubstr("2 of 3 jobs; the others' states don't allow it"));
+  EXPECT_THAT(held.err, HasSubstr("2 of 3 jobs; the states of the others do not allow it"));
   EXPECT_EQ(Json::parse(fake.muster({"release", "--sweep", "s1", "--json"}).out).size(), 2U);
   EXPECT_EQ(fake.muster({"cancel", "--sweep", "s1"}).exit, 0);
   EXPECT_EQ(fake.muster({"requeue", "--sweep", "s1"}).exit, 0);

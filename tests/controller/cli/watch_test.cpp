@@ -1,4 +1,4 @@
-// Goal: `muster list -w` on a terminal shows what is newest, however small the window.
+// Goal: `muster list -w` on a terminal shows the newest jobs, even in a small window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// `muster` on a terminal of its own.
+/// A `muster` on a terminal.
 class OnTerminal {
  public:
   OnTerminal(const FakeController& fake, std::vector<std::string> arguments, winsize size) {
@@ -47,7 +47,7 @@ class OnTerminal {
     ::close(terminal_);
   }
 
-  /// What is on the screen once a whole frame that ends with `end` has come.
+  /// The screen, once a whole frame that ends with `end` has come.
   std::string screen(const std::string& end) {
     static const std::string kClear = "\x1b[H\x1b[J";
     const auto deadline = std::chrono::steady_clock::now() + 20s;
@@ -78,7 +78,7 @@ TEST(Watch, KeepsTheHeaderAndTheNewestRowsOnASmallScreen) {
     for (auto& job : s.jobs) job.set_name("name-" + std::to_string(job.id()) + ".");
   });
   OnTerminal list(fake, {"list", "-w"}, {10, 100, 0, 0});
-  const auto screen = list.screen("the newest 7 of 30 jobs; a taller window shows more, --state fewer");
+  const auto screen = list.screen("the newest 7 of 30 jobs; a taller window shows more, --state selects");
   EXPECT_THAT(screen,
               AllOf(HasSubstr("ID  NAME"), HasSubstr("name-30."), HasSubstr("name-24."), Not(HasSubstr("name-23."))));
   EXPECT_EQ(std::ranges::count(screen, '\n'), 9) << "and the cursor below them:\n" << screen;

@@ -1,4 +1,4 @@
-// Goal: what follows each event in each state is decided once and reviewed, and never changes by accident.
+// Goal: a reviewed table says what each event does in each state, and it never changes by accident.
 // Method: every job and attempt state x every kind of event, written as one table.
 #include <gtest/gtest.h>
 
@@ -50,14 +50,14 @@ Story waits_for(std::vector<core::Dependency> others) {
   return story;
 }
 
-/// In a scheduler's queue.
+/// Attempt 1 waits in a scheduler's queue.
 Story queued() {
   Story story = fresh();
   story.tell(core::AttemptLaunched{1, "Slurm job 12", "", {}, true}).wait(1s);
   return story;
 }
 
-/// A rank on each of the scheduler's nodes.
+/// Attempt 1 runs with one rank on each of the scheduler's nodes.
 Story on_nodes() {
   Story story = queued();
   story.tell_all(core::AttemptStarted{1, {"n1", "n2"}}, core::RankJoined{1, 0, "n1", 101},
@@ -65,7 +65,7 @@ Story on_nodes() {
   return story;
 }
 
-/// Each job state, with each state that its newest attempt can have then, and each cause that it can be draining for.
+/// Each job state, with each possible state of its newest attempt and each cause for which that attempt can drain.
 std::vector<Named> states() {
   const auto launched = core::AttemptLaunched{1, "handle-1", "node1", {101, 102}};
   std::vector<Named> all;
@@ -197,7 +197,7 @@ std::string state_text(const core::Job& job) {
          ", cause " + std::string(to_string(attempt.cause));
 }
 
-/// The job without what every event changes.
+/// The job without the fields that every event changes.
 core::Job same(core::Job job) {
   job.version = 0;
   return job;

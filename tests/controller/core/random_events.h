@@ -7,8 +7,7 @@
 
 namespace test {
 
-/// Events as a hostile world would tell them: about present, past and future attempts, in any order. The same seed
-/// gives the same events.
+/// Random events about present, past and future attempts, in any order. The same seed gives the same events.
 class RandomEvents {
  public:
   explicit RandomEvents(std::uint32_t seed) : random_(seed) {}
@@ -31,7 +30,7 @@ class RandomEvents {
     return job;
   }
 
-  /// Mostly about what could happen to this job now, so that long lives are seen too.
+  /// Most events can really happen to this job now, so that some jobs get many attempts.
   core::EventBody next(const core::Job& job) {
     const core::AttemptNumber attempt = attempt_for(job);
     const core::RankNumber rank = below(job.world_size + (below(20) == 0 ? 1 : 0));

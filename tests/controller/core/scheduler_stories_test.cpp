@@ -1,4 +1,4 @@
-// Goal: jobs that wait - in a queue, for a person, for one another - start when they may, and once.
+// Goal: a job that waits (in a queue, for a person, for another job) starts as soon as it may, and only once.
 // Method: literal event logs, replayed; each test is one story.
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST(QueueStory, ARankThatSpeaksBeforeTheSchedulerDoesMeansThatItHasStarted) {
   EXPECT_EQ(story.attempt(1).ranks[1].node, "n2");
 }
 
-// Ranks need not lie on the nodes in their order.
+// The scheduler's list of nodes need not be in the order of the ranks.
 TEST(QueueStory, WhatStandsBesideTheRanksKnowsBestWhereTheyAre) {
   Story story = queued();
   story.tell(core::AttemptStarted{1, {"n1", "n2"}});
@@ -93,7 +93,7 @@ TEST(QueueStory, CancelledInTheQueueItLeavesAndNeverComesBack) {
   EXPECT_EQ(story.job.state, JobState::kStopping);
   EXPECT_EQ(story.job.reason, "cancelled by ben; leaving the queue");
   EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 1U);
-  // The scheduler gave it nodes at this very moment.
+  // The scheduler gave the attempt its nodes at the same moment.
   story.tell(core::AttemptStarted{1, {"n1", "n2"}}).tell(core::RankJoined{1, 0, "n1", 11});
   EXPECT_EQ(story.job.state, JobState::kStopping);
   story.tell(core::AttemptGone{1, Cause::kFailed, "exit 15"});
@@ -165,7 +165,7 @@ TEST(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
   }
 }
 
-// A scheduler that starts it and takes it back again, with nothing gained in between, gets it back ever later.
+// The scheduler starts the attempt and requeues it before it has made progress, again and again.
 TEST(QueueStory, RequeuedInTheSchedulerWithoutProgressItComesBackLaterEachTime) {
   Story story = on_nodes();
   const auto requeued = [&](core::AttemptNumber number) {
@@ -188,7 +188,7 @@ TEST(QueueStory, RequeuedInTheSchedulerWithoutProgressItComesBackLaterEachTime) 
   EXPECT_EQ(requeued(6), 0s) << "it has run for long";
 }
 
-// Its prolog fails on one node after the other, and Slurm drains each.
+// The prolog fails on one node after the other, and Slurm drains each of them.
 TEST(NodeStory, ARunThatItsNodesCannotStartCostsTheBudgetOfLostNodesAndComesBackLaterEachTime) {
   Story story = queued();
   for (core::AttemptNumber number = 1; number <= 10; ++number) {
@@ -253,7 +253,7 @@ TEST(HoldStory, HeldBeforeItsFirstAttemptNothingStarts) {
   EXPECT_FALSE(story.job.may_start());
   EXPECT_EQ(story.job.held_by, "ben");
   EXPECT_EQ(story.job.reason, "held by ben until released");
-  // It was on its way.
+  // The attempt was on its way to the queue.
   story.tell(in_queue(1));
   EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, true}));
   EXPECT_EQ(story.job.reason, "held by ben until released");
@@ -414,7 +414,7 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
   run_on_nodes(story, 1);
   story.tell(core::TimeLimitChanged{"ben", 3h});
   EXPECT_NE(story.action<core::LimitAttempt>(), nullptr) << "one that runs, too";
-  EXPECT_EQ(story.last.text, "a time limit of 3 h asked for by ben; the scheduler is to take it");
+  EXPECT_EQ(story.last.text, "ben asked for a time limit of 3 h; the scheduler has not answered yet");
   story.tell(killed(1, 0, 9)).tell(core::TimeLimitChanged{"ben", 4h});
   EXPECT_TRUE(story.last.actions.empty()) << "it is leaving";
   EXPECT_EQ(story.job.time_limit, 4h);
@@ -422,7 +422,7 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
   EXPECT_EQ(story.job.time_limit, 0h);
 }
 
-// It counts from when the scheduler has taken it, like any other.
+// The new limit counts once the scheduler has taken it.
 TEST(LimitStory, ATimeLimitChangedWhileTheAttemptWasOnItsWayIsAskedOfTheScheduler) {
   for (const auto told : {1h, 0h}) {
     Story story;
@@ -452,7 +452,7 @@ TEST(LimitStory, ATimeLimitThatTheSchedulerRefusesIsNotShownAsInForce) {
   story.tell(core::TimeLimitChanged{"ben", 2h}).tell(core::TimeLimitAnswered{1, 2h, "Access/permission denied"});
   EXPECT_EQ(story.job.time_limit, 1h);
   EXPECT_FALSE(story.job.time_limit_asked);
-  EXPECT_EQ(story.last.text, "the scheduler refuses a time limit of 2 h: Access/permission denied; 1 h stays");
+  EXPECT_EQ(story.last.text, "the scheduler refuses a time limit of 2 h: Access/permission denied; 1 h stays in force");
   EXPECT_EQ(story.job.time_limit_refusal, story.last.text);
   story.tell(core::TimeLimitChanged{"ben", 30min});
   EXPECT_EQ(story.job.time_limit_refusal, "") << "asked anew";

@@ -414,14 +414,14 @@ Story program(core::RequeuePolicy policy = {}) {
   return story;
 }
 
-/// Its next attempt starts, runs for `time` and ends with 1 and these words.
+/// The job's next attempt starts, runs for `time` and exits with 1 and this error.
 void fail_with(Story& story, const std::string& error, core::Millis time = 1s, core::Step step = 0) {
   const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
   story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
   story.tell(core::RankExited{number, 0, {1, 0}, false, "", error, step});
 }
 
-/// The same, and it leaves this many files, some of them under new names.
+/// As fail_with(); the attempt also leaves `fresh` files, of which `new_names` have new names.
 void fail_and_leave(Story& story, const std::string& error, core::Millis time, std::uint32_t fresh, int new_names) {
   const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
   story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
@@ -544,7 +544,7 @@ TEST(Errors, HowOftenTheSameErrorIsTriedAgainIsForTheJobFileToSay) {
   }
 }
 
-// Jobs stored by an earlier muster, whose ranks' ends hold no errors, are told again as they were.
+// An earlier muster stored ends of ranks without errors. Replaying such a job gives the same job.
 TEST(Errors, LastWordsAloneEndNoJob) {
   Story story = running();
   for (core::AttemptNumber number = 1; number <= 3; ++number) {
@@ -580,11 +580,11 @@ TEST(Progress, AProgramThatWritesTheSameNamesAtEachStartIsNotStartedForEver) {
   for (int i = 0; i < 9 && story.job.state != JobState::kFailed; ++i) fail_and_leave(story, "", 1s, 2, i == 0 ? 2 : 0);
   EXPECT_EQ(story.job.attempts.size(), 4U);
   EXPECT_EQ(story.job.reason,
-            "rank 0 exited with 1; failed 4 times without progress: files that it leaves so soon after its start count "
-            "under new names alone (limit 3)");
+            "rank 0 exited with 1; failed 4 times without progress: the files of a short attempt count only if "
+            "their names are new (limit 3)");
 }
 
-// Its events do not tell of names: the job is told again as it was.
+// The events of an earlier muster do not tell the number of new names. Replaying them gives the same job.
 TEST(Progress, NewFilesThatAnEarlierMusterSawAreProgress) {
   Story story = program();
   for (core::AttemptNumber number = 1; number <= 12; ++number) {
@@ -607,7 +607,7 @@ TEST(Progress, WhatNobodyCouldSeeIsNotCalledNoProgress) {
   }
   EXPECT_EQ(story.job.state, JobState::kFailed) << "its budget is spent all the same";
   EXPECT_EQ(story.job.reason,
-            "rank 0 exited with 1; failed 4 times, and whether it saved anything meanwhile is not known: /data/ckpt "
+            "rank 0 exited with 1; failed 4 times, and it is not known whether it saved anything: /data/ckpt "
             "gave no answer (limit 3)");
 }
 

@@ -22,7 +22,7 @@ inline core::RankExited killed(core::AttemptNumber attempt, core::RankNumber ran
   return {attempt, rank, {0, signal}, false, ""};
 }
 
-/// One job and what happened to it, one event after the other.
+/// One job and its events, one after the other.
 struct Story {
   core::Job job;
   core::Applied last;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "schema/utf8.h"
+
 namespace test {
 namespace {
 
@@ -41,18 +43,7 @@ TEST(Text, ForeignWordsBecomeOneShortLine) {
   for (int i = 0; i < 1000; ++i) umlauts += "\xc3\xa4";
   const std::string cut = core::plain_words(umlauts);
   EXPECT_LE(cut.size(), core::kMaxWordsBytes);
-  EXPECT_EQ(core::valid_utf8(cut), cut) << "no character is cut in two";
-}
-
-TEST(Text, BytesThatAreNoUtf8AreReplaced) {
-  EXPECT_EQ(core::valid_utf8("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"),
-            "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
-  EXPECT_EQ(core::valid_utf8("\xff"), "?");
-  EXPECT_EQ(core::valid_utf8("a\xc3"), "a?") << "cut short";
-  EXPECT_EQ(core::valid_utf8("\xc0\xaf"), std::string(2, '?')) << "overlong";
-  EXPECT_EQ(core::valid_utf8("\xed\xa0\x80"), std::string(3, '?')) << "surrogate";
-  EXPECT_EQ(core::valid_utf8("\xf4\x90\x80\x80"), std::string(4, '?')) << "past the last character";
-  EXPECT_EQ(core::valid_utf8("\xe0\x80\x80"), std::string(3, '?')) << "overlong";
+  EXPECT_EQ(schema::valid_utf8(cut), cut) << "no character is cut in two";
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
-// A store knows its place: a copy of a data folder refuses to start, and as a fork touches nothing of the original's.
+// Goal: musterd refuses to start on a copied data folder, and a fork does not touch the original's jobs.
+// Method: real folders and copies of them; places of other disks and machines are written by hand.
 #include "daemon/place.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "daemon/usage_error.h"
 #include "store/memory_store.h"
+#include "temporary_folder.h"
 
 namespace musterd {
 namespace {
@@ -33,7 +34,7 @@ TEST(Place, MayBeACopyOtherwise) {
   EXPECT_FALSE(is_same_folder(kKnown, {"/other/muster", "head2", 7, 42})) << "another machine's numbers";
 }
 
-// The topmost folders of all ext4 disks have inode 2.
+// The root folders of all ext4 disks have inode 2.
 TEST(Place, ACopyOnADiskOfItsOwnAtTheSamePathHasAnotherBirth) {
   const Place original{"/data", "head1", 7, 2, 1'700'000'000'000'000'000};
   EXPECT_FALSE(is_same_folder(original, {"/data", "head2", 9, 2, 1'800'000'000'000'000'000}));
@@ -51,7 +52,6 @@ class Settle : public ::testing::Test {
     for (const char* name : {"original", "copy"}) fs::create_directories(root_ / name);
     settle(store_, root_ / "original", Relocation::kNone, now_);
   }
-  ~Settle() override { fs::remove_all(root_); }
 
   core::Job submit(core::JobId id, std::vector<core::EventBody> more) {
     core::Job job;
@@ -77,10 +77,8 @@ class Settle : public ::testing::Test {
     return "";
   }
 
-  const fs::path root_ = [] {
-    std::string name = fs::temp_directory_path() / "muster-place-XXXXXX";
-    return fs::canonical(::mkdtemp(name.data()));
-  }();
+  const test::TemporaryFolder folder_;
+  const fs::path root_ = fs::canonical(folder_.path());
   const core::Time now_ = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
   store::MemoryStore store_;
 };
@@ -145,7 +143,7 @@ TEST_F(Settle, AForkHasAnotherNameAndNothingToDoForTheOriginalsJobs) {
   for (core::JobId id = 1; id <= 5; ++id) {
     const auto job = store_.load(id);
     EXPECT_EQ(job->state, core::JobState::kCancelled) << id;
-    EXPECT_THAT(job->reason, HasSubstr("it stays with the controller whose data folder was copied")) << id;
+    EXPECT_THAT(job->reason, HasSubstr("the job stays with the controller whose data folder was copied")) << id;
     for (const auto& attempt : job->attempts) EXPECT_EQ(attempt.state, core::AttemptState::kEnded) << id;
   }
   EXPECT_EQ(store_.load(6)->state, core::JobState::kSucceeded) << "what had ended is history";
@@ -158,17 +156,15 @@ TEST_F(Settle, AForkHasAnotherNameAndNothingToDoForTheOriginalsJobs) {
 
 TEST_F(Settle, TheOriginalIsNeverForked) {
   submit(1, {});
-  EXPECT_THAT(refusal(root_ / "original", Relocation::kFork), HasSubstr("is no copy"));
+  EXPECT_THAT(refusal(root_ / "original", Relocation::kFork), HasSubstr("is not a copy"));
   EXPECT_EQ(store_.load_open().size(), 1U);
 }
 
 TEST(SettleOld, AStoreWithoutAPlaceTakesTheFirst) {
   store::MemoryStore old;
-  std::string name = fs::temp_directory_path() / "muster-place-XXXXXX";
-  const fs::path folder = ::mkdtemp(name.data());
-  EXPECT_NO_THROW(settle(old, folder, Relocation::kNone, {}));
-  EXPECT_THAT(old.place(), HasSubstr(folder.filename().string()));
-  fs::remove_all(folder);
+  const test::TemporaryFolder folder;
+  EXPECT_NO_THROW(settle(old, folder.path(), Relocation::kNone, {}));
+  EXPECT_THAT(old.place(), HasSubstr(folder.path().filename().string()));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Who may ask: token, session, host, origin, custom header.
+// Goal: only requests with the token or a session, the right host and the right origin are answered.
 #include "fixture.h"
 
 using Access = HttpTest;

@@ -1,4 +1,4 @@
-// What the API answers.
+// Goal: the API answers each request with the documented JSON, or refuses it with a remedy.
 #include "fixture.h"
 
 using Api = HttpTest;
@@ -130,7 +130,7 @@ TEST_F(Api, LogsGiveTheTailAndGoOnAtTheOffset) {
   EXPECT_EQ(next["next_offset"], 19);
 }
 
-// A progress bar is one line for hours.
+// A progress bar is one line that does not end for hours.
 TEST_F(Api, LogsAreSentAsFarAsTheyGoAndNoCharacterIsBroken) {
   controller_.append_log(1, 1, 0, "whole\n\r 10%|\xe2\x96");
   const auto begun = get("/api/v1/jobs/1/logs").json();
@@ -174,7 +174,7 @@ TEST_F(Api, AHugeLineIsCutToABoundedAnswer) {
 TEST_F(Api, MetricsPageSpeaksPrometheus) {
   controller_.add_event(1, "rank_joined", "rank 0 joined");
   controller_.add_event(2, "rank_exited", "rank 0 exited with 1");
-  get("/metrics");  // counters do not count twice
+  get("/metrics");  // a second scrape must not count the events twice
   const auto answer = get("/metrics");
   EXPECT_TRUE(answer.headers.at("content-type").starts_with("text/plain; version=0.0.4"));
   for (const char* line : {"muster_jobs{state=\"running\"} 1\n", "muster_jobs{state=\"succeeded\"} 0\n",
@@ -199,5 +199,5 @@ TEST_F(Api, HeadAnswersAsGetWithoutBody) {
   const auto head = client.ask("HEAD", "/healthz");
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), "11");
-  EXPECT_EQ(client.ask("GET", "/healthz").body, R"({"ok":true})");  // nothing was left over
+  EXPECT_EQ(client.ask("GET", "/healthz").body, R"({"ok":true})");  // the first answer had no bytes left over
 }

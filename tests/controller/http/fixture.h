@@ -9,11 +9,12 @@
 #include "client.h"
 #include "http/server.h"
 #include "scripted_controller.h"
+#include "temporary_folder.h"
 
-/// A server on a free port over a scripted controller with one running job (1) and one failed job (2).
+/// A server on a free port. Its scripted controller has a running job (1) and a failed job (2).
 class HttpTest : public testing::Test {
  protected:
-  HttpTest() : folder_(make_folder()), controller_(folder_) {
+  HttpTest() : controller_(folder_.path()) {
     controller_.put(job(1, "running"));
     controller_.put(job(2, "failed"));
     start();
@@ -21,7 +22,6 @@ class HttpTest : public testing::Test {
   ~HttpTest() override {
     controller_.let_go();
     server_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   void start(const std::string& address = "127.0.0.1:0") { server_ = http::serve(controller_, address); }
@@ -64,14 +64,7 @@ class HttpTest : public testing::Test {
     return client;
   }
 
- private:
-  static std::filesystem::path make_folder() {
-    std::string name = std::filesystem::temp_directory_path() / "muster-http-XXXXXX";
-    return mkdtemp(name.data());
-  }
-
- protected:
-  const std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
   ScriptedController controller_;
   std::unique_ptr<http::Server> server_;
 };

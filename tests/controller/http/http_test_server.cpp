@@ -1,13 +1,13 @@
-// The dashboard's server over a scripted controller, for browser tests.
+// The dashboard's server with a scripted controller, for browser tests.
 //
 // Usage: http_test_server LOG_FOLDER
-// Prints {"port", "token"}, then takes one JSON command a line and answers each with {"ok": true} or {"error"}:
+// Prints {"port", "token"}. Then reads one JSON command a line, and answers each with {"ok": true} or {"error"}:
 //   {"do": "job", "job": {...}}                          adds or replaces a job
 //   {"do": "event", "job_id", "type", "text"}            adds an event
 //   {"do": "metrics", "job_id", "metrics": [{...}]}      adds steps
 //   {"do": "log", "job_id", "attempt", "rank", "text"}   appends to a log
-//   {"do": "down"}, {"do": "up"}                         stops the server; starts it anew on the same port
-// Ends with its input.
+//   {"do": "down"}, {"do": "up"}                         stops the server; starts it again on the same port
+// It ends at the end of its input.
 #include <iostream>
 #include <nlohmann/json.hpp>
 

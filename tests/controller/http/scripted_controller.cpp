@@ -22,7 +22,7 @@ bool is_ended(const v1::Job& job) {
   return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
 }
 
-/// As much of it as the controller's own explanations read.
+/// The part of the job that the controller's explanations read.
 core::Job core_job(const v1::Job& from) {
   core::Job job;
   job.id = from.id();
@@ -42,7 +42,7 @@ core::Job core_job(const v1::Job& from) {
   return job;
 }
 
-/// What is said of a job and may be asked of it is the real controller's, but for what a test scripts.
+/// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
   const auto core = core_job(job);
   auto standing = runtime::standing_of({core});

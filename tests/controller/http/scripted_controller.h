@@ -9,20 +9,20 @@
 
 #include "controller/unscripted_controller.h"
 
-/// A controller that says what a test tells it to: jobs, events and metrics in memory, logs in a folder. What it
-/// refuses and how it changes under cancel and requeue follows the real one's contract. Thread-safe.
+/// A controller that answers what a test has scripted: jobs, events and metrics in memory, logs in a folder. It refuses
+/// and performs cancel and requeue by the rules of the real controller. Thread-safe.
 class ScriptedController : public test::UnscriptedController {
  public:
   static constexpr const char* kToken = "the-people-token";
 
   explicit ScriptedController(std::filesystem::path logs) : logs_(std::move(logs)) {}
 
-  // What a test says.
+  // A test calls these.
   void put(const muster::v1::Job& job);
   std::int64_t add_event(core::JobId job, const std::string& type, const std::string& text);
   void add_metric(core::JobId job, const muster::v1::Metric& metric);
   void append_log(core::JobId job, core::AttemptNumber attempt, core::RankNumber rank, const std::string& text);
-  /// Every call waits until let go: a disk that hangs.
+  /// From now on every call waits until it is let go, as with a disk that hangs.
   void hang();
   void let_go();
 

@@ -1,4 +1,4 @@
-// Connections, limits, hostile clients, life and end of the server.
+// Goal: the server keeps its limits under many and hostile clients, and ends in order.
 #include <chrono>
 #include <thread>
 
@@ -65,7 +65,7 @@ TEST_F(Server, AnswersARunningRequestBeforeItShutsDown) {
   controller_.hang();
   client.send("GET /api/v1/jobs/1 HTTP/1.1\r\nHost: localhost\r\n" + bearer_ + "\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return server_->open_connections() == 1; }));
-  // Let the request reach the controller: another one, behind it in the same pool, is answered without it.
+  // An answer to this second request shows that the first one has reached the controller.
   EXPECT_EQ(Client(server_->port()).ask("GET", "/healthz").status, 200);
   std::thread ending([&] { server_->shutdown(); });
   controller_.let_go();
@@ -106,7 +106,7 @@ TEST_F(Server, RequestsInPiecesAndOneAfterAnotherOnOneConnectionAreAnswered) {
   for (const char piece : std::string("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     ASSERT_TRUE(client.send(std::string(1, piece)));
   EXPECT_EQ(client.receive().status, 200);
-  // Two at once: answered in order.
+  // Two requests are sent at once and answered in order.
   client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(client.receive().status, 200);
   EXPECT_EQ(client.receive().status, 404);

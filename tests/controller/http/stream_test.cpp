@@ -1,4 +1,4 @@
-// The event stream: replay, order, coalescing, limits, slow readers.
+// Goal: a reader of the event stream gets every event once and in order, and a slow reader does not harm others.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -137,7 +137,7 @@ TEST_F(Stream, AReaderThatDoesNotReadIsCutOffAndTheOthersAreServed) {
   const auto quick = open_stream();
   quick->read_until("event: hello");
   const std::string filler(60000, 'x');
-  // More than the backlog and every buffer of the kernel in between.
+  // The test sends more than the backlog and all buffers of the kernel can hold.
   for (int i = 0; i < 400 && server_->open_streams() == 2; ++i) {
     controller_.add_event(1, "note", filler + std::to_string(i) + ".");
     ASSERT_NE(quick->read_until(std::to_string(i) + "."), "");

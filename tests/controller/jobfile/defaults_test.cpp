@@ -50,7 +50,7 @@ std::vector<std::string> wrong_keys(const JobSpec& spec) {
   return keys_of(validate(filled(spec), FileChecks::kSkip));
 }
 
-// MUSTER_BLESS=1 rewrites the golden file.
+// Compares with a golden file. MUSTER_BLESS=1 rewrites the file.
 void expect_golden(const std::string& name, const std::string& text) {
   const auto path = std::string(MUSTER_GOLDEN_FOLDER) + "/" + name;
   if (std::getenv("MUSTER_BLESS") != nullptr) std::ofstream(path) << text;
@@ -146,7 +146,7 @@ TEST(Fields, EveryConstantDefaultIsOfItsKindAndInItsRange) {
   }
 }
 
-// Field 4 was a message of its own, `Train`.
+// In older versions field 4 was the message `Train`.
 TEST(Validate, ARecipeOfAnotherVersionIsRefusedRatherThanTrainedWithDefaults) {
   auto spec = filled(recipe_job());
   auto& recipe = *spec.mutable_recipe();
@@ -154,7 +154,8 @@ TEST(Validate, ARecipeOfAnotherVersionIsRefusedRatherThanTrainedWithDefaults) {
   const auto problems = validate(spec, FileChecks::kSkip);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(to_string(problems[0]),
-            "want a recipe in this controller's form; it comes from a muster of another version; submit it with the "
+            "this recipe was written by another version of muster, in a form that this controller does not know; "
+            "submit it with the "
             "muster of this controller's version");
 }
 
@@ -162,7 +163,7 @@ TEST(Validate, AValueOfARecipeHasARowAndItsKind) {
   auto spec = filled(recipe_job());
   test::put(spec, "train.stepps", 3);
   test::put(spec, "train.clip_norm", std::string("many"));
-  test::put(spec, "train.beta1", 0);  // a whole number is a real one, too
+  test::put(spec, "train.beta1", 0);  // a whole number is a valid real number
   EXPECT_THAT(keys_of(validate(spec, FileChecks::kSkip)), ElementsAre("train.clip_norm", "train.stepps"));
 }
 

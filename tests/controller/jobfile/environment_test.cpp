@@ -1,4 +1,4 @@
-// What a job takes from its submitter, and what is refused of it.
+// Goal: a job takes the right variables from its submitter, and bad ones are refused with a remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TEST(Environment, RefusalsNamePlaceValueAndRemedy) {
               ElementsAre("job.toml:3:15: environment \"mine\": want one of \"submit\", \"clean\""));
   EXPECT_THAT(problems("name = \"a\"\nenvironment = \"submit\"\n[train]\n"),
               ElementsAre("job.toml:2:15: environment \"submit\": want clean: a recipe runs muster-worker, which needs "
-                          "nothing of its submitter's; leave it out; [env] sets variables for its ranks"));
+                          "no variables of its submitter; leave it out; [env] sets variables for its ranks"));
   EXPECT_THAT(problems(std::string(kTrain) + "environment = \"clean\"\n[submitted_env]\nPATH = \"/bin\"\n"),
               ElementsAre("job.toml:4:1: submitted_env \"1 variables\": want none with environment = \"clean\"; leave "
                           "the table out, or set environment = \"submit\""));
@@ -80,22 +80,23 @@ TEST(Environment, RefusalsNamePlaceValueAndRemedy) {
                           "not 69 KiB (PATH alone is 69 KiB); shorten PATH, or set environment = \"clean\" and in "
                           "[env] what the program needs"));
   EXPECT_THAT(problems(kTrain, {{"PYTHONPATH", "/caf\xe9"}}),
-              ElementsAre("job.toml:1:1: environment \"submit\": want texts in UTF-8 from the submitter, and "
-                          "PYTHONPATH is none; unset PYTHONPATH where muster submit runs, or set environment = "
+              ElementsAre("job.toml:1:1: environment \"submit\": want variables in UTF-8 from the submitter; "
+                          "PYTHONPATH is not; unset PYTHONPATH where muster submit runs, or set environment = "
                           "\"clean\""));
   EXPECT_THAT(problems(std::string(kTrain) + "[submitted_env]\n\"A B\" = \"x\"\n"),
               ElementsAre("job.toml:4:9: submitted_env.A B \"A B\": want a variable's name: letters, digits and \"_\", "
                           "no digit first; rename it"));
 }
 
-// What muster shows of a job is no job file to submit, as long as a secret is hidden in it.
+// muster shows a spec with masked secrets. Such a spec cannot be submitted again.
 TEST(Environment, AHiddenSecretIsRefused) {
   EXPECT_THAT(submitted(std::string(kTrain) + "[env]\nHF_TOKEN = \"********\"\n").problems,
               ElementsAre("job.toml:4:12: env.HF_TOKEN \"********\": want the value itself: muster shows this in the "
                           "place of a secret; give it with muster submit --env HF_TOKEN"));
   EXPECT_THAT(submitted(std::string(kTrain) + "[submitted_env]\nCONDA_TOKEN = \"********\"\n").problems,
               ElementsAre("job.toml:4:15: submitted_env.CONDA_TOKEN \"********\": want the value itself: muster shows "
-                          "this in the place of a secret; remove the table [submitted_env]: then it is taken again"));
+                          "this in the place of a secret; remove the table [submitted_env], so that muster submit "
+                          "takes the variables again"));
 }
 
 TEST(Secrets, AreMaskedInEveryPlaceOfASpec) {

@@ -1,17 +1,14 @@
-// A job file that extends others.
+// Goal: a job file that extends others gets their values, and problems name the right file, line and column.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <fstream>
 
 #include "jobfile/job_file.h"
 #include "recipe_values.h"
+#include "temporary_folder.h"
 
 namespace jobfile {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -20,16 +17,7 @@ using ::testing::StartsWith;
 
 class Extends : public testing::Test {
  protected:
-  Extends() {
-    std::string name = fs::temp_directory_path() / "muster-spec-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~Extends() override { fs::remove_all(folder_); }
-
-  void write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name) << text;
-  }
+  void write(const std::string& name, const std::string& text) { test::write_file(folder_ / name, text); }
   JobFile read(const std::string& name, const std::vector<std::string>& set = {}) {
     std::vector<Override> overrides;
     for (const auto& assignment : set) overrides.push_back(override_of_set(assignment));
@@ -37,7 +25,7 @@ class Extends : public testing::Test {
   }
   std::string at(const std::string& name) const { return folder_ / name; }
 
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(Extends, TablesAreMergedArraysReplacedAndTheUpperFileWins) {
@@ -103,7 +91,8 @@ TEST_F(Extends, WhatCannotBeReadIsNamedWhereItIsAskedFor) {
   EXPECT_THAT(problem("\"job.toml\""), HasSubstr("extend each other in a circle"));
   EXPECT_THAT(read("job.toml", {"extends=x"}).problems, testing::SizeIs(1));
   write("job.toml", "name = \"a\"\ncommand = [\"true\"]\n");
-  EXPECT_THAT(read("job.toml", {"extends=x"}).problems, ElementsAre("--set extends=x: it belongs into the job file"));
+  EXPECT_THAT(read("job.toml", {"extends=x"}).problems,
+              ElementsAre("--set extends=x: this key can be set in the job file only"));
 }
 
 TEST_F(Extends, CirclesAndDeepChainsEnd) {
@@ -119,8 +108,8 @@ TEST_F(Extends, CirclesAndDeepChainsEnd) {
   }
   EXPECT_THAT(read("d2.toml").problems, IsEmpty()) << "eight files";
   EXPECT_THAT(read("d1.toml").problems,
-              ElementsAre(at("d8.toml") + ":1:11: extends \"d9.toml\": more than 8 files deep; put some of them "
-                                          "together"));
+              ElementsAre(at("d8.toml") + ":1:11: extends \"d9.toml\": more than 8 files deep; merge some of "
+                                          "them"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Goal: nobody waits for what a key of the job file can't do.
+// Goal: a person is told of each key in the job file that has no effect.
 #include "jobfile/idle_keys.h"
 
 #include <gmock/gmock.h>

@@ -127,19 +127,19 @@ INSTANTIATE_TEST_SUITE_P(
             {"job.toml:4:9: resources.nodes \"100\": want at most 4096 ranks, not 100 x 100 = 10000; lower nodes or "
              "ranks_per_node"}}));
 
-// What muster-task (on Slurm) and muster-worker would refuse at each attempt.
+// muster-task (on Slurm) and muster-worker would refuse these values at each attempt.
 INSTANTIATE_TEST_SUITE_P(
     Variables, Refusals,
     testing::Values(
         Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"0\""),
-                {"job.toml:5:8: env.RANK \"0\": want WORLD_SIZE beside it, or neither; leave it out: muster sets it "
+                {"job.toml:5:8: env.RANK \"0\": want WORLD_SIZE as well, or neither; leave it out: muster sets it "
                  "for each rank"}},
         Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"one\"\nWORLD_SIZE = \"1\""),
                 {"job.toml:5:8: env.RANK \"one\": want a whole number from 0; leave it out: muster sets it for each "
                  "rank"}},
         Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"0\"\nWORLD_SIZE = \"2\"\n[resources]\nnodes = 2"),
-                {"job.toml:5:8: env.RANK \"0\": want it left out: all 2 ranks would have the same; muster sets it for "
-                 "each"}},
+                {"job.toml:5:8: env.RANK \"0\": want it left out: all 2 ranks would have the same RANK; muster sets it "
+                 "for each"}},
         Refusal{command("executor = \"slurm\"\n[env]\nRANK = \"1\"\nWORLD_SIZE = \"1\""),
                 {"job.toml:6:14: env.WORLD_SIZE \"1\": want RANK below WORLD_SIZE, not 1 of 1; leave it out: muster "
                  "sets it for each rank"}},
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "out, or rename it"}},
         Refusal{command("[env]\nMUSTER_CHECKPOINT_FOLDER = \"/c\""),
                 {"job.toml:4:28: env.MUSTER_CHECKPOINT_FOLDER \"/c\": want another name: muster sets this one itself; "
-                 "set checkpoint.folder, or rename it"}},
+                 "set checkpoint.folder, or rename the variable"}},
         Refusal{recipe("[env]\nMUSTER_RUN_FILE = \"/r\""),
                 {"job.toml:4:19: env.MUSTER_RUN_FILE \"/r\": want another name: muster sets this one itself; leave it "
                  "out, or rename it"}}));
@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"job.toml:4:10: data.path: want the folder of text files that source = \"folder\" reads; add path = "
                  "\"...\""}},
         Refusal{recipe("[data]\nsource = \"folder\"\npath = \"no-such\""),
-                {"job.toml:5:8: data.path \"/tmp/no-such\": want a folder; there is none of this name; create it, or "
+                {"job.toml:5:8: data.path \"/tmp/no-such\": want a folder that exists; create it, or "
                  "correct "
                  "the path"}},
         Refusal{
@@ -234,9 +234,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"job.toml:4:8: data.path \"/tmp\": want no path with source = \"auto\"; set data.source = \"folder\", or "
              "leave the path out"}},
         Refusal{command("[liveness]\nheartbeat_interval = \"2s\""),
-                {"job.toml:4:22: liveness.silent_after \"2s500ms\": want at least twice heartbeat_interval = 2s; or "
-                 "one late "
-                 "heartbeat would end the attempt"}},
+                {"job.toml:4:22: liveness.silent_after \"2s500ms\": want at least twice heartbeat_interval = 2s; "
+                 "otherwise one late heartbeat would end the attempt"}},
         Refusal{command("[liveness]\nsilent_after_vouched = \"1s\""),
                 {"job.toml:4:24: liveness.silent_after_vouched \"1s\": want at least silent_after = 2s500ms; lengthen "
                  "it, or "
@@ -279,7 +278,7 @@ TEST(JobFiles, ProblemsAreBounded) {
   for (int i = 0; i < 50; ++i) text += "key" + std::to_string(i) + " = 1\n";
   const auto file = parsed(text);
   ASSERT_THAT(file.problems, SizeIs(kMostProblems + 1));
-  EXPECT_EQ(file.problems.back(), "job.toml: and 30 more problems; mend these first");
+  EXPECT_EQ(file.problems.back(), "job.toml: and 30 more problems; fix these first");
 }
 
 TEST(JobFiles, GarbageGivesOneClearLine) {
@@ -294,7 +293,7 @@ TEST(JobFiles, GarbageGivesOneClearLine) {
     EXPECT_EQ(file.problems[0].find_first_of(std::string("\0\n\x1b", 3)), std::string::npos);
   }
   EXPECT_THAT(parsed(std::string(2'000'000, 'x')).problems,
-              ElementsAre("job.toml:1:1: larger than 1 MiB; this is no job file"));
+              ElementsAre("job.toml:1:1: larger than 1 MiB; this is not a job file"));
 }
 
 TEST(JobFiles, SlipsInTheSyntaxComeWithTheirRemedy) {
@@ -331,13 +330,13 @@ TEST(JobFiles, RelativePathsCountFromTheFilesFolder) {
   EXPECT_EQ(file.spec.working_folder(), "/home/someone/jobs");
 }
 
-// The rest of a file is checked as it is read: TOML is UTF-8.
+// TOML is UTF-8, so the parser checks the rest of the file.
 TEST(JobFiles, AFolderWhoseNameIsNotUtf8IsNamedWithTheRemedy) {
   const auto text = recipe("[data]\nsource = \"folder\"\npath = \"texts\"\n");
   const auto in = [&](const char* folder) {
     return parse_job_file(text, "job.toml", folder, {}, FileChecks::kSkip).problems;
   };
-  const std::string want = "want a path in UTF-8; rename the folder or file that is not, or choose another path";
+  const std::string want = "want a path in UTF-8; rename the folder or file, or choose another path";
   EXPECT_THAT(in("/tmp/Mod\xE8le"), ElementsAre("job.toml:1:1: working_folder \"/tmp/Mod\\xE8le\": " + want,
                                                 "job.toml:5:8: data.path \"/tmp/Mod\\xE8le/texts\": " + want));
   EXPECT_THAT(in("/tmp/Modèle"), IsEmpty());
@@ -419,8 +418,8 @@ TEST(Append, AddsWordsToACommandAndToNothingElse) {
   ASSERT_THAT(command.problems, IsEmpty());
   EXPECT_THAT(command.spec.command().argv(), ElementsAre("true", "--lr", "3e-4"));
   EXPECT_THAT(parse_job_file(kRecipe, "job.toml", "/tmp", {more}, FileChecks::kLook).problems,
-              ElementsAre("-- --lr 3e-4: want a command to add this to; what a recipe trains is set with --set, such "
-                          "as --set train.steps=10"));
+              ElementsAre("-- --lr 3e-4: want a job file with a command to add these words to; set a recipe's keys "
+                          "with --set train.steps=10"));
 }
 
 TEST(Set, ErrorsNameTheOption) {
@@ -462,7 +461,6 @@ TEST(Examples, TheMultiNodeFineTuneAccumulatesItsTotalBatch) {
   EXPECT_EQ(file.spec.resources().gpus_per_rank(), 1U);
 }
 
-// As its first lines say.
 TEST(Examples, TheMultiNodeFineTuneIsTriedSmallByAFewSettings) {
   std::vector<Override> overrides;
   for (const char* set : {"executor=local", "resources.nodes=1", "resources.gpus_per_rank=0", "train.batch_size=32",
@@ -483,19 +481,19 @@ TEST(Examples, TheSweepIsSixJobs) {
 
 TEST(JobFiles, ASlipInTomlIsToldInOurWords) {
   for (const auto& [line, said] :
-       {std::pair("hold = yes", "8: not TOML: this is no value; a text needs quotes"),
+       {std::pair("hold = yes", "8: not TOML: this is not a value; a text needs quotes"),
         {"hold =", "7: not TOML: there is no value after =; write one, a text in quotes"},
         {"hold", "5: not TOML: there is no = after the key; write key = value"},
         {"[resources", "11: not TOML: the table's name does not end; write ] after it"},
-        {"hold = 12h", "10: not TOML: this is no number; a text such as \"12h\" needs quotes"},
+        {"hold = 12h", "10: not TOML: this is not a number; a text such as \"12h\" needs quotes"},
         {"hold = .5", "8: not TOML: a number needs digits on both sides of its point"},
         {"hold = 01", "10: not TOML: a number can't begin with 0"},
-        {"hold = 1 2", "10: not TOML: this is too much for one line"},
+        {"hold = 1 2", "10: not TOML: there is more text after the value"},
         {"after = [\"1\"", "14: not TOML: the array does not end"},
-        {"after = [1 2]", "12: not TOML: the array's values are not told apart"},
+        {"after = [1 2]", "12: not TOML: a comma or ] is missing in the array"},
         {"name = \"b\"", "8: not TOML: this key is given twice"},
         {"env = { A = \"b\"", "16: not TOML: the { } does not end on its line"},
-        {"working_folder = \"\\d\"", "20: not TOML: this backslash means nothing"}}) {
+        {"working_folder = \"\\d\"", "20: not TOML: the backslash begins no known escape"}}) {
     const auto problems = parsed(kCommand + std::string(line) + "\n").problems;
     ASSERT_THAT(problems, SizeIs(1)) << line;
     EXPECT_THAT(problems[0], StartsWith(std::string("job.toml:3:") + said)) << line;

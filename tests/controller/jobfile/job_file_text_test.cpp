@@ -1,4 +1,4 @@
-// A job file made from a spec makes that spec again, whatever its keys hold.
+// Goal: a job file written from a spec gives the same spec, whatever the values of its keys.
 #include "jobfile/job_file_text.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ JobSpec base_of(const Key& field) {
   return spec;
 }
 
-/// A value that the key may have and does not have by itself.
+/// An allowed value of the key that is not its default.
 Value other_value(const JobSpec& spec, const Key& field) {
   std::vector<Value> candidates;
   switch (field.kind) {
@@ -92,7 +92,7 @@ void set_other(JobSpec& spec, const Key& field) {
   }
 }
 
-/// Problems between keys do not matter here: what is read does.
+/// Reads the spec of a job file. Problems between keys do not matter here.
 JobSpec read_back(const std::string& text) {
   auto spec = parse_job_file(text, "job.toml", "/elsewhere", {}, FileChecks::kSkip).spec;
   fill_defaults(spec);
@@ -101,12 +101,12 @@ JobSpec read_back(const std::string& text) {
 
 TEST(JobFileText, EveryKeyComesBack) {
   for (const auto& field : job_keys()) {
-    if (field.name == "extends" || field.name == "sweep") continue;  // extends and [sweep] are read by the parser alone
+    if (field.name == "extends" || field.name == "sweep") continue;  // only the parser reads extends and [sweep]
     auto spec = base_of(field);
     set_other(spec, field);
     fill_defaults(spec);
     const auto text = job_file_text(spec);
-    // A key of one choice always has its default, which is left out.
+    // A key with one choice always has its default, which is left out.
     const bool can_differ = field.choices.empty() || field.choices.find(' ') != std::string_view::npos;
     EXPECT_NE(can_differ ? text.find(field.name.substr(field.name.rfind('.') + 1)) : 0, std::string::npos)
         << field.name << "\n"
@@ -148,7 +148,7 @@ TEST(JobFileText, ARecipeOfDefaultsAloneIsStillOne) {
   EXPECT_TRUE(read_back(job_file_text(spec)).has_recipe());
 }
 
-// Either follows from the other.
+// Each of the two values follows from the other.
 TEST(JobFileText, OfTwoValuesThatFollowFromEachOtherOneIsKept) {
   JobSpec spec;
   spec.set_name("a");
@@ -160,7 +160,7 @@ TEST(JobFileText, OfTwoValuesThatFollowFromEachOtherOneIsKept) {
   EXPECT_EQ(test::whole(back, "train.micro_batch_size"), 4);
 }
 
-// A partition fills in budgets that a job file leaves out.
+// A partition would fill in a budget that the job file leaves out.
 TEST(JobFileText, BudgetsAreSaidWhereAPartitionWouldFillThemIn) {
   JobSpec spec;
   spec.set_name("a");

@@ -1,5 +1,4 @@
-// Goal: a partitions file says everything about every partition, and each slip is told with its place and a remedy.
-// Method: texts.
+// Goal: every key of a partition is read, and each mistake is reported with its line and a remedy.
 #include "jobfile/partition_file.h"
 
 #include <gmock/gmock.h>

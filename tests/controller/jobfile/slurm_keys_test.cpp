@@ -1,4 +1,4 @@
-// What a job file says about schedulers: [slurm], executor, after, hold.
+// Goal: the keys for schedulers ([slurm], executor, after, hold) are read and checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,16 +133,17 @@ INSTANTIATE_TEST_SUITE_P(
     Options, SlurmRefusals,
     testing::Values(
         Refusal{"[slurm.options]\njob-name = \"x\"",
-                "job.toml:4:12: slurm.options.job-name: muster sets it itself; use name"},
-        Refusal{"[slurm.options]\ncomment = \"x\"",
-                "job.toml:4:11: slurm.options.comment: muster sets it itself; muster finds its own jobs by it"},
+                "job.toml:4:12: slurm.options.job-name: muster sets this option itself; use name"},
+        Refusal{
+            "[slurm.options]\ncomment = \"x\"",
+            "job.toml:4:11: slurm.options.comment: muster sets this option itself; muster finds its own jobs by it"},
         Refusal{"[slurm.options]\ndepend = \"afterok:1\"",
-                "job.toml:4:10: slurm.options.depend: sbatch may take it for dependency, which muster sets itself; use "
+                "job.toml:4:10: slurm.options.depend: sbatch may read it as dependency, which muster sets itself; use "
                 "after, which names muster's jobs"},
         Refusal{"[slurm.options]\n\"--hint\" = \"x\"",
                 "job.toml:4:12: slurm.options.--hint: want the option without its dashes: hint"},
         Refusal{"[slurm.options]\nN = 2",
-                "job.toml:4:5: slurm.options.N: want the option's long name, such as hint: man sbatch tells it"},
+                "job.toml:4:5: slurm.options.N: want the option's long name, such as hint; see man sbatch"},
         Refusal{"[slurm.options]\ncore_spec = 2",
                 "job.toml:4:13: slurm.options.core_spec: want the option as sbatch spells it: core-spec"},
         Refusal{"[slurm.options]\n\"a b\" = 2",
@@ -180,11 +181,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SlurmKeys, OptionsThatMusterNeedsItselfAreRefusedWithTheKeyToUse) {
   for (const char* option : {"comment", "array", "job-name", "output", "error", "requeue", "no-requeue", "dependency",
                              "nodes", "ntasks", "export", "time", "signal", "partition", "mem", "wrap", "hold"}) {
-    EXPECT_THAT(refuse_slurm_option(option), StartsWith("muster sets it itself; ")) << option;
+    EXPECT_THAT(refuse_slurm_option(option), StartsWith("muster sets this option itself; ")) << option;
   }
   EXPECT_THAT(refuse_slurm_option("cpus-per-task"), HasSubstr("resources.cpus_per_rank"));
   for (const char* short_form : {"comm", "nod", "exp", "outp", "gpu"}) {
-    EXPECT_THAT(refuse_slurm_option(short_form), StartsWith("sbatch may take it for ")) << short_form;
+    EXPECT_THAT(refuse_slurm_option(short_form), StartsWith("sbatch may read it as ")) << short_form;
   }
   for (const char* option : {"hint", "wckey", "core-spec", "gres-flags", "time-min", "switches", "no-kill",
                              "distribution", "begin", "deadline", "tmp", "mincpus", "acctg-freq", "prefer", "batch"}) {
@@ -201,7 +202,7 @@ TEST(SlurmKeys, CanBeSetOnTheCommandLine) {
   EXPECT_EQ(file.spec.slurm().options().at("priority"), "5");
   EXPECT_THAT(file.spec.after(), ElementsAre("succeeded:7"));
   EXPECT_THAT(parsed("", {"slurm.options.nodes=2"}).problems,
-              ElementsAre("--set slurm.options.nodes=2: muster sets it itself; use resources.nodes"));
+              ElementsAre("--set slurm.options.nodes=2: muster sets this option itself; use resources.nodes"));
   EXPECT_THAT(parsed("", {"slurm.partition.x=2"}).problems, ElementsAre(HasSubstr("unknown key")));
 }
 
@@ -232,8 +233,9 @@ TEST(SlurmOutput, MayLeaveTheWorkingFolderButNotGoThroughAFile) {
   }
   EXPECT_THAT(
       problems("/dev/null/%j.out"),
-      ElementsAre("job.toml:4:10: slurm.output \"/dev/null/%j.out\": want a file in a folder; /dev/null is none; "
-                  "choose another path"));
+      ElementsAre(
+          "job.toml:4:10: slurm.output \"/dev/null/%j.out\": want a file in a folder; /dev/null is not a folder; "
+          "choose another path"));
 }
 
 }  // namespace

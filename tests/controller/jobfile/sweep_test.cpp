@@ -110,12 +110,12 @@ TEST(Sweep, WhatIsNoAxisIsRefusedWithItsRemedy) {
   EXPECT_EQ(problem("train.seed="), "--sweep train.seed=: a value is missing; want values such as 1e-4,3e-4 or 0..3");
   EXPECT_EQ(problem("seed=1,,2"), "--sweep seed=1,,2: a value is missing; want values such as 1e-4,3e-4 or 0..3");
   EXPECT_EQ(problem("seed=3..0"), "--sweep seed=3..0: want the smaller number first: 0..3");
-  EXPECT_EQ(problem("seed=1..2,2"), "--sweep seed=1..2,2: 2 is there twice; each combination runs once");
+  EXPECT_EQ(problem("seed=1..2,2"), "--sweep seed=1..2,2: 2 is given twice; each combination runs once");
   EXPECT_EQ(problem("train.learing_rate=1"),
             "--sweep train.learing_rate=1: unknown key, did you mean train.learning_rate");
   EXPECT_EQ(problem("sede=1"), "--sweep sede=1: unknown key, did you mean train.seed");
   for (const char* key : {"name", "command", "after", "hold", "extends", "executor", "sweep"}) {
-    EXPECT_EQ(problem(std::string(key) + "=1"), "--sweep " + std::string(key) + "=1: it can't vary within a sweep");
+    EXPECT_EQ(problem(std::string(key) + "=1"), "--sweep " + std::string(key) + "=1: a sweep can't vary this key");
   }
   EXPECT_THAT(problem("seed=0..10000"), HasSubstr("a sweep is at most 10000 jobs"));
   EXPECT_THAT(problem("seed=-9223372036854775808..9223372036854775807"), HasSubstr("at most 10000 jobs"));
@@ -123,7 +123,7 @@ TEST(Sweep, WhatIsNoAxisIsRefusedWithItsRemedy) {
               ElementsAre(StartsWith("the sweep is more than 10000 jobs")));
   EXPECT_THAT(swept("", {"seed=1"}, {"train.seed=2"}).problems,
               ElementsAre("--set train.seed=2: the sweep varies it; remove one of them"));
-  EXPECT_THAT(swept("", {}).problems, ElementsAre("job.toml: the sweep varies nothing"));
+  EXPECT_THAT(swept("", {}).problems, ElementsAre("job.toml: the sweep varies no key"));
 }
 
 TEST(Sweep, AWrongTableIsRefusedAtItsPlace) {
@@ -135,7 +135,7 @@ TEST(Sweep, AWrongTableIsRefusedAtItsPlace) {
                   StartsWith("job.toml:8:1: sweep.foo \"[ 1 ]\": unknown key"),
                   StartsWith("job.toml:9:14: sweep.train.seed \"1979-05-27\": want an array of values")));
   EXPECT_THAT(swept("[sweep]\nseed = 1\ntrain.seed = [2]\n", {}).problems,
-              ElementsAre(HasSubstr("it is given twice: remove one of them")));
+              ElementsAre(HasSubstr("the key is given twice; remove one of them")));
   EXPECT_THAT(parse_job_file("name = \"a\"\ncommand = [\"true\"]\nsweep = 5", "job.toml", "/tmp", {}, FileChecks::kSkip)
                   .problems,
               ElementsAre("job.toml:3:9: sweep \"5\": want a table: [sweep] and its keys below"));
@@ -143,7 +143,7 @@ TEST(Sweep, AWrongTableIsRefusedAtItsPlace) {
 
 TEST(Sweep, AnAmbiguousLastPartListsTheCandidates) {
   EXPECT_EQ(resolve_sweep_key("size", {"a.size", "b.size", "b.sizes"}).problem,
-            "several keys end so; want one of a.size, b.size");
+            "several keys end in this name; want one of a.size, b.size");
   EXPECT_EQ(resolve_sweep_key("sizes", {"a.size", "b.size", "b.sizes"}).key, "b.sizes");
   EXPECT_EQ(resolve_sweep_key("env.ANY", {}).key, "env.ANY");
   EXPECT_EQ(resolve_sweep_key("slurm.options.hint", {}).key, "slurm.options.hint");

@@ -6,23 +6,19 @@
 #include <filesystem>
 #include <fstream>
 
+#include "temporary_folder.h"
+
 namespace {
 
 namespace fs = std::filesystem;
 
 class LogTail : public testing::Test {
  protected:
-  LogTail() {
-    std::string name = (fs::temp_directory_path() / "muster-logs-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = folder_ / "rank-0.log";
-  }
-  ~LogTail() override { fs::remove_all(folder_); }
-
   void append(const std::string& text) { std::ofstream(path_, std::ios::app | std::ios::binary) << text; }
   std::string path() const { return path_.string(); }
 
-  fs::path folder_, path_;
+  const test::TemporaryFolder folder_;
+  const fs::path path_ = folder_ / "rank-0.log";
 };
 
 TEST_F(LogTail, AFileThatDoesNotExistYetReadsAsNothing) {
@@ -34,7 +30,7 @@ TEST_F(LogTail, AFileThatDoesNotExistYetReadsAsNothing) {
 }
 
 TEST_F(LogTail, AFolderOrAFifoIsNoLog) {
-  EXPECT_FALSE(logs::read_from(folder_.string(), 0).exists);
+  EXPECT_FALSE(logs::read_from(folder_.path().string(), 0).exists);
   ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
   EXPECT_FALSE(logs::read_from(path(), 0).exists);
 }

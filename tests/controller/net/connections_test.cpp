@@ -1,4 +1,5 @@
-// Whose the connections are, and who has to leave when places are short. Real sockets, injected time.
+// Goal: each connection is counted for the right party, and the right stranger is shut down when connections are short.
+// Method: real sockets; the test passes the time.
 #include "net/connections.h"
 
 #include <vector>
@@ -152,7 +153,7 @@ TEST_F(ConnectionsTest, BeyondTheirShareOnesWithATokenTakeTurnsWithStrangers) {
   EXPECT_FALSE(second.client.is_ended(0)) << "it has shown a token";
   const auto stranger = connect();
   now_ += Connections::kGrace;
-  know(second, Party::kPerson);  // it speaks
+  know(second, Party::kPerson);  // it shows its token
   EXPECT_TRUE(connections_.make_room(now_));
   EXPECT_TRUE(stranger.client.is_ended()) << "heard longest ago";
   EXPECT_FALSE(second.client.is_ended(0));

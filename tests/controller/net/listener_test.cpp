@@ -1,4 +1,5 @@
-// A port that stays open whatever comes to it.
+// Goal: a port stays open after errors, without descriptors and in a crowd of connections.
+// Method: a real listener on loopback; the test breaks its socket and takes all descriptors.
 #include "net/listener.h"
 
 #include <dirent.h>
@@ -19,7 +20,7 @@ using namespace std::chrono_literals;
 using testing::client_of;
 using testing::Socket;
 
-/// Serves what a listener takes in: reads it, says nothing, and closes what has ended.
+/// A server for the listener's sockets. It reads, sends nothing, and closes ended connections.
 class Taken {
  public:
   ~Taken() {
@@ -52,12 +53,12 @@ class Taken {
 
   std::mutex mutex_;
   std::vector<Socket> sockets_;
-  std::atomic<std::size_t> count_ = 0;  // ever
+  std::atomic<std::size_t> count_ = 0;  // since the start
   std::atomic<bool> ending_ = false;
   std::thread thread_{[this] { serve(); }};
 };
 
-/// The listening socket of this process on `port`.
+/// Finds this process's listening socket on `port`.
 int listening_socket(int port) {
   for (int fd = 3; fd < 1024; ++fd) {
     int listens = 0;
@@ -88,7 +89,7 @@ TEST(Listener, HandsOnWhoSpeaksAndEntersItAsAStranger) {
 
 TEST(Listener, GoesOnWhenItsSocketBreaks) {
   Opened port;
-  // The kernel then refuses to accept on it, for ever.
+  // From now on every accept() on this socket fails.
   ::shutdown(listening_socket(port.listener.port()), SHUT_RDWR);
   const auto until = std::chrono::steady_clock::now() + 10s;
   while (listening_socket(port.listener.port()) < 0 && std::chrono::steady_clock::now() < until) {
@@ -101,7 +102,7 @@ TEST(Listener, GoesOnWhenItsSocketBreaks) {
 TEST(Listener, IsOpenedAnewWhenAsked) {
   Opened port;
   port.listener.reopen();
-  // In between nobody listens, and a client is refused.
+  // A client is refused while the port is closed.
   const auto to = testing::loopback(port.listener.port());
   const auto until = std::chrono::steady_clock::now() + 10s;
   while (port.taken.count() == 0 && std::chrono::steady_clock::now() < until) {
@@ -120,7 +121,7 @@ TEST(Listener, OutOfDescriptorsItTurnsAwayAtOnceAndGoesOnWhenThereAreSome) {
   Socket client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  // Every number that is free now is out of reach.
+  // The limit below makes every free descriptor unusable.
   Socket lowest(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const rlimit none{static_cast<rlim_t>(lowest.get()), before.rlim_max};
   lowest.close();
@@ -139,7 +140,7 @@ TEST(Listener, StrangersNeverShutPeopleOut) {
   std::vector<Socket> strangers;
   for (int i = 0; i < 40; ++i) strangers.push_back(client_of(port.listener.port(), "nonsense"));
   const auto person = client_of(port.listener.port(), "hello");
-  // Ten rounds of four, each for kGrace: the last one is taken in as well.
+  // Ten rounds of four strangers, each for kGrace, and then the last connection.
   EXPECT_TRUE(port.taken.becomes(41));
   EXPECT_LE(port.connections->open().strangers, 4U);
 }

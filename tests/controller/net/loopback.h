@@ -12,7 +12,7 @@
 
 namespace net::testing {
 
-/// A descriptor that is closed at the end.
+/// Closes its descriptor at the end.
 class Socket {
  public:
   explicit Socket(int fd = -1) : fd_(fd) {}
@@ -28,7 +28,7 @@ class Socket {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  /// True once the other end has closed, or shut down; false after `milliseconds`.
+  /// Waits until the peer has closed or shut down the connection. Returns false after `milliseconds`.
   bool is_ended(int milliseconds = 5000) const {
     pollfd watched{fd_, POLLIN, 0};
     char byte = 0;

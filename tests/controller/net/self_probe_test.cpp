@@ -1,4 +1,5 @@
-// The ports are looked at as a client does, and what can't be healed is told.
+// Goal: the probe notices a port that does not answer, opens it again, and gives up after repeated failures.
+// Method: small servers that answer, close, or say nothing.
 #include "net/self_probe.h"
 
 #include <atomic>
@@ -12,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Socket;
 
-/// A port whose owner answers each connection with `answer`; with "" it closes, with "..." it says nothing.
+/// A server that answers each connection with `answer`. With "" it closes the connection, with "..." it sends nothing.
 class Server {
  public:
   explicit Server(std::string answer)
@@ -56,7 +57,7 @@ TEST(SelfProbe, KnowsAnAnswerFromSilence) {
   EXPECT_EQ(why_silent(http_port("127.0.0.1", silent.port(), {}), 100ms), "no answer in time");
   EXPECT_EQ(why_silent(http_port("127.0.0.1", closing.port(), {}), 100ms),
             "the connection was closed without an answer");
-  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", odd.port(), {}), 100ms), "an answer that makes no sense");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", odd.port(), {}), 100ms), "the answer is not the expected one");
   int nobody = 0;
   {
     const Server gone("");
@@ -73,13 +74,13 @@ TEST(SelfProbe, OpensAnewWhatIsSilentAndGivesUpAfterThreeTimes) {
                         {.every = 10ms, .again = 10ms, .patience = 50ms},
                         [&](const std::string& text) { why.set_value(text); });
   EXPECT_EQ(why.get_future().get(), "the dashboard port " + std::to_string(silent.port()) +
-                                        " has not answered 3 times, though it was opened anew: no answer in time");
+                                        " has not answered 3 times, although it was opened again: no answer in time");
   EXPECT_EQ(reopened, 2);
 }
 
 TEST(SelfProbe, IsContentWithWhatAnswers) {
   const Server grpc(kSettings);
-  const SelfProbe probe({grpc_port("127.0.0.1", grpc.port(), [] { ADD_FAILURE() << "opened anew"; })},
+  const SelfProbe probe({grpc_port("127.0.0.1", grpc.port(), [] { ADD_FAILURE() << "opened again"; })},
                         {.every = 5ms, .again = 5ms, .patience = 5s},
                         [](const std::string& text) { ADD_FAILURE() << text; });
   std::this_thread::sleep_for(100ms);

@@ -296,7 +296,7 @@ TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 15s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
-            "rank 2 silent for 15 s, and so is the task beside it; their node answers");
+            "rank 2 silent for 15 s, and so is its muster-task; the node answers");
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*watch.judge(0, Vouch::kUnknown, kStart + 15s)));
 }
 

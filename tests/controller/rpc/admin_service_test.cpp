@@ -1,5 +1,5 @@
-// Goal: who rules partitions by gRPC must show the token, and is told in plain words what is wrong with a request.
-// Method: the real controller, on a Slurm that exists only in memory, behind a real server.
+// Goal: changing partitions by gRPC needs the token, and a refused request gets a plain reason.
+// Method: the real controller behind a real server, with a Slurm in memory.
 #include <gmock/gmock.h>
 
 #include "base/time_text.h"
@@ -55,7 +55,7 @@ class Admin : public ::testing::Test {
     muster::v1::RemovePartitionResponse response;
     return ask(&AdminService::Stub::RemovePartition, request, &response);
   }
-  /// The answers to one call of each kind.
+  /// The status of one call of each kind.
   std::vector<StatusCode> all(const std::string& token) {
     muster::v1::ListPartitionsResponse partitions;
     muster::v1::PartitionView view;

@@ -15,13 +15,13 @@
 
 namespace rpc::testing {
 
-/// A controller that is a few maps: what the gRPC edges on both sides are tested against. Thread-safe.
+/// A controller made of a few maps, for tests of the gRPC server and of the worker's client. Thread-safe.
 class FakeController : public test::UnscriptedController {
  public:
   static constexpr const char* kPeopleToken = "people-token";
   static constexpr const char* kRankToken = "rank-token";
 
-  // What tests set up and look at.
+  // Tests set up and read these.
 
   void put(const muster::v1::Job& job) {
     change([&] { jobs_[job.id()] = job; });
@@ -75,7 +75,7 @@ class FakeController : public test::UnscriptedController {
   }
   /// Heartbeats with this step are invalid.
   void refuse_step(core::Step step) { refused_step_ = step; }
-  /// Of each heartbeat's metrics, so many of the first are taken.
+  /// Accepts only the first `most` metrics of each heartbeat.
   void set_most_accepted(int most) { most_accepted_ = most; }
   void set_interval(core::Millis interval) { interval_ = interval; }
   std::atomic<bool> store_broken{false};
@@ -86,11 +86,11 @@ class FakeController : public test::UnscriptedController {
     return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return condition(*this); });
   }
 
-  // Read inside wait_until, or when nothing runs any more.
+  // Read these inside wait_until(), or after all calls have ended.
   int registers = 0;
   std::map<core::RankNumber, int> heartbeats;
   std::map<core::RankNumber, muster::v1::HeartbeatRequest> last_heartbeat;
-  std::map<core::RankNumber, std::map<core::Step, int>> steps;  // how often each was delivered
+  std::map<core::RankNumber, std::map<core::Step, int>> steps;  // how often each step was delivered
   std::map<core::RankNumber, std::vector<core::Step>> order;
   std::set<core::Step> checkpoints;
   std::map<core::RankNumber, std::pair<int, std::string>> left;
@@ -98,7 +98,7 @@ class FakeController : public test::UnscriptedController {
   int largest_batch = 0;
   int refused_batches = 0;
   int refusals = 0;
-  /// What people asked for, in order: "hold 7 by ben".
+  /// The requests of people, in order: "hold 7 by ben".
   std::vector<std::string> asked;
   std::vector<muster::v1::TaskRequest> tasks;
 

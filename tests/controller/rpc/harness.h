@@ -17,7 +17,7 @@ namespace rpc::testing {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;  // NOLINT: a test's own header
 
-/// A client's call: with a token and a deadline that no test should ever meet.
+/// A client's call with a token. Its deadline ends a test that hangs.
 struct Call : grpc::ClientContext {
   explicit Call(const std::string& token = FakeController::kPeopleToken) {
     if (!token.empty()) AddMetadata("authorization", "Bearer " + token);
@@ -32,7 +32,7 @@ inline std::shared_ptr<grpc::Channel> connect(int port) {
   return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments);
 }
 
-/// A real server on a free port before a fake controller.
+/// A real server on a free port with a fake controller behind it.
 class Rpc : public ::testing::Test {
  protected:
   FakeController controller_;

@@ -5,24 +5,21 @@
 
 #include "controller/rpc/harness.h"
 #include "logs/log_tail.h"
+#include "temporary_folder.h"
 #include "wire/logs.h"
 
 namespace {
 
 using namespace rpc::testing;  // NOLINT
 using grpc::StatusCode;
-namespace fs = std::filesystem;
 
 class Logs : public Rpc {
  protected:
   Logs() {
-    std::string name = (fs::temp_directory_path() / "muster-rpc-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    controller_.set_log_folder(folder_);
+    controller_.set_log_folder(folder_.path());
     controller_.put_running(1, 2);
     request_.set_job_id(1);
   }
-  ~Logs() override { fs::remove_all(folder_); }
 
   void append(int attempt, int rank, const std::string& text) {
     std::ofstream(controller_.log_path(1, static_cast<core::AttemptNumber>(attempt), static_cast<unsigned>(rank)),
@@ -36,7 +33,7 @@ class Logs : public Rpc {
     EXPECT_LE(chunk.data().size(), logs::kChunkBytes);
     return chunk;
   }
-  /// What is left, a line "attempt/rank: data" a chunk, when the stream ended well.
+  /// Reads the stream to its end, which must be OK. Returns a line "attempt/rank: data" for each chunk.
   std::string rest() {
     std::string all;
     muster::v1::LogChunk chunk;
@@ -61,7 +58,7 @@ class Logs : public Rpc {
     });
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
   muster::v1::LogsRequest request_;
   Call call_;
   std::unique_ptr<grpc::ClientReader<muster::v1::LogChunk>> reader_;
@@ -92,7 +89,7 @@ TEST_F(Logs, SendsWhatTheSchedulerWroteOfAnAttemptThatItWasGiven) {
   start_stream();
   EXPECT_EQ(rest(), "");
   EXPECT_EQ(status_.error_code(), StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(status_.error_message(), testing::HasSubstr("attempt 1 of job 1 has no log of Slurm's"));
+  EXPECT_THAT(status_.error_message(), testing::HasSubstr("attempt 1 of job 1 has no Slurm log"));
   controller_.update(1, [](muster::v1::Job& job) { job.mutable_attempts(0)->set_scheduler_job("12"); });
   Call second;
   reader_ = jobs_->Logs(&second, request_);
@@ -100,7 +97,7 @@ TEST_F(Logs, SendsWhatTheSchedulerWroteOfAnAttemptThatItWasGiven) {
   EXPECT_TRUE(status_.ok());
 }
 
-// Goal: after a lost connection nothing is missing and nothing comes twice.
+// Goal: after a lost connection no line is missing, and no line comes twice.
 TEST_F(Logs, GoesOnWhereAnEarlierStreamBrokeOff) {
   append(1, 0, "one\ntwo\n");
   append(1, 1, "uno\ndos\n");
@@ -132,7 +129,7 @@ TEST_F(Logs, FollowingTheLastLinesSaysWhereTheyBegan) {
   EXPECT_EQ(line.data(), "two\n");
   EXPECT_EQ(line.next_offset(), 8u);
 
-  // What was written while the connection was lost: more lines than were asked for, of a rank that had none.
+  // While the connection is lost, a rank that had no line writes more lines than the client asked for.
   append(1, 1, "uno\ndos\n");
   Call call;
   for (const auto& [rank, offset] : {std::pair{0u, 8u}, {1u, 0u}}) {
@@ -158,7 +155,7 @@ TEST_F(Logs, OnlyWhatComesWhileFollowingIsDated) {
   EXPECT_EQ(next().seen_at_ms(), 0) << "nobody knows when it was written";
   using namespace std::chrono;
   const auto now_ms = [] { return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count(); };
-  // A line that comes while the first look is still under way may have been there before it.
+  // A line that is written during the first read may count as old.
   std::int64_t begin = 0;
   muster::v1::LogChunk line;
   for (int tries = 0; tries < 1000 && line.seen_at_ms() == 0; ++tries) {

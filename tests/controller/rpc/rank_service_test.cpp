@@ -88,7 +88,7 @@ TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
   for (std::uint32_t rank = 1; rank < answers.size(); ++rank) {
     waiters.emplace_back([&, rank] {
       muster::v1::RendezvousResponse response;
-      // As a rank does: ask again until there is an answer.
+      // A rank asks again until it gets an answer.
       for (int i = 0; i < 5 && response.endpoint().empty(); ++i) {
         Call again(FakeController::kRankToken);
         ASSERT_TRUE(ranks_->Rendezvous(&again, meeting(rank), &response).ok());
@@ -96,7 +96,7 @@ TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
       answers[rank] = response.endpoint();
     });
   }
-  std::this_thread::sleep_for(200ms);  // most of them wait by now; it is right either way
+  std::this_thread::sleep_for(200ms);  // most ranks wait by now; the test is right either way
   Call call(FakeController::kRankToken);
   muster::v1::RendezvousResponse response;
   const auto begin = Clock::now();
@@ -134,15 +134,16 @@ TEST_F(Rpc, ShutdownDoesNotWaitForTheRendezvous) {
     muster::v1::RendezvousResponse response;
     status = ranks_->Rendezvous(&call, meeting(1), &response);
   });
-  std::this_thread::sleep_for(100ms);  // it is right either way
+  std::this_thread::sleep_for(100ms);  // the rank waits by now; the test is right either way
   const auto begin = Clock::now();
   server_->shutdown();
   waiter.join();
   EXPECT_LT(Clock::now() - begin, 1500ms);
 }
 
-// Goal: a cluster's worth of ranks does not exhaust threads or get an error.
-// Method: 300 clients with a connection each, one heartbeat every 100 ms for 2 s, five times what ranks really send.
+// Goal: the ranks of a whole cluster neither exhaust the threads nor get an error.
+// Method: 300 clients, each with its own connection, send a heartbeat every 100 ms for 2 s, five times as often as
+// ranks.
 TEST_F(Rpc, ThreeHundredRanksHeartbeatWithoutErrors) {
   constexpr int kRanks = 300;
   struct Client {

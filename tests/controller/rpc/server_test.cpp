@@ -49,7 +49,7 @@ TEST(Listening, RefusesWhatIsNoAddressOfThisMachine) {
 TEST(Listening, ItsSocketIsNotShared) {
   FakeController controller;
   const auto server = rpc::serve(controller, "127.0.0.1:0");
-  // Another process asks to share the port: only refused if the server's own socket did not ask for it.
+  // Another process sets SO_REUSEPORT. Its bind() fails only if the server's socket did not set it.
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
   ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes), 0);
@@ -86,7 +86,7 @@ TEST(Connections, AreThoseOfWhoShowedAValidTokenOnThem) {
   Call foreign("nonsense"), own(FakeController::kRankToken);
   ranks->Heartbeat(&foreign, beat, &answer);
   EXPECT_EQ(connections->open().strangers, 1U);
-  ranks->Heartbeat(&own, beat, &answer);  // refused for its key, but its token is right
+  ranks->Heartbeat(&own, beat, &answer);  // the key is wrong, but the token is right
   EXPECT_EQ(connections->open().ranks, 1U);
 }
 
@@ -190,7 +190,7 @@ TEST_F(Rpc, WhatChangesJobsNeedsThePeoplesTokenAndAUserNameOfBoundedLength) {
   muster::v1::WhyResponse why;
   Call stranger("");
   EXPECT_EQ(jobs_->Why(&stranger, job_request(7), &why).error_code(), StatusCode::UNAUTHENTICATED);
-  // Scripts hold what admins want done on nodes.
+  // A script shows what admins run on nodes.
   muster::v1::PlanScriptRequest plan;
   muster::v1::PlanScriptResponse script;
   Call planner(""), checker("");

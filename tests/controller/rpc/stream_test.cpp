@@ -32,7 +32,7 @@ TEST_F(Rpc, WatchIsQuietWhileOnlyTheAgeOfHeartbeatsChanges) {
   muster::v1::Job job;
   ASSERT_TRUE(watch->Read(&job));
   controller_.update(1, [](muster::v1::Job& j) { j.mutable_ranks(0)->set_last_heartbeat_ms(2); });
-  std::this_thread::sleep_for(400ms);  // long enough for a wrong answer to be on its way
+  std::this_thread::sleep_for(400ms);  // long enough for a wrong answer to arrive
   controller_.update(1, [](muster::v1::Job& j) { j.set_state("failed"); });
   ASSERT_TRUE(watch->Read(&job));
   EXPECT_EQ(job.state(), "failed");
@@ -115,7 +115,6 @@ TEST_F(Rpc, MetricsRewindAtAResumeAndFollow) {
   EXPECT_TRUE(metrics->Finish().ok());
 }
 
-// As its logs do.
 TEST_F(Rpc, MetricsOfAnAttemptThatIsNotThereAreNotFound) {
   controller_.put_running(1);
   for (const bool follow : {false, true}) {

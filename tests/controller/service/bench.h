@@ -18,6 +18,7 @@
 #include "service/controller_impl.h"
 #include "store/memory_store.h"
 #include "store/sqlite_store.h"
+#include "temporary_folder.h"
 
 namespace runtime::testing {
 
@@ -30,27 +31,10 @@ inline void add_value(muster::v1::StepMetric& metric, const std::string& series,
   added.set_value(value);
 }
 
-class TempFolder {
+/// In memory if possible, since these tests sync thousands of files.
+class TempFolder : public test::TemporaryFolder {
  public:
-  TempFolder() {
-    // In memory where there is such a place: these tests sync thousands of files.
-    const std::filesystem::path memory = "/dev/shm";
-    const bool fast = ::access(memory.c_str(), W_OK) == 0;
-    const auto parent = fast ? memory : std::filesystem::temp_directory_path();
-    std::string name = (parent / "muster-runtime-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
+  TempFolder() : TemporaryFolder(test::memory_folder()) {}
 };
 
 /// Where a simulated controller dies: thrown out of a store or executor call, caught by the test alone (it is no

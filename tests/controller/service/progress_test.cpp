@@ -133,7 +133,7 @@ TEST_P(Progress, WhatWasThereBeforeAndIsNotKnownIsNotCalledNoProgress) {
   }
   EXPECT_EQ(bench.state(id), "failed");
   EXPECT_THAT(bench.job(id).reason(),
-              HasSubstr("failed 4 times, and whether it saved anything meanwhile is not known"));
+              HasSubstr("failed 4 times, and it is not known whether it saved anything"));
 }
 
 TEST_P(Progress, IsNotLookedForWhereItTellsNothing) {

@@ -288,7 +288,7 @@ TEST_P(Queue, ATimeLimitThatTheSchedulerRefusesIsToldAndNotShown) {
   EXPECT_EQ(job.time_limit_ms(), core::Millis(1h).count());
   EXPECT_FALSE(job.has_time_limit_asked_ms());
   EXPECT_EQ(job.time_limit_problem(),
-            "the scheduler refuses a time limit of 2 h: Access/permission denied for job 101; 1 h stays");
+            "the scheduler refuses a time limit of 2 h: Access/permission denied for job 101; 1 h stays in force");
   EXPECT_EQ(bench.count_events(id, "time_limit_answered"), 2);
   EXPECT_TRUE(bench.store().pending_actions().empty()) << "nobody asks again";
 }

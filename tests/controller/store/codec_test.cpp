@@ -1,5 +1,6 @@
-// Goal: what is stored can be read for ever.
-// Method: every type of event and action there and back; the stored shapes are golden; older and newer shapes by hand.
+// Goal: a stored event or action can be read for ever.
+// Method: encode and decode every type; golden files hold the stored shapes; older and newer shapes are written by
+// hand.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// One of each type, with no field at its default.
+/// One event of each type, with no field at its default.
 std::vector<core::EventBody> every_event() {
   const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 15, 12ms, 13ms, 14ms};
   return {
@@ -87,7 +88,7 @@ TEST(EventCodecGolden, StoredShapesNeverChange) {
   expect_golden("events.jsonl", lines.str());
 }
 
-/// As written before jobs could wait in a queue, be held, depend on others or come as a sweep.
+/// Events as they were stored before jobs could be queued, held, depend on other jobs or belong to a sweep.
 TEST(EventCodec, WhatAnEarlierMusterStoredStillReads) {
   const core::RequeuePolicy policy{1, 2, 4, 6, 7, 8, 9, 11, 1, 12ms, 13ms, 14ms};
   const std::pair<const char*, core::EventBody> stored[] = {

@@ -1,5 +1,5 @@
-// Goal: both stores keep the one contract of store/store.h.
-// Method: one typed suite, each case on a fresh store of each kind.
+// Goal: both stores keep the contract of store/store.h.
+// Method: one typed suite; each test runs on a fresh store of each kind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "store/memory_store.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -24,7 +24,7 @@ struct Memory {
   store::Store& get() { return store; }
 };
 struct Sqlite {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::unique_ptr<store::Store> store = store::open_sqlite_store(folder.path() / "muster.db");
   store::Store& get() { return *store; }
 };
@@ -155,7 +155,7 @@ TYPED_TEST(StoreContract, AGroupIsKeptWholeOrNotAtAll) {
   first.tell(core::CancelRequested{"anna"});
   group.push_back({first.events.back(), store::shared(first.last), "", ""});
   second.tell(submitted());
-  group.push_back({second.events.back(), store::shared(second.last), "a", "{}"});  // the same request again
+  group.push_back({second.events.back(), store::shared(second.last), "a", "{}"});  // the same request id again
   EXPECT_EQ(kind_of_failure([&] { store.append(group); }), store::Error::Kind::kConflict);
   EXPECT_EQ(store.last_event_id(), 0);
   EXPECT_EQ(store.next_job_id(), 1);
@@ -316,7 +316,7 @@ TYPED_TEST(StoreContract, ARemovedJobIsInNoListAndKeepsItsHistoryAndItsNumber) {
   second.tell(submitted());
   first.tell(core::CancelRequested{"anna"});
   first.tell(core::JobRemoved{"anna"});
-  second.tell(core::JobRemoved{"anna"});  // nothing changes: it has not ended
+  second.tell(core::JobRemoved{"anna"});  // changes nothing: the job has not ended
   const auto listed = store.list({});
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].id, 2);
@@ -338,7 +338,7 @@ TYPED_TEST(StoreContract, ARemovedJobIsInNoListAndKeepsItsHistoryAndItsNumber) {
   ASSERT_FALSE(actions.empty());
   EXPECT_EQ(actions.back().job, 1);
   EXPECT_EQ(actions.back().action, core::Action(core::RemoveFiles{}));
-  // Late news of it still find their place.
+  // Late news about a removed job are still stored.
   first.tell(core::RankExited{1, 0, {0, 0}, false, ""});
   EXPECT_EQ(store.list({}).size(), 1U);
 }
@@ -386,7 +386,8 @@ TYPED_TEST(StoreContract, LostNodesOfAllJobsAreFoundByTheirTime) {
   second.run(1);
   first.at(1000).tell(core::NodeLost{1, "n1", core::Millis{3000}});
   second.at(2000).tell(core::NodeLost{1, "n2", core::Millis{3000}});
-  first.at(3000).tell(core::NodeLost{1, "n3", core::Millis{3000}});  // it is leaving already: the news is kept
+  first.at(3000).tell(
+      core::NodeLost{1, "n3", core::Millis{3000}});  // the attempt is draining already; the event is stored
   const auto nodes = [&](std::int64_t since, std::uint32_t limit) {
     std::vector<std::string> result;
     for (const auto& event : store.node_losses(at_ms(since), limit)) {

@@ -1,5 +1,5 @@
-// Goal: what append() has returned for is on disk, not only on its way there.
-// Method: no power can be cut here, so the flushes that SQLite asks the system for are counted in its place.
+// Goal: a commit is on disk when append() returns.
+// Method: a test cannot cut the power, so it counts the flushes that SQLite asks the system for.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,13 +8,13 @@
 
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace {
 std::atomic<int> flushes{0};
 }
 
-/// Both stand before the C library's.
+/// These two replace the C library's functions.
 extern "C" int fsync(int fd) {
   ++flushes;
   return static_cast<int>(::syscall(SYS_fsync, fd));
@@ -28,11 +28,11 @@ namespace test {
 namespace {
 
 TEST(SqliteFlush, EachCommitIsOnDiskBeforeItsCallReturns) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto store = store::open_sqlite_store(folder.path() / "muster.db");
   Saga saga(*store, "r");
   saga.tell(submitted());
-  // Not the first one, with which SQLite makes its files.
+  // The first commit does not count: SQLite creates its files with it.
   int before = flushes;
   saga.tell(core::AttemptLaunched{1, "handle", "node1", {}});
   EXPECT_GT(flushes, before);

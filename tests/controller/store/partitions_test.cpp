@@ -1,13 +1,12 @@
-// Goal: what admins decide about partitions, and who decided it, is kept by both stores alike, and for ever by the one
-// on disk.
-// Method: one typed suite on a fresh store of each kind; the file opened again, and asked to forget.
+// Goal: both stores keep the partitions' policies and who changed them. The store on disk keeps the changes for ever.
+// Method: one typed suite on a fresh store of each kind; the database is opened again, and SQL tries to delete changes.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "store/memory_store.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -30,7 +29,7 @@ struct Memory {
   store::Store& get() { return store; }
 };
 struct Sqlite {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::unique_ptr<store::Store> store = store::open_sqlite_store(folder.path() / "muster.db");
   store::Store& get() { return *store; }
 };
@@ -76,7 +75,7 @@ TYPED_TEST(PartitionStore, ARemovedPartitionIsGoneAndItsHistoryIsNot) {
 }
 
 TEST(PartitionsOnDisk, AreThereWhenTheFileIsOpenedAgain) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   const auto row = change("main", "", R"({"users":["ann"]})");
   store::open_sqlite_store(file)->change_partitions({&row, 1});
@@ -86,7 +85,7 @@ TEST(PartitionsOnDisk, AreThereWhenTheFileIsOpenedAgain) {
 }
 
 TEST(PartitionsOnDisk, AChangeThatFailsLeavesNothingOfItsGroup) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto store = store::open_sqlite_store(folder.path() / "muster.db");
   const std::vector<AuditRow> changes{change("main", "", "{}"), change("big", "", "no JSON")};
   EXPECT_THROW(store->change_partitions(changes), store::Error);
@@ -95,7 +94,7 @@ TEST(PartitionsOnDisk, AChangeThatFailsLeavesNothingOfItsGroup) {
 }
 
 TEST(PartitionsOnDisk, TheAuditCanOnlyGrow) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   const auto row = change("main", "", "{}");
   store::open_sqlite_store(file)->change_partitions({&row, 1});

@@ -1,6 +1,6 @@
-// Goal: the tables that lists are made of are nothing but a fold of the events.
-// Method: random lives into a database file; the tables are read by hand and compared with jobs folded from the stored
-// events alone.
+// Goal: the tables behind lists hold exactly the fold of the events.
+// Method: random events go into a database file; the test reads the tables with SQL and compares them with jobs folded
+// from the stored events.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "store/event_codec.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kJobs = 30;
 constexpr int kEventsPerJob = 40;
 
-/// A row of a table as text, column by column.
+/// The columns of a row as text.
 std::string row_text(const SQLite::Statement& row) {
   std::string text;
   for (int i = 0; i < row.getColumnCount(); ++i) {
@@ -82,7 +82,7 @@ std::map<core::JobId, core::Job> fold(SQLite::Database& database) {
 }
 
 TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   std::map<core::JobId, core::Job> live;
   {
@@ -121,7 +121,7 @@ TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
 }
 
 TEST(Projection, OpenJobsAfterARestartAreThoseThatHadNotEnded) {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::vector<core::Job> open;
   {
     const auto store = store::open_sqlite_store(folder.path() / "muster.db");

@@ -8,7 +8,7 @@
 
 namespace test {
 
-/// A job whose story is written into a store, event by event.
+/// Writes the events of one job into a store, one after the other.
 class Saga {
  public:
   explicit Saga(store::Store& store, std::string request_id = "", std::string spec = "{}")

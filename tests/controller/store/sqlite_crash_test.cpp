@@ -1,6 +1,6 @@
-// Goal: a commit that was acknowledged survives kill -9, and nothing is there twice or by half.
-// Method: a child process appends and acknowledges through a pipe; it is killed after a random number of
-// acknowledgements, so the kill falls anywhere in the next appends. The database is opened again by the next child.
+// Goal: an acknowledged commit survives kill -9, and no commit is stored twice or in part.
+// Method: a child process appends commits and acknowledges each through a pipe. The test kills the child after a random
+// number of acknowledgements, so the kill falls anywhere in the next append. The next child opens the database again.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr int kRounds = 25;
 constexpr std::size_t kGroup = 3;
 
-/// Appends groups of one job's checkpoints for ever; after each group writes the job's version to the pipe.
+/// Appends groups of one job's checkpoints for ever. Writes the job's version to the pipe after each group.
 [[noreturn]] void append_for_ever(const std::filesystem::path& file, int pipe) {
   const auto store = store::open_sqlite_store(file);
   Story story(1);
@@ -44,8 +44,8 @@ constexpr std::size_t kGroup = 3;
   }
 }
 
-/// Runs the child until it has acknowledged `count` groups, and a random while longer; returns the newest version that
-/// was acknowledged.
+/// Runs the child until it has acknowledged `count` groups, and for `longer` microseconds more. Returns the newest
+/// acknowledged version.
 std::int64_t run_and_kill(const std::filesystem::path& file, int count, useconds_t longer) {
   std::array<int, 2> pipe_ends{};
   if (pipe(pipe_ends.data()) != 0) return -1;
@@ -58,7 +58,7 @@ std::int64_t run_and_kill(const std::filesystem::path& file, int count, useconds
   std::int64_t newest = 0;
   std::int64_t word = 0;
   for (int i = 0; i < count && read(pipe_ends[0], &word, sizeof word) == sizeof word; ++i) newest = word;
-  usleep(longer);  // chance is the point here
+  usleep(longer);  // the kill must fall at a random moment
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   while (read(pipe_ends[0], &word, sizeof word) == sizeof word) newest = word;
@@ -67,13 +67,13 @@ std::int64_t run_and_kill(const std::filesystem::path& file, int count, useconds
 }
 
 TEST(SqliteCrash, AcknowledgedCommitsSurviveAKillAndNoneIsThereTwice) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   std::mt19937 random(7);
   std::int64_t before = 0;
   for (int round = 0; round < kRounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    // Count 0 kills it while it opens or migrates, too.
+    // With count 0 the kill may fall while the child opens or migrates the database.
     const int count = round == 0 ? 0 : static_cast<int>(random() % 8);
     const std::int64_t acknowledged = run_and_kill(file, count, static_cast<useconds_t>(random() % 20000));
     ASSERT_GE(acknowledged, 0);

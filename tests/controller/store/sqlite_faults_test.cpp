@@ -1,5 +1,5 @@
-// Goal: a disk that takes no more loses nothing, says so, and is used again once it does.
-// Method: real limits: a small tmpfs (needs root), a read-only mount, a file size limit in a child process.
+// Goal: on a full or read-only disk the store loses nothing and says why, and it writes again once the disk takes
+// writes. Method: real limits: a small tmpfs (needs root), a read-only mount, a file size limit in a child process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "store/error_of.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 using Kind = store::Error::Kind;
 
-/// A file system of its own, a few MiB large.
+/// A file system of a few MiB for one test.
 class TinyDisk {
  public:
   explicit TinyDisk(const char* size) {
@@ -43,11 +43,11 @@ class TinyDisk {
   void make_room() const { fs::remove(path() / "filler"); }
 
  private:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   bool mounted_ = false;
 };
 
-/// Submits jobs until one is refused; returns the refusal. At most `bound` jobs.
+/// Submits at most `bound` jobs until the store refuses one. Returns the refusal.
 std::optional<store::Error> submit_until_refused(store::Store& store, int bound, std::vector<core::Job>& accepted) {
   for (int i = 0; i < bound; ++i) {
     Saga saga(store, "request-" + std::to_string(accepted.size()), std::string(2000, 's'));
@@ -112,11 +112,11 @@ TEST(SqliteFaults, AReadOnlyFolderIsNamed) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), Kind::kFull) << error->what();
     EXPECT_THAT(error->what(), HasSubstr(disk.path().string()));
-    EXPECT_THAT(error->what(), HasSubstr("takes no writes"));
+    EXPECT_THAT(error->what(), HasSubstr("cannot be written"));
   }
 }
 
-/// In a child, since the limit counts for the whole process.
+/// Runs in a child process, since the limit applies to the whole process.
 int refused_under_a_size_limit(const fs::path& file) {
   signal(SIGXFSZ, SIG_IGN);
   const auto store = store::open_sqlite_store(file);
@@ -134,7 +134,7 @@ int refused_under_a_size_limit(const fs::path& file) {
 }
 
 TEST(SqliteFaults, AFileSizeLimitIsAFullDiskToo) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) _exit(refused_under_a_size_limit(folder.path() / "muster.db"));

@@ -1,7 +1,6 @@
-// Goal: the metrics of a database that the version before named series wrote are all there afterwards.
-//
-// stored/version5.sql is the dump of such a database: a training, one of which a rank was killed at step 9, and a
-// command.
+// Goal: migrating a database from before named series keeps all its metrics.
+// Method: stored/version5.sql is the dump of such a database. It holds a training, of which a rank was killed at step
+// 9, and a command.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,14 +10,14 @@
 
 #include "store/schema.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
 
 using testing::ElementsAre;
 
-/// What the columns of that version held.
+/// One row of the table of metrics in that version.
 struct OldRow {
   core::JobId job;
   core::AttemptNumber attempt;
@@ -49,7 +48,7 @@ std::vector<OldRow> old_rows(const std::filesystem::path& file) {
 }
 
 TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   {
     std::ostringstream dump;
@@ -94,7 +93,7 @@ TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
 }
 
 TEST(SqliteMetrics, ARunThatWentThroughTheMigrationGoesOnWithItsSeries) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";
   {
     std::ostringstream dump;

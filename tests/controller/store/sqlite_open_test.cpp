@@ -1,4 +1,4 @@
-// Goal: a database is opened as it should be or refused with a message that helps, and never harmed.
+// Goal: a sound database is opened. Any other is refused with a message that helps, and its file is not changed.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 #include "store/schema.h"
 #include "store/sqlite_migrate.h"
 #include "store/sqlite_store.h"
-#include "store/temp_folder.h"
+#include "temporary_folder.h"
 
 namespace test {
 namespace {
@@ -24,18 +24,9 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 using Kind = store::Error::Kind;
 
-std::string read_file(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
-void write_file(const fs::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
-}
-
 class SqliteOpen : public testing::Test {
  protected:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   const fs::path file_ = folder_.path() / "muster.db";
 
   /// A database with some content, closed cleanly.
@@ -47,7 +38,7 @@ class SqliteOpen : public testing::Test {
       saga.run(1);
     }
   }
-  /// Opening must fail in this way, say where, and leave the file as it is.
+  /// Expects that opening fails with this kind, names the file, and does not change it. Returns the message.
   std::string refused(Kind kind) {
     const std::string before = read_file(file_);
     const auto error = error_of([&] { store::open_sqlite_store(file_); });
@@ -102,11 +93,12 @@ TEST_F(SqliteOpen, ASecondOpenNamesTheProcessThatHoldsIt) {
   EXPECT_EQ(store->next_job_id(), 1) << "the first one goes on";
 }
 
-// As a child of a killed musterd does between its fork and its exec.
+// A child of a killed musterd holds the lock between its fork and its exec.
 TEST_F(SqliteOpen, ALockThatIsLetGoInAMomentIsWaitedFor) {
   auto store = store::open_sqlite_store(file_);
   std::jthread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whichever comes first, the store opens
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(50));  // the store opens whether the lock was freed before or after
     store.reset();
   });
   EXPECT_NE(store::open_sqlite_store(file_), nullptr);
@@ -158,7 +150,7 @@ TEST_F(SqliteOpen, AnOverwrittenPageIsRefusedAndLeftAlone) {
   EXPECT_GT(damaged, 5);
 }
 
-/// Of a page that only lists of metrics read, so that opening alone would not meet it.
+/// Damages a page that only queries of metrics read, so that opening without a check does not find it.
 void damage_the_last_page(const fs::path& file) {
   std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
   stream.seekp(-2000, std::ios::end);
@@ -179,7 +171,7 @@ TEST_F(SqliteOpen, AllOfItIsReadAfterAnEndThatWasNotOrderlyAndOnlyThen) {
   ASSERT_EQ(stat(file_.c_str(), &before), 0);
   damage_the_last_page(file_);
   const auto damaged = read_file(file_);
-  // Only the time tells that it was changed. Where nothing tells, nothing is read.
+  // Only the modification time tells of the change. With the old time, the database is not checked.
   const timespec times[] = {before.st_atim, before.st_mtim};
   ASSERT_EQ(utimensat(AT_FDCWD, file_.c_str(), times, 0), 0);
   EXPECT_NO_THROW(store::open_sqlite_store(file_));
@@ -226,7 +218,7 @@ TEST_F(SqliteOpen, AMigrationHappensWholeOrNotAtAll) {
   EXPECT_TRUE(database.tableExists("three"));
 }
 
-/// A database as the first version wrote it: its schema, and two jobs, one of which runs.
+/// A database of the first version: its schema and two jobs, one of which runs.
 void write_first_version(const fs::path& file) {
   SQLite::Database database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   store::migrate(database, std::span(store::migrations()).first(1));
@@ -271,7 +263,7 @@ TEST_F(SqliteOpen, ADatabaseOfTheFirstVersionIsBroughtUpToDateWithAllThatIsInIt)
     EXPECT_EQ(store->count({}, "s3"), round == 0 ? 0 : 1);
     EXPECT_EQ(store->load(1)->state, core::JobState::kCancelled);
     if (round > 0) break;
-    // Old jobs go on, and new ones know more.
+    // Old jobs go on after the migration.
     const auto job = store->load(2);
     ASSERT_TRUE(job);
     EXPECT_EQ(job->state, core::JobState::kRunning);

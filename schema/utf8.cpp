@@ -1,6 +1,8 @@
-#include "core/utf8.h"
+#include "schema/utf8.h"
 
-namespace core {
+#include <algorithm>
+
+namespace schema {
 
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -29,4 +31,19 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-}  // namespace core
+std::string valid_utf8(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const auto size = character_bytes(text);
+    if (size == 0) {
+      result += '?';
+    } else {
+      result.append(text, 0, size);
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return result;
+}
+
+}  // namespace schema
