@@ -48,6 +48,7 @@ SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
   to.mem_per_gpu_bytes = from.mem_per_gpu_bytes();
   to.exclusive = from.exclusive();
   if (from.has_nice()) to.nice = from.nice();
+  to.array_parallelism = from.array_parallelism();
   to.setup.assign(from.setup().begin(), from.setup().end());
   to.teardown.assign(from.teardown().begin(), from.teardown().end());
   to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
@@ -73,7 +74,6 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
   request.attempt_folder = settings.data.attempt(key).string();
   request.fence_folder = fence_folder(spec, key.job, settings.data).string();
   request.sweep = spec.sweep().sweep();
-  request.sweep_parallel = spec.sweep().parallel();
   request.slurm = slurm_wishes(spec.slurm());
   request.working_folder = spec.working_folder().empty() ? settings.data.job(key.job).string() : spec.working_folder();
   request.log_folder = settings.data.logs(key).string();

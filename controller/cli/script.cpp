@@ -23,11 +23,13 @@ void tell_of_several(const Request& request, const muster::v1::PlanScriptRespons
   const auto jobs = request.specs.size();
   if (plan.one_by_one() > 0) {
     std::cerr << "muster: " << (plan.one_by_one() < jobs ? std::to_string(plan.one_by_one()) + " of " : "")
-              << "the sweep's " << jobs << " jobs go to Slurm one by one, since their partition limits the running "
-              << "jobs of a user (max_running_jobs_per_user); one script is printed for jobs that ask for the same\n";
+              << "the sweep's " << jobs << " jobs go to Slurm one by one, since a limit concerns them ("
+              << (request.parallel > 0 ? "parallel" : "max_running_jobs_per_user of their partition")
+              << "); one script is printed for jobs that ask for the same\n";
   } else if (plan.scripts_size() > 1) {
     std::cerr << "muster: the sweep's " << jobs << " jobs become " << plan.scripts_size() << " Slurm jobs";
-    if (request.parallel > 0) std::cerr << ", each of which depends on the one before (afterany)";
+    const auto most = request.specs.front().slurm().array_parallelism();
+    if (most > 0) std::cerr << "; slurm.array_parallelism = " << most << " counts in each array by itself";
     std::cerr << "\n";
   }
 }

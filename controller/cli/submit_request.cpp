@@ -175,6 +175,16 @@ std::vector<jobfile::SweepAxis> axes_of(const SubmitOptions& options, std::vecto
   return axes;
 }
 
+/// muster limits a sweep, or Slurm does.
+void check_parallel(std::uint32_t parallel, jobfile::Sweep& sweep) {
+  const auto throttled =
+      std::ranges::find_if(sweep.specs, [](const auto& spec) { return spec.slurm().array_parallelism() > 0; });
+  if (throttled == sweep.specs.end()) return;
+  sweep.problems.push_back("--parallel " + std::to_string(parallel) + ": slurm.array_parallelism is " +
+                           std::to_string(throttled->slurm().array_parallelism()) +
+                           ": want either muster's limit or that of Slurm's arrays; leave out one of them");
+}
+
 }  // namespace
 
 std::optional<Request> read_request(Session& session, const SubmitOptions& options) {
@@ -189,6 +199,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
   const bool is_sweep = !options.sweep.empty() || !file.axes.empty();
   if (problems.empty() && is_sweep) {
     auto sweep = jobfile::compose_sweep(source, overrides, std::move(axes), checks);
+    if (options.parallel > 0 && sweep.problems.empty()) check_parallel(options.parallel, sweep);
     if (!sweep.problems.empty()) return tell(sweep.problems);
     for (auto& spec : sweep.specs) spec.set_job_file(place);
     const auto parallel = options.parallel > 0 ? options.parallel : sweep.parallel;

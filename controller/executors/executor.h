@@ -20,6 +20,7 @@ struct SlurmWishes {
   std::int64_t mem_bytes = 0, mem_per_cpu_bytes = 0, mem_per_gpu_bytes = 0;  // 0: not said
   bool exclusive = false;
   std::optional<std::int32_t> nice;
+  std::uint32_t array_parallelism = 0;  // elements of one array that may run at once; 0: any number
   std::vector<std::string> setup, teardown, srun_args;
   std::map<std::string, std::string> options;
   std::string health_check;
@@ -46,7 +47,6 @@ struct LaunchRequest {
   std::string attempt_folder;  // absolute; exists
   std::string fence_folder;    // where this attempt's fence was raised; empty: nowhere
   std::string sweep;           // empty: it goes alone. Attempts of one sweep may be handed to a scheduler together
-  std::uint32_t sweep_parallel = 0;
   std::vector<std::string> exclude_nodes;  // lost lately
   SlurmWishes slurm;
 };
@@ -62,8 +62,6 @@ struct LaunchLater {
   bool unsure = false;                          // it may have been started
   bool operator==(const LaunchLater&) const = default;
 };
-/// As one of an array it is limited by the scheduler, as its sweep is.
-enum class Handover { kNone, kAlone, kInArray };
 /// kRefused: there is nothing to be done, now or later. kLater: ask again.
 enum class HoldAnswer { kDone, kRefused, kLater };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;
@@ -188,17 +186,14 @@ class Executor {
     for (const auto& request : requests) answers.push_back(launch(request));
     return answers;
   }
-  /// The attempt, which launch() may have been asked for, is not to start for now. The answer of that launch() where a
-  /// scheduler has, or may have, the attempt already; nullopt: it surely has not.
+  /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is, or
+  /// may be, an attempt already; nullopt: there surely is none. Nothing is started.
   virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
   /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
   virtual void was_deaf() {}
-  /// Whether launch() may have handed the attempt with this folder over in an earlier run of the controller, which has
-  /// not noted it.
-  virtual Handover handover(const std::string& /*attempt_folder*/) { return Handover::kNone; }
   /// Keeps a queued attempt from starting, or lets it start.
   virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.
@@ -207,8 +202,7 @@ class Executor {
   virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
   /// A rank has said that it leaves because of an error of its own or of another; it is still there.
   virtual void failing(const core::AttemptKey&, core::RankNumber) {}
-  /// True if attempts of a job with this `executor` ("auto" ...) wait in a queue that limits a sweep's parallelism
-  /// itself.
+  /// True if attempts of a job with this `executor` ("auto" ...) wait in a scheduler's queue.
   virtual bool has_queue(const std::string&) const { return false; }
   /// The scripts that launch_all() would submit, of attempts never launched before; of those that go alone and ask for
   /// the same, the first one's. None: this one needs no script.

@@ -17,9 +17,5 @@ inline std::optional<std::string> scheduler_job_of(std::string_view handle) {
   if (!handle.starts_with(kSlurmHandle)) return std::nullopt;
   return std::string(handle.substr(kSlurmHandle.size()));
 }
-/// Whether the scheduler has it as an element of an array.
-inline bool is_array_element(std::string_view handle) {
-  return handle.starts_with(kSlurmHandle) && handle.find('_', kSlurmHandle.size()) != handle.npos;
-}
 
 }  // namespace runtime

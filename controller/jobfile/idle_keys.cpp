@@ -44,6 +44,9 @@ std::string have(const std::string& keys) {
 
 std::vector<std::string> idle_keys(const JobSpec& spec, bool reports) {
   std::vector<std::string> notes;
+  if (spec.slurm().array_parallelism() > 0 && !spec.has_sweep()) {
+    notes.push_back("slurm.array_parallelism has no effect on a job that is not of a sweep");
+  }
   if (!spec.has_command()) return notes;
   const auto plain = without_wishes(spec);
   if (const auto keys = asked_for(spec, plain, kForSteps); !keys.empty() && !reports) {

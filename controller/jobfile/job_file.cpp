@@ -306,7 +306,9 @@ void Reader::take_from_submitter() {
 void Reader::judge(FileChecks checks) {
   const auto requeue = spec_.has_requeue() ? std::optional(spec_.requeue()) : std::nullopt;
   fill_defaults(spec_);
-  for (const auto& problem : validate(spec_, checks)) {
+  auto judged = spec_;
+  if (parallel_ > 0) judged.mutable_sweep()->set_parallel(parallel_);
+  for (const auto& problem : validate(judged, checks)) {
     const auto broken = [&](const std::string& key) { return broken_.contains(key); };
     if (broken(problem.field) || std::any_of(problem.related.begin(), problem.related.end(), broken)) continue;
     auto place = start_of_file();

@@ -135,6 +135,13 @@ constexpr auto kFirst = std::to_array<Key>({
      .low = -kNicest,
      .high = kNicest,
      .meaning = "Lowers the priority. A value below 0 needs an operator's rights."},
+    {.name = "slurm.array_parallelism",
+     .kind = Kind::kWhole,
+     .derived = "no limit",
+     .low = 1,
+     .high = 10'000,
+     .meaning = "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job arrays, "
+                "and muster keeps no limit of its own for it. Excludes the sweep's parallel."},
     {.name = "slurm.licenses", .kind = Kind::kText, .meaning = "Licenses, such as \"matlab:2\"."},
     {.name = "slurm.mail_user", .kind = Kind::kText, .meaning = "The person to whom Slurm sends mail."},
     {.name = "slurm.mail_type",

@@ -34,6 +34,17 @@ void check_memory(const muster::v1::Slurm& slurm, Findings& findings) {
   }
 }
 
+/// Two would limit one sweep, and neither knows the other's attempts.
+void check_parallelism(const JobSpec& spec, Findings& findings) {
+  if (spec.slurm().array_parallelism() == 0 || spec.sweep().parallel() == 0) return;
+  findings.add({"slurm.array_parallelism",
+                std::to_string(spec.slurm().array_parallelism()),
+                "the sweep's parallel is " + std::to_string(spec.sweep().parallel()) +
+                    ": want either muster's limit or that of Slurm's arrays",
+                "leave out slurm.array_parallelism, or parallel in [sweep] and --parallel",
+                {}});
+}
+
 template <typename Lines>
 void check_lines(const std::string& key, const Lines& lines, Findings& findings) {
   if (lines.size() > kMostLines) {
@@ -174,6 +185,7 @@ void check_debug(const JobSpec& spec, Findings& findings) {
 void check_slurm(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto& slurm = spec.slurm();
   check_memory(slurm, findings);
+  check_parallelism(spec, findings);
   check_lines("slurm.setup", slurm.setup(), findings);
   check_lines("slurm.teardown", slurm.teardown(), findings);
   check_lines("slurm.srun_args", slurm.srun_args(), findings);

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "base/time_text.h"
@@ -24,12 +23,6 @@ Refusal refusal_of(PartitionRefusal&& from) {
   return {from.limit ? Refusal::Kind::kLimit : Refusal::Kind::kInvalid, std::move(from.text)};
 }
 
-std::optional<std::uint32_t> running_limit_of(const PartitionPolicies& book, const std::string& partition) {
-  const auto* policy = book.find(partition);
-  if (policy == nullptr || !policy->has_max_running_jobs_per_user()) return std::nullopt;
-  return policy->max_running_jobs_per_user();
-}
-
 bool lacks(const ClusterFacts& facts, const std::string& partition) {
   return !partition.empty() && facts.find(partition) == nullptr;
 }
@@ -40,8 +33,7 @@ Partitions::Partitions(Parts parts, std::filesystem::path file, bool threads)
     : parts_(std::move(parts)),
       keeper_(parts_.store, parts_.clock, std::move(file), threads),
       cluster_(parts_.executor, parts_.clock, threads),
-      groups_(parts_.clock),
-      jobs_([this](core::JobId job) { return partition_of(job); }) {}
+      groups_(parts_.clock) {}
 
 void Partitions::start() {
   keeper_.start();
@@ -85,7 +77,7 @@ Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t
     const auto* policy = book->find(partition);
     if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) continue;
     if (!turn.lock) turn.lock = std::unique_lock(turn_);
-    auto refusal = book->judge_waiting(partition, user, jobs_.of(partition, user).waiting, count);
+    auto refusal = book->judge_waiting(partition, user, parts_.count_jobs(partition, user).waiting, count);
     if (!refusal) continue;
     turn.refusal = refusal_of(std::move(*refusal));
     break;
@@ -96,27 +88,6 @@ Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t
 std::optional<Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
   auto refusal = keeper_.book()->judge_time(partition_of(job.id), limit.count());
   return refusal ? std::optional(refusal_of(std::move(*refusal))) : std::nullopt;
-}
-
-std::optional<std::uint32_t> Partitions::running_limit(core::JobId job) {
-  const auto book = keeper_.book();
-  const bool any = std::ranges::any_of(book->policies(),
-                                       [](const auto& entry) { return entry.second.has_max_running_jobs_per_user(); });
-  if (!any) return std::nullopt;
-  return running_limit_of(*book, jobs_.partition_of(job));
-}
-
-bool Partitions::limits_running(const muster::v1::JobSpec& spec) const {
-  return running_limit_of(*keeper_.book(), place_of(spec)).has_value();
-}
-
-bool Partitions::enter(const core::Job& job) {
-  if (keeper_.book()->empty()) return true;
-  return jobs_.enter(job, running_limit(job.id).value_or(std::numeric_limits<std::uint32_t>::max()));
-}
-
-void Partitions::keep(const core::Job& job) {
-  jobs_.enter(job, std::numeric_limits<std::uint32_t>::max());
 }
 
 namespace {
@@ -130,35 +101,18 @@ bool may_never_start(std::string_view reason) {
 
 }  // namespace
 
-std::optional<Obstacle> Partitions::explain_never(const core::Job& job) {
+std::optional<Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
+  if (job.state != core::JobState::kQueued || job.held || !may_never_start(scheduler_reason)) return std::nullopt;
   const auto spec = parts_.specs.get(job.id);
   const auto facts = cluster_.known();
   if (spec == nullptr || !facts->known()) return std::nullopt;
   const auto never = never_starts(*spec, job.time_limit, *facts);
   if (!never) return std::nullopt;
   const auto id = std::to_string(job.id);
-  return Obstacle{
-      "It can't start as it is: " + never->why + ".",
-      (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
-                    : std::string()) +
-          "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
-}
-
-std::optional<Obstacle> Partitions::explain(const core::Job& job, const std::string& scheduler_reason) {
-  if (job.state == core::JobState::kQueued && !job.held && may_never_start(scheduler_reason)) {
-    return explain_never(job);
-  }
-  const bool idle = job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
-  if (!idle || !job.may_start()) return std::nullopt;
-  const auto most = running_limit(job.id);
-  if (!most || jobs_.has_place(job.id)) return std::nullopt;
-  const auto partition = jobs_.partition_of(job.id);
-  if (jobs_.of(partition, job.user).handed_over < *most) return std::nullopt;
-  return Obstacle{"partition \"" + partition + "\" allows " + job.user + " " + std::to_string(*most) +
-                      (*most == 1 ? " job" : " jobs") +
-                      " at once (max_running_jobs_per_user), and so many are with Slurm",
-                  "It starts by itself when one of them ends; muster list --state running --state queued "
-                  "shows them"};
+  return Wait{"It can't start as it is: " + never->why + ".",
+              (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
+                            : std::string()) +
+                  "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }
 
 void Partitions::equip(LaunchRequest& request) {
@@ -196,7 +150,7 @@ Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::L
     view = partition_view(name, book->find(name), *facts);
     view.set_why_not(book->why_not(who, name));
     view.set_may_use(view.why_not().empty());
-    const auto counts = jobs_.of(name, request.user());
+    const auto counts = parts_.count_jobs(name, request.user());
     view.set_jobs_handed_over(counts.handed_over);
     view.set_jobs_waiting(counts.waiting);
   }
@@ -221,7 +175,7 @@ Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(const muster::v1
   if (!removed.ok()) return removed.refusal();
   spdlog::info("partition {} was removed by {}", request.name(), core::plain_words(request.user()));
   muster::v1::RemovePartitionResponse response;
-  response.set_jobs(jobs_.open_in(request.name()));
+  response.set_jobs(parts_.count_jobs(request.name(), {}).open);
   response.set_was_last(keeper_.book()->empty());
   return response;
 }

@@ -6,26 +6,32 @@
 #include <string>
 #include <vector>
 
-#include "base/obstacle.h"
+#include "base/wait.h"
 #include "executors/executor.h"
 #include "jobs/event_log.h"
 #include "jobs/spec_cache.h"
 #include "partitions/cluster_watch.h"
 #include "partitions/policy_store.h"
 #include "partitions/user_groups.h"
-#include "partitions/user_jobs.h"
 
 namespace runtime {
 
-/// Everything about partitions that the controller needs: submissions are judged, launches held back and equipped,
-/// admins answered. Jobs that don't go to a scheduler's queue are none of its business. Thread-safe.
+/// Everything about partitions that the controller needs: submissions are judged, launches equipped, admins answered.
+/// Jobs that don't go to a scheduler's queue are none of its business. Thread-safe.
 class Partitions {
  public:
+  /// Jobs of one user in a partition.
+  struct Jobs {
+    std::uint32_t handed_over = 0, waiting = 0;  // one in the scheduler's queue is both
+    std::uint32_t open = 0;                      // not ended; of an empty user those of all, and nothing else is told
+  };
+  using CountJobs = std::function<Jobs(const std::string& partition, const std::string& user)>;
   struct Parts {
     store::Store& store;
     Executor& executor;
     Clock& clock;
     SpecCache& specs;
+    CountJobs count_jobs;
     std::string why_no_slurm = {};             // see ControllerOptions
     core::Millis excluded_for = kExcludedFor;  // the same
   };
@@ -55,20 +61,13 @@ class Partitions {
 
   // Launches
 
-  /// What the job's history says.
-  void follow(const core::Job& job) { jobs_.follow(job); }
-  /// False: max_running_jobs_per_user holds it back. Otherwise a place is kept until leave().
-  bool enter(const core::Job& job);
-  /// The job's next attempt may be there already: it has a place until leave(), whatever the limit.
-  void keep(const core::Job& job);
-  void leave(core::JobId job) { jobs_.leave(job); }
-  /// Whether max_running_jobs_per_user may let the job in later than others of its sweep.
-  bool limits_running(core::JobId job) { return running_limit(job).has_value(); }
-  bool limits_running(const muster::v1::JobSpec& spec) const;
+  /// What admins allow now.
+  PolicyStore::Book policies() const { return keeper_.book(); }
   /// Adds what the partition's policy wants done before ranks start.
   void equip(LaunchRequest& request);
-  /// That a limit holds the job back. `scheduler_reason`: Slurm's own word for why it waits in the queue; empty: none.
-  std::optional<Obstacle> explain(const core::Job& job, const std::string& scheduler_reason);
+  /// Why a queued job can never start as it is, where that can be told. `scheduler_reason`: Slurm's own word for why it
+  /// waits.
+  std::optional<Wait> why_never(const core::Job& job, const std::string& scheduler_reason);
 
   // Admins. Refused where there is no Slurm.
 
@@ -81,13 +80,9 @@ class Partitions {
   std::vector<std::string> problems();
 
  private:
-  /// Of a job whose reason in Slurm's queue may be one for ever.
-  std::optional<Obstacle> explain_never(const core::Job& job);
   bool has_slurm() const { return parts_.executor.has_queue("slurm"); }
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;
   std::string partition_of(core::JobId job);
-  /// nullopt: nothing holds it back.
-  std::optional<std::uint32_t> running_limit(core::JobId job);
   std::string slurm_problem(const ClusterFacts& facts) const;
   Applicant applicant(const std::string& user) { return {user, groups_.of(user)}; }
 
@@ -95,7 +90,6 @@ class Partitions {
   PolicyStore keeper_;
   ClusterWatch cluster_;
   UserGroups groups_;
-  UserJobs jobs_;
   std::mutex turn_;
 };
 

@@ -52,14 +52,20 @@ class Impl final : public RunningController {
         specs_(store),
         newest_(store),
         metrics_(store, hearing_, newest_, options_.threads),
-        partitions_({store, executor, clock, specs_, options_.why_no_slurm, options_.excluded_for},
+        partitions_({store, executor, clock, specs_,
+                     [this](const auto& partition, const auto& user) {
+                       const auto count = admission_.count(partition, user);
+                       return Partitions::Jobs{count.taken, count.waiting, count.open};
+                     },
+                     options_.why_no_slurm, options_.excluded_for},
                     options_.partitions_file, options_.threads),
+        admission_({clock, specs_, executor, [this] { return partitions_.policies(); }}),
         event_log_(
             store, clock, hearing_, [this](const JobPtr& job, bool actions) { publish(job, actions); },
             options_.threads),
         dependencies_(event_log_),
         progress_(event_log_, specs_, data_, options_.threads),
-        runner_({store, executor, clock, event_log_, specs_, gate_, partitions_, options_.excluded_for},
+        runner_({store, executor, clock, event_log_, specs_, admission_, partitions_, options_.excluded_for},
                 options_.threads),
         sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_}, data_, secret_,
                   options_.threads),
@@ -68,7 +74,7 @@ class Impl final : public RunningController {
         scripts_({executor, clock, event_log_, partitions_, runner_, submission_, data_, secret_,
                   options_.worker_program, options_.why_no_slurm}),
         removal_({event_log_, specs_, data_}),
-        pages_({store, executor, clock, event_log_, specs_, newest_, live_ranks_, partitions_, gate_, runner_, data_,
+        pages_({store, executor, clock, event_log_, specs_, newest_, live_ranks_, partitions_, admission_, data_,
                 options_.scheduler_log}),
         status_({store, executor, event_log_, metrics_, partitions_, hearing_, probe_, data_, clock.wall(),
                  options_.version, options_.problems}),
@@ -80,8 +86,7 @@ class Impl final : public RunningController {
     event_log_.begin_after(data_.newest_job_folder());
     for (const auto& job : event_log_.open_jobs()) {
       specs_.follow(*job);
-      gate_.follow(*job);
-      partitions_.follow(*job);
+      admission_.follow(*job);
       dependencies_.follow(*job);
     }
   }
@@ -257,7 +262,7 @@ class Impl final : public RunningController {
   NewestMetrics newest_;
   MetricsWriter metrics_;
   Partitions partitions_;
-  SweepGate gate_;
+  Admission admission_;
   EventLog event_log_;
   Dependencies dependencies_;
   ProgressWatch progress_;
@@ -367,8 +372,7 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
     }
   }
   live_ranks_.follow(*job, now);
-  gate_.follow(*job);
-  partitions_.follow(*job);
+  admission_.follow(*job);
   dependencies_.follow(*job);
   changes_.bump(job->id);
   if (has_actions) runner_.wake();

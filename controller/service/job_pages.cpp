@@ -29,9 +29,8 @@ Standing JobPages::standing(const core::Job& job) {
     if (!word->sentence.empty())
       word->sentence += " When it starts can't be told: a job without a time limit is first.";
   }
-  if (between || job.state == core::JobState::kQueued) facts.turn = parts_.gate.explain(job.id);
-  if (const auto off = between ? parts_.runner.put_off(job.id) : std::nullopt) facts.put_off = {off->why, off->remedy};
-  facts.partition = parts_.partitions.explain(job, facts.queue ? facts.queue->reason : std::string());
+  facts.wait = parts_.admission.why_not(job, facts.now);
+  if (!facts.wait && facts.queue) facts.wait = parts_.partitions.why_never(job, facts.queue->reason);
   return standing_of(facts);
 }
 

@@ -4,9 +4,10 @@
 #include <functional>
 #include <string>
 
-#include "actions/action_runner.h"
-#include "admission/sweep_gate.h"
+#include "admission/admission.h"
+#include "base/data_folder.h"
 #include "base/outcome.h"
+#include "jobs/event_log.h"
 #include "muster/v1/job_service.pb.h"
 #include "partitions/partitions.h"
 #include "ranks/live_ranks.h"
@@ -27,8 +28,7 @@ class JobPages {
     NewestMetrics& newest;
     LiveRanks& live_ranks;
     Partitions& partitions;
-    SweepGate& gate;
-    ActionRunner& runner;
+    Admission& admission;
     const DataFolder& data;
     /// The log of an attempt that was handed to a scheduler, from its folder; empty: there is no scheduler.
     std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log;

@@ -28,13 +28,19 @@ Outcome<std::vector<LaunchRequest>> Scripts::planned(const muster::v1::PlanScrip
     }
     auto planned =
         launch_request(spec, {first + i, 1}, {parts_.data, parts_.worker_program, "the controller", parts_.secret});
-    const bool alone = request.parallel() > 0 && parts_.partitions.limits_running(spec);
-    if (request.is_sweep() && !alone) planned.sweep = sweep_name(first);
+    if (request.is_sweep() && goes_together(spec, user_or_unknown(request.user()))) planned.sweep = sweep_name(first);
     parts_.partitions.equip(planned);
     requests.push_back(std::move(planned));
   }
   parts_.runner.leave_out_lost_nodes(requests);
   return requests;
+}
+
+bool Scripts::goes_together(const muster::v1::JobSpec& spec, const std::string& user) const {
+  core::Job job;
+  job.user = user;
+  job.sweep = {"any", 0, spec.sweep().parallel()};
+  return limits_of(job, spec, parts_.partitions.policies().get()).empty();
 }
 
 Refusal Scripts::no_script(const LaunchRequest& request) const {

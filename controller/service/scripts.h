@@ -32,6 +32,8 @@ class Scripts {
  private:
   /// The first attempts, as they would be launched if they were submitted next.
   Outcome<std::vector<LaunchRequest>> planned(const muster::v1::PlanScriptRequest& request);
+  /// Whether such a job of a sweep is handed over together with others.
+  bool goes_together(const muster::v1::JobSpec& spec, const std::string& user) const;
   /// What the executor would hand over of them.
   Outcome<std::vector<std::string>> scripts_of(const std::vector<LaunchRequest>& requests);
   /// Why such a job has no script.

@@ -9,7 +9,6 @@
 namespace runtime {
 namespace {
 
-constexpr const char* kByItself = "It starts by itself.";
 constexpr const char* kNothingIsLost =
     "Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?";
 
@@ -42,29 +41,23 @@ std::string after_failure(const core::Job& job) {
          again;
 }
 
-std::string release_text(const core::Job& job) {
-  return "Release it when it may start: muster release " + std::to_string(job.id);
-}
-
-/// Neither held nor waiting for other jobs: the nearest thing that it waits for has the word.
+/// It neither runs nor has ended. What keeps muster from starting it has the word, else the scheduler.
 void explain_wait(const StandingFacts& facts, Standing& out) {
   const auto& job = facts.job;
-  const auto say = [&](const Obstacle& why) {
-    if (!why.reason.empty()) out.reason = why.reason;
-    out.action = why.action;
-  };
   const bool queued = job.state == core::JobState::kQueued;
-  if (job.state == core::JobState::kWaiting) {
-    out.action = std::string(kByItself) + " To start it at once: muster requeue " + std::to_string(job.id);
-    if (job.next_attempt_at && *job.next_attempt_at > facts.now) out.expected_start = job.next_attempt_at;
+  if (facts.wait && !facts.wait->why.empty()) {
+    out.reason = facts.wait->why;
+    out.action = facts.wait->action;
+    if (facts.wait->until && *facts.wait->until > facts.now) out.expected_start = facts.wait->until;
+  } else if (facts.trouble && (queued || facts.queue)) {
+    out.reason = trouble_text(*facts.trouble);
+    out.action = kNothingIsLost;
+  } else if (facts.queue) {
+    if (!facts.queue->sentence.empty()) out.reason = facts.queue->sentence;
+    out.action = facts.queue->action;
+  } else if (job.state == core::JobState::kWaiting) {
+    out.action = kStartsByItself;
   }
-  if (facts.queue) say({facts.queue->sentence, facts.queue->action});
-  if (facts.trouble && (queued || facts.queue)) {
-    say({trouble_text(*facts.trouble), kNothingIsLost});
-  }
-  if (!facts.turn.empty()) say({facts.turn, kByItself});
-  if (facts.put_off && !queued) say({"Not started yet: " + facts.put_off->reason, facts.put_off->action});
-  if (facts.partition) say(*facts.partition);
 }
 
 /// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.
@@ -114,15 +107,7 @@ Standing standing_of(const StandingFacts& facts) {
     out.scheduler_reason = facts.queue->reason;
     out.expected_start = facts.queue->expected_start;
   }
-  // What people asked for themselves comes first: a scheduler only repeats it.
-  if (job.held) {
-    out.action = release_text(job);
-  } else if (!queued && !job.dependencies_met()) {
-    const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
-    out.action = std::string(kByItself) + " What it waits for: muster why " + std::to_string(other->job);
-  } else {
-    explain_wait(facts, out);
-  }
+  explain_wait(facts, out);
   return out;
 }
 

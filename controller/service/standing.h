@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "base/obstacle.h"
+#include "base/wait.h"
 #include "core/job.h"
 #include "executors/executor.h"
 #include "muster/v1/job.pb.h"
@@ -25,11 +25,9 @@ struct Standing {
 struct StandingFacts {
   const core::Job& job;
   core::Time now{};
-  std::optional<QueueWord> queue = std::nullopt;     // of the executor
-  std::optional<Trouble> trouble = std::nullopt;     // the scheduler can't be asked
-  std::string turn = {};                             // of its sweep (SweepGate::explain)
-  std::optional<Obstacle> put_off = std::nullopt;    // its launch failed, and is tried again at no cost
-  std::optional<Obstacle> partition = std::nullopt;  // a partition's limit
+  std::optional<QueueWord> queue = std::nullopt;  // of the executor
+  std::optional<Trouble> trouble = std::nullopt;  // the scheduler can't be asked
+  std::optional<Wait> wait = std::nullopt;        // why it may not start now
 };
 
 Standing standing_of(const StandingFacts& facts);

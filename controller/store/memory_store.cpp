@@ -180,11 +180,16 @@ std::vector<PendingAction> MemoryStore::pending_actions() {
   return pending;
 }
 
-void MemoryStore::complete_actions(std::span<const std::int64_t> action_ids) {
+void MemoryStore::set_actions(std::span<const std::int64_t> action_ids, ActionState state) {
   wait_while_held();
   std::lock_guard lock(mutex_);
   if (failure_) throw *failure_;
-  for (const auto id : action_ids) actions_.erase(id);
+  for (const auto id : action_ids) {
+    const auto action = actions_.find(id);
+    if (action == actions_.end()) continue;
+    action->second.state = state;
+    if (state == ActionState::kDone) actions_.erase(action);
+  }
 }
 
 SeriesRow* MemoryStore::series_of(core::JobId job, const schema::Series& series, bool declares) {

@@ -30,7 +30,7 @@ class MemoryStore final : public Store {
   std::int64_t last_event_id() override;
   Totals totals(std::int64_t after_event, std::uint32_t most) override;
   std::vector<PendingAction> pending_actions() override;
-  void complete_actions(std::span<const std::int64_t> action_ids) override;
+  void set_actions(std::span<const std::int64_t> action_ids, ActionState state) override;
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override;
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;

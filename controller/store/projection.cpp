@@ -15,6 +15,18 @@ Error request_taken(const std::string& request_id) {
   return Error(Error::Kind::kConflict, "request " + request_id + " has been accepted already: look it up");
 }
 
+std::string_view to_string(ActionState state) {
+  switch (state) {
+    case ActionState::kPending:
+      return "pending";
+    case ActionState::kLaunching:
+      return "launching";
+    case ActionState::kDone:
+      break;
+  }
+  return "done";
+}
+
 JobRow row_of(const core::Job& job) {
   JobRow row;
   row.id = job.id;

@@ -233,10 +233,12 @@ std::int64_t read_last_event_id(Connection& connection) {
 }
 
 std::vector<PendingAction> read_pending_actions(Connection& connection) {
-  Query row = connection.query("SELECT id, job_id, kind, payload FROM actions WHERE done_at_ms IS NULL ORDER BY id");
+  Query row = connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id");
   std::vector<PendingAction> actions;
   while (row.next()) {
-    actions.push_back({row.integer(0), row.integer(1), decode_action(row.text(2), row.text(3))});
+    const bool launching = row.text(4) == to_string(ActionState::kLaunching);
+    actions.push_back({row.integer(0), row.integer(1), decode_action(row.text(2), row.text(3)),
+                       launching ? ActionState::kLaunching : ActionState::kPending});
   }
   return actions;
 }

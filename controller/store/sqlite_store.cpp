@@ -63,11 +63,11 @@ class SqliteStore final : public Store {
       return ids;
     });
   }
-  void complete_actions(std::span<const std::int64_t> action_ids) override {
+  void set_actions(std::span<const std::int64_t> action_ids, ActionState state) override {
     if (action_ids.empty()) return;
     const auto now = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
     writing([&] {
-      for (const auto id : action_ids) write_action_done(writer_, id, now);
+      for (const auto id : action_ids) write_action_state(writer_, id, state, now);
     });
   }
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override {

@@ -108,9 +108,11 @@ std::int64_t write_commit(Connection& connection, const Commit& commit) {
   return event_id;
 }
 
-void write_action_done(Connection& connection, std::int64_t action_id, core::Time at) {
-  Query row = connection.query("UPDATE actions SET done_at_ms = ? WHERE id = ? AND done_at_ms IS NULL");
-  row.with(at).with(action_id).run();
+void write_action_state(Connection& connection, std::int64_t action_id, ActionState state, core::Time at) {
+  Query row = connection.query("UPDATE actions SET state = ?, done_at_ms = ? WHERE id = ? AND state <> 'done'");
+  row.with(to_string(state));
+  state == ActionState::kDone ? row.with(at) : row.with_null();
+  row.with(action_id).run();
 }
 
 void write_secret(Connection& connection, const std::string& secret) {

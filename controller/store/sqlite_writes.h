@@ -12,7 +12,7 @@ namespace store {
 
 /// Adds one event, its projections and its actions; returns the event's id. Throws Error kConflict.
 std::int64_t write_commit(Connection& connection, const Commit& commit);
-void write_action_done(Connection& connection, std::int64_t action_id, core::Time at);
+void write_action_state(Connection& connection, std::int64_t action_id, ActionState state, core::Time at);
 /// Stores the secret, unless the database has one.
 void write_secret(Connection& connection, const std::string& secret);
 void change_secret(Connection& connection, const std::string& secret);

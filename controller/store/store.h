@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/apply.h"
@@ -58,10 +59,17 @@ struct StoredEvent {
   std::string payload;  // the event as stored: JSON
 };
 
+/// How far an action of the outbox is. kLaunching is written before an executor is asked, so the world may have changed
+/// by then, whatever became of the answer.
+enum class ActionState { kPending, kLaunching, kDone };
+std::string_view to_string(ActionState state);  // "pending"
+
+/// An action that is not done.
 struct PendingAction {
   std::int64_t id = 0;
   core::JobId job = 0;
   core::Action action;
+  ActionState state = ActionState::kPending;
 };
 
 /// A row of the jobs table, for lists: no ranks, no history.
@@ -154,9 +162,11 @@ class Store {
   /// `last_event`.
   virtual Totals totals(std::int64_t after_event, std::uint32_t most) = 0;
 
+  /// The actions that are not done, the oldest first.
   virtual std::vector<PendingAction> pending_actions() = 0;
-  /// Marks all of these actions as done, in one transaction. An action that is not pending is ignored.
-  virtual void complete_actions(std::span<const std::int64_t> action_ids) = 0;
+  /// Sets the state of all of these actions, in one transaction. An action that is done is ignored.
+  virtual void set_actions(std::span<const std::int64_t> action_ids, ActionState state) = 0;
+  void complete_actions(std::span<const std::int64_t> action_ids) { set_actions(action_ids, ActionState::kDone); }
   void complete_action(std::int64_t action_id) { complete_actions({&action_id, 1}); }
 
   /// Adds rows and what ranks declare about their series. A series that no rank has declared is taken as

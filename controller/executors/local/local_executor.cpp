@@ -103,6 +103,7 @@ class LocalExecutor::Impl {
 
   std::vector<Unfit> unfit(const LaunchRequest& request) const { return unfit_for_local(request, options_.devices); }
   LaunchAnswer launch(const LaunchRequest& request);
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
   void stop(const core::AttemptKey& key, const StopRequest& how);
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const;
@@ -159,6 +160,21 @@ LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
     return failed(error.what(), true);
   } catch (const std::exception& error) {
     return failed(error.what(), true);
+  }
+}
+
+std::optional<LaunchAnswer> LocalExecutor::Impl::withdraw(const LaunchRequest& request) {
+  const auto path = folder_of(request.key);
+  try {
+    if (!std::filesystem::exists(path)) return std::nullopt;
+    const auto folder = open_folder(path);
+    const auto lock = try_lock(folder.get());
+    const auto status = read_status(folder.get());
+    if (status.running || (status.started && lock)) return found(request.key, folder.get(), *status.started);
+    if (lock || (status.failed && status.ended)) return std::nullopt;
+    return LaunchLater{.why = "an earlier launch of it is still under way", .unsure = true};
+  } catch (const std::exception& error) {
+    return LaunchLater{.why = error.what(), .unsure = true};
   }
 }
 

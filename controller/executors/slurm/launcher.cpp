@@ -3,11 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
-#include <ranges>
-#include <sstream>
 
 #include "base/durable_file.h"
 #include "executors/scheduler_handle.h"
@@ -18,11 +15,8 @@ namespace runtime::on_slurm {
 namespace {
 
 constexpr std::uint64_t kMostElements = 1000;  // of one array
-/// Of a limited sweep so many arrays are remembered.
-constexpr std::size_t kLongestChain = 64;
 
 constexpr core::Millis kAskAgain{10'000};
-constexpr const char* kWaitsForEarlier = "waits for the sweep's earlier array";
 
 bool says(const std::string& why, const char* words) {
   return why.find(words) != std::string::npos;
@@ -35,20 +29,6 @@ bool is_too_many(const ::slurm::Refused* refused) {
 
 std::string key_text(const core::AttemptKey& key) {
   return std::to_string(key.job) + "." + std::to_string(key.number);
-}
-
-/// First attempts of a sweep with a limit: its arrays wait for one another.
-bool has_chain(const LaunchRequest& request) {
-  return request.sweep_parallel > 0 && !request.sweep.empty() && request.key.number == 1;
-}
-
-std::string after(const ::slurm::JobId& id) {
-  return "afterany:" + std::to_string(id.job);
-}
-
-/// Others wait for their turn in a chain even where they are the only one.
-bool goes_alone(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& indices) {
-  return indices.size() == 1 && !has_chain(requests[indices.front()]);
 }
 
 SubmissionRecord record_of(const LaunchRequest& request, const std::string& comment) {
@@ -67,13 +47,6 @@ std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests
   std::vector<LaunchRequest> members;
   for (const auto i : indices) members.push_back(requests[i]);
   return members;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 std::optional<core::AttemptKey> parse_key(std::string_view text) {
@@ -133,8 +106,8 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   std::vector<std::size_t> of_sets;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto record = read_record(requests[i].attempt_folder);
-    if (record ? record->set_folder.empty() : requests.size() == 1 && !has_chain(requests[i])) {
-      answers[i] = answer(requests[i].key, submit({requests[i]}, true, ""), std::nullopt);
+    if (record ? record->set_folder.empty() : requests.size() == 1) {
+      answers[i] = answer(requests[i].key, submit({requests[i]}, true), std::nullopt);
     } else {
       of_sets.push_back(i);
     }
@@ -143,13 +116,12 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   std::lock_guard lock(sets_mutex_);
   const auto fresh = look_for_sets(requests, of_sets, answers);
   if (fresh.empty()) return answers;
-  if (!config()) {  // how large an array may be is not known, and a small one would hold back those behind it
+  if (!config()) {  // how large an array may be is not known
     for (const auto i : fresh) answers[i] = LaunchLater{"Slurm's configuration can't be asked for yet"};
     return answers;
   }
-  const auto& any = requests[fresh.front()];
-  auto round = has_chain(any) ? round_of(any.sweep) : Round{};
-  for (const auto& set : fresh_sets(requests, fresh)) submit_next(requests, set, round, answers);
+  std::optional<LaunchLater> full;
+  for (const auto& set : fresh_sets(requests, fresh)) submit_next(requests, set, full, answers);
   return answers;
 }
 
@@ -198,39 +170,32 @@ std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, cons
   return std::nullopt;
 }
 
-// Arrays of a limited sweep come one after the other, or each would have the whole parallelism. One that is too large
-// for a limit on what is in the queue is halved: parts of it may fit.
-void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers) {
-  const auto& first = requests[set.front()];
-  if (!round.wait_for.empty()) {
-    for (const auto i : set) answers[i] = LaunchLater{round.wait_for, round.pause};
+// An array that is too large for a limit on what is in the queue is halved: parts of it may fit. Once not even one job
+// fits, nothing more is tried.
+void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
+                           Answers& answers) {
+  if (full) {
+    for (const auto i : set) answers[i] = *full;
     return;
   }
-  const bool alone = goes_alone(requests, set);
-  const auto outcome = submit(members_of(requests, set), alone, round.after);
-  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  if (is_too_many(refused) && set.size() > 1) {
+  const bool alone = set.size() == 1;
+  const auto outcome = submit(members_of(requests, set), alone);
+  const bool too_many = is_too_many(std::get_if<::slurm::Refused>(&outcome));
+  if (too_many && !alone) {
     const auto middle = set.begin() + static_cast<std::ptrdiff_t>(set.size() / 2);
-    submit_next(requests, {set.begin(), middle}, round, answers);
-    submit_next(requests, {middle, set.end()}, round, answers);
+    submit_next(requests, {set.begin(), middle}, full, answers);
+    submit_next(requests, {middle, set.end()}, full, answers);
     return;
   }
   for (std::uint32_t i = 0; i < set.size(); ++i) {
     answers[set[i]] = answer(requests[set[i]].key, outcome, alone ? std::nullopt : std::optional(i));
   }
-  if (is_too_many(refused)) {
-    const auto& later = std::get<LaunchLater>(answers[set.front()]);
-    round.wait_for = later.why, round.pause = later.pause;
-  } else if (has_chain(first)) {
-    if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) round.after = after(*id);
-    const bool refused_for_now = refused != nullptr && refused->kind != ::slurm::Refusal::kUsers;
-    if (std::holds_alternative<Submitter::Later>(outcome) || refused_for_now) round.wait_for = kWaitsForEarlier;
-  }
+  if (too_many) full = std::get<LaunchLater>(answers[set.front()]);
 }
 
 // Better a node that was lost lately than none at all.
-Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone, const std::string& after) {
-  const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members, after); };
+Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone) {
+  const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members); };
   auto outcome = once();
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
   const bool of_its_wishes = refused != nullptr && refused->kind == ::slurm::Refusal::kUsers;
@@ -249,13 +214,12 @@ Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
                            request.base_env);
 }
 
-Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& members, const std::string& after) {
+Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& members) {
   const auto& first = members.front();
-  const auto script = script_of_set(members, after);
+  const auto script = script_of_set(members);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
   prepare_set(members);
   const auto folder = set_folder(first.key);
-  if (has_chain(first)) note_set(first.sweep, folder);
   SubmissionRecord record;
   record.comment = comment_of_set(first.key);
   auto outcome = submitter_.submit(folder, record, ::slurm::render(script), first.base_env);
@@ -269,35 +233,6 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& member
   return Submitter::Later{"Slurm takes smaller arrays than it used to", false};
 }
 
-std::filesystem::path Launcher::chain_file(const std::string& sweep) const {
-  return options_.root / "slurm" / ("sweep-" + sweep);
-}
-
-// After the newest array that Slurm has taken; one of which that is not known yet keeps those behind it back.
-Launcher::Round Launcher::round_of(const std::string& sweep) {
-  const auto names = lines_of(read_small_file(chain_file(sweep)));
-  for (const auto& name : std::views::reverse(names)) {
-    const auto outcome = submitter_.look(options_.root / "slurm" / name);
-    if (!outcome) continue;
-    const auto* id = std::get_if<::slurm::JobId>(&*outcome);
-    return id != nullptr ? Round{after(*id)} : Round{{}, kWaitsForEarlier};
-  }
-  return {};
-}
-
-// Before it is asked for: whoever comes next finds it, whatever happens in between.
-void Launcher::note_set(const std::string& sweep, const std::filesystem::path& set_folder) {
-  auto names = lines_of(read_small_file(chain_file(sweep)));
-  const auto name = set_folder.filename().string();
-  if (!names.empty() && names.back() == name) return;
-  std::erase(names, name);
-  names.push_back(name);
-  if (names.size() > kLongestChain) names.erase(names.begin());
-  std::string text;
-  for (const auto& each : names) text += each + "\n";
-  write_file_durably(chain_file(sweep), text);
-}
-
 TaskProgram Launcher::task() const {
   return {options_.task_program.string(), options_.task_libraries};
 }
@@ -306,13 +241,9 @@ TaskProgram Launcher::task() const {
   return plan_script(request, task(), comment_of(request.key));
 }
 
-::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members,
-                                             const std::string& after) const {
+::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members) const {
   const auto& first = members.front().key;
-  auto script = plan_array(members, task(), comment_of_set(first), (set_folder(first) / kSetFile).string());
-  script.terms.dependency = after;
-  script.terms.kill_on_invalid_dep = false;
-  return script;
+  return plan_array(members, task(), comment_of_set(first), (set_folder(first) / kSetFile).string());
 }
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
@@ -326,8 +257,7 @@ std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& req
   }
   for (const auto& set : fresh_sets(requests, shown)) {
     const auto members = members_of(requests, set);
-    texts.push_back(
-        ::slurm::render(goes_alone(requests, set) ? script_of(members.front()) : script_of_set(members, "")));
+    texts.push_back(::slurm::render(set.size() == 1 ? script_of(members.front()) : script_of_set(members)));
   }
   return texts;
 }

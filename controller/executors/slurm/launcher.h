@@ -18,8 +18,7 @@ class Launcher {
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   /// As Executor::withdraw().
   std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
-  /// What launch_all() would hand over of attempts that it has not seen yet, but for the dependency of one array on
-  /// another, whose number is not known before. Nothing is written.
+  /// What launch_all() would hand over of attempts that it has not seen yet. Nothing is written.
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
   /// "muster:<store>:<job>.<attempt>"; of an array the set's.
   std::string comment_of(const core::AttemptKey& key) const;
@@ -37,19 +36,10 @@ class Launcher {
     std::vector<core::AttemptKey> members;
     bool has(const core::AttemptKey& key, std::uint32_t index) const;
   };
-  /// What the next array of a launch has to know of those before it.
-  struct Round {
-    std::string after = {};     // "afterany:12", of a limited sweep; empty: no other is to end first
-    std::string wait_for = {};  // why none is handed over now; empty: the next may be
-    core::Millis pause = kTryAgainAfter;
-  };
   using Answers = std::vector<LaunchAnswer>;
 
   std::string comment_of_set(const core::AttemptKey& first) const;
   std::filesystem::path set_folder(const core::AttemptKey& first) const;
-  Round round_of(const std::string& sweep);
-  void note_set(const std::string& sweep, const std::filesystem::path& set_folder);
-  std::filesystem::path chain_file(const std::string& sweep) const;
   std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
                                          const std::vector<std::size_t>& indices, Answers& answers);
   Known look_for_set(const std::filesystem::path& folder);
@@ -57,10 +47,12 @@ class Launcher {
   void prepare_set(const std::vector<LaunchRequest>& members);
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
   TaskProgram task() const;
-  ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members, const std::string& after) const;
-  void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, Round& round, Answers& answers);
-  Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone, const std::string& after);
-  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& members, const std::string& after);
+  ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members) const;
+  /// `full`: why none is handed over any more in this round.
+  void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
+                   Answers& answers);
+  Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone);
+  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& members);
   Submitter::Outcome submit_alone(const LaunchRequest& request);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);

@@ -140,7 +140,7 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   script.launch.command = with_libraries(task, {"--set", set_file, "--index", kIndexMark});
   ::slurm::ArrayTasks tasks;
   for (std::uint32_t i = 0; i < requests.size(); ++i) tasks.tasks.push_back(i);
-  tasks.parallelism = requests.front().sweep_parallel;
+  tasks.parallelism = requests.front().slurm.array_parallelism;
   script.array = std::move(tasks);
   return script;
 }

@@ -959,16 +959,6 @@ void SlurmExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
 Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
   return impl_->vouch(key, rank);
 }
-Handover SlurmExecutor::handover(const std::string& attempt_folder) {
-  if (!may_be_submitted(attempt_folder)) return Handover::kNone;
-  try {
-    const auto record = read_record(attempt_folder);
-    if (!record || record->set_folder.empty()) return Handover::kAlone;
-    return may_be_submitted(record->set_folder) ? Handover::kInArray : Handover::kNone;
-  } catch (const std::exception&) {
-    return Handover::kAlone;
-  }
-}
 void SlurmExecutor::was_deaf() {
   impl_->was_deaf();
 }

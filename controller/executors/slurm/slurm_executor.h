@@ -54,7 +54,6 @@ class SlurmExecutor : public Executor {
   void stop(const core::AttemptKey& key, const StopRequest& how) override;
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
   void was_deaf() override;
-  Handover handover(const std::string& attempt_folder) override;
   HoldAnswer hold(const core::AttemptKey& key, bool hold) override;
   LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override;
   void failing(const core::AttemptKey& key, core::RankNumber rank) override;

@@ -185,13 +185,18 @@ TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   const auto two =
       fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
   EXPECT_EQ(two.out, plan.out + "#!/bin/bash\n#SBATCH --job-name=b\n");
-  EXPECT_EQ(two.err,
-            "muster: the sweep's 2 jobs become 2 Slurm jobs, each of which depends on the one before (afterany)\n");
+  EXPECT_EQ(two.err, "muster: the sweep's 2 jobs become 2 Slurm jobs\n");
+  const auto throttled = fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--set",
+                                      "slurm.array_parallelism=1", write_job(fake)});
+  EXPECT_EQ(throttled.err,
+            "muster: the sweep's 2 jobs become 2 Slurm jobs; slurm.array_parallelism = 1 counts in each array by "
+            "itself\n");
   fake.with([](FakeState& s) { s.plan.set_one_by_one(2); });
   const auto apart =
       fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
   EXPECT_THAT(apart.err,
-              ::testing::StartsWith("muster: the sweep's 2 jobs go to Slurm one by one, since their partition "));
+              ::testing::StartsWith("muster: the sweep's 2 jobs go to Slurm one by one, since a limit concerns "
+                                    "them (parallel); "));
   EXPECT_EQ(fake.muster({"submit", "--print-script", "--check", write_job(fake)}).exit, 2);
   EXPECT_TRUE(fake.get<bool>([](FakeState& s) { return s.submitted.empty(); }));
 }

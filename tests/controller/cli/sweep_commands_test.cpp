@@ -69,7 +69,9 @@ TEST(SubmitSweep, NothingIsSentUnlessAllOfItIsRight) {
       {{"--sweep", "sede=1"}, "--sweep sede=1: unknown key, did you mean train.seed"},
       {{"--sweep", "seed=1", "--sweep", "train.seed=2"}, "--sweep train.seed=2: train.seed varies already"},
       {{"--sweep", "seed=1,2", "--follow"}, "--follow shows one job, and this is a sweep of 2; use --wait"},
-      {{"--parallel", "2"}, "--parallel is for sweeps; add --sweep"}};
+      {{"--parallel", "2"}, "--parallel is for sweeps; add --sweep"},
+      {{"--sweep", "seed=0,1", "--parallel", "2", "--set", "slurm.array_parallelism=1"},
+       "--parallel 2: slurm.array_parallelism is 1: want either muster's limit or that of Slurm's arrays"}};
   for (const auto& [more, says] : cases) {
     std::vector<std::string> arguments{"submit", write_tuning(fake)};
     arguments.insert(arguments.end(), more.begin(), more.end());

@@ -39,6 +39,17 @@ TEST(IdleKeys, OfAProgramAreThoseThatOnlyMusterWorkerOrReportsCanHeed) {
   EXPECT_THAT(idle_keys(job, false), ElementsAre(steps, never)) << "as stored";
 }
 
+TEST(IdleKeys, AThrottleOfArraysIsForSweeps) {
+  for (const bool is_command : {true, false}) {
+    auto job = program_with({{"slurm.array_parallelism", "2"}});
+    if (!is_command) job.mutable_recipe();
+    EXPECT_THAT(idle_keys(job, false),
+                ElementsAre("slurm.array_parallelism has no effect on a job that is not of a sweep"));
+    job.mutable_sweep()->set_index(0);
+    EXPECT_THAT(idle_keys(job, false), IsEmpty());
+  }
+}
+
 TEST(IdleKeys, DefaultsAreNobodysWish) {
   auto job = program_with({{"liveness.silent_after", "20s"}, {"liveness.hung_after", "30m"}});
   EXPECT_THAT(idle_keys(job, false), IsEmpty());

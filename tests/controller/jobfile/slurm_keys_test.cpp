@@ -20,6 +20,15 @@ JobFile parsed(const std::string& rest, const std::vector<std::string>& set = {}
                         FileChecks::kLook);
 }
 
+TEST(SlurmKeys, ASweepIsLimitedByMusterOrBySlurmAndNotByBoth) {
+  EXPECT_THAT(parsed("[slurm]\narray_parallelism = 2\n[sweep]\nparallel = 3\nenv.A = [\"1\", \"2\"]\n").problems,
+              ElementsAre("job.toml:4:21: slurm.array_parallelism 2: the sweep's parallel is 3: want either muster's limit "
+                          "or that of Slurm's arrays; leave out slurm.array_parallelism, or parallel in [sweep] and "
+                          "--parallel"));
+  EXPECT_THAT(parsed("[slurm]\narray_parallelism = 2\n[sweep]\nenv.A = [\"1\", \"2\"]\n").problems, IsEmpty());
+  EXPECT_THAT(parsed("[slurm]\narray_parallelism = 0\n").problems, ElementsAre(HasSubstr("array_parallelism")));
+}
+
 TEST(SlurmKeys, AllOfThemArrive) {
   const auto file = parsed(R"(
 executor = "slurm"
@@ -37,6 +46,7 @@ nodelist = "n1"
 mem_per_cpu = "2GiB"
 exclusive = true
 nice = -5
+array_parallelism = 3
 licenses = "matlab:2"
 mail_user = "ada@example.org"
 mail_type = "END,FAIL"
@@ -57,6 +67,7 @@ contiguous = true
   EXPECT_TRUE(file.spec.hold());
   EXPECT_EQ(slurm.partition(), "main,low");
   EXPECT_EQ(slurm.gres(), "gpu:fake:2");
+  EXPECT_EQ(slurm.array_parallelism(), 3U);
   EXPECT_EQ(slurm.mem_per_cpu_bytes(), std::int64_t{2} << 30);
   EXPECT_EQ(slurm.nice(), -5);
   EXPECT_EQ(slurm.output(), "logs/%x-%4j.out");

@@ -140,18 +140,20 @@ TEST_F(Desk, TheScriptsOfASweepAreAskedForAsItsJobsAreLaunched) {
   const auto before = bench.submit(command("main"));
   bench.executor().tell(before, core::NodeLost{1, "n7", core::Millis(3000)});
   bench.tick();
-  for (const std::uint32_t one_by_one : {0, 3}) {
-    if (one_by_one > 0) set("main", {{"max_running_jobs_per_user", "9"}});
+  for (const std::uint32_t parallel : {0, 3, 0}) {
+    const bool limits_running = bench.controller().list({}).total() > 6;
+    if (limits_running) set("main", {{"max_running_jobs_per_user", "20"}});
+    const std::uint32_t one_by_one = parallel > 0 || limits_running ? 3 : 0;
     muster::v1::PlanScriptRequest request;
     request.set_user("ann");
     request.set_is_sweep(true);
-    request.set_parallel(3);
+    request.set_parallel(parallel);
     for (int i = 0; i < 3; ++i) *request.add_specs() = command("main").spec();
     const auto plan = bench.controller().plan_script(request);
     ASSERT_TRUE(plan.ok());
     EXPECT_EQ(plan.value().one_by_one(), one_by_one);
     const auto asked = bench.machine->scripted;
-    const auto ids = submit_sweep(3, 3);
+    const auto ids = submit_sweep(3, parallel);
     ASSERT_EQ(asked.size(), 3U);
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const core::AttemptKey key{ids[i], 1};
@@ -162,7 +164,6 @@ TEST_F(Desk, TheScriptsOfASweepAreAskedForAsItsJobsAreLaunched) {
       EXPECT_THAT(asked[i].exclude_nodes, ElementsAre("n7"));
       EXPECT_EQ(asked[i].exclude_nodes, launch.exclude_nodes);
       EXPECT_EQ(asked[i].sweep, launch.sweep);
-      EXPECT_EQ(asked[i].sweep_parallel, launch.sweep_parallel);
       EXPECT_EQ(asked[i].job_name, launch.job_name);
     }
   }
@@ -248,7 +249,6 @@ TEST_F(Desk, SoManyJobsOfAUserAreHandedOverAtOnceAndTheOthersSayWhy) {
   EXPECT_TRUE(launched(jobs[3])) << "the new limit counts at once";
 }
 
-// An array for each that comes in would wait for the array before: one at a time, however many may run.
 TEST_F(Desk, ALimitedSweepIsHandedOverOneByOneWhereRunningJobsAreLimited) {
   set("main", {{"max_running_jobs_per_user", "3"}});
   const auto ids = submit_sweep(6, 2);
@@ -264,17 +264,32 @@ TEST_F(Desk, ALimitedSweepIsHandedOverOneByOneWhereRunningJobsAreLimited) {
   EXPECT_TRUE(bench.machine->batches.empty());
 }
 
-TEST_F(Desk, ASweepWithoutALimitIsHandedOverTogetherAllTheSame) {
+TEST_F(Desk, ASweepIsHandedOverOneByOneWhereRunningJobsAreLimited) {
   set("main", {{"max_running_jobs_per_user", "3"}});
-  submit_sweep(6, 0);
-  EXPECT_THAT(bench.machine->batches, ElementsAre(3U));
+  const auto ids = submit_sweep(6, 0);
+  EXPECT_TRUE(bench.machine->batches.empty());
+  for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(launched(ids[i]), i < 3) << i;
+}
+
+// Arrays that could keep the number are not made there.
+TEST_F(Desk, WhereRunningJobsAreLimitedMusterKeepsTheThrottleOfASweepItself) {
+  set("main", {{"max_running_jobs_per_user", "3"}});
+  muster::v1::SubmitSweepRequest sweep;
+  sweep.set_user("ann");
+  for (int i = 0; i < 3; ++i) {
+    *sweep.add_specs() = command("main").spec();
+    sweep.mutable_specs(i)->mutable_slurm()->set_array_parallelism(2);
+  }
+  ASSERT_TRUE(bench.controller().submit_sweep(sweep).ok());
+  bench.tick();
+  EXPECT_TRUE(launched(1) && launched(2));
+  EXPECT_FALSE(launched(3));
 }
 
 // Of six jobs an array of four is in the queue when the limit comes, and two are released later.
 TEST_F(Desk, ALimitThatComesWhileASweepIsQueuedLetsNoMoreRunAtOnce) {
   muster::v1::SubmitSweepRequest sweep;
   sweep.set_user("ann");
-  sweep.set_parallel(2);
   for (int i = 0; i < 6; ++i) {
     *sweep.add_specs() = command("main").spec();
     sweep.mutable_specs(i)->set_hold(i > 3);
@@ -282,7 +297,7 @@ TEST_F(Desk, ALimitThatComesWhileASweepIsQueuedLetsNoMoreRunAtOnce) {
   ASSERT_TRUE(bench.controller().submit_sweep(sweep).ok());
   bench.tick();
   ASSERT_THAT(bench.machine->batches, ElementsAre(4U));
-  set("main", {{"max_running_jobs_per_user", "9"}});
+  set("main", {{"max_running_jobs_per_user", "2"}});
   for (const core::JobId id : {5, 6}) ASSERT_TRUE(bench.controller().release(id, "ann").ok());
   bench.pass(1s);
   for (const core::JobId id : {1, 2}) run(id);

@@ -62,11 +62,11 @@ class CrashingStore : public store::Store {
     point_.step();
     return ids;
   }
-  void complete_actions(std::span<const std::int64_t> ids) override {
+  void set_actions(std::span<const std::int64_t> ids, store::ActionState state) override {
     if (ids.empty()) return;
     point_.step();
-    ++completions;
-    inner_.complete_actions(ids);
+    if (state == store::ActionState::kDone) ++completions;
+    inner_.set_actions(ids, state);
     point_.step();
   }
   void add_metrics(std::span<const store::MetricRow> rows,

@@ -85,7 +85,9 @@ class WatchedStore : public CrashingStore {
  public:
   explicit WatchedStore(store::Store& inner) : CrashingStore(inner, never_, all_readable_), inner_(inner) {}
   std::vector<std::int64_t> append(std::span<const store::Commit> commits) override { return inner_.append(commits); }
-  void complete_actions(std::span<const std::int64_t> ids) override { inner_.complete_actions(ids); }
+  void set_actions(std::span<const std::int64_t> ids, store::ActionState state) override {
+    inner_.set_actions(ids, state);
+  }
   void add_metrics(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared) override {
     rows_given += rows.size();
     inner_.add_metrics(rows, declared);

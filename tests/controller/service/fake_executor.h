@@ -23,7 +23,6 @@ struct Machine {
     core::ExitStatus exit;
   };
   struct Attempt {
-    bool told = false;  // by an answer to its launch; of those in a queue
     LaunchRequest request;
     std::vector<Process> ranks;
     std::vector<StopRequest> stops;
@@ -53,12 +52,12 @@ struct Machine {
   std::optional<QueueWord> word;
   std::vector<Unfit> unfit;
   std::optional<ClusterFacts> cluster;
-  /// In the queue as an element of an array with the sweep's limit, which the queue keeps.
-  static bool is_limited_there(const LaunchRequest& request) {
-    return !request.sweep.empty() && request.sweep_parallel > 0 && request.key.number == 1;
-  }
   ScriptCheck check;                    // what the queue says of a script
   std::vector<LaunchRequest> scripted;  // the newest that scripts were asked for
+  /// What a model of the queue does at once, called without the lock: when an attempt is really started, when hold() is
+  /// asked for, and when stop() is.
+  std::function<void(const core::AttemptKey&)> on_start, on_stop;
+  std::function<HoldAnswer(const core::AttemptKey&, bool)> on_hold;
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
@@ -89,10 +88,8 @@ class FakeExecutor : public Executor {
 
   /// An attempt found again tells first what ended meanwhile, as a rank that ends at once does.
   LaunchAnswer launch(const LaunchRequest& request) override {
-    const auto answer = launch_once(request);
-    if (std::holds_alternative<core::AttemptLaunched>(answer)) {
-      for (auto& fact : ended_ranks(request.key)) tell(request.key.job, std::move(fact));
-    }
+    auto answer = launch_once(request);
+    tell_ended(request.key, answer);
     return answer;
   }
 
@@ -104,17 +101,13 @@ class FakeExecutor : public Executor {
     return Executor::launch_all(requests);
   }
   std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
-    return machine_->has(request.key) ? std::optional(launch_once(request)) : std::nullopt;
-  }
-  Handover handover(const std::string& attempt_folder) override {
-    std::lock_guard lock(machine_->mutex);
-    for (const auto& [key, attempt] : machine_->attempts) {
-      if (attempt.request.attempt_folder != attempt_folder) continue;
-      return Machine::is_limited_there(attempt.request) ? Handover::kInArray : Handover::kAlone;
-    }
-    return Handover::kNone;
+    if (!machine_->has(request.key)) return std::nullopt;
+    auto answer = answer_launch(request);
+    tell_ended(request.key, answer);
+    return answer;
   }
   HoldAnswer hold(const core::AttemptKey& key, bool held) override {
+    if (machine_->on_hold) return machine_->on_hold(key, held);
     std::lock_guard lock(machine_->mutex);
     machine_->holds.emplace_back(key, held);
     if (machine_->beyond_hold.contains(key)) return HoldAnswer::kRefused;
@@ -162,9 +155,12 @@ class FakeExecutor : public Executor {
   }
 
   void stop(const core::AttemptKey& key, const StopRequest& how) override {
-    std::lock_guard lock(machine_->mutex);
-    const auto found = machine_->attempts.find(key);
-    if (found != machine_->attempts.end()) found->second.stops.push_back(how);
+    {
+      std::lock_guard lock(machine_->mutex);
+      const auto found = machine_->attempts.find(key);
+      if (found != machine_->attempts.end()) found->second.stops.push_back(how);
+    }
+    if (machine_->on_stop) machine_->on_stop(key);
   }
 
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
@@ -221,7 +217,21 @@ class FakeExecutor : public Executor {
   std::function<bool(const core::AttemptKey&)> is_over;
 
  private:
+  void tell_ended(const core::AttemptKey& key, const LaunchAnswer& answer) {
+    if (!std::holds_alternative<core::AttemptLaunched>(answer)) return;
+    for (auto& fact : ended_ranks(key)) tell(key.job, std::move(fact));
+  }
   LaunchAnswer launch_once(const LaunchRequest& request) {
+    const auto before = starts_of(request.key);
+    auto answer = answer_launch(request);
+    if (machine_->on_start && starts_of(request.key) > before) machine_->on_start(request.key);
+    return answer;
+  }
+  int starts_of(const core::AttemptKey& key) {
+    std::lock_guard lock(machine_->mutex);
+    return machine_->starts[key];
+  }
+  LaunchAnswer answer_launch(const LaunchRequest& request) {
     std::lock_guard lock(machine_->mutex);
     if (!machine_->launch_failure.empty()) {
       return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
@@ -238,9 +248,7 @@ class FakeExecutor : public Executor {
     if (!machine_->launch_later.empty()) return LaunchLater{.why = machine_->launch_later, .unsure = true};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
-      const auto element = Machine::is_limited_there(place->second.request) ? "_0" : "";
-      place->second.told = true;
-      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number) + element, "", {}, true};
+      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number), "", {}, true};
     }
     core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
     for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {

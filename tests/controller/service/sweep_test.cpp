@@ -172,11 +172,11 @@ TEST_P(Sweep, OneThatMayHaveBeenLaunchedAndIsCancelledKeepsNobodyBack) {
   EXPECT_TRUE(bench.machine->has({ids[1], 1}));
 }
 
-TEST_P(Sweep, WithAQueueFirstAttemptsAreHandedOverTogether) {
+TEST_P(Sweep, WithAQueueFirstAttemptsThatNothingLimitsAreHandedOverTogether) {
   bench.machine->queue = true;
   bench.machine->launch_later = "slurmctld does not answer";
-  const auto ids = bench.submit_sweep("a", 5, 2);
-  EXPECT_THAT(bench.machine->batches, ElementsAre(5U)) << "the queue keeps the limit";
+  const auto ids = bench.submit_sweep("a", 5, 0);
+  EXPECT_THAT(bench.machine->batches, ElementsAre(5U));
   bench.machine->batches.clear();
   bench.machine->launch_later.clear();
   bench.restart();
@@ -184,11 +184,41 @@ TEST_P(Sweep, WithAQueueFirstAttemptsAreHandedOverTogether) {
   EXPECT_THAT(bench.machine->batches, ElementsAre(5U)) << "again together";
   for (const auto id : ids) {
     EXPECT_EQ(bench.state(id), "queued");
-    const auto request = bench.machine->get({id, 1}).request;
-    EXPECT_EQ(request.sweep, "s" + std::to_string(ids[0]));
-    EXPECT_EQ(request.sweep_parallel, 2U);
+    EXPECT_EQ(bench.machine->get({id, 1}).request.sweep, "s" + std::to_string(ids[0]));
     EXPECT_EQ(bench.machine->starts[(core::AttemptKey{id, 1})], 1);
   }
+}
+
+TEST_P(Sweep, WithAQueueALimitedOneIsHandedOverOneByOneAsSlotsComeFree) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 4, 2);
+  EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{ids[0], 1}, core::AttemptKey{ids[1], 1}));
+  EXPECT_EQ(bench.machine->get({ids[0], 1}).request.sweep, "");
+  bench.executor().end({ids[0], 1}, 0, {0, 0});
+  bench.pass(1s);
+  EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{ids[1], 1}, core::AttemptKey{ids[2], 1}));
+  EXPECT_TRUE(bench.machine->batches.empty());
+}
+
+TEST_P(Sweep, WithSlurmsOwnThrottleItIsHandedOverTogetherAndNothingElseLimitsIt) {
+  bench.machine->queue = true;
+  auto request = sweep_request("a", 4, 0);
+  for (auto& spec : *request.mutable_specs()) spec.mutable_slurm()->set_array_parallelism(1);
+  ASSERT_TRUE(bench.controller().submit_sweep(request).ok());
+  bench.tick();
+  EXPECT_THAT(bench.machine->batches, ElementsAre(4U));
+  EXPECT_EQ(bench.machine->get({4, 1}).request.slurm.array_parallelism, 1U);
+  bench.executor().begin({1, 1}, {"n1"});
+  bench.tick();
+  bench.executor().end({1, 1}, 0, {1, 0});
+  bench.pass(2s);
+  EXPECT_EQ(bench.attempt(1, 2).state(), "queued") << "what comes back is a job of its own";
+  request.set_request_id("b");
+  request.set_parallel(2);
+  const auto both = bench.controller().submit_sweep(request);
+  ASSERT_FALSE(both.ok());
+  EXPECT_THAT(both.refusal().text, HasSubstr("job 0 of the sweep: slurm.array_parallelism \"1\": the sweep's parallel "
+                                             "is 2: want either"));
 }
 
 TEST_P(Sweep, SomeOfABatchThatFailToStartDoNotTouchTheOthers) {
@@ -206,17 +236,14 @@ TEST_P(Sweep, SomeOfABatchThatFailToStartDoNotTouchTheOthers) {
   EXPECT_EQ(bench.state(3), "queued");
 }
 
-/// The queue of a scheduler: starts first attempts as it likes, but so many at once; later ones as soon as it has them.
-class LimitingQueue {
+/// The queue of a scheduler, which starts whatever it has.
+class Queue {
  public:
-  LimitingQueue(Bench& bench, std::size_t parallel) : bench_(bench), parallel_(parallel) {}
-  /// Starts what it may, and ends the oldest that runs; jobs with an even id fail each time.
+  Queue(Bench& bench, std::size_t parallel) : bench_(bench), parallel_(parallel) {}
+  /// Starts what it has, and ends the oldest that runs; jobs with an even id fail each time.
   void round() {
     for (const auto& key : alive_keys(bench_)) {
-      const bool first = key.number == 1;
-      if (running_.contains(key) || (first && firsts() >= parallel_)) continue;
-      running_.insert(key);
-      bench_.executor().begin(key, {"n1"});
+      if (running_.insert(key).second) bench_.executor().begin(key, {"n1"});
     }
     bench_.tick();
     EXPECT_LE(running_.size(), parallel_);
@@ -225,10 +252,6 @@ class LimitingQueue {
     running_.erase(running_.begin());
     bench_.executor().end(key, 0, {key.job % 2 == 0 ? 1 : 0, 0});
     bench_.pass(5s);
-  }
-  std::size_t firsts() const {
-    return static_cast<std::size_t>(
-        std::count_if(running_.begin(), running_.end(), [](const auto& key) { return key.number == 1; }));
   }
 
  private:
@@ -244,7 +267,7 @@ TEST_P(Sweep, InAQueueAtMostSoManyRunAtOnceWhateverComesBack) {
       Bench one(GetParam());
       one.machine->queue = true;
       const auto ids = one.submit_sweep("a", 8, static_cast<std::uint32_t>(parallel));
-      LimitingQueue queue(one, parallel);
+      Queue queue(one, parallel);
       for (int i = 0; i < 100 && !one.store().load_open().empty(); ++i) {
         queue.round();
         if (restarts) one.restart();
@@ -254,16 +277,16 @@ TEST_P(Sweep, InAQueueAtMostSoManyRunAtOnceWhateverComesBack) {
   }
 }
 
-TEST_P(Sweep, WhatComesBackWaitsForTheFirstAttemptsAndSaysSo) {
+TEST_P(Sweep, WhatComesBackWaitsForItsTurnAndSaysSo) {
   bench.machine->queue = true;
   const auto ids = bench.submit_sweep("a", 3, 1);
   bench.executor().begin({ids[0], 1}, {"n1"});
   bench.tick();
   bench.executor().end({ids[0], 1}, 0, {1, 0});
   bench.pass(2s);
-  EXPECT_EQ(bench.state(ids[0]), "waiting") << "the queue may start the second at any moment";
-  EXPECT_EQ(bench.why(ids[0]).reason(),
-            "waits for its turn: at most 1 of sweep s1 have an attempt at once, and first attempts go first");
+  EXPECT_EQ(bench.state(ids[1]), "queued") << "its turn came while the first waited for its backoff";
+  EXPECT_EQ(bench.state(ids[0]), "waiting");
+  EXPECT_EQ(bench.why(ids[0]).reason(), "waits for its turn: at most 1 of sweep s1 have an attempt at once");
   ASSERT_TRUE(bench.controller().hold(ids[2], "ben").ok());
   bench.executor().begin({ids[1], 1}, {"n1"});
   bench.tick();
@@ -278,102 +301,115 @@ std::vector<std::pair<core::AttemptKey, bool>> told(Bench& bench) {
   return std::exchange(bench.machine->holds, {});
 }
 
-TEST_P(Sweep, OneThatIsReleasedInTheQueueWaitsForWhatCameBackAndSaysSo) {
+TEST_P(Sweep, OneThatIsReleasedInTheQueueWaitsForASlotAndSaysSo) {
   bench.machine->queue = true;
   const auto ids = bench.submit_sweep("a", 2, 1);
-  bench.executor().begin({ids[0], 1}, {"n1"});
-  ASSERT_TRUE(bench.controller().hold(ids[1], "ben").ok());
-  bench.tick();
-  bench.executor().end({ids[0], 1}, 0, {1, 0});
-  bench.pass(2s);
-  ASSERT_EQ(bench.attempt(ids[0], 2).state(), "queued");
-  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[1], 1}, true)));
-  ASSERT_TRUE(bench.controller().release(ids[1], "ben").ok());
+  ASSERT_TRUE(bench.controller().hold(ids[0], "ben").ok());
+  bench.pass(1s);
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[0], 1}, true)));
+  EXPECT_EQ(bench.state(ids[1]), "queued") << "what the queue holds has given its slot back";
+  ASSERT_TRUE(bench.controller().release(ids[0], "ben").ok());
   for (const bool restarts : {false, true}) {
     if (restarts) bench.restart();
     bench.pass(3s);
     EXPECT_THAT(told(bench), IsEmpty()) << "the queue would start it beside the other";
-    EXPECT_EQ(bench.why(ids[1]).reason(), "released, and waits for its turn: at most 1 of sweep s1 run at once");
-    EXPECT_EQ(bench.why(ids[1]).action(), "It starts by itself.");
+    EXPECT_EQ(bench.why(ids[0]).reason(),
+              "released, and waits for its turn: at most 1 of sweep s1 have an attempt at once");
+    EXPECT_EQ(bench.why(ids[0]).action(), "It starts by itself.");
   }
-  bench.executor().end({ids[0], 2}, 0, {1, 0});
+  bench.executor().end({ids[1], 1}, 0, {1, 0});
   bench.pass(5s);
-  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[1], 1}, false)));
-  EXPECT_EQ(bench.why(ids[1]).reason(), "attempt 1: queued as Slurm job 201_0");
-  EXPECT_EQ(bench.state(ids[0]), "waiting") << "what came back waits for it in turn";
-  bench.executor().end({ids[1], 1}, 0, {0, 0});
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[0], 1}, false)));
+  EXPECT_EQ(bench.why(ids[0]).reason(), "attempt 1: queued as Slurm job 101");
+  EXPECT_EQ(bench.state(ids[1]), "waiting") << "what came back waits for it in turn";
+  bench.executor().end({ids[0], 1}, 0, {0, 0});
   bench.pass(1s);
-  EXPECT_EQ(bench.attempt(ids[0], 3).state(), "queued");
+  EXPECT_EQ(bench.attempt(ids[1], 2).state(), "queued");
 }
 
-TEST_P(Sweep, OneThatIsReleasedGoesBeforeWhatCameBackAndWaits) {
-  bench.machine->queue = true;
-  const auto ids = bench.submit_sweep("a", 3, 1);
-  ASSERT_TRUE(bench.controller().hold(ids[2], "ben").ok());
-  bench.tick();
-  for (const int i : {0, 1}) bench.executor().end({ids[i], 1}, 0, {1, 0});
-  bench.pass(2s);
-  ASSERT_EQ(bench.state(ids[0]), "queued");
-  ASSERT_TRUE(bench.controller().release(ids[2], "ben").ok());
-  bench.pass(2s);
-  EXPECT_EQ(told(bench).size(), 1U);
-  bench.executor().end({ids[0], 2}, 0, {0, 0});
-  bench.pass(1s);
-  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[2], 1}, false)));
-  EXPECT_EQ(bench.why(ids[1]).reason(),
-            "waits for its turn: at most 1 of sweep s1 have an attempt at once, and first attempts go first");
-}
-
-TEST_P(Sweep, OneThatTheQueueDoesNotHoldYetKeepsItsPlace) {
+TEST_P(Sweep, OneThatTheQueueDoesNotHoldYetKeepsItsSlot) {
   bench.machine->queue = true;
   const auto ids = bench.submit_sweep("a", 2, 1);
-  bench.executor().begin({ids[0], 1}, {"n1"});
   bench.machine->answers = false;
-  ASSERT_TRUE(bench.controller().hold(ids[1], "ben").ok());
-  bench.tick();
-  bench.executor().end({ids[0], 1}, 0, {1, 0});
+  ASSERT_TRUE(bench.controller().hold(ids[0], "ben").ok());
   for (const bool restarts : {false, true}) {
     if (restarts) bench.restart();
     bench.pass(3s);
-    EXPECT_EQ(bench.state(ids[0]), "waiting") << "the queue may start the other";
+    EXPECT_EQ(bench.state(ids[1]), "pending") << "the queue may start the other";
   }
   bench.machine->answers = true;
   bench.pass(2s);
-  EXPECT_EQ(bench.state(ids[0]), "queued");
+  EXPECT_EQ(bench.state(ids[1]), "queued");
+}
+
+// Its hold was never confirmed, so its slot was never free.
+TEST_P(Sweep, OneThatIsReleasedBeforeTheQueueHeldItIsLetGoAtOnce) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  bench.machine->answers = false;
+  ASSERT_TRUE(bench.controller().hold(ids[0], "ben").ok());
+  bench.pass(1s);
+  ASSERT_TRUE(bench.controller().release(ids[0], "ben").ok());
+  bench.restart();
+  bench.machine->answers = true;
+  told(bench);
+  bench.pass(2s);
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[0], 1}, false)));
+  EXPECT_EQ(bench.state(ids[1]), "pending");
+}
+
+// The queue was asked, and its answer got lost: it may have let the attempt go.
+TEST_P(Sweep, OneThatMayHaveBeenLetGoKeepsItsSlotOverARestart) {
+  bench.machine->queue = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  ASSERT_TRUE(bench.controller().hold(ids[0], "ben").ok());
+  bench.pass(1s);
+  ASSERT_EQ(bench.state(ids[1]), "queued");
+  ASSERT_TRUE(bench.controller().release(ids[0], "ben").ok());
+  bench.machine->answers = false;
+  bench.executor().end({ids[1], 1}, 0, {1, 0});
+  bench.pass(3s);
+  ASSERT_FALSE(told(bench).empty());
+  bench.restart();
+  bench.pass(5s);
+  EXPECT_EQ(bench.state(ids[1]), "waiting");
+  bench.executor().end({ids[0], 1}, 0, {0, 0});
+  bench.pass(2s);
+  EXPECT_EQ(bench.state(ids[1]), "queued");
+  EXPECT_TRUE(bench.store().pending_actions().empty());
 }
 
 TEST_P(Sweep, OfSeveralThatAreReleasedAtOnceAsManyGoAsThereIsRoomFor) {
   bench.machine->queue = true;
   const auto ids = bench.submit_sweep("a", 5, 2);
-  for (const int i : {0, 1}) bench.executor().begin({ids[i], 1}, {"n1"});
-  for (const int i : {2, 3, 4}) ASSERT_TRUE(bench.controller().hold(ids[i], "ben").ok());
-  bench.tick();
-  bench.executor().end({ids[0], 1}, 0, {1, 0});
-  bench.pass(2s);
-  ASSERT_EQ(bench.attempt(ids[0], 2).state(), "queued");
+  for (const int i : {0, 1, 2}) {
+    ASSERT_TRUE(bench.controller().hold(ids[i], "ben").ok());
+    bench.pass(1s);
+  }
+  ASSERT_EQ(bench.state(ids[3]), "queued");
+  ASSERT_EQ(bench.state(ids[4]), "queued");
   EXPECT_EQ(told(bench).size(), 3U);
-  for (const int i : {2, 3, 4}) ASSERT_TRUE(bench.controller().release(ids[i], "ben").ok());
+  for (const int i : {0, 1, 2}) ASSERT_TRUE(bench.controller().release(ids[i], "ben").ok());
   bench.pass(2s);
   EXPECT_THAT(told(bench), IsEmpty());
-  bench.executor().end({ids[1], 1}, 0, {0, 0});
+  bench.executor().end({ids[3], 1}, 0, {0, 0});
   bench.pass(2s);
-  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[2], 1}, false)));
-  ASSERT_TRUE(bench.controller().hold(ids[2], "ben").ok());
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[0], 1}, false)));
+  ASSERT_TRUE(bench.controller().hold(ids[0], "ben").ok());
   bench.pass(2s);
   EXPECT_THAT(told(bench),
-              ElementsAre(Pair(core::AttemptKey{ids[2], 1}, true), Pair(core::AttemptKey{ids[3], 1}, false)));
-  bench.executor().end({ids[0], 2}, 0, {0, 0});
+              ElementsAre(Pair(core::AttemptKey{ids[0], 1}, true), Pair(core::AttemptKey{ids[1], 1}, false)));
+  bench.executor().end({ids[4], 1}, 0, {0, 0});
   bench.pass(2s);
-  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[4], 1}, false))) << "the queue limits what is left";
+  EXPECT_THAT(told(bench), ElementsAre(Pair(core::AttemptKey{ids[2], 1}, false)));
 }
 
-TEST_P(Sweep, AFirstAttemptThatIsReadyLateWaitsForWhatCameBack) {
+TEST_P(Sweep, AFirstAttemptThatIsReadyLateWaitsForASlot) {
   bench.machine->queue = true;
   auto request = sweep_request("a", 5, 2);
   for (const int i : {2, 3, 4}) request.mutable_specs(i)->set_hold(true);
   ASSERT_TRUE(bench.controller().submit_sweep(request).ok());
   bench.tick();
-  EXPECT_THAT(bench.machine->batches, ElementsAre(2U));
   bench.executor().end({1, 1}, 0, {1, 0});
   bench.pass(2s);
   ASSERT_EQ(bench.attempt(1, 2).state(), "queued");
@@ -384,10 +420,26 @@ TEST_P(Sweep, AFirstAttemptThatIsReadyLateWaitsForWhatCameBack) {
   bench.executor().end({2, 1}, 0, {0, 0});
   bench.tick();
   EXPECT_THAT(alive_keys(bench), ElementsAre(core::AttemptKey{1, 2}, core::AttemptKey{3, 1}));
-  EXPECT_EQ(bench.machine->get({3, 1}).request.sweep, "") << "an array would wait for the one before";
-  for (const auto& key : alive_keys(bench)) bench.executor().end(key, 0, {0, 0});
-  bench.pass(1s);
-  EXPECT_THAT(bench.machine->batches, ElementsAre(2U, 2U)) << "where nothing else has a place, as an array again";
+}
+
+// The write that says so comes before the executor is asked.
+TEST_P(Sweep, WhatMayBeThereIsReadFromTheStore) {
+  bench.machine->queue = true;
+  bench.machine->launch_later = "no answer";
+  bench.machine->takes_silently = true;
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  using store::ActionState;
+  EXPECT_EQ(bench.store().pending_actions()[0].state, ActionState::kLaunching);
+  EXPECT_EQ(bench.store().pending_actions()[1].state, ActionState::kPending);
+  ASSERT_TRUE(bench.controller().cancel(ids[0], "ben").ok());
+  bench.restart();
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(ids[1]), "pending") << "whether the cancelled one is there is not known";
+  bench.machine->launch_later.clear();
+  bench.pass(2s);
+  EXPECT_GE(bench.machine->stop_count({ids[0], 1}), 1U);
+  EXPECT_EQ(bench.state(ids[1]), "queued");
+  EXPECT_TRUE(bench.store().pending_actions().empty());
 }
 
 TEST_P(Sweep, IsStoredWholeOrNotAtAll) {

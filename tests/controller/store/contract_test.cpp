@@ -235,6 +235,32 @@ TYPED_TEST(StoreContract, ActionsStayUntilTheyAreDone) {
   EXPECT_EQ(left[0].id, pending[1].id);
 }
 
+TYPED_TEST(StoreContract, AnActionSaysHowFarItIs) {
+  auto& store = this->store();
+  using store::ActionState;
+  Saga first(store), second(store);
+  first.tell(submitted());
+  second.tell(submitted());
+  const auto states = [&] {
+    std::vector<ActionState> found;
+    for (const auto& action : store.pending_actions()) found.push_back(action.state);
+    return found;
+  };
+  std::vector<std::int64_t> ids;
+  for (const auto& action : store.pending_actions()) ids.push_back(action.id);
+  EXPECT_THAT(states(), testing::ElementsAre(ActionState::kPending, ActionState::kPending));
+  store.set_actions(ids, ActionState::kLaunching);
+  EXPECT_THAT(states(), testing::ElementsAre(ActionState::kLaunching, ActionState::kLaunching));
+  store.set_actions({&ids[1], 1}, ActionState::kPending);
+  EXPECT_THAT(states(), testing::ElementsAre(ActionState::kLaunching, ActionState::kPending));
+  store.complete_action(ids[0]);
+  store.set_actions(ids, ActionState::kLaunching);
+  EXPECT_THAT(states(), testing::ElementsAre(ActionState::kLaunching)) << "what is done stays done";
+  EXPECT_EQ(store.pending_actions()[0].id, ids[1]);
+  store.set_actions({}, ActionState::kDone);
+  EXPECT_EQ(states().size(), 1U);
+}
+
 TYPED_TEST(StoreContract, ListsGoFromTheNewestAndFilterByState) {
   auto& store = this->store();
   std::vector<Saga> sagas;

@@ -283,6 +283,24 @@ TEST_F(SqliteOpen, ADatabaseOfTheFirstVersionIsBroughtUpToDateWithAllThatIsInIt)
   }
 }
 
+// Of a database whose outbox did not say yet whether an executor was asked.
+TEST_F(SqliteOpen, AStartThatWasNotDoneMayHaveBeenAskedForBeforeTheMigration) {
+  write_first_version(file_);
+  {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    store::migrate(database, std::span(store::migrations()).first(6));
+    database.exec(R"(INSERT INTO actions (event_id, idx, job_id, kind, payload, done_at_ms) VALUES
+      (3, 0, 2, 'start_attempt', '{"attempt":1,"not_before_ms":10}', NULL))");
+  }
+  const auto store = store::open_sqlite_store(file_);
+  const auto actions = store->pending_actions();
+  ASSERT_EQ(actions.size(), 2U) << "what was done is done";
+  EXPECT_EQ(actions[0].action.index(), core::Action(core::StopAttempt{}).index());
+  EXPECT_EQ(actions[0].state, store::ActionState::kPending);
+  EXPECT_EQ(actions[1].action, core::Action(core::StartAttempt{1, at_ms(10)}));
+  EXPECT_EQ(actions[1].state, store::ActionState::kLaunching);
+}
+
 TEST_F(SqliteOpen, EventsCanNeitherBeChangedNorDeleted) {
   fill(1);
   EXPECT_THROW(exec("UPDATE events SET text = 'other'"), SQLite::Exception);

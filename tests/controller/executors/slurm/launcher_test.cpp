@@ -31,12 +31,12 @@ class Launching {
     r.working_folder = "/tmp";
     return r;
   }
-  std::vector<LaunchRequest> sweep(int count, std::uint32_t parallel = 0) const {
+  std::vector<LaunchRequest> sweep(int count, std::uint32_t array_parallelism = 0) const {
     std::vector<LaunchRequest> all;
     for (int i = 1; i <= count; ++i) {
       all.push_back(request(i));
       all.back().sweep = "sweep-1";
-      all.back().sweep_parallel = parallel;
+      all.back().slurm.array_parallelism = array_parallelism;
     }
     return all;
   }
@@ -67,10 +67,12 @@ class Launching {
   SlurmOptions options;
 };
 
-TEST(Launcher, ASweepIsOneArrayWithItsParallelism) {
-  Launching l;
-  EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 1_3 1_4 1_5");
-  EXPECT_EQ(l.array_of(0), "0-5%2");
+TEST(Launcher, ASweepIsOneArrayAndSlurmsThrottleIsTheUsersWish) {
+  for (const auto& [wish, array] : std::map<std::uint32_t, std::string>{{0, "0-5"}, {2, "0-5%2"}}) {
+    Launching l;
+    EXPECT_EQ(l.launch(l.sweep(6, wish)), "1_0 1_1 1_2 1_3 1_4 1_5");
+    EXPECT_EQ(l.array_of(0), array);
+  }
 }
 
 TEST(Launcher, AJobAloneIsNoArrayAndCarriesItsAttemptInTheComment) {
@@ -105,17 +107,13 @@ TEST(Launcher, ElementsThatAskSlurmForOtherThingsGoApart) {
   EXPECT_EQ(l.launch(requests), "1_0 2_0 1_1 2_1");
 }
 
-TEST(Launcher, WhatIsLargerThanMaxArraySizeIsSplitIntoArraysThatFollowOneAnother) {
+TEST(Launcher, WhatIsLargerThanMaxArraySizeIsSplitIntoArraysThatWaitForNobody) {
   Launching l;
   l.slurm.max_array_size = 4;  // so ids 0 to 3, of which we use three: as Slurm's own documentation counts
-  EXPECT_EQ(l.launch(l.sweep(7, 2)), "1_0 1_1 1_2 2_0 2_1 2_2 3_0");
-  EXPECT_EQ(l.dependency_of(0), "");
-  EXPECT_EQ(FakeScheduler::option(l.slurm.scripts.at(1), "kill-on-invalid-dep"), "");
-  EXPECT_EQ(l.dependency_of(1), "afterany:1");
-  EXPECT_EQ(l.dependency_of(2), "afterany:2");
+  EXPECT_EQ(l.launch(l.sweep(7, 2)), "1_0 1_1 1_2 2_0 2_1 2_2 3");
+  for (const std::size_t script : {0, 1, 2}) EXPECT_EQ(l.dependency_of(script), "");
 }
 
-// One element in an array of its own would keep all others behind it, however many may run at once.
 TEST(Launcher, HowLargeAnArrayMayBeIsNotGuessedWhenSlurmDoesNotSay) {
   Launching l;
   l.slurm.lists = false;
@@ -125,15 +123,7 @@ TEST(Launcher, HowLargeAnArrayMayBeIsNotGuessedWhenSlurmDoesNotSay) {
   EXPECT_EQ(l.launch(l.sweep(3, 2)), "1_0 1_1 1_2");
 }
 
-TEST(Launcher, WithoutALimitTheArraysNeedNotWait) {
-  Launching l;
-  l.slurm.max_array_size = 4;
-  l.launch(l.sweep(6));
-  EXPECT_EQ(l.dependency_of(1), "");
-}
-
-// Of one job, of a sweep of two shapes, of one whose jobs go one by one, and of one beyond the largest array with a
-// limit, whose later arrays then depend on earlier ones.
+// Of one job, of a sweep of two shapes, of one whose jobs go one by one, and of one beyond the largest array.
 TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
   {
     Launching l;
@@ -161,12 +151,11 @@ TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
   }
   Launching l;
   l.slurm.max_array_size = 4;  // ids 0 to 3, of which three are used
-  const auto asked = l.launcher().scripts(l.sweep(4, 2));
-  l.launch(l.sweep(4, 2));
+  const auto asked = l.launcher().scripts(l.sweep(5, 2));
+  l.launch(l.sweep(5, 2));
   ASSERT_EQ(asked.size(), 2U);
-  EXPECT_EQ(asked[0], l.slurm.scripts[0]);
-  EXPECT_EQ(FakeScheduler::option(asked[1], "array"), l.array_of(1));
-  EXPECT_EQ(FakeScheduler::option(asked[1], "dependency"), "") << "the number is not known before";
+  EXPECT_EQ(asked, l.slurm.scripts);
+  EXPECT_EQ(FakeScheduler::option(asked[0], "array"), "0-2%2");
 }
 
 TEST(Launcher, AnArraysLogIsInItsFolderWhateverThatIsCalled) {
@@ -219,16 +208,6 @@ TEST(Launcher, ASetThatWasNotFinishedIsNone) {
   EXPECT_EQ(l.slurm.jobs.size(), 4U) << "each attempt once";
 }
 
-// The second array must not run beside the first with a parallelism of its own.
-TEST(Launcher, ADeathBetweenTwoArraysKeepsTheirOrder) {
-  Launching l;
-  l.slurm.max_array_size = 4;
-  auto first = l.sweep(3, 2);
-  EXPECT_EQ(l.launch(first), "1_0 1_1 1_2");
-  EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 2_0 2_1 2_2");
-  EXPECT_EQ(l.dependency_of(1), "afterany:1");
-}
-
 TEST(Launcher, WhatSlurmMayHaveTakenIsToldApart) {
   for (const auto& [mode, unsure] : std::map<Submits, bool>{{Submits::kLosesIt, true}, {Submits::kIsAway, false}}) {
     Launching l;
@@ -240,60 +219,16 @@ TEST(Launcher, WhatSlurmMayHaveTakenIsToldApart) {
   }
 }
 
-TEST(Launcher, AnArrayThatCannotBeHandedOverKeepsThoseBehindItBack) {
+TEST(Launcher, AnArrayOfWhichNobodyKnowsKeepsNoOtherBack) {
   Launching l;
   l.slurm.max_array_size = 4;
   l.slurm.submits = Submits::kLosesIt;
-  EXPECT_EQ(l.launch(l.sweep(6, 2)), "later later later later later later");
-  EXPECT_EQ(l.slurm.calls_to_submit, 1);
+  const auto all = l.sweep(6);
+  EXPECT_EQ(l.launch({all.begin(), all.begin() + 3}), "later later later");
   l.slurm.submits = Submits::kTakes;
+  EXPECT_EQ(l.launch(all), "later later later 1_0 1_1 1_2");
   l.clock.advance(core::Millis(31'000));
-  EXPECT_EQ(l.launch(l.sweep(6, 2)), "1_0 1_1 1_2 2_0 2_1 2_2");
-  EXPECT_EQ(l.dependency_of(1), "afterany:1");
-}
-
-// What is due together is handed over a thousand at a time, and some elements come later.
-TEST(Launcher, ArraysOfALimitedSweepThatAreHandedOverApartFollowOneAnotherToo) {
-  Launching l;
-  const auto all = l.sweep(7, 2);
-  EXPECT_EQ(l.launch({all.begin(), all.begin() + 3}), "1_0 1_1 1_2");
-  EXPECT_EQ(l.launch({all.begin() + 3, all.begin() + 6}), "2_0 2_1 2_2");
-  EXPECT_EQ(l.launch({all[6]}), "3_0") << "one of a limited sweep is an array too";
-  EXPECT_EQ(l.dependency_of(1), "afterany:1");
-  EXPECT_EQ(l.dependency_of(2), "afterany:2");
-  auto again = l.request(3, 2);
-  again.sweep = "sweep-1";
-  again.sweep_parallel = 2;
-  EXPECT_EQ(l.launch({again}), "4") << "what comes back has its place already";
-  EXPECT_EQ(l.dependency_of(3), "");
-}
-
-TEST(Launcher, ElementsOfOtherShapesShareTheSweepsLimit) {
-  Launching l;
-  auto requests = l.sweep(2, 1);
-  requests[1].nodes = 2;
-  EXPECT_EQ(l.launch(requests), "1_0 2_0");
-  EXPECT_EQ(l.dependency_of(1), "afterany:1");
-}
-
-TEST(Launcher, AnArrayThatMayBeInSlurmKeepsLaterOnesBackAndOneThatIsNotComesAfterThem) {
-  for (const auto submits : {Submits::kIsAway, Submits::kLosesIt}) {
-    Launching l;
-    const auto all = l.sweep(7, 2);
-    const std::vector<LaunchRequest> early(all.begin(), all.begin() + 3), late(all.begin() + 3, all.end() - 1);
-    l.slurm.submits = submits;
-    EXPECT_EQ(l.launch(early), "later later later");
-    l.slurm.submits = Submits::kTakes;
-    if (submits == Submits::kLosesIt) {
-      EXPECT_EQ(l.launch(late), "later later later");
-      l.clock.advance(core::Millis(31'000));
-    }
-    EXPECT_EQ(l.launch(late), "1_0 1_1 1_2");
-    EXPECT_EQ(l.launch(early), "2_0 2_1 2_2");
-    EXPECT_EQ(l.dependency_of(1), "afterany:1");
-    EXPECT_EQ(l.launch({all.back()}), "3_0");
-    EXPECT_EQ(l.dependency_of(2), "afterany:2");
-  }
+  EXPECT_EQ(l.launch(all), "2_0 2_1 2_2 1_0 1_1 1_2");
 }
 
 // A person holds the second meanwhile, and gives the third more time.
@@ -357,21 +292,15 @@ TEST(Launcher, AnElementIsNotTakenForAnotherThatHasItsOldPlace) {
 
 // With room for three in the queue: each element of an array counts.
 TEST(Launcher, AnArrayTooLargeForALimitOnTheQueueGoesInParts) {
-  for (const std::uint32_t parallel : {0, 2}) {
-    SCOPED_TRACE(parallel);
-    Launching l;
-    l.slurm.most_in_queue = 3;
-    EXPECT_EQ(l.launch(l.sweep(8, parallel)),
-              parallel == 0 ? "1_0 1_1 2 later later later later later" : "1_0 1_1 2_0 later later later later later");
-    EXPECT_EQ(l.dependency_of(1), parallel == 0 ? "" : "afterany:1");
-    const auto calls = l.slurm.calls_to_submit;
-    l.launch(l.sweep(8, parallel));
-    EXPECT_LE(l.slurm.calls_to_submit - calls, 3) << "down to one, and no further";
-    l.slurm.most_in_queue = 8;
-    EXPECT_EQ(l.launch(l.sweep(8, parallel)),
-              parallel == 0 ? "1_0 1_1 2 3_0 3_1 3_2 3_3 3_4" : "1_0 1_1 2_0 3_0 3_1 3_2 3_3 3_4");
-    EXPECT_EQ(l.dependency_of(2), parallel == 0 ? "" : "afterany:2");
-  }
+  Launching l;
+  l.slurm.most_in_queue = 3;
+  EXPECT_EQ(l.launch(l.sweep(8)), "1_0 1_1 2 later later later later later");
+  const auto calls = l.slurm.calls_to_submit;
+  l.launch(l.sweep(8));
+  EXPECT_LE(l.slurm.calls_to_submit - calls, 3) << "down to one, and no further";
+  l.slurm.most_in_queue = 8;
+  EXPECT_EQ(l.launch(l.sweep(8)), "1_0 1_1 2 3_0 3_1 3_2 3_3 3_4");
+  EXPECT_EQ(l.dependency_of(2), "");
 }
 
 TEST(Launcher, AnArrayTooLargeForWhatSlurmTakesSinceLatelyIsSplitAnew) {

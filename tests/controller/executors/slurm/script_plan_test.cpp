@@ -49,7 +49,7 @@ TEST(GoldenScripts, OneAttempt) {
 TEST(GoldenScripts, SeveralAsAnArray) {
   auto first = hostile(), second = hostile();
   second.key.job = 8;
-  first.sweep_parallel = second.sweep_parallel = 1;
+  first.slurm.array_parallelism = second.slurm.array_parallelism = 1;
   test::expect_golden("slurm_array.sh",
                       ::slurm::render(plan_array({first, second}, {"/opt/muster-task"}, "muster:s:set.7.1",
                                                  "/data/slurm/set-7.1/set.json")));

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/store.h"
+
+namespace runtime {
+
+/// The store's outbox, and how far each of its actions is. RemoveFiles is left out (see JobRemover). Thread-safe; the
+/// store is never asked under the lock.
+class Outbox {
+ public:
+  using Row = store::PendingAction;
+  using Ids = std::vector<std::int64_t>;
+  Outbox(store::Store& store, Clock& clock) : store_(store), clock_(clock) {}
+
+  /// Takes in what the store has by now, and returns the rows that are new. A second start of a job whose first is
+  /// launching is launching, too. Throws store::Error.
+  std::vector<Row> read();
+  /// Every row, oldest first.
+  std::vector<Row> rows() const;
+  /// Those that nobody works on and whose pause is over, oldest first. Of a job's holds and releases the newest alone:
+  /// it decides.
+  std::vector<Row> ready() const;
+
+  /// Somebody works on the row from now on, until end(). False: on another start of the same job already.
+  bool begin(const Row& row);
+  void end(const Row& row);
+  /// An executor is asked next: durable when it returns. Throws store::Error; then nothing is.
+  void set_launching(const Ids& ids);
+  /// It was asked, and surely has nothing of it. False: the store did not take that, so they stay as they are.
+  bool set_pending(Ids ids);
+  /// What came of them is durable. One that the store does not take now is not carried out again in this run.
+  void complete(const Ids& ids);
+  /// Of a hold or release with all that it has overtaken, in one transaction. False: the store does not take it now.
+  bool complete_hold(const Row& row);
+  /// Completes what the store has not taken before.
+  void complete_rest();
+  void pause(const Row& row, core::Millis pause);
+
+ private:
+  struct Entry {
+    Row row;
+    bool under_way = false;
+    core::Millis not_before{0};  // monotonic
+  };
+  bool is_busy(const Row& row) const;
+
+  store::Store& store_;
+  Clock& clock_;
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, Entry> rows_;
+  std::set<core::JobId> starting_;
+  std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that
+};
+
+}  // namespace runtime

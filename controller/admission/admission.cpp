@@ -1,0 +1,162 @@
+#include "admission/admission.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace runtime {
+namespace {
+
+bool is_idle(const core::Job& job) {
+  return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
+}
+
+std::optional<Wait> held(const core::Job& job) {
+  if (!job.held) return std::nullopt;
+  return Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
+}
+
+std::optional<Wait> after(const core::Job& job) {
+  const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
+  if (!is_idle(job) || other == job.after.end()) return std::nullopt;
+  return Wait{job.reason, std::string(kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
+}
+
+}  // namespace
+
+std::optional<Wait> Admission::why_not(const core::Job& job, core::Time now) {
+  if (!is_idle(job) && job.state != core::JobState::kQueued) return std::nullopt;
+  // Neither has limits that are worth reading.
+  const bool decided = job.held || !job.dependencies_met();
+  const auto limits = decided ? std::vector<Limit>{} : this->limits(job);
+  std::lock_guard lock(mutex_);
+  return first_wait(job, now, limits, false);
+}
+
+std::optional<Wait> Admission::enter(const core::Job& job, const std::vector<Limit>& limits) {
+  std::lock_guard lock(mutex_);
+  auto wait = first_wait(job, parts_.clock.wall(), limits, true);
+  if (!wait) ledger_.enter(job);
+  return wait;
+}
+
+std::optional<Wait> Admission::first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
+                                          bool entering) const {
+  if (auto wait = held(job)) return wait;
+  if (auto wait = after(job)) return wait;
+  if (auto wait = backoff(job, now)) return wait;
+  if (auto wait = full(job, limits)) return wait;
+  return retry(job.id, entering);
+}
+
+// The runner's clock cannot be set. Until the runner has seen that the attempt is to start, the job's own word counts.
+std::optional<Wait> Admission::backoff(const core::Job& job, core::Time now) const {
+  const auto start = starts_.find(job.id);
+  const bool known = start != starts_.end();
+  const bool over = known ? parts_.clock.monotonic() >= start->second.due : job.next_attempt_at <= now;
+  if (job.state != core::JobState::kWaiting || !job.next_attempt_at || over) return std::nullopt;
+  return Wait{job.reason, std::string(kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
+              job.next_attempt_at};
+}
+
+std::optional<Wait> Admission::full(const core::Job& job, const std::vector<Limit>& limits) const {
+  const auto* limit = ledger_.has_slots(job.id) ? nullptr : ledger_.full(limits);
+  if (limit == nullptr) return std::nullopt;
+  return Wait{(job.state == core::JobState::kQueued ? "released, and " : "") + limit->why, limit->action};
+}
+
+std::optional<Wait> Admission::retry(core::JobId job, bool entering) const {
+  const auto start = starts_.find(job);
+  if (start == starts_.end() || !start->second.later) return std::nullopt;
+  if (entering && parts_.clock.monotonic() >= start->second.again) return std::nullopt;
+  const auto& later = *start->second.later;
+  if (later.why.empty()) return Wait{};  // its executor tells why
+  return Wait{"Not started yet: " + later.why, later.remedy};
+}
+
+std::vector<Limit> Admission::limits(const core::Job& job) {
+  const auto policies = parts_.policies();
+  if (job.sweep.parallel == 0 && policies->empty()) return {};
+  const auto spec = parts_.specs.get(job.id);
+  if (spec == nullptr) return {};
+  if (!policies->empty()) find_partitions();
+  return limits_of(job, *spec, is_for_slurm(*spec) ? policies.get() : nullptr);
+}
+
+bool Admission::is_for_slurm(const muster::v1::JobSpec& spec) const {
+  return parts_.executor.has_queue(spec.executor().empty() ? "auto" : spec.executor());
+}
+
+void Admission::find_partitions() {
+  std::set<core::JobId> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    wanted = ledger_.without_partition();
+  }
+  for (const auto job : wanted) {
+    try {
+      const auto spec = parts_.specs.get(job);
+      const auto partition = spec != nullptr && is_for_slurm(*spec) ? spec->slurm().partition() : std::string();
+      std::lock_guard lock(mutex_);
+      ledger_.set_partition(job, partition);
+    } catch (const std::exception& error) {
+      spdlog::debug("job {}: which partition it goes to cannot be read: {}", job, error.what());
+    }
+  }
+}
+
+bool Admission::has_slots(core::JobId job) const {
+  std::lock_guard lock(mutex_);
+  return ledger_.has_slots(job);
+}
+
+void Admission::follow(const core::Job& job) {
+  std::lock_guard lock(mutex_);
+  ledger_.follow(job);
+}
+
+void Admission::expect(core::JobId job, core::Millis due) {
+  std::lock_guard lock(mutex_);
+  starts_[job] = {due, std::nullopt};
+}
+
+void Admission::keep_slots(const core::Job& job) {
+  std::lock_guard lock(mutex_);
+  ledger_.enter(job);
+}
+
+void Admission::park(const core::Job& job) {
+  std::lock_guard lock(mutex_);
+  ledger_.park(job);
+}
+
+void Admission::put_off(core::JobId job, const LaunchLater& later) {
+  std::lock_guard lock(mutex_);
+  auto& start = starts_[job];
+  // Once, not at every try.
+  if (!later.why.empty() && (!start.later || start.later->why != later.why)) {
+    spdlog::warn("job {}: not started yet, and tried again: {}", job, later.why);
+  }
+  start.later = later;
+  start.again = parts_.clock.monotonic() + later.pause;
+}
+
+void Admission::settle(core::JobId job) {
+  std::lock_guard lock(mutex_);
+  ledger_.settle(job);
+}
+
+void Admission::forget(core::JobId job) {
+  std::lock_guard lock(mutex_);
+  ledger_.settle(job);
+  starts_.erase(job);
+}
+
+Count Admission::count(const std::string& partition, const std::string& user) {
+  find_partitions();
+  std::lock_guard lock(mutex_);
+  const auto key = partition_key(partition, user);
+  return user.empty() ? Count{.open = ledger_.open_below(key)} : ledger_.count(key);
+}
+
+}  // namespace runtime

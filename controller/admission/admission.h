@@ -1,0 +1,88 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "admission/ledger.h"
+#include "admission/limits.h"
+#include "base/clock.h"
+#include "base/wait.h"
+#include "executors/executor.h"
+#include "jobs/spec_cache.h"
+
+namespace runtime {
+
+/// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds the
+/// job; it waits for other jobs; its backoff; a limit without a free slot; its last launch was put off. The first that
+/// holds is the answer, for the runner and for `muster why`.
+///
+/// An attempt takes the slots of its limits before its launch (or before its scheduler is asked to let it go, where a
+/// person held it), and gives them back when it has ended: see Ledger. Thread-safe; nothing is read under the lock,
+/// which the writer of events takes, too.
+class Admission {
+ public:
+  struct Parts {
+    Clock& clock;
+    SpecCache& specs;
+    const Executor& executor;
+    std::function<std::shared_ptr<const PartitionPolicies>()> policies;
+  };
+  explicit Admission(Parts parts) : parts_(std::move(parts)) {}
+
+  /// The first reason that keeps the job's next attempt, or a released one, from starting; nullopt: there is none, or
+  /// the job neither waits nor is to start. Throws where limits() does.
+  std::optional<Wait> why_not(const core::Job& job, core::Time now);
+
+  /// Throws store::Error, or std::runtime_error, if what limits the job cannot be read now.
+  std::vector<Limit> limits(const core::Job& job);
+  /// why_not() with the limits of the job; if nothing keeps it, it takes its slots. One that has them keeps them.
+  std::optional<Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
+
+  bool has_slots(core::JobId job) const;
+
+  // What the store says, and what became of launches.
+
+  void follow(const core::Job& job);
+  /// An attempt is to start, not before this moment of the monotonic clock.
+  void expect(core::JobId job, core::Millis due);
+  /// After a restart: the job's launch is under way, and its attempt may be there already.
+  void keep_slots(const core::Job& job);
+  /// The queue of the job's attempt holds it for a person: its slots are free.
+  void park(const core::Job& job);
+  /// The launch is not to be tried again before its pause is over. `later` says why, where its executor does not.
+  void put_off(core::JobId job, const LaunchLater& later);
+  /// The launch is over, with an attempt or without one.
+  void settle(core::JobId job);
+  /// The same, and no attempt is expected any more.
+  void forget(core::JobId job);
+
+  /// Jobs of this user (empty: of all, and only those that are open are counted) that go to this partition.
+  Count count(const std::string& partition, const std::string& user);
+
+ private:
+  struct Start {
+    core::Millis due{0};  // monotonic
+    std::optional<LaunchLater> later;
+    core::Millis again{0};  // monotonic
+  };
+  std::optional<Wait> first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
+                                 bool entering) const;
+  std::optional<Wait> backoff(const core::Job& job, core::Time now) const;
+  std::optional<Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
+  std::optional<Wait> retry(core::JobId job, bool entering) const;
+  bool is_for_slurm(const muster::v1::JobSpec& spec) const;
+  /// Finds out where open jobs are counted; those whose spec cannot be read are asked for again.
+  void find_partitions();
+
+  const Parts parts_;
+  mutable std::mutex mutex_;
+  Ledger ledger_;
+  std::map<core::JobId, Start> starts_;
+};
+
+}  // namespace runtime
