@@ -77,7 +77,8 @@ void ActionRunner::take_over() {
     }
     const auto* start = std::get_if<core::StartAttempt>(&row.action);
     if (start == nullptr || row.state != store::ActionState::kLaunching) continue;
-    if (core::is_upcoming(*job, start->attempt) || start->attempt > job->attempts.size()) parts_.admission.keep_slots(*job);
+    if (core::is_upcoming(*job, start->attempt) || start->attempt > job->attempts.size())
+      parts_.admission.keep_slots(*job);
   }
   for (const auto& job : parts_.event_log.open_jobs()) {
     if (is_parked(*job, holds[job->id])) parts_.admission.park(*job);

@@ -125,7 +125,8 @@ std::vector<LaunchAnswer> Launches::ask(const std::vector<Outbox::Row>& batch, c
     }
     parts_.outbox.set_launching(ids);
   } catch (const std::exception& e) {
-    for (const auto place : places) answers.emplace_back(LaunchLater{.why = e.what(), .unsure = may_be_there(batch[place])});
+    for (const auto place : places)
+      answers.emplace_back(LaunchLater{.why = e.what(), .unsure = may_be_there(batch[place])});
     return answers;
   }
   if (requests.size() == 1) return {parts_.executor.launch(requests.front())};

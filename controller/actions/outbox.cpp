@@ -27,7 +27,8 @@ std::vector<Outbox::Row> Outbox::read() {
   for (auto& row : stored) {
     there.insert(row.id);
     const auto known = rows_.find(row.id);
-    if (known == rows_.end() && is_start(row) && launching.contains(row.job)) row.state = store::ActionState::kLaunching;
+    if (known == rows_.end() && is_start(row) && launching.contains(row.job))
+      row.state = store::ActionState::kLaunching;
     const auto state = known == rows_.end() ? row.state : known->second.row.state;
     if (is_start(row) && state == store::ActionState::kLaunching) launching.insert(row.job);
     if (known != rows_.end() || to_complete_.contains(row.id)) continue;
@@ -83,7 +84,8 @@ void Outbox::set_launching(const Ids& ids) {
   store_.set_actions(ids, store::ActionState::kLaunching);
   std::lock_guard lock(mutex_);
   for (const auto id : ids) {
-    if (const auto found = rows_.find(id); found != rows_.end()) found->second.row.state = store::ActionState::kLaunching;
+    if (const auto found = rows_.find(id); found != rows_.end())
+      found->second.row.state = store::ActionState::kLaunching;
   }
 }
 

@@ -19,7 +19,8 @@ std::optional<Wait> held(const core::Job& job) {
 std::optional<Wait> after(const core::Job& job) {
   const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
   if (!is_idle(job) || other == job.after.end()) return std::nullopt;
-  return Wait{job.reason, std::string(kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
+  return Wait{job.reason,
+              std::string(kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ std::optional<Wait> Admission::backoff(const core::Job& job, core::Time now) con
   const bool known = start != starts_.end();
   const bool over = known ? parts_.clock.monotonic() >= start->second.due : job.next_attempt_at <= now;
   if (job.state != core::JobState::kWaiting || !job.next_attempt_at || over) return std::nullopt;
-  return Wait{job.reason, std::string(kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
+  return Wait{job.reason,
+              std::string(kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
               job.next_attempt_at};
 }
 

@@ -17,9 +17,9 @@
 
 namespace runtime {
 
-/// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds the
-/// job; it waits for other jobs; its backoff; a limit without a free slot; its last launch was put off. The first that
-/// holds is the answer, for the runner and for `muster why`.
+/// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
+/// the job; it waits for other jobs; its backoff; a limit without a free slot; its last launch was put off. The first
+/// that holds is the answer, for the runner and for `muster why`.
 ///
 /// An attempt takes the slots of its limits before its launch (or before its scheduler is asked to let it go, where a
 /// person held it), and gives them back when it has ended: see Ledger. Thread-safe; nothing is read under the lock,

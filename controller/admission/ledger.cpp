@@ -43,7 +43,8 @@ void Ledger::change(core::JobId job, Change make) {
 
 void Ledger::follow(const core::Job& job) {
   const bool ended = core::is_ended(job.state);
-  const auto [place, fresh] = jobs_.try_emplace(job.id, Entry{.sweep = job.sweep.sweep, .user = job.user, .partition = std::nullopt});
+  const auto [place, fresh] =
+      jobs_.try_emplace(job.id, Entry{.sweep = job.sweep.sweep, .user = job.user, .partition = std::nullopt});
   if (fresh) {
     add(place->second, 1);
     unplaced_.insert(job.id);
@@ -95,7 +96,8 @@ bool Ledger::has_slots(core::JobId job) const {
 }
 
 const Limit* Ledger::full(std::span<const Limit> limits) const {
-  const auto found = std::ranges::find_if(limits, [&](const Limit& limit) { return count(limit.key).taken >= limit.most; });
+  const auto found =
+      std::ranges::find_if(limits, [&](const Limit& limit) { return count(limit.key).taken >= limit.most; });
   return found == limits.end() ? nullptr : &*found;
 }
 

@@ -9,8 +9,8 @@ namespace runtime {
 
 /// Why something does not start, and what to do about it: the one vocabulary of `muster why`.
 struct Wait {
-  std::string why;                                // one sentence
-  std::string action;                             // empty: nothing
+  std::string why;                                 // one sentence
+  std::string action;                              // empty: nothing
   std::optional<core::Time> until = std::nullopt;  // when this wait ends, where that is known
   bool operator==(const Wait&) const = default;
 };

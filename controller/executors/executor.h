@@ -186,8 +186,8 @@ class Executor {
     for (const auto& request : requests) answers.push_back(launch(request));
     return answers;
   }
-  /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is, or
-  /// may be, an attempt already; nullopt: there surely is none. Nothing is started.
+  /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
+  /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
   virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;

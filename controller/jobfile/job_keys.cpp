@@ -140,8 +140,9 @@ constexpr auto kFirst = std::to_array<Key>({
      .derived = "no limit",
      .low = 1,
      .high = 10'000,
-     .meaning = "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job arrays, "
-                "and muster keeps no limit of its own for it. Excludes the sweep's parallel."},
+     .meaning =
+         "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job arrays, "
+         "and muster keeps no limit of its own for it. Excludes the sweep's parallel."},
     {.name = "slurm.licenses", .kind = Kind::kText, .meaning = "Licenses, such as \"matlab:2\"."},
     {.name = "slurm.mail_user", .kind = Kind::kText, .meaning = "The person to whom Slurm sends mail."},
     {.name = "slurm.mail_type",

@@ -233,7 +233,8 @@ std::int64_t read_last_event_id(Connection& connection) {
 }
 
 std::vector<PendingAction> read_pending_actions(Connection& connection) {
-  Query row = connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id");
+  Query row =
+      connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id");
   std::vector<PendingAction> actions;
   while (row.next()) {
     const bool launching = row.text(4) == to_string(ActionState::kLaunching);

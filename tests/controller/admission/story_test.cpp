@@ -1,8 +1,8 @@
 // Goal: never more than a limit at once, everybody that may go on goes on, and nothing starts twice, whatever people
 // hold, release, cancel and requeue, whichever limits admins set, whose answers get lost, which writes fail, and where
 // the controller dies.
-// Method: the real controller without threads over a model of a queue and of local processes. Chance says who does what.
-// The model looks at every limit at the very moment at which an attempt gets there or is let go.
+// Method: the real controller without threads over a model of a queue and of local processes. Chance says who does
+// what. The model looks at every limit at the very moment at which an attempt gets there or is let go.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -259,7 +259,7 @@ class Story {
   core::JobId jobs_ = 0;
   std::map<core::JobId, Sweep> sweeps_;
   std::map<core::JobId, core::JobId> names_;  // each sweep's first job and its last
-  std::optional<std::uint32_t> limit_;  // of running jobs of a user
+  std::optional<std::uint32_t> limit_;        // of running jobs of a user
   bool policy_changes_ = false;
   bool answers_ = true;
   std::map<core::AttemptKey, Place> there_;
@@ -267,7 +267,8 @@ class Story {
 };
 
 TEST(AdmissionStory, NeverMoreThanALimitAtOnceEverybodyGoesOnAndNothingTwice) {
-  for (int seed = getenv("SEED") ? atoi(getenv("SEED")) : 0; seed < (getenv("SEED") ? atoi(getenv("SEED")) + 1 : 2000) && !::testing::Test::HasFailure(); ++seed) {
+  for (int seed = getenv("SEED") ? atoi(getenv("SEED")) : 0;
+       seed < (getenv("SEED") ? atoi(getenv("SEED")) + 1 : 2000) && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Story story(static_cast<unsigned>(seed));
     for (int i = 0; i < 15 && !::testing::Test::HasFailure(); ++i) story.something_happens();

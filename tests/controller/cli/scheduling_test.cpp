@@ -186,8 +186,8 @@ TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
       fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--parallel", "1", write_job(fake)});
   EXPECT_EQ(two.out, plan.out + "#!/bin/bash\n#SBATCH --job-name=b\n");
   EXPECT_EQ(two.err, "muster: the sweep's 2 jobs become 2 Slurm jobs\n");
-  const auto throttled = fake.muster({"submit", "--print-script", "--sweep", "env.A=1,2", "--set",
-                                      "slurm.array_parallelism=1", write_job(fake)});
+  const auto throttled = fake.muster(
+      {"submit", "--print-script", "--sweep", "env.A=1,2", "--set", "slurm.array_parallelism=1", write_job(fake)});
   EXPECT_EQ(throttled.err,
             "muster: the sweep's 2 jobs become 2 Slurm jobs; slurm.array_parallelism = 1 counts in each array by "
             "itself\n");
