@@ -19,12 +19,13 @@ ALLOWED = {
     "launch": set(),
     "os": set(),
     "beside": {"json", "schema"},
+    "agent/supervisor": {"beside", "launch", "os", "controller/base", "controller/core", "json"},
+    "agent/task": {"beside", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
     "worker": {"fsdp", "libtorch"},
     "worker/models": {"libtorch", "schema"},
     "worker/data": {"fsdp", "worker/rank"},
     "worker/rank": {"schema"},
     "worker/rank/grpc": {"os", "schema", "worker/rank", "proto", "grpc"},
-    "worker/task": {"beside", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc", "json"},
     "worker/train": {"fsdp", "libtorch", "schema", "worker/models", "worker/data", "worker/rank"},
     "worker/main.cpp": {"fsdp", "libtorch", "schema", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": {"schema"},
@@ -34,7 +35,7 @@ ALLOWED = {
     "controller/net": {"os", "grpc"},
     "controller/base": {"os", "controller/core", "grpc"},
     "controller/executors": {"launch", "controller/base", "controller/core"},
-    "controller/executors/local": {"beside", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost", "json"},
+    "controller/executors/local": {"agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost"},
     "controller/executors/slurm": {"launch", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc"},
     "controller/jobs": {"os", "schema", "controller/base", "controller/core", "controller/store", "proto", "grpc", "json"},
     "controller/ranks": {"controller/base", "controller/core", "controller/executors", "controller/jobs", "controller/store", "proto", "grpc"},
@@ -64,7 +65,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
     ("sqlite", r"^(SQLiteCpp/|sqlite3\.h)", r"^SQLiteCpp$"),
     ("boost", r"^boost/", r"^Boost::"),
 ]]
-TOPS = ["beside", "fsdp", "launch", "os", "proto", "schema", "slurm", "worker", "controller"]
+TOPS = ["agent", "beside", "fsdp", "launch", "os", "proto", "schema", "slurm", "worker", "controller"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]

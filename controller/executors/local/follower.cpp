@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "executors/local/attempt_folder.h"
-#include "executors/local/process_table.h"
-#include "executors/local/socket_path.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "agent/supervisor/process_table.h"
+#include "agent/supervisor/socket_path.h"
 
 namespace runtime::local {
 namespace {

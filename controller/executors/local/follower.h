@@ -13,8 +13,8 @@
 
 #include "core/event.h"
 #include "executors/executor.h"
-#include "executors/local/fd.h"
-#include "executors/local/status_log.h"
+#include "os/fd.h"
+#include "agent/supervisor/status_log.h"
 
 namespace runtime::local {
 

@@ -13,14 +13,14 @@
 #include <thread>
 
 #include "base/room.h"
-#include "executors/local/attempt_folder.h"
+#include "agent/supervisor/attempt_folder.h"
 #include "executors/local/follower.h"
 #include "executors/local/launch_check.h"
-#include "executors/local/launch_file.h"
+#include "agent/supervisor/launch_file.h"
 #include "executors/local/port_picker.h"
-#include "executors/local/process_table.h"
+#include "agent/supervisor/process_table.h"
 #include "executors/local/start_supervisor.h"
-#include "executors/local/status_log.h"
+#include "agent/supervisor/status_log.h"
 
 namespace runtime::local {
 namespace {

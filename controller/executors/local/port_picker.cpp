@@ -7,7 +7,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "executors/local/fd.h"
+#include "os/fd.h"
 #include "os/room.h"
 
 namespace runtime::local {

@@ -11,8 +11,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "executors/local/attempt_folder.h"
-#include "executors/local/supervisor.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "agent/supervisor/supervisor.h"
 #include "os/room.h"
 
 namespace runtime::local {

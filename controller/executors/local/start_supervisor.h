@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "executors/local/fd.h"
+#include "os/fd.h"
 
 namespace runtime::local {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "executors/local/supervisor.h"
+#include "agent/supervisor/supervisor.h"
 
 namespace {
 std::filesystem::path data_folder;

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "executors/local/launch_file.h"
+#include "agent/supervisor/launch_file.h"
 #include "executors/local/port_picker.h"
 #include "world.h"
 

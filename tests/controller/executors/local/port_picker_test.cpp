@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "executors/local/fd.h"
+#include "os/fd.h"
 
 namespace runtime::local {
 namespace {

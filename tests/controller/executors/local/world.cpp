@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
-#include "executors/local/attempt_folder.h"
-#include "executors/local/process_table.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "agent/supervisor/process_table.h"
 
 namespace test {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "executors/local/local_executor.h"
-#include "executors/local/status_log.h"
+#include "agent/supervisor/status_log.h"
 #include "script_request.h"
 
 namespace test {
