@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace runtime::local {
+namespace os {
 
 /// An open file descriptor, closed with the object. -1: none.
 class Fd {
@@ -32,4 +32,4 @@ class Fd {
   int fd_ = -1;
 };
 
-}  // namespace runtime::local
+}  // namespace os

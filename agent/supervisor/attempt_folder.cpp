@@ -7,9 +7,11 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace runtime::local {
+namespace agent::supervisor {
 
 namespace {
+
+using os::Fd;
 
 constexpr std::size_t kMaxFileBytes = 64 << 20;  // far more than any environment or list of facts
 
@@ -17,10 +19,6 @@ constexpr std::size_t kMaxFileBytes = 64 << 20;  // far more than any environmen
 
 void throw_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
-}
-
-std::filesystem::path attempt_folder(const std::filesystem::path& root, const core::AttemptKey& key) {
-  return root / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number));
 }
 
 Fd open_folder(const std::filesystem::path& folder) {
@@ -74,4 +72,13 @@ void replace_file_at(int folder, const char* name, const std::string& text) {
   if (::fsync(folder) != 0) throw_errno(std::string("cannot write the folder of ") + name);
 }
 
-}  // namespace runtime::local
+std::optional<contract::LocalLaunch> read_local_launch(int folder) {
+  const auto text = read_file_at(folder, contract::kLocalLaunchFile);
+  return text ? std::optional(contract::parse_local_launch(*text)) : std::nullopt;
+}
+
+contract::Status read_status(int folder) {
+  return contract::parse_status(read_file_at(folder, contract::kStatusFile).value_or(""));
+}
+
+}  // namespace agent::supervisor

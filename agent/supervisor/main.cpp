@@ -13,12 +13,12 @@ int main(int argc, char** argv) {
     std::fputs(kHelp, stdout);
     return 0;
   }
-  runtime::local::SupervisorOptions options;
+  agent::supervisor::SupervisorOptions options;
   options.started_by_executor = argc == 3 && first == "--started-by-musterd";
   if ((argc != 2 || first.starts_with('-')) && !options.started_by_executor) {
     std::fputs(kHelp, stderr);
     return 2;
   }
   options.folder = argv[argc - 1];
-  return runtime::local::supervise(options);
+  return agent::supervisor::supervise(options);
 }

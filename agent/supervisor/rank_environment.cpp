@@ -1,31 +1,32 @@
 #include "agent/supervisor/rank_environment.h"
 
 #include "beside/rank_files.h"
+#include "contract/variables.h"
 #include "launch/rank_variables.h"
 #include "launch/visible_devices.h"
 
-namespace runtime::local {
+namespace agent::supervisor {
 namespace {
 
-constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
+namespace variable = contract::variable;
 
-void add_devices(const LaunchFile& launch, core::RankNumber rank, launch::Environment& to) {
-  if (launch.allowed_devices) to[kDevices] = *launch.allowed_devices;
+void add_devices(const contract::LocalLaunch& launch, std::uint32_t rank, launch::Environment& to) {
+  if (launch.allowed_devices) to[variable::kVisibleDevices] = *launch.allowed_devices;
   if (launch.gpus_per_rank == 0) return;
-  auto& devices = to[kDevices];
+  auto& devices = to[variable::kVisibleDevices];
   devices = launch::visible_devices(devices, launch.gpus_per_rank, rank).value_or(devices);
 }
 
 }  // namespace
 
-launch::Environment rank_environment(const LaunchFile& launch, core::RankNumber rank, const std::string& node) {
+launch::Environment rank_environment(const contract::LocalLaunch& launch, std::uint32_t rank, const std::string& node) {
   auto result = launch.base_env;
   launch::RankPlace place{.rank = rank, .world_size = launch.ranks, .local_rank = rank};
   place.local_world_size = launch.ranks;
   place.node_names = {node};
   for (auto& [name, value] : launch::rank_variables(place)) result[name] = value;
-  result["MASTER_ADDR"] = launch.master_addr;
-  result["MASTER_PORT"] = std::to_string(launch.master_port);
+  result[variable::kMasterAddress] = launch.master_addr;
+  result[variable::kMasterPort] = std::to_string(launch.master_port);
   add_devices(launch, rank, result);
   const auto files = beside::file_variables(beside::rank_files(launch.log_folder, rank));
   for (const auto& [name, value] : files) result[name] = value;
@@ -33,4 +34,4 @@ launch::Environment rank_environment(const LaunchFile& launch, core::RankNumber 
   return result;
 }
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

@@ -9,8 +9,10 @@
 
 #include "agent/supervisor/attempt_folder.h"
 
-namespace runtime::local {
+namespace agent::supervisor {
 namespace {
+
+using os::Fd;
 
 constexpr int kBacklog = 16;
 
@@ -48,4 +50,4 @@ Fd connect_in(int folder) {
   return {};
 }
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

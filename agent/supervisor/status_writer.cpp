@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace runtime::local {
+namespace agent::supervisor {
 
 StatusWriter::StatusWriter(StatusLog& log) : log_(log), thread_([this] { run(); }) {}
 
@@ -59,4 +59,4 @@ void StatusWriter::put(std::unique_lock<std::mutex>& lock) {
   if (recorded) recorded_ = lines;
 }
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

@@ -9,24 +9,24 @@
 
 #include "agent/supervisor/status_log.h"
 
-namespace runtime::local {
+namespace agent::supervisor {
 
 /// Puts lines into a StatusLog in a thread of its own: a disk that stands still holds up neither the news of a rank's
-/// end nor a stop. What a disk refuses is tried again every kTryAgain. All calls from one thread.
+/// end nor a stop. Lines that a disk refuses are tried again every kTryAgain. All calls come from one thread.
 class StatusWriter {
  public:
   static constexpr std::chrono::milliseconds kTryAgain{1000};
-  /// add() waits so long at most for the system to take a line, so that it outlives this process.
+  /// The longest wait of add() for the system to take a line. A line that the system has taken outlives this process.
   static constexpr std::chrono::milliseconds kPatience{100};
 
-  /// `log` is this object's from here on.
+  /// Nothing else may use `log` from here on.
   explicit StatusWriter(StatusLog& log);
-  /// Waits for what the thread does at the moment.
+  /// Waits for the write that is under way.
   ~StatusWriter();
   StatusWriter(const StatusWriter&) = delete;
   StatusWriter& operator=(const StatusWriter&) = delete;
 
-  /// Waits for nothing while an earlier line is still not taken.
+  /// Returns at once while the system has not taken an earlier line.
   void add(const std::string& line);
   /// Every line is on disk.
   bool recorded() const;
@@ -44,4 +44,4 @@ class StatusWriter {
   std::thread thread_;
 };
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -23,24 +22,28 @@
 #include <system_error>
 #include <vector>
 
-#include "base/room.h"
-#include "beside/last_words.h"
-#include "beside/stop_file.h"
+#include "agent/process/gang.h"
 #include "agent/supervisor/attempt_folder.h"
-#include "agent/supervisor/gang.h"
-#include "agent/supervisor/launch_file.h"
-#include "agent/supervisor/process_table.h"
+#include "agent/supervisor/rank_environment.h"
 #include "agent/supervisor/socket_path.h"
 #include "agent/supervisor/status_log.h"
 #include "agent/supervisor/status_writer.h"
+#include "beside/last_words.h"
+#include "beside/stop_file.h"
+#include "contract/supervisor_words.h"
+#include "os/host_name.h"
 #include "os/oom_watch.h"
 #include "os/patience.h"
+#include "os/process_table.h"
+#include "os/room.h"
 
-namespace runtime::local {
+namespace agent::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using os::Fd;
 using std::chrono::milliseconds;
+using namespace contract;
 
 constexpr std::size_t kMaxClients = 16;
 constexpr std::size_t kMaxCommandBytes = 256;
@@ -48,7 +51,7 @@ constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
 constexpr milliseconds kKillAgain{20};
-/// A file system that does not answer delays a rank's end, or a stop, by no more.
+/// The longest that a file system that does not answer delays the news of an end, or a stop.
 constexpr milliseconds kFilePatience{500};
 
 std::int64_t wall_ms() {
@@ -56,10 +59,23 @@ std::int64_t wall_ms() {
   return std::chrono::duration_cast<milliseconds>(now).count();
 }
 
+GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
+  GangPlan plan{.program = launch.program,
+                .argv = launch.argv,
+                .working_folder = launch.working_folder,
+                .open_files = launch.open_files,
+                .ranks = {}};
+  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
+    const auto log = beside::rank_files(launch.log_folder, rank).log.string();
+    plan.ranks.push_back({rank, rank_environment(launch, rank, node), log});
+  }
+  return plan;
+}
+
 struct Client {
   Fd socket;
   std::size_t told = 0;  // bytes of the facts
-  std::string command;   // an unfinished line
+  std::string words;     // an unfinished line
   bool gone = false;
 };
 
@@ -79,14 +95,14 @@ class Supervisor {
   int patience() const;
   void accept_client();
   void hear(Client& client);
-  void obey(const std::string& command);
+  void obey(const std::string& line);
   void tell(Client& client);
-  void stop(milliseconds grace);
-  void tell_why(milliseconds grace);
+  void stop(const StopCommand& how);
+  void tell_why(const StopCommand& how);
   void signal_living(int number);
   void reap();
-  void rank_ended(core::RankNumber rank, core::ExitStatus exit);
-  std::string last_words(core::RankNumber rank, core::ExitStatus exit);
+  void rank_ended(std::uint32_t rank, ExitStatus exit);
+  std::string last_words(std::uint32_t rank, ExitStatus exit);
   void kill_the_rest();
 
   const SupervisorOptions& options_;
@@ -95,13 +111,13 @@ class Supervisor {
   std::optional<StatusLog> log_;
   std::unique_ptr<Gang> gang_;
   std::optional<StatusWriter> writer_;  // begun after all forks
-  std::set<core::RankNumber> living_;
+  std::set<std::uint32_t> living_;
   std::list<Client> clients_;
   os::OomWatch oom_;
   bool asked_to_leave_ = false;
   std::filesystem::path log_folder_;
-  bool files_answer_ = true;               // the file system of the ranks' logs has, each time it was asked
-  std::optional<beside::StopNotice> why_;  // of the stop that follows
+  bool files_answer_ = true;  // the file system of the ranks' logs has answered each time
+  StopReader stops_;
   bool killed_ = false;
   std::optional<Clock::time_point> kill_at_;
 };
@@ -125,15 +141,17 @@ Supervisor::Supervisor(const SupervisorOptions& options)
 
 void Supervisor::start() {
   if (read_status(folder_.get()).started) throw LaunchError("the attempt was started before", false);
-  const auto launch = read_launch_file(folder_.get());
-  if (!launch) throw LaunchError(std::string("no ") + kLaunchFile + " in " + options_.folder.string(), false);
+  const auto launch = read_local_launch(folder_.get());
+  if (!launch) throw LaunchError(std::string("no ") + kLocalLaunchFile + " in " + options_.folder.string(), false);
   listener_ = listen_in(folder_.get());
   log_folder_ = launch->log_folder;
   log_.emplace(folder_.get(), launch->ranks);
-  gang_ = std::make_unique<Gang>(*launch);
+  const auto name = os::host_name();
+  const auto node = name.empty() ? "localhost" : name;
+  gang_ = std::make_unique<Gang>(plan_of(*launch, node));
   step("forked");
 
-  facts_ = to_line(Started{boot_id(), node_name(), ::getsid(0), gang_->ranks()});
+  facts_ = to_line(Started{os::boot_id(), node, ::getsid(0), gang_->ranks()});
   log_->add(facts_);
   if (!log_->flush()) {
     const int error = errno;
@@ -142,7 +160,7 @@ void Supervisor::start() {
   }
   step("recorded");
   writer_.emplace(*log_);
-  for (core::RankNumber rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
+  for (std::uint32_t rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
   if (const auto failure = gang_->open_gate()) {
     record(LaunchFailed{failure->what(), failure->retryable});
     signal_living(SIGKILL);
@@ -162,8 +180,8 @@ void Supervisor::run() {
   for (auto& client : clients_) tell(client);
 }
 
-// A disk that refuses, though room was set aside, takes its time or stands still holds no news back: a gang whose rank
-// has died would hang for it.
+// A disk delays no news, whether it refuses although room was set aside, is slow or stands still. The other ranks of a
+// rank that has died would hang meanwhile.
 void Supervisor::record(const Fact& fact) {
   const auto line = to_line(fact);
   facts_ += line;
@@ -171,7 +189,7 @@ void Supervisor::record(const Fact& fact) {
   for (auto& client : clients_) tell(client);
 }
 
-/// Waits for the next thing to happen and deals with it.
+/// Waits for the next event and handles it.
 void Supervisor::turn() {
   std::vector<pollfd> polled{{children_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
   for (const auto& client : clients_) {
@@ -220,27 +238,16 @@ void Supervisor::hear(Client& client) {
     client.gone = errno != EAGAIN && errno != EINTR;
     return;
   }
-  client.command.append(buffer, static_cast<std::size_t>(count));
-  for (auto end = client.command.find('\n'); end != std::string::npos; end = client.command.find('\n')) {
-    obey(client.command.substr(0, end));
-    client.command.erase(0, end + 1);
+  client.words.append(buffer, static_cast<std::size_t>(count));
+  for (auto end = client.words.find('\n'); end != std::string::npos; end = client.words.find('\n')) {
+    obey(client.words.substr(0, end));
+    client.words.erase(0, end + 1);
   }
-  client.gone = count == 0 || client.command.size() > kMaxCommandBytes;
+  client.gone = count == 0 || client.words.size() > kMaxCommandBytes;
 }
 
-// "why preempted save" or "why peer_failed", then "stop 30000": two lines, so that a supervisor which an older musterd
-// left behind understands the second.
-void Supervisor::obey(const std::string& command) {
-  constexpr std::string_view kStop = "stop ", kWhy = "why ", kSave = " save";
-  if (command.starts_with(kWhy) && !why_) {
-    const bool save = command.ends_with(kSave);
-    why_ = {command.substr(kWhy.size(), command.size() - kWhy.size() - (save ? kSave.size() : 0)), save, 0};
-  }
-  std::int64_t grace = 0;
-  const auto* const end = command.data() + command.size();
-  if (!command.starts_with(kStop)) return;
-  const auto parsed = std::from_chars(command.data() + kStop.size(), end, grace);
-  if (parsed.ec == std::errc() && parsed.ptr == end) stop(milliseconds(std::max<std::int64_t>(grace, 0)));
+void Supervisor::obey(const std::string& line) {
+  if (const auto command = stops_.take(line)) stop(*command);
 }
 
 void Supervisor::tell(Client& client) {
@@ -255,11 +262,11 @@ void Supervisor::tell(Client& client) {
   }
 }
 
-void Supervisor::stop(milliseconds grace) {
+void Supervisor::stop(const StopCommand& how) {
   constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
-  const auto at = Clock::now() + std::min(grace, kLongest);
+  const auto at = Clock::now() + std::min(how.grace, kLongest);
   if (!asked_to_leave_) {
-    tell_why(grace);
+    tell_why(how);
     signal_living(SIGTERM);
   }
   asked_to_leave_ = true;
@@ -267,12 +274,12 @@ void Supervisor::stop(milliseconds grace) {
 }
 
 /// What a rank finds in the file that MUSTER_STOP names when the signal arrives.
-void Supervisor::tell_why(milliseconds grace) {
-  if (!why_) return;
-  why_->deadline_ms = wall_ms() + grace.count();
+void Supervisor::tell_why(const StopCommand& how) {
+  if (how.why.empty()) return;
+  const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count()};
   std::vector<std::filesystem::path> files;
   for (const auto rank : living_) files.push_back(beside::rank_files(log_folder_, rank).stop);
-  os::run_within(kFilePatience, [files, notice = *why_] {
+  os::run_within(kFilePatience, [files, notice] {
     for (const auto& file : files) beside::write_stop_file(file, notice);
   });
 }
@@ -291,17 +298,16 @@ void Supervisor::reap() {
     const auto& ranks = gang_->ranks();
     const auto found =
         std::find_if(ranks.begin(), ranks.end(), [&](const auto& rank) { return rank.pid == info.si_pid; });
-    const auto rank = static_cast<core::RankNumber>(found - ranks.begin());
+    const auto rank = static_cast<std::uint32_t>(found - ranks.begin());
     // Not yet reaped, so its group's number is still its own.
     if (found != ranks.end()) gang_->signal(rank, SIGKILL);
     ::waitpid(info.si_pid, nullptr, 0);
     if (found == ranks.end()) continue;  // left behind by a rank and inherited
-    rank_ended(rank,
-               info.si_code == CLD_EXITED ? core::ExitStatus{info.si_status, 0} : core::ExitStatus{0, info.si_status});
+    rank_ended(rank, info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
   }
 }
 
-void Supervisor::rank_ended(core::RankNumber rank, core::ExitStatus exit) {
+void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
   if (living_.erase(rank) == 0) return;
   const bool by_others = exit.signal == SIGKILL && !killed_;
   const auto ended_at = wall_ms();
@@ -309,9 +315,9 @@ void Supervisor::rank_ended(core::RankNumber rank, core::ExitStatus exit) {
   step("exited");
 }
 
-/// Of one that was asked to leave nobody asks why it did.
-std::string Supervisor::last_words(core::RankNumber rank, core::ExitStatus exit) {
-  if (asked_to_leave_ || !files_answer_ || !beside::may_have_words({exit.code, exit.signal})) return {};
+/// A rank that was asked to leave is not asked why it left.
+std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
+  if (asked_to_leave_ || !files_answer_ || !beside::may_have_words(exit)) return {};
   const auto words = os::ask_within<std::string>(
       kFilePatience, [files = beside::rank_files(log_folder_, rank)] { return beside::read_last_words(files); });
   files_answer_ = words.has_value();
@@ -326,8 +332,8 @@ void Supervisor::kill_the_rest() {
     }
     if (::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return;
     try {
-      for (const auto& process : all_processes()) {
-        if (process.parent == ::getpid()) kill_exactly(process);
+      for (const auto& process : os::all_processes()) {
+        if (process.parent == ::getpid()) os::kill_exactly(process);
       }
     } catch (const std::exception& error) {
       std::fprintf(stderr, "muster-supervisor: cannot look for what ranks left behind: %s\n", error.what());
@@ -351,22 +357,19 @@ void detach() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno("cannot become the one who inherits orphans");
 }
 
-/// The executor that waits for a word, if any.
+/// The report to the executor, if one has started this process.
 class Report {
  public:
   explicit Report(bool wanted) : pipe_(wanted ? kReportFd : -1) {
     if (wanted) ::fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
   }
-  void say(std::string line) {
+  void say(const std::string& line) {
     if (!pipe_) return;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    line += '\n';
     [[maybe_unused]] const auto count = ::write(pipe_.get(), line.data(), line.size());
   }
-  /// `kind`: as start_supervisor() reads it.
-  void failed(const std::string& reason, char kind) {
+  void failed(const std::string& reason, StartFailure kind) {
     std::fprintf(stderr, "muster-supervisor: %s\n", reason.c_str());
-    say(std::string("failed ") + kind + " " + reason);
+    say(failed_line(kind, reason));
   }
   void close() { pipe_.reset(); }
 
@@ -374,11 +377,10 @@ class Report {
   Fd pipe_;
 };
 
-/// How start_supervisor() is told.
-char kind_of(int error, bool retryable) {
-  if (os::lacks_descriptors(error)) return '3';
-  if (lacks_room(error)) return '2';
-  return retryable ? '1' : '0';
+StartFailure kind_of(int error, bool retryable) {
+  if (os::lacks_descriptors(error)) return StartFailure::kNoDescriptors;
+  if (os::lacks_room(error)) return StartFailure::kNoRoom;
+  return retryable ? StartFailure::kMayPass : StartFailure::kForGood;
 }
 
 }  // namespace
@@ -388,11 +390,11 @@ int supervise(const SupervisorOptions& options) {
   if (options.started_by_executor) ::fcntl(kLockFd, F_SETFD, FD_CLOEXEC);
   try {
     detach();
-    report.say("pid " + std::to_string(::getpid()));
+    report.say(pid_line(::getpid()));
     Supervisor supervisor(options);
     if (::chdir("/") != 0) throw_errno("cannot enter /");
     supervisor.start();
-    report.say("running");
+    report.say(running_line());
     report.close();
     supervisor.run();
     return 0;
@@ -401,9 +403,9 @@ int supervise(const SupervisorOptions& options) {
   } catch (const std::system_error& error) {
     report.failed(error.what(), kind_of(error.code().value(), may_pass(error.code().value())));
   } catch (const std::exception& error) {
-    report.failed(error.what(), '0');
+    report.failed(error.what(), StartFailure::kForGood);
   }
   return 1;
 }
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

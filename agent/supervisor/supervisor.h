@@ -4,32 +4,29 @@
 #include <functional>
 #include <string_view>
 
-namespace runtime::local {
-
-// Descriptors that the executor gives a supervisor.
-inline constexpr int kLockFd = 3;    // the attempt's lock, held
-inline constexpr int kReportFd = 4;  // a pipe for "pid <n>", then "running" or "failed <retryable 0|1> <reason>"
+namespace agent::supervisor {
 
 struct SupervisorOptions {
   std::filesystem::path folder;
-  /// true: kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
+  /// true: contract::kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
   bool started_by_executor = false;
   /// For tests of crashes: called at "forked", "recorded", "running" and "exited".
   std::function<void(std::string_view)> on_step;
 };
 
-/// One attempt's life beside its ranks, independent of the controller: goes to the background, starts what launch.json
-/// says unless status.jsonl shows that it was started before, writes down each fact (see status_log.h) in a second
-/// thread, tells it on supervisor.sock without waiting for the disk, kills what a rank leaves behind, and returns when
-/// no process of the attempt is left.
+/// One attempt's life beside its ranks, independent of the controller. The supervisor
+/// - goes to the background, and starts what launch.json says unless status.jsonl shows that it was started before;
+/// - writes down each fact (see contract/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
+/// without
+///   waiting for the disk;
+/// - kills what a rank leaves behind, and returns when no process of the attempt is left.
 ///
-/// A connection is told every fact from the first one on. It may send lines "stop <grace in ms>": SIGTERM to every
-/// living rank's process group, once; SIGKILL after the grace, which a later stop may shorten. A line "why <word>" or
-/// "why <word> save" before that is written where the ranks' programs find it (see beside/stop_file.h).
+/// A connection is told every fact from the first one on. It may send stop commands (see contract/supervisor_words.h).
+/// The reason of a stop is written where the ranks' programs find it (see beside/stop_file.h).
 ///
 /// The calling process must have one thread. If it dies, the kernel kills the ranks. It does not react to SIGTERM,
 /// SIGINT and SIGHUP: at a machine's shutdown ranks get their own SIGTERM, and a second one would spoil their saving.
 /// Returns the process's exit status.
 int supervise(const SupervisorOptions& options);
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace worker::task {
+namespace agent::task {
 namespace {
 
 constexpr std::size_t kWidest = 10;  // as sbatch
@@ -123,4 +123,4 @@ void place_link(const std::filesystem::path& link, const std::filesystem::path& 
   give_up(why);
 }
 
-}  // namespace worker::task
+}  // namespace agent::task

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace worker::task {
+namespace agent::task {
 
 /// What the %-signs of a file name stand for, named as in sbatch's manual ("filename pattern").
 struct PatternNames {
@@ -31,4 +31,4 @@ std::optional<std::string> expand_pattern(const std::string& pattern, const Patt
 /// no link.
 void place_link(const std::filesystem::path& link, const std::filesystem::path& log);
 
-}  // namespace worker::task
+}  // namespace agent::task

@@ -2,33 +2,25 @@
 
 #include <sys/types.h>
 
-#include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
+#include "agent/process/gang.h"
 
-namespace worker::task {
+namespace agent::task {
 
-/// A rank's program as a child in a process group of its own, both outputs appended to one log.
+/// The program of the one rank that a task stands beside: a gang of one.
 class RankProcess {
  public:
-  struct Plan {
-    std::vector<std::string> argv;
-    std::map<std::string, std::string> environment;  // whole
-    std::string working_folder;
-    std::filesystem::path log;
-  };
-  /// Throws std::runtime_error, in words for people, if the program can't be executed; nothing runs then.
-  explicit RankProcess(const Plan& plan);
+  /// `plan` has one rank. Throws LaunchError, in words for people, if the program cannot be executed; nothing runs
+  /// then.
+  explicit RankProcess(const GangPlan& plan);
 
-  pid_t pid() const { return pid_; }
-  /// To the whole group.
+  pid_t pid() const { return static_cast<pid_t>(gang_.ranks().front().pid); }
+  /// To the whole process group.
   void signal(int number) const;
-  /// True while a SIGSTOP or the like holds it.
+  /// True while a SIGSTOP or the like holds the program.
   bool stopped() const;
 
  private:
-  pid_t pid_ = -1;
+  Gang gang_;
 };
 
-}  // namespace worker::task
+}  // namespace agent::task

@@ -1,10 +1,10 @@
 #include "agent/task/task_reporter.h"
 
-#include <signal.h>
-
 #include <algorithm>
 
-namespace worker::task {
+#include "os/signals_blocked.h"
+
+namespace agent::task {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -16,22 +16,13 @@ constexpr milliseconds kAgain{200};
 constexpr std::int64_t kIntervalLeastMs = 50;
 constexpr std::int64_t kIntervalMostMs = 10'000;
 
-// Signals are the main thread's.
-std::thread quiet_thread(const std::function<void()>& body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(body);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
-TaskReporter::TaskReporter(const Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
-                           std::function<void(const muster::v1::TaskResponse&)> on_directive)
+TaskReporter::TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
+                           OnDirective on_directive)
     : client_(controller, token), on_directive_(std::move(on_directive)), request_(std::move(first)) {
-  thread_ = quiet_thread([this] { run(); });
+  const os::SignalsBlocked quiet;  // signals are the main thread's
+  thread_ = std::thread([this] { run(); });
 }
 
 TaskReporter::~TaskReporter() {
@@ -64,7 +55,7 @@ milliseconds TaskReporter::unheard_for() const {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - heard_at_);
 }
 
-std::string TaskReporter::meet(const std::string& mine, MeetingPatience patience) {
+std::string TaskReporter::meet(const std::string& mine, worker::MeetingPatience patience) {
   muster::v1::RendezvousRequest request;
   {
     std::lock_guard lock(mutex_);
@@ -109,4 +100,9 @@ void TaskReporter::run() {
   }
 }
 
-}  // namespace worker::task
+std::unique_ptr<ControllerLink> report_by_grpc(const worker::Endpoint& controller, const std::string& token,
+                                               const muster::v1::TaskRequest& first, OnDirective on_directive) {
+  return std::make_unique<TaskReporter>(controller, token, first, std::move(on_directive));
+}
+
+}  // namespace agent::task

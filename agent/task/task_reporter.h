@@ -6,37 +6,31 @@
 #include <mutex>
 #include <thread>
 
-#include "muster/v1/rank_service.pb.h"
+#include "agent/task/controller_link.h"
 #include "rank/grpc_client.h"
-#include "rank/meeting_patience.h"
 
-namespace worker::task {
+namespace agent::task {
 
-/// Tells the controller what stands in `request`, at once when it changes and at the controller's interval otherwise,
-/// and hears what it wants. A controller that is away is called again and again. Thread-safe; one thread of its own.
-class TaskReporter {
+/// The link by gRPC. It tells the controller the last request, at once when the request changes and at the controller's
+/// interval otherwise. A controller that is away is called again and again. Thread-safe; one thread of its own.
+class TaskReporter : public ControllerLink {
  public:
-  /// `on_directive` is called from the reporter's thread whenever the answer is another than before.
-  TaskReporter(const Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
-               std::function<void(const muster::v1::TaskResponse&)> on_directive);
-  ~TaskReporter();
+  TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
+               OnDirective on_directive);
+  ~TaskReporter() override;
   TaskReporter(const TaskReporter&) = delete;
   TaskReporter& operator=(const TaskReporter&) = delete;
 
-  void tell(const muster::v1::TaskRequest& request);
-  /// Waits until what was told last has been heard, at most `patience`; false if it was not.
-  bool flush(std::chrono::milliseconds patience);
-  /// Since the controller last answered.
-  std::chrono::milliseconds unheard_for() const;
-  /// Where rank 0 listens: offers `mine` (rank 0) or asks (the others; empty). Blocks until it is known, as long as
-  /// there is patience; empty if it is not, or if the attempt is over.
-  std::string meet(const std::string& mine, MeetingPatience patience);
+  void tell(const muster::v1::TaskRequest& request) override;
+  bool flush(std::chrono::milliseconds patience) override;
+  std::chrono::milliseconds unheard_for() const override;
+  std::string meet(const std::string& mine, worker::MeetingPatience patience) override;
 
  private:
   void run();
 
-  GrpcClient client_;
-  std::function<void(const muster::v1::TaskResponse&)> on_directive_;
+  worker::GrpcClient client_;
+  OnDirective on_directive_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, heard_;
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
@@ -46,4 +40,8 @@ class TaskReporter {
   std::thread thread_;
 };
 
-}  // namespace worker::task
+/// A ConnectToController.
+std::unique_ptr<ControllerLink> report_by_grpc(const worker::Endpoint& controller, const std::string& token,
+                                               const muster::v1::TaskRequest& first, OnDirective on_directive);
+
+}  // namespace agent::task

@@ -7,7 +7,7 @@
 
 #include "../temporary_folder.h"
 
-namespace worker::task {
+namespace agent::task {
 namespace {
 
 using testing::HasSubstr;
@@ -90,4 +90,4 @@ TEST_F(Links, NeverTakeTheNameOfAFileOrAFolder) {
 }
 
 }  // namespace
-}  // namespace worker::task
+}  // namespace agent::task

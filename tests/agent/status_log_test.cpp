@@ -10,7 +10,9 @@
 
 #include "agent/supervisor/attempt_folder.h"
 
-namespace runtime::local {
+namespace agent::supervisor {
+
+using namespace contract;
 
 class StatusFile : public testing::Test {
  protected:
@@ -24,21 +26,10 @@ class StatusFile : public testing::Test {
   void write(const std::string& text) { std::ofstream(path_ / kStatusFile) << text; }
 
   std::filesystem::path path_;
-  Fd folder_;
+  os::Fd folder_;
 };
 
 const Started kStarted{"boot", "node \"1\"", 7, {{8, 123}, {9, 18446744073709551615U}}};
-
-TEST_F(StatusFile, EveryFactComesBackAsItWas) {
-  const std::vector<Fact> facts{kStarted, Running{}, LaunchFailed{"no\nsuch", false}, Exited{1, {0, 9}, true, 1234, ""},
-                                Ended{}};
-  for (const auto& fact : facts) {
-    auto line = to_line(fact);
-    ASSERT_EQ(line.find('\n'), line.size() - 1) << line;
-    line.pop_back();
-    EXPECT_EQ(parse_fact(line), fact) << line;
-  }
-}
 
 TEST_F(StatusFile, WhatIsWrittenIsRead) {
   StatusLog log(folder_.get(), 2);
@@ -89,4 +80,4 @@ TEST_F(StatusFile, TheLockIsHeldByOneAlone) {
   EXPECT_TRUE(try_lock(folder_.get()));
 }
 
-}  // namespace runtime::local
+}  // namespace agent::supervisor

@@ -90,7 +90,7 @@ class MusterTask : public ::testing::Test {
   /// The program is a script, which finds the test's folder as its working folder.
   void start(const std::string& script, std::vector<std::string> variables = {}) {
     launch_["argv"] = {"/bin/sh", "-c", script};
-    std::ofstream(folder_ / "launch.json") << launch_.dump();
+    std::ofstream(folder_ / launch_name_) << launch_.dump();
     for (const char* fixed : {"SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_LOCALID=0", "SLURM_NODEID=0",
                               "SLURMD_NODENAME=n1", "PATH=/usr/bin:/bin", "MINE=the node's", "THEIRS=the node's"}) {
       variables.emplace_back(fixed);
@@ -134,6 +134,7 @@ class MusterTask : public ::testing::Test {
   std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
   fs::path folder_;
   nlohmann::json launch_;
+  std::string launch_name_ = "task_launch.json";
   std::string oom_counter_;  // empty: the kernel's
   fs::path cgroup_;          // empty: the test's
   pid_t pid_ = 0;
@@ -150,6 +151,13 @@ TEST_F(MusterTask, TellsHowItsProgramEndedAndEndsAlike) {
   EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
   EXPECT_EQ(controller_.tasks.back().exit_code(), 7);
   EXPECT_EQ(controller_.tasks.back().node(), "n1");
+}
+
+// A job may wait in Slurm's queue while musterd and muster-task are updated.
+TEST_F(MusterTask, StartsWhatAnOlderMusterdSubmitted) {
+  launch_name_ = "launch.json";
+  start("exit 7");
+  EXPECT_EQ(WEXITSTATUS(wait()), 7);
 }
 
 // A disk that hangs: the file's draft is a pipe that nobody reads.

@@ -4,16 +4,19 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/types.h"
+namespace contract {
 
-namespace runtime::local {
+/// <attempt>/launch.json. musterd writes it (mode 0600: it holds the user's environment, secrets included), and
+/// muster-supervisor reads it at once. A musterd that was updated reads it again when it adopts the attempt.
+inline constexpr const char* kLocalLaunchFile = "launch.json";
 
-/// What a supervisor is to start: launch.json. Holds the user's environment, secrets included, so the file's mode is
-/// 0600.
-struct LaunchFile {
-  core::AttemptKey key;
+/// What a supervisor is to start on this machine.
+struct LocalLaunch {
+  std::int64_t job = 0;
+  std::uint32_t attempt = 0;
   std::string job_name;
   std::string program;                          // what is executed; relative to the working folder unless absolute
   std::vector<std::string> argv;                // argv[0] as the user wrote it
@@ -27,13 +30,13 @@ struct LaunchFile {
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their supervisor has it
-  bool operator==(const LaunchFile&) const = default;
+  bool operator==(const LocalLaunch&) const = default;
 };
 
-/// Throws std::system_error when it cannot be written, std::invalid_argument when a text is not UTF-8.
-void write_launch_file(int folder, const LaunchFile& launch);
+/// Throws std::invalid_argument when a text in it is not UTF-8.
+std::string to_text(const LocalLaunch& launch);
 
-/// Nothing if there is none. Throws std::runtime_error when it cannot be read or makes no sense.
-std::optional<LaunchFile> read_launch_file(int folder);
+/// Files of older versions have no base_env and no open_files. Throws std::runtime_error when the text makes no sense.
+LocalLaunch parse_local_launch(std::string_view text);
 
-}  // namespace runtime::local
+}  // namespace contract

@@ -1,4 +1,4 @@
-#include "train/process_memory.h"
+#include "os/process_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace worker {
+namespace os {
 
 ProcessMemory process_memory() {
   ProcessMemory out;
@@ -21,4 +21,4 @@ ProcessMemory process_memory() {
   return out;
 }
 
-}  // namespace worker
+}  // namespace os

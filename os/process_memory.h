@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace worker {
+namespace os {
 
 /// This process's resident memory in bytes: now, and its peak.
 struct ProcessMemory {
@@ -13,4 +13,4 @@ struct ProcessMemory {
 /// Zeros where the system does not report it.
 ProcessMemory process_memory();
 
-}  // namespace worker
+}  // namespace os

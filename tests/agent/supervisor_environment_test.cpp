@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace runtime::local {
+namespace agent::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -11,7 +11,7 @@ using ::testing::Not;
 using ::testing::Pair;
 
 TEST(RankEnvironment, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
-  LaunchFile launch;
+  contract::LocalLaunch launch;
   launch.ranks = 2;
   launch.gpus_per_rank = 2;
   launch.master_port = 12345;
@@ -34,7 +34,7 @@ TEST(RankEnvironment, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
 }
 
 TEST(RankEnvironment, TheJobsOwnSettingsWin) {
-  LaunchFile launch;
+  contract::LocalLaunch launch;
   launch.gpus_per_rank = 1;
   launch.base_env = {{"HOME", "/root"}, {"MUSTER_JOB_ID", "outer"}};
   launch.env = {{"RANK", "5"}, {"CUDA_VISIBLE_DEVICES", "7"}, {"MUSTER_JOB_ID", "3"}, {"HOME", ""}};
@@ -43,11 +43,11 @@ TEST(RankEnvironment, TheJobsOwnSettingsWin) {
 }
 
 TEST(RankEnvironment, WithoutGpusARankSeesWhatTheAdministratorAllows) {
-  LaunchFile launch;
+  contract::LocalLaunch launch;
   EXPECT_THAT(rank_environment(launch, 0, "here"), Not(Contains(Key("CUDA_VISIBLE_DEVICES"))));
   launch.allowed_devices = "1,2";
   EXPECT_THAT(rank_environment(launch, 1, "here"), Contains(Pair("CUDA_VISIBLE_DEVICES", "1,2")));
 }
 
 }  // namespace
-}  // namespace runtime::local
+}  // namespace agent::supervisor

@@ -1,4 +1,4 @@
-#include "agent/supervisor/gang.h"
+#include "agent/process/gang.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -8,12 +8,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agent/supervisor/attempt_folder.h"
-#include "agent/supervisor/process_table.h"
-#include "agent/supervisor/rank_environment.h"
+#include "contract/exit_codes.h"
 #include "os/open_files.h"
+#include "os/process_stat.h"
 
-namespace runtime::local {
+namespace agent {
 namespace {
 
 LaunchError system_failure(const std::string& what, int error) {
@@ -47,14 +46,15 @@ bool wait_for_byte(int fd) {
   }
 }
 
-std::string explain_exec(const LaunchFile& launch, int error) {
-  const auto what = "cannot execute " + launch.program;
-  if (error == ENOENT) return what + ": the interpreter named in its first line is missing";
-  if (error == ENOEXEC) return what + ": not a program; give a script a first line such as #!/bin/sh";
-  return what + ": " + std::strerror(error);
-}
-
 }  // namespace
+
+/// A child of a process with several threads may only make system calls, so nothing is made after the fork.
+struct Gang::Execution {
+  int log;
+  pid_t parent;
+  std::vector<std::string> variables;
+  std::vector<char*> argv, environment;
+};
 
 bool may_pass(int error) {
   return error == EAGAIN || error == ENOMEM || error == ENOSPC || error == EDQUOT || error == EMFILE ||
@@ -64,26 +64,22 @@ bool may_pass(int error) {
 Gang::Pipe Gang::make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw system_failure("cannot make a pipe", errno);
-  return {Fd(ends[0]), Fd(ends[1])};
+  return {os::Fd(ends[0]), os::Fd(ends[1])};
 }
 
-Gang::Gang(const LaunchFile& launch)
-    : launch_(launch),
-      working_folder_(::open(launch.working_folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
-      null_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      gate_(make_pipe()),
-      failures_(make_pipe()) {
-  if (!working_folder_) throw system_failure("cannot enter the working folder " + launch.working_folder, errno);
+Gang::Gang(const GangPlan& plan)
+    : program_(plan.program),
+      as_a_shell_would_(plan.as_a_shell_would),
+      argv_(plan.argv),
+      open_files_(plan.open_files),
+      working_folder_(::open(plan.working_folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+  if (!working_folder_) throw system_failure("cannot enter the working folder " + plan.working_folder, errno);
+  null_ = os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_) throw system_failure("cannot open /dev/null", errno);
-  const auto node = node_name();
-  for (core::RankNumber rank = 0; rank < launch.ranks; ++rank) {
-    auto& texts = environments_.emplace_back();
-    for (const auto& [name, value] : rank_environment(launch, rank, node)) texts.push_back(name + "=" + value);
-  }
+  gate_ = make_pipe();
+  failures_ = make_pipe();
   try {
-    for (core::RankNumber rank = 0; rank < launch.ranks; ++rank) {
-      fork_rank(rank, launch.log_folder + "/rank-" + std::to_string(rank) + ".log");
-    }
+    for (const auto& rank : plan.ranks) fork_rank(rank);
   } catch (...) {
     abandon();
     throw;
@@ -105,25 +101,30 @@ void Gang::abandon() {
   ranks_.clear();
 }
 
-void Gang::fork_rank(core::RankNumber rank, const std::string& log_path) {
-  Fd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
-  if (!log) throw system_failure("cannot open log file " + log_path, errno);
+void Gang::fork_rank(const GangPlan::Rank& rank) {
+  const os::Fd log(::open(rank.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  if (!log) throw system_failure("cannot open log file " + rank.log, errno);
+  Execution execution{
+      .log = log.get(), .parent = ::getpid(), .variables = {}, .argv = pointers(argv_), .environment = {}};
+  for (const auto& [name, value] : rank.environment) execution.variables.push_back(name + "=" + value);
+  execution.environment = pointers(execution.variables);
   const auto pid = ::fork();
-  if (pid < 0) throw system_failure("cannot start a process for rank " + std::to_string(rank), errno);
-  if (pid == 0) be_rank(rank, log.get());
+  if (pid < 0) throw system_failure("cannot start a process for rank " + std::to_string(rank.number), errno);
+  if (pid == 0) be_rank(execution);
   ::setpgid(pid, pid);  // the rank does it too: whoever is first
   ranks_.push_back({pid, 0});
   const auto stat = os::read_stat(pid);
-  if (!stat) throw LaunchError("rank " + std::to_string(rank) + " vanished while starting", true);
+  if (!stat) throw LaunchError("rank " + std::to_string(rank.number) + " vanished while starting", true);
   ranks_.back().start_time = stat->start_time;
 }
 
-void Gang::be_rank(core::RankNumber rank, int log) const {
+void Gang::be_rank(const Execution& execution) const {
   ::setpgid(0, 0);
   reset_signals();
   int error = 0;
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::fchdir(working_folder_.get()) != 0 ||
-      ::dup2(null_.get(), STDIN_FILENO) < 0 || ::dup2(log, STDOUT_FILENO) < 0 || ::dup2(log, STDERR_FILENO) < 0) {
+      ::dup2(null_.get(), STDIN_FILENO) < 0 || ::dup2(execution.log, STDOUT_FILENO) < 0 ||
+      ::dup2(execution.log, STDERR_FILENO) < 0) {
     error = errno;
   }
   // Above 2 remain the gate and the way to say what failed; both go when the program is executed. The gate's other end
@@ -133,21 +134,29 @@ void Gang::be_rank(core::RankNumber rank, int log) const {
   const int gate = ::dup3(high_gate, 3, O_CLOEXEC);
   const int failures = ::dup3(high_failures, 4, O_CLOEXEC);
   ::close_range(5, ~0U, 0);
-  if (!wait_for_byte(gate)) ::_exit(127);
-  os::set_open_files(launch_.open_files);
+  if (!wait_for_byte(gate)) ::_exit(contract::kExitCannotStart);
+  // A parent that died before the prctl above sends no signal.
+  if (::getppid() != execution.parent) ::_exit(contract::kExitCannotStart);
+  os::set_open_files(open_files_);
   if (error == 0) {
-    ::execve(launch_.program.c_str(), pointers(launch_.argv).data(), pointers(environments_[rank]).data());
+    auto* const argv = execution.argv.data();
+    auto* const environment = execution.environment.data();
+    as_a_shell_would_ ? ::execvpe(program_.c_str(), argv, environment) : ::execve(program_.c_str(), argv, environment);
     error = errno;
   }
   [[maybe_unused]] const auto told = ::write(failures, &error, sizeof error);
-  ::_exit(127);
+  ::_exit(contract::kExitCannotStart);
 }
 
 std::optional<LaunchError> Gang::open_gate() {
   const std::string bytes(ranks_.size(), 'g');
   for (std::size_t done = 0; done < bytes.size();) {
     const auto count = ::write(gate_.write.get(), bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno != EINTR) return system_failure("cannot let the ranks go", errno);
+    if (count < 0 && errno != EINTR) {
+      const auto failure = system_failure("cannot let the ranks go", errno);
+      gate_.write.reset();  // the ranks that wait there leave
+      return failure;
+    }
     if (count > 0) done += static_cast<std::size_t>(count);
   }
   failures_.write.reset();
@@ -158,11 +167,18 @@ std::optional<LaunchError> Gang::open_gate() {
   } while (count < 0 && errno == EINTR);
   gate_.write.reset();
   if (count == 0) return std::nullopt;
-  return LaunchError(explain_exec(launch_, error), may_pass(error));
+  return LaunchError(explain_exec(error), may_pass(error));
 }
 
-void Gang::signal(core::RankNumber rank, int number) const {
-  ::kill(-static_cast<pid_t>(ranks_.at(rank).pid), number);
+std::string Gang::explain_exec(int error) const {
+  const auto what = "cannot execute " + program_;
+  if (error == ENOENT && !as_a_shell_would_) return what + ": the interpreter named in its first line is missing";
+  if (error == ENOEXEC) return what + ": not a program; give a script a first line such as #!/bin/sh";
+  return what + ": " + std::strerror(error);
 }
 
-}  // namespace runtime::local
+void Gang::signal(std::size_t index, int number) const {
+  ::kill(-static_cast<pid_t>(ranks_.at(index).pid), number);
+}
+
+}  // namespace agent

@@ -1,18 +1,15 @@
-#include "agent/supervisor/launch_file.h"
+#include "contract/local_launch.h"
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "agent/supervisor/attempt_folder.h"
-
-namespace runtime::local {
-namespace {
+namespace contract {
 
 using nlohmann::json;
 
-std::string serialize(const LaunchFile& launch) {
-  json object = {{"job", launch.key.job},
-                 {"attempt", launch.key.number},
+std::string to_text(const LocalLaunch& launch) {
+  json object = {{"job", launch.job},
+                 {"attempt", launch.attempt},
                  {"job_name", launch.job_name},
                  {"program", launch.program},
                  {"argv", launch.argv},
@@ -26,33 +23,22 @@ std::string serialize(const LaunchFile& launch) {
                  {"master_port", launch.master_port},
                  {"open_files", launch.open_files}};
   if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
-  return object.dump(2) + "\n";
-}
-
-}  // namespace
-
-void write_launch_file(int folder, const LaunchFile& launch) {
-  std::string text;
   try {
-    text = serialize(launch);
+    return object.dump(2) + "\n";
   } catch (const json::exception&) {
     throw std::invalid_argument("the job's name, command, env or folders hold bytes that are not UTF-8");
   }
-  replace_file_at(folder, kLaunchFile, text);
 }
 
-std::optional<LaunchFile> read_launch_file(int folder) {
-  const auto text = read_file_at(folder, kLaunchFile);
-  if (!text) return std::nullopt;
+LocalLaunch parse_local_launch(std::string_view text) {
   try {
-    const auto object = json::parse(*text);
-    LaunchFile launch;
-    object.at("job").get_to(launch.key.job);
-    object.at("attempt").get_to(launch.key.number);
+    const auto object = json::parse(text);
+    LocalLaunch launch;
+    object.at("job").get_to(launch.job);
+    object.at("attempt").get_to(launch.attempt);
     object.at("job_name").get_to(launch.job_name);
     object.at("program").get_to(launch.program);
     object.at("argv").get_to(launch.argv);
-    // An attempt that an older musterd started has none.
     launch.base_env = object.value("base_env", launch.base_env);
     object.at("env").get_to(launch.env);
     object.at("working_folder").get_to(launch.working_folder);
@@ -62,11 +48,11 @@ std::optional<LaunchFile> read_launch_file(int folder) {
     if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
     object.at("master_addr").get_to(launch.master_addr);
     object.at("master_port").get_to(launch.master_port);
-    launch.open_files = object.value("open_files", std::uint64_t{0});  // older ones have none
+    launch.open_files = object.value("open_files", std::uint64_t{0});
     return launch;
   } catch (const json::exception& error) {
-    throw std::runtime_error(std::string(kLaunchFile) + " makes no sense: " + error.what());
+    throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());
   }
 }
 
-}  // namespace runtime::local
+}  // namespace contract
