@@ -3,24 +3,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <string_view>
-#include <system_error>
+
+#include "contract/fence_file.h"
 
 namespace beside {
 
 std::optional<std::uint32_t> read_fence(const std::filesystem::path& folder) {
-  const int fd = ::open((folder / "FENCE").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = ::open((folder / contract::kFenceFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return std::nullopt;
   char buffer[64];
   const auto count = ::read(fd, buffer, sizeof buffer);
   ::close(fd);
-  constexpr std::string_view kStart = "attempt ";
-  const std::string_view text(buffer, count > 0 ? static_cast<std::size_t>(count) : 0);
-  if (!text.starts_with(kStart)) return std::nullopt;
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data() + kStart.size(), text.data() + text.size(), number);
-  return error == std::errc() ? std::optional(number) : std::nullopt;
+  const auto attempt = contract::parse_fence({buffer, count > 0 ? static_cast<std::size_t>(count) : 0});
+  if (!attempt || *attempt < 0 || *attempt > UINT32_MAX) return std::nullopt;
+  return static_cast<std::uint32_t>(*attempt);
 }
 
 }  // namespace beside

@@ -16,7 +16,6 @@
 namespace beside {
 namespace {
 
-constexpr int kRequeue = 99, kFenced = 94;  // see README, "What a rank is told"
 constexpr std::size_t kMostErrorFile = 1 << 20;
 
 /// At most `most` bytes from the end of a regular file; empty: there is none.
@@ -44,10 +43,10 @@ std::string read_end(const std::filesystem::path& file, std::size_t most) {
 
 }  // namespace
 
-bool may_have_words(const ProgramEnd& end) {
+bool may_have_words(const contract::ExitStatus& end) {
   constexpr std::array kOwnFault{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
   if (end.signal != 0) return std::ranges::find(kOwnFault, end.signal) != kOwnFault.end();
-  return end.code != 0 && end.code != kRequeue && end.code != kFenced;
+  return end.code != 0 && end.code != contract::kExitRequeue && end.code != contract::kExitFenced;
 }
 
 std::string fit_for_a_sentence(std::string_view text) {

@@ -5,18 +5,13 @@
 #include <string_view>
 
 #include "beside/rank_files.h"
+#include "contract/exit_codes.h"
 
 namespace beside {
 
-/// How a rank's program ended: one of the two is 0.
-struct ProgramEnd {
-  int code = 0;
-  int signal = 0;
-};
-
 /// Whether what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
 /// was killed from outside: then its last error line is about something else.
-bool may_have_words(const ProgramEnd& end);
+bool may_have_words(const contract::ExitStatus& end);
 
 /// The error that `log`, the end of a program's outputs, closes with: one line, as error_line() finds it, fit for a
 /// sentence. Empty: none that can be told from ordinary output.

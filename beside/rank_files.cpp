@@ -1,5 +1,7 @@
 #include "beside/rank_files.h"
 
+#include "contract/variables.h"
+
 namespace beside {
 
 RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank) {
@@ -8,7 +10,7 @@ RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank
 }
 
 std::map<std::string, std::string> file_variables(const RankFiles& files) {
-  return {{"MUSTER_STOP", files.stop.string()}, {"TORCHELASTIC_ERROR_FILE", files.error.string()}};
+  return {{contract::variable::kStop, files.stop.string()}, {contract::variable::kErrorFile, files.error.string()}};
 }
 
 }  // namespace beside

@@ -1,5 +1,7 @@
 #include "launch/rank_variables.h"
 
+#include "contract/variables.h"
+
 namespace launch {
 
 Environment rank_variables(const RankPlace& place) {
@@ -15,11 +17,11 @@ Environment rank_variables(const RankPlace& place) {
                   {"ROLE_NAME", "default"},
                   {"ROLE_RANK", text(place.rank)},
                   {"ROLE_WORLD_SIZE", text(place.world_size)},
-                  {"MUSTER_NODES", text(place.nodes)}};
+                  {contract::variable::kNodes, text(place.nodes)}};
   if (place.node_names.empty()) return all;
   std::string names;
   for (const auto& name : place.node_names) names += (names.empty() ? "" : ",") + name;
-  all["MUSTER_NODELIST"] = names;
+  all[contract::variable::kNodeList] = names;
   return all;
 }
 

@@ -1,7 +1,5 @@
 #include "os/patience.h"
 
-#include <signal.h>
-
 #include <fstream>
 #include <future>
 #include <map>
@@ -9,6 +7,8 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
+
+#include "os/signals_blocked.h"
 
 namespace os {
 namespace {
@@ -61,22 +61,6 @@ bool is_below(const std::string& folder, const std::string& path) {
   return folder == "/" || (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
 }
 
-/// Signals are for the threads that wait for them.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 std::string file_system_of(const std::filesystem::path& path, std::istream& mountinfo) {
@@ -102,7 +86,7 @@ bool run_within(std::chrono::milliseconds patience, const std::string& whom, std
   const auto ended = std::make_shared<std::promise<void>>();
   auto end = ended->get_future();
   try {
-    const NoSignals quiet;
+    const SignalsBlocked quiet;
     std::thread([ended, whom, task = std::move(task)] {
       task();
       begun().end(whom);

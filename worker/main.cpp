@@ -1,4 +1,4 @@
-// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see rank/exit_codes.h.
+// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see contract/exit_codes.h.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -13,10 +13,10 @@
 #include <string_view>
 #include <thread>
 
+#include "contract/exit_codes.h"
 #include "fsdp/checkpoint.h"
 #include "rank/environment.h"
 #include "rank/errors.h"
-#include "rank/exit_codes.h"
 #include "rank/reporter.h"
 #include "rank/signals.h"
 #include "train/config.h"
@@ -82,25 +82,25 @@ worker::Outcome explain_failure() {
   try {
     throw;
   } catch (const worker::UsageError& error) {
-    return {worker::kExitNeverRequeue, one_line(error.what())};
+    return {contract::kExitNeverRequeue, one_line(error.what())};
   } catch (const std::invalid_argument& error) {
-    return {worker::kExitNeverRequeue, one_line(error.what())};
+    return {contract::kExitNeverRequeue, one_line(error.what())};
   } catch (const worker::FencedError& error) {
-    return {worker::kExitFenced, one_line(error.what())};
+    return {contract::kExitFenced, one_line(error.what())};
   } catch (const fsdp::CheckpointFenced& error) {
-    return {worker::kExitFenced, one_line(error.what())};
+    return {contract::kExitFenced, one_line(error.what())};
   } catch (const std::bad_alloc&) {
-    return {worker::kExitOutOfMemory, "out of memory; use a smaller train.micro_batch_size, or more ranks"};
+    return {contract::kExitOutOfMemory, "out of memory; use a smaller train.micro_batch_size, or more ranks"};
   } catch (const c10::Error& error) {
     const std::string what = one_line(error.what_without_backtrace());
     // On the CPU LibTorch throws a plain c10::Error for a failed allocation.
     const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                         what.find("can't allocate memory") != std::string::npos;
-    return {memory ? worker::kExitOutOfMemory : worker::kExitFailed, what};
+    return {memory ? contract::kExitOutOfMemory : contract::kExitFailed, what};
   } catch (const std::exception& error) {
-    return {worker::kExitFailed, one_line(error.what())};
+    return {contract::kExitFailed, one_line(error.what())};
   } catch (...) {
-    return {worker::kExitFailed, "an unknown exception"};
+    return {contract::kExitFailed, "an unknown exception"};
   }
 }
 
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
     const std::string file = parse_arguments(argc, argv, environment.run_file, help);
     if (help) {
       std::fputs(kHelp, stdout);
-      return worker::kExitDone;
+      return contract::kExitDone;
     }
     reporter = worker::make_reporter(environment);
     reporter->section(worker::Section::kInit);

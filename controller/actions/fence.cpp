@@ -10,6 +10,7 @@
 
 #include "base/durable_file.h"
 #include "beside/fence.h"
+#include "contract/fence_file.h"
 
 namespace runtime {
 namespace {
@@ -28,7 +29,7 @@ bool lock_within(int fd, core::Millis patience) {
 
 bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
   make_folders(folder);
-  const auto lock_path = folder / "FENCE.lock";
+  const auto lock_path = folder / contract::kFenceLock;
   const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
   struct Close {
@@ -37,7 +38,7 @@ bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attemp
   } close{fd};
   const bool locked = lock_within(fd, patience);
   if (read_fence(folder).value_or(0) < attempt) {
-    write_file_durably(folder / "FENCE", "attempt " + std::to_string(attempt) + "\n");
+    write_file_durably(folder / contract::kFenceFile, contract::fence_text(attempt));
   }
   return locked;
 }

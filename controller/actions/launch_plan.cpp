@@ -6,6 +6,7 @@
 #include "actions/fence.h"
 #include "base/durable_file.h"
 #include "base/tokens.h"
+#include "contract/variables.h"
 #include "executors/node_fitness.h"
 #include "jobfile/run_file.h"
 #include "jobs/progress_watch.h"
@@ -14,6 +15,8 @@
 
 namespace runtime {
 namespace {
+
+namespace variable = contract::variable;
 
 constexpr core::Millis kFencePatience{5000};
 
@@ -82,7 +85,7 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
     request.argv.assign(spec.command().argv().begin(), spec.command().argv().end());
   } else {
     request.argv = {settings.worker_program.string(), "--run-file", run_path};
-    request.env["MUSTER_RUN_FILE"] = run_path;
+    request.env[variable::kRunFile] = run_path;
   }
   request.base_env = launch::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
@@ -90,12 +93,12 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
     request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
   }
   for (const auto& [name, value] : spec.env()) request.env[name] = value;
-  request.env["MUSTER_CONTROLLER"] = settings.controller_address;
-  request.env["MUSTER_RANK_TOKEN"] = rank_token(settings.secret, key.job, key.number);
-  request.env["MUSTER_JOB_ID"] = std::to_string(key.job);
-  request.env["MUSTER_ATTEMPT"] = std::to_string(key.number);
-  request.env["MUSTER_ATTEMPT_FOLDER"] = request.attempt_folder;
-  request.env["MUSTER_CHECKPOINT_FOLDER"] = checkpoint_folder(spec, key.job, settings.data).string();
+  request.env[variable::kController] = settings.controller_address;
+  request.env[variable::kRankToken] = rank_token(settings.secret, key.job, key.number);
+  request.env[variable::kJobId] = std::to_string(key.job);
+  request.env[variable::kAttempt] = std::to_string(key.number);
+  request.env[variable::kAttemptFolder] = request.attempt_folder;
+  request.env[variable::kCheckpointFolder] = checkpoint_folder(spec, key.job, settings.data).string();
   return request;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/debug_environment.h"
 
 #include "beside/rank_files.h"
+#include "contract/variables.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
 #include "launch/submitter.h"
@@ -9,6 +10,8 @@
 
 namespace cli {
 namespace {
+
+namespace variable = contract::variable;
 
 /// A rank's place. All nodes of the job are this machine.
 launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
@@ -24,13 +27,12 @@ launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t
 
 /// Adds TERM, and the GPUs that this shell may use.
 void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, launch::Environment& to) {
-  constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
   const auto own = launch::own_environment();
-  for (const auto* name : {"TERM", kDevices}) {
+  for (const auto* name : {"TERM", variable::kVisibleDevices}) {
     if (const auto found = own.find(name); found != own.end()) to[name] = found->second;
   }
   if (resources.gpus_per_rank() == 0) return;
-  auto& devices = to[kDevices];
+  auto& devices = to[variable::kVisibleDevices];
   devices = launch::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
 }
 
@@ -42,21 +44,21 @@ launch::Environment debug_environment(const muster::v1::JobSpec& spec, const Deb
   for (auto& [name, value] : launch::rank_variables(place_of(spec.resources(), rank))) all[name] = value;
   const auto files = beside::file_variables(beside::rank_files(place.folder / "logs", rank));
   for (const auto& [name, value] : files) all[name] = value;
-  all["MASTER_ADDR"] = "127.0.0.1";
-  all["MASTER_PORT"] = place.master_port;
+  all[variable::kMasterAddress] = "127.0.0.1";
+  all[variable::kMasterPort] = place.master_port;
   add_of_this_shell(spec.resources(), rank, all);
   if (spec.has_command()) {
     for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
   }
   for (const auto& [name, value] : spec.env()) all[name] = value;
   // There is no controller, so there is no job id.
-  all["MUSTER_JOB_ID"] = "0";
-  all["MUSTER_ATTEMPT"] = "1";
-  all["MUSTER_ATTEMPT_FOLDER"] = place.folder;
-  all["MUSTER_CHECKPOINT_FOLDER"] = place.checkpoints;
+  all[variable::kJobId] = "0";
+  all[variable::kAttempt] = "1";
+  all[variable::kAttemptFolder] = place.folder;
+  all[variable::kCheckpointFolder] = place.checkpoints;
   if (spec.has_recipe()) {
-    all["MUSTER_RUN_FILE"] = place.folder / "run.json";
-    all["MUSTER_METRICS_FILE"] = place.folder / ("metrics.rank" + std::to_string(rank) + ".jsonl");
+    all[variable::kRunFile] = place.folder / "run.json";
+    all[variable::kMetricsFile] = place.folder / ("metrics.rank" + std::to_string(rank) + ".jsonl");
   }
   return all;
 }

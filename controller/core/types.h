@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "contract/exit_codes.h"
+
 namespace core {
 
 using JobId = std::int64_t;
@@ -42,17 +44,10 @@ enum class Cause {
 std::string_view to_string(Cause cause);                   // "rank_silent"
 std::optional<Cause> cause_from_string(std::string_view);  // the reverse
 
-/// How a process ended: by exit code, or by signal when `signal` is not 0.
-struct ExitStatus {
-  int code = 0;
-  int signal = 0;
-  bool operator==(const ExitStatus&) const = default;
-};
-
-/// Exit codes with a meaning between ranks and controller.
-inline constexpr int kExitRequeue = 99;       // saved; start me again
-inline constexpr int kExitNeverRequeue = 93;  // trying again cannot help
-inline constexpr int kExitOutOfMemory = 97;
-inline constexpr int kExitFenced = 94;  // the controller said that the attempt is over
+using contract::ExitStatus;
+using contract::kExitFenced;
+using contract::kExitNeverRequeue;
+using contract::kExitOutOfMemory;
+using contract::kExitRequeue;
 
 }  // namespace core

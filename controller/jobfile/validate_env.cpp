@@ -3,12 +3,15 @@
 #include <charconv>
 #include <optional>
 
-#include "schema/utf8.h"
+#include "contract/variables.h"
 #include "jobfile/findings.h"
 #include "launch/secrets.h"
+#include "schema/utf8.h"
 
 namespace jobfile {
 namespace {
+
+namespace names = contract::variable;
 
 using muster::v1::JobSpec;
 
@@ -98,9 +101,9 @@ class RankVariables {
   }
   /// Checks MASTER_PORT. It is read only if there is an address: the user's or, on one machine, muster's.
   bool port_is_one(bool address_is_there) {
-    const bool read = given("MASTER_ADDR") || (address_is_there && text("MASTER_ADDR") == nullptr);
-    if (!read || !given("MASTER_PORT") || number_of(*text("MASTER_PORT"), 1, kMostPort)) return true;
-    return refuse("MASTER_PORT", "want a port from 1 to 65535", "leave it out: muster chooses one",
+    const bool read = given(names::kMasterAddress) || (address_is_there && text(names::kMasterAddress) == nullptr);
+    if (!read || !given(names::kMasterPort) || number_of(*text(names::kMasterPort), 1, kMostPort)) return true;
+    return refuse(names::kMasterPort, "want a port from 1 to 65535", "leave it out: muster chooses one",
                   {"env.MASTER_ADDR"});
   }
   bool rank_has_company(bool read_by_task) {
@@ -172,10 +175,10 @@ class RankVariables {
 }  // namespace
 
 bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
-  constexpr std::array kAlways{"MUSTER_CONTROLLER", "MUSTER_RANK_TOKEN",     "MUSTER_JOB_ID",
-                               "MUSTER_ATTEMPT",    "MUSTER_ATTEMPT_FOLDER", "MUSTER_CHECKPOINT_FOLDER",
-                               "MUSTER_NODES",      "MUSTER_NODELIST",       "MUSTER_STOP"};
-  return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == "MUSTER_RUN_FILE");
+  constexpr std::array kAlways{names::kController, names::kRankToken,     names::kJobId,
+                               names::kAttempt,    names::kAttemptFolder, names::kCheckpointFolder,
+                               names::kNodes,      names::kNodeList,      names::kStop};
+  return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == names::kRunFile);
 }
 
 namespace {
@@ -264,7 +267,7 @@ void check_variables(const JobSpec& spec, Findings& findings) {
     } else if (value == launch::kMask) {
       findings.add({"env." + name, value, kWantSecret, "give it with muster submit --env " + name, {}});
     } else if (is_set_by_muster(spec, name)) {
-      const bool folder = name == "MUSTER_CHECKPOINT_FOLDER";
+      const bool folder = name == names::kCheckpointFolder;
       findings.add({"env." + name,
                     value.substr(0, kLongestValue),
                     "want another name: muster sets this one itself",

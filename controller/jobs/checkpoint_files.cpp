@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "contract/fence_file.h"
 #include "os/patience.h"
 #include "schema/utf8.h"
 
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_other_file(std::string_view name) {
-  if (name.starts_with('.') || name.starts_with("events.out.tfevents") || name == "FENCE") return true;
+  if (name.starts_with('.') || name.starts_with("events.out.tfevents") || name == contract::kFenceFile) return true;
   constexpr std::array<std::string_view, 6> kEndings = {".log", ".out", ".err", ".lock", ".pid", ".tmp"};
   return std::ranges::any_of(kEndings, [&](auto ending) { return name.ends_with(ending); });
 }

@@ -65,7 +65,7 @@ std::optional<std::string> program_file(const Command& command, const std::vecto
 
 /// The descriptor itself, or a copy above 2 if it is one of stdin, stdout and stderr. exec closes the copy.
 Fd above_stdio(Fd fd) {
-  if (!fd.valid() || fd.get() > 2) return fd;
+  if (!fd || fd.get() > 2) return fd;
   return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
 }
 
@@ -84,13 +84,13 @@ Pipe make_pipe() {
 Fd input_file(const std::string& input) {
   if (input.empty()) return above_stdio(Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
   auto file = above_stdio(Fd(::memfd_create("input", MFD_CLOEXEC)));
-  for (std::size_t at = 0; file.valid() && at < input.size();) {
+  for (std::size_t at = 0; file && at < input.size();) {
     const auto count = ::write(file.get(), input.data() + at, input.size() - at);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return Fd();
     at += static_cast<std::size_t>(count);
   }
-  if (file.valid()) ::lseek(file.get(), 0, SEEK_SET);
+  if (file) ::lseek(file.get(), 0, SEEK_SET);
   return file;
 }
 
@@ -197,7 +197,7 @@ Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_
   auto out = make_pipe();
   auto err = make_pipe();
   auto problem = make_pipe();
-  if (!in.valid() || !out.write.valid() || !err.write.valid() || !problem.write.valid()) {
+  if (!in || !out.write || !err.write || !problem.write) {
     return failed(name, std::string("no descriptors or memory left: ") + ::strerror(errno));
   }
   Plan plan{*file,           pointers(command.argv), pointers(environment), in.get(),     out.write.get(),

@@ -6,10 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "fd.h"
+#include "os/fd.h"
 #include "slurm/command.h"
 
 namespace slurm {
+
+using os::Fd;
 
 /// A started program. It leads its own process group and has not been reaped.
 struct Child {

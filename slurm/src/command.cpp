@@ -26,7 +26,7 @@ class Output {
   /// Reads the available output. Bytes beyond the limit are discarded, so that the child does not block.
   void read() {
     std::array<char, 65536> buffer;
-    while (fd_.valid()) {
+    while (fd_) {
       const auto count = ::read(fd_.get(), buffer.data(), buffer.size());
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
@@ -57,7 +57,7 @@ bool follow(const Child& child, Output& out, Output& err, Clock::time_point limi
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now());
     if (has_ended(child.pid)) return true;
     if (left.count() <= 0) return false;
-    const auto wait = child.exited.valid() ? left : std::min(left, kLook);
+    const auto wait = child.exited ? left : std::min(left, kLook);
     std::array<pollfd, 3> fds = {{{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}, {child.exited.get(), POLLIN, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(std::min<std::int64_t>(wait.count(), 60'000)));
     if (fds[0].revents != 0) out.read();

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "rank/exit_codes.h"
+#include "contract/exit_codes.h"
 
 namespace worker {
 namespace {
@@ -54,7 +54,7 @@ TEST_F(Signals, ASecondTermLeavesAtOnceWithTheRequeueCode) {
         ::raise(SIGTERM);
         ::_exit(0);
       },
-      ::testing::ExitedWithCode(kExitRequeue), "");
+      ::testing::ExitedWithCode(contract::kExitRequeue), "");
 }
 
 // Slurm sends SIGTERM twice within milliseconds when it preempts without grace.
@@ -73,7 +73,7 @@ TEST_F(Signals, ATermAfterUsr2StillLetsTheSaveFinish) {
 }
 
 TEST_F(Signals, BeforeThereIsAnythingToSaveTheFirstLeavesAtOnce) {
-  EXPECT_EXIT(::raise(SIGTERM), ::testing::ExitedWithCode(kExitRequeue), "");
+  EXPECT_EXIT(::raise(SIGTERM), ::testing::ExitedWithCode(contract::kExitRequeue), "");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(Trainer, AllRanksLeaveAfterTheVeryStepInWhichOneOfThemWasAsked) {
   std::vector<Listener> ranks(3);
   ranks[1].save_at = 3;
   const auto outcomes = train(run_of(folder, R"(,"steps":9,"batch_size":6)"), ranks);
-  EXPECT_THAT(outcomes, Each(Field(&Outcome::code, kExitRequeue)));
+  EXPECT_THAT(outcomes, Each(Field(&Outcome::code, contract::kExitRequeue)));
   for (const auto& rank : ranks) {
     EXPECT_THAT(numbers(rank.steps), ElementsAre(1, 2, 3));
     EXPECT_THAT(rank.saved, ElementsAre(3));
@@ -295,7 +295,7 @@ TEST(Trainer, ManualPagesThatComeAndGoDoNotEndARun) {
     train(config, first);
     write_file(folder / "man/man8/second.8", std::string(600 << 10, 'b'));
     const auto outcomes = train(config, second, 2);
-    EXPECT_THAT(outcomes, Each(Field(&Outcome::code, kExitDone)));
+    EXPECT_THAT(outcomes, Each(Field(&Outcome::code, contract::kExitDone)));
     ASSERT_THAT(numbers(second[0].steps), ElementsAre(4, 5, 6));
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(value_of(second[0].steps[i].values, "loss"), value_of(whole[0].steps[i + 3].values, "loss"));

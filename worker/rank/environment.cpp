@@ -1,14 +1,17 @@
 #include "rank/environment.h"
 
-#include "rank/slurm_meeting.h"
-
 #include <charconv>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
 
+#include "contract/variables.h"
+#include "rank/slurm_meeting.h"
+
 namespace worker {
 namespace {
+
+namespace variable = contract::variable;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw std::invalid_argument("environment: " + message);
@@ -102,10 +105,10 @@ void check_ranks(const RankEnvironment& e) {
 }
 
 void read_master(const GetVariable& get, RankEnvironment& out) {
-  const auto address = get("MASTER_ADDR");
-  const auto port = get("MASTER_PORT");
+  const auto address = get(variable::kMasterAddress);
+  const auto port = get(variable::kMasterPort);
   if (address && !address->empty() && port && !port->empty()) {
-    out.master = Endpoint{*address, to_number<std::uint16_t>("MASTER_PORT", *port, 1, 65535)};
+    out.master = Endpoint{*address, to_number<std::uint16_t>(variable::kMasterPort, *port, 1, 65535)};
   } else if (out.world_size > 1 && !out.controller) {
     // RANK and its like were set by somebody else, who has to say where to meet, too.
     if (!number(get, "RANK", 0)) out.master = slurm_meeting_point(get);
@@ -128,7 +131,7 @@ RankEnvironment read_environment(const GetVariable& get) {
   }
   check_ranks(out);
 
-  if (const auto address = get("MUSTER_CONTROLLER"); address && !address->empty()) {
+  if (const auto address = get(variable::kController); address && !address->empty()) {
     try {
       out.controller = parse_endpoint(*address);
     } catch (const std::invalid_argument& error) {
@@ -136,14 +139,14 @@ RankEnvironment read_environment(const GetVariable& get) {
     }
   }
   read_master(get, out);
-  out.token = get("MUSTER_RANK_TOKEN").value_or("");
-  out.job_id = get("MUSTER_JOB_ID").value_or("");
-  if (const auto text = get("MUSTER_ATTEMPT"); text && !text->empty()) {
-    out.attempt = to_number<std::int64_t>("MUSTER_ATTEMPT", *text, 0, 1'000'000'000);
+  out.token = get(variable::kRankToken).value_or("");
+  out.job_id = get(variable::kJobId).value_or("");
+  if (const auto text = get(variable::kAttempt); text && !text->empty()) {
+    out.attempt = to_number<std::int64_t>(variable::kAttempt, *text, 0, 1'000'000'000);
   }
-  out.attempt_folder = get("MUSTER_ATTEMPT_FOLDER").value_or("");
-  out.run_file = get("MUSTER_RUN_FILE").value_or("");
-  out.metrics_file = get("MUSTER_METRICS_FILE").value_or("metrics.rank" + std::to_string(out.rank) + ".jsonl");
+  out.attempt_folder = get(variable::kAttemptFolder).value_or("");
+  out.run_file = get(variable::kRunFile).value_or("");
+  out.metrics_file = get(variable::kMetricsFile).value_or("metrics.rank" + std::to_string(out.rank) + ".jsonl");
   return out;
 }
 

@@ -1,8 +1,5 @@
 #include "rank/grpc_reporter.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "contract/exit_codes.h"
 #include "os/host_name.h"
+#include "os/process_memory.h"
+#include "os/signals_blocked.h"
 #include "rank/errors.h"
-#include "rank/exit_codes.h"
 #include "rank/grpc_client.h"
 #include "rank/grpc_file_desk.h"
 #include "rank/grpc_outbox.h"
@@ -58,37 +57,6 @@ class Backoff {
   milliseconds first_, most_;
   milliseconds wait_ = first_;
 };
-
-/// Threads started while it lives never run a signal handler.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-std::int64_t memory_now() {
-  long long pages = 0, resident = 0;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
-    if (std::fscanf(file, "%lld %lld", &pages, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
-std::int64_t memory_peak() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024L;
-}
 
 /// The reason as protobuf takes it. A message with one byte that is not UTF-8 would be refused for ever.
 std::string fit_reason(std::string_view text) {
@@ -153,7 +121,7 @@ class GrpcReporter final : public Reporter {
         world_size_(environment.world_size),
         outbox_(key_.rank()) {
     // gRPC starts its own threads with the channel.
-    const SignalsBlocked blocked;
+    const os::SignalsBlocked blocked;
     files_ = std::make_unique<FileDesk>(unsent_path(environment), "[rank " + std::to_string(key_.rank()) + "] ");
     client_ = std::make_unique<GrpcClient>(controller_, environment.token);
     thread_ = std::thread([this] { run(); });
@@ -376,8 +344,9 @@ v1::HeartbeatRequest GrpcReporter::heartbeat() const {
   *request.mutable_key() = key_;
   request.set_step(step_);
   request.set_section(wire(section_));
-  request.set_memory_bytes(memory_now());
-  request.set_memory_peak_bytes(memory_peak());
+  const auto memory = os::process_memory();
+  request.set_memory_bytes(memory.resident_bytes);
+  request.set_memory_peak_bytes(memory.peak_bytes);
   request.set_step_ms(step_ms_);
   if (resumed_from_) request.set_resumed_from_step(*resumed_from_);
   return request;
@@ -469,9 +438,9 @@ void GrpcReporter::wait_fenced(Lock& lock) {
     const auto until =
         leaving_ ? std::max(fenced_at_ + options_.fenced_grace, leaving_->until) : fenced_at_ + options_.fenced_grace;
     if (Clock::now() >= until) {
-      say("fenced, and stuck: ending this process (exit code " + std::to_string(kExitFenced) + ")");
+      say("fenced, and stuck: ending this process (exit code " + std::to_string(contract::kExitFenced) + ")");
       files_->wait(Clock::now() + FileDesk::kLastWait);
-      ::_exit(kExitFenced);
+      ::_exit(contract::kExitFenced);
     }
     wake_.wait_until(lock, until);
   }

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "rank/exit_codes.h"
+#include "contract/exit_codes.h"
 
 namespace worker {
 namespace {
@@ -35,7 +35,7 @@ bool is_second_term() {
 
 extern "C" void on_stop_signal(int number) {
   const bool again = number == SIGTERM && is_second_term();
-  if (again || !something_to_save.load()) ::_exit(kExitRequeue);
+  if (again || !something_to_save.load()) ::_exit(contract::kExitRequeue);
   stop_asked.store(true);
 }
 

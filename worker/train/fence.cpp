@@ -5,25 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
-#include <optional>
-#include <string_view>
+
+#include "contract/fence_file.h"
 
 namespace worker {
 namespace {
-
-/// The number in "attempt N\n"; nullopt for any other text.
-std::optional<std::int64_t> parse_fence(std::string_view text) {
-  constexpr std::string_view kWord = "attempt ";
-  if (!text.starts_with(kWord) || !text.ends_with('\n')) return std::nullopt;
-  text = text.substr(kWord.size(), text.size() - kWord.size() - 1);
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 /// The reason why `attempt` may not write; empty when it may.
 std::string objection(const std::filesystem::path& fence, std::int64_t attempt) {
@@ -35,7 +23,7 @@ std::string objection(const std::filesystem::path& fence, std::int64_t attempt) 
   std::string text(64, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  const auto newest = parse_fence(text);
+  const auto newest = contract::parse_fence(text);
   if (!newest) return fence.native() + " does not say \"attempt N\"; only musterd writes it";
   if (*newest <= attempt) return {};
   return "attempt " + std::to_string(*newest) + " owns this job now (" + fence.native() + "), this is attempt " +
@@ -51,13 +39,13 @@ Fence::~Fence() {
 }
 
 std::string Fence::may_write() const {
-  return attempt_ == 0 ? std::string() : objection(folder_ / "FENCE", attempt_);
+  return attempt_ == 0 ? std::string() : objection(folder_ / contract::kFenceFile, attempt_);
 }
 
 std::string Fence::may_commit() {
   if (attempt_ == 0) return {};
   release();
-  const auto path = folder_ / "FENCE.lock";
+  const auto path = folder_ / contract::kFenceLock;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_ < 0) return "cannot open " + path.native() + ": " + std::strerror(errno);
   while (::flock(lock_, LOCK_SH) != 0) {
@@ -66,7 +54,7 @@ std::string Fence::may_commit() {
     release();
     return "cannot lock " + path.native() + ": " + why;
   }
-  std::string against = objection(folder_ / "FENCE", attempt_);
+  std::string against = objection(folder_ / contract::kFenceFile, attempt_);
   if (!against.empty()) release();
   return against;
 }

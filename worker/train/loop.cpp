@@ -1,4 +1,5 @@
 #include "train/loop.h"
+#include "os/process_memory.h"
 
 #include <unistd.h>
 
@@ -26,7 +27,6 @@
 #include "train/agreement.h"
 #include "train/best_checkpoint.h"
 #include "train/fence.h"
-#include "train/process_memory.h"
 #include "train/recipe.h"
 #include "train/rendezvous.h"
 #include "train/schedule.h"
@@ -64,7 +64,7 @@ class Trainer::Run {
     const std::int64_t steps = config_.train.steps;
     if (step_ >= steps) {
       say("nothing left to do: the checkpoint holds all %lld steps", static_cast<long long>(steps));
-      return leave(kExitDone, "all " + std::to_string(steps) + " steps were done already");
+      return leave(contract::kExitDone, "all " + std::to_string(steps) + " steps were done already");
     }
     const auto series = schema::series_of(config_.recipe);
     reporter_.declare({series.begin(), series.end()});
@@ -73,13 +73,15 @@ class Trainer::Run {
     while (step_ < steps) {
       StepReport report;
       const StopKind stop = one_step(report);
-      if (stop == StopKind::kNow) return leave(kExitFenced, "told to leave at once after step " + text_of(step_));
+      if (stop == StopKind::kNow)
+        return leave(contract::kExitFenced, "told to leave at once after step " + text_of(step_));
       const bool last = step_ == steps, asked = stop == StopKind::kSave;
       const std::int64_t every = config_.checkpoint.every_steps;
       if (offer_best(report) || last || asked || (every > 0 && step_ % every == 0)) save(last || asked);
-      if (asked && !last) return leave(kExitRequeue, "saved step " + text_of(step_) + " as asked; start me again");
+      if (asked && !last)
+        return leave(contract::kExitRequeue, "saved step " + text_of(step_) + " as asked; start me again");
     }
-    return leave(kExitDone, "all " + text_of(steps) + " steps done");
+    return leave(contract::kExitDone, "all " + text_of(steps) + " steps done");
   }
 
  private:
@@ -361,7 +363,7 @@ class Trainer::Run {
       measures.validation_loss = validate();
     }
     report.values = measures.values();
-    const ProcessMemory memory = process_memory();
+    const os::ProcessMemory memory = os::process_memory();
     report.memory_bytes = memory.resident_bytes;
     report.memory_peak_bytes = memory.peak_bytes;
     report.at_ms = unix_ms();
@@ -438,7 +440,7 @@ class Trainer::Run {
     return checkpointer_->save(state, best_.step());
   }
 
-  Outcome leave(ExitCode code, std::string reason) {
+  Outcome leave(contract::ExitCode code, std::string reason) {
     // No rank may close its connections while another rank still uses them.
     ranks().barrier();
     reporter_.section(Section::kDone);

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "contract/exit_codes.h"
 #include "rank/environment.h"
-#include "rank/exit_codes.h"
 #include "rank/reporter.h"
 #include "train/config.h"
 
@@ -13,7 +13,7 @@ namespace worker {
 
 /// How a rank's training ended, when it ended in an orderly way.
 struct Outcome {
-  ExitCode code = kExitDone;
+  contract::ExitCode code = contract::kExitDone;
   std::string reason;
 };
 

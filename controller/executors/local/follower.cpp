@@ -8,13 +8,16 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "executors/local/attempt_folder.h"
-#include "executors/local/process_table.h"
-#include "executors/local/socket_path.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "agent/supervisor/socket_path.h"
+#include "contract/supervisor_words.h"
+#include "executors/local/leftovers.h"
+#include "os/process_table.h"
 
 namespace runtime::local {
 namespace {
 
+using namespace agent::supervisor;
 using std::chrono::milliseconds;
 constexpr std::size_t kMaxLineBytes = 1 << 20;
 
@@ -81,7 +84,7 @@ void Follower::read() {
         if (self->closed_) return;
         if (!failed) {
           try {
-            if (const auto fact = parse_fact(self->input_.substr(0, size))) self->take(*fact);
+            if (const auto fact = contract::parse_fact(self->input_.substr(0, size))) self->take(*fact);
             self->input_.erase(0, size);
             self->pause_ = kShortestPause;
             return self->read();
@@ -96,8 +99,7 @@ void Follower::read() {
 
 void Follower::send_stop() {
   const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
-  const auto why = stop_.why.empty() ? std::string() : "why " + stop_.why + (stop_.save ? " save\n" : "\n");
-  const auto command = why + "stop " + std::to_string(std::max(left, milliseconds(0)).count()) + "\n";
+  const auto command = contract::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save});
   // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
   // it at the next connection.
   ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -135,7 +137,7 @@ void Follower::bury() {
     if (left.empty()) {
       return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
     }
-    for (const auto& process : left) kill_exactly(process);
+    for (const auto& process : left) os::kill_exactly(process);
   } catch (const std::runtime_error&) {  // asked again below
   }
   later(&Follower::bury);
@@ -166,8 +168,8 @@ bool Follower::is_stuck() {
 
 void Follower::kill_all() {
   was_stuck_ = true;
-  for (const auto& process : leftovers(*status_.started)) kill_exactly(process);
-  if (const auto supervisor = supervisor_of(*status_.started)) kill_exactly(*supervisor);
+  for (const auto& process : leftovers(*status_.started)) os::kill_exactly(process);
+  if (const auto supervisor = supervisor_of(*status_.started)) os::kill_exactly(*supervisor);
 }
 
 std::string Follower::why_gone() const {
@@ -175,15 +177,15 @@ std::string Follower::why_gone() const {
   for (core::RankNumber rank = 0; rank < status_.started->ranks.size(); ++rank) {
     if (!status_.exits.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
-  const bool rebooted = status_.started->boot_id != boot_id();
+  const bool rebooted = status_.started->boot_id != os::boot_id();
   const auto* killed = was_stuck_ ? "its supervisor did nothing any more and was killed" : "its supervisor was killed";
   return std::string(rebooted ? "the machine was restarted" : killed) +
          "; no process is left, and how these ranks ended is not known: " + ranks;
 }
 
-void Follower::take(const Fact& fact) {
+void Follower::take(const contract::Fact& fact) {
   fold(status_, fact);
-  const auto* exited = std::get_if<Exited>(&fact);
+  const auto* exited = std::get_if<contract::Exited>(&fact);
   if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
   listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});
 }

@@ -11,10 +11,10 @@
 #include <set>
 #include <string>
 
+#include "contract/supervisor_facts.h"
 #include "core/event.h"
 #include "executors/executor.h"
-#include "executors/local/fd.h"
-#include "executors/local/status_log.h"
+#include "os/fd.h"
 
 namespace runtime::local {
 
@@ -66,7 +66,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void look_after_supervisor();
   bool is_stuck();
   void kill_all();
-  void take(const Fact& fact);
+  void take(const contract::Fact& fact);
   void gone(const std::string& reason);
   void finish();
   void later(void (Follower::*what)());
@@ -76,7 +76,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   const std::filesystem::path path_;
   std::set<core::RankNumber> told_;
   Listener listener_;
-  Fd folder_;
+  os::Fd folder_;
   boost::asio::local::stream_protocol::socket socket_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer rounds_;
@@ -85,7 +85,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   int rounds_without_ranks_ = 0;
   bool was_stuck_ = false;
   std::string input_;
-  Status status_;
+  contract::Status status_;
   std::chrono::milliseconds pause_ = kShortestPause;
   std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
   StopRequest stop_;                          // the first

@@ -12,19 +12,24 @@
 #include <system_error>
 #include <thread>
 
+#include "agent/supervisor/attempt_folder.h"
+#include "base/data_folder.h"
 #include "base/room.h"
-#include "executors/local/attempt_folder.h"
+#include "contract/local_launch.h"
+#include "contract/supervisor_facts.h"
 #include "executors/local/follower.h"
 #include "executors/local/launch_check.h"
-#include "executors/local/launch_file.h"
 #include "executors/local/port_picker.h"
-#include "executors/local/process_table.h"
 #include "executors/local/start_supervisor.h"
-#include "executors/local/status_log.h"
+#include "os/process_table.h"
 
 namespace runtime::local {
 namespace {
 
+using namespace agent::supervisor;
+using contract::LocalLaunch;
+using contract::Started;
+using os::Fd;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
 
@@ -65,9 +70,10 @@ class Ports {
   std::map<core::AttemptKey, std::uint16_t> of_;
 };
 
-LaunchFile launch_file_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
-                          std::uint64_t open_files) {
-  return {.key = request.key,
+LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
+                      std::uint64_t open_files) {
+  return {.job = request.key.job,
+          .attempt = request.key.number,
           .job_name = request.job_name,
           .program = program,
           .argv = request.argv,
@@ -117,7 +123,7 @@ class LocalExecutor::Impl {
   }
 
  private:
-  std::filesystem::path folder_of(const core::AttemptKey& key) const { return attempt_folder(options_.root, key); }
+  std::filesystem::path folder_of(const core::AttemptKey& key) const { return DataFolder(options_.root).attempt(key); }
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
@@ -211,7 +217,8 @@ LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int 
   const auto port = ports_.take(key);
   StartAnswer answer;
   try {
-    write_launch_file(folder, launch_file_of(request, program, port, options_.open_files));
+    const auto launch = launch_of(request, program, port, options_.open_files);
+    replace_file_at(folder, contract::kLocalLaunchFile, to_text(launch));
     step("written");
     answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
     step("answered");
@@ -238,7 +245,7 @@ LaunchAnswer LocalExecutor::Impl::found(const core::AttemptKey& key, int folder,
 
 void LocalExecutor::Impl::keep_port(const core::AttemptKey& key, int folder) {
   try {
-    if (const auto launch = read_launch_file(folder)) ports_.keep(key, launch->master_port);
+    if (const auto launch = read_local_launch(folder)) ports_.keep(key, launch->master_port);
   } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
   }
 }
@@ -299,7 +306,7 @@ void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& h
 Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) const {
   try {
     const auto what = started(key);
-    if (!what || rank >= what->ranks.size() || what->boot_id != boot_id()) return Vouch::kGone;
+    if (!what || rank >= what->ranks.size() || what->boot_id != os::boot_id()) return Vouch::kGone;
     const auto& process = what->ranks[rank];
     const auto now = os::read_stat(process.pid);
     if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;

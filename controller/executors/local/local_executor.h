@@ -27,7 +27,7 @@ struct LocalOptions {
 };
 
 /// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,
-/// records every fact on disk, and tells it to whoever connects (see supervisor.h).
+/// records every fact on disk, and tells it to whoever connects (see agent/supervisor/supervisor.h).
 ///
 /// launch() and vouch() may be called by several threads at once; launch() takes up to kLaunchLimit. Facts come from
 /// one thread of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "executors/local/fd.h"
+#include "os/fd.h"
 #include "os/room.h"
 
 namespace runtime::local {
@@ -26,7 +26,7 @@ PortPicker::Range outside(PortPicker::Range ephemeral) {
 }
 
 bool is_free(std::uint16_t port) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // No port is to blame for that, and every other would fail the same way.
   if (!socket && os::lacks_room(errno))
     throw std::system_error(errno, std::generic_category(), "cannot look for a port");

@@ -8,17 +8,19 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
-#include "executors/local/attempt_folder.h"
-#include "executors/local/supervisor.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "contract/supervisor_words.h"
 #include "os/room.h"
 
 namespace runtime::local {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using contract::kLockFd;
+using contract::kReportFd;
+using os::Fd;
 
 /// posix_spawn's two records, freed at the end.
 struct SpawnPlan {
@@ -42,7 +44,7 @@ int spawn(const std::filesystem::path& program, const std::filesystem::path& fol
   const Fd high_lock(::fcntl(lock.get(), F_DUPFD_CLOEXEC, 10));
   const Fd high_report(::fcntl(report.get(), F_DUPFD_CLOEXEC, 10));
   if (!high_lock || !high_report) return errno;
-  const auto log = (folder / kSupervisorLog).string();
+  const auto log = (folder / agent::supervisor::kSupervisorLog).string();
   auto* const actions = &plan.actions;
   ::posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -75,16 +77,15 @@ bool read_all(int fd, std::string& text, Clock::time_point deadline) {
   }
 }
 
-/// The supervisor's words: "pid <n>", then "running", or "failed <0: for good | 1 | 2: no room | 3: no descriptors>
-/// <reason>".
 StartAnswer understand(const std::string& text) {
-  const auto line = text.find('\n') == std::string::npos ? "" : text.substr(text.find('\n') + 1);
-  if (line == "running\n") return {StartAnswer::Kind::kRunning, "", true};
-  if (line.starts_with("failed ") && line.size() > 10) {
-    return {StartAnswer::Kind::kFailed, line.substr(9, line.size() - 10), line[7] != '0',
-            line[7] == '2'   ? ENOSPC
-            : line[7] == '3' ? EMFILE
-                             : 0};
+  using contract::StartFailure;
+  const auto report = contract::parse_start_report(text);
+  if (report.running) return {StartAnswer::Kind::kRunning, "", true};
+  if (report.failure) {
+    return {StartAnswer::Kind::kFailed, report.reason, report.failure != StartFailure::kForGood,
+            report.failure == StartFailure::kNoRoom          ? ENOSPC
+            : report.failure == StartFailure::kNoDescriptors ? EMFILE
+                                                             : 0};
   }
   return {StartAnswer::Kind::kSilent, "its supervisor ended without a word", true};
 }
@@ -95,8 +96,7 @@ void kill_supervisor(pid_t launcher, int words, std::string& text) {
   constexpr std::chrono::seconds kLastWords{2};
   ::kill(launcher, SIGKILL);  // not waited for yet
   if (text.empty() && read_all(words, text, Clock::now() + kLastWords)) return;
-  pid_t pid = 0;
-  if (text.starts_with("pid ")) std::from_chars(text.data() + 4, text.data() + text.size(), pid);
+  const auto pid = static_cast<pid_t>(contract::parse_start_report(text).pid.value_or(0));
   if (pid > 1) ::kill(pid, SIGKILL);
   read_all(words, text, Clock::now() + kLastWords);
 }

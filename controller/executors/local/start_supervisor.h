@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "executors/local/fd.h"
+#include "os/fd.h"
 
 namespace runtime::local {
 
@@ -25,7 +25,7 @@ struct StartAnswer {
 /// Starts `program` on an attempt's folder, in a session of its own, with the attempt's lock and none of this process's
 /// other descriptors, and waits for its word until the deadline, when it is killed. `spawned` is called when it has
 /// been started.
-StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, Fd lock,
+StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, os::Fd lock,
                              std::chrono::steady_clock::time_point deadline, const std::function<void()>& spawned);
 
 }  // namespace runtime::local

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "contract/variables.h"
 #include "executors/node_fitness.h"
 #include "executors/slurm/health_check.h"
 #include "executors/slurm/log_words.h"
@@ -83,9 +84,9 @@ std::string claim_line(const std::filesystem::path& folder) {
 
 /// [Note: libraries of the job's environment]
 std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std::string> arguments) {
-  std::string start =
-      "exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "
-      "\"MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}\" \"MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}\" ";
+  std::string start = std::string("exec env -u LD_LIBRARY_PATH -u LD_PRELOAD \"") +
+                      contract::variable::kRankLibraryPath + "=${LD_LIBRARY_PATH-}\" \"" +
+                      contract::variable::kRankPreload + "=${LD_PRELOAD-}\" ";
   if (!task.libraries.empty()) start += ::slurm::bash_quote("LD_LIBRARY_PATH=" + task.libraries) + " ";
   std::vector<std::string> words = {"/bin/sh", "-c", start + "\"$@\"", "muster-task", task.path};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -103,7 +104,7 @@ std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std
   fill_terms(request, script.terms);
   script.steps.leave_when_restarted = true;
   // Then: when the limit began to run; 22.05 has no variable of its own for it.
-  script.steps.setup = {claim_line(folder), "export MUSTER_STARTED_AT=$(date +%s)"};
+  script.steps.setup = {claim_line(folder), std::string("export ") + contract::variable::kStartedAt + "=$(date +%s)"};
   script.steps.setup.insert(script.steps.setup.end(), request.slurm.setup.begin(), request.slurm.setup.end());
   script.steps.teardown = request.slurm.teardown;
   if (!request.slurm.health_check.empty()) script.steps.health_check = {telling_check(request.slurm.health_check)};

@@ -23,7 +23,7 @@ struct TaskProgram {
 };
 
 /// The script of one attempt. Pure. Everything of the user's that could be hostile (arguments, environment, folders)
-/// travels in the attempt's launch.json, not in the script.
+/// travels in the attempt's task_launch.json, not in the script.
 ::slurm::BatchScript plan_script(const LaunchRequest& request, const TaskProgram& task, const std::string& comment);
 
 /// The same for several attempts of one sweep as an array; `set_file` tells each element its attempt. The requests must

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "executors/local/supervisor.h"
+#include "agent/supervisor/supervisor.h"
 
 namespace {
 std::filesystem::path data_folder;
@@ -35,7 +35,7 @@ extern "C" ssize_t pwrite(int file, const void* bytes, size_t count, off_t offse
 
 // muster-supervisor that kills itself at the step named in the file crash_at of the data folder.
 int main(int argc, char** argv) {
-  runtime::local::SupervisorOptions options;
+  agent::supervisor::SupervisorOptions options;
   options.started_by_executor = argc == 3;
   options.folder = argv[argc - 1];
   data_folder = options.folder / "../../..";
@@ -44,5 +44,5 @@ int main(int argc, char** argv) {
   options.on_step = [&](std::string_view step) {
     if (step == crash_at) ::raise(SIGKILL);
   };
-  return runtime::local::supervise(options);
+  return agent::supervisor::supervise(options);
 }

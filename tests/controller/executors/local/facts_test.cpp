@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "executors/local/process_table.h"
+#include "os/process_stat.h"
 #include "world.h"
 
 // Goal: what ranks do is told as it is, at once.

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "executors/local/launch_file.h"
+#include "agent/supervisor/attempt_folder.h"
 #include "executors/local/port_picker.h"
 #include "world.h"
 
@@ -200,7 +200,7 @@ TEST_F(Launch, AttemptsOnOneMachineGetDifferentPorts) {
   for (core::JobId job = 1; job <= 3; ++job) {
     must_launch(job, "exec sleep 1000");
     const auto fd = ::open(folder(job).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ports.insert(runtime::local::read_launch_file(fd)->master_port);
+    ports.insert(agent::supervisor::read_local_launch(fd)->master_port);
     ::close(fd);
   }
   EXPECT_EQ(ports.size(), 3u);

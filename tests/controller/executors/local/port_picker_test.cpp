@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <system_error>
 
-#include "executors/local/fd.h"
+#include "os/fd.h"
 
 namespace runtime::local {
 namespace {
 
-Fd listen_on(std::uint16_t port) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+os::Fd listen_on(std::uint16_t port) {
+  os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -11,12 +11,17 @@
 #include <sstream>
 #include <thread>
 
-#include "executors/local/attempt_folder.h"
-#include "executors/local/process_table.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "base/data_folder.h"
+#include "executors/local/leftovers.h"
+#include "os/process_table.h"
 
 namespace test {
 
+using namespace agent::supervisor;
 using namespace runtime::local;
+using contract::kStatusFile;
+using os::kill_exactly;
 
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
   for (const auto deadline = SteadyClock::now() + limit; SteadyClock::now() < deadline;) {
@@ -100,7 +105,7 @@ World::~World() {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(top_)) {
     if (entry.path().filename() != kStatusFile) continue;
     const auto known = read_status(open_folder(entry.path().parent_path()).get());
-    if (!known.started || known.started->boot_id != boot_id()) continue;
+    if (!known.started || known.started->boot_id != os::boot_id()) continue;
     const auto supervisor = os::read_stat(known.started->session);
     const bool same = supervisor && supervisor->session == supervisor->pid &&
                       supervisor->start_time <= known.started->ranks.front().start_time;
@@ -138,14 +143,14 @@ core::AttemptLaunched World::must_launch(const runtime::LaunchRequest& request) 
 }
 
 std::filesystem::path World::folder(core::JobId job) const {
-  return attempt_folder(root_, {job, 1});
+  return runtime::DataFolder(root_).attempt({job, 1});
 }
 
 std::filesystem::path World::log(core::JobId job, core::RankNumber rank) const {
   return folder(job) / "logs" / ("rank-" + std::to_string(rank) + ".log");
 }
 
-Status World::status(core::JobId job) const {
+contract::Status World::status(core::JobId job) const {
   return read_status(open_folder(folder(job)).get());
 }
 

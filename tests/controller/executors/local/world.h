@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "contract/supervisor_facts.h"
 #include "executors/local/local_executor.h"
-#include "executors/local/status_log.h"
 #include "script_request.h"
 
 namespace test {
@@ -74,7 +74,7 @@ class World : public ::testing::Test {
   }
   std::filesystem::path folder(core::JobId job) const;
   std::filesystem::path log(core::JobId job, core::RankNumber rank) const;
-  runtime::local::Status status(core::JobId job) const;
+  contract::Status status(core::JobId job) const;
   std::int64_t supervisor_of(core::JobId job) const;
   void use_root(const std::filesystem::path& root);
 

@@ -85,7 +85,7 @@ TEST(Launcher, AJobAloneIsNoArrayAndCarriesItsAttemptInTheComment) {
 TEST(Launcher, WhatARankIsToldIsItsOwnersAlone) {
   Launching l;
   EXPECT_EQ(l.launch({l.request(7)}), "1");
-  const std::filesystem::path file = l.request(7).attempt_folder + "/launch.json";
+  const std::filesystem::path file = l.request(7).attempt_folder + "/task_launch.json";
   EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
 }
 
@@ -94,7 +94,7 @@ TEST(Launcher, TasksHandOnSignalsWhereSlurmReachesThemAlone) {
     Launching l;
     l.slurm.proctrack = tracked_by;
     EXPECT_EQ(l.launch({l.request(7)}), "1");
-    const auto text = read_small_file(l.request(7).attempt_folder + "/launch.json", 1 << 20);
+    const auto text = read_small_file(l.request(7).attempt_folder + "/task_launch.json", 1 << 20);
     EXPECT_EQ(nlohmann::json::parse(text).at("forward_signals"), std::string(tracked_by) == "proctrack/pgid");
   }
 }

@@ -57,7 +57,7 @@ TEST(GoldenScripts, SeveralAsAnArray) {
 
 TEST(ScriptPlan, HoldsNothingOfTheUsersThatAShellWouldRun) {
   const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-task"}, "muster:s:7.1"));
-  EXPECT_THAT(text, Not(HasSubstr("/hostile"))) << "arguments travel in launch.json";
+  EXPECT_THAT(text, Not(HasSubstr("/hostile"))) << "arguments travel in task_launch.json";
   EXPECT_THAT(text, Not(HasSubstr("`reboot`"))) << "and so does the environment";
   EXPECT_THAT(text, Not(HasSubstr("\n#SBATCH --exclusive"))) << "a name is one line";
 }
@@ -111,7 +111,7 @@ TEST(ScriptPlan, OnlyAttemptsThatAskSlurmForTheSameFitOneArray) {
   other.key.job = 8;
   other.argv = {"/bin/false"};
   other.env = {{"STEP", "2"}};
-  EXPECT_TRUE(same_shape(one, other)) << "what differs travels in launch.json";
+  EXPECT_TRUE(same_shape(one, other)) << "what differs travels in task_launch.json";
   const std::vector<std::function<void(LaunchRequest&)>> changes{
       [](LaunchRequest& r) { r.nodes = 3; },
       [](LaunchRequest& r) { r.ranks_per_node = 1; },

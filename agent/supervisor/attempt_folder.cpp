@@ -1,0 +1,84 @@
+#include "agent/supervisor/attempt_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace agent::supervisor {
+
+namespace {
+
+using os::Fd;
+
+constexpr std::size_t kMaxFileBytes = 64 << 20;  // far more than any environment or list of facts
+
+}  // namespace
+
+void throw_errno(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+Fd open_folder(const std::filesystem::path& folder) {
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) throw_errno("cannot open folder " + folder.string());
+  return fd;
+}
+
+std::optional<Fd> try_lock(int folder) {
+  Fd fd(::openat(folder, kLockFile, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) throw_errno("cannot open the attempt's lock file");
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno == EWOULDBLOCK) return std::nullopt;
+  throw_errno("cannot lock the attempt's lock file");
+}
+
+std::optional<std::string> read_file_at(int folder, const char* name) {
+  Fd fd(::openat(folder, name, O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT) return std::nullopt;
+    throw_errno(std::string("cannot open ") + name);
+  }
+  std::string text;
+  char buffer[16384];
+  for (;;) {
+    const auto count = ::read(fd.get(), buffer, sizeof buffer);
+    if (count == 0) return text;
+    if (text.size() > kMaxFileBytes) throw std::runtime_error(std::string(name) + " is too large to be muster's");
+    if (count > 0) {
+      text.append(buffer, static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      throw_errno(std::string("cannot read ") + name);
+    }
+  }
+}
+
+void replace_file_at(int folder, const char* name, const std::string& text) {
+  const auto temporary = std::string(name) + ".tmp";
+  Fd fd(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) throw_errno("cannot create " + temporary);
+  for (std::size_t done = 0; done < text.size();) {
+    const auto count = ::write(fd.get(), text.data() + done, text.size() - done);
+    if (count >= 0) {
+      done += static_cast<std::size_t>(count);
+    } else if (errno != EINTR) {
+      throw_errno("cannot write " + temporary);
+    }
+  }
+  if (::fsync(fd.get()) != 0) throw_errno("cannot write " + temporary);
+  if (::renameat(folder, temporary.c_str(), folder, name) != 0) throw_errno(std::string("cannot replace ") + name);
+  if (::fsync(folder) != 0) throw_errno(std::string("cannot write the folder of ") + name);
+}
+
+std::optional<contract::LocalLaunch> read_local_launch(int folder) {
+  const auto text = read_file_at(folder, contract::kLocalLaunchFile);
+  return text ? std::optional(contract::parse_local_launch(*text)) : std::nullopt;
+}
+
+contract::Status read_status(int folder) {
+  return contract::parse_status(read_file_at(folder, contract::kStatusFile).value_or(""));
+}
+
+}  // namespace agent::supervisor

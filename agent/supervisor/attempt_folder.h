@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "contract/local_launch.h"
+#include "contract/supervisor_facts.h"
+#include "os/fd.h"
+
+namespace agent::supervisor {
+
+// The folder of one local attempt. Others may keep files of their own there. Supervisor and local executor share:
+//   launch.json       what to start; the executor writes it before the supervisor starts
+//   lock              held (flock) by whoever starts the attempt, then by its supervisor for its whole life
+//   status.jsonl      every fact of the supervisor, one line each
+//   supervisor.sock   where the supervisor tells facts and takes commands
+//   supervisor.log    the supervisor's stderr
+inline constexpr const char* kLockFile = "lock";
+inline constexpr const char* kSocketFile = "supervisor.sock";
+inline constexpr const char* kSupervisorLog = "supervisor.log";
+
+/// Throws std::system_error that names the folder.
+os::Fd open_folder(const std::filesystem::path& folder);
+
+/// Takes the attempt's lock; nothing if another open file holds it. The lock lasts as long as any copy of the
+/// descriptor, copies of child processes included. Throws std::system_error when the lock cannot be asked for.
+std::optional<os::Fd> try_lock(int folder);
+
+/// The whole file; nothing if there is none. Throws std::system_error when the file cannot be read, std::runtime_error
+/// when it is absurdly large.
+std::optional<std::string> read_file_at(int folder, const char* name);
+
+/// Replaces a file such that after a crash either the old or the new text is there, whole. Mode 0600. Throws
+/// std::system_error.
+void replace_file_at(int folder, const char* name, const std::string& text);
+
+/// launch.json; nothing if there is none. Throws std::runtime_error when it cannot be read or makes no sense.
+std::optional<contract::LocalLaunch> read_local_launch(int folder);
+
+/// status.jsonl; nothing is known if there is none. Throws std::runtime_error when it cannot be read or a whole line
+/// makes no sense: then nobody knows whether the attempt ran.
+contract::Status read_status(int folder);
+
+/// Throws std::system_error with errno and this text.
+[[noreturn]] void throw_errno(const std::string& what);
+
+}  // namespace agent::supervisor

@@ -1,0 +1,37 @@
+#include "agent/supervisor/rank_environment.h"
+
+#include "beside/rank_files.h"
+#include "contract/variables.h"
+#include "launch/rank_variables.h"
+#include "launch/visible_devices.h"
+
+namespace agent::supervisor {
+namespace {
+
+namespace variable = contract::variable;
+
+void add_devices(const contract::LocalLaunch& launch, std::uint32_t rank, launch::Environment& to) {
+  if (launch.allowed_devices) to[variable::kVisibleDevices] = *launch.allowed_devices;
+  if (launch.gpus_per_rank == 0) return;
+  auto& devices = to[variable::kVisibleDevices];
+  devices = launch::visible_devices(devices, launch.gpus_per_rank, rank).value_or(devices);
+}
+
+}  // namespace
+
+launch::Environment rank_environment(const contract::LocalLaunch& launch, std::uint32_t rank, const std::string& node) {
+  auto result = launch.base_env;
+  launch::RankPlace place{.rank = rank, .world_size = launch.ranks, .local_rank = rank};
+  place.local_world_size = launch.ranks;
+  place.node_names = {node};
+  for (auto& [name, value] : launch::rank_variables(place)) result[name] = value;
+  result[variable::kMasterAddress] = launch.master_addr;
+  result[variable::kMasterPort] = std::to_string(launch.master_port);
+  add_devices(launch, rank, result);
+  const auto files = beside::file_variables(beside::rank_files(launch.log_folder, rank));
+  for (const auto& [name, value] : files) result[name] = value;
+  for (const auto& [name, value] : launch.env) result[name] = value;
+  return result;
+}
+
+}  // namespace agent::supervisor

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "contract/local_launch.h"
+#include "launch/environment.h"
+
+namespace agent::supervisor {
+
+/// A rank's whole environment, from the launch file alone: nothing of this process's own. See [Note: a rank's
+/// environment] in launch/environment.h. `node` is this machine's name.
+launch::Environment rank_environment(const contract::LocalLaunch& launch, std::uint32_t rank, const std::string& node);
+
+}  // namespace agent::supervisor

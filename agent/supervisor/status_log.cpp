@@ -1,0 +1,58 @@
+#include "agent/supervisor/status_log.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "agent/supervisor/attempt_folder.h"
+#include "contract/supervisor_facts.h"
+
+namespace agent::supervisor {
+namespace {
+
+using contract::kStatusFile;
+
+// Longer than any line of a rank's exit, and than a rank's part in Started.
+constexpr std::size_t kBytesPerRank = 1024;
+constexpr std::size_t kBytesOfRest = 4096;
+
+}  // namespace
+
+StatusLog::StatusLog(int folder, std::size_t ranks)
+    : file_(::openat(folder, kStatusFile, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {
+  if (!file_) throw_errno(std::string("cannot create ") + kStatusFile);
+  const auto room = static_cast<off_t>(kBytesOfRest + 2 * kBytesPerRank * ranks);
+  // Not every file system can set room aside; flush() repeats what a full disk refused.
+  if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, room) != 0 && errno == ENOSPC) {
+    throw_errno(std::string("cannot set room aside for ") + kStatusFile);
+  }
+  if (::fsync(folder) != 0) throw_errno("cannot write the attempt's folder");
+}
+
+bool StatusLog::write() {
+  while (written_ < lines_.size()) {
+    const auto count =
+        ::pwrite(file_.get(), lines_.data() + written_, lines_.size() - written_, static_cast<off_t>(written_));
+    if (count > 0) {
+      written_ += static_cast<std::size_t>(count);
+      synced_ = false;
+    } else if (count < 0 && errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool StatusLog::flush() {
+  if (!write()) return false;
+  if (!synced_) synced_ = ::fdatasync(file_.get()) == 0;
+  return synced_;
+}
+
+void StatusLog::erase() {
+  lines_.clear();
+  written_ = 0;
+  if (::ftruncate(file_.get(), 0) == 0) synced_ = ::fdatasync(file_.get()) == 0;
+}
+
+}  // namespace agent::supervisor

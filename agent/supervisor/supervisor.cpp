@@ -1,0 +1,411 @@
+#include "agent/supervisor/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "agent/process/gang.h"
+#include "agent/supervisor/attempt_folder.h"
+#include "agent/supervisor/rank_environment.h"
+#include "agent/supervisor/socket_path.h"
+#include "agent/supervisor/status_log.h"
+#include "agent/supervisor/status_writer.h"
+#include "beside/last_words.h"
+#include "beside/stop_file.h"
+#include "contract/supervisor_words.h"
+#include "os/host_name.h"
+#include "os/oom_watch.h"
+#include "os/patience.h"
+#include "os/process_table.h"
+#include "os/room.h"
+
+namespace agent::supervisor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using os::Fd;
+using std::chrono::milliseconds;
+using namespace contract;
+
+constexpr std::size_t kMaxClients = 16;
+constexpr std::size_t kMaxCommandBytes = 256;
+constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
+constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
+constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
+constexpr milliseconds kKillAgain{20};
+/// The longest that a file system that does not answer delays the news of an end, or a stop.
+constexpr milliseconds kFilePatience{500};
+
+std::int64_t wall_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<milliseconds>(now).count();
+}
+
+GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
+  GangPlan plan{.program = launch.program,
+                .argv = launch.argv,
+                .working_folder = launch.working_folder,
+                .open_files = launch.open_files,
+                .ranks = {}};
+  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
+    const auto log = beside::rank_files(launch.log_folder, rank).log.string();
+    plan.ranks.push_back({rank, rank_environment(launch, rank, node), log});
+  }
+  return plan;
+}
+
+struct Client {
+  Fd socket;
+  std::size_t told = 0;  // bytes of the facts
+  std::string words;     // an unfinished line
+  bool gone = false;
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorOptions& options);
+  /// Throws LaunchError or another exception; then nothing runs.
+  void start();
+  void run();
+
+ private:
+  void step(std::string_view name) const {
+    if (options_.on_step) options_.on_step(name);
+  }
+  void record(const Fact& fact);
+  void turn();
+  int patience() const;
+  void accept_client();
+  void hear(Client& client);
+  void obey(const std::string& line);
+  void tell(Client& client);
+  void stop(const StopCommand& how);
+  void tell_why(const StopCommand& how);
+  void signal_living(int number);
+  void reap();
+  void rank_ended(std::uint32_t rank, ExitStatus exit);
+  std::string last_words(std::uint32_t rank, ExitStatus exit);
+  void kill_the_rest();
+
+  const SupervisorOptions& options_;
+  Fd folder_, lock_, listener_, children_;
+  std::string facts_;  // every line so far
+  std::optional<StatusLog> log_;
+  std::unique_ptr<Gang> gang_;
+  std::optional<StatusWriter> writer_;  // begun after all forks
+  std::set<std::uint32_t> living_;
+  std::list<Client> clients_;
+  os::OomWatch oom_;
+  bool asked_to_leave_ = false;
+  std::filesystem::path log_folder_;
+  bool files_answer_ = true;  // the file system of the ranks' logs has answered each time
+  StopReader stops_;
+  bool killed_ = false;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+Supervisor::Supervisor(const SupervisorOptions& options)
+    : options_(options), folder_(open_folder(options.folder)), oom_(os::OomWatch::best_counter_file(), Clock::now()) {
+  if (options.started_by_executor) {
+    lock_ = Fd(kLockFd);
+  } else if (auto lock = try_lock(folder_.get())) {
+    lock_ = std::move(*lock);
+  } else {
+    throw LaunchError("another supervisor, or musterd, holds the attempt's lock", true);
+  }
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &child, nullptr);
+  children_ = Fd(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!children_) throw_errno("cannot watch for the ends of ranks");
+}
+
+void Supervisor::start() {
+  if (read_status(folder_.get()).started) throw LaunchError("the attempt was started before", false);
+  const auto launch = read_local_launch(folder_.get());
+  if (!launch) throw LaunchError(std::string("no ") + kLocalLaunchFile + " in " + options_.folder.string(), false);
+  listener_ = listen_in(folder_.get());
+  log_folder_ = launch->log_folder;
+  log_.emplace(folder_.get(), launch->ranks);
+  const auto name = os::host_name();
+  const auto node = name.empty() ? "localhost" : name;
+  gang_ = std::make_unique<Gang>(plan_of(*launch, node));
+  step("forked");
+
+  facts_ = to_line(Started{os::boot_id(), node, ::getsid(0), gang_->ranks()});
+  log_->add(facts_);
+  if (!log_->flush()) {
+    const int error = errno;
+    log_->erase();
+    throw std::system_error(error, std::generic_category(), std::string("cannot write ") + kStatusFile);
+  }
+  step("recorded");
+  writer_.emplace(*log_);
+  for (std::uint32_t rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
+  if (const auto failure = gang_->open_gate()) {
+    record(LaunchFailed{failure->what(), failure->retryable});
+    signal_living(SIGKILL);
+    run();
+    throw *failure;
+  }
+  record(Running{});
+  step("running");
+}
+
+/// Until every rank has ended, nothing is left of them, and both are on disk.
+void Supervisor::run() {
+  while (!living_.empty()) turn();
+  kill_the_rest();
+  record(Ended{});
+  for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
+  for (auto& client : clients_) tell(client);
+}
+
+// A disk delays no news, whether it refuses although room was set aside, is slow or stands still. The other ranks of a
+// rank that has died would hang meanwhile.
+void Supervisor::record(const Fact& fact) {
+  const auto line = to_line(fact);
+  facts_ += line;
+  writer_->add(line);
+  for (auto& client : clients_) tell(client);
+}
+
+/// Waits for the next event and handles it.
+void Supervisor::turn() {
+  std::vector<pollfd> polled{{children_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  for (const auto& client : clients_) {
+    const bool behind = client.told < facts_.size();
+    polled.push_back({client.socket.get(), static_cast<short>(behind ? POLLIN | POLLOUT : POLLIN), 0});
+  }
+  const int ready = ::poll(polled.data(), polled.size(), patience());
+  if (ready > 0) {
+    std::size_t index = 2;
+    for (auto& client : clients_) {
+      const auto events = polled[index++].revents;
+      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) hear(client);
+      if ((events & POLLOUT) != 0) tell(client);
+    }
+    if (polled[0].revents != 0) reap();
+    if (polled[1].revents != 0) accept_client();
+  }
+  clients_.remove_if([](const Client& client) { return client.gone; });
+  oom_.tick(Clock::now());
+  if (kill_at_ && Clock::now() >= *kill_at_) {
+    kill_at_.reset();
+    killed_ = true;
+    signal_living(SIGKILL);
+  }
+}
+
+/// Milliseconds until something is due.
+int Supervisor::patience() const {
+  milliseconds wait = os::OomWatch::kWindow;
+  if (living_.empty()) wait = std::min(wait, kLookForRecord);
+  if (kill_at_) wait = std::min(wait, std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now()));
+  return static_cast<int>(std::max(wait, milliseconds{0}).count());
+}
+
+void Supervisor::accept_client() {
+  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket || clients_.size() >= kMaxClients) return;
+  clients_.push_back({std::move(socket), 0, "", false});
+  tell(clients_.back());
+}
+
+void Supervisor::hear(Client& client) {
+  char buffer[kMaxCommandBytes];
+  const auto count = ::recv(client.socket.get(), buffer, sizeof buffer, 0);
+  if (count < 0) {
+    client.gone = errno != EAGAIN && errno != EINTR;
+    return;
+  }
+  client.words.append(buffer, static_cast<std::size_t>(count));
+  for (auto end = client.words.find('\n'); end != std::string::npos; end = client.words.find('\n')) {
+    obey(client.words.substr(0, end));
+    client.words.erase(0, end + 1);
+  }
+  client.gone = count == 0 || client.words.size() > kMaxCommandBytes;
+}
+
+void Supervisor::obey(const std::string& line) {
+  if (const auto command = stops_.take(line)) stop(*command);
+}
+
+void Supervisor::tell(Client& client) {
+  while (!client.gone && client.told < facts_.size()) {
+    const auto count =
+        ::send(client.socket.get(), facts_.data() + client.told, facts_.size() - client.told, MSG_NOSIGNAL);
+    if (count < 0) {
+      client.gone = errno != EAGAIN && errno != EINTR;
+      return;
+    }
+    client.told += static_cast<std::size_t>(count);
+  }
+}
+
+void Supervisor::stop(const StopCommand& how) {
+  constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
+  const auto at = Clock::now() + std::min(how.grace, kLongest);
+  if (!asked_to_leave_) {
+    tell_why(how);
+    signal_living(SIGTERM);
+  }
+  asked_to_leave_ = true;
+  if (!killed_) kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
+}
+
+/// What a rank finds in the file that MUSTER_STOP names when the signal arrives.
+void Supervisor::tell_why(const StopCommand& how) {
+  if (how.why.empty()) return;
+  const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count()};
+  std::vector<std::filesystem::path> files;
+  for (const auto rank : living_) files.push_back(beside::rank_files(log_folder_, rank).stop);
+  os::run_within(kFilePatience, [files, notice] {
+    for (const auto& file : files) beside::write_stop_file(file, notice);
+  });
+}
+
+void Supervisor::signal_living(int number) {
+  for (const auto rank : living_) gang_->signal(rank, number);
+}
+
+void Supervisor::reap() {
+  signalfd_siginfo drained;
+  while (::read(children_.get(), &drained, sizeof drained) > 0) {
+  }
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const auto& ranks = gang_->ranks();
+    const auto found =
+        std::find_if(ranks.begin(), ranks.end(), [&](const auto& rank) { return rank.pid == info.si_pid; });
+    const auto rank = static_cast<std::uint32_t>(found - ranks.begin());
+    // Not yet reaped, so its group's number is still its own.
+    if (found != ranks.end()) gang_->signal(rank, SIGKILL);
+    ::waitpid(info.si_pid, nullptr, 0);
+    if (found == ranks.end()) continue;  // left behind by a rank and inherited
+    rank_ended(rank, info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
+  }
+}
+
+void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
+  if (living_.erase(rank) == 0) return;
+  const bool by_others = exit.signal == SIGKILL && !killed_;
+  const auto ended_at = wall_ms();
+  record(Exited{rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)});
+  step("exited");
+}
+
+/// A rank that was asked to leave is not asked why it left.
+std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
+  if (asked_to_leave_ || !files_answer_ || !beside::may_have_words(exit)) return {};
+  const auto words = os::ask_within<std::string>(
+      kFilePatience, [files = beside::rank_files(log_folder_, rank)] { return beside::read_last_words(files); });
+  files_answer_ = words.has_value();
+  return words.value_or("");
+}
+
+/// Processes that left their rank's group were inherited by this one (it is their subreaper); their own children
+/// follow when they die.
+void Supervisor::kill_the_rest() {
+  for (const auto give_up = Clock::now() + kGiveUpKilling; Clock::now() < give_up;) {
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return;
+    try {
+      for (const auto& process : os::all_processes()) {
+        if (process.parent == ::getpid()) os::kill_exactly(process);
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster-supervisor: cannot look for what ranks left behind: %s\n", error.what());
+    }
+    pollfd died{children_.get(), POLLIN, 0};
+    if (::poll(&died, 1, static_cast<int>(kKillAgain.count())) > 0) reap();
+  }
+}
+
+/// Goes to the background: a child of nobody in a session of its own, unmoved by signals to a terminal or a service.
+void detach() {
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2}) {
+    ::sigaction(number, &ignore, nullptr);
+  }
+  const auto pid = ::fork();
+  if (pid < 0) throw_errno("cannot go to the background");
+  if (pid > 0) ::_exit(0);
+  ::setsid();
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno("cannot become the one who inherits orphans");
+}
+
+/// The report to the executor, if one has started this process.
+class Report {
+ public:
+  explicit Report(bool wanted) : pipe_(wanted ? kReportFd : -1) {
+    if (wanted) ::fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
+  }
+  void say(const std::string& line) {
+    if (!pipe_) return;
+    [[maybe_unused]] const auto count = ::write(pipe_.get(), line.data(), line.size());
+  }
+  void failed(const std::string& reason, StartFailure kind) {
+    std::fprintf(stderr, "muster-supervisor: %s\n", reason.c_str());
+    say(failed_line(kind, reason));
+  }
+  void close() { pipe_.reset(); }
+
+ private:
+  Fd pipe_;
+};
+
+StartFailure kind_of(int error, bool retryable) {
+  if (os::lacks_descriptors(error)) return StartFailure::kNoDescriptors;
+  if (os::lacks_room(error)) return StartFailure::kNoRoom;
+  return retryable ? StartFailure::kMayPass : StartFailure::kForGood;
+}
+
+}  // namespace
+
+int supervise(const SupervisorOptions& options) {
+  Report report(options.started_by_executor);
+  if (options.started_by_executor) ::fcntl(kLockFd, F_SETFD, FD_CLOEXEC);
+  try {
+    detach();
+    report.say(pid_line(::getpid()));
+    Supervisor supervisor(options);
+    if (::chdir("/") != 0) throw_errno("cannot enter /");
+    supervisor.start();
+    report.say(running_line());
+    report.close();
+    supervisor.run();
+    return 0;
+  } catch (const LaunchError& error) {
+    report.failed(error.what(), kind_of(error.error, error.retryable));
+  } catch (const std::system_error& error) {
+    report.failed(error.what(), kind_of(error.code().value(), may_pass(error.code().value())));
+  } catch (const std::exception& error) {
+    report.failed(error.what(), StartFailure::kForGood);
+  }
+  return 1;
+}
+
+}  // namespace agent::supervisor

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+namespace agent::supervisor {
+
+struct SupervisorOptions {
+  std::filesystem::path folder;
+  /// true: contract::kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
+  bool started_by_executor = false;
+  /// For tests of crashes: called at "forked", "recorded", "running" and "exited".
+  std::function<void(std::string_view)> on_step;
+};
+
+/// One attempt's life beside its ranks, independent of the controller. The supervisor
+/// - goes to the background, and starts what launch.json says unless status.jsonl shows that it was started before;
+/// - writes down each fact (see contract/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
+/// without
+///   waiting for the disk;
+/// - kills what a rank leaves behind, and returns when no process of the attempt is left.
+///
+/// A connection is told every fact from the first one on. It may send stop commands (see contract/supervisor_words.h).
+/// The reason of a stop is written where the ranks' programs find it (see beside/stop_file.h).
+///
+/// The calling process must have one thread. If it dies, the kernel kills the ranks. It does not react to SIGTERM,
+/// SIGINT and SIGHUP: at a machine's shutdown ranks get their own SIGTERM, and a second one would spoil their saving.
+/// Returns the process's exit status.
+int supervise(const SupervisorOptions& options);
+
+}  // namespace agent::supervisor

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "muster/v1/rank_service.pb.h"
+#include "rank/endpoint.h"
+#include "rank/meeting_patience.h"
+
+namespace agent::task {
+
+/// What a task tells the controller, and hears from it.
+class ControllerLink {
+ public:
+  virtual ~ControllerLink() = default;
+
+  /// From here on the controller is told this.
+  virtual void tell(const muster::v1::TaskRequest& request) = 0;
+  /// Waits until the controller has heard the last request, at most `patience`; false if it has not.
+  virtual bool flush(std::chrono::milliseconds patience) = 0;
+  /// The time since the controller last answered.
+  virtual std::chrono::milliseconds unheard_for() const = 0;
+  /// Where rank 0 listens: rank 0 offers `mine`, the others ask with an empty text. Blocks until the answer is known,
+  /// as long as there is patience. Empty if it is not, or if the attempt is over.
+  virtual std::string meet(const std::string& mine, worker::MeetingPatience patience) = 0;
+};
+
+/// Called from a thread of the link, whenever the controller wants something else than before.
+using OnDirective = std::function<void(const muster::v1::TaskResponse&)>;
+
+using ConnectToController = std::function<std::unique_ptr<ControllerLink>(
+    const worker::Endpoint& controller, const std::string& token, const muster::v1::TaskRequest& first, OnDirective)>;
+
+}  // namespace agent::task

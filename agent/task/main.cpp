@@ -1,0 +1,74 @@
+// muster-task: what srun starts for each rank. See task.h.
+#include <charconv>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "agent/task/task.h"
+#include "agent/task/task_reporter.h"
+#include "contract/attempt_set.h"
+#include "contract/exit_codes.h"
+#include "launch/submitter.h"
+#include "os/oom_watch.h"
+
+namespace {
+
+constexpr const char* kHelp = R"(muster-task --attempt FOLDER
+muster-task --set FILE --index N
+
+Starts one rank of an attempt inside a Slurm step. musterd writes the folder; srun starts one muster-task a rank.
+
+--oom-counter FILE: where the kernel counts what it kills for memory ("oom_kill N"), instead of where it does here.
+)";
+
+struct Arguments {
+  std::filesystem::path attempt_folder;
+  std::filesystem::path oom_counter = os::OomWatch::best_counter_file();
+};
+
+Arguments read_arguments(int argc, char** argv) {
+  Arguments arguments;
+  std::string set;
+  std::optional<std::size_t> index;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i], value = argv[i + 1];
+    if (name == "--attempt") {
+      arguments.attempt_folder = value;
+    } else if (name == "--oom-counter") {
+      arguments.oom_counter = value;
+    } else if (name == "--set") {
+      set = value;
+    } else if (name == "--index") {
+      std::size_t number = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (error == std::errc() && end == value.data() + value.size()) index = number;
+    }
+  }
+  if (!arguments.attempt_folder.empty()) return arguments;
+  if (set.empty() || !index) throw std::runtime_error("want --attempt FOLDER, or --set FILE and --index N");
+  arguments.attempt_folder = contract::attempt_of_set(set, *index);
+  return arguments;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  try {
+    const auto arguments = read_arguments(argc, argv);
+    agent::task::Task task({.attempt_folder = arguments.attempt_folder,
+                            .launch = contract::read_task_launch(arguments.attempt_folder),
+                            .inherited = launch::own_environment(),
+                            .oom_counter = arguments.oom_counter,
+                            .connect = agent::task::report_by_grpc});
+    return task.run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster-task: %s\n", error.what());
+    return contract::kExitCannotStart;
+  }
+}

@@ -1,0 +1,84 @@
+#include "agent/task/rank_environment.h"
+
+#include <string>
+#include <variant>
+
+#include "beside/rank_files.h"
+#include "contract/variables.h"
+#include "launch/rank_variables.h"
+#include "slurm/host_list.h"
+
+namespace agent::task {
+namespace {
+
+namespace variable = contract::variable;
+
+/// The step's nodes in the order of SLURM_NODEID; empty: not known.
+std::vector<std::string> nodes_of_step(const launch::Environment& inherited) {
+  for (const auto* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
+    const auto list = inherited.find(name);
+    if (list == inherited.end()) continue;
+    const auto hosts = slurm::expand_hosts(list->second);
+    if (const auto* names = std::get_if<std::vector<std::string>>(&hosts); names != nullptr && !names->empty()) {
+      return *names;
+    }
+  }
+  return {};
+}
+
+launch::RankPlace place_of(const worker::RankEnvironment& rank, const launch::Environment& inherited) {
+  const auto number = [](int value) { return static_cast<std::uint32_t>(value); };
+  launch::RankPlace place{.rank = number(rank.rank),
+                          .world_size = number(rank.world_size),
+                          .local_rank = number(rank.local_rank),
+                          .local_world_size = number(rank.local_world_size),
+                          .node_rank = number(rank.node_rank)};
+  place.node_names = nodes_of_step(inherited);
+  place.nodes = place.node_names.empty() ? (place.world_size + place.local_world_size - 1) / place.local_world_size
+                                         : static_cast<std::uint32_t>(place.node_names.size());
+  return place;
+}
+
+/// The task's own environment, without muster's variables. The script has kept the job's libraries from the task, which
+/// may have started with others.
+launch::Environment base_of(const launch::Environment& inherited) {
+  launch::Environment base;
+  for (const auto& [name, value] : inherited) {
+    if (!name.starts_with(variable::kPrefix)) base.emplace(name, value);
+  }
+  for (const auto& [name, kept_as] :
+       {std::pair{"LD_LIBRARY_PATH", variable::kRankLibraryPath}, std::pair{"LD_PRELOAD", variable::kRankPreload}}) {
+    const auto kept = inherited.find(kept_as);
+    if (kept == inherited.end()) continue;
+    base.erase(name);
+    if (!kept->second.empty()) base[name] = kept->second;
+  }
+  return base;
+}
+
+}  // namespace
+
+std::optional<std::string> variable_of(const launch::Environment& inherited, const contract::TaskLaunch& launch,
+                                       const char* name) {
+  for (const auto* variables : {&launch.env, &inherited}) {
+    if (const auto found = variables->find(name); found != variables->end()) return found->second;
+  }
+  return std::nullopt;
+}
+
+launch::Environment rank_environment(const launch::Environment& inherited, const contract::TaskLaunch& launch,
+                                     const worker::RankEnvironment& place,
+                                     const std::optional<worker::Endpoint>& meeting_point) {
+  auto all = base_of(inherited);
+  for (auto& [name, value] : launch::rank_variables(place_of(place, inherited))) all[name] = value;
+  if (meeting_point) {
+    all[variable::kMasterAddress] = meeting_point->host;
+    all[variable::kMasterPort] = std::to_string(meeting_point->port);
+  }
+  const auto files = beside::rank_files(launch.log_folder, static_cast<std::uint32_t>(place.rank));
+  for (const auto& [name, value] : beside::file_variables(files)) all[name] = value;
+  for (const auto& [name, value] : launch.env) all[name] = value;
+  return all;
+}
+
+}  // namespace agent::task

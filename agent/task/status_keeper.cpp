@@ -1,0 +1,81 @@
+#include "agent/task/status_keeper.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "os/fd.h"
+#include "os/signals_blocked.h"
+
+namespace agent::task {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path) {
+  throw std::system_error(errno, std::generic_category(), path.string());
+}
+
+void write_durably(const std::filesystem::path& path, const std::string& text) {
+  const os::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fsync(file.get()) != 0) {
+    fail(path);
+  }
+}
+
+}  // namespace
+
+void write_status(const std::filesystem::path& attempt_folder, int rank, const contract::RankStatus& status) {
+  const auto path = contract::rank_status_file(attempt_folder, static_cast<std::uint32_t>(rank));
+  const auto folder = path.parent_path();
+  std::filesystem::create_directories(folder);
+  const auto draft = folder / (".rank-" + std::to_string(rank) + "." + std::to_string(::getpid()));
+  write_durably(draft, to_text(status));
+  std::filesystem::rename(draft, path);
+  const os::Fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened) ::fsync(opened.get());
+}
+
+StatusKeeper::StatusKeeper(std::filesystem::path attempt_folder, int rank)
+    : attempt_folder_(std::move(attempt_folder)), rank_(rank) {
+  const os::SignalsBlocked quiet;
+  thread_ = std::thread([this] { run(); });
+}
+
+void StatusKeeper::put(const contract::RankStatus& status) {
+  {
+    std::lock_guard lock(mutex_);
+    next_ = status;
+  }
+  wake_.notify_all();
+}
+
+void StatusKeeper::finish() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StatusKeeper::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return closed_ || next_.has_value(); });
+    if (!next_) return;
+    const auto status = *std::exchange(next_, std::nullopt);
+    lock.unlock();
+    try {
+      write_status(attempt_folder_, rank_, status);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster-task: rank %d: %s\n", rank_, error.what());
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace agent::task

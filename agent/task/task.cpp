@@ -1,0 +1,373 @@
+#include "agent/task/task.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "agent/task/log_link.h"
+#include "agent/task/rank_environment.h"
+#include "beside/fence.h"
+#include "beside/last_words.h"
+#include "beside/stop_file.h"
+#include "contract/variables.h"
+#include "os/host_name.h"
+#include "os/patience.h"
+
+namespace agent::task {
+namespace {
+
+using std::chrono::milliseconds;
+namespace v1 = muster::v1;
+namespace variable = contract::variable;
+
+constexpr milliseconds kLastWord{5'000};
+/// After the attempt is over, between asking the program to leave and killing it.
+constexpr milliseconds kLeaveWithin{1'500};
+constexpr milliseconds kLook{250};
+/// Slurm signals a step's processes one by one, with some plugins the children first: a signal that made the program
+/// leave may reach the task this much later.
+constexpr milliseconds kLateSignal{500};
+/// How long a file system that does not answer holds up a start, a stop, or the news of an end.
+constexpr milliseconds kFencePatience{2'000};
+constexpr milliseconds kFilePatience{500};
+/// A controller not heard for this long is away.
+constexpr milliseconds kAway{3'000};
+
+std::int64_t wall_ms() {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The number that `text` begins with; 0: it begins with none.
+std::int64_t number_in(std::string_view text) {
+  std::int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+std::string text_of(const launch::Environment& variables, const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? std::string() : found->second;
+}
+
+/// A port of this machine that nobody listens on now, for a program that will bind it itself.
+std::string free_endpoint(const std::string& address) {
+  const os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  ::inet_pton(AF_INET, address.c_str(), &where.sin_addr);
+  socklen_t size = sizeof where;
+  auto* const named = reinterpret_cast<sockaddr*>(&where);
+  if (!socket || ::bind(socket.get(), named, sizeof where) != 0 || ::getsockname(socket.get(), named, &size) != 0) {
+    throw std::runtime_error("no free port on " + address);
+  }
+  return to_string(worker::Endpoint{address, ntohs(where.sin_port)});
+}
+
+}  // namespace
+
+Task::Task(TaskSetup setup)
+    : setup_(std::move(setup)),
+      // The user's own variables come first in everything, RANK and the like included.
+      environment_(worker::read_environment(
+          [this](const char* name) { return variable_of(setup_.inherited, setup_.launch, name); })),
+      counts_alone_(os::OomWatch::is_slurm_tasks(setup_.oom_counter)),
+      oom_(setup_.oom_counter, Clock::now()) {
+  catch_signals();
+  file_.emplace(setup_.attempt_folder, environment_.rank);
+  start_reporting();
+}
+
+int Task::run() {
+  try {
+    const auto planned = plan();
+    if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
+    process_.emplace(planned);
+    link_log();
+  } catch (const std::exception& error) {
+    return finish_unstarted(error.what());
+  }
+  status_.pid = process_->pid();
+  tell(v1::PROCESS_RUNNING);
+  file_->put(status_);
+  plan_save();
+  watch();
+  return finish();
+}
+
+void Task::catch_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGPIPE}) {
+    sigaddset(&set, number);
+  }
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  signals_ = os::Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  directives_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  parent_id_ = ::getppid();
+  parent_ = os::Fd(static_cast<int>(::syscall(SYS_pidfd_open, parent_id_, 0)));
+}
+
+void Task::start_reporting() {
+  status_.node = os::node_name();
+  auto* key = told_.mutable_key();
+  key->set_job_id(number_in(environment_.job_id));
+  key->set_attempt(static_cast<std::uint32_t>(environment_.attempt));
+  key->set_rank(static_cast<std::uint32_t>(environment_.rank));
+  told_.set_slurm_job(text_of(setup_.inherited, "SLURM_JOB_ID"));
+  if (!environment_.controller) {
+    throw std::runtime_error(std::string(variable::kController) + " is not set in " + contract::kTaskLaunchFile);
+  }
+  fill_request(v1::PROCESS_STARTING);
+  link_ = setup_.connect(*environment_.controller, environment_.token, told_,
+                         [this](const v1::TaskResponse& answer) { heard(answer); });
+}
+
+// In the link's thread.
+void Task::heard(const v1::TaskResponse& answer) {
+  {
+    const std::lock_guard lock(answer_mutex_);
+    answer_ = answer;
+  }
+  directive_ = answer.directive();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto wrote = ::write(directives_.get(), &one, sizeof one);
+}
+
+GangPlan Task::plan() {
+  std::optional<worker::Endpoint> at;
+  if (launch_.is_command && !environment_.master) at = meeting_point();
+  const auto rank = static_cast<std::uint32_t>(environment_.rank);
+  return {.program = launch_.argv.front(),
+          .as_a_shell_would = true,
+          .argv = launch_.argv,
+          .working_folder = launch_.working_folder,
+          .ranks = {{rank, rank_environment(setup_.inherited, launch_, environment_, at), files().log.string()}}};
+}
+
+/// Where rank 0's program will listen. muster-worker finds that out by itself, with a port it holds already.
+worker::Endpoint Task::meeting_point() {
+  using worker::MeetingPatience;
+  std::string mine;
+  if (environment_.rank == 0) mine = free_endpoint(own_address_towards(*environment_.controller));
+  if (environment_.world_size == 1) return worker::parse_endpoint(mine);
+  const auto at = link_->meet(mine, {MeetingPatience::kLimit, MeetingPatience::kAwayLimit, Clock::now()});
+  if (at.empty()) throw std::runtime_error("the controller did not tell where rank 0 listens");
+  return worker::parse_endpoint(at);
+}
+
+beside::RankFiles Task::files() const {
+  return beside::rank_files(launch_.log_folder, static_cast<std::uint32_t>(environment_.rank));
+}
+
+/// A later attempt has the checkpoint folder. A controller that has forgotten this attempt, or is away, cannot say so.
+bool Task::is_fenced() const {
+  if (launch_.fence_folder.empty() || environment_.attempt <= 0) return false;
+  const auto fence = os::ask_within<std::optional<std::uint32_t>>(
+      kFencePatience, [path = launch_.fence_folder] { return beside::read_fence(path); });
+  return fence && *fence > static_cast<std::uint32_t>(environment_.attempt);
+}
+
+// A convenience: the job runs without it.
+void Task::link_log() const {
+  if (launch_.log_link.empty()) return;
+  try {
+    const auto names = pattern_names(launch_.job_name, environment_.rank, environment_.node_rank);
+    if (const auto name = expand_pattern(launch_.log_link, names)) {
+      place_link(std::filesystem::path(launch_.working_folder) / *name, files().log);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster-task: rank %d: slurm.output: %s\n", environment_.rank, error.what());
+  }
+}
+
+// A moment later than the controller would ask.
+void Task::plan_save() {
+  if (launch_.time_limit_ms <= 0) return;
+  const auto started = number_in(text_of(setup_.inherited, variable::kStartedAt));
+  const auto ran = milliseconds(started > 0 ? wall_ms() - started * 1000 : 0);
+  const auto grace = std::min(milliseconds(launch_.stop_grace_ms), milliseconds(launch_.time_limit_ms / 2));
+  limit_at_ = Clock::now() + milliseconds(launch_.time_limit_ms) - std::max(ran, milliseconds(0));
+  save_at_ = limit_at_ - grace + grace / 10;
+}
+
+void Task::watch() {
+  while (!ended_) {
+    pollfd waits[3] = {{signals_.get(), POLLIN, 0}, {directives_.get(), POLLIN, 0}, {parent_.get(), POLLIN, 0}};
+    ::poll(waits, parent_ ? 3 : 2, static_cast<int>(kLook.count()));
+    take_signals();
+    take_directive();
+    look_at_parent();
+    look_at_limit();
+    if (kill_at_ && Clock::now() >= *kill_at_) kill();
+    oom_.tick(Clock::now());
+    if (const bool stopped = process_->stopped(); stopped != stopped_ && !ended_) {
+      stopped_ = stopped;
+      tell(stopped ? v1::PROCESS_STOPPED : v1::PROCESS_RUNNING);
+    }
+  }
+}
+
+void Task::take_signals() {
+  read_signals();
+  int code = 0;
+  if (::waitpid(process_->pid(), &code, WNOHANG) != process_->pid()) return;
+  ended_ = true;
+  status_.ended_at_ms = wall_ms();
+  status_.exit.code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
+  status_.exit.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
+  status_.out_of_memory = may_be_for_memory() && oom_.killed_lately(Clock::now());
+}
+
+void Task::read_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD || number == SIGCONT || number == SIGPIPE) continue;
+    status_.signals_seen.push_back(number);
+    if (launch_.forward_signals) process_->signal(number);
+    tell(told_.state());
+  }
+}
+
+void Task::take_directive() {
+  std::uint64_t count = 0;
+  if (::read(directives_.get(), &count, sizeof count) != sizeof count) return;
+  const auto said = directive_.load();
+  v1::TaskResponse answer;
+  {
+    const std::lock_guard lock(answer_mutex_);
+    answer = answer_;
+  }
+  if (said == v1::DIRECTIVE_STOP) {
+    tell_why(answer.stop_why(), false, kLeaveWithin);
+    // muster-worker hears it too, and leaves on its own.
+    if (launch_.is_command && !asked_) process_->signal(SIGTERM);
+    asked_ = true;
+    if (!kill_at_) kill_at_ = Clock::now() + kLeaveWithin;
+  } else if (said == v1::DIRECTIVE_SAVE_AND_LEAVE && launch_.is_command && !asked_) {
+    // Slurm's own SIGTERM has reached the program as well: asking twice would mean "at once".
+    asked_ = true;
+    tell_why(answer.stop_why(), true, milliseconds(answer.stop_grace_ms()));
+    if (status_.signals_seen.empty()) process_->signal(SIGTERM);
+  }
+}
+
+// Slurm has lost sight of this process: a rank that went on would run beside its successor.
+void Task::look_at_parent() {
+  if (step_lost_ || ::getppid() == parent_id_) return;
+  step_lost_ = true;
+  kill();
+}
+
+// The controller asks for a save in time before the limit. If the controller is away then, each task asks by itself,
+// and the ranks agree on the step as with any signal. A limit that has passed was changed, and only the controller
+// knows to what.
+void Task::look_at_limit() {
+  if (!save_at_ || asked_ || Clock::now() < *save_at_) return;
+  if (Clock::now() >= limit_at_) return save_at_.reset();
+  if (link_->unheard_for() < kAway) return;
+  asked_ = true;
+  status_.signals_seen.push_back(SIGUSR2);
+  tell_why("time_limit", true, std::chrono::duration_cast<milliseconds>(limit_at_ - Clock::now()));
+  process_->signal(launch_.is_command ? SIGTERM : SIGUSR2);
+  tell(told_.state());
+}
+
+void Task::kill() {
+  killed_ = true;
+  process_->signal(SIGKILL);
+}
+
+/// A program may fail because the kernel killed another one that it had started. The task knows of that only where the
+/// counter counts no processes of others.
+bool Task::may_be_for_memory() const {
+  if (killed_) return false;
+  if (status_.exit.signal == SIGKILL) return true;
+  return counts_alone_ && status_.exit.code != 0 && !asked_ && status_.signals_seen.empty();
+}
+
+/// What the program finds in the file that MUSTER_STOP names; once.
+void Task::tell_why(const std::string& why, bool save, milliseconds until_kill) {
+  if (why.empty() || std::exchange(told_why_, true)) return;
+  const beside::StopNotice notice{why, save, wall_ms() + until_kill.count()};
+  os::run_within(kFilePatience, [file = files().stop, notice] { beside::write_stop_file(file, notice); });
+}
+
+void Task::tell(v1::ProcessState state) {
+  fill_request(state);
+  link_->tell(told_);
+}
+
+// The same that stands in the status file.
+void Task::fill_request(v1::ProcessState state) {
+  told_.set_state(state);
+  told_.set_node(status_.node);
+  told_.set_pid(status_.pid);
+  told_.set_exit_code(status_.exit.code);
+  told_.set_signal(status_.exit.signal);
+  told_.set_out_of_memory(status_.out_of_memory);
+  told_.set_ended_at_ms(status_.ended_at_ms);
+  told_.set_trouble(status_.trouble);
+  told_.set_error(status_.error);
+  told_.mutable_signals_seen()->Assign(status_.signals_seen.begin(), status_.signals_seen.end());
+}
+
+int Task::finish() {
+  process_->signal(SIGKILL);  // what the program left behind in its group
+  status_.error = last_words();
+  hear_late_signals();
+  status_.state = step_lost_ ? contract::RankStatus::State::kStepLost : contract::RankStatus::State::kExited;
+  return last_word(step_lost_ ? v1::PROCESS_STEP_LOST : v1::PROCESS_EXITED);
+}
+
+int Task::finish_unstarted(const std::string& why) {
+  std::fprintf(stderr, "muster-task: rank %d: %s\n", environment_.rank, why.c_str());
+  status_.state = contract::RankStatus::State::kExited;
+  status_.exit.code = contract::kExitCannotStart;
+  status_.trouble = why;
+  return last_word(v1::PROCESS_EXITED);
+}
+
+// To the controller and to the disk at once: a disk that takes its time, or stands still, holds no rank's end back.
+int Task::last_word(v1::ProcessState state) {
+  tell(state);
+  file_->put(status_);
+  link_->flush(kLastWord);
+  file_->finish();
+  return status_.exit.signal != 0 ? 128 + status_.exit.signal : status_.exit.code;
+}
+
+// A command that leaves in good order when it is asked to would pass for one that is done. muster-worker says by its
+// exit code that it is not.
+void Task::hear_late_signals() {
+  if (!launch_.is_command || launch_.forward_signals || asked_ || status_.exit.signal != 0) return;
+  const auto until = Clock::now() + kLateSignal;
+  while (status_.signals_seen.empty() && Clock::now() < until) {
+    pollfd wait{signals_.get(), POLLIN, 0};
+    ::poll(&wait, 1, static_cast<int>(std::chrono::ceil<milliseconds>(until - Clock::now()).count()));
+    read_signals();
+  }
+}
+
+// A program that was asked to leave is not asked why it left.
+std::string Task::last_words() const {
+  if (asked_ || killed_ || !status_.signals_seen.empty() || !beside::may_have_words(status_.exit)) return {};
+  const auto words =
+      os::ask_within<std::string>(kFilePatience, [files = files()] { return beside::read_last_words(files); });
+  return words.value_or("");
+}
+
+}  // namespace agent::task

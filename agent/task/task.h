@@ -1,0 +1,106 @@
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "agent/task/controller_link.h"
+#include "agent/task/rank_process.h"
+#include "agent/task/status_keeper.h"
+#include "beside/rank_files.h"
+#include "contract/task_launch.h"
+#include "launch/environment.h"
+#include "os/fd.h"
+#include "os/oom_watch.h"
+#include "rank/environment.h"
+
+namespace agent::task {
+
+/// What a task starts with.
+struct TaskSetup {
+  std::filesystem::path attempt_folder;
+  contract::TaskLaunch launch;
+  launch::Environment inherited;      // of this process
+  std::filesystem::path oom_counter;  // see os::OomWatch
+  ConnectToController connect;
+};
+
+/// One rank on Slurm from its start to its end.
+///
+///   constructed: signals are blocked, the controller is told "starting"
+///       |  the attempt is over already, its fence is raised, or the program cannot be executed --> ended, code 127
+///       v
+///   running: the program is vouched for, its signals and stops are told
+///       |  The program ends by itself. Or the task kills it: a stop was not obeyed in time, or Slurm has lost sight of
+///       |  this process.
+///       v
+///   ended: the controller is told how, and so is the status file
+class Task {
+ public:
+  /// Blocks the signals of the calling thread that a task listens to. Throws std::runtime_error or
+  /// std::invalid_argument when the environment or the launch file makes no sense.
+  explicit Task(TaskSetup setup);
+
+  /// Returns the exit code for this process: the program's own, or 128 + its signal.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Millis = std::chrono::milliseconds;
+
+  void catch_signals();
+  void start_reporting();
+  void heard(const muster::v1::TaskResponse& answer);
+  GangPlan plan();
+  worker::Endpoint meeting_point();
+  beside::RankFiles files() const;
+  bool is_fenced() const;
+  void link_log() const;
+  void plan_save();
+
+  void watch();
+  void take_signals();
+  void read_signals();
+  void take_directive();
+  void look_at_parent();
+  void look_at_limit();
+  void kill();
+  bool may_be_for_memory() const;
+  void tell_why(const std::string& why, bool save, Millis until_kill);
+
+  void tell(muster::v1::ProcessState state);
+  void fill_request(muster::v1::ProcessState state);
+  int finish();
+  int finish_unstarted(const std::string& why);
+  int last_word(muster::v1::ProcessState state);
+  void hear_late_signals();
+  std::string last_words() const;
+
+  const TaskSetup setup_;
+  const contract::TaskLaunch& launch_ = setup_.launch;
+  worker::RankEnvironment environment_;
+  contract::RankStatus status_;
+  std::optional<StatusKeeper> file_;
+  const bool counts_alone_;  // the counter of kills for memory counts this task's processes alone
+  os::OomWatch oom_;
+  muster::v1::TaskRequest told_;
+  std::optional<RankProcess> process_;
+  os::Fd signals_, directives_, parent_;
+  pid_t parent_id_ = 0;
+  bool ended_ = false, stopped_ = false, asked_ = false, killed_ = false, step_lost_ = false;
+  bool told_why_ = false;
+  std::atomic<muster::v1::Directive> directive_{muster::v1::DIRECTIVE_CONTINUE};
+  std::mutex answer_mutex_;
+  muster::v1::TaskResponse answer_;  // the one that brought the directive
+  std::optional<Clock::time_point> kill_at_, save_at_;
+  Clock::time_point limit_at_{};
+  std::unique_ptr<ControllerLink> link_;  // last: its thread uses the others
+};
+
+}  // namespace agent::task

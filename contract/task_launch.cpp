@@ -1,0 +1,58 @@
+#include "contract/task_launch.h"
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "contract/json_file.h"
+#include "contract/variables.h"
+
+namespace contract {
+
+std::string to_text(const TaskLaunch& launch) {
+  const nlohmann::ordered_json json = {
+      {"format", kFormat},
+      {"argv", launch.argv},
+      {"env", launch.env},
+      {"working_folder", launch.working_folder},
+      {"log_folder", launch.log_folder},
+      {"job_name", launch.job_name},
+      {"fence_folder", launch.fence_folder},
+      {"log_link", launch.log_link},
+      {"is_command", launch.is_command},
+      {"forward_signals", launch.forward_signals},
+      {"time_limit_ms", launch.time_limit_ms},
+      {"stop_grace_ms", launch.stop_grace_ms},
+  };
+  return json.dump(2) + "\n";
+}
+
+TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
+  auto path = attempt_folder / kTaskLaunchFile;
+  const auto former = attempt_folder / kFormerTaskLaunchFile;
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored) && std::filesystem::exists(former, ignored)) {
+    path = former;
+  }
+  const auto json = read_json_file(path);
+  try {
+    TaskLaunch launch;
+    json.at("argv").get_to(launch.argv);
+    json.at("env").get_to(launch.env);
+    json.at("working_folder").get_to(launch.working_folder);
+    json.at("log_folder").get_to(launch.log_folder);
+    json.at("job_name").get_to(launch.job_name);
+    // A musterd of before this field raised the fence where checkpoints go.
+    const auto checkpoints = launch.env.find(variable::kCheckpointFolder);
+    launch.fence_folder = json.value("fence_folder", checkpoints == launch.env.end() ? "" : checkpoints->second);
+    json.at("log_link").get_to(launch.log_link);
+    json.at("is_command").get_to(launch.is_command);
+    json.at("forward_signals").get_to(launch.forward_signals);
+    json.at("time_limit_ms").get_to(launch.time_limit_ms);
+    json.at("stop_grace_ms").get_to(launch.stop_grace_ms);
+    if (launch.argv.empty()) throw std::runtime_error(path.string() + ": argv is empty");
+    return launch;
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(path.string() + ": " + error.what());
+  }
+}
+
+}  // namespace contract

@@ -1,0 +1,171 @@
+// Goal: a task tells the controller what becomes of its rank, and does what the controller asks.
+// Method: the task itself in this process, a link that the test holds the other end of, shell scripts as ranks.
+// task_test.cpp has the whole program.
+#include "agent/task/task.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "temporary_folder.h"
+
+namespace agent::task {
+namespace {
+
+using namespace std::chrono_literals;
+using muster::v1::TaskRequest;
+using muster::v1::TaskResponse;
+
+/// The controller's end.
+struct Controller {
+  std::vector<TaskRequest> told;
+  OnDirective on_directive;
+  std::function<void(const TaskRequest&)> on_tell = [](const TaskRequest&) {};
+  std::chrono::milliseconds unheard{0};
+  std::string meeting_point;
+  std::vector<std::string> offers;
+
+  void ask(muster::v1::Directive directive, const std::string& why = "") const {
+    TaskResponse response;
+    response.set_directive(directive);
+    response.set_stop_why(why);
+    response.set_stop_grace_ms(30'000);
+    on_directive(response);
+  }
+};
+
+class Link : public ControllerLink {
+ public:
+  explicit Link(Controller& controller) : controller_(controller) {}
+  void tell(const TaskRequest& request) override {
+    controller_.told.push_back(request);
+    controller_.on_tell(request);
+  }
+  bool flush(std::chrono::milliseconds) override { return true; }
+  std::chrono::milliseconds unheard_for() const override { return controller_.unheard; }
+  std::string meet(const std::string& mine, worker::MeetingPatience) override {
+    controller_.offers.push_back(mine);
+    return controller_.meeting_point;
+  }
+
+ private:
+  Controller& controller_;
+};
+
+class RankTask : public testing::Test {
+ protected:
+  RankTask() {
+    std::filesystem::create_directories(folder_ / "logs");
+    setup_.launch.env = {{"MUSTER_CONTROLLER", "127.0.0.1:7077"}, {"MUSTER_JOB_ID", "7"}, {"MUSTER_ATTEMPT", "1"}};
+    setup_.launch.working_folder = folder_.path();
+    setup_.launch.log_folder = folder_ / "logs";
+    setup_.launch.is_command = true;
+    setup_.attempt_folder = folder_.path();
+    setup_.oom_counter = folder_ / "no-counter";
+    setup_.inherited = {{"PATH", "/usr/bin:/bin"}, {"SLURM_JOB_ID", "1234"}};
+    setup_.connect = [this](const worker::Endpoint&, const std::string&, const TaskRequest& first, OnDirective heard) {
+      controller_.told.push_back(first);
+      controller_.on_directive = std::move(heard);
+      if (asked_first_) controller_.ask(*asked_first_);
+      return std::make_unique<Link>(controller_);
+    };
+  }
+  int run(const std::string& script) {
+    setup_.launch.argv = {"/bin/sh", "-c", script};
+    return Task(setup_).run();
+  }
+  contract::RankStatus status() const {
+    return contract::parse_rank_status(test::read_file(contract::rank_status_file(folder_.path(), 0))).value();
+  }
+  std::string log() const { return test::read_file(folder_ / "logs" / "rank-0.log"); }
+  std::vector<muster::v1::ProcessState> states() const {
+    std::vector<muster::v1::ProcessState> all;
+    for (const auto& request : controller_.told) all.push_back(request.state());
+    return all;
+  }
+  /// Once the program has made this file.
+  void ask_when_ready(muster::v1::Directive directive, const std::string& why) {
+    controller_.on_tell = [this, directive, why](const TaskRequest& request) {
+      if (request.state() != muster::v1::PROCESS_RUNNING) return;
+      std::ifstream(folder_ / "gate").get();  // a pipe: waits for the program
+      controller_.ask(directive, why);
+    };
+    ASSERT_EQ(::mkfifo((folder_ / "gate").c_str(), 0600), 0);
+  }
+
+  test::TemporaryFolder folder_;
+  Controller controller_;
+  std::optional<muster::v1::Directive> asked_first_;
+  TaskSetup setup_;
+};
+
+TEST_F(RankTask, TellsStartAndEndAndWritesTheSame) {
+  EXPECT_EQ(run("echo 'ValueError: bad batch' >&2; exit 7"), 7);
+  EXPECT_THAT(states(), testing::ElementsAre(muster::v1::PROCESS_STARTING, muster::v1::PROCESS_RUNNING,
+                                             muster::v1::PROCESS_EXITED));
+  const auto& last = controller_.told.back();
+  EXPECT_EQ(last.key().job_id(), 7);
+  EXPECT_EQ(last.slurm_job(), "1234");
+  EXPECT_EQ(last.exit_code(), 7);
+  EXPECT_EQ(last.error(), "ValueError: bad batch");
+  EXPECT_EQ(status().state, contract::RankStatus::State::kExited);
+  EXPECT_EQ(status().exit, (contract::ExitStatus{7, 0}));
+  EXPECT_EQ(status().error, last.error());
+  EXPECT_EQ(status().pid, last.pid());
+}
+
+TEST_F(RankTask, ASignalOfTheProgramIsItsOwnCode) {
+  EXPECT_EQ(run("kill -SEGV $$"), 128 + SIGSEGV);
+  EXPECT_EQ(controller_.told.back().signal(), SIGSEGV);
+}
+
+TEST_F(RankTask, OfAnAttemptThatIsOverStartsNothing) {
+  asked_first_ = muster::v1::DIRECTIVE_STOP;
+  EXPECT_EQ(run("echo ran"), contract::kExitCannotStart);
+  EXPECT_EQ(log(), "");
+  EXPECT_EQ(controller_.told.back().trouble(), "its attempt is over already");
+}
+
+TEST_F(RankTask, SaysWhyAProgramCannotStart) {
+  setup_.launch.argv = {"no-such-program"};
+  EXPECT_EQ(Task(setup_).run(), contract::kExitCannotStart);
+  EXPECT_EQ(status().trouble, "cannot execute no-such-program: No such file or directory");
+  EXPECT_EQ(status().exit.code, contract::kExitCannotStart);
+}
+
+TEST_F(RankTask, AsksACommandToSaveAndTellsItWhy) {
+  ask_when_ready(muster::v1::DIRECTIVE_SAVE_AND_LEAVE, "preempted");
+  EXPECT_EQ(run("trap 'cat $MUSTER_STOP; exit 99' TERM; echo > gate; while :; do sleep 0.02; done"), 99);
+  EXPECT_THAT(log(), testing::HasSubstr(R"({"why":"preempted","save":true,)"));
+}
+
+TEST_F(RankTask, KillsAProgramThatDoesNotObeyAStop) {
+  ask_when_ready(muster::v1::DIRECTIVE_STOP, "cancelled");
+  EXPECT_EQ(run("trap '' TERM; echo > gate; while :; do sleep 0.02; done"), 128 + SIGKILL);
+  EXPECT_FALSE(status().out_of_memory);
+}
+
+TEST_F(RankTask, RankZeroOffersWhereItsProgramMayListen) {
+  setup_.inherited.insert({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}});
+  controller_.meeting_point = "10.0.0.1:1234";
+  EXPECT_EQ(run("echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE"), 0);
+  EXPECT_EQ(log(), "10.0.0.1 1234 2\n");
+  EXPECT_THAT(controller_.offers, testing::ElementsAre(testing::StartsWith("127.0.0.1:")));
+}
+
+TEST_F(RankTask, WithoutAMeetingPointStartsNothing) {
+  setup_.inherited.insert({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "1"}});
+  EXPECT_EQ(run("echo ran"), contract::kExitCannotStart);
+  EXPECT_EQ(controller_.told.back().trouble(), "the controller did not tell where rank 0 listens");
+  EXPECT_THAT(controller_.offers, testing::ElementsAre(""));
+}
+
+TEST_F(RankTask, NeedsAController) {
+  setup_.launch.env.erase("MUSTER_CONTROLLER");
+  setup_.launch.argv = {"true"};
+  EXPECT_THROW(Task{setup_}, std::runtime_error);
+}
+
+}  // namespace
+}  // namespace agent::task

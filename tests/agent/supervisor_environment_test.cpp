@@ -1,0 +1,53 @@
+#include "agent/supervisor/rank_environment.h"
+
+#include <gmock/gmock.h>
+
+namespace agent::supervisor {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+
+TEST(RankEnvironment, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
+  contract::LocalLaunch launch;
+  launch.ranks = 2;
+  launch.gpus_per_rank = 2;
+  launch.master_port = 12345;
+  launch.base_env = {{"HOME", "/root"}, {"RANK", "9"}};
+  launch.allowed_devices = "1,2,3,4";
+  const auto env = rank_environment(launch, 1, "here");
+  for (const auto& [name, value] : launch::Environment{{"HOME", "/root"},
+                                                       {"RANK", "1"},
+                                                       {"LOCAL_RANK", "1"},
+                                                       {"NODE_RANK", "0"},
+                                                       {"WORLD_SIZE", "2"},
+                                                       {"LOCAL_WORLD_SIZE", "2"},
+                                                       {"MASTER_ADDR", "127.0.0.1"},
+                                                       {"MASTER_PORT", "12345"},
+                                                       {"MUSTER_NODES", "1"},
+                                                       {"MUSTER_NODELIST", "here"},
+                                                       {"CUDA_VISIBLE_DEVICES", "3,4"}}) {
+    EXPECT_THAT(env, Contains(Pair(name, value)));
+  }
+}
+
+TEST(RankEnvironment, TheJobsOwnSettingsWin) {
+  contract::LocalLaunch launch;
+  launch.gpus_per_rank = 1;
+  launch.base_env = {{"HOME", "/root"}, {"MUSTER_JOB_ID", "outer"}};
+  launch.env = {{"RANK", "5"}, {"CUDA_VISIBLE_DEVICES", "7"}, {"MUSTER_JOB_ID", "3"}, {"HOME", ""}};
+  const auto env = rank_environment(launch, 0, "here");
+  for (const auto& [name, value] : launch.env) EXPECT_EQ(env.at(name), value) << name;
+}
+
+TEST(RankEnvironment, WithoutGpusARankSeesWhatTheAdministratorAllows) {
+  contract::LocalLaunch launch;
+  EXPECT_THAT(rank_environment(launch, 0, "here"), Not(Contains(Key("CUDA_VISIBLE_DEVICES"))));
+  launch.allowed_devices = "1,2";
+  EXPECT_THAT(rank_environment(launch, 1, "here"), Contains(Pair("CUDA_VISIBLE_DEVICES", "1,2")));
+}
+
+}  // namespace
+}  // namespace agent::supervisor
