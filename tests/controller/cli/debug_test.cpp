@@ -145,8 +145,8 @@ TEST_F(Debug, WhatItCannotDoIsRefused) {
   says(kShow, {"--hold"}, "--hold: debug starts at once and can't be held");
   says(kShow, {"--after", "3"}, "--after 3: debug knows no other jobs");
   says(kShow, {"--sweep", "env.A=1,2"}, "runs one job, not a sweep");
-  says(kShow, {"--print-script"}, "it has no --print-script");
-  says(kShow, {"--json"}, "it has no --json");
+  says(kShow, {"--print-script"}, "it takes no --print-script");
+  says(kShow, {"--json"}, "it takes no --json");
   says("name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/no/such/program\"]\n", {}, "cannot start /no/such/program");
   EXPECT_EQ(left_behind(), 0U);
   says("name = \"a\"\nexecutor = \"debug\"\nworking_folder = \"/no/such\"\ncommand = [\"true\"]\n",

@@ -315,7 +315,7 @@ TEST(Doctor, TellsExecutorsAndTheSchedulersTrouble) {
   fake.with([](FakeState& s) { s.scheduler_problem = "unreachable since 19:50:00 UTC: timed out"; });
   const auto done = fake.muster({"doctor", "--json"});
   EXPECT_EQ(done.exit, 1);
-  EXPECT_THAT(done.out, HasSubstr("unreachable since 19:50:00 UTC: timed out; jobs go on"));
+  EXPECT_THAT(done.out, HasSubstr("unreachable since 19:50:00 UTC: timed out; running jobs go on"));
 }
 
 }  // namespace
