@@ -7,11 +7,11 @@
 #include <set>
 
 #include "cli/submit_options.h"
-#include "schema/utf8.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_file_text.h"
 #include "jobfile/toml_value.h"
 #include "launch/submitter.h"
+#include "schema/utf8.h"
 
 namespace cli {
 namespace {
@@ -62,7 +62,8 @@ void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
   for (const auto& argument : arguments) {
     typed += " " + jobfile::shown(argument);
     if (schema::is_utf8(argument)) continue;
-    to.problems.push_back("-- " + jobfile::shown(argument) + ": want UTF-8; check this terminal's settings with locale");
+    to.problems.push_back("-- " + jobfile::shown(argument) +
+                          ": want UTF-8; check this terminal's settings with locale");
     return;
   }
   to.all.push_back({typed, "command", std::nullopt, arguments});

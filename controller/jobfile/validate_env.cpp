@@ -3,9 +3,9 @@
 #include <charconv>
 #include <optional>
 
-#include "schema/utf8.h"
 #include "jobfile/findings.h"
 #include "launch/secrets.h"
+#include "schema/utf8.h"
 
 namespace jobfile {
 namespace {
