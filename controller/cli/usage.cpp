@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "schema/utf8.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
+#include "schema/utf8.h"
 
 namespace cli {
 namespace {

@@ -2,13 +2,13 @@
 #include <filesystem>
 #include <map>
 
-#include "schema/utf8.h"
 #include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"
 #include "jobfile/recipe_values.h"
 #include "jobfile/spec.h"
 #include "schema/tables/checkpoints.h"
+#include "schema/utf8.h"
 
 namespace jobfile {
 namespace {

@@ -132,8 +132,7 @@ TEST_P(Progress, WhatWasThereBeforeAndIsNotKnownIsNotCalledNoProgress) {
     fail(id);
   }
   EXPECT_EQ(bench.state(id), "failed");
-  EXPECT_THAT(bench.job(id).reason(),
-              HasSubstr("failed 4 times, and it is not known whether it saved anything"));
+  EXPECT_THAT(bench.job(id).reason(), HasSubstr("failed 4 times, and it is not known whether it saved anything"));
 }
 
 TEST_P(Progress, IsNotLookedForWhereItTellsNothing) {
