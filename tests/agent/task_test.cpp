@@ -129,6 +129,16 @@ class MusterTask : public ::testing::Test {
     return status;
   }
   nlohmann::json status_file() const { return nlohmann::json::parse(read(folder_ / "ranks" / "rank-0.json")); }
+  /// What muster-task told the controller last.
+  muster::v1::TaskRequest last_told() {
+    muster::v1::TaskRequest last;
+    EXPECT_TRUE(controller_.wait_until([&](const FakeController& c) {
+      if (c.tasks.empty()) return false;
+      last = c.tasks.back();
+      return true;
+    }));
+    return last;
+  }
 
   FakeController controller_;
   std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
@@ -147,10 +157,9 @@ TEST_F(MusterTask, TellsHowItsProgramEndedAndEndsAlike) {
   EXPECT_EQ(WEXITSTATUS(status), 7);
   EXPECT_EQ(status_file().at("state"), "exited");
   EXPECT_EQ(status_file().at("exit_code"), 7);
-  ASSERT_FALSE(controller_.tasks.empty());
-  EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
-  EXPECT_EQ(controller_.tasks.back().exit_code(), 7);
-  EXPECT_EQ(controller_.tasks.back().node(), "n1");
+  EXPECT_EQ(last_told().state(), muster::v1::PROCESS_EXITED);
+  EXPECT_EQ(last_told().exit_code(), 7);
+  EXPECT_EQ(last_told().node(), "n1");
 }
 
 // A job may wait in Slurm's queue while musterd and muster-task are updated.
@@ -183,14 +192,14 @@ TEST_F(MusterTask, TellsTheProgramsOwnError) {
   start("echo step 1; echo 'RuntimeError: CUDA error: it broke' >&2; exit 1");
   EXPECT_EQ(WEXITSTATUS(wait()), 1);
   EXPECT_EQ(status_file().at("error"), "RuntimeError: CUDA error: it broke");
-  EXPECT_EQ(controller_.tasks.back().error(), "RuntimeError: CUDA error: it broke");
+  EXPECT_EQ(last_told().error(), "RuntimeError: CUDA error: it broke");
 }
 
 TEST_F(MusterTask, AnErrorFileOfTorchelasticsComesFirst) {
   start(R"(echo '{"message": {"message": "ValueError: bad batch", "extraInfo": {}}}' > $TORCHELASTIC_ERROR_FILE
 echo 'RuntimeError: later' >&2; exit 1)");
   EXPECT_EQ(WEXITSTATUS(wait()), 1);
-  EXPECT_EQ(controller_.tasks.back().error(), "ValueError: bad batch");
+  EXPECT_EQ(last_told().error(), "ValueError: bad batch");
 }
 
 TEST_F(MusterTask, AProgramFindsWhyItIsAskedToLeave) {
@@ -258,8 +267,8 @@ TEST_F(MusterTask, AProgramThatTheKernelKilledForMemoryRanOutOfMemory) {
     ::kill(program, SIGKILL);
     EXPECT_EQ(WEXITSTATUS(wait()), 128 + SIGKILL);
     EXPECT_EQ(status_file().at("out_of_memory"), for_memory);
-    EXPECT_EQ(controller_.tasks.back().signal(), SIGKILL);
-    EXPECT_EQ(controller_.tasks.back().out_of_memory(), for_memory);
+    EXPECT_EQ(last_told().signal(), SIGKILL);
+    EXPECT_EQ(last_told().out_of_memory(), for_memory);
   }
 }
 
@@ -427,8 +436,8 @@ TEST_F(MusterTask, ASignalThatReachesTheTaskAfterTheEndOfItsProgramIsTold) {
   ASSERT_TRUE(eventually([&] { return ::kill(program, 0) != 0; }, 1ms)) << "muster-task has it, then";
   ::kill(pid_, SIGTERM);
   EXPECT_EQ(wait(), 0);
-  ASSERT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
-  EXPECT_THAT(controller_.tasks.back().signals_seen(), ElementsAre(SIGTERM));
+  ASSERT_EQ(last_told().state(), muster::v1::PROCESS_EXITED);
+  EXPECT_THAT(last_told().signals_seen(), ElementsAre(SIGTERM));
   EXPECT_EQ(status_file().at("signals_seen"), nlohmann::json({SIGTERM}));
 }
 
@@ -514,7 +523,7 @@ TEST_F(MusterTask, WithAControllerTheTimeLimitIsThatOnesBusiness) {
   EXPECT_TRUE(controller_.wait_until([](const FakeController& c) { return c.tasks.size() >= 20; }));
   std::ofstream(folder_ / "leave") << "\n";
   EXPECT_EQ(wait(), 0);
-  EXPECT_THAT(controller_.tasks.back().signals_seen(), IsEmpty());
+  EXPECT_THAT(last_told().signals_seen(), IsEmpty());
 }
 
 }  // namespace

@@ -328,6 +328,16 @@ def alive(pid):
         return False
 
 
+class WithoutLibtorch(Project):
+    def test_the_preset_tsan_downloads_neither_libtorch_nor_pytorch(self):
+        shutil.rmtree(self.project / ".deps")
+        (self.project / "CMakeLists.txt").write_text(PROJECT.replace("include(cmake/LibTorch.cmake)", "add_test(NAME One COMMAND true)"))
+        done = self.dev("test", "--preset", "tsan", MUSTER_PEERS="1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("100% tests passed", done.stdout)
+        self.assertFalse((self.project / ".deps").exists())
+
+
 class Presets(unittest.TestCase):
     def test_release_is_dev_without_tests_so_that_they_share_what_ccache_has(self):
         presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
