@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "http/assets.h"
+#include "http/curves.h"
 #include "json/proto_json.h"
 #include "logs/log_tail.h"
 #include "service/controller.h"
@@ -89,7 +90,29 @@ Response jobs(runtime::Controller& controller, const Request& request) {
   return as_json(proto::to_json(controller.list(wanted)));
 }
 
+core::Step step_of(const Request& request, const std::string& name, core::Step otherwise) {
+  return static_cast<core::Step>(number(request, name, static_cast<std::uint64_t>(otherwise), kAnyId));
+}
+
+/// The curves of a job, see curves.h.
+Response curves(runtime::Controller& controller, core::JobId job, const Request& request) {
+  store::ThinRequest wanted{.job = job};
+  wanted.points = static_cast<std::uint32_t>(number(request, "points", 0, kMaxCurvePoints));
+  wanted.from = step_of(request, "from_step", wanted.from);
+  wanted.to = step_of(request, "to_step", wanted.to);
+  if (!request.parameter("after_attempt").empty()) {
+    wanted.after_attempt = static_cast<core::AttemptNumber>(number(request, "after_attempt", 0, kAnyNumber));
+    wanted.after_step = step_of(request, "after_step", 0);
+  }
+  const auto& spacing = request.parameter("spacing");
+  if (!spacing.empty() && spacing != "log" && spacing != "linear")
+    throw BadParameter{"there is no spacing '" + spacing.substr(0, 80) + "'", "use linear or log"};
+  wanted.logarithmic = spacing == "log";
+  return as_json(to_json(controller.thinned(wanted)));
+}
+
 Response metrics(runtime::Controller& controller, core::JobId job, const Request& request) {
+  if (!request.parameter("points").empty()) return curves(controller, job, request);
   const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxMetricRows, kMaxMetricRows));
   // Without after_attempt the answer begins with the first step.
   const bool from_start = request.parameter("after_attempt").empty();

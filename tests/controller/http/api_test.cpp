@@ -1,4 +1,6 @@
 // Goal: the API answers each request with the documented JSON, or refuses it with a remedy.
+#include <limits>
+
 #include "fixture.h"
 
 using Api = HttpTest;
@@ -82,6 +84,41 @@ TEST_F(Api, MetricsGoOnAfterAnAttemptAndStep) {
   EXPECT_EQ(rest["more"], false);
   EXPECT_EQ(get("/api/v1/jobs/1/metrics?attempt=2").json()["metrics"].size(), 1u);
   EXPECT_EQ(get("/api/v1/jobs/1/metrics?limit=2").json()["more"], true);
+}
+
+TEST_F(Api, CurvesComeInAsManyPointsAsAreAskedForAndAZoomGetsEachStep) {
+  for (int step = 1; step <= 400; ++step) {
+    auto one = metric(1, step, 5.0);
+    (*one.mutable_series())["loss"] = step == 77 ? 9 : step == 78 ? std::numeric_limits<double>::quiet_NaN() : 5;
+    one.set_step_ms(20);
+    one.set_at_ms(1000 + step);
+    controller_.add_metric(1, one);
+  }
+  const auto curves = get("/api/v1/jobs/1/metrics?points=16").json();
+  EXPECT_EQ(curves["attempts"], nlohmann::json::parse(R"([{"attempt":1,"first_step":1,"last_step":400}])"));
+  EXPECT_EQ(curves["bucket_steps"], 128);
+  ASSERT_EQ(curves["series"].size(), 1u);
+  const auto& loss = curves["series"][0];
+  EXPECT_EQ(loss["name"], "loss");
+  EXPECT_EQ(loss["values"], 400);
+  EXPECT_EQ(loss["steps"], 400);
+  EXPECT_EQ(loss["step"], nlohmann::json::parse("[1,77,78,127,128,255,256,383,384,400]"));
+  EXPECT_EQ(loss["attempt"].size(), 10u);
+  EXPECT_EQ(loss["at_ms"][1], 1077);
+  EXPECT_EQ(loss["value"][1], 9);
+  EXPECT_TRUE(loss["value"][2].is_null()) << "no number";
+  ASSERT_EQ(curves["measures"].size(), 1u);
+  EXPECT_EQ(curves["measures"][0]["name"], "step_ms");
+  const auto zoomed = get("/api/v1/jobs/1/metrics?points=16&from_step=76&to_step=79").json();
+  EXPECT_EQ(zoomed["bucket_steps"], 1);
+  EXPECT_EQ(zoomed["series"][0]["step"], nlohmann::json::parse("[76,77,78,79]"));
+  const auto rest = get("/api/v1/jobs/1/metrics?points=16&after_attempt=1&after_step=398").json();
+  EXPECT_EQ(rest["series"][0]["step"], nlohmann::json::parse("[399,400]"));
+  const auto logarithmic = get("/api/v1/jobs/1/metrics?points=100&spacing=log").json();
+  EXPECT_EQ(logarithmic["series"][0]["step"][3], 4);
+  for (const char* wrong : {"points=5001", "points=x", "points=9&from_step=-1", "points=9&spacing=wide"})
+    EXPECT_EQ(get(std::string("/api/v1/jobs/1/metrics?") + wrong).status, 400) << wrong;
+  EXPECT_EQ(get("/api/v1/jobs/9/metrics?points=5").status, 404);
 }
 
 TEST_F(Api, EventsOfAJobComeOldestFirstAndCanBePaged) {

@@ -42,6 +42,17 @@ core::Job core_job(const v1::Job& from) {
   return job;
 }
 
+store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
+  store::MetricRow row{
+      .job = job, .attempt = metric.attempt(), .step = metric.step(), .at_ms = metric.at_ms(), .values = {}};
+  if (metric.has_step_ms()) row.step_ms = metric.step_ms();
+  if (metric.has_memory_peak_bytes()) row.memory_peak_bytes = metric.memory_peak_bytes();
+  if (metric.has_bytes_communicated()) row.bytes_communicated = metric.bytes_communicated();
+  for (const auto& [name, value] : metric.series()) row.values.push_back({name, value});
+  std::ranges::sort(row.values, {}, &store::SeriesValue::series);
+  return row;
+}
+
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
   const auto core = core_job(job);
@@ -109,6 +120,8 @@ std::int64_t ScriptedController::add_event(core::JobId job, const std::string& t
 void ScriptedController::add_metric(core::JobId id, const v1::Metric& metric) {
   const auto held = lock();
   metrics_[id].push_back(metric);
+  const auto row = row_of(id, metric);
+  curves_.add_metrics({&row, 1}, {});
   auto& job = jobs_.at(id);
   job.set_step(metric.step());
   if (metric.has_loss()) job.set_loss(metric.loss());
@@ -260,6 +273,11 @@ std::vector<v1::Metric> ScriptedController::metrics(core::JobId id, core::Attemp
     if (out.size() < limit) out.push_back(metric);
   }
   return out;
+}
+
+store::Thinned ScriptedController::thinned(const store::ThinRequest& request) {
+  const auto held = lock();
+  return curves_.thinned(request);
 }
 
 std::string ScriptedController::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
