@@ -18,8 +18,10 @@ core::Step rounded_up(core::Step steps, core::Step unit) {
   return (steps + unit - 1) / unit * unit;
 }
 
-core::Step width_for(core::Step steps, core::Step buckets) {
-  const auto exact = std::max<core::Step>(1, rounded_up(steps, buckets) / buckets);
+core::Step width_for(core::Step steps, core::Step points) {
+  if (steps <= points) return 1;
+  const auto buckets = std::max<core::Step>(1, points / kPointsABucket);
+  const auto exact = rounded_up(steps, buckets) / buckets;
   core::Step unit = 1;
   for (const auto stored : kWidths) {
     if (stored <= exact) unit = stored;
@@ -46,11 +48,11 @@ std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinReq
 }
 
 /// The part cut at powers of two.
-void append_octaves(const Part& part, core::Step buckets, std::vector<Stretch>& stretches) {
+void append_octaves(const Part& part, core::Step points, std::vector<Stretch>& stretches) {
   for (auto from = part.from; from < part.end;) {
     const auto octave = from < 2 ? core::Step{1} : static_cast<core::Step>(std::bit_floor(std::uint64_t(from)));
     const auto end = std::min(part.end, octave * 2);
-    stretches.push_back({part.attempt, from, end, width_for(octave, buckets)});
+    stretches.push_back({part.attempt, from, end, width_for(octave, points)});
     from = end;
   }
 }
@@ -90,7 +92,7 @@ std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const 
                                   std::size_t curves) {
   const auto parts = parts_of(attempts, request);
   const auto most = static_cast<core::Step>(kMostThinnedPoints / std::max<std::size_t>(1, curves));
-  const auto buckets = std::max<core::Step>(1, std::min<core::Step>(request.points, most) / kPointsABucket);
+  const auto points = std::min<core::Step>(request.points, most);
   core::Step steps = 0, octaves = 0;
   for (const auto& part : parts) {
     steps += part.end - part.from;
@@ -99,9 +101,9 @@ std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const 
   std::vector<Stretch> stretches;
   for (const auto& part : parts) {
     if (request.logarithmic) {
-      append_octaves(part, std::max<core::Step>(1, buckets / octaves), stretches);
+      append_octaves(part, points / octaves, stretches);
     } else {
-      stretches.push_back({part.attempt, part.from, part.end, width_for(steps, buckets)});
+      stretches.push_back({part.attempt, part.from, part.end, width_for(steps, points)});
     }
   }
   return stretches;

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Actions } from "./actions";
 import { get, type ApiError } from "./api";
+import { WHOLE_RUN, type View } from "./curves";
 import { Events } from "./events";
 import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime, withLocalTimes } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
@@ -14,7 +15,8 @@ import { Ranks } from "./ranks";
 import { Settings } from "./settings";
 import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
-import { ENDED, type Job, type JobEvent, type JobSeries, type Metric, type Progress } from "./types";
+import { useCurves } from "./use_curves";
+import { ENDED, type Job, type JobEvent, type JobSeries, type Progress } from "./types";
 
 const LOAD_MS = 3000;
 const MAX_EVENTS = 2000;
@@ -100,13 +102,12 @@ function ran(job: Job, now: number): number | null {
   return times.every((time) => time === null) ? null : times.reduce<number>((sum, time) => sum + (time ?? 0), 0);
 }
 
-// The job, its steps, what they hold, and its events, kept up to date.
-function useJob(id: number) {
+// The job, its curves, what they hold, and its events, kept up to date.
+function useJob(id: number, view: View) {
   const [job, setJob] = useState<Job | null>(null);
-  const [metrics, setMetrics] = useState<Metric[]>([]);
+  const { curves, error: curvesError, follow } = useCurves(id, view);
   const [events, setEvents] = useState<JobEvent[]>([]);
   const [errors, setErrors] = useState<{ [what: string]: ApiError | null }>({});
-  const last = useRef<Metric | null>(null);
   const lastEvent = useRef(0);
   // Each by itself: that a removed job's events are still there does not make it a job.
   const guarded = (what: string, work: () => Promise<void>) => () => {
@@ -117,16 +118,6 @@ function useJob(id: number) {
   const loadJob = useThrottled(guarded("job", async () => {
     setJob(await get<Job>(`jobs/${id}`));
   }), 300);
-  const loadMetrics = useThrottled(guarded("metrics", async () => {
-    for (let more = true; more;) {
-      const from = last.current ? `?after_attempt=${last.current.attempt}&after_step=${last.current.step}` : "";
-      const page = await get<{ metrics: Metric[]; more: boolean }>(`jobs/${id}/metrics${from}`);
-      more = page.more;
-      if (page.metrics.length === 0) return;
-      last.current = page.metrics.at(-1)!;
-      setMetrics((old) => [...old, ...page.metrics]);
-    }
-  }), 900);
   const loadEvents = useThrottled(guarded("events", async () => {
     for (let more = true; more;) {
       const page = await get<{ events: JobEvent[]; more: boolean }>(`jobs/${id}/events?after_id=${lastEvent.current}`);
@@ -139,12 +130,12 @@ function useJob(id: number) {
 
   const loadAll = () => {
     loadJob();
-    loadMetrics();
+    follow();
     loadEvents();
   };
   useEffect(loadAll, []);
   const found = useRef(NOTHING_FOUND);
-  found.current = look(found.current, metrics);
+  if (curves) found.current = look(found.current, curves, !view.zoom);
   // What a new series measures is known to the job: it is read again, once for each name.
   const asked = useRef(new Set<string>());
   useEffect(() => {
@@ -164,15 +155,16 @@ function useJob(id: number) {
     if (message.type === "job-changed") loadAll();
     if (message.type === "progress") {
       setJob((old) => old && withProgress(old, message.data as Progress));
-      loadMetrics();
+      follow();
     }
   });
-  const error = errors.job ?? errors.metrics ?? errors.events ?? null;
-  return { job, setJob, metrics, found: found.current, events, error };
+  const error = errors.job ?? curvesError ?? errors.events ?? null;
+  return { job, setJob, curves, found: found.current, events, error };
 }
 
 export function JobPage({ id }: { id: number }) {
-  const { job, setJob, metrics, found, events, error } = useJob(id);
+  const [view, setView] = useState(WHOLE_RUN);
+  const { job, setJob, curves, found, events, error } = useJob(id, view);
   const now = useNow();
   useEffect(() => {
     document.title = job ? `${job.status} · ${job.name} · muster` : `Job ${id} · muster`;
@@ -206,7 +198,7 @@ export function JobPage({ id }: { id: number }) {
       {/* What a failed job wrote last is what one comes for. */}
       {begun && job.state === "failed" && log}
       <Facts job={job} now={now} />
-      {begun && <section><h2>Training</h2><Plots metrics={metrics} found={found} job={job} /></section>}
+      {begun && <section><h2>Training</h2><Plots curves={curves} found={found} job={job} view={view} onView={setView} /></section>}
       {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
       <div class={begun ? "two" : ""}>
         {begun && <section><h2>Attempts</h2><Timeline job={job} /></section>}

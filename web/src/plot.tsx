@@ -2,17 +2,19 @@
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
+import type { Range } from "./curves";
 import { formatBytes, formatCount, formatTicks } from "./format";
 import { DataTable } from "./plot_table";
 import type { Line, Quantity } from "./quantities";
 import { columns, dots, rows, type Row, type XAxis } from "./series";
-import type { Metric } from "./types";
+import type { Curves } from "./types";
 
 export interface Options {
   axis: XAxis;
   logX: boolean;
   logY: boolean;
   smoothing: number;
+  zoom: Range | null;
 }
 
 const HEIGHT = 220;
@@ -21,10 +23,11 @@ const BINARY_STEPS = Array.from({ length: 45 }, (_, power) => 2 ** power);
 const COLOURS = ["--accent", "--mild", "--busy", "--magenta", "--good", "--bad"];
 // Dots that are nearer to each other would be a bar.
 const DOT_ROOM = 9;
-// A plot further away from the view follows new steps more slowly: whenever they are this share of all.
+// A plot that is further from the view keeps the steps that it has.
 const NEAR = "800px 0px";
-const FAR_SHARE = 0.05;
-const NONE: Metric[] = [];
+const NONE: Curves = { attempts: [], bucket_steps: 1, series: [], measures: [] };
+// A drag over fewer pixels is a click.
+const DRAGGED = 5;
 
 export const colourOf = (line: number): string => COLOURS[line % COLOURS.length]!;
 
@@ -55,13 +58,15 @@ function makeOptions(quantity: Quantity, width: number, options: Options): uPlot
   const times = (_: uPlot, at: number[]) => formatTicks(at);
   const bytes = (_: uPlot, at: number[], __: number, ___: number, step: number) => at.map((v) => (v === null ? "" : v === 0 ? "0" : formatBytes(v, step)));
   const values = (_: uPlot, at: number[]) => at.map((v) => (v === null ? "" : v === 0 ? "0" : quantity.format(v)));
+  const { zoom } = options;
+  const range: uPlot.Scale = zoom && options.axis === "step" ? { range: [Math.max(zoom.from, options.logX ? 1 : 0), zoom.to] } : {};
   return {
     width,
     height: HEIGHT,
     legend: { show: false },
     // A line without a value at the step that is pointed at gets no mark there.
-    cursor: { y: false, points: { size: 7 }, hover: { skip: [] } },
-    scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1 }, y: { distr: options.logY ? 3 : 1 } },
+    cursor: { y: false, points: { size: 7 }, hover: { skip: [] }, drag: { x: true, y: false, setScale: false, dist: DRAGGED } },
+    scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1, ...range }, y: { distr: options.logY ? 3 : 1 } },
     axes: [
       { ...axis, ...(options.axis === "step" ? { values: steps } : { values: times, space: 62 }) },
       { ...axis, size: quantity.bytes ? 82 : 66, ...(quantity.bytes ? { incrs: BINARY_STEPS, values: bytes } : { values }) },
@@ -107,22 +112,31 @@ function useNear(place: RefObject<HTMLElement>, atFirst: boolean): boolean {
 
 interface Props {
   quantity: Quantity;
-  metrics: Metric[];
+  curves: Curves;
   options: Options;
   lazy: boolean; // it is drawn near the view alone
+  whole: Range;
+  onZoom: (zoom: Range | null) => void;
 }
 
-export function Plot({ quantity, metrics, options: wanted, lazy }: Props) {
+/// Half the steps, or twice as many, around one of them.
+export function zoomed(now: Range, around: number, factor: number): Range {
+  const reach = Math.max(1, Math.round(((now.to - now.from) * factor) / 2));
+  return { from: Math.max(0, around - reach), to: around + reach };
+}
+
+export function Plot({ quantity, curves, options: wanted, lazy, whole, onZoom }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [picked, setPicked] = useState<Row | null>(null);
   const near = useNear(box, !lazy);
   const drawn = near || !lazy;
   const followed = useRef(NONE);
-  if (near || (drawn && metrics.length > followed.current.length * (1 + FAR_SHARE))) followed.current = metrics;
+  if (near) followed.current = curves;
   // What changes how the plot looks; its lines are made anew with every job that is read.
   const shape = JSON.stringify([quantity.title, quantity.bytes, quantity.lines]);
-  const all = useMemo(() => rows(followed.current, quantity.lines, wanted.smoothing), [followed.current, shape, wanted.smoothing]);
+  const all = useMemo(() => rows(followed.current, quantity.lines, wanted.smoothing, wanted.zoom),
+    [followed.current, shape, wanted.smoothing, wanted.zoom]);
   const kept = useMemo(() => all.filter((row) => !row.lost), [all]);
   // Where no value has a logarithm the axis stays linear.
   const hasLog = useMemo(() => all.some((row) => row.values.some((value) => (value ?? 0) > 0)), [all]);
@@ -130,8 +144,8 @@ export function Plot({ quantity, metrics, options: wanted, lazy }: Props) {
   const x = (row: Row) => (options.axis === "step" ? row.step : row.at_ms / 1000);
   const data = useMemo(() => columns(all, quantity.lines.length, options.axis, options.logX, options.logY),
     [all, options.axis, options.logX, options.logY]);
-  const newest = useRef({ data, kept, x });
-  newest.current = { data, kept, x };
+  const newest = useRef({ data, all, kept, x, onZoom });
+  newest.current = { data, all, kept, x, onZoom };
 
   useEffect(() => {
     if (!drawn) return;
@@ -147,7 +161,17 @@ export function Plot({ quantity, metrics, options: wanted, lazy }: Props) {
             !best || Math.abs(newest.current.x(row) - at) < Math.abs(newest.current.x(best) - at) ? row : best, null);
           setPicked(nearest);
         }],
+        setSelect: [(u) => {
+          const [from, to] = [u.select.left, u.select.left + u.select.width].map((left) => u.posToVal(left, "x"));
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          const steps = newest.current.all.filter((row) => newest.current.x(row) >= from! && newest.current.x(row) <= to!).map((row) => row.step);
+          if (steps.length === 0) return;
+          const range = options.axis === "step" ? { from: Math.max(0, Math.floor(from!)), to: Math.ceil(to!) }
+            : { from: Math.min(...steps), to: Math.max(...steps) };
+          newest.current.onZoom({ from: range.from, to: Math.max(range.to, range.from + 1) });
+        }],
       };
+      made.cursor!.bind = { dblclick: () => () => (newest.current.onZoom(null), null) };
       plot.current = new uPlot(made, newest.current.data as uPlot.AlignedData, box.current!);
     };
     build();
@@ -163,10 +187,15 @@ export function Plot({ quantity, metrics, options: wanted, lazy }: Props) {
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [drawn, shape, options.axis, options.logX, options.logY]);
+  }, [drawn, shape, options.axis, options.logX, options.logY, options.zoom]);
   useEffect(() => plot.current?.setData(data as uPlot.AlignedData), [data]);
 
   const move = (event: KeyboardEvent) => {
+    const factor = { "+": 0.5, "-": 2 }[event.key];
+    if (factor && kept.length > 0) {
+      event.preventDefault();
+      return onZoom(zoomed(options.zoom ?? whole, picked?.step ?? kept.at(-1)!.step, factor));
+    }
     const jump = event.shiftKey ? 10 : 1;
     const at = picked ? kept.findIndex((row) => row.step === picked.step && row.attempt === picked.attempt) : kept.length;
     const to = { ArrowLeft: at - jump, ArrowRight: at + jump, Home: 0, End: kept.length - 1 }[event.key];
@@ -186,7 +215,7 @@ export function Plot({ quantity, metrics, options: wanted, lazy }: Props) {
         <output class="num" aria-live="polite">{picked ? sentence(quantity, picked) : ""}</output>
       </div>
       <div class="plot-box" ref={box} tabIndex={0} role="img" onKeyDown={move}
-        aria-label={`${quantity.title} by ${options.axis}${quantity.lines.length > 1 ? `: ${names}` : ""}. Arrow keys read single steps; the table below holds all of them.`} />
+        aria-label={`${quantity.title} by ${options.axis}${quantity.lines.length > 1 ? `: ${names}` : ""}. Arrow keys read single steps, plus and minus show fewer or more of them. The table below holds the same steps.`} />
       {quantity.lines.length > 1 && <Legend lines={quantity.lines} />}
       <DataTable quantity={quantity} all={all} />
     </section>

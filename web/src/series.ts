@@ -1,7 +1,8 @@
-// From the steps that ranks reported to the lines of a plot. A resumed attempt rewinds: it repeats steps after the
-// checkpoint it resumed from. The newest attempt's word counts; what it overtook is kept apart as "lost".
+// From the points of curves to the lines of a plot. A resumed attempt rewinds: it repeats steps after the checkpoint that
+// it resumed from. The newest attempt counts; the steps that it repeated are kept apart as "lost".
+import type { Range } from "./curves";
 import type { Line, Value } from "./quantities";
-import type { Metric } from "./types";
+import type { Curve, Curves } from "./types";
 
 /// One step of one attempt, with a value of each line of a plot.
 export interface Row {
@@ -15,33 +16,51 @@ export interface Row {
 
 type Drawn = Pick<Line, "of" | "smoothed">;
 
-/// `metrics` ordered by attempt, then step. Each step is kept once, of the newest attempt that reached it. A step
-/// without a value of any line has no row.
-export function rows(metrics: Metric[], lines: Drawn[], smoothing: number): Row[] {
-  const firstLater = new Map<number, number>(); // attempt -> first step of any later attempt
+/// attempt -> the first step of any later attempt
+function firstLater(attempts: Curves["attempts"]): Map<number, number> {
+  const later = new Map<number, number>();
   let first = Infinity;
-  for (let i = metrics.length - 1; i >= 0; --i) {
-    const metric = metrics[i]!;
-    if (!firstLater.has(metric.attempt)) firstLater.set(metric.attempt, first);
-    const earlier = metrics[i - 1];
-    if (!earlier || earlier.attempt !== metric.attempt) first = Math.min(first, metric.step);
+  for (const one of [...attempts].reverse()) {
+    later.set(one.attempt, first);
+    first = Math.min(first, one.first_step);
   }
+  return later;
+}
+
+/// The points of all lines by attempt, then step. Each step that counts is of the newest attempt that reached it. A step
+/// without a value of any line has no row.
+export function rows(curves: Curves, lines: Drawn[], smoothing: number, zoom: Range | null = null): Row[] {
+  const later = firstLater(curves.attempts);
+  const sources = lines.map((line) => line.of(curves));
+  const at = sources.map(() => 0);
+  const isBefore = (a: Curve, i: number, b: Curve, j: number) =>
+    a.attempt[i]! < b.attempt[j]! || (a.attempt[i] === b.attempt[j] && a.step[i]! < b.step[j]!);
   const out: Row[] = [];
   let attempt = -1;
   let means: Mean[] = [];
-  for (const metric of metrics) {
-    const values = lines.map((line) => finite(line.of(metric)));
-    if (values.every((value) => value === undefined)) continue;
-    if (metric.attempt !== attempt) {
-      attempt = metric.attempt;
+  for (;;) {
+    let next = -1;
+    sources.forEach((curve, i) => {
+      if (!curve || at[i]! >= curve.step.length) return;
+      if (next < 0 || isBefore(curve, at[i]!, sources[next]!, at[next]!)) next = i;
+    });
+    if (next < 0) return out;
+    const first = sources[next]!;
+    const place = at[next]!;
+    const values = sources.map((curve, i): Value => {
+      if (!curve || at[i]! >= curve.step.length || isBefore(first, place, curve, at[i]!)) return undefined;
+      return finite(curve.value[at[i]!++]);
+    });
+    const step = first.step[place]!;
+    if (first.attempt[place] !== attempt) {
+      attempt = first.attempt[place]!;
       means = lines.map((line) => new Mean(line.smoothed ? smoothing : 0));
     }
-    const lost = metric.step >= firstLater.get(attempt)!;
+    const lost = step >= (later.get(attempt) ?? Infinity);
     const smooth = values.map((value, i) => means[i]!.add(value));
-    const { step, at_ms } = metric;
-    out.push({ attempt, step, at_ms, values, smooth: lost ? values.map(() => undefined) : smooth, lost });
+    if (zoom && (step < zoom.from || step > zoom.to)) continue;
+    out.push({ attempt, step, at_ms: first.at_ms[place]!, values, smooth: lost ? values.map(() => undefined) : smooth, lost });
   }
-  return out;
 }
 
 const finite = (value: Value): Value => (value === undefined || Number.isFinite(value) ? value : null);

@@ -103,18 +103,24 @@ export interface JobSeries {
   value: number | null; // null: it was no number
 }
 
-/// One step of one attempt, over all its ranks. null: not measured.
-export interface Metric {
-  attempt: number;
-  step: number;
-  loss: number | null;
-  tokens_per_s: number | null;
-  step_ms: number | null;
-  memory_peak_bytes: number | null;
-  memory_bytes: number | null;
-  bytes_communicated: number | null;
-  at_ms: number;
-  series: Record<string, number | null>; // by name; null: it was no number
+/// One series, or what ranks measure of themselves, in points: a point is the value of one step of one attempt. The four
+/// columns are equally long. Of each bucket of steps the lowest, the highest and the last value are there.
+export interface Curve {
+  name: string;
+  values: number; // how many were reported
+  steps: number; // since the first of these values
+  attempt: number[];
+  step: number[];
+  at_ms: number[];
+  value: (number | null)[]; // null: it was no number
+}
+
+/// The curves of a job, of a range of steps.
+export interface Curves {
+  attempts: { attempt: number; first_step: number; last_step: number }[]; // all that have steps, whatever the range
+  bucket_steps: number; // 1: every value is there
+  series: Curve[];
+  measures: Curve[];
 }
 
 export interface JobEvent {
