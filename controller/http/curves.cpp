@@ -9,17 +9,19 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json to_json(const store::Curve& curve) {
-  ordered_json attempts = ordered_json::array(), steps = attempts, times = attempts, values = attempts;
-  for (const auto& [attempt, spot] : curve.points) {
+  ordered_json attempts = ordered_json::array(), steps = attempts, times = attempts, values = attempts,
+               lasts = attempts;
+  for (const auto& [attempt, spot, is_last] : curve.points) {
     attempts.push_back(attempt);
     steps.push_back(spot.step);
     times.push_back(spot.at_ms);
+    lasts.push_back(is_last ? 1 : 0);
     values.push_back(std::isfinite(spot.value) ? ordered_json(spot.value) : ordered_json());
   }
-  return {{"name", curve.name},        {"values", curve.values},
-          {"steps", curve.steps},      {"attempt", std::move(attempts)},
-          {"step", std::move(steps)},  {"at_ms", std::move(times)},
-          {"value", std::move(values)}};
+  return {{"name", curve.name},         {"values", curve.values},
+          {"steps", curve.steps},       {"attempt", std::move(attempts)},
+          {"step", std::move(steps)},   {"at_ms", std::move(times)},
+          {"value", std::move(values)}, {"last", std::move(lasts)}};
 }
 
 ordered_json to_json(const std::vector<store::Curve>& curves) {

@@ -16,11 +16,13 @@ namespace http {
 ///   {"attempts": [{"attempt": 1, "first_step": 1, "last_step": 900}, ...],   every attempt that has steps
 ///    "bucket_steps": 32,                                                     1: no value is left out
 ///    "series":   [{"name": "loss", "values": 900, "steps": 900,
-///                  "attempt": [1, ...], "step": [1, ...], "at_ms": [...], "value": [2.5, null, ...]}, ...],
+///                  "attempt": [1, ...], "step": [1, ...], "at_ms": [...], "value": [2.5, null, ...],
+///                  "last": [1, ...]}, ...],
 ///    "measures": the same of "step_ms", "memory_peak_bytes" and "bytes_communicated"}
 ///
 /// Of each bucket of steps the lowest, the highest and the last value are there, and the first one that is no number
-/// (null). `values` counts what was reported in the range, and `steps` the steps since the first of these values.
+/// (null). `last` is 1 at the last value of its bucket, else 0. `values` counts what was reported in the range, and
+/// `steps` the steps since the first of these values.
 nlohmann::ordered_json to_json(const store::Thinned& thinned);
 
 }  // namespace http

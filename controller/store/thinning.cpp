@@ -118,7 +118,9 @@ void Thinner::begin(const Stretch& stretch) {
 void Thinner::close(Open& open) {
   std::vector<Spot> spots;
   open.bucket.append_to(spots);
-  for (const auto& spot : spots) open.points.push_back({stretch_.attempt, spot});
+  for (const auto& spot : spots) {
+    open.points.push_back({stretch_.attempt, spot, spot.step == open.bucket.last->step});
+  }
   open.bucket = {};
   open.index = -1;
 }

@@ -53,6 +53,9 @@ struct Bucket {
 struct Point {
   core::AttemptNumber attempt = 0;
   Spot spot;
+  /// The last value of its bucket. These values alone are a fair sample: a mean over all points would count extremes
+  /// too often.
+  bool is_last = false;
 };
 
 /// One series, or what ranks measure of themselves.

@@ -33,7 +33,7 @@ TYPED_TEST_SUITE(ThinnedMetrics, StoreKinds);
 /// "1/5=2.5": attempt, step and value of each point.
 std::string text_of(const store::Curve& curve) {
   std::string text;
-  for (const auto& [attempt, spot] : curve.points) {
+  for (const auto& [attempt, spot, is_last] : curve.points) {
     const auto value = std::isnan(spot.value) ? "nan" : std::to_string(static_cast<int>(spot.value));
     text += (text.empty() ? "" : " ") + std::to_string(attempt) + "/" + std::to_string(spot.step) + "=" + value;
   }
@@ -101,6 +101,11 @@ TYPED_TEST(ThinnedMetrics, ABucketKeepsItsLowestItsHighestItsLastValueAndItsFirs
             "1/110=1 1/170=900 1/180=nan 1/511=100 1/512=100 1/1023=100 1/1024=100 "
             "1/1535=100 1/1536=100 1/1999=50");
   EXPECT_EQ(thinned.series[0].values, 2000);
+  std::vector<core::Step> lasts;
+  for (const auto& point : thinned.series[0].points) {
+    if (point.is_last) lasts.push_back(point.spot.step);
+  }
+  EXPECT_THAT(lasts, ElementsAre(511, 1023, 1535, 1999));
 }
 
 TYPED_TEST(ThinnedMetrics, StepsThatALaterAttemptRepeatsAreInBucketsOfTheirOwn) {
@@ -274,7 +279,7 @@ void expect_nothing_hidden(store::Store& store, const ThinRequest& request) {
       values[{row.attempt, row.step}] = *value;
       all[bucket(row.attempt, row.step)].push_back(*value);
     }
-    for (const auto& [attempt, spot] : curve(thinned, name).points) {
+    for (const auto& [attempt, spot, is_last] : curve(thinned, name).points) {
       const auto reported = values.at({attempt, spot.step});
       EXPECT_TRUE(reported == spot.value || (std::isnan(reported) && std::isnan(spot.value))) << name << spot.step;
       kept[bucket(attempt, spot.step)].push_back(spot.value);
