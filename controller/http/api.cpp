@@ -7,6 +7,7 @@
 
 #include "http/assets.h"
 #include "http/curves.h"
+#include "http/rank_page.h"
 #include "json/proto_json.h"
 #include "logs/log_tail.h"
 #include "service/controller.h"
@@ -177,14 +178,12 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
   return as_json(out);
 }
 
-/// The age of each rank's newest heartbeat, by this machine's clock. The answer is small, so a page can ask every
-/// second.
-Response heartbeats(const muster::v1::Job& job) {
-  ordered_json ages = ordered_json::array();
-  for (const auto& rank : job.ranks()) {
-    ages.push_back(rank.has_last_heartbeat_ms() ? ordered_json(rank.last_heartbeat_ms()) : ordered_json());
-  }
-  return as_json({{"attempt", job.attempts_size() ? job.attempts().rbegin()->number() : 0}, {"ages_ms", ages}});
+/// Small enough to be asked for every second, whatever the number of ranks.
+Response ranks(const muster::v1::Job& job, const Request& request) {
+  constexpr std::size_t kLongestState = 16;
+  return as_json(rank_page(job, {static_cast<std::uint32_t>(number(request, "from", 0, kAnyNumber)),
+                                 static_cast<std::uint32_t>(number(request, "limit", 100, kMaxRanks)),
+                                 request.parameter("show").substr(0, kLongestState)}));
 }
 
 Response wrong_method(const char* allowed) {
@@ -199,6 +198,12 @@ bool reads(const Request& request) {
 
 Response outcome(const runtime::Outcome<muster::v1::Job>& job) {
   return job.ok() ? as_json(proto::to_json(job.value())) : refusal(job.refusal());
+}
+
+/// One without its ranks where `ranks=0` says so: of thousands of ranks they are most of the answer.
+Response whole_job(runtime::Outcome<muster::v1::Job> job, const Request& request) {
+  if (job.ok() && number(request, "ranks", 1, 1) == 0) job.value().clear_ranks();
+  return outcome(job);
 }
 
 Response change(runtime::Controller& controller, core::JobId job, std::string_view what) {
@@ -221,17 +226,17 @@ Response one_job(runtime::Controller& controller, std::string_view rest, const R
     if (request.method != "POST") return wrong_method("POST");
     return change(controller, job_id, what);
   }
-  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why" && what != "heartbeats")
+  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why" && what != "ranks")
     return refuse(404, "a job has no '" + std::string(what) + "'",
-                  "use metrics, events, logs, heartbeats, why, cancel, requeue, hold or release");
+                  "use metrics, events, logs, ranks, why, cancel, requeue, hold or release");
   if (!reads(request)) return wrong_method("GET");
   const auto job = controller.get(job_id);
-  if (!job.ok() || what.empty()) return outcome(job);
+  if (!job.ok() || what.empty()) return whole_job(job, request);
   if (what == "why") {
     const auto why = controller.why(job_id);
     return why.ok() ? as_json(proto::to_json(why.value())) : refusal(why.refusal());
   }
-  if (what == "heartbeats") return heartbeats(job.value());
+  if (what == "ranks") return ranks(job.value(), request);
   if (what == "metrics") return metrics(controller, job_id, request);
   if (what == "events") return events(controller, job_id, request);
   return logs(controller, job.value(), request);

@@ -1,5 +1,5 @@
-// The curves of a job as the API gives them: a few thousand points each, of a range of steps. A page that follows the job
-// asks only for the steps that are new, and asks for all again once it has many of these.
+// The curves of a job as the API gives them: at most a few thousand points of a range of steps. A page that follows a job
+// asks only for new steps. After many of them the page asks for the whole range again.
 import type { Curve, Curves } from "./types";
 
 /// Most points of a curve that one answer holds.
@@ -37,12 +37,13 @@ function appendTo(old: Curve[], more: Curve[]): Curve[] {
       step: before.step.concat(curve.step),
       at_ms: before.at_ms.concat(curve.at_ms),
       value: before.value.concat(curve.value),
+      last: before.last.concat(curve.last),
     });
   }
   return [...known.values()];
 }
 
-/// `more`: what came after the last step of `old`. Returns `old` itself where nothing came.
+/// `more` holds the steps after the last one of `old`. Returns `old` itself if there are none.
 export function append(old: Curves, more: Curves): Curves {
   const last = old.attempts.at(-1);
   const now = more.attempts.at(-1);
@@ -55,7 +56,7 @@ export function append(old: Curves, more: Curves): Curves {
   };
 }
 
-/// The step after which new ones are asked for. null: all are asked for.
+/// The page asks for the steps after this one. null: the page asks for all steps.
 export function position(curves: Curves | null): { attempt: number; step: number } | null {
   const last = curves?.attempts.at(-1);
   const longest = Math.max(0, ...[...(curves?.series ?? []), ...(curves?.measures ?? [])].map((curve) => curve.step.length));

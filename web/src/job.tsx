@@ -23,11 +23,11 @@ const MAX_EVENTS = 2000;
 const LONG_FACT = 24;
 const SERIES_FACTS = 4;
 
-// The end of the log stands on this page: nobody has to type a command to see it.
+// This page shows the end of the log, so the advice needs no command for it.
 const adviceOf = (job: Job): string =>
   sentence(withLocalTimes(job.action)).replace(/ \(muster logs \d+ --tail \d+[^)]*\)/, " below");
 
-// Why it is in its state and what can be done, in the controller's words.
+// Why the job is in its state and what a person can do, in the words of the controller.
 function Standing({ job }: { job: Job }) {
   const reason = withLocalTimes(job.reason);
   const at = job.expected_start ? formatTime(job.expected_start) : "";
@@ -45,17 +45,17 @@ function Standing({ job }: { job: Job }) {
 const shown = (known: boolean, name: string, value: preact.ComponentChildren): [string, preact.ComponentChildren][] =>
   known ? [[name, value]] : [];
 
-// What the job's own loss is taken from.
+// The series that the controller takes the job's loss from.
 const isLoss = (series: JobSeries): boolean => series.quantity === "loss" && !series.held_out;
 
-// The newest value of each series that tells how good the model is, apart from the loss itself.
+// The newest values of the series that tell how good the model is, without the loss.
 function quality(job: Job): [string, preact.ComponentChildren][] {
   const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && (one.held_out || one.better !== "neither"));
   return telling.slice(0, SERIES_FACTS).map(({ name, value }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatNumber(value)]);
 }
 
 function Facts({ job, now }: { job: Job; now: number }) {
-  // A program of one's own reports what it likes: what never came is left out.
+  // A command need not report anything. The page leaves out what a command never reported.
   const begun = job.attempts.length > 0;
   const recipe = begun && job.kind !== "command";
   const waited = between(job.submitted_at, job.started_at || job.ended_at, now) ?? 0;
@@ -81,7 +81,7 @@ function Facts({ job, now }: { job: Job; now: number }) {
   );
 }
 
-// Where a scheduler has put it.
+// The place of the job in a scheduler and in a sweep.
 function scheduler(job: Job): [string, preact.ComponentChildren][] {
   const attempt = job.attempts.at(-1);
   const facts: [string, preact.ComponentChildren][] = [];
@@ -96,27 +96,27 @@ function scheduler(job: Job): [string, preact.ComponentChildren][] {
   return facts;
 }
 
-// Time in attempts alone: the pauses between them are no running.
+// The time of all attempts, without the pauses between them.
 function ran(job: Job, now: number): number | null {
   const times = job.attempts.map((attempt) => between(attempt.started_at, attempt.ended_at, now));
   return times.every((time) => time === null) ? null : times.reduce<number>((sum, time) => sum + (time ?? 0), 0);
 }
 
-// The job, its curves, what they hold, and its events, kept up to date.
+// The job, its curves and its events, kept up to date.
 function useJob(id: number, view: View) {
   const [job, setJob] = useState<Job | null>(null);
   const { curves, error: curvesError, follow } = useCurves(id, view);
   const [events, setEvents] = useState<JobEvent[]>([]);
   const [errors, setErrors] = useState<{ [what: string]: ApiError | null }>({});
   const lastEvent = useRef(0);
-  // Each by itself: that a removed job's events are still there does not make it a job.
+  // Each request keeps its own error. The events of a removed job are still there, but the job is not.
   const guarded = (what: string, work: () => Promise<void>) => () => {
     const settle = (error: ApiError | null) => setErrors((old) => (old[what] === error ? old : { ...old, [what]: error }));
     return work().then(() => settle(null), (caught) => settle(asApiError(caught)));
   };
 
   const loadJob = useThrottled(guarded("job", async () => {
-    setJob(await get<Job>(`jobs/${id}`));
+    setJob(await get<Job>(`jobs/${id}?ranks=0`));
   }), 300);
   const loadEvents = useThrottled(guarded("events", async () => {
     for (let more = true; more;) {
@@ -136,7 +136,7 @@ function useJob(id: number, view: View) {
   useEffect(loadAll, []);
   const found = useRef(NOTHING_FOUND);
   if (curves) found.current = look(found.current, curves, !view.zoom);
-  // What a new series measures is known to the job: it is read again, once for each name.
+  // Only the job tells what a new series measures, so the job is read again, once for each name.
   const asked = useRef(new Set<string>());
   useEffect(() => {
     const fresh = job ? unknownNames(job.series, found.current).filter((name) => !asked.current.has(name)) : [];
@@ -195,7 +195,7 @@ export function JobPage({ id }: { id: number }) {
         </div>
       )}
       <LaterError error={error} />
-      {/* What a failed job wrote last is what one comes for. */}
+      {/* A reader of a failed job looks for its last output. */}
       {begun && job.state === "failed" && log}
       <Facts job={job} now={now} />
       {begun && <section><h2>Training</h2><Plots curves={curves} found={found} job={job} view={view} onView={setView} /></section>}

@@ -1,4 +1,4 @@
-// One plot: a canvas, what its lines are, the step that is pointed at, and its data table.
+// One plot: a canvas, the names of its lines, the step under the cursor, and its data table.
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
@@ -19,14 +19,14 @@ export interface Options {
 
 const HEIGHT = 220;
 const BINARY_STEPS = Array.from({ length: 45 }, (_, power) => 2 ** power);
-// Colours of the style sheet, one a line.
+// Colours of the style sheet, one for each line.
 const COLOURS = ["--accent", "--mild", "--busy", "--magenta", "--good", "--bad"];
-// Dots that are nearer to each other would be a bar.
+// Dots that are nearer to each other would look like a bar.
 const DOT_ROOM = 9;
-// A plot that is further from the view keeps the steps that it has.
+// A plot that is further from the view is not drawn again.
 const NEAR = "800px 0px";
 const NONE: Curves = { attempts: [], bucket_steps: 1, series: [], measures: [] };
-// A drag over fewer pixels is a click.
+// A drag over fewer pixels counts as a click.
 const DRAGGED = 5;
 
 export const colourOf = (line: number): string => COLOURS[line % COLOURS.length]!;
@@ -35,7 +35,8 @@ function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// As reported: thin below the smoothed line, or with dots where nothing is smoothed. Lost: dashed.
+// Reported values are a thin line below the smoothed one, or a line with dots if nothing is smoothed. Lost values are
+// dashed.
 function strokes(line: Line, index: number, alone: boolean): uPlot.Series[] {
   const own = colour(colourOf(index));
   const most = (u: uPlot) => (line.smoothed ? 0 : u.width / DOT_ROOM);
@@ -64,7 +65,7 @@ function makeOptions(quantity: Quantity, width: number, options: Options): uPlot
     width,
     height: HEIGHT,
     legend: { show: false },
-    // A line without a value at the step that is pointed at gets no mark there.
+    // A line without a value at the step under the cursor gets no mark.
     cursor: { y: false, points: { size: 7 }, hover: { skip: [] }, drag: { x: true, y: false, setScale: false, dist: DRAGGED } },
     scales: { x: { time: options.axis === "time", distr: options.logX ? 3 : 1, ...range }, y: { distr: options.logY ? 3 : 1 } },
     axes: [
@@ -114,12 +115,12 @@ interface Props {
   quantity: Quantity;
   curves: Curves;
   options: Options;
-  lazy: boolean; // it is drawn near the view alone
+  lazy: boolean; // the plot is drawn only near the view
   whole: Range;
   onZoom: (zoom: Range | null) => void;
 }
 
-/// Half the steps, or twice as many, around one of them.
+/// Half as many or twice as many steps, around one of them.
 export function zoomed(now: Range, around: number, factor: number): Range {
   const reach = Math.max(1, Math.round(((now.to - now.from) * factor) / 2));
   return { from: Math.max(0, around - reach), to: around + reach };
@@ -133,12 +134,12 @@ export function Plot({ quantity, curves, options: wanted, lazy, whole, onZoom }:
   const drawn = near || !lazy;
   const followed = useRef(NONE);
   if (near) followed.current = curves;
-  // What changes how the plot looks; its lines are made anew with every job that is read.
+  // The parts that change how the plot looks. Every reading of the job makes new objects for the lines.
   const shape = JSON.stringify([quantity.title, quantity.bytes, quantity.lines]);
   const all = useMemo(() => rows(followed.current, quantity.lines, wanted.smoothing, wanted.zoom),
     [followed.current, shape, wanted.smoothing, wanted.zoom]);
   const kept = useMemo(() => all.filter((row) => !row.lost), [all]);
-  // Where no value has a logarithm the axis stays linear.
+  // The axis stays linear if no value has a logarithm.
   const hasLog = useMemo(() => all.some((row) => row.values.some((value) => (value ?? 0) > 0)), [all]);
   const options = { ...wanted, logY: wanted.logY && !quantity.bytes && hasLog };
   const x = (row: Row) => (options.axis === "step" ? row.step : row.at_ms / 1000);
@@ -154,7 +155,7 @@ export function Plot({ quantity, curves, options: wanted, lazy, whole, onZoom }:
       const made = makeOptions(quantity, box.current!.clientWidth, options);
       made.hooks = {
         setCursor: [(u) => {
-          // By mouse: the kept step nearest to the cursor. The keyboard moves by itself.
+          // The mouse picks the nearest step that is not lost. The keyboard picks a step itself.
           if (u.cursor.event == null || u.cursor.idx == null) return;
           const at = newest.current.data[0][u.cursor.idx]!;
           const nearest = newest.current.kept.reduce<Row | null>((best, row) =>

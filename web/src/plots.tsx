@@ -17,7 +17,7 @@ function listed(names: string[]): string {
 }
 
 interface Props {
-  curves: Curves | null; // null: they are not here yet
+  curves: Curves | null; // null: they have not come yet
   found: Found;
   job: Job;
   view: View;
@@ -33,17 +33,17 @@ export function Plots({ curves, found, job, view, onView }: Props) {
   if (!curves) return <p class="muted">Loading…</p>;
   const whole = wholeRange(curves);
   if (!whole)
-    return job.kind === "command" ? <Empty title="This job runs a program of its own, which reports no steps."><p>What it writes is in its log.</p></Empty>
-      : <Empty title={ENDED.includes(job.state) ? "It came to no step." : "No steps yet."} />;
+    return job.kind === "command" ? <Empty title="This job runs a program that reports no steps."><p>The log holds its output.</p></Empty>
+      : <Empty title={ENDED.includes(job.state) ? "This job made no step." : "No steps yet."} />;
   const without = numberless(found);
-  const withoutNote = without.length > 0 && `Reported, and so far never a number: ${listed(without)}.`;
-  if (known.length === 0) return <Empty title="This job reports its steps, and nothing that could be drawn.">{withoutNote && <p>{withoutNote}</p>}</Empty>;
+  const withoutNote = without.length > 0 && `Series without a number so far: ${listed(without)}.`;
+  if (known.length === 0) return <Empty title="This job reports steps without a number to draw.">{withoutNote && <p>{withoutNote}</p>}</Empty>;
   const resumed = curves.attempts.length > 1;
   const look = (axisNow: XAxis, log: boolean) => {
     setAxis(axisNow);
     if (view.log !== log) onView({ ...view, log });
   };
-  // A range of all steps is no zoom, so that new steps appear.
+  // A range that holds all steps is no zoom, so that new steps appear.
   const zoomTo = (zoom: Range | null) => {
     const wide = !zoom || (zoom.from <= whole.from && zoom.to >= whole.to);
     if (!wide || view.zoom) onView({ ...view, zoom: wide ? null : zoom });
@@ -79,9 +79,9 @@ export function Plots({ curves, found, job, view, onView }: Props) {
         </button></p>
       )}
       <p class="muted small">
-        {lines.some((line) => line.smoothed) && "Thick: smoothed. Thin: as reported."}
-        {lines.some((line) => !line.smoothed) && " With dots: as reported, not smoothed."}
-        {resumed && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}
+        {lines.some((line) => line.smoothed) && "Thick lines are smoothed. Thin lines show the reported values."}
+        {lines.some((line) => !line.smoothed) && " Lines with dots show the reported values."}
+        {resumed && " Each attempt has its own line. Dashed lines are steps that a later attempt repeated."}
         {curves.bucket_steps > 1 && ` The lowest, the highest and the last value of ${view.log ? "up to" : "every"} ${formatCount(curves.bucket_steps)} steps are drawn. All values:`}
         {curves.bucket_steps > 1 && <> <code>muster metrics {job.id} --csv</code>.</>}
         {" Drag across a plot to see fewer steps; a double click shows the whole run."}

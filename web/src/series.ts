@@ -1,5 +1,5 @@
-// From the points of curves to the lines of a plot. A resumed attempt rewinds: it repeats steps after the checkpoint that
-// it resumed from. The newest attempt counts; the steps that it repeated are kept apart as "lost".
+// Makes the lines of a plot from the points of curves. A resumed attempt rewinds: it repeats the steps after its
+// checkpoint. The newest attempt counts. Steps that a later attempt repeats are "lost" and are drawn apart.
 import type { Range } from "./curves";
 import type { Line, Value } from "./quantities";
 import type { Curve, Curves } from "./types";
@@ -10,7 +10,7 @@ export interface Row {
   step: number;
   at_ms: number;
   values: Value[];
-  smooth: Value[]; // as reported where a line is not smoothed; undefined where lost
+  smooth: Value[]; // the value itself if the line is not smoothed; undefined: the smoothed line has no point here
   lost: boolean;
 }
 
@@ -27,8 +27,8 @@ function firstLater(attempts: Curves["attempts"]): Map<number, number> {
   return later;
 }
 
-/// The points of all lines by attempt, then step. Each step that counts is of the newest attempt that reached it. A step
-/// without a value of any line has no row.
+/// The points of all lines, ordered by attempt, then step. A step counts in the newest attempt that reached it. A step
+/// without any value has no row.
 export function rows(curves: Curves, lines: Drawn[], smoothing: number, zoom: Range | null = null): Row[] {
   const later = firstLater(curves.attempts);
   const sources = lines.map((line) => line.of(curves));
@@ -47,8 +47,10 @@ export function rows(curves: Curves, lines: Drawn[], smoothing: number, zoom: Ra
     if (next < 0) return out;
     const first = sources[next]!;
     const place = at[next]!;
+    const isLast: boolean[] = [];
     const values = sources.map((curve, i): Value => {
       if (!curve || at[i]! >= curve.step.length || isBefore(first, place, curve, at[i]!)) return undefined;
+      isLast[i] = curve.last[at[i]!] === 1;
       return finite(curve.value[at[i]!++]);
     });
     const step = first.step[place]!;
@@ -57,7 +59,8 @@ export function rows(curves: Curves, lines: Drawn[], smoothing: number, zoom: Ra
       means = lines.map((line) => new Mean(line.smoothed ? smoothing : 0));
     }
     const lost = step >= (later.get(attempt) ?? Infinity);
-    const smooth = values.map((value, i) => means[i]!.add(value));
+    // A mean over all points would count the extremes of each bucket too often.
+    const smooth = values.map((value, i) => (value === null || isLast[i] || !lines[i]!.smoothed ? means[i]!.add(value) : undefined));
     if (zoom && (step < zoom.from || step > zoom.to)) continue;
     out.push({ attempt, step, at_ms: first.at_ms[place]!, values, smooth: lost ? values.map(() => undefined) : smooth, lost });
   }
@@ -65,7 +68,7 @@ export function rows(curves: Curves, lines: Drawn[], smoothing: number, zoom: Ra
 
 const finite = (value: Value): Value => (value === undefined || Number.isFinite(value) ? value : null);
 
-// An exponential mean that does not lean towards zero at its start.
+// An exponential mean whose first values are not drawn towards zero.
 class Mean {
   private sum = 0;
   private weight = 0;
@@ -83,12 +86,13 @@ class Mean {
 export type XAxis = "step" | "time";
 type Column = Value[];
 
-const COLUMNS = 3; // of a line: its values, the smoothed ones, the lost ones
+const COLUMNS = 3; // of each line: its values, the smoothed values, the lost values
 const SMOOTH = 1;
 const LOST = 2;
 
-/// Columns for uPlot: x, then three of each line. uPlot joins values over undefined and breaks the line at null: between
-/// two attempts, and where a value is no number. A logarithmic axis leaves out what has no logarithm.
+/// Columns for uPlot: x, then three columns of each line. uPlot joins values over undefined and breaks a line at null. A
+/// line breaks between two attempts and at a value that is no number. A logarithmic axis leaves out values without a
+/// logarithm.
 export function columns(all: Row[], lines: number, axis: XAxis, logX: boolean, logY: boolean): [number[], ...Column[]] {
   const x = (row: Row) => (axis === "step" ? row.step : row.at_ms / 1000);
   const drawn = (value: Value): Value => (typeof value === "number" && logY && value <= 0 ? undefined : value);
@@ -114,7 +118,7 @@ export function columns(all: Row[], lines: number, axis: XAxis, logX: boolean, l
   for (const row of shown) {
     if (!row.lost) continue;
     const between = before && (x(before) + x(row)) / 2;
-    // Where both have the same steps there is no room for a break.
+    // Two attempts with the same steps leave no room for a break.
     if (before && before.attempt !== row.attempt && x(before) < x(row) && !at.has(between!))
       at.set(between!, blank(undefined).map((_, i) => (i % COLUMNS === LOST ? null : undefined)));
     const cells = at.get(x(row)) ?? blank(undefined);
@@ -129,8 +133,8 @@ export function columns(all: Row[], lines: number, axis: XAxis, logX: boolean, l
   return [xs, ...blank(null).map((_, index) => widened(cells.map((one) => one[index])))];
 }
 
-// uPlot breaks a line from the step before a null to the step after it. Here the break goes from value to value: a line
-// with few values has none at the steps beside it.
+// uPlot breaks a line from the step before a null to the step after it. A line with few values has no values at these
+// steps, so its break must reach from value to value.
 function widened(column: Column): Column {
   for (let from = 0; from < column.length;) {
     let to = from;
@@ -142,7 +146,8 @@ function widened(column: Column): Column {
   return column;
 }
 
-/// Which values of a column are drawn as dots: all of them if they are at most `most`, else those that no line reaches.
+/// The values of a column that are drawn as dots: all of them if there are at most `most`, else those that no line
+/// reaches.
 export function dots(column: ArrayLike<Value>, from: number, to: number, most: number): number[] {
   const numbers: number[] = [];
   for (let i = from; i <= to; ++i) if (typeof column[i] === "number") numbers.push(i);

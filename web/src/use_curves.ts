@@ -1,4 +1,4 @@
-// Asks for the curves of a job, and for what is new of them.
+// Asks for the curves of a job, and then for their new steps.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, type ApiError } from "./api";
 import { append, POINTS, position, type View } from "./curves";
@@ -7,14 +7,14 @@ import type { Curves } from "./types";
 
 const FOLLOW_MS = 900;
 
-/// The curves of a job in the view that is asked for. Until they come those of the view before are given.
+/// The curves of a job in this view. The curves of the view before are given until the new ones come.
 export function useCurves(id: number, view: View): { curves: Curves | null; error: ApiError | null; follow: () => void } {
   const [curves, setCurves] = useState<Curves | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const loaded = useRef<{ view: View; curves: Curves } | null>(null);
   const wanted = useRef(view);
   wanted.current = view;
-  const asking = useRef<View | null>(null); // for all points of this view
+  const asking = useRef<View | null>(null); // a question for all points of this view is on its way
 
   const load = async (from: { attempt: number; step: number } | null) => {
     const asked = wanted.current;
@@ -28,7 +28,7 @@ export function useCurves(id: number, view: View): { curves: Curves | null; erro
     const base = from && loaded.current;
     try {
       const answer = await get<Curves>(`jobs/${id}/metrics?${parameters}`);
-      // Another answer may have come first.
+      // The answer to another question came first.
       if (asked !== wanted.current || (base && loaded.current !== base)) return;
       const now = base ? append(base.curves, answer) : answer;
       loaded.current = { view: asked, curves: now };

@@ -60,10 +60,10 @@ export function curvesOf(metrics) {
     if (attempts.at(-1)?.attempt !== row.attempt) attempts.push({ attempt: row.attempt, first_step: row.step });
     attempts.at(-1).last_step = row.step;
     const add = (kind, name, value) => {
-      if (!known[kind].has(name)) known[kind].set(name, { name, values: 0, steps: metrics.length - i, attempt: [], step: [], at_ms: [], value: [] });
+      if (!known[kind].has(name)) known[kind].set(name, { name, values: 0, steps: metrics.length - i, attempt: [], step: [], at_ms: [], value: [], last: [] });
       const curve = known[kind].get(name);
       ++curve.values;
-      for (const [column, one] of Object.entries({ attempt: row.attempt, step: row.step, at_ms: row.at_ms, value })) curve[column].push(one);
+      for (const [column, one] of Object.entries({ attempt: row.attempt, step: row.step, at_ms: row.at_ms, value, last: 1 })) curve[column].push(one);
     };
     for (const [name, value] of Object.entries(row.series)) add("series", name, value);
     for (const name of ["step_ms", "memory_peak_bytes", "bytes_communicated"]) if (row[name] != null) add("measures", name, row[name]);

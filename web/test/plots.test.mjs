@@ -74,7 +74,7 @@ test("loss and validation loss share a plot, each in its colour, with a legend; 
     await eventually(async () => (await painted(plot, "--accent")).length > 100, "the line of the loss");
     // Three dots of 8 pixels, and a line between the first two.
     await eventually(async () => (await painted(plot, "--mild")).length > 50, "dots of validation and the line between them");
-    assert.equal(await page.getByText("With dots: as reported, not smoothed.").count(), 1);
+    assert.equal(await page.getByText("Lines with dots show the reported values.").count(), 1);
   }));
 
 test("values that are no numbers are gaps: said by table and keyboard, and never a 0", async () => {
@@ -90,7 +90,7 @@ test("values that are no numbers are gaps: said by table and keyboard, and never
   await on("/jobs/51", async (page) => {
     await page.locator(".plot").first().waitFor();
     assert.deepEqual(await titles(page), ["Loss"]);
-    await page.getByText("Reported, and so far never a number: broken.").waitFor();
+    await page.getByText("Series without a number so far: broken.").waitFor();
     const rows = await table(page, "Loss", "loss");
     assert.deepEqual(rows.slice(1).map((cells) => cells[2]), range(1, 30).map((step) => (step > 10 && step < 20 ? "no number" : "2")));
     const plot = plotOf(page, "Loss");
@@ -141,7 +141,7 @@ test("a series that appears while the page is open is plotted, and joins its qua
     await page.locator(".plot").first().waitFor();
     assert.deepEqual(await titles(page), ["Loss (nats)"]);
     let held = true; // the job as it was read before
-    await page.route("**/api/v1/jobs/53", async (route) => {
+    await page.route("**/api/v1/jobs/53?ranks=0", async (route) => {
       const answer = await (await route.fetch()).json();
       await route.fulfill({ json: held ? { ...answer, series: answer.series.slice(0, 1) } : answer });
     });
@@ -164,7 +164,7 @@ test("a job that has ended is read again, once, for a series that it had not whe
     assert.equal(asked, 2);
   }, { prepare: async (page) => {
     await page.route("**/api/v1/stream*", (route) => route.abort()); // its first word has every page load anew
-    await page.route("**/api/v1/jobs/54", async (route) => {
+    await page.route("**/api/v1/jobs/54?ranks=0", async (route) => {
       const first = ++asked === 1;
       const answer = await (await route.fetch()).json();
       await route.fulfill({ json: first ? { ...answer, series: answer.series.slice(0, 1) } : answer });

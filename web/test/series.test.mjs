@@ -169,3 +169,11 @@ test("what came is appended: columns grow, counts add up, and a new attempt rewi
   assert.equal(position(curvesOf([])), null);
   assert.equal(position(curvesOf(steps(1, 1, 4000))), null, "many points: all are asked for anew");
 });
+
+test("only the last value of a bucket counts for the smoothed line, so that a peak does not lift it", () => {
+  const curves = curvesOf(only(1, [2, 2, 50, 2, 2, 2].map((loss) => ({ loss }))));
+  curves.series[0].last = [0, 1, 0, 1, 0, 1];
+  const all = rowsOf(curves, [line("loss")], 0.5);
+  assert.deepEqual(all.map((row) => row.values[0]), [2, 2, 50, 2, 2, 2]);
+  assert.deepEqual(all.map((row) => row.smooth[0]), [undefined, 2, undefined, 2, undefined, 2]);
+});

@@ -104,6 +104,7 @@ TEST_F(Api, CurvesComeInAsManyPointsAsAreAskedForAndAZoomGetsEachStep) {
   EXPECT_EQ(loss["steps"], 400);
   EXPECT_EQ(loss["step"], nlohmann::json::parse("[1,77,78,127,128,255,256,383,384,400]"));
   EXPECT_EQ(loss["attempt"].size(), 10u);
+  EXPECT_EQ(loss["last"], nlohmann::json::parse("[0,0,0,1,0,1,0,1,0,1]"));
   EXPECT_EQ(loss["at_ms"][1], 1077);
   EXPECT_EQ(loss["value"][1], 9);
   EXPECT_TRUE(loss["value"][2].is_null()) << "no number";
@@ -179,16 +180,39 @@ TEST_F(Api, LogsAreSentAsFarAsTheyGoAndNoCharacterIsBroken) {
   EXPECT_EQ(get("/api/v1/jobs/2/logs").json()["text"], "whole\nhalf");
 }
 
-TEST_F(Api, HeartbeatsAreTheirAgesByTheControllersClock) {
+TEST_F(Api, RanksComeInPagesWithTheirHeartbeatsAgesByTheControllersClock) {
   auto job = controller_.get(1).value();
   job.clear_ranks();
-  job.add_ranks()->set_last_heartbeat_ms(120);
-  job.add_ranks();
+  for (std::uint32_t number = 0; number < 300; ++number) {
+    auto& rank = *job.add_ranks();
+    rank.set_rank(number);
+    rank.set_state(number == 7 ? "silent" : "running");
+    if (number != 1) rank.set_last_heartbeat_ms(120);
+    if (number == 299) rank.set_slowness(1.5);
+  }
+  job.set_ranks_total(302);
   controller_.put(job);
-  const auto beats = get("/api/v1/jobs/1/heartbeats").json();
-  EXPECT_EQ(beats["attempt"], 1);
-  EXPECT_EQ(beats["ages_ms"], (nlohmann::json{120, nullptr}));
-  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/heartbeats", {"X-Muster: 1"}).status, 405);
+  const auto first = get("/api/v1/jobs/1/ranks?limit=2").json();
+  EXPECT_EQ(first["attempt"], 1);
+  EXPECT_EQ(first["total"], 302);
+  EXPECT_EQ(first["states"], nlohmann::json::parse(R"({"missing":2,"running":299,"silent":1})"));
+  EXPECT_EQ(first["slow"], 1);
+  ASSERT_EQ(first["ranks"].size(), 2u);
+  EXPECT_EQ(first["ranks"][0]["last_heartbeat_ms"], 120);
+  EXPECT_TRUE(first["ranks"][1]["last_heartbeat_ms"].is_null());
+  const auto last = get("/api/v1/jobs/1/ranks?from=299&limit=500").json()["ranks"];
+  ASSERT_EQ(last.size(), 3u);
+  EXPECT_EQ(last[0]["slowness"], 1.5);
+  EXPECT_EQ(last[2]["rank"], 301);
+  EXPECT_EQ(last[2]["state"], "missing");
+  const auto silent = get("/api/v1/jobs/1/ranks?show=silent").json();
+  EXPECT_EQ(silent["total"], 1);
+  EXPECT_EQ(silent["ranks"][0]["rank"], 7);
+  EXPECT_EQ(get("/api/v1/jobs/1/ranks?show=slow").json()["ranks"][0]["rank"], 299);
+  EXPECT_EQ(get("/api/v1/jobs/1/ranks?limit=501").status, 400);
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/ranks", {"X-Muster: 1"}).status, 405);
+  EXPECT_EQ(get("/api/v1/jobs/1").json()["ranks"].size(), 300u);
+  EXPECT_TRUE(get("/api/v1/jobs/1?ranks=0").json()["ranks"].empty());
 }
 
 TEST_F(Api, ALogThatDoesNotExistYetIsEmptyAndOneThatIsNoTextIsRepaired) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "core/apply.h"
 #include "job_series.h"
 #include "service/standing.h"
 
@@ -38,6 +39,7 @@ core::Job core_job(const v1::Job& from) {
     if (!each.started_at().empty()) attempt.started_at = core::Time{};
     if (!each.scheduler_job().empty()) attempt.queued_at = core::Time{};
     if (each.has_rank()) attempt.culprit = each.rank();
+    attempt.cause = core::cause_from_string(each.cause()).value_or(core::Cause::kNone);
   }
   return job;
 }
@@ -55,13 +57,22 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
 
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
-  const auto core = core_job(job);
+  auto core = core_job(job);
   auto standing = runtime::standing_of({core});
   if (!job.action().empty() && !core.held) standing.action = job.action();
   standing.scheduler_reason = core.held ? "" : job.scheduler_reason();
   if (core.held && standing.status == "held") standing.reason = "held by " + core.held_by + " until released";
   runtime::fill_standing(standing, job);
   *job.mutable_controls() = runtime::controls_of(core);
+  const auto& resources = job.spec().resources();
+  if (job.ranks_total() == 0) job.set_ranks_total(resources.nodes() * resources.ranks_per_node());
+  for (auto& rank : *job.mutable_ranks()) {
+    const auto attempt = std::ranges::find(core.attempts, rank.attempt(), &core::Attempt::number);
+    if (attempt == core.attempts.end()) continue;
+    if (attempt->ranks.size() <= rank.rank()) attempt->ranks.resize(rank.rank() + 1);
+    if (rank.has_signal()) attempt->ranks[rank.rank()].exit = core::ExitStatus{0, rank.signal()};
+    rank.set_stopped_by_muster(core::is_stopped_by_muster(*attempt, rank.rank()));
+  }
   return job;
 }
 
