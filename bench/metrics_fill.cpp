@@ -1,9 +1,9 @@
-// Writes the metrics of a long training into a database, as musterd would.
+// Writes the metrics of a long training into a database, through the store.
 //
 // Usage: metrics_fill DATABASE JOB STEPS
-// The job's first attempt makes nine tenths of the steps, and the second one resumes a little before its end. Rank 0
-// reports four series at each step, and the validation loss at each thousandth. No musterd may have the database open.
-// Prints {"rows": of steps, "seconds": of writing}.
+// The first attempt makes nine tenths of the steps. The second attempt resumes a little before the first one's end.
+// Rank 0 reports four series at each step, and the validation loss at each thousandth. No musterd may have the database
+// open. Prints {"rows": the number of steps, "seconds": the time of writing}.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>

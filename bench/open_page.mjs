@@ -1,5 +1,5 @@
-// Opens a page of the dashboard in Chromium a few times, and prints one line of JSON a time: how long until every plot and
-// the table of ranks that are in view are drawn, and the heap of the page after that.
+// Opens a page of the dashboard in Chromium several times. Prints one line of JSON each time: the time until the selected
+// element is drawn, the heap of the page, the slowest frame of a scroll to the page's end, and the number of elements.
 //
 // Usage: node open_page.mjs URL TOKEN PATH SELECTOR TIMES
 // Runs where playwright-core is: beside the built dashboard's node_modules.
@@ -18,7 +18,7 @@ for (let i = 0; i < Number(times); ++i) {
   const drawn = performance.now() - begun;
   await page.requestGC();
   const heap = await page.evaluate(() => performance.memory.usedJSHeapSize);
-  // How long the page is busy with one more look at everything: a scroll to its end and back.
+  // A scroll over the whole page shows how smooth the page is.
   const scroll = await page.evaluate(async () => {
     const frames = [];
     let last = performance.now();

@@ -115,7 +115,7 @@ void charge(Applied& out, const Attempt& ended, Time at) {
 
 }  // namespace
 
-// Who sent a rank any other signal is not known: a kernel out of memory kills several ranks.
+// muster cannot know who sent any other signal. A kernel out of memory may kill several ranks.
 bool is_stopped_by_muster(const Attempt& attempt, RankNumber rank) {
   const auto& exit = attempt.ranks[rank].exit;
   if (!exit) return false;

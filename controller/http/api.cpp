@@ -95,7 +95,7 @@ core::Step step_of(const Request& request, const std::string& name, core::Step o
   return static_cast<core::Step>(number(request, name, static_cast<std::uint64_t>(otherwise), kAnyId));
 }
 
-/// The curves of a job, see curves.h.
+/// The curves of a job; curves.h describes the answer.
 Response curves(runtime::Controller& controller, core::JobId job, const Request& request) {
   store::ThinRequest wanted{.job = job};
   wanted.points = static_cast<std::uint32_t>(number(request, "points", 0, kMaxCurvePoints));
@@ -178,7 +178,7 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
   return as_json(out);
 }
 
-/// Small enough to be asked for every second, whatever the number of ranks.
+/// The answer is small for any number of ranks, so a page can ask every second.
 Response ranks(const muster::v1::Job& job, const Request& request) {
   constexpr std::size_t kLongestState = 16;
   return as_json(rank_page(job, {static_cast<std::uint32_t>(number(request, "from", 0, kAnyNumber)),
@@ -200,7 +200,7 @@ Response outcome(const runtime::Outcome<muster::v1::Job>& job) {
   return job.ok() ? as_json(proto::to_json(job.value())) : refusal(job.refusal());
 }
 
-/// One without its ranks where `ranks=0` says so: of thousands of ranks they are most of the answer.
+/// `ranks=0` leaves out the ranks. Thousands of ranks would be most of the answer.
 Response whole_job(runtime::Outcome<muster::v1::Job> job, const Request& request) {
   if (job.ok() && number(request, "ranks", 1, 1) == 0) job.value().clear_ranks();
   return outcome(job);

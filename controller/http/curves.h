@@ -2,27 +2,28 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "store/thinning.h"
+#include "service/controller.h"
 
 namespace http {
 
-/// What jobs/NUMBER/metrics?points=N answers: the curves of a job in few points.
+/// The answer to jobs/NUMBER/metrics?points=N: the curves of a job in at most N points each.
 ///
-///   points         most points of one curve, at most kMaxCurvePoints; 0: none
-///   from_step, to_step           only these steps, of every attempt; both may be left out
-///   after_attempt, after_step    only what came after this step: a page that follows a job
-///   spacing        "log": each power of two of the steps gets as many points; "linear" otherwise
+///   points                       at most kMaxCurvePoints
+///   from_step, to_step           only these steps, of every attempt; both are optional
+///   after_attempt, after_step    only the steps after this one; a page that follows a job sends them
+///   spacing                      "linear" (the default), or "log": each power of two of the steps gets equally many
+///   points
 ///
-///   {"attempts": [{"attempt": 1, "first_step": 1, "last_step": 900}, ...],   every attempt that has steps
-///    "bucket_steps": 32,                                                     1: no value is left out
+///   {"attempts": [{"attempt": 1, "first_step": 1, "last_step": 900}, ...],   every attempt with steps
+///    "bucket_steps": 32,                                                     1: every value is here
 ///    "series":   [{"name": "loss", "values": 900, "steps": 900,
 ///                  "attempt": [1, ...], "step": [1, ...], "at_ms": [...], "value": [2.5, null, ...],
 ///                  "last": [1, ...]}, ...],
 ///    "measures": the same of "step_ms", "memory_peak_bytes" and "bytes_communicated"}
 ///
-/// Of each bucket of steps the lowest, the highest and the last value are there, and the first one that is no number
-/// (null). `last` is 1 at the last value of its bucket, else 0. `values` counts what was reported in the range, and
-/// `steps` the steps since the first of these values.
+/// A bucket keeps its lowest, its highest and its last value, and its first value that is no number (null). `last` is 1
+/// at the last value of a bucket, else 0. `values` counts the reported values of the range. `steps` counts the steps
+/// since the first of these values.
 nlohmann::ordered_json to_json(const store::Thinned& thinned);
 
 }  // namespace http

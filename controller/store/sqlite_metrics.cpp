@@ -30,7 +30,7 @@ KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core:
   return &entry;
 }
 
-/// True: a value was new.
+/// Returns true if a value was new.
 bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow& metric) {
   int written = 0;
   for (const auto& value : metric.values) {
@@ -53,7 +53,7 @@ bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
   return written > 0;
 }
 
-/// True: the row was new.
+/// Returns true if the row was new.
 bool write_measurements(Connection& connection, const MetricRow& metric) {
   Query row = connection.query(
       "INSERT INTO rank_steps (job_id, attempt, step, rank, step_ms, memory_bytes, memory_peak_bytes, "

@@ -29,8 +29,8 @@ Rules read_rules(Connection& connection, core::JobId job) {
   return rules;
 }
 
-/// Adds the steps from `from` up to `end` to the sink, in order, from the rows of the ranks. A step without a row of
-/// rank 0 is left out. `go_on(step)` is asked before each of them; false ends the reading.
+/// Adds the steps from `from` up to `end` to the sink, in order, from the rows of the ranks. Steps without a row of
+/// rank 0 are left out. `go_on(step)` is called before each step; false ends the reading.
 template <typename Sink, typename GoOn>
 void read_rows(Connection& connection, const Key& key, const Rules& rules, core::Step from, core::Step end, Sink& sink,
                GoOn go_on) {
@@ -70,7 +70,7 @@ std::optional<Spot> spot_of(const Query& row, int column) {
   return Spot{row.integer(column), row.integer(column + 1), row.real(column + 2)};
 }
 
-/// Adds the stored buckets of the steps from `from` up to `end`, which are at bounds of buckets.
+/// Adds the stored buckets of the steps from `from` up to `end`. Both must be bounds of buckets.
 template <typename Sink>
 void read_buckets(Connection& connection, const Key& key, std::size_t level, core::Step from, core::Step end,
                   Sink& sink) {
@@ -86,7 +86,7 @@ void read_buckets(Connection& connection, const Key& key, std::size_t level, cor
   }
 }
 
-/// Steps before it are in buckets of this level.
+/// Buckets of this level hold all steps before the result.
 core::Step read_settled(Connection& connection, const Key& key, std::size_t level) {
   Query row = connection.query(
       "SELECT bucket FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = ? ORDER BY bucket DESC LIMIT 1");
@@ -94,7 +94,7 @@ core::Step read_settled(Connection& connection, const Key& key, std::size_t leve
   return row.next() ? (row.integer(0) + 1) * kWidths[level] : 0;
 }
 
-/// Stores buckets of one level.
+/// Writes buckets of one level.
 class BucketWriter {
  public:
   BucketWriter(Connection& connection, const Key& key, std::size_t level)
@@ -139,8 +139,8 @@ class BucketWriter {
   std::map<std::int64_t, Bucket> curves_;
 };
 
-/// Writes the buckets of this level from `from` up to `end`. Returns how far it came: after kMostSteps steps it leaves
-/// the rest.
+/// Writes the buckets of this level from `from` up to `end`. Returns the end of the written ones: after kMostSteps
+/// steps the rest is left.
 core::Step write_level(Connection& connection, const Key& key, std::size_t level, core::Step from, core::Step end) {
   BucketWriter writer(connection, key, level);
   if (level > 0) {
@@ -181,7 +181,8 @@ std::vector<AttemptSteps> read_attempts(Connection& connection, core::JobId job)
   return attempts;
 }
 
-/// Reads stretches of one attempt: the widest stored buckets that fit, narrower ones and rows at their ends.
+/// Reads stretches of one attempt. The middle comes from the widest stored buckets that fit, the ends come from
+/// narrower buckets and from rows.
 class StretchReader {
  public:
   StretchReader(Connection& connection, const Key& key, const Rules& rules, Thinner& thinner)
@@ -195,7 +196,7 @@ class StretchReader {
   }
 
  private:
-  /// `levels`: how many of them may be used.
+  /// `levels`: how many levels of buckets may be read.
   void read(core::Step from, core::Step end, std::size_t levels) {
     if (from >= end) return;
     if (levels == 0) {
@@ -251,7 +252,7 @@ bool MetricBuckets::settle_one(Connection& connection, const Key& key, Progress&
       if (step < settled) late.insert(step / width * width);
     }
     for (const auto from : late) write_level(connection, key, level, from, from + width);
-    // A bucket is made from the narrower ones, so it must not be ahead of them.
+    // A bucket is made from narrower buckets, so these must be written first.
     const auto past = level == 0 ? progress.newest + 1 - kLateSteps : progress.settled[level - 1];
     const auto due = std::max<core::Step>(0, past) / width * width;
     if (due > settled) settled = write_level(connection, key, level, settled, due);

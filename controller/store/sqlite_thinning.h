@@ -10,17 +10,16 @@
 
 namespace store {
 
-/// Keeps the stored buckets of metric_buckets, for the writing connection.
+/// Writes the table metric_buckets, for the writing connection.
 ///
-/// A bucket is written when the attempt is kLateSteps past it, from the rows of its steps, in the transaction that
-/// brings the newest of them. A row that comes later still writes its bucket anew. A step that is in no bucket yet is
-/// read from its rows, so buckets may be missing at an attempt's end, and only there. After a transaction that failed
-/// clear() must be called.
+/// A transaction that takes an attempt kLateSteps past a bucket writes the bucket, from the rows of its steps. A row
+/// that comes later writes its bucket again. Readers read steps without a bucket from their rows. Only the end of an
+/// attempt has such steps. clear() must be called after a failed transaction.
 class MetricBuckets {
  public:
-  /// Ranks report a step at different times. A rank that is further behind costs a bucket written twice.
+  /// Ranks report a step at different times. A rank that is further behind makes a bucket be written again.
   static constexpr core::Step kLateSteps = 128;
-  /// Most steps that one transaction puts into buckets.
+  /// The most steps that one transaction puts into buckets.
   static constexpr int kMostSteps = 32'768;
   static constexpr std::size_t kMostAttempts = 1024;
 
@@ -28,13 +27,13 @@ class MetricBuckets {
   void touch(Connection& connection, core::JobId job, core::AttemptNumber attempt, core::Step step);
   /// Writes the buckets that are due.
   void settle(Connection& connection);
-  /// Writes the buckets of an attempt of an older database; false: some are left for another transaction.
+  /// Writes the buckets of an attempt of an older database. Returns false if another transaction must write the rest.
   bool settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt);
-  /// The values over the ranks are others now: the buckets of the job go, and come again with its next rows.
+  /// A series combines its ranks in another way now. The job's buckets are deleted, and its next rows write them again.
   void drop(Connection& connection, core::JobId job);
   void forget(core::JobId job);
   void clear();
-  /// Makes room, where there is little. Between transactions only.
+  /// Bounds the memory. To be called between transactions.
   void trim() {
     if (attempts_.size() >= kMostAttempts) clear();
   }
@@ -43,8 +42,8 @@ class MetricBuckets {
   using Key = std::pair<core::JobId, core::AttemptNumber>;
   struct Progress {
     core::Step newest = -1;
-    std::array<core::Step, kWidths.size()> settled{};  // steps before are in buckets of this level
-    std::set<core::Step> late;                         // narrowest buckets to be written anew, by their first step
+    std::array<core::Step, kWidths.size()> settled{};  // buckets of this level hold all steps before
+    std::set<core::Step> late;  // the first steps of the narrowest buckets that must be written again
   };
   Progress& of(Connection& connection, const Key& key);
   static bool settle_one(Connection& connection, const Key& key, Progress& progress);
@@ -55,7 +54,7 @@ class MetricBuckets {
 
 Thinned read_thinned(Connection& connection, const ThinRequest& request);
 
-/// Puts what an older database holds into buckets, if it is not done yet. Seconds for a million steps.
+/// Writes the buckets of an older database that has none. A million steps take seconds.
 void settle_older(Connection& connection);
 
 }  // namespace store

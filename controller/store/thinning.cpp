@@ -8,7 +8,7 @@
 namespace store {
 namespace {
 
-/// Steps that are all kept, or all repeated by a later attempt.
+/// Steps of one attempt. A later attempt repeated all of them or none.
 struct Part {
   core::AttemptNumber attempt = 0;
   core::Step from = 0, end = 0;
@@ -31,7 +31,7 @@ core::Step width_for(core::Step steps, core::Step points) {
 
 std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinRequest& request) {
   std::vector<Part> parts;
-  // From the last attempt to the first: what a later one has reached is repeated.
+  // The loop runs from the last attempt to the first, so it knows which steps a later attempt repeated.
   core::Step repeated_from = std::numeric_limits<core::Step>::max();
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     const bool told = attempt->attempt < request.after_attempt;
@@ -47,7 +47,7 @@ std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinReq
   return parts;
 }
 
-/// The part cut at powers of two.
+/// Cuts the part at powers of two.
 void append_octaves(const Part& part, core::Step points, std::vector<Stretch>& stretches) {
   for (auto from = part.from; from < part.end;) {
     const auto octave = from < 2 ? core::Step{1} : static_cast<core::Step>(std::bit_floor(std::uint64_t(from)));

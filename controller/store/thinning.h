@@ -13,20 +13,19 @@
 
 namespace store {
 
-/// A curve of a million steps is read as a few thousand points. The steps are cut into buckets of equal width. Of each
-/// bucket the points with the lowest, the highest and the last value are kept, and the first point whose value is no
-/// number. Every point is a value that was reported; nothing is averaged.
+/// Reads a curve of a million steps as a few thousand points.
 ///
-/// The SQLite store also keeps buckets of fixed widths (kWidths) beside the rows, so that a wide bucket is put together
-/// from narrower ones.
+/// The steps are cut into buckets of equal width. A bucket keeps the points with the lowest, the highest and the last
+/// value, and the first point whose value is no number. Every point is a reported value; nothing is averaged. The
+/// SQLite store also stores buckets of fixed widths (kWidths), so that a wide bucket is made from narrower ones.
 
 /// The widths of stored buckets, in steps. Each is a multiple of the one before.
 inline constexpr std::array<core::Step, 3> kWidths{32, 1024, 32'768};
-/// Most points that one bucket keeps.
+/// The most points of one bucket.
 inline constexpr std::uint32_t kPointsABucket = 4;
-/// Most points over all curves of one answer. Of a job with many series each curve gets fewer points.
+/// The most points of all curves of one answer. The curves of a job with many series get fewer points each.
 inline constexpr std::uint32_t kMostThinnedPoints = 100'000;
-/// Steps beyond are in no curve, as are those below 0.
+/// No curve holds a step above this one, or a step below 0.
 inline constexpr core::Step kFarthestStep = 1'000'000'000'000'000;
 
 /// The value of one step.
@@ -36,13 +35,13 @@ struct Spot {
   double value = 0;
 };
 
-/// What is kept of a stretch of steps of one curve.
+/// The points that a stretch of steps of one curve keeps.
 struct Bucket {
-  std::int64_t values = 0;  // how many there are
+  std::int64_t values = 0;  // how many were reported
   std::optional<Spot> lowest, highest, last;
   std::optional<Spot> gap;  // the first value that is no number
 
-  /// Adds what follows: steps are added in order.
+  /// Adds later steps. The steps must come in order.
   void add(const Spot& spot);
   void add(const Bucket& later);
   /// Appends the points in the order of their steps, each step once.
@@ -53,20 +52,20 @@ struct Bucket {
 struct Point {
   core::AttemptNumber attempt = 0;
   Spot spot;
-  /// The last value of its bucket. These values alone are a fair sample: a mean over all points would count extremes
-  /// too often.
+  /// The point is the last one of its bucket. Only these points are a fair sample. A mean over all points would count
+  /// the extremes too often.
   bool is_last = false;
 };
 
-/// One series, or what ranks measure of themselves.
+/// The points of one series, or of one measure of the ranks.
 struct Curve {
   std::string name;
-  std::int64_t values = 0;  // how many there are, kept or not
-  std::int64_t steps = 0;   // how many steps there are since the first value
+  std::int64_t values = 0;  // how many were reported
+  std::int64_t steps = 0;   // the number of steps since the first value
   std::vector<Point> points;
 };
 
-/// The steps of an attempt that rank 0 has told of.
+/// The steps of an attempt that rank 0 has reported.
 struct AttemptSteps {
   core::AttemptNumber attempt = 0;
   core::Step first = 0, last = 0;
@@ -74,51 +73,52 @@ struct AttemptSteps {
 
 struct ThinRequest {
   core::JobId job = 0;
-  /// Only what came after this step.
+  /// Only the steps after this one.
   core::AttemptNumber after_attempt = 0;
   core::Step after_step = -1;
   /// Only these steps, of every attempt.
   core::Step from = 0, to = kFarthestStep;
-  /// Most points of one curve, a few more where there are many attempts.
+  /// The most points of one curve. Many attempts add a few more.
   std::uint32_t points = 2000;
-  /// Each power of two of the steps gets as many buckets: for a logarithmic axis.
+  /// Each power of two of the steps gets equally many buckets, for a logarithmic axis.
   bool logarithmic = false;
 };
 
 struct Thinned {
-  std::vector<AttemptSteps> attempts;  // all there are, whatever was asked for
-  core::Step bucket_steps = 1;         // the widest bucket; 1: nothing was left out
-  std::vector<Curve> series;           // those that have a value, in the order in which they came up
+  std::vector<AttemptSteps> attempts;  // every attempt with steps, whatever the request
+  core::Step bucket_steps = 1;         // the width of the widest bucket; 1: every value is here
+  std::vector<Curve> series;           // series with a value, in the order in which they first appeared
   std::vector<Curve> measures;         // "step_ms", "memory_peak_bytes", "bytes_communicated"
 };
 
 /// Steps of one attempt that are cut into buckets of one width.
 struct Stretch {
   core::AttemptNumber attempt = 0;
-  core::Step from = 0, end = 0;  // without `end`
+  core::Step from = 0, end = 0;  // `end` is not part of it
   core::Step width = 1;
 };
 
-/// How the request is cut. Steps that a later attempt repeated are in stretches of their own, so that no bucket mixes
-/// them with others. A width is a multiple of the largest stored width that is not wider.
+/// Cuts the requested steps into stretches. Steps that a later attempt repeated get their own stretches, so that no
+/// bucket mixes them with other steps. A width is a multiple of the largest stored width that is not above it.
 std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const ThinRequest& request,
                                   std::size_t curves);
 
-// Curves by number. The steps themselves are one, whose values are the steps.
+// The numbers of curves. The values of the curve kStepsCurve are the steps themselves.
 inline constexpr std::int64_t kStepsCurve = 0;
 inline constexpr std::int64_t kStepTimeCurve = 1;
 inline constexpr std::int64_t kPeakMemoryCurve = 2;
 inline constexpr std::int64_t kBytesCurve = 3;
 inline constexpr std::int64_t kFirstSeriesCurve = 8;
 
-/// Puts buckets together. Steps come in order, and of each step or stored bucket the steps' own curve comes first.
+/// Fills buckets and makes curves of them. The steps must come in order. Each step, and each stored bucket, begins with
+/// kStepsCurve.
 class Thinner {
  public:
   void begin(const Stretch& stretch);
   void add(std::int64_t curve, const Spot& spot);
-  /// Of steps that are all in one bucket of the stretch.
+  /// All steps of `bucket` must lie in one bucket of the stretch.
   void add(std::int64_t curve, const Bucket& bucket);
-  /// `series`: names by number, in their order.
+  /// `series`: numbers and names, in the order of the answer.
   Thinned finish(std::vector<AttemptSteps> attempts, std::span<const std::pair<std::int64_t, std::string>> series) &&;
 
  private:
@@ -126,7 +126,7 @@ class Thinner {
     core::Step index = -1;  // of the bucket that is being filled
     Bucket bucket;
     std::int64_t values = 0;
-    std::int64_t steps_before = 0;  // its first value
+    std::int64_t steps_before = 0;  // the number of steps before the first value
     std::vector<Point> points;
   };
   Open& open(std::int64_t curve, core::Step step);
@@ -139,7 +139,8 @@ class Thinner {
   std::map<std::int64_t, Open> curves_;
 };
 
-/// Adds one step with all its values to `sink`, which has add(curve, Spot). `curve_of`: a series' number by its name.
+/// Adds one step with all its values to `sink`, which has add(curve, Spot). `curve_of` gives the number of a series by
+/// its name.
 template <typename Sink, typename CurveOf>
 void add_step(Sink& sink, const MetricRow& row, CurveOf curve_of) {
   const auto add = [&](std::int64_t curve, double value) { sink.add(curve, {row.step, row.at_ms, value}); };

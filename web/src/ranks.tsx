@@ -13,7 +13,7 @@ const ASK_MS = 1000;
 const SCROLLED_MS = 60;
 // An older answer tells nothing of a rank's heartbeat.
 const STALE_MS = 3500;
-// The page holds all rows of an attempt with at most so many ranks.
+// The page holds all rows of an attempt with at most this number of ranks.
 const FEW = 100;
 // The page holds this many rows above those in view, and twice as many below them. It asks for others after as many rows.
 const SPARE = 20;

@@ -10,7 +10,7 @@
 
 namespace test {
 
-// The stores that keep the contract of store/store.h.
+// The kinds of stores that must keep the contract of store/store.h.
 struct Memory {
   store::MemoryStore store;
   store::Store& get() { return store; }

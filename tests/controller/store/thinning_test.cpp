@@ -1,4 +1,4 @@
-// Goal: a curve in few points hides no peak, no valley and no gap, whatever the store puts it together from.
+// Goal: a curve in few points hides no peak, no valley and no gap, whether it is read from rows or from buckets.
 // Method: runs with several attempts and ranks, read thinned from each kind of store and compared with all their rows.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
@@ -371,7 +371,7 @@ TEST(SqliteThinning, AJobOfAnOlderDatabaseIsPutIntoBucketsWhenItIsOpened) {
   }
   const auto before = stored_buckets(file);
   {
-    // What the version before left: no buckets, and each attempt to be settled.
+    // An older database has no buckets, and each of its attempts needs them.
     SQLite::Database database(file.string(), SQLite::OPEN_READWRITE);
     database.exec("DELETE FROM metric_buckets");
     database.exec("INSERT INTO unsettled_attempts SELECT DISTINCT job_id, attempt FROM rank_steps");
