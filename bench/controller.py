@@ -44,25 +44,35 @@ class Controller:
 
     def __enter__(self):
         self.log = open(self.folder / "musterd.log", "w")
+        self.start()
+        return self
+
+    def start(self):
+        """Starts musterd, a second time on what the first one stored."""
+        ready = self.folder / "data" / "musterd.json"
+        ready.unlink(missing_ok=True)
         self.daemon = subprocess.Popen(
             [self.binaries / "musterd", "--data-folder", self.folder / "data", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
             stdout=self.log, stderr=self.log, env=self.environment)
-        ready = self.folder / "data" / "musterd.json"
-        self.wait(ready.exists, 20, "musterd to be ready")
-        self.environment["MUSTER_ADDRESS"] = json.loads(ready.read_text())["grpc"]
+        self.wait(ready.exists, 60, "musterd to be ready")
+        addresses = json.loads(ready.read_text())
+        self.http = addresses["http"]
+        self.environment["MUSTER_ADDRESS"] = addresses["grpc"]
         self.environment["MUSTER_TOKEN_FILE"] = str(self.folder / "data" / "token")
-        return self
+
+    def stop(self):
+        self.daemon.terminate()
+        try:
+            self.daemon.wait(15)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
 
     def __exit__(self, *_):
         for job in self.json("list"):
             if job["state"] not in ("succeeded", "failed", "cancelled"):
                 self.muster("cancel", str(job["id"]))
                 self.muster("wait", str(job["id"]), "--timeout", "60s")
-        self.daemon.terminate()
-        try:
-            self.daemon.wait(15)
-        except subprocess.TimeoutExpired:
-            self.daemon.kill()
+        self.stop()
         self.log.close()
         self.temporary.cleanup()
 

@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <iostream>
 #include <optional>
 #include <set>
-#include <span>
 
 #include "cli/command.h"
 #include "cli/job_pages.h"
@@ -24,24 +22,10 @@ constexpr int kMostPages = 20;
 constexpr std::size_t kMostWords = 1000;
 constexpr std::uint32_t kSeriesOf = 5;
 
-constexpr std::array kOpenStates = {"pending", "queued", "running", "stopping", "waiting"};
-constexpr std::array kEndedStates = {"succeeded", "failed", "cancelled"};
-constexpr std::array kComingBack = {"failed", "running", "waiting"};
-
 struct WordsOptions {
   std::string what;
   std::string command;
 };
-
-/// The states of jobs on which the command can work; empty: any.
-std::span<const char* const> states_for(const std::string& command) {
-  if (command == "requeue") return kComingBack;
-  if (command == "rm") return kEndedStates;
-  for (const char* other : {"cancel", "hold", "limit", "release", "wait"}) {
-    if (command == other) return kOpenStates;
-  }
-  return {};
-}
 
 /// Calls the controller. After kWordsWithin, or after an error, there is no answer.
 class Asker {
@@ -71,17 +55,17 @@ class Asker {
   Clock::time_point until_ = Clock::now() + kWordsWithin;
 };
 
-/// Prints jobs on which the command can work. The controller filters by state, so old jobs are found too.
+/// Prints jobs of which the command may be asked. The controller looks for them, so old jobs are found too.
 void print_jobs(Asker& asker, const std::string& command) {
   muster::v1::ListRequest request;
-  for (const char* state : states_for(command)) request.add_states(state);
+  // A job that may be cancelled has not ended, so a person may wait for it.
+  request.set_may(command == "wait" ? "cancel" : command);
   request.set_limit(kWordsPage);
   std::size_t words = 0;
   for (int page = 0; page < kMostPages && words < kMostWords; ++page) {
     const auto answer = asker.list(request);
     if (!answer) return;
     for (const auto& job : answer->jobs()) {
-      if (command == "release" && job.held_by().empty()) continue;
       std::cout << job.id() << "\t" << job.name() << ", " << status_of(job) << "\n";
       if (++words == kMostWords) return;
     }

@@ -88,6 +88,9 @@ std::string refuse_remove(const Job& job);
 /// "job 7 was removed by ada"; empty: the job was not removed. Only the history of a removed job can be read.
 std::string removed_text(const Job& job);
 
+/// Whether muster ended this rank, which has exited: muster had to stop the attempt, or another rank had ended first.
+bool is_stopped_by_muster(const Attempt& attempt, RankNumber rank);
+
 /// What an allowed request does, in whole sentences. Clients show it before they ask for confirmation.
 std::string effect_of_cancel(const Job& job);
 std::string effect_of_requeue(const Job& job);

@@ -1,6 +1,7 @@
 #include "core/outcome.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "core/requeue_policy.h"
 #include "core/text.h"
@@ -113,6 +114,24 @@ void charge(Applied& out, const Attempt& ended, Time at) {
 }
 
 }  // namespace
+
+// muster cannot know who sent any other signal. A kernel out of memory may kill several ranks.
+bool is_stopped_by_muster(const Attempt& attempt, RankNumber rank) {
+  const auto& exit = attempt.ranks[rank].exit;
+  if (!exit) return false;
+  switch (attempt.cause) {
+    case Cause::kCancelled:
+    case Cause::kRequeued:
+    case Cause::kRankSilent:
+    case Cause::kRankHung:
+      return exit->signal == SIGTERM || exit->signal == SIGKILL;
+    case Cause::kFailed:
+    case Cause::kOutOfMemory:
+      return exit->signal == SIGTERM && attempt.culprit && *attempt.culprit != rank;
+    default:
+      return false;
+  }
+}
 
 std::size_t ranks_left(const Attempt& attempt) {
   return static_cast<std::size_t>(

@@ -6,6 +6,8 @@
 #include <stdexcept>
 
 #include "http/assets.h"
+#include "http/curves.h"
+#include "http/rank_page.h"
 #include "json/proto_json.h"
 #include "logs/log_tail.h"
 #include "service/controller.h"
@@ -89,7 +91,29 @@ Response jobs(runtime::Controller& controller, const Request& request) {
   return as_json(proto::to_json(controller.list(wanted)));
 }
 
+core::Step step_of(const Request& request, const std::string& name, core::Step otherwise) {
+  return static_cast<core::Step>(number(request, name, static_cast<std::uint64_t>(otherwise), kAnyId));
+}
+
+/// The curves of a job; curves.h describes the answer.
+Response curves(runtime::Controller& controller, core::JobId job, const Request& request) {
+  store::ThinRequest wanted{.job = job};
+  wanted.points = static_cast<std::uint32_t>(number(request, "points", 0, kMaxCurvePoints));
+  wanted.from = step_of(request, "from_step", wanted.from);
+  wanted.to = step_of(request, "to_step", wanted.to);
+  if (!request.parameter("after_attempt").empty()) {
+    wanted.after_attempt = static_cast<core::AttemptNumber>(number(request, "after_attempt", 0, kAnyNumber));
+    wanted.after_step = step_of(request, "after_step", 0);
+  }
+  const auto& spacing = request.parameter("spacing");
+  if (!spacing.empty() && spacing != "log" && spacing != "linear")
+    throw BadParameter{"there is no spacing '" + spacing.substr(0, 80) + "'", "use linear or log"};
+  wanted.logarithmic = spacing == "log";
+  return as_json(to_json(controller.thinned(wanted)));
+}
+
 Response metrics(runtime::Controller& controller, core::JobId job, const Request& request) {
+  if (!request.parameter("points").empty()) return curves(controller, job, request);
   const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxMetricRows, kMaxMetricRows));
   // Without after_attempt the answer begins with the first step.
   const bool from_start = request.parameter("after_attempt").empty();
@@ -154,14 +178,12 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
   return as_json(out);
 }
 
-/// The age of each rank's newest heartbeat, by this machine's clock. The answer is small, so a page can ask every
-/// second.
-Response heartbeats(const muster::v1::Job& job) {
-  ordered_json ages = ordered_json::array();
-  for (const auto& rank : job.ranks()) {
-    ages.push_back(rank.has_last_heartbeat_ms() ? ordered_json(rank.last_heartbeat_ms()) : ordered_json());
-  }
-  return as_json({{"attempt", job.attempts_size() ? job.attempts().rbegin()->number() : 0}, {"ages_ms", ages}});
+/// The answer is small for any number of ranks, so a page can ask every second.
+Response ranks(const muster::v1::Job& job, const Request& request) {
+  constexpr std::size_t kLongestState = 16;
+  return as_json(rank_page(job, {static_cast<std::uint32_t>(number(request, "from", 0, kAnyNumber)),
+                                 static_cast<std::uint32_t>(number(request, "limit", 100, kMaxRanks)),
+                                 request.parameter("show").substr(0, kLongestState)}));
 }
 
 Response wrong_method(const char* allowed) {
@@ -176,6 +198,12 @@ bool reads(const Request& request) {
 
 Response outcome(const runtime::Outcome<muster::v1::Job>& job) {
   return job.ok() ? as_json(proto::to_json(job.value())) : refusal(job.refusal());
+}
+
+/// `ranks=0` leaves out the ranks. Thousands of ranks would be most of the answer.
+Response whole_job(runtime::Outcome<muster::v1::Job> job, const Request& request) {
+  if (job.ok() && number(request, "ranks", 1, 1) == 0) job.value().clear_ranks();
+  return outcome(job);
 }
 
 Response change(runtime::Controller& controller, core::JobId job, std::string_view what) {
@@ -198,17 +226,17 @@ Response one_job(runtime::Controller& controller, std::string_view rest, const R
     if (request.method != "POST") return wrong_method("POST");
     return change(controller, job_id, what);
   }
-  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why" && what != "heartbeats")
+  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why" && what != "ranks")
     return refuse(404, "a job has no '" + std::string(what) + "'",
-                  "use metrics, events, logs, heartbeats, why, cancel, requeue, hold or release");
+                  "use metrics, events, logs, ranks, why, cancel, requeue, hold or release");
   if (!reads(request)) return wrong_method("GET");
   const auto job = controller.get(job_id);
-  if (!job.ok() || what.empty()) return outcome(job);
+  if (!job.ok() || what.empty()) return whole_job(job, request);
   if (what == "why") {
     const auto why = controller.why(job_id);
     return why.ok() ? as_json(proto::to_json(why.value())) : refusal(why.refusal());
   }
-  if (what == "heartbeats") return heartbeats(job.value());
+  if (what == "ranks") return ranks(job.value(), request);
   if (what == "metrics") return metrics(controller, job_id, request);
   if (what == "events") return events(controller, job_id, request);
   return logs(controller, job.value(), request);

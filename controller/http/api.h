@@ -14,6 +14,9 @@ namespace http {
 inline constexpr std::uint32_t kMaxJobRows = 500;
 inline constexpr std::uint32_t kMaxEventRows = 1000;
 inline constexpr std::uint32_t kMaxMetricRows = 5000;
+/// The largest value of `points`.
+inline constexpr std::uint32_t kMaxCurvePoints = 5000;
+inline constexpr std::uint32_t kMaxRanks = 500;
 /// The largest value of `tail`, in lines.
 inline constexpr std::uint32_t kMaxTailLines = 10000;
 

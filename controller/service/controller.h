@@ -71,6 +71,8 @@ class Controller {
   virtual std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
                                                   core::AttemptNumber after_attempt, core::Step after_step,
                                                   std::uint32_t limit) = 0;
+  /// The curves of a job in at most a few thousand points each.
+  virtual store::Thinned thinned(const store::ThinRequest&) { return {}; }
   /// The log file of a rank; empty if there is no such job or attempt. The file may not exist yet.
   virtual std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) = 0;
   /// What the scheduler and the lines before an attempt's ranks wrote; empty if no scheduler has been given it.

@@ -204,6 +204,7 @@ class Impl final : public RunningController {
     }
     return out;
   }
+  store::Thinned thinned(const store::ThinRequest& request) override { return store_.thinned(request); }
   std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) override {
     return pages_.log_path(id, attempt, rank);
   }

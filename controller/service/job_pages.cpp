@@ -13,6 +13,8 @@ namespace runtime {
 namespace {
 
 constexpr std::uint32_t kListDefault = 100;
+/// The most pages of rows that one list reads.
+constexpr int kMostListPages = 20;
 
 }  // namespace
 
@@ -61,19 +63,34 @@ muster::v1::ListResponse JobPages::list(const muster::v1::ListRequest& request) 
   }
   muster::v1::ListResponse response;
   if (request.states_size() > 0 && filter.states.empty()) return response;
+  if (!request.may().empty()) {
+    const auto allowed = states_that_allow(request.may());
+    if (filter.states.empty()) filter.states = allowed;
+    std::erase_if(filter.states, [&](auto state) { return std::ranges::find(allowed, state) == allowed.end(); });
+    if (filter.states.empty()) return response;
+  }
   filter.limit = std::min(request.limit() == 0 ? kListDefault : request.limit(), kListMost);
   filter.before = request.before_id();
   filter.sweep = request.sweep();
   filter.ids.assign(request.job_ids().begin(), request.job_ids().end());
   if (filter.ids.size() > kListMost) filter.ids.resize(kListMost);
   const auto trouble = parts_.executor.trouble();
-  for (const auto& row : parts_.store.list(filter)) {
-    const auto spec = parts_.specs.get(row.id);
-    const auto open = core::is_ended(row.state) ? nullptr : parts_.event_log.job(row.id);
-    auto& job = *response.add_jobs();
-    job = row_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}), spec.get(),
-                   row.newest_attempt ? parts_.newest.get(row.id) : std::nullopt);
-    if (open != nullptr) fill_open(*open, trouble, job);
+  const auto most = static_cast<int>(filter.limit);
+  // The state alone does not tell whether a job is held. A row may be left out, so further rows are read.
+  for (int page = 0; page < kMostListPages && response.jobs_size() < most; ++page) {
+    const auto rows = parts_.store.list(filter);
+    for (const auto& row : rows) {
+      const auto open = core::is_ended(row.state) ? nullptr : parts_.event_log.job(row.id);
+      const bool refused = !refusal_of(open != nullptr ? *open : ended_job(row), request.may()).empty();
+      if (refused || response.jobs_size() == most) continue;
+      const auto spec = parts_.specs.get(row.id);
+      auto& job = *response.add_jobs();
+      job = row_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}), spec.get(),
+                     row.newest_attempt ? parts_.newest.get(row.id) : std::nullopt);
+      if (open != nullptr) fill_open(*open, trouble, job);
+    }
+    if (rows.size() < filter.limit) break;
+    filter.before = rows.back().id;
   }
   response.set_total(filter.ids.empty() ? parts_.store.count(filter.states, filter.sweep) : response.jobs_size());
   return response;

@@ -127,12 +127,35 @@ void fill_standing(const Standing& standing, muster::v1::WhyResponse& out) {
   out.set_expected_start(time_text(standing.expected_start));
 }
 
+std::string refusal_of(const core::Job& job, std::string_view request) {
+  if (request == "cancel") return core::refuse_cancel(job);
+  if (request == "requeue") return core::refuse_requeue(job);
+  if (request == "hold") return job.held ? "it is held already" : core::refuse_hold(job);
+  if (request == "release") return core::refuse_release(job);
+  if (request == "limit") return core::refuse_time_limit(job);
+  if (request == "rm") return core::refuse_remove(job);
+  return "";
+}
+
+std::vector<core::JobState> states_that_allow(std::string_view request) {
+  std::vector<core::JobState> states;
+  for (const auto state : core::kAllJobStates) {
+    core::Job job;
+    job.state = state;
+    job.held = request == "release";
+    if (refusal_of(job, request).empty()) states.push_back(state);
+  }
+  return states;
+}
+
 muster::v1::Controls controls_of(const core::Job& job) {
   muster::v1::Controls out;
-  out.set_cancel_refusal(core::refuse_cancel(job));
-  out.set_requeue_refusal(core::refuse_requeue(job));
-  out.set_hold_refusal(job.held ? "it is held already" : core::refuse_hold(job));
-  out.set_release_refusal(core::refuse_release(job));
+  out.set_cancel_refusal(refusal_of(job, "cancel"));
+  out.set_requeue_refusal(refusal_of(job, "requeue"));
+  out.set_hold_refusal(refusal_of(job, "hold"));
+  out.set_release_refusal(refusal_of(job, "release"));
+  out.set_time_limit_refusal(refusal_of(job, "limit"));
+  out.set_remove_refusal(refusal_of(job, "rm"));
   if (out.cancel_refusal().empty()) out.set_cancel_effect(core::effect_of_cancel(job));
   if (out.requeue_refusal().empty()) out.set_requeue_effect(core::effect_of_requeue(job));
   return out;

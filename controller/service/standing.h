@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/wait.h"
 #include "core/job.h"
@@ -44,5 +46,10 @@ void fill_standing(const Standing& standing, muster::v1::WhyResponse& out);
 
 /// What may be asked of the job: refusals and effects are core's.
 muster::v1::Controls controls_of(const core::Job& job);
+
+/// Why the job refuses this request ("requeue"); empty: the job does not refuse it, or there is no such request.
+std::string refusal_of(const core::Job& job, std::string_view request);
+/// The states in which a job allows this request.
+std::vector<core::JobState> states_that_allow(std::string_view request);
 
 }  // namespace runtime

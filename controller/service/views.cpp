@@ -63,6 +63,7 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t n
   out.set_state(std::string(core::to_string(rank.state)));
   out.set_attempt(attempt.number);
   set_exit(rank.exit, out);
+  out.set_stopped_by_muster(core::is_stopped_by_muster(attempt, static_cast<core::RankNumber>(number)));
   if (!job.is_command) out.set_step(0);
   if (live && live->heard_at) {
     out.set_section(section_name(live->section));
@@ -152,6 +153,7 @@ muster::v1::Job job_view(const JobFacts& facts) {
     }
     out.set_log_folder(facts.data.logs(key).string());
   }
+  out.set_ranks_total(job.world_size);
   if (const auto* newest = job.current()) out.set_executor(executor_of(*newest));
   fill_open(job, facts.trouble, out);
   out.set_time_limit_ms(job.time_limit.count());

@@ -1,6 +1,7 @@
 #include "store/memory_store.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "store/event_codec.h"
@@ -250,6 +251,12 @@ std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber a
                                           core::AttemptNumber after_attempt, core::Step after_step,
                                           std::uint32_t limit) {
   std::lock_guard lock(mutex_);
+  return steps_of(job, attempt, after_attempt, after_step, limit);
+}
+
+std::vector<StepRow> MemoryStore::steps_of(core::JobId job, core::AttemptNumber attempt,
+                                           core::AttemptNumber after_attempt, core::Step after_step,
+                                           std::uint32_t limit) const {
   std::vector<StepRow> steps;
   for (auto found = metrics_.lower_bound({job, after_attempt, after_step + 1, 0});
        found != metrics_.end() && found->second.job == job; ++found) {
@@ -264,6 +271,34 @@ std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber a
   }
   for (auto& step : steps) combine_values(step);
   return steps;
+}
+
+Thinned MemoryStore::thinned(const ThinRequest& request) {
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::int64_t, std::string>> names;
+  if (const auto known = series_.find(request.job); known != series_.end()) {
+    for (const auto& row : known->second) {
+      names.emplace_back(kFirstSeriesCurve + static_cast<std::int64_t>(names.size()), row.series.name);
+    }
+  }
+  const auto curve_of = [&](const std::string& name) {
+    return std::ranges::find(names, name, &std::pair<std::int64_t, std::string>::second)->first;
+  };
+  const auto steps = steps_of(request.job, 0, 0, -1, std::numeric_limits<std::uint32_t>::max());
+  std::vector<AttemptSteps> attempts;
+  for (const auto& [row, ranks] : steps) {
+    if (attempts.empty() || attempts.back().attempt != row.attempt) attempts.push_back({row.attempt, row.step, 0});
+    attempts.back().last = row.step;
+  }
+  Thinner thinner;
+  for (const auto& stretch : stretches_of(attempts, request, names.size())) {
+    thinner.begin(stretch);
+    for (const auto& [row, ranks] : steps) {
+      const bool inside = row.step >= stretch.from && row.step < stretch.end;
+      if (row.attempt == stretch.attempt && inside) add_step(thinner, row, curve_of);
+    }
+  }
+  return std::move(thinner).finish(std::move(attempts), names);
 }
 
 std::uint32_t MemoryStore::remove_metrics(core::JobId job, std::uint32_t most) {

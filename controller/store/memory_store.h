@@ -34,6 +34,7 @@ class MemoryStore final : public Store {
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override;
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;
+  Thinned thinned(const ThinRequest& request) override;
   std::vector<SeriesRow> series(core::JobId job) override;
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
@@ -60,6 +61,8 @@ class MemoryStore final : public Store {
   SeriesRow* series_of(core::JobId job, const schema::Series& series, bool declares);
   void add_values(MetricRow& stored, const MetricRow& row);
   void combine_values(StepRow& step) const;
+  std::vector<StepRow> steps_of(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
+                                core::Step after_step, std::uint32_t limit) const;
 
   void wait_while_held();
   void check(std::span<const Commit> commits) const;

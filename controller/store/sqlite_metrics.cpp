@@ -30,7 +30,9 @@ KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core:
   return &entry;
 }
 
-void write_values(Connection& connection, KnownSeries::Job& job, const MetricRow& metric) {
+/// Returns true if a value was new.
+bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow& metric) {
+  int written = 0;
   for (const auto& value : metric.values) {
     const auto found = job.find(value.series);
     auto* entry = found != job.end() ? &found->second
@@ -41,22 +43,24 @@ void write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
         "INSERT INTO series_values (job_id, attempt, step, series, rank, value) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING");
     row.with(metric.job).with(std::int64_t{metric.attempt}).with(metric.step).with(entry->id);
-    row.with(std::int64_t{metric.rank}).with(value.value).run();
+    written += row.with(std::int64_t{metric.rank}).with(value.value).run_counting();
     if (std::pair(metric.attempt, metric.step) > std::pair(entry->attempt, entry->step)) {
       entry->attempt = metric.attempt;
       entry->step = metric.step;
       entry->moved = true;
     }
   }
+  return written > 0;
 }
 
-void write_measurements(Connection& connection, const MetricRow& metric) {
+/// Returns true if the row was new.
+bool write_measurements(Connection& connection, const MetricRow& metric) {
   Query row = connection.query(
       "INSERT INTO rank_steps (job_id, attempt, step, rank, step_ms, memory_bytes, memory_peak_bytes, "
       "bytes_communicated, at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING");
   row.with(metric.job).with(std::int64_t{metric.attempt}).with(metric.step).with(std::int64_t{metric.rank});
   row.with(metric.step_ms).with(metric.memory_bytes).with(metric.memory_peak_bytes);
-  row.with(metric.bytes_communicated).with(metric.at_ms).run();
+  return row.with(metric.bytes_communicated).with(metric.at_ms).run_counting() > 0;
 }
 
 void write_newest(Connection& connection, KnownSeries::Job& job, core::JobId id) {
@@ -135,18 +139,28 @@ KnownSeries::Job& KnownSeries::of(Connection& connection, core::JobId job) {
   return entries;
 }
 
-void write_metrics(Connection& connection, KnownSeries& known, std::span<const MetricRow> rows,
+void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& buckets, std::span<const MetricRow> rows,
                    std::span<const DeclaredSeries> declared) {
   known.trim();
-  for (const auto& one : declared) declare(connection, known.of(connection, one.job), one.job, one.series);
+  buckets.trim();
+  for (const auto& one : declared) {
+    auto& job = known.of(connection, one.job);
+    const auto found = job.find(one.series.name);
+    const bool other_values = found != job.end() && found->second.over_ranks != one.series.over_ranks;
+    declare(connection, job, one.job, one.series);
+    if (other_values) buckets.drop(connection, one.job);
+  }
   std::set<core::JobId> with_values;
   for (const auto& row : rows) {
-    write_measurements(connection, row);
-    if (row.values.empty()) continue;
-    write_values(connection, known.of(connection, row.job), row);
-    with_values.insert(row.job);
+    bool is_new = write_measurements(connection, row);
+    if (!row.values.empty()) {
+      is_new |= write_values(connection, known.of(connection, row.job), row);
+      with_values.insert(row.job);
+    }
+    if (is_new) buckets.touch(connection, row.job, row.attempt, row.step);
   }
   for (const auto job : with_values) write_newest(connection, known.of(connection, job), job);
+  buckets.settle(connection);
 }
 
 std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most) {
@@ -156,6 +170,9 @@ std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32
     Query row = connection.query(sql);
     erased += static_cast<std::uint32_t>(row.with(job).with(std::int64_t{most - erased}).run_counting());
   };
+  erase(
+      "DELETE FROM metric_buckets WHERE (job_id, attempt, level, bucket, curve) IN "
+      "(SELECT job_id, attempt, level, bucket, curve FROM metric_buckets WHERE job_id = ? LIMIT ?)");
   erase(
       "DELETE FROM series_values WHERE (job_id, attempt, step, series, rank) IN "
       "(SELECT job_id, attempt, step, series, rank FROM series_values WHERE job_id = ? LIMIT ?)");

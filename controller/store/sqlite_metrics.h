@@ -8,6 +8,7 @@
 
 #include "store/metric_rows.h"
 #include "store/sqlite_connection.h"
+#include "store/sqlite_thinning.h"
 
 namespace store {
 
@@ -38,7 +39,7 @@ class KnownSeries {
   std::map<core::JobId, Job> jobs_;
 };
 
-void write_metrics(Connection& connection, KnownSeries& known, std::span<const MetricRow> rows,
+void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& buckets, std::span<const MetricRow> rows,
                    std::span<const DeclaredSeries> declared);
 /// Deletes at most `most` rows of the job. Returns the number of deleted rows.
 std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most);

@@ -72,12 +72,13 @@ class SqliteStore final : public Store {
   }
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override {
     if (rows.empty() && declared.empty()) return;
-    writing_metrics([&] { write_metrics(writer_, known_series_, rows, declared); });
+    writing_metrics([&] { write_metrics(writer_, known_series_, buckets_, rows, declared); });
   }
 
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
     return writing_metrics([&] {
       known_series_.forget(job);
+      buckets_.forget(job);
       return erase_metrics(writer_, job, most);
     });
   }
@@ -121,6 +122,9 @@ class SqliteStore final : public Store {
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override {
     return reading([&](Connection& c) { return read_metrics(c, job, attempt, after_attempt, after_step, limit); });
+  }
+  Thinned thinned(const ThinRequest& request) override {
+    return reading([&](Connection& c) { return read_thinned(c, request); });
   }
   std::optional<MetricRow> newest_metric(core::JobId job) override {
     return reading([&](Connection& c) { return read_newest_metric(c, job); });
@@ -180,6 +184,7 @@ class SqliteStore final : public Store {
     database.exec("PRAGMA foreign_keys = ON");
     database.exec(std::string("PRAGMA journal_size_limit = ") + kWalKeptBytes);
     migrate(database, migrations());
+    settle_older(writer_);
     write_secret(writer_, random_secret());
     read_secret(writer_);  // throws if the database is damaged
     writer_.tidy_on_close();
@@ -227,6 +232,7 @@ class SqliteStore final : public Store {
     } catch (...) {
       std::lock_guard lock(writer_mutex_);
       known_series_.clear();
+      buckets_.clear();
       throw;
     }
   }
@@ -244,6 +250,7 @@ class SqliteStore final : public Store {
   std::mutex writer_mutex_;
   Connection writer_;
   KnownSeries known_series_;
+  MetricBuckets buckets_;
   std::timed_mutex reader_mutex_;
   std::optional<Connection> reader_;
 };

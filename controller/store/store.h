@@ -12,6 +12,7 @@
 
 #include "core/apply.h"
 #include "store/metric_rows.h"
+#include "store/thinning.h"
 
 namespace store {
 
@@ -175,6 +176,8 @@ class Store {
   /// At most `limit` steps after (after_attempt, after_step), in this order. `attempt` 0: of all attempts.
   virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                        core::Step after_step, std::uint32_t limit) = 0;
+  /// The curves of a job in a few thousand points, see Thinned. A curve leaves out steps without a row of rank 0.
+  virtual Thinned thinned(const ThinRequest& request) = 0;
   /// Deletes at most `most` rows of the job. Returns the number of deleted rows.
   virtual std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) = 0;
   /// The row of rank 0's newest step, in the newest attempt that has one.

@@ -5,19 +5,18 @@ import { asApiError } from "./hooks";
 import { ErrorNotice, sentence } from "./notice";
 import type { Job } from "./types";
 
-type Action = "cancel" | "requeue";
+type Asked = "cancel" | "requeue"; // these ask for a confirmation
 
-const QUESTIONS: Record<Action, { title: string; effect: (job: Job) => string; yes: string; no: string }> = {
-  cancel: { title: "Cancel", effect: (job) => job.controls?.cancel_effect ?? "", yes: "Cancel the job", no: "Keep it" },
-  requeue: { title: "Requeue", effect: (job) => job.controls?.requeue_effect ?? "", yes: "Requeue the job", no: "Leave it" },
+const QUESTIONS: Record<Asked, { title: string; yes: string; no: string }> = {
+  cancel: { title: "Cancel", yes: "Cancel the job", no: "Keep it" },
+  requeue: { title: "Requeue", yes: "Requeue the job", no: "Leave it" },
 };
 
-/// What can be asked of the job, why not, and what it would do: all of it as the controller says.
+/// The buttons of a job. The controller decides what may be asked of the job, why not, and what a request would do.
 export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) => void }) {
-  const [asking, setAsking] = useState<Action | null>(null);
+  const [asking, setAsking] = useState<Asked | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  // Holding can be taken back, so nobody is asked.
-  const act = async (action: Action | "hold" | "release") => {
+  const act = async (action: Asked | "hold" | "release") => {
     setAsking(null);
     try {
       onChanged(await post<Job>(`jobs/${job.id}/${action}`));
@@ -26,25 +25,32 @@ export function Actions({ job, onChanged }: { job: Job; onChanged: (job: Job) =>
       setError(asApiError(caught));
     }
   };
-  const controls = job.controls;
-  const notes = [controls?.cancel_refusal ?? "", controls?.requeue_refusal ?? ""];
+  const { controls } = job;
+  if (!controls) return null;
+  // A hold and a release undo each other, so they happen at once.
+  const buttons = [
+    { action: "cancel", label: "Cancel job…", refusal: controls.cancel_refusal, press: () => setAsking("cancel") },
+    { action: "requeue", label: "Requeue…", refusal: controls.requeue_refusal, press: () => setAsking("requeue") },
+    controls.release_refusal === "" ? { action: "release", label: "Release", refusal: "", press: () => void act("release") }
+      : { action: "hold", label: "Hold", refusal: controls.hold_refusal, press: () => void act("hold") },
+  ];
   return (
     <div class="actions">
       <div class="buttons">
-        {(["cancel", "requeue"] as const).map((action, i) => (
-          <button key={action} aria-disabled={notes[i] !== ""} title={notes[i]}
-            aria-describedby={notes[i] ? `why-not-${action}` : undefined}
-            onClick={() => notes[i] === "" && setAsking(action)}>
-            {action === "cancel" ? "Cancel job…" : "Requeue…"}
+        {buttons.map(({ action, label, refusal, press }) => (
+          <button key={action} aria-disabled={refusal !== ""} title={refusal && sentence(refusal)}
+            aria-describedby={refusal ? `why-not-${action}` : undefined} onClick={() => refusal === "" && press()}>
+            {label}
           </button>
         ))}
-        {controls?.hold_refusal === "" && <button onClick={() => void act("hold")}>Hold</button>}
-        {controls?.release_refusal === "" && <button onClick={() => void act("release")}>Release</button>}
       </div>
-      {notes.map((note, i) => note && <p key={i} id={`why-not-${i ? "requeue" : "cancel"}`} class="muted small">{sentence(note)}</p>)}
+      {/* The reason against a hold repeats the reasons of the other two. */}
+      {buttons.map(({ action, refusal }) => refusal && (
+        <p key={action} id={`why-not-${action}`} class={action === "hold" ? "hidden" : "muted small"}>{sentence(refusal)}</p>
+      ))}
       {error && <ErrorNotice error={error} />}
       {asking && (
-        <Confirm title={`${QUESTIONS[asking].title} job ${job.id}, ${job.name}?`} text={QUESTIONS[asking].effect(job)} yes={QUESTIONS[asking].yes}
+        <Confirm title={`${QUESTIONS[asking].title} job ${job.id}, ${job.name}?`} text={controls[`${asking}_effect`]} yes={QUESTIONS[asking].yes}
           no={QUESTIONS[asking].no} danger={asking === "cancel"} onYes={() => void act(asking)} onNo={() => setAsking(null)} />
       )}
     </div>

@@ -1,5 +1,5 @@
-// Requests to musterd, and staying logged in: after a restart of musterd its sessions are gone, so a refused request
-// logs in again with the token this tab has kept (or asks a tab that has one) and is tried once more.
+// Requests to musterd. A restart of musterd ends its sessions. A request that musterd then refuses logs in again, with
+// the token that this tab keeps or through another tab that has one, and is sent once more.
 const TOKEN = "muster-token";
 const ASK_TABS_MS = 1200;
 
@@ -28,7 +28,7 @@ async function request(method: string, path: string, body?: unknown): Promise<Re
       body: body === undefined ? null : JSON.stringify(body),
     });
   } catch {
-    throw new ApiError(0, "musterd does not answer", "This page goes on by itself as soon as it does.");
+    throw new ApiError(0, "musterd does not answer", "This page continues as soon as musterd answers.");
   }
 }
 
@@ -55,7 +55,7 @@ tabs.addEventListener("message", (message: MessageEvent<string>) => {
   );
 });
 
-/// All tabs leave, or one that keeps its token would open the next session for all.
+/// Logs out all tabs. A tab that kept its token would open the next session for all of them.
 export async function logOut(): Promise<void> {
   sessionStorage.removeItem(TOKEN);
   tabs.postMessage("leaving");
@@ -64,7 +64,7 @@ export async function logOut(): Promise<void> {
   location.reload();
 }
 
-// The token itself never leaves its tab: the cookie of the new session is common to all.
+// The token never leaves its tab. All tabs share the cookie of the new session.
 function askOtherTabs(): Promise<boolean> {
   return new Promise((resolve) => {
     const listen = (message: MessageEvent<string>) => {

@@ -13,10 +13,10 @@ import type { Status } from "./types";
 
 const MAX_PROBLEMS = 3;
 
-// Who logs in or out gets a fresh page: what the old one has asked, and its stream, belong to the session before.
+// A log-in or log-out loads the page again. The requests and the stream of the old page belong to the old session.
 type Session = "asking" | "in" | "out" | "unreachable";
 
-// "#token=..." logs in and is gone from the address bar before anything else happens.
+// "#token=..." logs in. The page removes it from the address bar first.
 async function takeTokenFromAddress(): Promise<"none" | "in" | ApiError> {
   const match = /^#token=(.+)$/.exec(location.hash);
   if (!match) return "none";
@@ -32,7 +32,7 @@ function Banner() {
   useLive((message) => {
     if (message.kind === "refresh") look();
   });
-  // A scheduler that goes or comes back makes no event of any job.
+  // No event tells that a scheduler became unreachable or came back.
   useEffect(() => {
     const timer = setInterval(() => !document.hidden && look(), 10_000);
     return () => clearInterval(timer);
@@ -95,7 +95,7 @@ export function App() {
       await get("status").then(() => setSession("in"), (error) => setSession(error.status === 401 ? "out" : "unreachable"));
     };
     void enter();
-    // A link with a token, opened where the dashboard is open already, only changes the hash.
+    // A link with a token changes only the hash if the dashboard is already open.
     const again = async () => {
       if ((await take()) === "in") location.reload();
     };
@@ -114,7 +114,7 @@ export function App() {
   }, [session]);
   if (session === "out") return <Login refused={refused} onDone={() => location.reload()} />;
   if (session === "unreachable")
-    return <main class="page"><h1>muster</h1><Empty title="musterd does not answer."><p>This page goes on by itself as soon as it does.</p></Empty></main>;
+    return <main class="page"><h1>muster</h1><Empty title="musterd does not answer."><p>This page continues as soon as musterd answers.</p></Empty></main>;
   if (session === "asking") return <main class="page"><h1 class="hidden">muster</h1><p class="muted">Loading…</p></main>;
   return (
     <>

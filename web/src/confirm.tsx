@@ -5,12 +5,12 @@ interface Props {
   text: string;
   yes: string;
   no: string;
-  danger: boolean; // it cannot be taken back
+  danger: boolean; // the request cannot be taken back
   onYes: () => void;
   onNo: () => void;
 }
 
-/// Asks before something that changes a job for good, or for long. Escape and the first button mean no.
+/// Asks before a request that changes a job for good or for long. Escape and the first button mean no.
 export function Confirm({ title, text, yes, no, danger, onYes, onNo }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current!.showModal(), []);

@@ -9,7 +9,7 @@ export function formatCount(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
 }
 
-/// `step`: what must still make a difference, as between two ticks of an axis.
+/// `step` is the smallest difference that the text must show, such as the distance of two ticks of an axis.
 export function formatBytes(bytes: number, step = 0): string {
   if (!bytes) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -41,14 +41,14 @@ export function formatTime(rfc3339: string): string {
   return new Date().toLocaleDateString("en-CA") === day ? time : `${day} ${time}`;
 }
 
-/// What musterd says, with its times as people here read them.
+/// A text of musterd with its times in the time zone of the browser.
 export function withLocalTimes(text: string): string {
   return text.replace(/(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:Z| UTC)/g, (_, day, time) => formatTime(`${day}T${time}Z`));
 }
 
 /// Nodes as Slurm writes many of them: "gpu[01-03,07], login".
 export function formatNodes(nodes: string[]): string {
-  const groups = new Map<string, string[]>(); // what is before the number -> numbers, as written
+  const groups = new Map<string, string[]>(); // the name before the number -> the numbers as written
   for (const node of nodes) {
     const [, stem, digits] = /^(.*?)(\d*)$/.exec(node)!;
     groups.set(stem!, [...(groups.get(stem!) ?? []), digits!]);
@@ -66,12 +66,12 @@ function formatRanges(digits: string[]): string {
   return runs.map((run) => (run.length > 1 ? `${run[0]}-${run.at(-1)}` : run[0])).join(",");
 }
 
-/// What makes an element of a sweep different from the others: "learning_rate=1e-3, seed=2".
+/// The settings in which an element of a sweep differs from the others: "learning_rate=1e-3, seed=2".
 export function formatSettings(settings: Record<string, string> | undefined): string {
   return Object.entries(settings ?? {}).map(([key, value]) => `${key.split(".").at(-1)}=${value}`).join(", ");
 }
 
-/// Ticks of a time axis, in seconds; the date where it changes.
+/// Texts for the ticks of a time axis, given in seconds. A tick shows the date if the tick before it has another date.
 export function formatTicks(at: number[]): string[] {
   const days = at.map((seconds) => new Date(seconds * 1000).toLocaleDateString("en-CA"));
   return at.map((seconds, i) => {
@@ -80,7 +80,7 @@ export function formatTicks(at: number[]): string[] {
   });
 }
 
-/// Milliseconds from one time to another (or to `now` while it is not there); null before the first.
+/// Milliseconds from one time to another, or to `now` if there is no second one. null: there is no first one.
 export function between(from: string, to: string, now: number): number | null {
   return from ? (to ? Date.parse(to) : now) - Date.parse(from) : null;
 }

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
 import { currentConnection, listen, type Connection, type LiveMessage } from "./live";
 
-/// The time, every second: for ages that tick.
+/// The time, updated every second, for ages that tick.
 export function useNow(everyMs = 1000): number {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -24,7 +24,8 @@ export function useConnection(): Connection {
   return connection;
 }
 
-/// Runs `work` when asked, one at a time and at most every `everyMs`; what is asked meanwhile runs once afterwards.
+/// Runs `work` on request, one run at a time and at most one every `everyMs`. All requests during a run cause one further
+/// run.
 export function useThrottled(work: () => Promise<void>, everyMs: number): () => void {
   const newest = useRef(work);
   newest.current = work;

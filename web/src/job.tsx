@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Actions } from "./actions";
 import { get, type ApiError } from "./api";
+import { WHOLE_RUN, type View } from "./curves";
 import { Events } from "./events";
 import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime, withLocalTimes } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
@@ -14,18 +15,19 @@ import { Ranks } from "./ranks";
 import { Settings } from "./settings";
 import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
-import { ENDED, type Job, type JobEvent, type JobSeries, type Metric, type Progress } from "./types";
+import { useCurves } from "./use_curves";
+import { ENDED, type Job, type JobEvent, type JobSeries, type Progress } from "./types";
 
 const LOAD_MS = 3000;
 const MAX_EVENTS = 2000;
 const LONG_FACT = 24;
 const SERIES_FACTS = 4;
 
-// The end of the log stands on this page: nobody has to type a command to see it.
+// This page shows the end of the log, so the advice needs no command for it.
 const adviceOf = (job: Job): string =>
   sentence(withLocalTimes(job.action)).replace(/ \(muster logs \d+ --tail \d+[^)]*\)/, " below");
 
-// Why it is in its state and what can be done, in the controller's words.
+// Why the job is in its state and what a person can do, in the words of the controller.
 function Standing({ job }: { job: Job }) {
   const reason = withLocalTimes(job.reason);
   const at = job.expected_start ? formatTime(job.expected_start) : "";
@@ -43,17 +45,17 @@ function Standing({ job }: { job: Job }) {
 const shown = (known: boolean, name: string, value: preact.ComponentChildren): [string, preact.ComponentChildren][] =>
   known ? [[name, value]] : [];
 
-// What the job's own loss is taken from.
+// The series that the controller takes the job's loss from.
 const isLoss = (series: JobSeries): boolean => series.quantity === "loss" && !series.held_out;
 
-// The newest value of each series that tells how good the model is, apart from the loss itself.
+// The newest values of the series that tell how good the model is, without the loss.
 function quality(job: Job): [string, preact.ComponentChildren][] {
   const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && (one.held_out || one.better !== "neither"));
   return telling.slice(0, SERIES_FACTS).map(({ name, value }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatNumber(value)]);
 }
 
 function Facts({ job, now }: { job: Job; now: number }) {
-  // A program of one's own reports what it likes: what never came is left out.
+  // A command need not report anything. The page leaves out what a command never reported.
   const begun = job.attempts.length > 0;
   const recipe = begun && job.kind !== "command";
   const waited = between(job.submitted_at, job.started_at || job.ended_at, now) ?? 0;
@@ -79,7 +81,7 @@ function Facts({ job, now }: { job: Job; now: number }) {
   );
 }
 
-// Where a scheduler has put it.
+// The place of the job in a scheduler and in a sweep.
 function scheduler(job: Job): [string, preact.ComponentChildren][] {
   const attempt = job.attempts.at(-1);
   const facts: [string, preact.ComponentChildren][] = [];
@@ -94,39 +96,28 @@ function scheduler(job: Job): [string, preact.ComponentChildren][] {
   return facts;
 }
 
-// Time in attempts alone: the pauses between them are no running.
+// The time of all attempts, without the pauses between them.
 function ran(job: Job, now: number): number | null {
   const times = job.attempts.map((attempt) => between(attempt.started_at, attempt.ended_at, now));
   return times.every((time) => time === null) ? null : times.reduce<number>((sum, time) => sum + (time ?? 0), 0);
 }
 
-// The job, its steps, what they hold, and its events, kept up to date.
-function useJob(id: number) {
+// The job, its curves and its events, kept up to date.
+function useJob(id: number, view: View) {
   const [job, setJob] = useState<Job | null>(null);
-  const [metrics, setMetrics] = useState<Metric[]>([]);
+  const { curves, error: curvesError, follow } = useCurves(id, view);
   const [events, setEvents] = useState<JobEvent[]>([]);
   const [errors, setErrors] = useState<{ [what: string]: ApiError | null }>({});
-  const last = useRef<Metric | null>(null);
   const lastEvent = useRef(0);
-  // Each by itself: that a removed job's events are still there does not make it a job.
+  // Each request keeps its own error. The events of a removed job are still there, but the job is not.
   const guarded = (what: string, work: () => Promise<void>) => () => {
     const settle = (error: ApiError | null) => setErrors((old) => (old[what] === error ? old : { ...old, [what]: error }));
     return work().then(() => settle(null), (caught) => settle(asApiError(caught)));
   };
 
   const loadJob = useThrottled(guarded("job", async () => {
-    setJob(await get<Job>(`jobs/${id}`));
+    setJob(await get<Job>(`jobs/${id}?ranks=0`));
   }), 300);
-  const loadMetrics = useThrottled(guarded("metrics", async () => {
-    for (let more = true; more;) {
-      const from = last.current ? `?after_attempt=${last.current.attempt}&after_step=${last.current.step}` : "";
-      const page = await get<{ metrics: Metric[]; more: boolean }>(`jobs/${id}/metrics${from}`);
-      more = page.more;
-      if (page.metrics.length === 0) return;
-      last.current = page.metrics.at(-1)!;
-      setMetrics((old) => [...old, ...page.metrics]);
-    }
-  }), 900);
   const loadEvents = useThrottled(guarded("events", async () => {
     for (let more = true; more;) {
       const page = await get<{ events: JobEvent[]; more: boolean }>(`jobs/${id}/events?after_id=${lastEvent.current}`);
@@ -139,13 +130,13 @@ function useJob(id: number) {
 
   const loadAll = () => {
     loadJob();
-    loadMetrics();
+    follow();
     loadEvents();
   };
   useEffect(loadAll, []);
   const found = useRef(NOTHING_FOUND);
-  found.current = look(found.current, metrics);
-  // What a new series measures is known to the job: it is read again, once for each name.
+  if (curves) found.current = look(found.current, curves, !view.zoom);
+  // Only the job tells what a new series measures, so the job is read again, once for each name.
   const asked = useRef(new Set<string>());
   useEffect(() => {
     const fresh = job ? unknownNames(job.series, found.current).filter((name) => !asked.current.has(name)) : [];
@@ -164,15 +155,16 @@ function useJob(id: number) {
     if (message.type === "job-changed") loadAll();
     if (message.type === "progress") {
       setJob((old) => old && withProgress(old, message.data as Progress));
-      loadMetrics();
+      follow();
     }
   });
-  const error = errors.job ?? errors.metrics ?? errors.events ?? null;
-  return { job, setJob, metrics, found: found.current, events, error };
+  const error = errors.job ?? curvesError ?? errors.events ?? null;
+  return { job, setJob, curves, found: found.current, events, error };
 }
 
 export function JobPage({ id }: { id: number }) {
-  const { job, setJob, metrics, found, events, error } = useJob(id);
+  const [view, setView] = useState(WHOLE_RUN);
+  const { job, setJob, curves, found, events, error } = useJob(id, view);
   const now = useNow();
   useEffect(() => {
     document.title = job ? `${job.status} · ${job.name} · muster` : `Job ${id} · muster`;
@@ -203,10 +195,10 @@ export function JobPage({ id }: { id: number }) {
         </div>
       )}
       <LaterError error={error} />
-      {/* What a failed job wrote last is what one comes for. */}
+      {/* A reader of a failed job looks for its last output. */}
       {begun && job.state === "failed" && log}
       <Facts job={job} now={now} />
-      {begun && <section><h2>Training</h2><Plots metrics={metrics} found={found} job={job} /></section>}
+      {begun && <section><h2>Training</h2><Plots curves={curves} found={found} job={job} view={view} onView={setView} /></section>}
       {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
       <div class={begun ? "two" : ""}>
         {begun && <section><h2>Attempts</h2><Timeline job={job} /></section>}

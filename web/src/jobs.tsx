@@ -8,7 +8,7 @@ import { StateOf, tone } from "./state";
 import { Changes, merge, MOST_ROWS, NOTHING, PAGE, type Answer, type Stretch } from "./pages";
 import { ENDED, STATES, type Job, type JobEvent, type Progress, type Sweep } from "./types";
 
-// What changes without an event, as the word of a scheduler's queue.
+// Some facts change without an event, such as the reason in a scheduler's queue.
 const LOOK_AGAIN_MS = 10_000;
 const LOAD_MS = 400;
 const MIN_WAIT_MS = 1000;
@@ -73,7 +73,7 @@ function nothing(state: string, sweep: string): string {
   return state ? `No job is ${state}.` : "No jobs yet.";
 }
 
-// The stretch of jobs that is shown, kept up to date: at most one question of PAGE jobs every LOAD_MS.
+// The stretch of jobs that is shown, kept up to date by at most one question for PAGE jobs every LOAD_MS.
 function useJobs(state: string, sweep: string) {
   const [stretch, setStretch] = useState<Stretch | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
@@ -151,7 +151,7 @@ export function Jobs() {
     const query = new URLSearchParams({ ...(state && { state }), ...(sweep && { sweep }) }).toString();
     history.replaceState(history.state, "", query ? `/?${query}` : "/");
   }, [state, sweep]);
-  // A link to this page, clicked on this page.
+  // A click on a link from this page to this page.
   useEffect(() => {
     const follow = () => {
       if (location.pathname !== "/") return;

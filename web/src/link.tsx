@@ -6,7 +6,7 @@ export function navigate(to: string): void {
   scrollTo(0, 0);
 }
 
-/// A link that changes the page without loading it; with a modifier key it is a plain link.
+/// A link that changes the page without loading it. A click with a modifier key acts as on a plain link.
 export function Link({ to, children }: { to: string; children: ComponentChildren }) {
   return (
     <a href={to} onClick={(event) => {

@@ -1,18 +1,18 @@
-// One event stream for all tabs of a browser: browsers allow six connections a host. The tab that holds the lock
-// reads the stream and passes everything on; when it closes, the next one goes on after the last event.
+// One event stream for all tabs of a browser, because browsers allow six connections a host. The tab that holds the lock
+// reads the stream and passes every event on. When that tab closes, another tab continues after the last event.
 import { ApiError, get } from "./api";
 
 export type Connection = "connecting" | "open" | "lost";
 export type LiveMessage =
   | { kind: "event"; type: string; data: unknown; id: number }
   | { kind: "connection"; connection: Connection }
-  // Something may have been missed: load everything anew.
+  // Events may have been missed, so a page loads everything again.
   | { kind: "refresh" };
 
 const TYPES = ["hello", "job-changed", "progress", "reset", "beat"];
 const FIRST_RETRY_MS = 400;
 const LAST_RETRY_MS = 2000;
-// The server sends something every 10 s.
+// The server sends an event at least every 10 s.
 const SILENT_AFTER_MS = 25000;
 
 const listeners = new Set<(message: LiveMessage) => void>();
@@ -54,7 +54,7 @@ class Leader {
     this.watch();
   }
 
-  // Tabs that join ask what is known.
+  // A new tab asks for the state of the connection.
   announce(): void {
     channel?.postMessage({ kind: "connection", connection });
   }
@@ -71,7 +71,7 @@ class Leader {
     if (type === "hello") {
       this.retryMs = FIRST_RETRY_MS;
       tell({ kind: "connection", connection: "open" });
-      // Pages may have loaded before the stream began to listen.
+      // A page may have loaded its data before the stream was open.
       if (this.wasLost || lastId < 0) tell({ kind: "refresh" });
       this.wasLost = false;
     }
@@ -93,17 +93,17 @@ class Leader {
       await new Promise((resolve) => setTimeout(resolve, this.retryMs * (0.75 + Math.random() / 2)));
       this.retryMs = Math.min(this.retryMs * 1.6, LAST_RETRY_MS);
       try {
-        await get("status"); // logs in again where musterd has forgotten us
+        await get("status"); // logs in again if musterd has ended the session
         break;
       } catch (error) {
-        if (error instanceof ApiError && error.status === 401) return; // the log-in page starts anew
+        if (error instanceof ApiError && error.status === 401) return; // the log-in page opens a new stream
       }
     }
     this.connect();
   }
 }
 
-/// Call once, when logged in.
+/// To be called once, after the log-in.
 export function startLive(): void {
   if (started) return;
   started = true;
@@ -115,13 +115,13 @@ export function startLive(): void {
       if (message.data === "who leads?") leader.announce();
     });
     leader.connect();
-    return lead; // until this tab goes away
+    return lead; // until this tab closes
   };
   channel.addEventListener("message", (message: MessageEvent<LiveMessage | string>) => {
     if (typeof message.data !== "string") hear(message.data);
   });
   channel.postMessage("who leads?");
-  // Plain HTTP from elsewhere has no locks: each tab then has a stream of its own, apart from the others.
+  // Browsers give no locks to pages of plain HTTP from another host. Each tab then has its own stream.
   if (navigator.locks) void navigator.locks.request("muster-stream", run);
   else {
     channel.close();

@@ -3,7 +3,7 @@ import { logIn, type ApiError } from "./api";
 import { asApiError } from "./hooks";
 import { ErrorNotice } from "./notice";
 
-// `refused`: what became of the token of a link.
+// `refused`: why the token of a link was refused.
 export function Login({ refused, onDone }: { refused: ApiError | null; onDone: () => void }) {
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);

@@ -10,12 +10,13 @@ const FIRST_LINES = 1000;
 const MAX_LINES = 5000;
 const MAX_SHOWN_CHARACTERS = 2000;
 const MAX_MERGED_RANKS = 16;
+const MAX_LISTED_RANKS = 100; // a list of more would be longer than the page
 const POLL_MS = 1500;
-const FULL_CHARACTERS = 16 * 1024; // of an answer of 64 KiB, whatever the characters
+const FULL_CHARACTERS = 16 * 1024; // an answer of 64 KiB has at least as many
 const ALL = "all";
 const BEHEADED = "(the beginning of this line is left out) … ";
 
-// Follows the logs of some ranks of one attempt: first their tails, then what is added.
+// Follows the logs of some ranks of one attempt: first their last lines, then new text.
 function useLog(job: number, attempt: number, ranks: number[], ended: boolean, paused: boolean) {
   const [lines, setLines] = useState<Line[] | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
@@ -34,7 +35,7 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
     let timer = 0;
     const offsets = new Map<number, number>();
     const readers = new Map(ranks.map((rank) => [rank, new TerminalReader(rank)]));
-    let full = false; // an answer was as large as may be: there is more
+    let full = false; // an answer had the largest size, so there is more
     const tail = Math.ceil(FIRST_LINES / Math.max(1, ranks.length));
     const read = async (rank: number): Promise<Line[]> => {
       const from = offsets.has(rank) ? `offset=${offsets.get(rank)}` : `tail=${tail}`;
@@ -58,7 +59,7 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
       if (pausedNow.current) held.current = withChanges(held.current, added, MAX_LINES);
       else setLines((old) => withChanges(old ?? [], added, MAX_LINES));
       setPending(held.current.length);
-      // An ended attempt writes no more; but what was cut off by the size of an answer still comes.
+      // An ended attempt writes nothing more. Text beyond the size of one answer is still to be read.
       if (!wasEnded || added.length > 0) timer = window.setTimeout(() => void poll(), full || added.length > 500 ? 50 : POLL_MS);
     };
     if (attempt > 0) void poll();
@@ -80,7 +81,7 @@ function useLog(job: number, attempt: number, ranks: number[], ended: boolean, p
 
 const looks = (spans: Span[]) => spans.map((span, i) => (span.look ? <span key={i} class={span.look}>{span.text}</span> : span.text));
 
-// `from`: where it begins, after what the page says itself.
+// `from`: the first character that is shown. The page itself shows the rank that the line begins with.
 function Text({ line, from, search }: { line: Line; from: number; search: string }) {
   const text = textOf(line);
   const end = Math.min(text.length, from + MAX_SHOWN_CHARACTERS);
@@ -96,12 +97,17 @@ function Text({ line, from, search }: { line: Line; from: number; search: string
   );
 }
 
-// Of a job that goes on: all ranks, as they write. Of one that has ended: one rank, for log files hold no times, by which
-// what several wrote could be brought into order; of a failed one the rank whose end decided that.
+// A running job shows all ranks, in the order in which they write. Log files hold no times, so the lines of several ranks
+// of an ended job have no order, and one rank is shown. Of a failed job it is the rank that failed first.
 function firstChoice(job: Job): string {
   if (!ENDED.includes(job.state)) return ALL;
   const rank = job.state === "failed" ? job.attempts.at(-1)?.rank : null;
   return String(rank ?? 0);
+}
+
+// A number that a person typed. No number means the first ranks.
+function rankOf(text: string, world: number): string {
+  return text === "" ? ALL : String(Math.max(0, Math.min(world - 1, Math.floor(Number(text)))));
 }
 
 export function Logs({ job }: { job: Job }) {
@@ -111,10 +117,8 @@ export function Logs({ job }: { job: Job }) {
   const [search, setSearch] = useState("");
   const [paused, setPaused] = useState(false);
   const attempt = chosen || newest;
-  const world = Math.max(1, (job.spec?.resources?.nodes || 1) * (job.spec?.resources?.ranks_per_node || 1),
-    ...job.ranks.map((one) => one.rank + 1));
-  const all = Array.from({ length: world }, (_, i) => i);
-  const ranks = rank === ALL ? all.slice(0, MAX_MERGED_RANKS) : [Number(rank)];
+  const world = Math.max(1, job.ranks_total);
+  const ranks = rank === ALL ? Array.from({ length: Math.min(world, MAX_MERGED_RANKS) }, (_, i) => i) : [Number(rank)];
   const ended = job.attempts.find((one) => one.number === attempt)?.state === "ended";
   const { lines, error, pending } = useLog(job.id, attempt, ranks, ended, paused);
   const wanted = search.toLowerCase();
@@ -136,10 +140,12 @@ export function Logs({ job }: { job: Job }) {
           <option value={0}>newest ({newest})</option>
           {job.attempts.slice(0, -1).slice(-50).reverse().map((one) => <option value={one.number}>{one.number}</option>)}
         </select></label>
-        {world > 1 && <label>Rank <select value={rank} onChange={(event) => setRank(event.currentTarget.value)}>
+        {world > 1 && world <= MAX_LISTED_RANKS && <label>Rank <select value={rank} onChange={(event) => setRank(event.currentTarget.value)}>
           <option value={ALL}>{`${world > MAX_MERGED_RANKS ? `first ${MAX_MERGED_RANKS}` : "all"}${ended ? ", one after another" : ""}`}</option>
-          {all.map((one) => <option value={String(one)}>{one}</option>)}
+          {Array.from({ length: world }, (_, one) => <option value={String(one)}>{one}</option>)}
         </select></label>}
+        {world > MAX_LISTED_RANKS && <label>Rank <input type="number" min={0} max={world - 1} value={rank === ALL ? "" : rank}
+          placeholder={`first ${MAX_MERGED_RANKS}`} onChange={(event) => setRank(rankOf(event.currentTarget.value, world))} /></label>}
         <label>Search <input type="search" value={search} size={14} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
         {(!ended || paused) && <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>}
         <span class="muted small" role="status">
@@ -153,7 +159,7 @@ export function Logs({ job }: { job: Job }) {
       }}>
         {shown?.map((line) => {
           const named = rank === ALL && world > 1;
-          // Workers begin their lines with their rank: said once is enough.
+          // Workers begin their lines with their rank. The page shows the rank once.
           const own = `[rank ${line.rank}] `;
           return (
             <div class="line" key={line.key}>
@@ -166,7 +172,7 @@ export function Logs({ job }: { job: Job }) {
         {wanted && shown?.length === 0 && lines !== null && lines.length > 0 && <p class="log-empty">No line holds “{search}”.</p>}
       </div>
       {ranks.length > 1 && !ended && (
-        <p class="muted small log-note">Log files hold no times: what was there before comes rank by rank, what is new as it comes.</p>
+        <p class="muted small log-note">Log files hold no times. Older lines are sorted by rank. New lines stand in the order in which they come.</p>
       )}
       {(isTail || isCut) && (
         <p class="muted small log-note">

@@ -1,13 +1,13 @@
 import type { ApiError } from "./api";
 
-/// With a capital at its start, unless that is a program's name, and a full stop at its end.
+/// The text with a capital letter at its start and a full stop at its end. The name "muster" keeps its small letter.
 export const sentence = (text: string): string =>
   (text.startsWith("muster") ? text.charAt(0) : text.charAt(0).toUpperCase()) + text.slice(1).replace(/\.?$/, ".");
 
-// "muster logs 7 --tail 50": a command with what it is given.
+// A command with its arguments: "muster logs 7 --tail 50".
 const COMMAND = /((?:muster [a-z]+|scontrol [a-z]+)(?: --?[a-z-]+(?: \d+)?| \d+)+)/;
 
-/// A sentence in which a command stays on one line, to be read and copied as one.
+/// A sentence in which a command stays on one line, so that a person can copy it.
 export function WithCommands({ text }: { text: string }) {
   return <>{text.split(COMMAND).map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
 }
@@ -21,7 +21,7 @@ export function ErrorNotice({ error }: { error: ApiError }) {
   );
 }
 
-/// Beside contents that are there already: that musterd does not answer is said by the banner.
+/// An error beside contents that are already shown. The banner tells that musterd does not answer.
 export function LaterError({ error }: { error: ApiError | null }) {
   return error && error.status !== 0 ? <ErrorNotice error={error} /> : null;
 }

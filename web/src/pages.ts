@@ -1,5 +1,5 @@
-// The jobs that the table shows: a stretch of all jobs, newest first, without gaps and bounded. Answers of the server are
-// merged into it by id, so paging neither repeats nor skips a job, whatever is submitted or removed meanwhile.
+// The jobs that the table shows: a bounded stretch of all jobs, newest first, without gaps. Answers of the server are
+// merged by id. So paging neither repeats nor skips a job when others are submitted or removed.
 import type { Job } from "./types";
 
 export const PAGE = 100;
@@ -7,9 +7,9 @@ export const MOST_ROWS = 500;
 
 export interface Stretch {
   jobs: Job[];
-  total: number; // of the filter, shown or not
-  atTop: boolean; // the newest job is in it
-  atEnd: boolean; // the oldest is
+  total: number; // of all jobs that match the filter
+  atTop: boolean; // the stretch holds the newest job
+  atEnd: boolean; // the stretch holds the oldest job
 }
 
 export interface Answer {
@@ -19,11 +19,12 @@ export interface Answer {
 
 export const NOTHING: Stretch = { jobs: [], total: 0, atTop: true, atEnd: false };
 
-/// Whether the answer to a question for PAGE jobs older than `before` (0: for the newest) has the last word on this id.
+/// Whether the answer decides if the job with this id is shown. The question was for PAGE jobs older than `before`; 0 asks
+/// for the newest jobs.
 const covers = (before: number, answer: Answer, id: number): boolean =>
   (before === 0 || id < before) && (answer.jobs.length < PAGE || id >= answer.jobs.at(-1)!.id);
 
-/// `older`: asked for to see more, so the newest rows give way; otherwise the oldest do.
+/// `older`: a reader asked for older jobs, so the newest rows are dropped. Otherwise the oldest rows are dropped.
 export function merge(now: Stretch, before: number, answer: Answer, older: boolean): Stretch {
   const jobs = [...now.jobs.filter((job) => !covers(before, answer, job.id)), ...answer.jobs].sort((a, b) => b.id - a.id);
   const reached = answer.jobs.length < PAGE;
@@ -38,7 +39,7 @@ export function merge(now: Stretch, before: number, answer: Answer, older: boole
   };
 }
 
-/// Ids of jobs that have changed and lie in the stretch, or would.
+/// Ids of jobs that have changed and that belong to the stretch.
 export class Changes {
   private readonly ids = new Set<number>();
 
@@ -46,7 +47,7 @@ export class Changes {
     for (const id of ids) this.ids.add(id);
   }
 
-  /// What to ask for next, as `before`; null: nothing that is shown has changed.
+  /// The `before` of the next question. null: no job that is shown has changed.
   next(now: Stretch): number | null {
     const newest = now.jobs[0]?.id ?? 0;
     const oldest = now.jobs.at(-1)?.id ?? 0;
@@ -58,7 +59,7 @@ export class Changes {
     return now.atTop && highest >= newest ? 0 : highest + 1;
   }
 
-  /// An answer has come. If it does not reach down to what was shown before, what lies between is still to be asked for.
+  /// Takes an answer. If the answer ends above the jobs that were shown before, the jobs between are still to be asked for.
   answered(now: Stretch, before: number, answer: Answer): void {
     for (const id of this.ids) if (covers(before, answer, id)) this.ids.delete(id);
     const last = answer.jobs.at(-1)?.id ?? 0;

@@ -1,4 +1,4 @@
-// What a plot shows, as a table: a row a step, a column a line.
+// The points of a plot as a table: one row for each step, one column for each line.
 import { useState } from "preact/hooks";
 import { formatCount } from "./format";
 import type { Quantity, Value } from "./quantities";
@@ -6,7 +6,7 @@ import type { Row } from "./series";
 
 const TABLE_ROWS = 500;
 
-/// One row in so many. Values of lines that have few are all there.
+/// One row in `every`. Lines with few values keep all of them.
 function sample(all: Row[], every: number, lines: Quantity["lines"]): { rows: Row[]; whole: string[] } {
   const counts = lines.map((_, i) => all.reduce((count, row) => count + (row.values[i] === undefined ? 0 : 1), 0));
   const isWhole = lines.map((line, i) => !line.smoothed && counts[i]! <= TABLE_ROWS && counts[i]! < all.length);

@@ -1,11 +1,12 @@
 // The plots of a job: how they are drawn, and which of them are shown.
 import { useMemo, useState } from "preact/hooks";
+import { wholeRange, type Range, type View } from "./curves";
 import { formatCount } from "./format";
 import { Empty } from "./notice";
 import { Plot } from "./plot";
 import { numberless, quantities, type Found } from "./quantities";
 import type { XAxis } from "./series";
-import { ENDED, type Job, type Metric } from "./types";
+import { ENDED, type Curves, type Job } from "./types";
 
 const FIRST_PLOTS = 12;
 const NAMES = 8;
@@ -15,39 +16,61 @@ function listed(names: string[]): string {
   return names.slice(0, NAMES).join(", ") + (more > 0 ? ` and ${formatCount(more)} more` : "");
 }
 
-export function Plots({ metrics, found, job }: { metrics: Metric[]; found: Found; job: Job }) {
+interface Props {
+  curves: Curves | null; // null: they have not come yet
+  found: Found;
+  job: Job;
+  view: View;
+  onView: (view: View) => void;
+}
+
+export function Plots({ curves, found, job, view, onView }: Props) {
   const [axis, setAxis] = useState<XAxis>("step");
-  const [logX, setLogX] = useState(false);
   const [logY, setLogY] = useState(false);
   const [smoothing, setSmoothing] = useState(0.6);
   const [every, setEvery] = useState(false);
   const known = useMemo(() => quantities(job.series, found), [job.series, found]);
-  if (metrics.length === 0)
-    return job.kind === "command" ? <Empty title="This job runs a program of its own, which reports no steps."><p>What it writes is in its log.</p></Empty>
-      : <Empty title={ENDED.includes(job.state) ? "It came to no step." : "No steps yet."} />;
+  if (!curves) return <p class="muted">Loading…</p>;
+  const whole = wholeRange(curves);
+  if (!whole)
+    return job.kind === "command" ? <Empty title="This job runs a program that reports no steps."><p>The log holds its output.</p></Empty>
+      : <Empty title={ENDED.includes(job.state) ? "This job made no step." : "No steps yet."} />;
   const without = numberless(found);
-  const withoutNote = without.length > 0 && `Reported, and so far never a number: ${listed(without)}.`;
-  if (known.length === 0) return <Empty title="This job reports its steps, and nothing that could be drawn.">{withoutNote && <p>{withoutNote}</p>}</Empty>;
-  const resumed = metrics[0]!.attempt !== metrics.at(-1)!.attempt;
+  const withoutNote = without.length > 0 && `Series without a number so far: ${listed(without)}.`;
+  if (known.length === 0) return <Empty title="This job reports steps without a number to draw.">{withoutNote && <p>{withoutNote}</p>}</Empty>;
+  const resumed = curves.attempts.length > 1;
+  const look = (axisNow: XAxis, log: boolean) => {
+    setAxis(axisNow);
+    if (view.log !== log) onView({ ...view, log });
+  };
+  // A range that holds all steps is no zoom, so that new steps appear.
+  const zoomTo = (zoom: Range | null) => {
+    const wide = !zoom || (zoom.from <= whole.from && zoom.to >= whole.to);
+    if (!wide || view.zoom) onView({ ...view, zoom: wide ? null : zoom });
+  };
   const lines = known.flatMap((quantity) => quantity.lines);
   const shown = every ? known : known.slice(0, FIRST_PLOTS);
   const rest = known.length - FIRST_PLOTS;
   return (
     <>
       <div class="tools">
-        <label>By <select value={axis} onChange={(event) => setAxis(event.currentTarget.value as XAxis)}>
+        <label>By <select value={axis} onChange={(event) => look(event.currentTarget.value as XAxis, false)}>
           <option value="step">step</option><option value="time">time</option>
         </select></label>
         <label><input type="checkbox" checked={logY} onChange={(event) => setLogY(event.currentTarget.checked)} />log values</label>
-        {axis === "step" && <label><input type="checkbox" checked={logX} onChange={(event) => setLogX(event.currentTarget.checked)} />log steps</label>}
+        {axis === "step" && <label><input type="checkbox" checked={view.log} onChange={(event) => look(axis, event.currentTarget.checked)} />log steps</label>}
         <label class="smoothing">Smoothing <input type="range" min={0} max={0.999} step={0.001} value={smoothing}
           onInput={(event) => setSmoothing(Number(event.currentTarget.value))} />
           <span class="num">{smoothing.toFixed(3)}</span></label>
+        {view.zoom && (
+          <span class="zoom"><span class="num">Steps {formatCount(view.zoom.from)} to {formatCount(view.zoom.to)}</span>{" "}
+            <button onClick={() => zoomTo(null)}>Show the whole run</button></span>
+        )}
       </div>
       <div class="plots">
         {shown.map((quantity, i) => (
-          <Plot key={quantity.id} quantity={quantity} metrics={metrics} lazy={i >= FIRST_PLOTS}
-            options={{ axis, logX: logX && axis === "step", logY, smoothing }} />
+          <Plot key={quantity.id} quantity={quantity} curves={curves} lazy={i >= FIRST_PLOTS} whole={whole} onZoom={zoomTo}
+            options={{ axis, logX: view.log, logY, smoothing, zoom: view.zoom }} />
         ))}
       </div>
       {rest > 0 && (
@@ -56,9 +79,12 @@ export function Plots({ metrics, found, job }: { metrics: Metric[]; found: Found
         </button></p>
       )}
       <p class="muted small">
-        {lines.some((line) => line.smoothed) && "Thick: smoothed. Thin: as reported."}
-        {lines.some((line) => !line.smoothed) && " With dots: as reported, not smoothed."}
-        {resumed && " Each attempt is a line of its own; dashed: steps that a later attempt repeated."}
+        {lines.some((line) => line.smoothed) && "Thick lines are smoothed. Thin lines show the reported values."}
+        {lines.some((line) => !line.smoothed) && " Lines with dots show the reported values."}
+        {resumed && " Each attempt has its own line. Dashed lines are steps that a later attempt repeated."}
+        {curves.bucket_steps > 1 && ` The lowest, the highest and the last value of ${view.log ? "up to" : "every"} ${formatCount(curves.bucket_steps)} steps are drawn. All values:`}
+        {curves.bucket_steps > 1 && <> <code>muster metrics {job.id} --csv</code>.</>}
+        {" Drag across a plot to see fewer steps; a double click shows the whole run."}
         {withoutNote && ` ${withoutNote}`}
       </p>
     </>

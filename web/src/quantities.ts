@@ -1,61 +1,59 @@
-// Which plots a job has. Every series that the job's steps bring is a line. Series of one quantity share a plot. What
-// ranks measure of themselves follows, a plot each. What was never measured has no plot.
+// Decides which plots a job has. Every series is a line. Series of one quantity share a plot. Step time, memory and bytes
+// of the ranks follow, each in its own plot. A series without a number has no plot.
 import { formatBytes, formatCount, formatNumber } from "./format";
-import type { JobSeries, Metric } from "./types";
+import type { Curve, Curves, JobSeries } from "./types";
 
-/// undefined: there is none at this step. null: there is one, and it is no number.
+/// undefined: the step has no value. null: the value is no number.
 export type Value = number | null | undefined;
 
 /// One line of a plot.
 export interface Line {
   name: string;
-  unit: string; // empty where the plot says it
-  of: (metric: Metric) => Value;
-  smoothed: boolean; // otherwise it is drawn as reported, with dots
+  unit: string; // empty: the title of the plot names the unit
+  of: (curves: Curves) => Curve | undefined;
+  smoothed: boolean; // false: the line is drawn as reported, with dots
 }
 
 /// One plot.
 export interface Quantity {
   id: string;
   title: string;
-  unit: string; // empty: none, not known, or not common to all lines
+  unit: string; // empty: there is none, it is not known, or the lines differ in it
   lines: Line[];
   format: (value: number) => string;
   bytes: boolean; // the axis steps in powers of two
 }
 
-/// What a series has brought so far.
+/// What the curves so far tell of a series.
 interface Seen {
-  since: number; // the index of the first row that has it
-  reported: number;
-  numbers: number;
+  dense: boolean; // at least one step in DENSE_STEPS has a value
+  numbers: boolean;
 }
 
-/// What the rows looked at so far hold.
+/// What the curves so far tell.
 export interface Found {
-  rows: number;
   series: Map<string, Seen>;
   measures: Set<string>;
 }
 
-export const NOTHING_FOUND: Found = { rows: 0, series: new Map(), measures: new Set() };
+export const NOTHING_FOUND: Found = { series: new Map(), measures: new Set() };
 
-// A series with values at fewer steps than one in so many is drawn with dots.
+// A series with a value at fewer than one step in DENSE_STEPS is drawn with dots.
 const DENSE_STEPS = 4;
 const BYTES = ["B", "byte", "bytes"];
 const LOSS = "loss";
 const TOKENS = "tokens_per_s";
 
-// "~" is in no series' name, so that a plot of a series has another id. A 0 was not measured.
+// No name of a series has a "~", so no plot of a series has such an id. A value of 0 means that nothing was measured.
 const MEASURES: Quantity[] = [
-  measure("rank~step_ms", "Step time", "ms", asNumber, (metric) => metric.step_ms),
-  measure("rank~memory_peak_bytes", "Peak memory of a rank", "", asBytes, (metric) => metric.memory_peak_bytes),
-  measure("rank~bytes_communicated", "Bytes communicated a step", "", asBytes, (metric) => metric.bytes_communicated),
+  measure("step_ms", "Step time", "ms", asNumber),
+  measure("memory_peak_bytes", "Peak memory of a rank", "", asBytes),
+  measure("bytes_communicated", "Bytes communicated a step", "", asBytes),
 ];
 
-function measure(id: string, title: string, unit: string, format: (value: number) => string, of: (metric: Metric) => number | null): Quantity {
-  const line = { name: title, unit: "", of: (metric: Metric) => of(metric) || undefined, smoothed: true };
-  return { id, title, unit, lines: [line], format, bytes: format === asBytes };
+function measure(name: string, title: string, unit: string, format: (value: number) => string): Quantity {
+  const of = (curves: Curves) => curves.measures.find((curve) => curve.name === name);
+  return { id: `rank~${name}`, title, unit, lines: [{ name: title, unit: "", of, smoothed: true }], format, bytes: format === asBytes };
 }
 
 function asNumber(value: number): string {
@@ -66,36 +64,40 @@ function asBytes(value: number): string {
   return value >= 1 ? formatBytes(value) : formatNumber(value);
 }
 
-/// Looks at the rows that came after those of `found`. Returns `found` itself where there are none.
-export function look(found: Found, metrics: Metric[]): Found {
-  if (metrics.length === found.rows) return found;
-  const series = new Map([...found.series].map(([name, seen]) => [name, { ...seen }]));
+/// Adds what these curves tell. `whole`: the curves are of all steps, so they tell which series are dense. Returns `found`
+/// itself if nothing is new.
+export function look(found: Found, curves: Curves, whole = true): Found {
+  const series = new Map(found.series);
   const measures = new Set(found.measures);
-  for (let row = found.rows; row < metrics.length; ++row) {
-    const metric = metrics[row]!;
-    for (const [name, value] of Object.entries(metric.series)) {
-      let seen = series.get(name);
-      if (!seen) series.set(name, (seen = { since: row, reported: 0, numbers: 0 }));
-      ++seen.reported;
-      if (Number.isFinite(value)) ++seen.numbers;
-    }
-    for (const { id, lines } of MEASURES) if (lines[0]!.of(metric)) measures.add(id);
+  let news = false;
+  for (const { name, values, steps, value } of curves.series) {
+    const before = series.get(name);
+    const dense = before && !whole ? before.dense : values * DENSE_STEPS >= steps;
+    const numbers = before?.numbers || value.some((one) => Number.isFinite(one));
+    if (before?.dense === dense && before.numbers === numbers) continue;
+    series.set(name, { dense, numbers });
+    news = true;
   }
-  return { rows: metrics.length, series, measures };
+  for (const { id, lines } of MEASURES) {
+    if (measures.has(id) || !lines[0]!.of(curves)?.value.some((one) => one)) continue;
+    measures.add(id);
+    news = true;
+  }
+  return news ? { series, measures } : found;
 }
 
 const undeclared = (name: string): JobSeries =>
   ({ name, unit: "", better: "neither", over_ranks: "mean", quantity: name, held_out: false, attempt: 0, step: 0, value: null });
 
-/// Names that the rows have and the job, as it was read last, has not.
+/// Names of curves that were not yet among the job's series when the job was read.
 export function unknownNames(declared: JobSeries[], found: Found): string[] {
   const known = new Set(declared.map((series) => series.name));
   return [...found.series.keys()].filter((name) => !known.has(name));
 }
 
-/// Series whose values have all been no numbers.
+/// Series without a single number.
 export const numberless = (found: Found): string[] =>
-  [...found.series].filter(([, seen]) => seen.numbers === 0).map(([name]) => name);
+  [...found.series].filter(([, seen]) => !seen.numbers).map(([name]) => name);
 
 /// "Grad norm" for "grad_norm", "Tokens/s" for "tokens_per_s".
 export function titleOf(name: string): string {
@@ -104,15 +106,12 @@ export function titleOf(name: string): string {
 }
 
 function lineOf({ name, unit, held_out }: JobSeries, found: Found): Line {
-  const { since, reported } = found.series.get(name)!;
-  const dense = reported * DENSE_STEPS >= found.rows - since;
-  // A name such as "constructor" is no property of every row.
-  const of = (metric: Metric) => (Object.hasOwn(metric.series, name) ? metric.series[name] : undefined);
-  return { name, unit, of, smoothed: dense && !held_out };
+  const of = (curves: Curves) => curves.series.find((curve) => curve.name === name);
+  return { name, unit, of, smoothed: found.series.get(name)!.dense && !held_out };
 }
 
 function quantityOf(id: string, all: JobSeries[], found: Found): Quantity {
-  // What is trained on is the main line.
+  // The series of the training data is the main line.
   const lines = [...all].sort((a, b) => Number(a.held_out) - Number(b.held_out)).map((series) => lineOf(series, found));
   const title = titleOf(id);
   const units = new Set(lines.map((line) => line.unit).filter((unit) => unit !== ""));
@@ -126,15 +125,14 @@ function quantityOf(id: string, all: JobSeries[], found: Found): Quantity {
   };
 }
 
-// Loss first. Then what tells how good the model is, then the speed, then everything else.
+// The order is: loss, series that tell how good the model is, speed, all others.
 function place(id: string, all: JobSeries[]): number {
   if (id === LOSS) return 0;
   if (id === TOKENS) return 2;
   return all.some((series) => series.held_out || series.better !== "neither") ? 1 : 3;
 }
 
-/// The plots of a job in their order. `declared`: the job's series. A series that only the rows have is a quantity of
-/// its own.
+/// The plots of a job in their order. `declared`: the job's series. A series that only the curves have gets its own plot.
 export function quantities(declared: JobSeries[], found: Found): Quantity[] {
   const groups = new Map<string, JobSeries[]>();
   for (const series of [...declared, ...unknownNames(declared, found).map(undeclared)]) {

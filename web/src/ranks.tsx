@@ -1,46 +1,30 @@
-import { useEffect, useState } from "preact/hooks";
+// The ranks of the newest attempt. An attempt may have thousands of ranks, so the page holds only the rows in view and
+// asks only for their ranks.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { get } from "./api";
-import { formatAge, formatBytes, formatCount, formatNumber } from "./format";
+import { formatAge, formatBytes, formatCount, formatNumber, plain } from "./format";
 import { useConnection, useNow } from "./hooks";
 import { Empty } from "./notice";
 import { Badge, tone } from "./state";
-import { ENDED, type Heartbeats, type Job, type Rank } from "./types";
+import { ENDED, type Job, type Rank, type RankPage } from "./types";
 
 const ASK_MS = 1000;
-// Without an answer for so long, nobody knows.
+// The page asks for ranks once a reader has stopped scrolling for this long.
+const SCROLLED_MS = 60;
+// An older answer tells nothing of a rank's heartbeat.
 const STALE_MS = 3500;
+// The page holds all rows of an attempt with at most this number of ranks.
+const FEW = 100;
+// The page holds this many rows above those in view, and twice as many below them. It asks for others after as many rows.
+const SPARE = 20;
+const ROW_PX = 33;
 
-// The ranks there should be; one nobody has heard of is missing.
-function withMissing(job: Job): Rank[] {
-  const resources = job.spec?.resources;
-  const world = Math.min(4096, (resources?.nodes || 1) * (resources?.ranks_per_node || 1));
-  const known = new Map(job.ranks.map((rank) => [rank.rank, rank]));
-  const absent = { node: "", pid: 0, state: "missing", section: "", step: 0, last_heartbeat_ms: null, memory_bytes: 0,
-    memory_peak_bytes: 0, step_ms: 0, slowness: null, attempt: 0, exit_code: null, signal: null };
-  const count = Math.max(world, ...job.ranks.map((rank) => rank.rank + 1));
-  return Array.from({ length: count }, (_, number) => known.get(number) ?? { ...absent, rank: number });
-}
-
-const ASKED = ["cancelled", "requeued", "rank_silent", "rank_hung"]; // muster ends every rank of such an attempt
-const SIGTERM = 15;
-const SIGKILL = 9;
-
-// After a failure muster asks the other ranks to leave. Who sends them anything else is not known: a kernel out of
-// memory kills several.
-function stoppedByMuster(job: Job, rank: Rank): boolean {
-  const attempt = job.attempts.find((one) => one.number === rank.attempt);
-  if (!attempt || !attempt.cause) return false;
-  if (ASKED.includes(attempt.cause)) return rank.signal === SIGTERM || rank.signal === SIGKILL;
-  const others = attempt.cause === "failed" || attempt.cause === "out_of_memory";
-  return others && rank.signal === SIGTERM && attempt.rank !== null && attempt.rank !== rank.rank;
-}
-
-function Ended({ job, rank }: { job: Job; rank: Rank }) {
+function Ended({ rank }: { rank: Rank }) {
   const how = rank.signal ? `signal ${rank.signal}` : rank.exit_code === null ? "" : `exit code ${rank.exit_code}`;
   return (
     <span class="muted end">
       <span class="piece">{how}</span>
-      {stoppedByMuster(job, rank) && ", stopped by muster"}
+      {rank.stopped_by_muster && ", stopped by muster"}
     </span>
   );
 }
@@ -50,56 +34,115 @@ function StepTime({ rank }: { rank: Rank }) {
   return (
     <>
       {formatNumber(rank.step_ms, 3)} ms
-      {/* Who is slow is for the controller to say. */}
-      {rank.slowness && <span class="slow" title="In each of its last 50 steps or more: above 1.2× the median over all ranks."> ⚠ {rank.slowness.toFixed(1)}× the median</span>}
+      {rank.slowness && <span class="slow" title="Each of its last 50 steps or more took more than 1.2 times the median over all ranks."> ⚠ {rank.slowness.toFixed(1)}× the median</span>}
     </>
   );
 }
 
-// Heartbeats' ages, by the controller's clock. They are shown as they were told and asked for again every second: an age
-// that went on ticking here would be that of a heartbeat which has long been followed by others.
-function useHeartbeats(job: Job): (rank: Rank) => number | null | "unknown" {
-  const [newest, setNewest] = useState<{ beats: Heartbeats; at: number } | null>(null);
-  const now = useNow(500);
-  const active = !ENDED.includes(job.state) && job.ranks.length > 0;
+function Row({ rank, age, index }: { rank: Rank; age: string; index: number }) {
+  return (
+    <tr class={`rank ${tone(rank.state)} ${rank.state === "missing" ? "unheard" : ""}`} aria-rowindex={index + 2}>
+      <th scope="row" class="num"><span class="on-card">rank </span>{rank.rank}</th>
+      <td class="state"><Badge word={rank.state} /> {rank.state === "exited" && <Ended rank={rank} />}</td>
+      <td class="num" data-label="heartbeat">{age}</td>
+      <td data-label="section">{rank.section || "–"}</td>
+      <td class="num" data-label="step">{rank.section ? formatCount(rank.step) : "–"}</td>
+      <td class="num" data-label="step time"><StepTime rank={rank} /></td>
+      <td class="num" data-label="memory">{formatBytes(rank.memory_bytes)}</td>
+      <td class="num" data-label="peak">{formatBytes(rank.memory_peak_bytes)}</td>
+      <td data-label="process">{rank.node || "–"}{rank.pid ? <span class="muted num"> {rank.pid}</span> : null}</td>
+    </tr>
+  );
+}
+
+interface Known {
+  page: RankPage;
+  show: string;
+  at: number; // when it came
+  ranks: Map<number, Rank>; // by their row in the table
+}
+
+/// The page asks for the ranks every second until the job has ended. The page shows the heartbeats' ages as the controller
+/// told them. An age that ticked here would be wrong, because other heartbeats have come since.
+function useRanks(job: Job, show: string, from: number, limit: number): Known | null {
+  const [known, setKnown] = useState<Known | null>(null);
+  const newest = useRef(known);
+  const active = !ENDED.includes(job.state);
   useEffect(() => {
-    if (!active) return;
     let stop = false;
     let timer = 0;
     const ask = async () => {
-      clearTimeout(timer);
-      if (!document.hidden) {
-        const beats = await get<Heartbeats>(`jobs/${job.id}/heartbeats`).catch(() => null);
+      if (!document.hidden || !newest.current) {
+        const page = await get<RankPage>(`jobs/${job.id}/ranks?from=${from}&limit=${limit}${show && `&show=${show}`}`).catch(() => null);
         if (stop) return;
-        if (beats) setNewest({ beats, at: Date.now() });
+        if (page) {
+          const old = newest.current;
+          const same = old?.page.attempt === page.attempt && old.show === show && old.page.total === page.total;
+          const ranks = new Map(same ? old.ranks : []);
+          page.ranks.forEach((rank, i) => ranks.set(from + i, rank));
+          newest.current = { page, show, at: Date.now(), ranks };
+          setKnown(newest.current);
+        }
       }
-      timer = window.setTimeout(() => void ask(), ASK_MS);
+      if (active) timer = window.setTimeout(() => void ask(), ASK_MS);
     };
-    void ask();
+    if (newest.current?.show === show) timer = window.setTimeout(() => void ask(), SCROLLED_MS);
+    else void ask();
     return () => {
       stop = true;
       clearTimeout(timer);
     };
-  }, [active, job.id]);
-  return (rank) => {
-    if (!newest || newest.beats.attempt !== rank.attempt) return rank.last_heartbeat_ms;
-    if (now - newest.at > STALE_MS) return "unknown";
-    return newest.beats.ages_ms[rank.rank] ?? null;
-  };
+  }, [active, job.id, job.version, show, from, limit]);
+  return known;
+}
+
+function Filter({ page, show, onShow }: { page: RankPage; show: string; onShow: (show: string) => void }) {
+  const all = Object.values(page.states).reduce((sum, count) => sum + count, 0);
+  const words = [...Object.entries(page.states), ...(page.slow > 0 ? [["slow", page.slow] as const] : [])];
+  return (
+    <div class="tools">
+      <label>Show <select value={show} onChange={(event) => onShow(event.currentTarget.value)}>
+        <option value="">all {formatCount(all)} ranks</option>
+        {words.map(([word, count]) => <option key={word} value={word}>{plain(word)} ({formatCount(count)})</option>)}
+        {show && !words.some(([word]) => word === show) && <option value={show}>{plain(show)} (0)</option>}
+      </select></label>
+    </div>
+  );
 }
 
 export function Ranks({ job }: { job: Job }) {
-  const heartbeat = useHeartbeats(job);
+  const [show, setShow] = useState("");
+  const [top, setTop] = useState(0); // the first row in view
+  const [rowPx, setRowPx] = useState(ROW_PX);
+  const [rows, setRows] = useState(SPARE); // in view
+  const box = useRef<HTMLDivElement>(null);
+  const first = Math.max(0, Math.floor(top / SPARE - 1) * SPARE);
+  const known = useRanks(job, show, first, Math.max(FEW, rows + 3 * SPARE));
+  const now = useNow(500);
   const lost = useConnection() === "lost";
-  if (job.ranks.length === 0) return <Empty title={ENDED.includes(job.state) ? "No rank joined." : "No rank has joined yet."} />;
-  const ranks = withMissing(job);
+  const many = known !== null && Object.values(known.page.states).reduce((sum, count) => sum + count, 0) > FEW;
+  // The style sheet makes all rows equally high.
+  useLayoutEffect(() => {
+    const height = box.current?.querySelector("tr.rank")?.getBoundingClientRect().height ?? 0;
+    if (!many || !box.current || height === 0) return;
+    setRowPx(height);
+    setRows(Math.ceil(box.current.clientHeight / height));
+  });
+  if (!known) return <p class="muted">Loading…</p>;
+  if (Object.keys(known.page.states).length === 0)
+    return <Empty title={ENDED.includes(job.state) ? "No rank joined." : "No rank has joined yet."} />;
+  const stale = lost || now - known.at > STALE_MS;
   const age = (rank: Rank) => {
-    const ms = heartbeat(rank);
-    if (ms === null || rank.state === "exited") return "–";
-    return lost || ms === "unknown" ? "unknown" : formatAge(ms);
+    if (rank.last_heartbeat_ms === null || rank.state === "exited") return "–";
+    return stale && !ENDED.includes(job.state) ? "unknown" : formatAge(rank.last_heartbeat_ms);
   };
-  return (
-    <table class="cards ranks">
+  const { total } = known.page;
+  const begin = many ? Math.min(first, Math.max(0, total - 1)) : 0;
+  const end = many ? Math.min(total, first + rows + 3 * SPARE) : total;
+  const inPage = Array.from({ length: Math.max(0, end - begin) }, (_, i) => begin + i);
+  const space = (count: number) => count > 0 && <tr class="space" aria-hidden="true"><td colSpan={9} style={{ height: `${count * rowPx}px` }} /></tr>;
+  const table = (
+    <table class={`cards ranks ${many ? "many" : ""}`} aria-rowcount={many ? total + 1 : undefined}>
       <caption class="hidden">Ranks of the newest attempt</caption>
       <thead>
         <tr>
@@ -109,20 +152,28 @@ export function Ranks({ job }: { job: Job }) {
         </tr>
       </thead>
       <tbody>
-        {ranks.map((rank) => (
-          <tr key={rank.rank} class={`rank ${tone(rank.state)} ${rank.state === "missing" ? "unheard" : ""}`}>
-            <th scope="row" class="num"><span class="on-card">rank </span>{rank.rank}</th>
-            <td class="state"><Badge word={rank.state} /> {rank.state === "exited" && <Ended job={job} rank={rank} />}</td>
-            <td class="num" data-label="heartbeat">{age(rank)}</td>
-            <td data-label="section">{rank.section || "–"}</td>
-            <td class="num" data-label="step">{rank.section ? formatCount(rank.step) : "–"}</td>
-            <td class="num" data-label="step time"><StepTime rank={rank} /></td>
-            <td class="num" data-label="memory">{formatBytes(rank.memory_bytes)}</td>
-            <td class="num" data-label="peak">{formatBytes(rank.memory_peak_bytes)}</td>
-            <td data-label="process">{rank.node || "–"}{rank.pid ? <span class="muted num"> {rank.pid}</span> : null}</td>
-          </tr>
-        ))}
+        {space(begin)}
+        {inPage.map((index) => {
+          const rank = known.ranks.get(index);
+          return rank ? <Row key={index} rank={rank} age={age(rank)} index={index} />
+            : <tr key={index} class="rank" aria-rowindex={index + 2}><th scope="row" class="num">…</th><td colSpan={8} /></tr>;
+        })}
+        {space(total - end)}
       </tbody>
     </table>
+  );
+  if (!many) return table;
+  const choose = (word: string) => {
+    setShow(word);
+    box.current?.scrollTo(0, 0);
+  };
+  return (
+    <>
+      <Filter page={known.page} show={show} onShow={choose} />
+      <div class="scroll" ref={box} tabIndex={0} role="region" aria-label="Ranks of the newest attempt"
+        onScroll={(event) => setTop(Math.floor(event.currentTarget.scrollTop / rowPx))}>
+        {table}
+      </div>
+    </>
   );
 }

@@ -1,7 +1,8 @@
-// From the steps that ranks reported to the lines of a plot. A resumed attempt rewinds: it repeats steps after the
-// checkpoint it resumed from. The newest attempt's word counts; what it overtook is kept apart as "lost".
+// Makes the lines of a plot from the points of curves. A resumed attempt rewinds: it repeats the steps after its
+// checkpoint. The newest attempt counts. Steps that a later attempt repeats are "lost" and are drawn apart.
+import type { Range } from "./curves";
 import type { Line, Value } from "./quantities";
-import type { Metric } from "./types";
+import type { Curve, Curves } from "./types";
 
 /// One step of one attempt, with a value of each line of a plot.
 export interface Row {
@@ -9,44 +10,65 @@ export interface Row {
   step: number;
   at_ms: number;
   values: Value[];
-  smooth: Value[]; // as reported where a line is not smoothed; undefined where lost
+  smooth: Value[]; // the value itself if the line is not smoothed; undefined: the smoothed line has no point here
   lost: boolean;
 }
 
 type Drawn = Pick<Line, "of" | "smoothed">;
 
-/// `metrics` ordered by attempt, then step. Each step is kept once, of the newest attempt that reached it. A step
-/// without a value of any line has no row.
-export function rows(metrics: Metric[], lines: Drawn[], smoothing: number): Row[] {
-  const firstLater = new Map<number, number>(); // attempt -> first step of any later attempt
+/// attempt -> the first step of any later attempt
+function firstLater(attempts: Curves["attempts"]): Map<number, number> {
+  const later = new Map<number, number>();
   let first = Infinity;
-  for (let i = metrics.length - 1; i >= 0; --i) {
-    const metric = metrics[i]!;
-    if (!firstLater.has(metric.attempt)) firstLater.set(metric.attempt, first);
-    const earlier = metrics[i - 1];
-    if (!earlier || earlier.attempt !== metric.attempt) first = Math.min(first, metric.step);
+  for (const one of [...attempts].reverse()) {
+    later.set(one.attempt, first);
+    first = Math.min(first, one.first_step);
   }
+  return later;
+}
+
+/// The points of all lines, ordered by attempt, then step. A step counts in the newest attempt that reached it. A step
+/// without any value has no row.
+export function rows(curves: Curves, lines: Drawn[], smoothing: number, zoom: Range | null = null): Row[] {
+  const later = firstLater(curves.attempts);
+  const sources = lines.map((line) => line.of(curves));
+  const at = sources.map(() => 0);
+  const isBefore = (a: Curve, i: number, b: Curve, j: number) =>
+    a.attempt[i]! < b.attempt[j]! || (a.attempt[i] === b.attempt[j] && a.step[i]! < b.step[j]!);
   const out: Row[] = [];
   let attempt = -1;
   let means: Mean[] = [];
-  for (const metric of metrics) {
-    const values = lines.map((line) => finite(line.of(metric)));
-    if (values.every((value) => value === undefined)) continue;
-    if (metric.attempt !== attempt) {
-      attempt = metric.attempt;
+  for (;;) {
+    let next = -1;
+    sources.forEach((curve, i) => {
+      if (!curve || at[i]! >= curve.step.length) return;
+      if (next < 0 || isBefore(curve, at[i]!, sources[next]!, at[next]!)) next = i;
+    });
+    if (next < 0) return out;
+    const first = sources[next]!;
+    const place = at[next]!;
+    const isLast: boolean[] = [];
+    const values = sources.map((curve, i): Value => {
+      if (!curve || at[i]! >= curve.step.length || isBefore(first, place, curve, at[i]!)) return undefined;
+      isLast[i] = curve.last[at[i]!] === 1;
+      return finite(curve.value[at[i]!++]);
+    });
+    const step = first.step[place]!;
+    if (first.attempt[place] !== attempt) {
+      attempt = first.attempt[place]!;
       means = lines.map((line) => new Mean(line.smoothed ? smoothing : 0));
     }
-    const lost = metric.step >= firstLater.get(attempt)!;
-    const smooth = values.map((value, i) => means[i]!.add(value));
-    const { step, at_ms } = metric;
-    out.push({ attempt, step, at_ms, values, smooth: lost ? values.map(() => undefined) : smooth, lost });
+    const lost = step >= (later.get(attempt) ?? Infinity);
+    // A mean over all points would count the extremes of each bucket too often.
+    const smooth = values.map((value, i) => (value === null || isLast[i] || !lines[i]!.smoothed ? means[i]!.add(value) : undefined));
+    if (zoom && (step < zoom.from || step > zoom.to)) continue;
+    out.push({ attempt, step, at_ms: first.at_ms[place]!, values, smooth: lost ? values.map(() => undefined) : smooth, lost });
   }
-  return out;
 }
 
 const finite = (value: Value): Value => (value === undefined || Number.isFinite(value) ? value : null);
 
-// An exponential mean that does not lean towards zero at its start.
+// An exponential mean whose first values are not drawn towards zero.
 class Mean {
   private sum = 0;
   private weight = 0;
@@ -64,12 +86,13 @@ class Mean {
 export type XAxis = "step" | "time";
 type Column = Value[];
 
-const COLUMNS = 3; // of a line: its values, the smoothed ones, the lost ones
+const COLUMNS = 3; // of each line: its values, the smoothed values, the lost values
 const SMOOTH = 1;
 const LOST = 2;
 
-/// Columns for uPlot: x, then three of each line. uPlot joins values over undefined and breaks the line at null: between
-/// two attempts, and where a value is no number. A logarithmic axis leaves out what has no logarithm.
+/// Columns for uPlot: x, then three columns of each line. uPlot joins values over undefined and breaks a line at null. A
+/// line breaks between two attempts and at a value that is no number. A logarithmic axis leaves out values without a
+/// logarithm.
 export function columns(all: Row[], lines: number, axis: XAxis, logX: boolean, logY: boolean): [number[], ...Column[]] {
   const x = (row: Row) => (axis === "step" ? row.step : row.at_ms / 1000);
   const drawn = (value: Value): Value => (typeof value === "number" && logY && value <= 0 ? undefined : value);
@@ -95,7 +118,7 @@ export function columns(all: Row[], lines: number, axis: XAxis, logX: boolean, l
   for (const row of shown) {
     if (!row.lost) continue;
     const between = before && (x(before) + x(row)) / 2;
-    // Where both have the same steps there is no room for a break.
+    // Two attempts with the same steps leave no room for a break.
     if (before && before.attempt !== row.attempt && x(before) < x(row) && !at.has(between!))
       at.set(between!, blank(undefined).map((_, i) => (i % COLUMNS === LOST ? null : undefined)));
     const cells = at.get(x(row)) ?? blank(undefined);
@@ -110,8 +133,8 @@ export function columns(all: Row[], lines: number, axis: XAxis, logX: boolean, l
   return [xs, ...blank(null).map((_, index) => widened(cells.map((one) => one[index])))];
 }
 
-// uPlot breaks a line from the step before a null to the step after it. Here the break goes from value to value: a line
-// with few values has none at the steps beside it.
+// uPlot breaks a line from the step before a null to the step after it. A line with few values has no values at these
+// steps, so its break must reach from value to value.
 function widened(column: Column): Column {
   for (let from = 0; from < column.length;) {
     let to = from;
@@ -123,7 +146,8 @@ function widened(column: Column): Column {
   return column;
 }
 
-/// Which values of a column are drawn as dots: all of them if they are at most `most`, else those that no line reaches.
+/// The values of a column that are drawn as dots: all of them if there are at most `most`, else those that no line
+/// reaches.
 export function dots(column: ArrayLike<Value>, from: number, to: number, most: number): number[] {
   const numbers: number[] = [];
   for (let i = from; i <= to; ++i) if (typeof column[i] === "number") numbers.push(i);

@@ -4,7 +4,7 @@ import type { Job } from "./types";
 type Tree = { [key: string]: unknown };
 type Row = [key: string, value: string];
 
-// Said elsewhere on the page, or in a part of its own.
+// The page shows these elsewhere.
 const ELSEWHERE = ["name", "command", "sweep", "env", "submitted_env"];
 
 const isTree = (value: unknown): value is Tree => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -14,7 +14,7 @@ function text(key: string, value: unknown): string {
   return Array.isArray(value) ? value.map((one) => (isTree(one) ? JSON.stringify(one) : String(one))).join(", ") : String(value);
 }
 
-// The keys of a job file: "train.steps", "resources.stop_grace". What is empty was not set.
+// The keys of a job file: "train.steps", "resources.stop_grace". An empty value was not set.
 function rowsOf(tree: Tree, prefix = ""): Row[] {
   return Object.entries(tree).flatMap(([key, value]): Row[] => {
     if (prefix === "" && ELSEWHERE.includes(key)) return [];
@@ -27,7 +27,7 @@ function rowsOf(tree: Tree, prefix = ""): Row[] {
 
 const variables = (tree: unknown): Row[] => (isTree(tree) ? Object.entries(tree).map(([name, value]): Row => [name, String(value)]) : []);
 
-/// As a shell would take it.
+/// The argument as a shell reads it.
 export const quoted = (argument: string): string =>
   /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
 
@@ -44,7 +44,8 @@ function Table({ title, rows }: { title: string; rows: Row[] }) {
   );
 }
 
-/// What the job was submitted with, secrets masked by the controller. Folded: it is long, and seldom asked for.
+/// The settings that the job was submitted with. The controller has masked the secrets. The list is long and seldom read,
+/// so it is folded.
 export function Settings({ job }: { job: Job }) {
   const spec = job.spec as Tree | null;
   if (!spec) return null;

@@ -1,7 +1,7 @@
 import { plain } from "./format";
 import type { Job } from "./types";
 
-// A sign and a word beside every colour.
+// Every colour comes with a sign and a word.
 const SIGNS: Record<string, string> = {
   pending: "○", queued: "…", running: "▶", stopping: "◼", waiting: "↻", succeeded: "✓", failed: "✕", cancelled: "⊘", held: "‖",
   starting: "○", draining: "◼", ended: "●", silent: "✕", exited: "●", missing: "?",
@@ -9,7 +9,7 @@ const SIGNS: Record<string, string> = {
   out_of_memory: "✕", controller_lost: "⚠", requeued: "↻",
 };
 
-// What someone has to look into stands out; what the cluster does of itself stays calm.
+// States that need a person stand out. States that the cluster handles itself stay calm.
 const TONES: Record<string, string> = {
   running: "busy", starting: "busy", succeeded: "good", completed: "good", failed: "bad", rank_hung: "bad",
   out_of_memory: "bad", silent: "bad", missing: "bad", waiting: "mild", preempted: "mild", node_failed: "mild",
@@ -26,7 +26,7 @@ export function Badge({ word }: { word: string }) {
   );
 }
 
-/// The words for a job's state, as the controller says them: "held"; "running, held".
+/// The controller's words for the state of a job: "held", or "running, held".
 export function StateOf({ job }: { job: Job }) {
   return <>{job.status.split(", ").map((word, i) => <span key={word}>{i > 0 && " "}<Badge word={word} /></span>)}</>;
 }

@@ -1,14 +1,14 @@
-// What a program writes for a terminal, as lines of a page. A carriage return begins the line anew, so a progress bar
-// stays one line; the cursor goes up and down over the last MAX_ROWS lines, so several bars stay several lines; SGR colours
-// and bold become classes; all other control sequences are left out. What is written after the cursor has moved to another
-// line takes the place of that line. Text comes in pieces that may end anywhere: in a line, in a sequence.
+// Turns the output of a program for a terminal into lines of a page. A carriage return starts the line again, so a progress
+// bar stays one line. The cursor moves over the last MAX_ROWS lines, so several bars stay several lines. Text that is
+// written after such a move replaces that line. SGR colours and bold become classes. All other control sequences are left
+// out. Text comes in pieces, and a piece may end within a line or a sequence.
 export interface Span {
   text: string;
   look: string; // classes: "sgr-red sgr-bold"
 }
 
 export interface Line {
-  key: number; // of a line that goes on in a later piece, the same again
+  key: number; // a line that a later piece continues keeps its key
   rank: number;
   spans: Span[];
   more: number; // characters beyond MAX_LINE
@@ -19,9 +19,9 @@ const MAX_SEQUENCE = 4096;
 const MAX_ROWS = 40;
 const CONTROL = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x08\x0a-\x1f\x7f-\x9f]/g;
 const BEGUN = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
-const NAMES = ["", "red", "green", "yellow", "blue", "magenta", "cyan", ""]; // black and white: the page's own
+const NAMES = ["", "red", "green", "yellow", "blue", "magenta", "cyan", ""]; // black and white are the colours of the page
 
-// The nearest colour that the style sheet has for both themes.
+// The nearest colour of the style sheet, which has both themes.
 function nameOf(red: number, green: number, blue: number): string {
   const most = Math.max(red, green, blue);
   const least = Math.min(red, green, blue);
@@ -81,10 +81,10 @@ let nextKey = 0;
 /// Reads one rank's log, piece by piece.
 export class TerminalReader {
   private readonly look = new Look();
-  private begun = ""; // of a sequence, at the end of the last piece
-  private readonly rows: Line[]; // the last lines, which may still change
+  private begun = ""; // the start of a sequence at the end of the last piece
+  private readonly rows: Line[]; // the last lines; they may still change
   private at = 0; // the row where the cursor is
-  private returned = false; // what comes next replaces the line
+  private returned = false; // the next text replaces the line
   private changed = new Set<number>(); // keys, since the last answer
   private told = 0; // the newest key that was in an answer
 
@@ -92,7 +92,7 @@ export class TerminalReader {
     this.rows = [this.fresh()];
   }
 
-  /// Lines that are new or have changed, in their order.
+  /// The lines that are new or changed, in order.
   add(piece: string): Line[] {
     let text = this.begun + piece;
     const begun = BEGUN.exec(text)?.[0] ?? "";
@@ -106,7 +106,7 @@ export class TerminalReader {
       this.control(found[0], out);
     }
     this.put(text.slice(from));
-    // The last line is there as soon as something has been written into it.
+    // The last line exists once it has text.
     out.push(...this.rows.filter((row) => this.changed.has(row.key) && (row !== this.rows.at(-1) || row.spans.length > 0 || row.key <= this.told)));
     this.changed.clear();
     this.told = Math.max(this.told, out.at(-1)?.key ?? 0);
@@ -174,7 +174,7 @@ export class TerminalReader {
 
 export const textOf = (line: Line): string => line.spans.map((span) => span.text).join("");
 
-/// The lines with those that are new or have changed, `most` at most, the newest.
+/// The lines together with the new and changed ones. Only the newest `most` lines are kept.
 export function withChanges(lines: Line[], changed: Line[], most: number): Line[] {
   const news = new Map(changed.map((line) => [line.key, line]));
   const kept = lines.map((line) => {

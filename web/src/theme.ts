@@ -1,4 +1,4 @@
-// Light and dark: the system's wish, until a person says otherwise. The style sheet reads html[data-theme].
+// Light or dark. The system decides until a person chooses. The style sheet reads html[data-theme].
 const KEY = "muster-theme";
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 

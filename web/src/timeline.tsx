@@ -14,7 +14,7 @@ function culprit(attempt: Attempt): string {
   return parts.join(", ");
 }
 
-// Why there was another attempt before it; that somebody submitted the job is no news.
+// Why the attempt was started. The submission of the job is no news.
 function whyStarted(reason: string): string {
   if (reason === "" || reason === "submitted") return "";
   return /^attempt \d+: /.test(reason) ? `Started after ${reason}.` : `Started because: ${reason}.`;
@@ -46,7 +46,7 @@ function Entry({ attempt, now }: { attempt: Attempt; now: number }) {
   );
 }
 
-/// Newest first. What needs a person's look has a bar of its own.
+/// The attempts, newest first. A coloured bar marks those that need a person.
 export function Timeline({ job }: { job: Job }) {
   const now = useNow();
   if (job.attempts.length === 0) return <Empty title="No attempt yet." />;

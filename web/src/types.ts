@@ -27,18 +27,23 @@ export interface Rank {
   memory_bytes: number;
   memory_peak_bytes: number;
   step_ms: number;
-  slowness?: number | null; // present while the rank is slow: how many times the median
+  slowness?: number | null; // how many times the median; only while the rank is slow
   attempt: number;
   exit_code: number | null;
   signal: number | null;
+  stopped_by_muster: boolean;
 }
 
-export interface Heartbeats {
+/// A part of the ranks of the newest attempt.
+export interface RankPage {
   attempt: number;
-  ages_ms: (number | null)[]; // by rank
+  total: number; // of the ranks that were asked for
+  states: Record<string, number>; // how many of all ranks are in each state
+  slow: number;
+  ranks: Rank[];
 }
 
-/// What may be asked of a job: why not, and what it would do.
+/// Why each request is refused (empty: it is not), and what it would do.
 export interface Controls {
   cancel_refusal: string;
   requeue_refusal: string;
@@ -46,6 +51,8 @@ export interface Controls {
   release_refusal: string;
   cancel_effect: string;
   requeue_effect: string;
+  time_limit_refusal: string;
+  remove_refusal: string;
 }
 
 export interface Job {
@@ -57,7 +64,7 @@ export interface Job {
   action: string;
   scheduler_reason: string;
   expected_start: string;
-  controls: Controls | null; // of a job asked for by itself
+  controls: Controls | null; // only of a single job, not in lists
   user: string;
   kind: string;
   submitted_at: string;
@@ -65,13 +72,13 @@ export interface Job {
   ended_at: string;
   next_attempt_at: string;
   attempts: Attempt[];
-  ranks: Rank[];
+  ranks_total: number;
   step: number | null;
   steps_total: number;
   last_checkpoint_step: number;
   loss: number | null;
   tokens_per_s: number | null;
-  series: JobSeries[]; // of a job asked for by itself
+  series: JobSeries[]; // only of a single job, not in lists
   version: number;
   log_folder: string;
   checkpoint_folder: string;
@@ -80,10 +87,10 @@ export interface Job {
   time_limit_ms?: number;
   scheduler_problem?: string;
   sweep?: Sweep | null;
-  spec: { resources: { nodes: number; ranks_per_node: number } | null } | null;
+  spec: object | null;
 }
 
-/// Where a job stands in a sweep, and what differs there from the job file.
+/// The place of a job in a sweep, and its settings that differ from the job file.
 export interface Sweep {
   sweep: string;
   index: number;
@@ -103,18 +110,25 @@ export interface JobSeries {
   value: number | null; // null: it was no number
 }
 
-/// One step of one attempt, over all its ranks. null: not measured.
-export interface Metric {
-  attempt: number;
-  step: number;
-  loss: number | null;
-  tokens_per_s: number | null;
-  step_ms: number | null;
-  memory_peak_bytes: number | null;
-  memory_bytes: number | null;
-  bytes_communicated: number | null;
-  at_ms: number;
-  series: Record<string, number | null>; // by name; null: it was no number
+/// The points of one series, or of one measure of the ranks. A point is the value of one step of one attempt. The
+/// columns are equally long. Each bucket of steps keeps its lowest, its highest and its last value.
+export interface Curve {
+  name: string;
+  values: number; // how many were reported
+  steps: number; // since the first of these values
+  attempt: number[];
+  step: number[];
+  at_ms: number[];
+  value: (number | null)[]; // null: it was no number
+  last: (0 | 1)[]; // 1: the last value of its bucket
+}
+
+/// The curves of a job, of a range of steps.
+export interface Curves {
+  attempts: { attempt: number; first_step: number; last_step: number }[]; // every attempt with steps, whatever the range
+  bucket_steps: number; // 1: every value is there
+  series: Curve[];
+  measures: Curve[];
 }
 
 export interface JobEvent {

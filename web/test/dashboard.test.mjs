@@ -115,20 +115,65 @@ test("a rank that muster has stopped says so, one that ended otherwise does not"
   assert.deepEqual(await shown("node_failed", null), ["exit code 1", "signal 15", "signal 9"]);
 });
 
+test("of thousands of ranks only the rows in view are in the page, any of them can be reached, and those that stand out are found", async () => {
+  const ranks = range(0, 4095).map((number) => rank(number, { attempt: 1, node: `gpu${Math.floor(number / 8)}`,
+    ...(number === 1717 ? { state: "silent" } : number === 3000 ? { slowness: 1.4 } : {}) }));
+  await server.tell({ do: "job", job: job(36, "running", { name: "large", attempts: [attempt(1, { state: "running" })], ranks,
+    spec: { name: "large", resources: { nodes: 512, ranks_per_node: 8 } } }) });
+  await server.tell({ do: "log", job_id: 36, attempt: 1, rank: 4000, text: "from rank 4000\n" });
+  for (const width of [1280, 390])
+    await on("/jobs/36", async (page) => {
+      const rows = page.locator("table.ranks tr.rank");
+      const box = page.getByRole("region", { name: "Ranks of the newest attempt" });
+      await rows.first().waitFor();
+      assert.ok((await rows.count()) <= 120, "rows in the page");
+      assert.match(await rows.first().innerText(), /0[^]*running[^]*gpu0/);
+      assert.ok(await rows.first().locator("th").evaluate((cell) => cell.scrollWidth <= cell.clientWidth), "its number is cut off");
+      assert.equal(await page.locator("table.ranks").getAttribute("aria-rowcount"), "4097");
+      await box.evaluate((one) => one.scrollTo(0, one.scrollHeight / 2));
+      const middle = page.locator('tr.rank[aria-rowindex="2060"]');
+      await eventually(async () => /2058[^]*gpu257/.test(await middle.innerText()), "rank 2,058");
+      await box.evaluate((one) => one.scrollTo(0, one.scrollHeight));
+      await eventually(async () => /4095[^]*gpu511/.test(await rows.last().innerText()), "the last rank");
+      assert.ok((await rows.count()) <= 120, "rows in the page");
+      const gap = await box.evaluate((one) => one.getBoundingClientRect().bottom - one.querySelector("tr.rank:last-of-type").getBoundingClientRect().bottom);
+      assert.ok(Math.abs(gap) < 40, `the last row ends ${gap} pixels before its box does`);
+      const heights = await rows.evaluateAll((all) => [...new Set(all.map((row) => Math.round(row.getBoundingClientRect().height)))]);
+      assert.equal(heights.length, 1, `rows are ${heights} pixels high`);
+      await page.getByLabel("Show").selectOption("silent");
+      await eventually(async () => (await rows.count()) === 1 && /1717/.test(await rows.first().innerText()), "the silent rank");
+      await page.getByLabel("Show").selectOption("slow");
+      await eventually(async () => (await rows.count()) === 1 && /3000[^]*1\.4× the median/.test(await rows.first().innerText()), "the slow rank");
+      await page.getByLabel("Show").selectOption("");
+      await eventually(async () => (await rows.count()) > 20, "all of them");
+      await page.getByRole("spinbutton", { name: "Rank" }).fill("4000");
+      await page.getByRole("spinbutton", { name: "Rank" }).blur();
+      await page.getByRole("log").getByText("from rank 4000").waitFor();
+      assert.ok((await page.locator("*").count()) < 1800, "elements of the page");
+      if (shots) await page.screenshot({ path: `${shots}/ranks-${width}.png`, fullPage: true });
+      assert.deepEqual(await axeViolations(page), []);
+      assert.ok((await overflow(page)) <= 0, "the page scrolls sideways");
+    }, { viewport: { width, height: 900 } });
+});
+
 test("heartbeats' ages are the controller's, asked for again every second, and no older than it says", () =>
   on("/jobs/1", async (page) => {
     const ages = page.locator("table.ranks tbody tr td:nth-child(3)");
     const shown = async () => (await ages.allInnerTexts()).slice(0, 3);
     let asked = 0;
-    page.on("request", (request) => (asked += request.url().endsWith("/jobs/1/heartbeats")));
+    page.on("request", (request) => (asked += request.url().includes("/jobs/1/ranks?")));
     await ages.nth(2).waitFor();
     await eventually(async () => {
       assert.deepEqual(await shown(), ["0.4 s", "0.4 s", "0.4 s"]);
       return asked >= 4;
     }, "four questions, a second apart");
-    await page.route("**/api/v1/jobs/1/heartbeats", (route) => route.fulfill({ json: { attempt: 2, ages_ms: [90, 7300, null] } }));
+    await page.route("**/api/v1/jobs/1/ranks?*", async (route) => {
+      const answer = await (await route.fetch()).json();
+      answer.ranks.forEach((rank, i) => (rank.last_heartbeat_ms = [90, 7300, null][i] ?? null));
+      await route.fulfill({ json: answer });
+    });
     await eventually(async () => (await shown()).join() === "0.1 s,7.3 s,–", "what a silent rank and one that was not heard look like");
-    await page.route("**/api/v1/jobs/1/heartbeats", (route) => route.abort());
+    await page.route("**/api/v1/jobs/1/ranks?*", (route) => route.abort());
     await eventually(async () => (await shown()).join() === "unknown,unknown,–" || (await shown()).join() === "unknown,unknown,unknown", "nobody knows");
   }));
 
@@ -411,7 +456,14 @@ test("requeue of a failed job works, and impossible actions say why", async () =
     await yes.click();
     await page.locator("h1 .badge", { hasText: "waiting" }).waitFor();
   });
-  await on("/jobs/3", (page) => page.getByText("Job 3 has succeeded: to run it once more, muster submit --like 3.").waitFor());
+  await on("/jobs/3", async (page) => {
+    await page.getByText("Job 3 has succeeded: to run it once more, muster submit --like 3.").waitFor();
+    const hold = page.getByRole("button", { name: "Hold" });
+    assert.equal(await hold.getAttribute("aria-disabled"), "true");
+    assert.equal(await hold.getAttribute("title"), "Job 3 has ended (succeeded): there is nothing to hold.");
+    await hold.click({ force: true });
+    assert.equal(await hold.getAttribute("aria-disabled"), "true");
+  });
   await on("/jobs/5", (page) => page.getByText("Job 5 was cancelled and never comes back: to run it once more, muster submit --like 5.", { exact: true }).waitFor());
 });
 
@@ -636,7 +688,7 @@ test("of a job that ended well one rank's log is shown, for log files hold no ti
     assert.equal(await page.getByText("from 1").count(), 0);
     await page.getByText("Long lines are cut. The whole log: muster logs 36 --attempt 1").waitFor();
   });
-  await on("/jobs/1", (page) => page.getByText("Log files hold no times: what was there before comes rank by rank").waitFor());
+  await on("/jobs/1", (page) => page.getByText("Log files hold no times. Older lines are sorted by rank.").waitFor());
 });
 
 test("a job's settings are there, folded: command, folder, environment and keys, secrets as the controller masks them", async () => {
@@ -680,7 +732,7 @@ test("of a command that reports, what it reports is shown, and nothing that neve
     assert.equal(await page.locator(".plot").count(), 1, "no plot of what nobody measured");
   });
   await on("/jobs/33", async (page) => {
-    await page.getByText("which reports no steps").waitFor();
+    await page.getByText("a program that reports no steps").waitFor();
     assert.doesNotMatch(await facts(page), /Step|Loss|Tokens|Checkpoint/);
   });
 });
@@ -801,7 +853,7 @@ test("a job that is not there is told in the controller's words: never there, or
   await server.tell({ do: "job", job: job(8, "cancelled", { name: "to-remove" }) }); // its events are still there
   await on("/jobs/99", async (page) => {
     await page.getByText(/^There is no job 99/).waitFor();
-    await page.route("**/api/v1/jobs/8", (route) => route.fulfill({ status: 404, json: { error: "job 8 was removed by root", remedy: "" } }));
+    await page.route("**/api/v1/jobs/8?ranks=0", (route) => route.fulfill({ status: 404, json: { error: "job 8 was removed by root", remedy: "" } }));
     const removed = page.getByText("Job 8 was removed by root.");
     await page.route("**/api/v1/jobs/8/events*", async (route) => [await removed.waitFor(), await route.continue()]);
     const events = page.waitForResponse((answer) => answer.url().includes("/jobs/8/events"));

@@ -52,6 +52,25 @@ export function metric(number, step, { series: others, ...more } = {}) {
   return { ...row, series: { loss: row.loss, tokens_per_s: row.tokens_per_s, ...validation, ...others } };
 }
 
+/// The curves of these steps, as a controller gives them when it leaves none out. `metrics` ordered by attempt, then step.
+export function curvesOf(metrics) {
+  const attempts = [];
+  const known = { series: new Map(), measures: new Map() };
+  metrics.forEach((row, i) => {
+    if (attempts.at(-1)?.attempt !== row.attempt) attempts.push({ attempt: row.attempt, first_step: row.step });
+    attempts.at(-1).last_step = row.step;
+    const add = (kind, name, value) => {
+      if (!known[kind].has(name)) known[kind].set(name, { name, values: 0, steps: metrics.length - i, attempt: [], step: [], at_ms: [], value: [], last: [] });
+      const curve = known[kind].get(name);
+      ++curve.values;
+      for (const [column, one] of Object.entries({ attempt: row.attempt, step: row.step, at_ms: row.at_ms, value, last: 1 })) curve[column].push(one);
+    };
+    for (const [name, value] of Object.entries(row.series)) add("series", name, value);
+    for (const name of ["step_ms", "memory_peak_bytes", "bytes_communicated"]) if (row[name] != null) add("measures", name, row[name]);
+  });
+  return { attempts, bucket_steps: 1, series: [...known.series.values()], measures: [...known.measures.values()] };
+}
+
 export const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 /// Jobs 1 to 7: 1 runs in its second attempt, resumed from step 40 after reaching 55; the others have ended or wait.

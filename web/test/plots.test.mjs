@@ -74,7 +74,7 @@ test("loss and validation loss share a plot, each in its colour, with a legend; 
     await eventually(async () => (await painted(plot, "--accent")).length > 100, "the line of the loss");
     // Three dots of 8 pixels, and a line between the first two.
     await eventually(async () => (await painted(plot, "--mild")).length > 50, "dots of validation and the line between them");
-    assert.equal(await page.getByText("With dots: as reported, not smoothed.").count(), 1);
+    assert.equal(await page.getByText("Lines with dots show the reported values.").count(), 1);
   }));
 
 test("values that are no numbers are gaps: said by table and keyboard, and never a 0", async () => {
@@ -83,13 +83,14 @@ test("values that are no numbers are gaps: said by table and keyboard, and never
   // JSON of commands has no such numbers: the answer is changed on its way.
   const withNulls = (page) => page.route("**/api/v1/jobs/51/metrics*", async (route) => {
     const answer = await (await route.fetch()).json();
-    for (const row of answer.metrics) row.series = { loss: row.step > 10 && row.step < 20 ? null : 2, broken: null };
+    for (const { name, step, value } of answer.series)
+      step.forEach((at, i) => (value[i] = name === "loss" && (at <= 10 || at >= 20) ? 2 : null));
     await route.fulfill({ json: answer });
   });
   await on("/jobs/51", async (page) => {
     await page.locator(".plot").first().waitFor();
     assert.deepEqual(await titles(page), ["Loss"]);
-    await page.getByText("Reported, and so far never a number: broken.").waitFor();
+    await page.getByText("Series without a number so far: broken.").waitFor();
     const rows = await table(page, "Loss", "loss");
     assert.deepEqual(rows.slice(1).map((cells) => cells[2]), range(1, 30).map((step) => (step > 10 && step < 20 ? "no number" : "2")));
     const plot = plotOf(page, "Loss");
@@ -140,7 +141,7 @@ test("a series that appears while the page is open is plotted, and joins its qua
     await page.locator(".plot").first().waitFor();
     assert.deepEqual(await titles(page), ["Loss (nats)"]);
     let held = true; // the job as it was read before
-    await page.route("**/api/v1/jobs/53", async (route) => {
+    await page.route("**/api/v1/jobs/53?ranks=0", async (route) => {
       const answer = await (await route.fetch()).json();
       await route.fulfill({ json: held ? { ...answer, series: answer.series.slice(0, 1) } : answer });
     });
@@ -163,7 +164,7 @@ test("a job that has ended is read again, once, for a series that it had not whe
     assert.equal(asked, 2);
   }, { prepare: async (page) => {
     await page.route("**/api/v1/stream*", (route) => route.abort()); // its first word has every page load anew
-    await page.route("**/api/v1/jobs/54", async (route) => {
+    await page.route("**/api/v1/jobs/54?ranks=0", async (route) => {
       const first = ++asked === 1;
       const answer = await (await route.fetch()).json();
       await route.fulfill({ json: first ? { ...answer, series: answer.series.slice(0, 1) } : answer });
@@ -173,6 +174,85 @@ test("a job that has ended is read again, once, for a series that it had not whe
       await route.continue();
     });
   } });
+});
+
+// A run of 6,000 steps with a peak at 3,003, of which `from` on is the second attempt.
+const longRun = async (id, from = 6001) => {
+  await put(id, [series("loss")], { attempts: from > 6000 ? [attempt(1)] : [attempt(1), attempt(2)] });
+  const step = (number) => ({ ...bare(number, { loss: number === 3003 ? 50 : 2 + (number % 7) / 10 }), attempt: number < from ? 1 : 2 });
+  await tell(id, range(1, 6000).map(step));
+};
+// What the page asks of a job's curves.
+const questions = (page, id) => {
+  const asked = [];
+  page.on("request", (request) => request.url().includes(`/jobs/${id}/metrics?`) && asked.push(Object.fromEntries(new URL(request.url()).searchParams)));
+  return asked;
+};
+
+test("a long run is drawn from few points that hide no peak, and a page that follows it asks for new steps alone", async () => {
+  await longRun(56);
+  let asked;
+  const answers = [];
+  await on("/jobs/56", async (page) => {
+    await page.getByText("The lowest, the highest and the last value of every 12 steps are drawn. All values: muster metrics 56 --csv.").waitFor();
+    const { step, value, values } = (await answers[0].json()).series[0];
+    assert.ok(step.length <= 2000 && values === 6000, `${step.length} points of ${values}`);
+    assert.equal(value[step.indexOf(3003)], 50);
+    asked.length = 0;
+    await tell(56, range(6001, 6003).map((number) => bare(number, { loss: 1 })));
+    const plot = plotOf(page, "Loss");
+    await plot.locator(".plot-box").focus();
+    await eventually(async () => {
+      await page.keyboard.press("End");
+      return (await plot.locator("output").innerText()).startsWith("step 6,003,");
+    }, "the newest step");
+    assert.deepEqual(asked.find((one) => one.after_step === "6000"), { points: "2000", after_attempt: "1", after_step: "6000" });
+    for (const one of asked) assert.ok(one.after_step, "never the whole run again");
+  }, { prepare: (page) => {
+    asked = questions(page, 56);
+    page.on("response", (response) => response.url().includes("/jobs/56/metrics?") && answers.push(response));
+  } });
+});
+
+test("a drag across a plot asks for each of its steps, for all plots; a double click shows the whole run again", async () => {
+  await longRun(57, 2901);
+  await on("/jobs/57", async (page) => {
+    const asked = questions(page, 57);
+    const plot = plotOf(page, "Loss");
+    const over = plot.locator(".u-over");
+    await over.waitFor();
+    const dragTo = async (from, to) => {
+      await plot.scrollIntoViewIfNeeded();
+      const { x, y, width, height } = await eventually(() => over.boundingBox(), "a plot that is drawn");
+      await page.mouse.move(x + width * from, y + height / 2);
+      await page.mouse.down();
+      await page.mouse.move(x + width * to, y + height / 2, { steps: 4 });
+      await page.mouse.up();
+    };
+    await dragTo(0.45, 0.55);
+    const { from_step, to_step } = await eventually(() => asked.find((one) => one.from_step), "a question");
+    assert.ok(Math.abs(from_step - 2700) < 60 && Math.abs(to_step - 3300) < 60, `${from_step} to ${to_step}`);
+    const count = (number) => Number(number).toLocaleString("en");
+    await page.getByText(`Steps ${count(from_step)} to ${count(to_step)}`).waitFor();
+    await eventually(async () => (await page.getByText("steps are drawn").count()) === 0, "each step is drawn");
+    await plot.locator(".plot-box").focus();
+    await page.keyboard.press("Home");
+    assert.ok((await plot.locator("output").innerText()).startsWith(`step ${count(from_step)}, attempt 1:`));
+    await page.keyboard.press("ArrowRight");
+    assert.ok((await plot.locator("output").innerText()).startsWith(`step ${count(Number(from_step) + 1)}, attempt 1:`));
+    await over.dblclick();
+    await eventually(async () => (await page.getByText("Show the whole run").count()) === 0, "no zoom");
+    await page.getByText("of every 12 steps are drawn").waitFor();
+    await plot.locator(".plot-box").focus();
+    await page.keyboard.press("End");
+    await page.keyboard.press("+");
+    await page.getByText("Steps 4,500 to 7,500").waitFor();
+    await page.getByRole("button", { name: "Show the whole run" }).click();
+    await page.getByRole("combobox", { name: "By" }).selectOption("time");
+    await eventually(async () => (await plot.locator(".plot-box").getAttribute("aria-label")).startsWith("Loss by time"), "the time axis");
+    await dragTo(0.1, 0.2);
+    await page.getByText(/Steps [56]\d\d to 1,[12]\d\d/).waitFor();
+  });
 });
 
 const shots = process.env.MUSTER_SCREENSHOTS;

@@ -88,7 +88,7 @@ test("of a program of one's own nothing is shown that nobody measured, and huge 
   await page.getByText("the beginning of this line is left out").waitFor();
   await page.getByText(`muster logs ${id} --attempt 1`).waitFor();
   assert.doesNotMatch(await page.locator(".facts").innerText(), /Loss|Tokens|Checkpoint/);
-  await page.getByText("which reports no steps").waitFor();
+  await page.getByText("a program that reports no steps").waitFor();
 
   await page.getByRole("button", { name: "Requeue…" }).click();
   assert.match(await page.getByRole("dialog").innerText(), /Attempt 2 starts now\./);

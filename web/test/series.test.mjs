@@ -5,15 +5,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { build } from "esbuild";
-import { metric, range, RECIPE_SERIES, series } from "./fixtures.mjs";
+import { curvesOf, metric, range, RECIPE_SERIES, series } from "./fixtures.mjs";
 
 const folder = await mkdtemp(join(tmpdir(), "muster-series-"));
-await build({ entryPoints: ["src/series.ts", "src/quantities.ts"], outdir: folder, outExtension: { ".js": ".mjs" }, format: "esm", bundle: true });
-const { rows, columns, dots } = await import(join(folder, "series.mjs"));
-const { look, NOTHING_FOUND, numberless, quantities, titleOf, unknownNames } = await import(join(folder, "quantities.mjs"));
+await build({ entryPoints: ["src/series.ts", "src/quantities.ts", "src/curves.ts"], outdir: folder, outExtension: { ".js": ".mjs" }, format: "esm", bundle: true });
+const { rows: rowsOf, columns, dots } = await import(join(folder, "series.mjs"));
+const { look: lookAt, NOTHING_FOUND, numberless, quantities, titleOf, unknownNames } = await import(join(folder, "quantities.mjs"));
+const { append, position } = await import(join(folder, "curves.mjs"));
 await rm(folder, { recursive: true });
 
-const line = (name, smoothed = true) => ({ of: (m) => m.series[name], smoothed });
+const line = (name, smoothed = true) => ({ of: (curves) => curves.series.find((curve) => curve.name === name), smoothed });
+const rows = (metrics, lines, smoothing) => rowsOf(curvesOf(metrics), lines, smoothing);
+const look = (found, metrics) => lookAt(found, curvesOf(metrics));
 const lossRows = (metrics, smoothing) => rows(metrics, [line("loss")], smoothing);
 const steps = (attempt, from, to) => range(from, to).map((step) => metric(attempt, step, { loss: attempt * 100 + step }));
 // Steps with these series alone; undefined: a step without any.
@@ -118,7 +121,7 @@ test("what was never measured has no plot: no number, a measure that is 0, a ser
   assert.equal(measured[2].format(2048), "2 KiB");
 });
 
-test("rows are looked at once, and a series that comes late is dense from its first value", () => {
+test("curves without news are nothing new, and a series that comes late is dense from its first value", () => {
   const early = range(1, 100).map((step) => metric(1, step));
   const found = look(NOTHING_FOUND, early);
   assert.equal(look(found, early), found);
@@ -126,6 +129,7 @@ test("rows are looked at once, and a series that comes late is dense from its fi
   const plot = quantities(RECIPE_SERIES, look(found, late)).find(({ id }) => id === "entropy");
   assert.equal(plot.lines[0].smoothed, true);
   assert.deepEqual(look(found, late), look(NOTHING_FOUND, late));
+  assert.deepEqual(lookAt(found, curvesOf(late.slice(-1)), false).series.get("loss"), found.series.get("loss"), "a zoom says nothing of it");
 });
 
 test("a series may have the name of anything", () => {
@@ -143,4 +147,33 @@ test("titles are readable, and the unit is said once: by the title, or by the li
   assert.deepEqual(units([...RECIPE_SERIES, series("heap", { unit: "bytes" })]), [["nats", "", ""], ["", ""], ["", ""]]);
   assert.deepEqual(units([series("loss", { unit: "nats" }), series("validation/loss", { unit: "bits" })])[0], ["", "nats", "bits"]);
   assert.deepEqual(units([series("loss", { unit: "nats" }), series("validation/loss")])[0], ["nats", "", ""]);
+});
+
+test("a zoom shows its steps of every attempt, and smooths as the whole run does", () => {
+  const curves = curvesOf([...steps(1, 1, 9), ...steps(2, 6, 12)]);
+  const whole = rowsOf(curves, [line("loss")], 0.9);
+  const zoomed = rowsOf(curves, [line("loss")], 0.9, { from: 5, to: 7 });
+  assert.deepEqual(zoomed.map((row) => [row.attempt, row.step, row.lost]), [[1, 5, false], [1, 6, true], [1, 7, true], [2, 6, false], [2, 7, false]]);
+  assert.deepEqual(zoomed, whole.filter((row) => row.step >= 5 && row.step <= 7));
+});
+
+test("what came is appended: columns grow, counts add up, and a new attempt rewinds what was there", () => {
+  const first = [...steps(1, 1, 6)];
+  const old = curvesOf(first);
+  const more = { ...curvesOf(steps(2, 5, 8)), attempts: curvesOf([...first, ...steps(2, 5, 8)]).attempts };
+  const now = append(old, more);
+  assert.deepEqual(rowsOf(now, [line("loss")], 0), rowsOf(curvesOf([...first, ...steps(2, 5, 8)]), [line("loss")], 0));
+  assert.deepEqual([now.series[0].values, now.series[0].steps], [10, 10]);
+  assert.equal(append(now, { ...curvesOf([]), attempts: now.attempts }), now, "nothing came");
+  assert.deepEqual(position(now), { attempt: 2, step: 8 });
+  assert.equal(position(curvesOf([])), null);
+  assert.equal(position(curvesOf(steps(1, 1, 4000))), null, "many points: all are asked for anew");
+});
+
+test("only the last value of a bucket counts for the smoothed line, so that a peak does not lift it", () => {
+  const curves = curvesOf(only(1, [2, 2, 50, 2, 2, 2].map((loss) => ({ loss }))));
+  curves.series[0].last = [0, 1, 0, 1, 0, 1];
+  const all = rowsOf(curves, [line("loss")], 0.5);
+  assert.deepEqual(all.map((row) => row.values[0]), [2, 2, 50, 2, 2, 2]);
+  assert.deepEqual(all.map((row) => row.smooth[0]), [undefined, 2, undefined, 2, undefined, 2]);
 });

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/apply.h"
 #include "job_series.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
@@ -23,6 +24,19 @@ using namespace muster::v1;
 
 bool ended(const Job& job) {
   return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
+}
+
+/// As the controller decides it.
+bool may_be_asked(const Job& shown, const std::string& what) {
+  core::Job job;
+  job.state = core::job_state_from_string(shown.state()).value_or(core::JobState::kPending);
+  job.held = !shown.held_by().empty();
+  const auto refusal = what == "cancel"    ? core::refuse_cancel(job)
+                       : what == "requeue" ? core::refuse_requeue(job)
+                       : what == "release" ? core::refuse_release(job)
+                       : what == "rm"      ? core::refuse_remove(job)
+                                           : std::string();
+  return refusal.empty();
 }
 
 struct Shared {
@@ -203,6 +217,7 @@ class Jobs final : public JobService::Service {
       const auto& states = request->states();
       if (!states.empty() && std::ranges::find(states, job->state()) == states.end()) continue;
       if (!request->sweep().empty() && job->sweep().sweep() != request->sweep()) continue;
+      if (!may_be_asked(*job, request->may())) continue;
       const auto& ids = request->job_ids();
       if (!ids.empty() && std::ranges::find(ids, job->id()) == ids.end()) continue;
       ++fitting;

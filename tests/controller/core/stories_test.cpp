@@ -86,6 +86,23 @@ TEST(JobStory, AKilledRankIsNamedAndTheNextAttemptSaysWhy) {
   EXPECT_EQ(story.attempt(2).reason_started, "attempt 1: rank 1 killed by SIGKILL") << "where it goes on is no reason";
 }
 
+TEST(JobStory, ARankThatMusterStoppedIsToldFromOneThatFailed) {
+  auto story = running(4);
+  story.tell(exited(1, 1, 3)).tell(killed(1, 0, 15)).tell(killed(1, 2, 9)).tell(exited(1, 3, 0));
+  const auto& failed = story.attempt(1);
+  EXPECT_TRUE(core::is_stopped_by_muster(failed, 0));
+  EXPECT_FALSE(core::is_stopped_by_muster(failed, 1));
+  EXPECT_FALSE(core::is_stopped_by_muster(failed, 2)) << "a kernel out of memory kills several";
+  EXPECT_FALSE(core::is_stopped_by_muster(failed, 3));
+  auto first = running();
+  first.tell(killed(1, 1, 15));
+  EXPECT_FALSE(core::is_stopped_by_muster(first.attempt(1), 1)) << "nobody knows who sent it";
+  auto cancelled = running();
+  cancelled.tell(core::CancelRequested{"ada"}).tell(killed(1, 0, 9));
+  EXPECT_TRUE(core::is_stopped_by_muster(cancelled.attempt(1), 0));
+  EXPECT_FALSE(core::is_stopped_by_muster(cancelled.attempt(1), 1)) << "it has not exited";
+}
+
 TEST(JobStory, FailuresWithoutProgressSpendTheBudget) {
   Story story;
   story.tell(submitted(1));

@@ -1,4 +1,6 @@
 // Goal: the API answers each request with the documented JSON, or refuses it with a remedy.
+#include <limits>
+
 #include "fixture.h"
 
 using Api = HttpTest;
@@ -84,6 +86,42 @@ TEST_F(Api, MetricsGoOnAfterAnAttemptAndStep) {
   EXPECT_EQ(get("/api/v1/jobs/1/metrics?limit=2").json()["more"], true);
 }
 
+TEST_F(Api, CurvesComeInAsManyPointsAsAreAskedForAndAZoomGetsEachStep) {
+  for (int step = 1; step <= 400; ++step) {
+    auto one = metric(1, step, 5.0);
+    (*one.mutable_series())["loss"] = step == 77 ? 9 : step == 78 ? std::numeric_limits<double>::quiet_NaN() : 5;
+    one.set_step_ms(20);
+    one.set_at_ms(1000 + step);
+    controller_.add_metric(1, one);
+  }
+  const auto curves = get("/api/v1/jobs/1/metrics?points=16").json();
+  EXPECT_EQ(curves["attempts"], nlohmann::json::parse(R"([{"attempt":1,"first_step":1,"last_step":400}])"));
+  EXPECT_EQ(curves["bucket_steps"], 128);
+  ASSERT_EQ(curves["series"].size(), 1u);
+  const auto& loss = curves["series"][0];
+  EXPECT_EQ(loss["name"], "loss");
+  EXPECT_EQ(loss["values"], 400);
+  EXPECT_EQ(loss["steps"], 400);
+  EXPECT_EQ(loss["step"], nlohmann::json::parse("[1,77,78,127,128,255,256,383,384,400]"));
+  EXPECT_EQ(loss["attempt"].size(), 10u);
+  EXPECT_EQ(loss["last"], nlohmann::json::parse("[0,0,0,1,0,1,0,1,0,1]"));
+  EXPECT_EQ(loss["at_ms"][1], 1077);
+  EXPECT_EQ(loss["value"][1], 9);
+  EXPECT_TRUE(loss["value"][2].is_null()) << "no number";
+  ASSERT_EQ(curves["measures"].size(), 1u);
+  EXPECT_EQ(curves["measures"][0]["name"], "step_ms");
+  const auto zoomed = get("/api/v1/jobs/1/metrics?points=16&from_step=76&to_step=79").json();
+  EXPECT_EQ(zoomed["bucket_steps"], 1);
+  EXPECT_EQ(zoomed["series"][0]["step"], nlohmann::json::parse("[76,77,78,79]"));
+  const auto rest = get("/api/v1/jobs/1/metrics?points=16&after_attempt=1&after_step=398").json();
+  EXPECT_EQ(rest["series"][0]["step"], nlohmann::json::parse("[399,400]"));
+  const auto logarithmic = get("/api/v1/jobs/1/metrics?points=100&spacing=log").json();
+  EXPECT_EQ(logarithmic["series"][0]["step"][3], 4);
+  for (const char* wrong : {"points=5001", "points=x", "points=9&from_step=-1", "points=9&spacing=wide"})
+    EXPECT_EQ(get(std::string("/api/v1/jobs/1/metrics?") + wrong).status, 400) << wrong;
+  EXPECT_EQ(get("/api/v1/jobs/9/metrics?points=5").status, 404);
+}
+
 TEST_F(Api, EventsOfAJobComeOldestFirstAndCanBePaged) {
   const auto first = controller_.add_event(1, "rank_joined", "rank 0 joined");
   controller_.add_event(2, "rank_exited", "rank 0 exited with 1");
@@ -142,16 +180,39 @@ TEST_F(Api, LogsAreSentAsFarAsTheyGoAndNoCharacterIsBroken) {
   EXPECT_EQ(get("/api/v1/jobs/2/logs").json()["text"], "whole\nhalf");
 }
 
-TEST_F(Api, HeartbeatsAreTheirAgesByTheControllersClock) {
+TEST_F(Api, RanksComeInPagesWithTheirHeartbeatsAgesByTheControllersClock) {
   auto job = controller_.get(1).value();
   job.clear_ranks();
-  job.add_ranks()->set_last_heartbeat_ms(120);
-  job.add_ranks();
+  for (std::uint32_t number = 0; number < 300; ++number) {
+    auto& rank = *job.add_ranks();
+    rank.set_rank(number);
+    rank.set_state(number == 7 ? "silent" : "running");
+    if (number != 1) rank.set_last_heartbeat_ms(120);
+    if (number == 299) rank.set_slowness(1.5);
+  }
+  job.set_ranks_total(302);
   controller_.put(job);
-  const auto beats = get("/api/v1/jobs/1/heartbeats").json();
-  EXPECT_EQ(beats["attempt"], 1);
-  EXPECT_EQ(beats["ages_ms"], (nlohmann::json{120, nullptr}));
-  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/heartbeats", {"X-Muster: 1"}).status, 405);
+  const auto first = get("/api/v1/jobs/1/ranks?limit=2").json();
+  EXPECT_EQ(first["attempt"], 1);
+  EXPECT_EQ(first["total"], 302);
+  EXPECT_EQ(first["states"], nlohmann::json::parse(R"({"missing":2,"running":299,"silent":1})"));
+  EXPECT_EQ(first["slow"], 1);
+  ASSERT_EQ(first["ranks"].size(), 2u);
+  EXPECT_EQ(first["ranks"][0]["last_heartbeat_ms"], 120);
+  EXPECT_TRUE(first["ranks"][1]["last_heartbeat_ms"].is_null());
+  const auto last = get("/api/v1/jobs/1/ranks?from=299&limit=500").json()["ranks"];
+  ASSERT_EQ(last.size(), 3u);
+  EXPECT_EQ(last[0]["slowness"], 1.5);
+  EXPECT_EQ(last[2]["rank"], 301);
+  EXPECT_EQ(last[2]["state"], "missing");
+  const auto silent = get("/api/v1/jobs/1/ranks?show=silent").json();
+  EXPECT_EQ(silent["total"], 1);
+  EXPECT_EQ(silent["ranks"][0]["rank"], 7);
+  EXPECT_EQ(get("/api/v1/jobs/1/ranks?show=slow").json()["ranks"][0]["rank"], 299);
+  EXPECT_EQ(get("/api/v1/jobs/1/ranks?limit=501").status, 400);
+  EXPECT_EQ(ask("POST", "/api/v1/jobs/1/ranks", {"X-Muster: 1"}).status, 405);
+  EXPECT_EQ(get("/api/v1/jobs/1").json()["ranks"].size(), 300u);
+  EXPECT_TRUE(get("/api/v1/jobs/1?ranks=0").json()["ranks"].empty());
 }
 
 TEST_F(Api, ALogThatDoesNotExistYetIsEmptyAndOneThatIsNoTextIsRepaired) {

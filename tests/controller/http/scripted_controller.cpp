@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "core/apply.h"
 #include "job_series.h"
 #include "service/standing.h"
 
@@ -38,19 +39,40 @@ core::Job core_job(const v1::Job& from) {
     if (!each.started_at().empty()) attempt.started_at = core::Time{};
     if (!each.scheduler_job().empty()) attempt.queued_at = core::Time{};
     if (each.has_rank()) attempt.culprit = each.rank();
+    attempt.cause = core::cause_from_string(each.cause()).value_or(core::Cause::kNone);
   }
   return job;
 }
 
+store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
+  store::MetricRow row{
+      .job = job, .attempt = metric.attempt(), .step = metric.step(), .at_ms = metric.at_ms(), .values = {}};
+  if (metric.has_step_ms()) row.step_ms = metric.step_ms();
+  if (metric.has_memory_peak_bytes()) row.memory_peak_bytes = metric.memory_peak_bytes();
+  if (metric.has_bytes_communicated()) row.bytes_communicated = metric.bytes_communicated();
+  for (const auto& [name, value] : metric.series()) row.values.push_back({name, value});
+  std::ranges::sort(row.values, {}, &store::SeriesValue::series);
+  return row;
+}
+
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
-  const auto core = core_job(job);
+  auto core = core_job(job);
   auto standing = runtime::standing_of({core});
   if (!job.action().empty() && !core.held) standing.action = job.action();
   standing.scheduler_reason = core.held ? "" : job.scheduler_reason();
   if (core.held && standing.status == "held") standing.reason = "held by " + core.held_by + " until released";
   runtime::fill_standing(standing, job);
   *job.mutable_controls() = runtime::controls_of(core);
+  const auto& resources = job.spec().resources();
+  if (job.ranks_total() == 0) job.set_ranks_total(resources.nodes() * resources.ranks_per_node());
+  for (auto& rank : *job.mutable_ranks()) {
+    const auto attempt = std::ranges::find(core.attempts, rank.attempt(), &core::Attempt::number);
+    if (attempt == core.attempts.end()) continue;
+    if (attempt->ranks.size() <= rank.rank()) attempt->ranks.resize(rank.rank() + 1);
+    if (rank.has_signal()) attempt->ranks[rank.rank()].exit = core::ExitStatus{0, rank.signal()};
+    rank.set_stopped_by_muster(core::is_stopped_by_muster(*attempt, rank.rank()));
+  }
   return job;
 }
 
@@ -109,6 +131,8 @@ std::int64_t ScriptedController::add_event(core::JobId job, const std::string& t
 void ScriptedController::add_metric(core::JobId id, const v1::Metric& metric) {
   const auto held = lock();
   metrics_[id].push_back(metric);
+  const auto row = row_of(id, metric);
+  curves_.add_metrics({&row, 1}, {});
   auto& job = jobs_.at(id);
   job.set_step(metric.step());
   if (metric.has_loss()) job.set_loss(metric.loss());
@@ -260,6 +284,11 @@ std::vector<v1::Metric> ScriptedController::metrics(core::JobId id, core::Attemp
     if (out.size() < limit) out.push_back(metric);
   }
   return out;
+}
+
+store::Thinned ScriptedController::thinned(const store::ThinRequest& request) {
+  const auto held = lock();
+  return curves_.thinned(request);
 }
 
 std::string ScriptedController::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "controller/unscripted_controller.h"
+#include "store/memory_store.h"
 
 /// A controller that answers what a test has scripted: jobs, events and metrics in memory, logs in a folder. It refuses
 /// and performs cancel and requeue by the rules of the real controller. Thread-safe.
@@ -40,6 +41,7 @@ class ScriptedController : public test::UnscriptedController {
   std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
                                           core::AttemptNumber after_attempt, core::Step after_step,
                                           std::uint32_t limit) override;
+  store::Thinned thinned(const store::ThinRequest& request) override;
   std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) override;
   muster::v1::StatusResponse status() override;
   std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override;
@@ -60,5 +62,6 @@ class ScriptedController : public test::UnscriptedController {
   std::uint64_t changes_ = 1;
   std::map<core::JobId, muster::v1::Job> jobs_;
   std::map<core::JobId, std::vector<muster::v1::Metric>> metrics_;
+  store::MemoryStore curves_;  // the same steps
   std::vector<muster::v1::Event> events_;
 };

@@ -76,6 +76,7 @@ class CrashingStore : public store::Store {
     point_.step();
   }
   store::Totals totals(std::int64_t after, std::uint32_t most) override { return inner_.totals(after, most); }
+  store::Thinned thinned(const store::ThinRequest& request) override { return inner_.thinned(request); }
   std::optional<store::MetricRow> newest_metric(core::JobId job) override { return inner_.newest_metric(job); }
   std::optional<core::JobId> find_request(const std::string& id) override { return inner_.find_request(id); }
   core::JobId next_job_id() override { return inner_.next_job_id(); }

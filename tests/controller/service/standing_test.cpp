@@ -14,6 +14,7 @@
 namespace runtime::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// What the three views say of a job, which must be the same.
@@ -181,6 +182,9 @@ TEST_F(Told, WhatMayBeAskedOfItAndWhatThatDoes) {
   auto controls = bench.job(id).controls();
   EXPECT_EQ(controls.cancel_refusal() + controls.requeue_refusal() + controls.hold_refusal(), "");
   EXPECT_EQ(controls.release_refusal(), "job " + number(id) + " is not held");
+  EXPECT_EQ(controls.time_limit_refusal(), "");
+  EXPECT_THAT(controls.remove_refusal(), HasSubstr("is running: only a job that has ended can be removed"));
+  EXPECT_EQ(bench.job(id).ranks_total(), 2U);
   EXPECT_EQ(controls.cancel_effect(),
             "Its ranks are asked to save and leave, then stopped. A cancelled job never comes back.");
   EXPECT_EQ(controls.requeue_effect(), "Its ranks are asked to save and leave. Then attempt 2 starts.");
@@ -193,6 +197,10 @@ TEST_F(Told, WhatMayBeAskedOfItAndWhatThatDoes) {
   controls = bench.job(id).controls();
   EXPECT_EQ(controls.cancel_refusal(), bench.controller().cancel(id, "ada").refusal().text);
   EXPECT_EQ(controls.cancel_effect(), "");
+  EXPECT_EQ(controls.remove_refusal(), "");
+  EXPECT_THAT(controls.time_limit_refusal(), HasSubstr("its time limit can't be changed"));
+  EXPECT_FALSE(bench.job(id).ranks(0).stopped_by_muster());
+  EXPECT_TRUE(bench.job(id).ranks(1).stopped_by_muster());
   EXPECT_EQ(controls.requeue_effect(),
             "Attempt 2 starts now, from the checkpoint of step 20. Every budget is refilled.");
   const auto own = bench.submit(command_request("b"));
@@ -200,6 +208,35 @@ TEST_F(Told, WhatMayBeAskedOfItAndWhatThatDoes) {
   bench.tick();
   EXPECT_EQ(bench.job(own).controls().requeue_effect(), "Attempt 2 starts now.")
       << "where a program begins is its own affair, and no budget is refilled";
+}
+
+TEST_F(Told, AListHoldsOnlyJobsOfWhichTheRequestMayBeAsked) {
+  const auto running = bench.submit(command_request("a"));
+  const auto held = bench.submit(command_request("b"));
+  const auto cancelled = bench.submit(command_request("c"));
+  const auto failed = bench.submit(command_request("d"));
+  ASSERT_TRUE(bench.controller().hold(held, "ada").ok());
+  ASSERT_TRUE(bench.controller().cancel(cancelled, "ada").ok());
+  bench.executor().end({cancelled, 1}, 0, {0, 15});
+  bench.executor().end({failed, 1}, 0, {core::kExitNeverRequeue, 0});
+  bench.tick();
+  const auto listed = [&](const std::string& may, std::vector<std::string> states = {}) {
+    muster::v1::ListRequest request;
+    request.set_may(may);
+    request.mutable_states()->Assign(states.begin(), states.end());
+    std::vector<core::JobId> ids;
+    for (const auto& job : bench.controller().list(request).jobs()) ids.push_back(job.id());
+    return ids;
+  };
+  EXPECT_THAT(listed(""), ElementsAre(failed, cancelled, held, running));
+  EXPECT_THAT(listed("cancel"), ElementsAre(held, running));
+  EXPECT_THAT(listed("requeue"), ElementsAre(failed, held, running));
+  EXPECT_THAT(listed("requeue", {"failed", "cancelled"}), ElementsAre(failed));
+  EXPECT_THAT(listed("release"), ElementsAre(held));
+  EXPECT_THAT(listed("hold"), ElementsAre(running));
+  EXPECT_THAT(listed("limit"), ElementsAre(held, running));
+  EXPECT_THAT(listed("rm"), ElementsAre(failed, cancelled));
+  EXPECT_THAT(listed("rm", {"running"}), ElementsAre());
 }
 
 }  // namespace

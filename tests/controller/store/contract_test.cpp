@@ -8,26 +8,14 @@
 #include <thread>
 
 #include "core/story.h"
-#include "store/memory_store.h"
+#include "store/kinds.h"
 #include "store/saga.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
 
 namespace test {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-struct Memory {
-  store::MemoryStore store;
-  store::Store& get() { return store; }
-};
-struct Sqlite {
-  TemporaryFolder folder;
-  std::unique_ptr<store::Store> store = store::open_sqlite_store(folder.path() / "muster.db");
-  store::Store& get() { return *store; }
-};
 
 template <typename Kind>
 class StoreContract : public testing::Test {
@@ -37,8 +25,7 @@ class StoreContract : public testing::Test {
  private:
   Kind kind_;
 };
-using Kinds = testing::Types<Memory, Sqlite>;
-TYPED_TEST_SUITE(StoreContract, Kinds);
+TYPED_TEST_SUITE(StoreContract, StoreKinds);
 
 template <typename Work>
 store::Error::Kind kind_of_failure(Work work) {

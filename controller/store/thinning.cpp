@@ -1,0 +1,177 @@
+#include "store/thinning.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace store {
+namespace {
+
+/// Steps of one attempt. A later attempt repeated all of them or none.
+struct Part {
+  core::AttemptNumber attempt = 0;
+  core::Step from = 0, end = 0;
+};
+
+core::Step rounded_up(core::Step steps, core::Step unit) {
+  return (steps + unit - 1) / unit * unit;
+}
+
+core::Step width_for(core::Step steps, core::Step points) {
+  if (steps <= points) return 1;
+  const auto buckets = std::max<core::Step>(1, points / kPointsABucket);
+  const auto exact = rounded_up(steps, buckets) / buckets;
+  core::Step unit = 1;
+  for (const auto stored : kWidths) {
+    if (stored <= exact) unit = stored;
+  }
+  return rounded_up(exact, unit);
+}
+
+std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinRequest& request) {
+  std::vector<Part> parts;
+  // The loop runs from the last attempt to the first, so it knows which steps a later attempt repeated.
+  core::Step repeated_from = std::numeric_limits<core::Step>::max();
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    const bool told = attempt->attempt < request.after_attempt;
+    const bool partly = attempt->attempt == request.after_attempt;
+    const auto from = std::max({core::Step{0}, attempt->first, request.from, partly ? request.after_step + 1 : 0});
+    const auto end = std::min({attempt->last, request.to, kFarthestStep}) + 1;
+    const auto cut = std::clamp(repeated_from, from, std::max(from, end));
+    if (!told && cut < end) parts.push_back({attempt->attempt, cut, end});
+    if (!told && from < cut) parts.push_back({attempt->attempt, from, cut});
+    repeated_from = std::min(repeated_from, attempt->first);
+  }
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+/// Cuts the part at powers of two.
+void append_octaves(const Part& part, core::Step points, std::vector<Stretch>& stretches) {
+  for (auto from = part.from; from < part.end;) {
+    const auto octave = from < 2 ? core::Step{1} : static_cast<core::Step>(std::bit_floor(std::uint64_t(from)));
+    const auto end = std::min(part.end, octave * 2);
+    stretches.push_back({part.attempt, from, end, width_for(octave, points)});
+    from = end;
+  }
+}
+
+}  // namespace
+
+void Bucket::add(const Spot& spot) {
+  ++values;
+  last = spot;
+  if (!std::isfinite(spot.value)) {
+    if (!gap) gap = spot;
+    return;
+  }
+  if (!lowest || spot.value < lowest->value) lowest = spot;
+  if (!highest || spot.value > highest->value) highest = spot;
+}
+
+void Bucket::add(const Bucket& later) {
+  values += later.values;
+  if (later.last) last = later.last;
+  if (!gap) gap = later.gap;
+  if (later.lowest && (!lowest || later.lowest->value < lowest->value)) lowest = later.lowest;
+  if (later.highest && (!highest || later.highest->value > highest->value)) highest = later.highest;
+}
+
+void Bucket::append_to(std::vector<Spot>& points) const {
+  const auto begin = static_cast<std::ptrdiff_t>(points.size());
+  for (const auto& spot : {lowest, highest, last, gap}) {
+    if (spot) points.push_back(*spot);
+  }
+  const std::ranges::subrange own(points.begin() + begin, points.end());
+  std::ranges::sort(own, {}, &Spot::step);
+  points.erase(std::ranges::unique(own, {}, &Spot::step).begin(), points.end());
+}
+
+std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const ThinRequest& request,
+                                  std::size_t curves) {
+  const auto parts = parts_of(attempts, request);
+  const auto most = static_cast<core::Step>(kMostThinnedPoints / std::max<std::size_t>(1, curves));
+  const auto points = std::min<core::Step>(request.points, most);
+  core::Step steps = 0, octaves = 0;
+  for (const auto& part : parts) {
+    steps += part.end - part.from;
+    octaves += std::bit_width(std::uint64_t(part.end)) - std::bit_width(std::uint64_t(part.from)) + 1;
+  }
+  std::vector<Stretch> stretches;
+  for (const auto& part : parts) {
+    if (request.logarithmic) {
+      append_octaves(part, points / octaves, stretches);
+    } else {
+      stretches.push_back({part.attempt, part.from, part.end, width_for(steps, points)});
+    }
+  }
+  return stretches;
+}
+
+void Thinner::begin(const Stretch& stretch) {
+  for (auto& [number, curve] : curves_) close(curve);
+  stretch_ = stretch;
+  widest_ = std::max(widest_, stretch.width);
+}
+
+void Thinner::close(Open& open) {
+  std::vector<Spot> spots;
+  open.bucket.append_to(spots);
+  for (const auto& spot : spots) {
+    open.points.push_back({stretch_.attempt, spot, spot.step == open.bucket.last->step});
+  }
+  open.bucket = {};
+  open.index = -1;
+}
+
+Thinner::Open& Thinner::open(std::int64_t curve, core::Step step) {
+  auto& open = curves_[curve];
+  const auto index = step / stretch_.width;
+  if (open.index != index) close(open);
+  open.index = index;
+  if (open.values == 0) open.steps_before = steps_before_;
+  return open;
+}
+
+void Thinner::add(std::int64_t curve, const Spot& spot) {
+  if (curve == kStepsCurve) {
+    steps_before_ = steps_++;
+    return;
+  }
+  auto& at = open(curve, spot.step);
+  ++at.values;
+  at.bucket.add(spot);
+}
+
+void Thinner::add(std::int64_t curve, const Bucket& bucket) {
+  if (!bucket.last) return;
+  if (curve == kStepsCurve) {
+    steps_before_ = std::exchange(steps_, steps_ + bucket.values);
+    return;
+  }
+  auto& at = open(curve, bucket.last->step);
+  at.values += bucket.values;
+  at.bucket.add(bucket);
+}
+
+Curve Thinner::take(std::int64_t curve, std::string name) {
+  auto& open = curves_[curve];
+  close(open);
+  return {std::move(name), open.values, open.values > 0 ? steps_ - open.steps_before : 0, std::move(open.points)};
+}
+
+Thinned Thinner::finish(std::vector<AttemptSteps> attempts,
+                        std::span<const std::pair<std::int64_t, std::string>> series) && {
+  Thinned thinned{std::move(attempts), widest_, {}, {}};
+  for (const auto& [curve, name] : series) thinned.series.push_back(take(curve, name));
+  thinned.measures.push_back(take(kStepTimeCurve, "step_ms"));
+  thinned.measures.push_back(take(kPeakMemoryCurve, "memory_peak_bytes"));
+  thinned.measures.push_back(take(kBytesCurve, "bytes_communicated"));
+  for (auto* curves : {&thinned.series, &thinned.measures}) {
+    std::erase_if(*curves, [](const Curve& curve) { return curve.values == 0; });
+  }
+  return thinned;
+}
+
+}  // namespace store

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "store/metric_rows.h"
+
+namespace store {
+
+/// Reads a curve of a million steps as a few thousand points.
+///
+/// The steps are cut into buckets of equal width. A bucket keeps the points with the lowest, the highest and the last
+/// value, and the first point whose value is no number. Every point is a reported value; nothing is averaged. The
+/// SQLite store also stores buckets of fixed widths (kWidths), so that a wide bucket is made from narrower ones.
+
+/// The widths of stored buckets, in steps. Each is a multiple of the one before.
+inline constexpr std::array<core::Step, 3> kWidths{32, 1024, 32'768};
+/// The most points of one bucket.
+inline constexpr std::uint32_t kPointsABucket = 4;
+/// The most points of all curves of one answer. The curves of a job with many series get fewer points each.
+inline constexpr std::uint32_t kMostThinnedPoints = 100'000;
+/// No curve holds a step above this one, or a step below 0.
+inline constexpr core::Step kFarthestStep = 1'000'000'000'000'000;
+
+/// The value of one step.
+struct Spot {
+  core::Step step = 0;
+  std::int64_t at_ms = 0;
+  double value = 0;
+};
+
+/// The points that a stretch of steps of one curve keeps.
+struct Bucket {
+  std::int64_t values = 0;  // how many were reported
+  std::optional<Spot> lowest, highest, last;
+  std::optional<Spot> gap;  // the first value that is no number
+
+  /// Adds later steps. The steps must come in order.
+  void add(const Spot& spot);
+  void add(const Bucket& later);
+  /// Appends the points in the order of their steps, each step once.
+  void append_to(std::vector<Spot>& points) const;
+};
+
+/// A point of a curve.
+struct Point {
+  core::AttemptNumber attempt = 0;
+  Spot spot;
+  /// The point is the last one of its bucket. Only these points are a fair sample. A mean over all points would count
+  /// the extremes too often.
+  bool is_last = false;
+};
+
+/// The points of one series, or of one measure of the ranks.
+struct Curve {
+  std::string name;
+  std::int64_t values = 0;  // how many were reported
+  std::int64_t steps = 0;   // the number of steps since the first value
+  std::vector<Point> points;
+};
+
+/// The steps of an attempt that rank 0 has reported.
+struct AttemptSteps {
+  core::AttemptNumber attempt = 0;
+  core::Step first = 0, last = 0;
+};
+
+struct ThinRequest {
+  core::JobId job = 0;
+  /// Only the steps after this one.
+  core::AttemptNumber after_attempt = 0;
+  core::Step after_step = -1;
+  /// Only these steps, of every attempt.
+  core::Step from = 0, to = kFarthestStep;
+  /// The most points of one curve. Many attempts add a few more.
+  std::uint32_t points = 2000;
+  /// Each power of two of the steps gets equally many buckets, for a logarithmic axis.
+  bool logarithmic = false;
+};
+
+struct Thinned {
+  std::vector<AttemptSteps> attempts;  // every attempt with steps, whatever the request
+  core::Step bucket_steps = 1;         // the width of the widest bucket; 1: every value is here
+  std::vector<Curve> series;           // series with a value, in the order in which they first appeared
+  std::vector<Curve> measures;         // "step_ms", "memory_peak_bytes", "bytes_communicated"
+};
+
+/// Steps of one attempt that are cut into buckets of one width.
+struct Stretch {
+  core::AttemptNumber attempt = 0;
+  core::Step from = 0, end = 0;  // `end` is not part of it
+  core::Step width = 1;
+};
+
+/// Cuts the requested steps into stretches. Steps that a later attempt repeated get their own stretches, so that no
+/// bucket mixes them with other steps. A width is a multiple of the largest stored width that is not above it.
+std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const ThinRequest& request,
+                                  std::size_t curves);
+
+// The numbers of curves. The values of the curve kStepsCurve are the steps themselves.
+inline constexpr std::int64_t kStepsCurve = 0;
+inline constexpr std::int64_t kStepTimeCurve = 1;
+inline constexpr std::int64_t kPeakMemoryCurve = 2;
+inline constexpr std::int64_t kBytesCurve = 3;
+inline constexpr std::int64_t kFirstSeriesCurve = 8;
+
+/// Fills buckets and makes curves of them. The steps must come in order. Each step, and each stored bucket, begins with
+/// kStepsCurve.
+class Thinner {
+ public:
+  void begin(const Stretch& stretch);
+  void add(std::int64_t curve, const Spot& spot);
+  /// All steps of `bucket` must lie in one bucket of the stretch.
+  void add(std::int64_t curve, const Bucket& bucket);
+  /// `series`: numbers and names, in the order of the answer.
+  Thinned finish(std::vector<AttemptSteps> attempts, std::span<const std::pair<std::int64_t, std::string>> series) &&;
+
+ private:
+  struct Open {
+    core::Step index = -1;  // of the bucket that is being filled
+    Bucket bucket;
+    std::int64_t values = 0;
+    std::int64_t steps_before = 0;  // the number of steps before the first value
+    std::vector<Point> points;
+  };
+  Open& open(std::int64_t curve, core::Step step);
+  void close(Open& open);
+  Curve take(std::int64_t curve, std::string name);
+
+  Stretch stretch_;
+  core::Step widest_ = 1;
+  std::int64_t steps_ = 0, steps_before_ = 0;
+  std::map<std::int64_t, Open> curves_;
+};
+
+/// Adds one step with all its values to `sink`, which has add(curve, Spot). `curve_of` gives the number of a series by
+/// its name.
+template <typename Sink, typename CurveOf>
+void add_step(Sink& sink, const MetricRow& row, CurveOf curve_of) {
+  const auto add = [&](std::int64_t curve, double value) { sink.add(curve, {row.step, row.at_ms, value}); };
+  add(kStepsCurve, static_cast<double>(row.step));
+  if (row.step_ms) add(kStepTimeCurve, *row.step_ms);
+  if (row.memory_peak_bytes) add(kPeakMemoryCurve, static_cast<double>(*row.memory_peak_bytes));
+  if (row.bytes_communicated) add(kBytesCurve, static_cast<double>(*row.bytes_communicated));
+  for (const auto& value : row.values) add(curve_of(value.series), value.value);
+}
+
+}  // namespace store
