@@ -10,7 +10,7 @@
 #include "daemon/environment.h"
 #include "daemon/slurm_detection.h"
 #include "daemon/usage_error.h"
-#include "executors/slurm/attempt_follower.h"
+#include "executors/slurm/slurm_attempt.h"
 #include "executors/slurm/submission.h"
 
 namespace musterd {
@@ -33,7 +33,7 @@ slurm::ClientOptions client_options() {
   slurm::ClientOptions options;
   options.conf = environment("SLURM_CONF");
   // An attempt waits this long for accounting. A listing waits with it.
-  options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
+  options.history_limit = runtime::on_slurm::SlurmAttempt::kHistoryPatience;
   return options;
 }
 

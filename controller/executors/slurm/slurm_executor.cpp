@@ -14,7 +14,6 @@
 
 #include "executors/scheduler_handle.h"
 #include "executors/slurm/ask_cluster.h"
-#include "executors/slurm/attempt_follower.h"
 #include "executors/slurm/health_check.h"
 #include "executors/slurm/job_doubt.h"
 #include "executors/slurm/launch_failure.h"
@@ -22,6 +21,7 @@
 #include "executors/slurm/log_words.h"
 #include "executors/slurm/node_check.h"
 #include "executors/slurm/script_plan.h"
+#include "executors/slurm/slurm_attempt.h"
 #include "executors/slurm/slurm_clock.h"
 #include "executors/slurm/task_files.h"
 #include "slurm/pending_reason.h"
@@ -40,7 +40,7 @@ constexpr std::size_t kMostAsked = 32;
 
 /// One attempt: who it is in Slurm, and what is concluded of it.
 struct Attempt {
-  AttemptFollower follower;
+  SlurmAttempt follower;
   JobIdentity job;
   std::filesystem::path folder;
   std::optional<::slurm::ListedJob> listed;        // as the newest listing has it, if its number is still ours there
@@ -314,7 +314,7 @@ void SlurmExecutor::Impl::follow(Followed what, const std::string& handle, std::
   const core::Time tried_at(core::Millis(record ? record->tried_at_ms : 0));
   {
     std::lock_guard lock(mutex_);
-    attempts_.try_emplace(key, Attempt{AttemptFollower(std::move(what), clock_.monotonic()),
+    attempts_.try_emplace(key, Attempt{SlurmAttempt(std::move(what), clock_.monotonic()),
                                        {id.value_or(::slurm::JobId{}), comment, work_folder},
                                        std::move(folder),
                                        std::nullopt,
@@ -578,7 +578,7 @@ void SlurmExecutor::Impl::take_listing(const Listing& listing, core::Millis aske
     // Asked of this very listing: a launcher may have listed meanwhile, and settled what it knows of the attempt.
     const bool doubtful = contradicts(attempt, row, asked_at);
     if (doubtful && !attempt.doubt.is_believed(attempt.follower.is_heard(now))) continue;
-    attempt.follower.listed(row, down, asked_at, now, wall);
+    attempt.follower.observe({row, down, asked_at, now, wall});
     const auto since = attempt.suspended_since.value_or(clock_.wall());
     attempt.suspended_since = attempt.follower.suspended() ? std::optional(since) : std::nullopt;
     urgent_ = urgent_ || attempt.follower.wants_listing();
@@ -860,7 +860,7 @@ void SlurmExecutor::Impl::cancel_leftovers(const std::vector<::slurm::ListedJob>
     const auto since = leftover_since_.try_emplace(job->id, now).first->second;
     const bool active = ::slurm::classify(job->state.state) == ::slurm::JobPhase::kActive;
     const bool may_tear_down = active && job->restarts == 0;
-    if (!may_tear_down || now - since >= AttemptFollower::kTeardownMost) leftovers.push_back(job->id);
+    if (!may_tear_down || now - since >= SlurmAttempt::kTeardownMost) leftovers.push_back(job->id);
   }
   std::erase_if(leftover_since_, [&](const auto& entry) { return !still_there.contains(entry.first); });
   if (leftovers.empty()) return;

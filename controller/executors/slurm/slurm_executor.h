@@ -30,7 +30,7 @@ struct SlurmOptions {
 
 /// Attempts as Slurm jobs, one each (or one array element each), submitted with the attempt's own id in --comment.
 ///
-/// One squeue a poll tells of all of them; muster-task beside each rank tells the rest (see AttemptFollower). While
+/// One squeue a poll tells of all of them; muster-task beside each rank tells the rest (see SlurmAttempt). While
 /// Slurm can't be reached nothing is concluded and nothing is lost: trouble() says so, and what was to be done is done
 /// when it is back.
 ///
