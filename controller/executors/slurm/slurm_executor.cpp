@@ -976,7 +976,7 @@ LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit
   const auto answer = impl_->scheduler_.update_time_limit(*id, slurm_minutes(limit));
   if (answer.unreachable()) return {LimitAnswer::Kind::kLater};
   if (answer.refused()) {
-    const bool forbidden = answer.why().find("permission denied") != std::string::npos;
+    const bool forbidden = answer.refused(::slurm::Refusal::kForbidden);
     return {LimitAnswer::Kind::kRefused,
             answer.why() + (forbidden ? " (only Slurm's operators and admins may give a job more time)" : "")};
   }
