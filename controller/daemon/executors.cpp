@@ -81,7 +81,7 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
   if (!why_no_slurm_.empty()) return;
   client_ = std::make_unique<slurm::Client>(runner_, client_options());
-  slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
+  slurm_ = runtime::on_slurm::make_slurm_executor(
       *client_, clock,
       runtime::on_slurm::SlurmOptions{settings.data, task_, own_libraries(), runtime::store_name(settings.secret),
                                       own_user(), settings.slurm_poll});
