@@ -10,7 +10,7 @@
 #include "daemon/environment.h"
 #include "daemon/slurm_detection.h"
 #include "daemon/usage_error.h"
-#include "executors/slurm/attempt_follower.h"
+#include "executors/slurm/slurm_attempt.h"
 #include "executors/slurm/submission.h"
 
 namespace musterd {
@@ -33,7 +33,7 @@ slurm::ClientOptions client_options() {
   slurm::ClientOptions options;
   options.conf = environment("SLURM_CONF");
   // An attempt waits this long for accounting. A listing waits with it.
-  options.history_limit = runtime::on_slurm::AttemptFollower::kHistoryPatience;
+  options.history_limit = runtime::on_slurm::SlurmAttempt::kHistoryPatience;
   return options;
 }
 
@@ -81,7 +81,7 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
   if (!why_no_slurm_.empty()) return;
   client_ = std::make_unique<slurm::Client>(runner_, client_options());
-  slurm_ = std::make_unique<runtime::on_slurm::SlurmExecutor>(
+  slurm_ = runtime::on_slurm::make_slurm_executor(
       *client_, clock,
       runtime::on_slurm::SlurmOptions{settings.data, task_, own_libraries(), runtime::store_name(settings.secret),
                                       own_user(), settings.slurm_poll});

@@ -44,7 +44,7 @@ class Executors {
   runtime::local::LocalExecutor local_;
   slurm::ProcessRunner runner_;
   std::unique_ptr<slurm::Client> client_;
-  std::unique_ptr<runtime::on_slurm::SlurmExecutor> slurm_;
+  std::unique_ptr<runtime::Executor> slurm_;
   std::unique_ptr<runtime::RoutingExecutor> both_;
 };
 

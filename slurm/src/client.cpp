@@ -150,7 +150,7 @@ Answer<std::string> Client::ask(const std::string& program, std::vector<std::str
 
 Answer<Done> Client::change(const std::string& program, std::vector<std::string> arguments) {
   const auto said = ask(program, std::move(arguments), options_.change_limit);
-  if (said.refused()) return Refused{said.why()};
+  if (said.refused()) return Refused{said.why(), understand_refused_change(said.why())};
   if (said.unreachable()) return Unreachable{said.why()};
   return Done{};
 }

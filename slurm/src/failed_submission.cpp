@@ -131,8 +131,9 @@ SubmitAnswer failed_submission(const CommandResult& result) {
   if (tells_of_a_lost_answer(joined_texts(lines))) return Unsure{std::move(why)};
   if (has_asked || last.text.starts_with("warning: ")) return Unsure{std::move(why), true};
   if (last.is_fatal && meaning(last.text) == Failure::kNotSent) return Unreachable{std::move(why)};
-  if (understand_refusal(last.text) != Refusal::kUsers) return Unsure{std::move(why), true};
-  return Refused{std::move(why), Refusal::kUsers};
+  const auto refusal = understand_refusal(last.text);
+  if (!is_final(refusal)) return Unsure{std::move(why), true};
+  return Refused{std::move(why), refusal};
 }
 
 }  // namespace slurm

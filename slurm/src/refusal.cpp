@@ -45,6 +45,8 @@ constexpr std::array<std::string_view, 8> kForNow = {
     "Requested operation is presently disabled",
 };
 
+constexpr std::string_view kArray = "Invalid job array specification";
+constexpr std::string_view kForbidden = "permission denied";
 constexpr std::string_view kPolicy = "Job violates accounting/QOS policy";
 
 bool says(const std::string& words, std::string_view part) {
@@ -67,11 +69,20 @@ Refusal of_policy(const std::string& words) {
 
 }  // namespace
 
+bool is_final(Refusal kind) {
+  return kind == Refusal::kUsers || kind == Refusal::kArray;
+}
+
 Refusal understand_refusal(const std::string& words) {
   if (says(words, kPolicy)) return of_policy(words);
   if (says(words, "MaxSubmit")) return Refusal::kTooMany;
   if (says_any(words, kForNow)) return Refusal::kForNow;
+  if (says(words, kArray)) return Refusal::kArray;
   return says_any(words, kUsers) ? Refusal::kUsers : Refusal::kUnknown;
+}
+
+Refusal understand_refused_change(const std::string& words) {
+  return says(words, kForbidden) ? Refusal::kForbidden : Refusal::kUnknown;
 }
 
 }  // namespace slurm

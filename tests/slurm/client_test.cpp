@@ -323,6 +323,13 @@ TEST_F(ClientTest, EachCommandHasItsOwnTimeLimit) {
   EXPECT_EQ(limit_of([&] { static_cast<void>(limited.history({1})); }), 4s);
 }
 
+TEST_F(ClientTest, ARefusedChangeSaysWhetherMoreRightsWouldHelp) {
+  answer("scontrol", finished(1, "", "scontrol: error: Access/permission denied for job 5\n"));
+  EXPECT_TRUE(client.update_time_limit({5, {}}, std::chrono::minutes(90)).refused(Refusal::kForbidden));
+  answer("scontrol", finished(1, "", "scontrol: error: Job is no longer pending execution for job 5\n"));
+  EXPECT_TRUE(client.hold({5, {}}).refused(Refusal::kUnknown));
+}
+
 TEST_F(ClientTest, ChangesAreSpelledAsScontrolWantsThem) {
   answer("scontrol", finished(0));
   EXPECT_TRUE(client.hold({5, {}}));

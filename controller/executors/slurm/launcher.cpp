@@ -18,10 +18,6 @@ constexpr std::uint64_t kMostElements = 1000;  // of one array
 
 constexpr core::Millis kAskAgain{10'000};
 
-bool says(const std::string& why, const char* words) {
-  return why.find(words) != std::string::npos;
-}
-
 /// A limit on how many jobs may be in the queue: every element of an array counts.
 bool is_too_many(const ::slurm::Refused* refused) {
   return refused != nullptr && refused->kind == ::slurm::Refusal::kTooMany;
@@ -227,7 +223,7 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& member
   if (refused == nullptr) return outcome;
   // What is smaller, or alone, need not look for it.
   for (const auto& member : members) forget_record(member.attempt_folder);
-  if (!says(refused->why, "Invalid job array specification")) return outcome;
+  if (refused->kind != ::slurm::Refusal::kArray) return outcome;
   forget_config();
   if (largest_array() >= members.size()) return outcome;
   return Submitter::Later{"Slurm takes smaller arrays than it used to", false};
@@ -306,8 +302,7 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
   const auto& [why, kind] = std::get<::slurm::Refused>(outcome);
   // What Slurm has taken once it may take again, when its partition is open and its accounting there: a job that has
   // trained for days does not fail for that.
-  if (kind != ::slurm::Refusal::kUsers || key.number > 1)
-    return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
+  if (!::slurm::is_final(kind) || key.number > 1) return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
   return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
 }
 

@@ -13,7 +13,7 @@ namespace slurm {
 /// Slurm understood the request and refused it. The text is Slurm's own, without "sbatch: error: ".
 struct Refused {
   std::string why;
-  Refusal kind = Refusal::kUsers;  // set for submissions
+  Refusal kind = Refusal::kUsers;  // set for submissions and for changes of a job
 };
 
 /// Slurm gave no answer, answered too late, or gave an answer that the parser does not understand. Says nothing about
@@ -51,6 +51,10 @@ class Answer {
   const T* operator->() const { return &value(); }
 
   bool refused() const { return std::holds_alternative<Refused>(state_); }
+  bool refused(Refusal kind) const {
+    const auto* no = std::get_if<Refused>(&state_);
+    return no != nullptr && no->kind == kind;
+  }
   bool unreachable() const { return std::holds_alternative<Unreachable>(state_); }
   /// Why there is no value; empty if there is one.
   std::string why() const {

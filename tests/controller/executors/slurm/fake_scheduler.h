@@ -137,7 +137,8 @@ class FakeScheduler : public ::slurm::Scheduler {
       return ::slurm::Refused{"Requested node configuration is not available"};
     }
     const auto elements = elements_of(script);
-    if (keeps_array_size && elements >= max_array_size) return ::slurm::Refused{"Invalid job array specification"};
+    if (keeps_array_size && elements >= max_array_size)
+      return ::slurm::Refused{"Invalid job array specification", ::slurm::Refusal::kArray};
     if (most_in_queue && jobs.size() + elements > *most_in_queue) {
       const std::string why = "AssocGrpSubmitJobsLimit; Job violates accounting/QOS policy (job submit limit, ...)";
       return ::slurm::Refused{why, ::slurm::understand_refusal(why)};
@@ -212,7 +213,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     // Only an operator may give a job that runs more time.
     const bool more = limit.count() == 0 || (job.time_limit && limit > *job.time_limit);
     if (more && !is_operator && job.state.state == ::slurm::JobState::kRunning) {
-      return ::slurm::Refused{"Access/permission denied"};
+      return ::slurm::Refused{"Access/permission denied", ::slurm::Refusal::kForbidden};
     }
     job.time_limit = limit.count() > 0 ? std::optional<std::chrono::seconds>(limit) : std::nullopt;
     return ::slurm::Done{};

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "executors/slurm/attempt_follower.h"
+#include "executors/slurm/slurm_attempt.h"
 
 namespace runtime::on_slurm::testing {
 
@@ -50,23 +50,23 @@ inline std::string words(const core::EventBody& fact) {
   return "something else";
 }
 
-/// A follower, its time, and Slurm's word on its job.
+/// An attempt, its time, and Slurm's word on its job.
 class Following {
  public:
-  explicit Following(Followed what = {{7, 1}, 2, 1, false, false}) : follower(what, now) {
+  explicit Following(Followed what = {{7, 1}, 2, 1, false, false}) : attempt(what, now) {
     job.id = {12, {}};
     job.comment = "muster:s:7.1";
   }
 
   std::vector<std::string> facts() {
     std::vector<std::string> told;
-    for (const auto& fact : follower.take_facts()) told.push_back(words(fact));
+    for (const auto& fact : attempt.take_facts()) told.push_back(words(fact));
     return told;
   }
   /// The same with the reasons of stops and ends, and without anything else.
   std::vector<std::string> reasons() {
     std::vector<std::string> told;
-    for (const auto& fact : follower.take_facts()) {
+    for (const auto& fact : attempt.take_facts()) {
       if (const auto* e = std::get_if<core::AttemptStopping>(&fact)) told.push_back(e->reason);
       if (const auto* e = std::get_if<core::AttemptGone>(&fact)) told.push_back(e->reason);
     }
@@ -76,8 +76,8 @@ class Following {
   Following& after(core::Millis time) {
     for (const auto end = now + time; now < end;) {
       now += std::min(core::Millis(50), end - now);
-      if (reads_files && follower.wants_files(now)) follower.files_read(now);
-      follower.tick(now);
+      if (reads_files && attempt.wants_files(now)) attempt.files_read(now);
+      attempt.tick(now);
     }
     return *this;
   }
@@ -88,9 +88,9 @@ class Following {
     job.state = ::slurm::parse_job_state(state);
     job.reason = reason;
     if (state == "RUNNING" && job.node_list.empty()) job.node_list = "node[1-2]";
-    follower.listed(&job, down, now, now, by_its_clock.value_or(wall()));
-    if (!accounting) follower.remembered(nullptr, now);
-    follower.tick(now);
+    attempt.observe({&job, down, now, now, by_its_clock.value_or(wall())});
+    if (!accounting) attempt.remembered(nullptr, now);
+    attempt.tick(now);
     return *this;
   }
   /// Its run left with a code that the cluster requeues jobs for.
@@ -102,26 +102,26 @@ class Following {
     return *this;
   }
   Following& slurm_lists_nothing() {
-    follower.listed(nullptr, down, now, now, wall());
-    if (!accounting) follower.remembered(nullptr, now);
-    follower.tick(now);
+    attempt.observe({nullptr, down, now, now, wall()});
+    if (!accounting) attempt.remembered(nullptr, now);
+    attempt.tick(now);
     return *this;
   }
-  /// Accounting's answer to what the listing before made the follower ask.
+  /// Accounting's answer to what the listing before made the attempt ask.
   Following& slurm_remembers(const std::string& state, ::slurm::ExitStatus exit = {}) {
     ::slurm::PastRun run;
     run.id = job.id;
     run.state = ::slurm::parse_job_state(state);
     run.exit = exit;
     run.node_list = "node[1-2]";
-    follower.remembered(&run, now);
-    follower.tick(now);
+    attempt.remembered(&run, now);
+    attempt.tick(now);
     return *this;
   }
   Following& task(core::RankNumber rank, const TaskReport& report) {
     now += 1ms;
-    follower.task(rank, report, now);
-    follower.tick(now);
+    attempt.task(rank, report, now);
+    attempt.tick(now);
     return *this;
   }
   /// Both ranks run, and that has been told.
@@ -135,7 +135,7 @@ class Following {
   core::Time wall() const { return core::Time(1'795'000'000s) + now; }
 
   core::Millis now{1'000'000};
-  AttemptFollower follower;
+  SlurmAttempt attempt;
   ::slurm::ListedJob job;
   DownNodes down;
   bool accounting = false;

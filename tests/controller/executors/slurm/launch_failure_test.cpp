@@ -58,16 +58,16 @@ TEST(LaunchFailure, IsARunThatSlurmHoldsForItAndNoOther) {
 TEST(LaunchFailure, OfARunThatSlurmHoldsIsANodeFailure) {
   Following never_seen;
   never_seen.job.restarts = 1;
-  never_seen.slurm_says("PENDING", "launch failed requeued held").after(AttemptFollower::kFilePatience + 100ms);
+  never_seen.slurm_says("PENDING", "launch failed requeued held").after(SlurmAttempt::kFilePatience + 100ms);
   EXPECT_THAT(never_seen.facts(), ElementsAre("gone node_failed"));
-  EXPECT_TRUE(never_seen.follower.wants_cancel(never_seen.now)) << "or it is held for ever";
+  EXPECT_TRUE(never_seen.attempt.wants_cancel(never_seen.now)) << "or it is held for ever";
 
   Following seen;
   seen.slurm_says("RUNNING");
   seen.job.restarts = 1;
   seen.slurm_says("COMPLETING", "launch failed requeued held");
   EXPECT_THAT(seen.facts(), ElementsAre("started node1 node2", "stopping node_failed"));
-  seen.slurm_says("PENDING", "launch failed requeued held").after(AttemptFollower::kFilePatience + 100ms);
+  seen.slurm_says("PENDING", "launch failed requeued held").after(SlurmAttempt::kFilePatience + 100ms);
   EXPECT_THAT(seen.facts(), ElementsAre("gone node_failed"));
 }
 
@@ -78,8 +78,8 @@ TEST(LaunchFailure, OfARunWhoseRanksAllCameToLifeIsThatOfASecondRun) {
   one.slurm_says("RUNNING").task(0, running("node1")).facts();
   for (auto* f : {&both, &one}) {
     f->job.restarts = 1;
-    f->slurm_says("PENDING", "launch failed requeued held").after(AttemptFollower::kFilePatience + 100ms);
-    EXPECT_TRUE(f->follower.wants_cancel(f->now));
+    f->slurm_says("PENDING", "launch failed requeued held").after(SlurmAttempt::kFilePatience + 100ms);
+    EXPECT_TRUE(f->attempt.wants_cancel(f->now));
   }
   EXPECT_THAT(both.reasons(), AllOf(Not(IsEmpty()), Each(HasSubstr("does not know any more that it runs"))));
   EXPECT_THAT(one.facts(), ElementsAre("stopping node_failed", "gone node_failed"));

@@ -42,7 +42,7 @@ class Executing {
     options.user = "ada";
     options.poll_interval = 20ms;
     options.urgent_interval = 20ms;
-    executor = std::make_unique<SlurmExecutor>(slurm, clock(), options);
+    executor = make_slurm_executor(slurm, clock(), options);
     executor->set_history([this](const core::AttemptKey& key) {
       std::lock_guard lock(mutex_);
       return over_.contains(key);
@@ -171,7 +171,7 @@ class Executing {
   runtime::testing::TempFolder folder;
   testing::FakeScheduler slurm;
   SlurmOptions options;
-  std::unique_ptr<SlurmExecutor> executor;
+  std::unique_ptr<Executor> executor;
 
  private:
   const bool hurried_;

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "executors/slurm/leftovers.h"
+#include "executors/slurm/listings.h"
+#include "executors/slurm/node_check.h"
+#include "executors/slurm/slurm_clock.h"
+
+namespace runtime::on_slurm {
+
+/// Asks Slurm about the attempts of the table, hands them what it says, and carries out what they want of Slurm.
+///
+/// One poll: silent nodes are asked, status files are read, squeue lists all jobs. Each attempt then gets its
+/// Observation. Accounting is asked about ends that no listing tells. Jobs are cancelled. While Slurm can't be reached
+/// a poll ends at the first call without an answer, and trouble() says why.
+///
+/// poll() belongs to one thread; the rest is thread-safe.
+class Poller {
+ public:
+  Poller(::slurm::Scheduler& scheduler, const Clock& clock, AttemptTable& table, Listings& listings,
+         const Launcher& launcher)
+      : scheduler_(scheduler),
+        clock_(clock),
+        table_(table),
+        listings_(listings),
+        leftovers_(scheduler, clock, table, launcher) {}
+
+  /// Before the first poll.
+  void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
+  void set_lost_nodes(std::function<LostNodes()> lost) { lost_nodes_ = std::move(lost); }
+
+  void poll();
+
+  std::optional<Trouble> trouble() const;
+  SlurmClock slurm_clock() const;
+  /// Whether a node is there. Has the next poll ask the node if nothing is known.
+  NodeCheck::Word word_of(const std::string& node, core::Millis now);
+
+ private:
+  void ask_nodes();
+  std::string port_of_slurmds();
+  void forget_cancelled();
+  void read_files();
+  void ask_clock();
+  void take_listing(const Listing& listing, core::Millis asked_at);
+  std::string cancel_wanted();
+  void note(const std::string& why);
+
+  ::slurm::Scheduler& scheduler_;
+  const Clock& clock_;
+  AttemptTable& table_;
+  Listings& listings_;
+  Leftovers leftovers_;
+  std::function<bool(const core::AttemptKey&)> is_over_;
+  std::function<LostNodes()> lost_nodes_;
+  mutable std::mutex mutex_;
+  std::optional<Trouble> trouble_;
+  SlurmClock slurm_clock_;
+  NodeCheck node_check_;
+};
+
+}  // namespace runtime::on_slurm
