@@ -20,23 +20,31 @@ bool is_hold(const Outbox::Row& row) {
 std::vector<Outbox::Row> Outbox::read() {
   auto stored = store_.pending_actions();
   std::erase_if(stored, [](const Row& row) { return std::holds_alternative<core::RemoveFiles>(row.action); });
-  std::vector<Row> fresh;
+  std::vector<std::int64_t> fresh;
   std::set<std::int64_t> there;
-  std::set<core::JobId> launching;
   std::lock_guard lock(mutex_);
   for (auto& row : stored) {
     there.insert(row.id);
-    const auto known = rows_.find(row.id);
-    if (known == rows_.end() && is_start(row) && launching.contains(row.job))
-      row.state = store::ActionState::kLaunching;
-    const auto state = known == rows_.end() ? row.state : known->second.row.state;
-    if (is_start(row) && state == store::ActionState::kLaunching) launching.insert(row.job);
-    if (known != rows_.end() || to_complete_.contains(row.id)) continue;
-    fresh.push_back(row);
+    if (rows_.contains(row.id) || to_complete_.contains(row.id)) continue;
+    fresh.push_back(row.id);
     rows_.emplace(row.id, Entry{std::move(row)});
   }
   std::erase_if(rows_, [&](const auto& entry) { return !there.contains(entry.first) && !entry.second.under_way; });
-  return fresh;
+  spread_launching();
+  std::vector<Row> found;
+  for (const auto id : fresh) found.push_back(rows_.at(id).row);
+  return found;
+}
+
+// A job that was held and released has several starts of one attempt. What one of them may have started, all may have.
+void Outbox::spread_launching() {
+  std::set<core::JobId> launching;
+  for (const auto& [id, entry] : rows_) {
+    if (is_start(entry.row) && entry.row.state == store::ActionState::kLaunching) launching.insert(entry.row.job);
+  }
+  for (auto& [id, entry] : rows_) {
+    if (is_start(entry.row) && launching.contains(entry.row.job)) entry.row.state = store::ActionState::kLaunching;
+  }
 }
 
 std::vector<Outbox::Row> Outbox::rows() const {
@@ -64,11 +72,12 @@ std::vector<Outbox::Row> Outbox::ready() const {
   return found;
 }
 
-bool Outbox::begin(const Row& row) {
+bool Outbox::begin(Row& row) {
   std::lock_guard lock(mutex_);
   const auto found = rows_.find(row.id);
   if (found == rows_.end() || found->second.under_way || is_busy(row)) return false;
   found->second.under_way = true;
+  row.state = found->second.row.state;
   if (is_start(row)) starting_.insert(row.job);
   return true;
 }
@@ -87,6 +96,7 @@ void Outbox::set_launching(const Ids& ids) {
     if (const auto found = rows_.find(id); found != rows_.end())
       found->second.row.state = store::ActionState::kLaunching;
   }
+  spread_launching();
 }
 
 bool Outbox::set_pending(Ids ids) {

@@ -20,8 +20,8 @@ class Outbox {
   using Ids = std::vector<std::int64_t>;
   Outbox(store::Store& store, Clock& clock) : store_(store), clock_(clock) {}
 
-  /// Takes in what the store has by now, and returns the rows that are new. A second start of a job whose first is
-  /// launching is launching, too. Throws store::Error.
+  /// Takes in what the store has by now, and returns the rows that are new. Once one start of a job is launching, all
+  /// its starts are. Throws store::Error.
   std::vector<Row> read();
   /// Every row, oldest first.
   std::vector<Row> rows() const;
@@ -29,8 +29,9 @@ class Outbox {
   /// it decides.
   std::vector<Row> ready() const;
 
-  /// Somebody works on the row from now on, until end(). False: on another start of the same job already.
-  bool begin(const Row& row);
+  /// Somebody works on the row from now on, until end(). Its state becomes that of this moment. False: somebody works
+  /// on another start of the same job already.
+  bool begin(Row& row);
   void end(const Row& row);
   /// An executor is asked next: durable when it returns. Throws store::Error; then nothing is.
   void set_launching(const Ids& ids);
@@ -51,6 +52,7 @@ class Outbox {
     core::Millis not_before{0};  // monotonic
   };
   bool is_busy(const Row& row) const;
+  void spread_launching();
 
   store::Store& store_;
   Clock& clock_;

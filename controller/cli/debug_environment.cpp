@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-namespace variable = contract::variable;
+namespace names = contract::variable;
 
 /// A rank's place. All nodes of the job are this machine.
 launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
@@ -28,11 +28,11 @@ launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t
 /// Adds TERM, and the GPUs that this shell may use.
 void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, launch::Environment& to) {
   const auto own = launch::own_environment();
-  for (const auto* name : {"TERM", variable::kVisibleDevices}) {
+  for (const auto* name : {"TERM", names::kVisibleDevices}) {
     if (const auto found = own.find(name); found != own.end()) to[name] = found->second;
   }
   if (resources.gpus_per_rank() == 0) return;
-  auto& devices = to[variable::kVisibleDevices];
+  auto& devices = to[names::kVisibleDevices];
   devices = launch::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
 }
 
@@ -44,21 +44,21 @@ launch::Environment debug_environment(const muster::v1::JobSpec& spec, const Deb
   for (auto& [name, value] : launch::rank_variables(place_of(spec.resources(), rank))) all[name] = value;
   const auto files = beside::file_variables(beside::rank_files(place.folder / "logs", rank));
   for (const auto& [name, value] : files) all[name] = value;
-  all[variable::kMasterAddress] = "127.0.0.1";
-  all[variable::kMasterPort] = place.master_port;
+  all[names::kMasterAddress] = "127.0.0.1";
+  all[names::kMasterPort] = place.master_port;
   add_of_this_shell(spec.resources(), rank, all);
   if (spec.has_command()) {
     for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
   }
   for (const auto& [name, value] : spec.env()) all[name] = value;
   // There is no controller, so there is no job id.
-  all[variable::kJobId] = "0";
-  all[variable::kAttempt] = "1";
-  all[variable::kAttemptFolder] = place.folder;
-  all[variable::kCheckpointFolder] = place.checkpoints;
+  all[names::kJobId] = "0";
+  all[names::kAttempt] = "1";
+  all[names::kAttemptFolder] = place.folder;
+  all[names::kCheckpointFolder] = place.checkpoints;
   if (spec.has_recipe()) {
-    all[variable::kRunFile] = place.folder / "run.json";
-    all[variable::kMetricsFile] = place.folder / ("metrics.rank" + std::to_string(rank) + ".jsonl");
+    all[names::kRunFile] = place.folder / "run.json";
+    all[names::kMetricsFile] = place.folder / ("metrics.rank" + std::to_string(rank) + ".jsonl");
   }
   return all;
 }
