@@ -39,10 +39,12 @@ TEST(LastWords, AreOneCleanLineOfBoundedLength) {
 }
 
 TEST(LastWords, OnlyAnEndOfItsOwnFaultHasThem) {
-  for (const ProgramEnd end : {ProgramEnd{1, 0}, {3, 0}, {97, 0}, {93, 0}, {137, 0}, {0, SIGABRT}, {0, SIGSEGV}}) {
+  for (const contract::ExitStatus end :
+       {contract::ExitStatus{1, 0}, {3, 0}, {97, 0}, {93, 0}, {137, 0}, {0, SIGABRT}, {0, SIGSEGV}}) {
     EXPECT_TRUE(may_have_words(end)) << end.code << " " << end.signal;
   }
-  for (const ProgramEnd end : {ProgramEnd{0, 0}, {99, 0}, {94, 0}, {0, SIGKILL}, {0, SIGTERM}, {0, SIGINT}}) {
+  for (const contract::ExitStatus end :
+       {contract::ExitStatus{0, 0}, {99, 0}, {94, 0}, {0, SIGKILL}, {0, SIGTERM}, {0, SIGINT}}) {
     EXPECT_FALSE(may_have_words(end)) << end.code << " " << end.signal;
   }
 }
