@@ -194,15 +194,6 @@ void Launches::finish(const std::vector<Outbox::Row>& batch, const Results& resu
   }
 }
 
-std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost) {
-  std::vector<std::string> nodes;
-  for (const auto& [node, only] : lost) {
-    const bool concerns = only == 0 || only == job;
-    if (concerns && std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
-  }
-  return nodes;
-}
-
 LostNodes Launches::nodes_lost_lately() const {
   LostNodes nodes;
   for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, kMostExcluded)) {

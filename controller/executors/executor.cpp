@@ -38,4 +38,13 @@ std::string trouble_text(const Trouble& trouble) {
   return "scheduler " + unreachable_text(trouble);
 }
 
+std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost) {
+  std::vector<std::string> nodes;
+  for (const auto& [node, only] : lost) {
+    const bool concerns = only == 0 || only == job;
+    if (concerns && std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  }
+  return nodes;
+}
+
 }  // namespace runtime

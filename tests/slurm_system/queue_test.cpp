@@ -167,22 +167,22 @@ TEST_F(SlurmQueue, AJobThatDependsOnAnotherIsHandedOverOnceThatHasEnded) {
   EXPECT_THAT(text(never, "reason"), HasSubstr("job " + first));
 }
 
-// Seven elements, two at once: with MaxArraySize 7 that takes two arrays.
-TEST_F(SlurmQueue, ASweepIsArraysOfLimitedParallelismAndAFailingElementHarmsNoOther) {
+// Slurm keeps the throttle that the job file asks for, and muster keeps no limit of its own.
+TEST_F(SlurmQueue, ASweepWithAThrottleOfSlurmIsOneArrayAndAFailingElementHarmsNoOther) {
   occupy(4);
   const auto go = muster().folder() / "go";
   const auto sweep =
       submit_sweep(shell({.script = "until [ -e " + go.string() + " ]; do sleep 0.1; done; [ $STEP != 3 ] || exit 5",
                           .requeue = "max_failed = 0\n",
-                          .more = "[env]\nSTEP = \"0\"\n"}),
-                   {"--sweep", "env.STEP=0..6", "--parallel", "2"});
+                          .more = "[slurm]\narray_parallelism = 2\n[env]\nSTEP = \"0\"\n"}),
+                   {"--sweep", "env.STEP=0..5"});
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 20s));
   std::set<std::string> arrays;
   for (const auto& id : slurm_ids(sweep)) {
     EXPECT_THAT(id, HasSubstr("_"));
     arrays.insert(id.substr(0, id.find('_')));
   }
-  EXPECT_EQ(arrays.size(), 2U);
+  EXPECT_EQ(arrays.size(), 1U);
   make_room();
   std::ptrdiff_t most = 0;
   const auto at_once = [&] {
@@ -260,33 +260,33 @@ TEST_F(SlurmQueue, ASweepKeepsItsLimitWhenAnElementComesBack) {
   EXPECT_EQ(test::read_file(folder / "ran").size(), 8U) << "four lines";
 }
 
-// What comes back has taken the place of one that a person held, and then released.
+// A hold in Slurm's queue gives the slot back. The release needs a slot again before Slurm is asked.
 TEST_F(SlurmQueue, AnElementThatIsReleasedWaitsForItsTurn) {
+  occupy(4);
   const auto folder = make_folder("turns");
   const auto sweep = submit_sweep(
-      shell({.script = "cd " + folder.string() +
-                       "; touch at.$STEP.$MUSTER_ATTEMPT; until [ $STEP = 1 -o -e go.$MUSTER_ATTEMPT ]; do sleep 0.1; "
-                       "done; [ $STEP.$MUSTER_ATTEMPT != 0.1 ] || exit 3",
-             .requeue = "max_failed = 1\n",
+      shell({.script = "cd " + folder.string() + "; touch at.$STEP; until [ $STEP = 0 -o -e go ]; do sleep 0.1; done",
              .more = "[env]\nSTEP = \"0\"\n"}),
       {"--sweep", "env.STEP=0..1", "--parallel", "1"});
   const auto is_there = [&](const std::string& name) { return std::filesystem::exists(folder / name); };
   const auto jobs = jobs_of_sweep(sweep);
   ASSERT_EQ(jobs.size(), 2U);
-  ASSERT_TRUE(test::eventually([&] { return is_there("at.0.1"); }, 30s));
-  EXPECT_EQ(muster().cli({"hold", jobs[1]}).exit, 0);
-  const auto held = slurm_ids(sweep).at(1);
+  muster().until_state(jobs[0], "queued");
+  EXPECT_EQ(text(muster().show(jobs[1]), "state"), "pending") << "it is handed over when a slot comes free";
+  const auto held = stage().slurm_job(jobs[0], 1);
+  EXPECT_EQ(muster().cli({"hold", jobs[0]}).exit, 0);
   ASSERT_TRUE(slurm_cluster::becomes(slurm(), held, "Reason", "JobHeldUser"));
-  test::write_file(folder / "go.1", "");
-  ASSERT_TRUE(test::eventually([&] { return is_there("at.0.2"); }, 30s)) << "it need not wait for the release";
-  EXPECT_EQ(muster().cli({"release", jobs[1]}).exit, 0);
+  muster().until_state(jobs[1], "queued");
+  make_room();
+  ASSERT_TRUE(test::eventually([&] { return is_there("at.1"); }, 30s)) << "it need not wait for the release";
+  EXPECT_EQ(muster().cli({"release", jobs[0]}).exit, 0);
   const auto waits = [&] {
-    return text(muster().json({"why", jobs[1]}), "reason").starts_with("released, and waits for its turn");
+    return text(muster().json({"why", jobs[0]}), "reason").starts_with("released, and waits for its turn");
   };
   EXPECT_TRUE(test::eventually(waits, 20s));
   EXPECT_EQ(slurm_cluster::field(slurm(), held, "Reason"), "JobHeldUser");
-  EXPECT_FALSE(is_there("at.1.1"));
-  test::write_file(folder / "go.2", "");
+  EXPECT_FALSE(is_there("at.0"));
+  test::write_file(folder / "go", "");
   for (const auto& job : jobs) muster().until_state(job, "succeeded");
 }
 
@@ -294,7 +294,7 @@ TEST_F(SlurmQueue, ASweepIsCancelledInOneGo) {
   occupy(4);
   const auto sweep = submit_sweep(shell({.script = "true", .more = "[env]\nSTEP = \"0\"\n"}),
                                   {"--sweep", "env.STEP=0..3", "--parallel", "2"});
-  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 20s));
+  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 3; }, 20s)) << "two and ours";
   EXPECT_EQ(muster().cli({"cancel", "--sweep", sweep}).exit, 0);
   EXPECT_TRUE(test::eventually([&] { return all_are(sweep, {"cancelled"}); }, 20s));
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 20s)) << "but ours";
@@ -379,8 +379,9 @@ TEST_F(SlurmQueue, WhyAJobWaitsInSlurmIsSaidWithWhatToDo) {
   occupy(2);
   const auto sweep = submit_sweep(shell({.script = "sleep 600",
                                          .resources = "stop_grace = \"1s\"\n",
-                                         .more = "[slurm]\nexclusive = true\n[env]\nSTEP = \"0\"\n"}),
-                                  {"--sweep", "env.STEP=0..6", "--parallel", "1"});
+                                         .more = "[slurm]\nexclusive = true\narray_parallelism = 1\n"
+                                                 "[env]\nSTEP = \"0\"\n"}),
+                                  {"--sweep", "env.STEP=0..5"});
   ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=node4", "state=drain", "reason=story"}).exit, 0);
   ASSERT_EQ(slurm().run({"scontrol", "create", "partitionname=short", "nodes=ALL", "maxtime=1"}).exit, 0);
   ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
@@ -407,7 +408,6 @@ TEST_F(SlurmQueue, WhyAJobWaitsInSlurmIsSaidWithWhatToDo) {
   expect_why(priority, "Priority", "", "");
 
   const auto array = stage().slurm_job(elements[0], 1).substr(0, stage().slurm_job(elements[0], 1).find('_'));
-  expect_why(elements[6], "Dependency", "Slurm job", "");
   const auto limited = expect_why(elements[1], "JobArrayTaskLimit", "As many elements", "JobId=" + array + " ");
   run_command_of(limited);
   const auto throttle = slurm().run({"scontrol", "show", "job", array}).out;

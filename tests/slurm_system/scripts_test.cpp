@@ -40,8 +40,8 @@ TEST_F(SlurmScripts, OfAJobIsShownAsSlurmGetsIt) {
 
 TEST_F(SlurmScripts, OfASweepIsShownAsSlurmGetsIt) {
   const auto file = muster().folder() / "sweep.toml";
-  test::write_file(file, shell({.script = "sleep 60", .more = "[env]\nA = \"0\"\n"}));
-  const std::vector<std::string> arguments{file, "--sweep", "env.A=0..2", "--parallel", "1"};
+  test::write_file(file, shell({.script = "sleep 60", .more = "[slurm]\narray_parallelism = 1\n[env]\nA = \"0\"\n"}));
+  const std::vector<std::string> arguments{file, "--sweep", "env.A=0..2"};
   const auto shown = printed(arguments);
   EXPECT_THAT(shown, HasSubstr("--array=0-2%1\n"));
   auto submit = arguments;

@@ -23,7 +23,7 @@ JobFile parsed(const std::string& rest, const std::vector<std::string>& set = {}
 TEST(SlurmKeys, ASweepIsLimitedByMusterOrBySlurmAndNotByBoth) {
   EXPECT_THAT(
       parsed("[slurm]\narray_parallelism = 2\n[sweep]\nparallel = 3\nenv.A = [\"1\", \"2\"]\n").problems,
-      ElementsAre("job.toml:4:21: slurm.array_parallelism 2: the sweep's parallel is 3: want either muster's limit "
+      ElementsAre("job.toml:4:21: slurm.array_parallelism \"2\": the sweep's parallel is 3: want either muster's limit "
                   "or that of Slurm's arrays; leave out slurm.array_parallelism, or parallel in [sweep] and "
                   "--parallel"));
   EXPECT_THAT(parsed("[slurm]\narray_parallelism = 2\n[sweep]\nenv.A = [\"1\", \"2\"]\n").problems, IsEmpty());

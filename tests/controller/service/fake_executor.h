@@ -229,7 +229,8 @@ class FakeExecutor : public Executor {
   }
   int starts_of(const core::AttemptKey& key) {
     std::lock_guard lock(machine_->mutex);
-    return machine_->starts[key];
+    const auto found = machine_->starts.find(key);
+    return found == machine_->starts.end() ? 0 : found->second;
   }
   LaunchAnswer answer_launch(const LaunchRequest& request) {
     std::lock_guard lock(machine_->mutex);

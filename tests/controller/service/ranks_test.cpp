@@ -103,7 +103,7 @@ TEST_P(Ranks, ThatLeaveWithAnErrorAreNamedToTheExecutorBeforeTheyAreGone) {
 
 TEST_P(Ranks, AreToldToGoOnWhileTheirLaunchIsNotRecordedYet) {
   // The launch has happened, its record has not: dead in between.
-  bench.point.at = 3;
+  bench.point.at = 5;
   core::JobId id = 1;
   try {
     id = bench.controller().submit(recipe_request("a")).value().job_id();

@@ -225,7 +225,8 @@ TEST_F(Told, AListHoldsOnlyJobsOfWhichTheRequestMayBeAsked) {
     request.set_may(may);
     request.mutable_states()->Assign(states.begin(), states.end());
     std::vector<core::JobId> ids;
-    for (const auto& job : bench.controller().list(request).jobs()) ids.push_back(job.id());
+    const auto response = bench.controller().list(request);
+    for (const auto& job : response.jobs()) ids.push_back(job.id());
     return ids;
   };
   EXPECT_THAT(listed(""), ElementsAre(failed, cancelled, held, running));

@@ -95,7 +95,7 @@ TEST_P(Threaded, ManyJobsFromManyThreadsAllRunOnce) {
 
 TEST_P(Threaded, ASweepOfManyIsHandedToAQueueTogether) {
   executor_.machine().queue = true;
-  const auto sweep = controller_->submit_sweep(sweep_request("a", 500, 2));
+  const auto sweep = controller_->submit_sweep(sweep_request("a", 500, 0));
   ASSERT_TRUE(sweep.ok());
   const core::JobState queued[] = {core::JobState::kQueued};
   EXPECT_TRUE(until([&] { return store().count(queued) == 500; }));
@@ -228,11 +228,23 @@ TEST_F(FullDisk, KeepsRanksTrainingAndTheirMetricsComeLater) {
   EXPECT_EQ(bench.controller().metrics(id, 0, 0, 0, 10).size(), 1U);
 }
 
+// That a launch is under way could not be written down.
+TEST_F(FullDisk, BeforeALaunchStartsNothing) {
+  const auto id = bench.controller().submit(command_request("a")).value().job_id();
+  fill();
+  bench.pass(30s);
+  EXPECT_FALSE(bench.machine->has({id, 1}));
+  make_room();
+  bench.pass(6s);
+  EXPECT_EQ(bench.state(id), "running");
+  EXPECT_EQ(bench.machine->starts[(core::AttemptKey{id, 1})], 1);
+}
+
 TEST_F(FullDisk, InTheMiddleOfALaunchStartsNothingTwice) {
   const auto accepted = bench.controller().submit(command_request("a"));
   ASSERT_TRUE(accepted.ok());
   const auto id = accepted.value().job_id();
-  fill();
+  bench.machine->on_start = [this](const core::AttemptKey&) { fill(); };
   bench.pass(30s);
   EXPECT_EQ(bench.state(id), "pending");
   EXPECT_EQ(bench.machine->starts[(core::AttemptKey{id, 1})], 1) << "started, but that could not be written";
