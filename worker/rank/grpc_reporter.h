@@ -32,7 +32,8 @@ struct GrpcReporterOptions {
 
 /// Reports to the controller at `environment.controller` over RankService.
 ///
-/// One thread of its own sends heartbeats at the interval the controller hands out; training never waits for it, and it
+/// Heartbeats go over one stream. A stream that breaks is opened anew after a wait, and a controller that knows no stream
+/// gets calls. One thread of its own sends at the interval the controller hands out; training never waits for it, and it
 /// never waits for a file: another thread keeps what was not sent and writes to stderr (see grpc_file_desk.h). While
 /// the controller can't be reached, or does not know this job, training goes on and the newest 100,000 steps, or
 /// 64 MiB of them, are kept and sent afterwards, oldest first, until acknowledged; should the rank end before, they are
