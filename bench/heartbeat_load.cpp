@@ -1,8 +1,9 @@
 // heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS: plays the ranks of so many jobs, a connection
-// each, and sends a heartbeat of each every interval; ROWS 1: with a row of metrics. The tokens of jobs 1, 2 ... are read
-// from the input, a line each. It speaks HTTP/2 by itself, since two cores must carry it and what it measures. As a rank
-// does, it takes the interval that it is told. Prints "warm" when all are connected and have been heard, then after
-// SECONDS a line of JSON: heartbeats sent and refused, connections lost, and how long an answer took that was asked for.
+// each, and sends a heartbeat of each every interval; ROWS 1: with a row of metrics. The tokens of jobs 1, 2 ... are
+// read from the input, a line each. It speaks HTTP/2 by itself, since two cores must carry it and what it measures. As
+// a rank does, it takes the interval that it is told. Prints "warm" when all are connected and have been heard, then
+// after SECONDS a line of JSON: heartbeats sent and refused, connections lost, and how long an answer took that was
+// asked for.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -12,8 +13,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <iostream>
@@ -70,8 +71,8 @@ std::string big_endian(std::uint32_t value, int bytes) {
 }
 
 std::string frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream, const std::string& payload) {
-  return big_endian(static_cast<std::uint32_t>(payload.size()), 3) + static_cast<char>(type) + static_cast<char>(flags) +
-         big_endian(stream, 4) + payload;
+  return big_endian(static_cast<std::uint32_t>(payload.size()), 3) + static_cast<char>(type) +
+         static_cast<char>(flags) + big_endian(stream, 4) + payload;
 }
 
 /// A header that no table remembers.
@@ -95,11 +96,14 @@ class Load {
     const double seconds = Milliseconds(Clock::now() - measured).count() / 1000;
     std::ranges::sort(answers_);
     const auto at = [&](double part) {
-      return answers_.empty() ? 0 : answers_[std::min(answers_.size() - 1, static_cast<std::size_t>(part * static_cast<double>(answers_.size())))];
+      return answers_.empty()
+                 ? 0
+                 : answers_[std::min(answers_.size() - 1,
+                                     static_cast<std::size_t>(part * static_cast<double>(answers_.size())))];
     };
     std::cout << "{\"seconds\": " << seconds << ", \"sent\": " << sent_ << ", \"refused\": " << refused_
-              << ", \"lost\": " << lost_ << ", \"interval_ms\": " << ranks_[0].interval_ms << ", \"p50_ms\": " << at(0.5)
-              << ", \"p99_ms\": " << at(0.99) << "}" << std::endl;
+              << ", \"lost\": " << lost_ << ", \"interval_ms\": " << ranks_[0].interval_ms
+              << ", \"p50_ms\": " << at(0.5) << ", \"p99_ms\": " << at(0.99) << "}" << std::endl;
     return 0;
   }
 
@@ -122,7 +126,8 @@ class Load {
       while (i + 1 >= heard_ + kComeAtOnce && Clock::now() < begun + kComeWithin);
     }
     while (heard_ + lost_ < ranks_.size() && Clock::now() < begun + kComeWithin) turn(1);
-    if (heard_ + lost_ < ranks_.size()) throw std::runtime_error("only " + std::to_string(heard_) + " ranks were heard");
+    if (heard_ + lost_ < ranks_.size())
+      throw std::runtime_error("only " + std::to_string(heard_) + " ranks were heard");
   }
 
   void connect(Rank& rank, std::size_t index) {

@@ -1,5 +1,5 @@
-// heartbeat_server FOLDER WORLD JOBS INTERVAL_MS: musterd's store, controller and gRPC server, with attempts that have no
-// processes, so that a world of any size runs on one machine. Prints a line of JSON: the port, and for each job its
+// heartbeat_server FOLDER WORLD JOBS INTERVAL_MS: musterd's store, controller and gRPC server, with attempts that have
+// no processes, so that a world of any size runs on one machine. Prints a line of JSON: the port, and for each job its
 // attempt's token. Then each line on its input is answered with a line of JSON: CPU seconds of this process, ranks that
 // were called silent, how late heartbeats are read, the interval's floor. It ends with its input.
 #include <spdlog/sinks/stdout_sinks.h>

@@ -86,8 +86,8 @@ class MetricsWriter {
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   std::shared_ptr<Batch> next_ = std::make_shared<Batch>();
-  std::size_t being_written_ = 0;  // rows
-  bool soon_ = false;              // the next commit does not gather
+  std::size_t being_written_ = 0;                                // rows
+  bool soon_ = false;                                            // the next commit does not gather
   std::map<Key, std::shared_ptr<Batch>> on_their_way_;           // or settled, and not asked for yet
   std::map<core::JobId, std::vector<schema::Series>> declared_;  // written, or on their way
   bool some_settled_ = false;                                    // since forget_settled()

@@ -158,8 +158,8 @@ Outcome<std::shared_ptr<RankStream>> RankSessions::open(const muster::v1::RankKe
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
   parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
-  const RankStreams::Rank rank{caller.key, caller.rank,
-                               core::Millis(caller.spec->liveness().heartbeat_interval_ms()), keeps_rows(caller)};
+  const RankStreams::Rank rank{caller.key, caller.rank, core::Millis(caller.spec->liveness().heartbeat_interval_ms()),
+                               keeps_rows(caller)};
   return streams_.open(rank, std::move(tell), [&] {
     try {
       place(caller);

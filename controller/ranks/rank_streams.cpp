@@ -54,7 +54,7 @@ class RankStreams::Stream : public RankStream, public std::enable_shared_from_th
   std::uint64_t checkpoints_ = 0;
   std::deque<Pending> pending_;
   bool waits_for_commit_ = false;  // in waiting_
-  bool refused_ = false;  // rows of the newest request have found no room, or their write failed
+  bool refused_ = false;           // rows of the newest request have found no room, or their write failed
   // What must be written.
   std::optional<HeartbeatRequest> to_write_;
   bool working_ = false, joined_ = false, resumed_ = false, left_ = false;
@@ -121,7 +121,8 @@ void RankStreams::Stream::take_rows(const HeartbeatRequest& request) {
 }
 
 bool RankStreams::Stream::must_be_written(const HeartbeatRequest& request, const AttemptStanding& standing) const {
-  if (request.checkpoints_size() > 0 && request.first_checkpoint() + request.checkpoints_size() > checkpoints_) return true;
+  if (request.checkpoints_size() > 0 && request.first_checkpoint() + request.checkpoints_size() > checkpoints_)
+    return true;
   if (standing.current && !joined_) return true;
   if (rank_.rank == 0 && request.has_resumed_from_step() && !resumed_) return true;
   return request.leaving() && !left_;

@@ -21,10 +21,10 @@ namespace runtime {
 /// The streams of all ranks.
 ///
 /// A heartbeat comes in on the thread that read it. It is noted in LiveRanks, and its rows are taken into the memory of
-/// MetricsWriter. A checkpoint, the start of a rank and its end are written by work(), in another thread. An answer goes
-/// out when there is something to tell: the attempt's directive has changed, the interval has changed, rows that the
-/// rank waits for are durable, or kAnswerEvery has passed. Nothing here survives a restart: ranks open their streams
-/// anew and send what is not acknowledged. Thread-safe.
+/// MetricsWriter. A checkpoint, the start of a rank and its end are written by work(), in another thread. An answer
+/// goes out when there is something to tell: the attempt's directive has changed, the interval has changed, rows that
+/// the rank waits for are durable, or kAnswerEvery has passed. Nothing here survives a restart: ranks open their
+/// streams anew and send what is not acknowledged. Thread-safe.
 class RankStreams {
  public:
   /// What work() has written of a request.

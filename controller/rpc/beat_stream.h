@@ -30,8 +30,7 @@ class BeatStreams;
 class BeatStream final : public grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>,
                          public std::enable_shared_from_this<BeatStream> {
  public:
-  BeatStream(BeatStreams& streams, const grpc::CallbackServerContext& context)
-      : streams_(streams), context_(context) {}
+  BeatStream(BeatStreams& streams, const grpc::CallbackServerContext& context) : streams_(streams), context_(context) {}
   /// `self` keeps this alive until gRPC is done with it.
   void begin(std::shared_ptr<BeatStream> self);
   /// Ends the stream; again is a no-op.

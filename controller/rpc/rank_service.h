@@ -51,7 +51,7 @@ class RankService final : public muster::v1::RankService::CallbackService {
   runtime::Controller& controller_;
   const Callers& callers_;
   Pool pool_;
-  Pool meetings_;        // so that heartbeats never queue behind ranks that meet
+  Pool meetings_;  // so that heartbeats never queue behind ranks that meet
   BeatStreams beats_;
   std::atomic<ReadingProbe*> probe_ = nullptr;
   RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pools

@@ -24,10 +24,12 @@ std::string random_text() {
 }  // namespace
 
 /// Sends a word each time it is asked to; the one before has been read by then.
-class ReadingProbe::Sender final : public grpc::ClientBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse> {
+class ReadingProbe::Sender final
+    : public grpc::ClientBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse> {
  public:
   Sender(runtime::Reading& reading, int socket, const std::string& secret)
-      : reading_(reading), channel_(grpc::CreateInsecureChannelFromFd("musterd", socket)),
+      : reading_(reading),
+        channel_(grpc::CreateInsecureChannelFromFd("musterd", socket)),
         stub_(muster::v1::RankService::NewStub(channel_)) {
     context_.AddMetadata(kHeader, secret);
     stub_->async()->Beat(&context_, this);

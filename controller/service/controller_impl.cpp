@@ -65,8 +65,8 @@ class Impl final : public RunningController {
         progress_(event_log_, specs_, data_, options_.threads),
         runner_({store, executor, clock, event_log_, specs_, gate_, partitions_, options_.excluded_for},
                 options_.threads),
-        sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_, pace_}, data_, secret_,
-                  options_.threads),
+        sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_, pace_}, data_,
+                  secret_, options_.threads),
         remover_({store, event_log_, data_, options_.scheduler_log}, options_.threads),
         submission_({store, executor, event_log_, partitions_, data_, options_.check_folders}),
         scripts_({executor, clock, event_log_, partitions_, runner_, submission_, data_, secret_,
@@ -75,8 +75,7 @@ class Impl final : public RunningController {
         pages_({store, executor, clock, event_log_, specs_, newest_, live_ranks_, partitions_, gate_, runner_, data_,
                 options_.scheduler_log}),
         status_({store, executor, event_log_, metrics_, partitions_, hearing_, probe_, reading_, pace_,
-                 sessions_.streams(), data_, clock.wall(),
-                 options_.version, options_.problems}),
+                 sessions_.streams(), data_, clock.wall(), options_.version, options_.problems}),
         ticker_("ranks could not be watched this time", options_.threads, [this] {
           watch();
           return options_.tick_interval;

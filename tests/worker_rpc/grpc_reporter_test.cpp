@@ -1,6 +1,7 @@
 #include "rank/grpc_reporter.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -190,7 +191,7 @@ TEST_F(GrpcReporter, AControllerThatKnowsNoStreamGetsCalls) {
   builder.RegisterService(&old);
   const auto server = builder.BuildAndStart();
   auto environment = this->environment();
-  environment.controller = worker::Endpoint{"127.0.0.1", port};
+  environment.controller = worker::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port)};
   auto reporter = worker::make_grpc_reporter(environment);
   EXPECT_TRUE(old.wait_until([](const auto& heartbeats) { return heartbeats.size() >= 5; }));
   reporter->step(step(1));

@@ -33,7 +33,8 @@ class Backoff {
   std::chrono::milliseconds next() {
     const auto now = wait_;
     wait_ = std::min(wait_ * 2, most_);
-    return std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(now.count() / 2, now.count())(random_));
+    return std::chrono::milliseconds(
+        std::uniform_int_distribution<std::int64_t>(now.count() / 2, now.count())(random_));
   }
   void reset() { wait_ = first_; }
 

@@ -115,7 +115,8 @@ TEST_F(Probed, AWordComesBackThroughTheServer) {
     // The word is read: everything until the moment of asking is.
     auto arrived = [&] {
       controller_.reading_.ask();
-      return controller_.reading_.asked_ago() && controller_.reading_.read_until() >= asked && controller_.reading_.lag() < 10s &&
+      return controller_.reading_.asked_ago() && controller_.reading_.read_until() >= asked &&
+             controller_.reading_.lag() < 10s &&
              controller_.clock_.monotonic() - controller_.reading_.read_until() < 5s;
     };
     while (!arrived() && Clock::now() < until) std::this_thread::sleep_for(1ms);

@@ -218,7 +218,8 @@ TEST_F(LateReading, AnOverloadSlowsRanksDownAndGivesThemTime) {
 class StreamsAndDisk : public ::testing::Test {
  protected:
   StreamsAndDisk() {
-    controller_ = make_controller(memory_, executor_, clock_, {.data_folder = folder_.path(), .people_token = "people"});
+    controller_ =
+        make_controller(memory_, executor_, clock_, {.data_folder = folder_.path(), .people_token = "people"});
     controller_->start({"127.0.0.1:7600", ""});
     id_ = controller_->submit(recipe_request("a", 1)).value().job_id();
     EXPECT_TRUE(eventually([&] { return controller_->get(id_).value().state() == "running"; }));
