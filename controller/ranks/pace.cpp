@@ -39,7 +39,7 @@ void Pace::note(core::Millis lag, core::Millis now) {
 
 void Pace::grow(core::Millis now) {
   const bool too_early = shrunk_at_ > core::Millis(0) && now - shrunk_at_ < kTooEarly;
-  if (too_early) calm_ = std::min(calm_ * 2, kMostCalm);
+  calm_ = too_early ? std::min(calm_ * 2, kMostCalm) : kCalm;
   floor_ = std::max(kLeastFloor, floor_ * 2);
   longest_ = std::max(longest_, floor_);
   changed_at_ = now;
@@ -49,7 +49,6 @@ void Pace::shrink(core::Millis now) {
   // Each rank learns it with the answer to its next heartbeat.
   longest_until_ = now + kMissedAfter * floor_;
   floor_ = floor_ > kLeastFloor ? floor_ / 2 : core::Millis(0);
-  if (floor_ == core::Millis(0) && now - shrunk_at_ > kMostCalm) calm_ = kCalm;
   changed_at_ = shrunk_at_ = now;
 }
 
