@@ -266,8 +266,15 @@ class Story {
   std::vector<core::AttemptKey> stopped_;
 };
 
-TEST(AdmissionStory, NeverMoreThanALimitAtOnceEverybodyGoesOnAndNothingTwice) {
-  for (unsigned seed = 0; seed < 2000 && !::testing::Test::HasFailure(); ++seed) {
+// 2,000 seeds in four tests, which run beside each other.
+constexpr unsigned kSeedsATest = 500;
+
+class AdmissionStory : public ::testing::TestWithParam<unsigned> {};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, AdmissionStory, ::testing::Values(0U, 500U, 1000U, 1500U));
+
+TEST_P(AdmissionStory, NeverMoreThanALimitAtOnceEverybodyGoesOnAndNothingTwice) {
+  for (unsigned seed = GetParam(); seed < GetParam() + kSeedsATest && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Story story(seed);
     for (int i = 0; i < 15 && !::testing::Test::HasFailure(); ++i) story.something_happens();
