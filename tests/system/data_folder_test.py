@@ -108,7 +108,7 @@ class Programs(unittest.TestCase):
         daemon = Musterd(self, self.bin, slurm="auto", env=self.env)
         doctor = daemon.muster("doctor", "--json")
         self.assertNotEqual(doctor.returncode, 0)
-        self.assertRegex(doctor.stdout, r'"verdict": ?"bad",\s*"text": ?"no job can go to Slurm: there is no .*/bin/muster-task')
+        self.assertRegex(doctor.stdout, r'"verdict": ?"bad",\s*"text": ?"no job can go to Slurm: .*/bin/muster-task is missing')
         self.assertIn(f"no job can go to Slurm: {self.bin / 'muster-task'} is missing or cannot be run", daemon.log.read_text())
         done = daemon.submit('name = "local"\ncommand = ["/bin/true"]\n')
         daemon.until(done, lambda shown: shown["state"] == "succeeded")
