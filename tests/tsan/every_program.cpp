@@ -24,7 +24,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_status.so\n"
          "called_from_lib:libabsl_strings.so\n"
          "called_from_lib:libabsl_time.so\n"
-         "race_top:^closedir$\n";
+         "race_top:closedir\n";
 }
 
 // gRPC orders the work of its threads by absl's mutexes and by atomics, and ThreadSanitizer sees neither. The functions

@@ -55,10 +55,21 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
   return row;
 }
 
+/// What Admission says of a job that a person holds, or that waits for its backoff.
+std::optional<runtime::Wait> wait_of(const core::Job& job) {
+  const auto id = std::to_string(job.id);
+  if (job.held) return runtime::Wait{job.reason, "Release it when it may start: muster release " + id};
+  if (job.state != core::JobState::kWaiting || !job.next_attempt_at) return std::nullopt;
+  return runtime::Wait{job.reason, "It starts by itself. To start it at once: muster requeue " + id,
+                       job.next_attempt_at};
+}
+
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
   auto core = core_job(job);
-  auto standing = runtime::standing_of({core});
+  runtime::StandingFacts facts{core};
+  facts.wait = wait_of(core);
+  auto standing = runtime::standing_of(facts);
   if (!job.action().empty() && !core.held) standing.action = job.action();
   standing.scheduler_reason = core.held ? "" : job.scheduler_reason();
   if (core.held && standing.status == "held") standing.reason = "held by " + core.held_by + " until released";
