@@ -59,7 +59,7 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
 std::optional<runtime::Wait> wait_of(const core::Job& job) {
   const auto id = std::to_string(job.id);
   if (job.held) return runtime::Wait{job.reason, "Release it when it may start: muster release " + id};
-  if (job.state != core::JobState::kWaiting || !job.next_attempt_at) return std::nullopt;
+  if (job.state != core::JobState::kWaiting) return std::nullopt;
   return runtime::Wait{job.reason, "It starts by itself. To start it at once: muster requeue " + id,
                        job.next_attempt_at};
 }
