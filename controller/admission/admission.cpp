@@ -11,11 +11,6 @@ bool is_idle(const core::Job& job) {
   return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
 }
 
-std::optional<Wait> held(const core::Job& job) {
-  if (!job.held) return std::nullopt;
-  return Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
-}
-
 std::optional<Wait> after(const core::Job& job) {
   const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
   if (!is_idle(job) || other == job.after.end()) return std::nullopt;
@@ -24,6 +19,16 @@ std::optional<Wait> after(const core::Job& job) {
 }
 
 }  // namespace
+
+std::optional<Wait> wait_for_release(const core::Job& job) {
+  if (!job.held) return std::nullopt;
+  return Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
+}
+
+Wait wait_for_backoff(const core::Job& job) {
+  return {job.reason, std::string(kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
+          job.next_attempt_at};
+}
 
 std::optional<Wait> Admission::why_not(const core::Job& job, core::Time now) {
   if (!is_idle(job) && job.state != core::JobState::kQueued) return std::nullopt;
@@ -43,7 +48,7 @@ std::optional<Wait> Admission::enter(const core::Job& job, const std::vector<Lim
 
 std::optional<Wait> Admission::first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
                                           bool entering) const {
-  if (auto wait = held(job)) return wait;
+  if (auto wait = wait_for_release(job)) return wait;
   if (auto wait = after(job)) return wait;
   if (auto wait = backoff(job, now)) return wait;
   if (auto wait = full(job, limits)) return wait;
@@ -56,9 +61,7 @@ std::optional<Wait> Admission::backoff(const core::Job& job, core::Time now) con
   const bool known = start != starts_.end();
   const bool over = known ? parts_.clock.monotonic() >= start->second.due : job.next_attempt_at <= now;
   if (job.state != core::JobState::kWaiting || !job.next_attempt_at || over) return std::nullopt;
-  return Wait{job.reason,
-              std::string(kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
-              job.next_attempt_at};
+  return wait_for_backoff(job);
 }
 
 std::optional<Wait> Admission::full(const core::Job& job, const std::vector<Limit>& limits) const {

@@ -17,6 +17,11 @@
 
 namespace runtime {
 
+/// What a job waits for that a person holds; nullopt: nobody holds it. Pure.
+std::optional<Wait> wait_for_release(const core::Job& job);
+/// What a job waits for whose next attempt is backed off. Pure.
+Wait wait_for_backoff(const core::Job& job);
+
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
 /// the job; it waits for other jobs; its backoff; a limit without a free slot; its last launch was put off. The first
 /// that holds is the answer, for the runner and for `muster why`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "admission/admission.h"
 #include "core/apply.h"
 #include "job_series.h"
 #include "service/standing.h"
@@ -57,11 +58,9 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
 
 /// What Admission says of a job that a person holds, or that waits for its backoff.
 std::optional<runtime::Wait> wait_of(const core::Job& job) {
-  const auto id = std::to_string(job.id);
-  if (job.held) return runtime::Wait{job.reason, "Release it when it may start: muster release " + id};
+  if (auto wait = runtime::wait_for_release(job)) return wait;
   if (job.state != core::JobState::kWaiting) return std::nullopt;
-  return runtime::Wait{job.reason, "It starts by itself. To start it at once: muster requeue " + id,
-                       job.next_attempt_at};
+  return runtime::wait_for_backoff(job);
 }
 
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
