@@ -272,7 +272,7 @@ TEST_F(SlurmAdmin, AJobsOwnHealthCheckKeepsThatJobAloneOffANode) {
   EXPECT_TRUE(node.at("excluded_until").is_null()) << node.dump(1);
   EXPECT_THAT(muster().cli({"nodes"}).out,
               HasSubstr("avoided by job " + job +
-                        " alone: node node1 is unfit: its health check failed (of this job alone) "
+                        " only: node node1 is unfit: its health check failed (of this job alone) "
                         "with exit code 7"));
   const auto other = muster().submit(shell_job("true", in_partition("main", "nodelist = \"node1\"\n")));
   EXPECT_EQ(muster().until_state(other, "succeeded").at("attempts").size(), 1U);
