@@ -455,7 +455,7 @@ TEST(Worker, MistakesThatARetryCannotMendAreNeverRequeued) {
        "gradient's norm"},
       {{.checkpoints = "file"}, "checkpoint.folder"},
       {{.checkpoints = "y", .source = R"("source":"folder","path":"/no/such")"}, "data.path = \"/no/such\""},
-      {{.source = text}, "the text is another"},
+      {{.source = text}, "the text has changed since"},
       {{.model = R"("hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2)"}, "is of another model"},
   };
   for (const auto& [run, says] : cases) {
