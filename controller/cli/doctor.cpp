@@ -158,6 +158,10 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
   findings.push_back({"store", status.store_problem().empty() ? Verdict::kFine : Verdict::kBad,
                       status.store_problem().empty() ? "writable, " + std::to_string(status.events_total()) + " events"
                                                      : status.store_problem()});
+  const bool in_time = status.overload().empty();
+  findings.push_back({"ranks", in_time ? Verdict::kFine : Verdict::kNote,
+                      in_time ? std::to_string(status.rank_streams()) + " connected, heartbeats are read in time"
+                              : status.overload()});
   const bool room = status.data_free_bytes() >= kFewestFreeBytes;
   findings.push_back({"disk", room ? Verdict::kFine : Verdict::kBad,
                       bytes_text(status.data_free_bytes()) + " free in " + status.data_folder() +

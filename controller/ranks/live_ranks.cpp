@@ -54,10 +54,10 @@ void LiveRanks::set_started(const core::AttemptKey& key, core::Millis at) {
   if (auto* live = find(key)) live->watch.set_started(at);
 }
 
-bool LiveRanks::heartbeat(const core::AttemptKey& key, const muster::v1::HeartbeatRequest& request, core::Millis now) {
+bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
+                          const muster::v1::HeartbeatRequest& request, core::Millis now) {
   std::lock_guard lock(mutex_);
   auto* live = find(key);
-  const auto rank = request.key().rank();
   if (live == nullptr || live->ended || rank >= live->ranks.size()) return false;
   auto& view = live->ranks[rank];
   const bool moved = !view.heard_at || view.step != request.step() || view.section != request.section();
@@ -136,17 +136,22 @@ std::string LiveRanks::endpoint(const core::AttemptKey& key) const {
   return live == nullptr || live->ended ? std::string() : live->endpoint;
 }
 
-Watched LiveRanks::watch(core::Millis now, bool deaf,
+Watched LiveRanks::watch(const Round& round,
                          const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
   Watched out;
+  const auto now = round.now;
+  // A moment of the past: until then this rank would have been heard, however late heartbeats are read and sent.
+  const auto heard_until = [&](const AttemptWatch& watch) {
+    return std::min(now, round.read_until) - round.grace(watch.rules().silent_after);
+  };
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> overdue;
   {
     std::lock_guard lock(mutex_);
     for (auto& [key, live] : attempts_) {
       if (live.ended) continue;
-      if (deaf) live.watch.fresh_start(now);
+      if (round.deaf) live.watch.fresh_start(now);
       out.somebody_is_missed = out.somebody_is_missed || live.watch.misses_somebody(now);
-      for (auto rank : live.watch.overdue(now)) overdue.emplace_back(key, rank);
+      for (auto rank : live.watch.overdue(heard_until(live.watch))) overdue.emplace_back(key, rank);
       for (auto& fact : live.watch.findings(now)) out.facts.push_back({key.job, std::move(fact)});
       if (live.watch.must_stop_again(now)) out.stop_again.push_back(key);
     }
@@ -163,9 +168,9 @@ Watched LiveRanks::watch(core::Millis now, bool deaf,
     }
   };
   // All of them first: one word for a neighbour says that their node is there.
-  with_each([&](const auto&, auto& watch, auto rank, Vouch word) { watch.note(rank, word, now); });
+  with_each([&](const auto&, auto& watch, auto rank, Vouch word) { watch.note(rank, word, heard_until(watch)); });
   with_each([&](const auto& key, auto& watch, auto rank, Vouch word) {
-    if (auto fact = watch.judge(rank, word, now)) out.facts.push_back({key.job, std::move(*fact)});
+    if (auto fact = watch.judge(rank, word, heard_until(watch))) out.facts.push_back({key.job, std::move(*fact)});
   });
   return out;
 }

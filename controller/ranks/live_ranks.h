@@ -55,7 +55,8 @@ class LiveRanks {
   void set_started(const core::AttemptKey& key, core::Millis at);
 
   /// True if its step or section moved.
-  bool heartbeat(const core::AttemptKey& key, const muster::v1::HeartbeatRequest& request, core::Millis now);
+  bool heartbeat(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::HeartbeatRequest& request,
+                 core::Millis now);
   void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
@@ -72,10 +73,17 @@ class LiveRanks {
   /// Empty if it is not known or the attempt has ended.
   std::string endpoint(const core::AttemptKey& key) const;
 
-  /// One round over every attempt. Asks `vouch` without holding a lock. `deaf` (see Hearing) gives everyone fresh time
-  /// instead.
-  Watched watch(core::Millis now, bool deaf,
-                const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
+  /// What a round of watching goes by.
+  struct Round {
+    core::Millis now;
+    bool deaf = false;  // everyone gets fresh time, see Hearing
+    /// What was sent before has been read, see Reading. Silence is judged by it.
+    core::Millis read_until;
+    /// How much longer than its `silent_after` a rank may be unheard, see Pace.
+    std::function<core::Millis(core::Millis silent_after)> grace;
+  };
+  /// One round over every attempt. Asks `vouch` without holding a lock.
+  Watched watch(const Round& round, const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
 
  private:
   struct Live {

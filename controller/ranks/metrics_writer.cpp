@@ -15,7 +15,6 @@ MetricsWriter::MetricsWriter(store::Store& store, Hearing& hearing, NewestMetric
 
 MetricsWriter::~MetricsWriter() {
   close();
-  if (thread_.joinable()) thread_.join();
 }
 
 MetricsWriter::Key MetricsWriter::key_of(const store::MetricRow& row) {
@@ -24,19 +23,49 @@ MetricsWriter::Key MetricsWriter::key_of(const store::MetricRow& row) {
   return {row.job, row.attempt, row.rank, row.step, series};
 }
 
-std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared) {
+MetricsWriter::Taken MetricsWriter::take(std::vector<store::MetricRow> rows,
+                                         std::vector<store::DeclaredSeries> declared, bool soon) {
+  if (!threads_) {
+    auto batch = std::make_shared<Batch>();
+    batch->fate = write(rows, declared) ? Fate::kDurable : Fate::kFailed;
+    return {rows.size(), std::move(batch)};
+  }
+  Taken taken;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return {};
+    taken.batch = next_;
+    std::ranges::move(take_new(std::move(declared)), std::back_inserter(next_->declared));
+    for (auto& row : rows) {
+      if (!has_room()) break;
+      next_->rows.push_back(std::move(row));
+      ++taken.rows;
+    }
+    soon_ = soon_ || soon;
+  }
+  wake_.notify_one();
+  return taken;
+}
+
+std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared,
+                               core::Millis patience) {
   if (rows.empty()) return 0;
   if (!threads_) return write(rows, declared) ? rows.size() : 0;
-  const bool slow = hearing_.is_slow();
+  const bool waits = patience > core::Millis(0) && !hearing_.is_slow();
   std::unique_lock lock(mutex_);
   hand_over(rows, std::move(declared));
+  soon_ = soon_ || waits;
   wake_.notify_one();
   const auto settled = [&] {
     const auto last = on_their_way_.find(key_of(rows.back()));
-    return closed_ || last == on_their_way_.end() || last->second->outcome != Outcome::kWaits;
+    return closed_ || last == on_their_way_.end() || last->second->fate != Fate::kWaits;
   };
-  if (!slow) settled_.wait_for(lock, Hearing::kPatience, settled);
+  if (waits) settled_.wait_for(lock, patience, settled);
   return take_durable(rows);
+}
+
+bool MetricsWriter::has_room() const {
+  return next_->rows.size() + being_written_ < kRowsLimit;
 }
 
 /// Without those that are written already or on their way.
@@ -62,7 +91,7 @@ void MetricsWriter::hand_over(const std::vector<store::MetricRow>& rows, std::ve
   std::ranges::move(declared, std::back_inserter(next_->declared));
   if (on_their_way_.size() + rows.size() > kRowsLimit && std::exchange(some_settled_, false)) forget_settled();
   for (const auto& row : rows) {
-    if (on_their_way_.size() >= kRowsLimit) return;
+    if (on_their_way_.size() >= kRowsLimit || !has_room()) return;
     if (on_their_way_.try_emplace(key_of(row), next_).second) next_->rows.push_back(row);
   }
 }
@@ -74,21 +103,21 @@ std::size_t MetricsWriter::take_durable(const std::vector<store::MetricRow>& row
     const auto found = on_their_way_.find(key_of(row));
     // The same step twice in one heartbeat is one row.
     const bool again = found == on_their_way_.end() && taken > 0 && key_of(row) == key_of(rows[taken - 1]);
-    const auto outcome = again                          ? Outcome::kDurable
-                         : found == on_their_way_.end() ? Outcome::kFailed
-                                                        : found->second->outcome;
-    all = all && outcome == Outcome::kDurable;
+    const Fate outcome = again                          ? Fate::kDurable
+                         : found == on_their_way_.end() ? Fate::kFailed
+                                                        : found->second->fate.load();
+    all = all && outcome == Fate::kDurable;
     if (all) ++taken;
     // What failed is handed over again when it is sent again.
-    const bool settled = found != on_their_way_.end() && outcome != Outcome::kWaits;
-    if (settled && (all || outcome == Outcome::kFailed)) on_their_way_.erase(found);
+    const bool settled = found != on_their_way_.end() && outcome != Fate::kWaits;
+    if (settled && (all || outcome == Fate::kFailed)) on_their_way_.erase(found);
   }
   return taken;
 }
 
 // Of ranks that have ended, say. Sent again, such a row is written again, which changes nothing.
 void MetricsWriter::forget_settled() {
-  std::erase_if(on_their_way_, [](const auto& entry) { return entry.second->outcome != Outcome::kWaits; });
+  std::erase_if(on_their_way_, [](const auto& entry) { return entry.second->fate != Fate::kWaits; });
 }
 
 std::string MetricsWriter::problem() const {
@@ -103,22 +132,31 @@ void MetricsWriter::close() {
   }
   wake_.notify_all();
   settled_.notify_all();
+  // Whoever is told of a commit may be gone afterwards.
+  if (thread_.joinable()) thread_.join();
 }
 
 void MetricsWriter::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return closed_ || !next_->rows.empty(); });
+    wake_.wait_for(lock, kGather, [&] { return closed_ || soon_; });
     if (closed_) return;
     const auto batch = std::exchange(next_, std::make_shared<Batch>());
+    being_written_ = batch->rows.size();
+    soon_ = false;
     lock.unlock();
     const bool durable = write(batch->rows, batch->declared);
     lock.lock();
     if (!durable) declared_.clear();
     batch->rows.clear();
-    batch->outcome = durable ? Outcome::kDurable : Outcome::kFailed;
+    batch->fate = durable ? Fate::kDurable : Fate::kFailed;
+    being_written_ = 0;
     some_settled_ = true;
     settled_.notify_all();
+    lock.unlock();
+    if (on_settled_) on_settled_();
+    lock.lock();
   }
 }
 
@@ -141,6 +179,7 @@ bool MetricsWriter::write(const std::vector<store::MetricRow>& rows,
     }
   }
   problem_ = problem;
+  failing_ = !problem.empty();
   return problem.empty();
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
-#include <future>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,20 +20,40 @@ namespace runtime {
 /// Writes ranks' metrics, those of many heartbeats in one transaction, and tells NewestMetrics what is durable.
 /// Thread-safe.
 ///
-/// A rank sends its rows again until they are taken, and add() waits for them only a moment. So rows that are on their
-/// way are remembered: they are written once, however often they are sent, and taken when they are durable.
+/// Rows are taken at once and wait in memory. A commit gathers the rows of kGather. A rank sends its rows again until
+/// they are acknowledged, and only durable rows are. take() is for streams, which number their rows. add() is for
+/// single heartbeats: rows on their way are remembered, so that each is written once, however often it is sent.
 class MetricsWriter {
  public:
-  /// Without threads, add() writes in the caller's thread.
+  enum class Fate { kWaits, kDurable, kFailed };
+  /// Rows that are written in one transaction.
+  struct Batch {
+    std::vector<store::MetricRow> rows;
+    std::vector<store::DeclaredSeries> declared;
+    std::atomic<Fate> fate = Fate::kWaits;
+  };
+  struct Taken {
+    std::size_t rows = 0;  // counted from the first; fewer than all: there is no room
+    std::shared_ptr<const Batch> batch;
+  };
+
+  /// Without threads, rows are written in the caller's thread.
   MetricsWriter(store::Store& store, Hearing& hearing, NewestMetrics& newest, bool threads);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
-  /// How many of `rows`, counted from the first, are durable: those are never to be sent again. Waits for the others at
-  /// most Hearing::kPatience, and not at all while the disk is slow; they are on their way, unless there are too many.
-  /// `declared`: what is known of their series; what was declared already is not written again.
-  std::size_t add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared = {});
+  /// `settled` is called by the writing thread after each commit, durable or failed. Set it before rows come.
+  void on_settled(std::function<void()> settled) { on_settled_ = std::move(settled); }
+  /// Takes rows, and never waits. `declared`: what is known of their series; what was declared already is not written
+  /// again. `soon`: the commit does not gather.
+  Taken take(std::vector<store::MetricRow> rows, std::vector<store::DeclaredSeries> declared, bool soon);
+  /// How many of `rows`, counted from the first, are durable: those are never to be sent again. The others are on their
+  /// way, unless there is no room. `patience`: how long to wait for them; not at all while the disk is slow.
+  std::size_t add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared = {},
+                  core::Millis patience = Hearing::kPatience);
+  /// The store takes nothing now: the newest write failed, or the disk is slow.
+  bool stands() const { return failing_ || hearing_.is_slow(); }
   /// Empty, or why the newest write failed.
   std::string problem() const;
   void close();
@@ -42,20 +63,16 @@ class MetricsWriter {
   static constexpr std::size_t kRowsLimit = 131072;
   /// What more jobs declare is written again.
   static constexpr std::size_t kJobsKnown = 4096;
+  static constexpr core::Millis kGather{75};
 
  private:
-  enum class Outcome { kWaits, kDurable, kFailed };
-  struct Batch {
-    std::vector<store::MetricRow> rows;
-    std::vector<store::DeclaredSeries> declared;
-    Outcome outcome = Outcome::kWaits;
-  };
   /// The last part tells rows of one step with unlike series apart.
   using Key = std::tuple<core::JobId, core::AttemptNumber, core::RankNumber, core::Step, std::size_t>;
   static Key key_of(const store::MetricRow& row);
   void run();
   bool write(const std::vector<store::MetricRow>& rows, const std::vector<store::DeclaredSeries>& declared);
   std::vector<store::DeclaredSeries> take_new(std::vector<store::DeclaredSeries> declared);
+  bool has_room() const;
   void hand_over(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared);
   std::size_t take_durable(const std::vector<store::MetricRow>& rows);
   void forget_settled();
@@ -64,9 +81,13 @@ class MetricsWriter {
   Hearing& hearing_;
   NewestMetrics& newest_;
   const bool threads_;
+  std::function<void()> on_settled_;
+  std::atomic<bool> failing_ = false;
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   std::shared_ptr<Batch> next_ = std::make_shared<Batch>();
+  std::size_t being_written_ = 0;                                // rows
+  bool soon_ = false;                                            // the next commit does not gather
   std::map<Key, std::shared_ptr<Batch>> on_their_way_;           // or settled, and not asked for yet
   std::map<core::JobId, std::vector<schema::Series>> declared_;  // written, or on their way
   bool some_settled_ = false;                                    // since forget_settled()

@@ -11,6 +11,7 @@
 #include "base/whole_number.h"
 #include "jobs/spec_values.h"
 #include "ranks/liveness_rules.h"
+#include "ranks/metric_rows.h"
 #include "ranks/unsent_reports.h"
 
 namespace runtime {
@@ -18,40 +19,11 @@ namespace {
 
 constexpr std::size_t kMostMetrics = 512;
 constexpr std::size_t kMostEndpoint = 300;
+constexpr std::size_t kTokensKept = 4096;
 /// What the store did not take of ranks that have ended.
 constexpr core::Millis kReadAgainAfter{1000};
 /// Looked through in one round, so that a network folder holds nobody up.
 constexpr int kFoldersAtOnce = 50;
-
-store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m) {
-  store::MetricRow row;
-  row.job = key.job;
-  row.attempt = key.number;
-  row.rank = rank;
-  row.step = m.step();
-  if (m.has_step_ms()) row.step_ms = m.step_ms();
-  if (m.has_memory_bytes()) row.memory_bytes = m.memory_bytes();
-  if (m.has_memory_peak_bytes()) row.memory_peak_bytes = m.memory_peak_bytes();
-  if (m.has_bytes_communicated()) row.bytes_communicated = m.bytes_communicated();
-  for (const auto& value : m.values()) {
-    if (schema::is_series_name(value.series())) row.values.push_back({value.series(), value.value()});
-  }
-  row.at_ms = m.at_ms();
-  return row;
-}
-
-/// What the heartbeat declares; nothing of a series whose name is none.
-std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
-                                               const muster::v1::HeartbeatRequest& request) {
-  std::vector<store::DeclaredSeries> declared;
-  for (const auto& series : request.series()) {
-    if (!schema::is_series_name(series.name()) || declared.size() == schema::kMostSeries) continue;
-    declared.push_back({key.job,
-                        {series.name(), series.unit().size() <= schema::kLongestUnit ? series.unit() : std::string(),
-                         schema::better_of(series.better()), schema::over_ranks_of(series.over_ranks())}});
-  }
-  return declared;
-}
 
 TaskReport report_of(const muster::v1::TaskRequest& request) {
   using Process = TaskReport::Process;
@@ -86,10 +58,28 @@ TaskReport report_of(const muster::v1::TaskRequest& request) {
 }  // namespace
 
 RankSessions::RankSessions(Parts parts, DataFolder data, std::string secret, bool threads)
-    : parts_(parts), data_(std::move(data)), secret_(std::move(secret)), errands_(threads) {}
+    : parts_(parts),
+      data_(std::move(data)),
+      secret_(std::move(secret)),
+      errands_(threads),
+      streams_({parts_.clock, parts_.live_ranks, parts_.metrics, parts_.changes, parts_.pace,
+                [this](const muster::v1::HeartbeatRequest& request) { return write(request); }}) {
+  parts_.metrics.on_settled([this] { streams_.settle(); });
+}
+
+std::string RankSessions::token_of(const core::AttemptKey& attempt) {
+  {
+    std::lock_guard lock(tokens_mutex_);
+    if (const auto known = tokens_.find(attempt); known != tokens_.end()) return known->second;
+  }
+  auto token = rank_token(secret_, attempt.job, attempt.number);
+  std::lock_guard lock(tokens_mutex_);
+  if (tokens_.size() >= kTokensKept) tokens_.clear();
+  return tokens_.emplace(attempt, std::move(token)).first->second;
+}
 
 Outcome<RankSessions::Caller> RankSessions::identify(const muster::v1::RankKey& key, const std::string& token) {
-  if (!same_secret(token, rank_token(secret_, key.job_id(), key.attempt()))) {
+  if (!same_secret(token, token_of({key.job_id(), key.attempt()}))) {
     return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
                                                         " attempt " + std::to_string(key.attempt())};
   }
@@ -117,21 +107,13 @@ Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey& key)
 void RankSessions::place(Caller& caller) {
   caller.job = parts_.event_log.job(caller.key.job);
   if (caller.job == nullptr || caller.spec == nullptr) return;
-  const auto& attempts = caller.job->attempts;
-  const bool newest = caller.key.number == attempts.size();
-  caller.current = newest && !attempts.empty() && attempts.back().state != core::AttemptState::kEnded;
-  caller.upcoming = !caller.current && core::is_upcoming(*caller.job, caller.key.number);
+  const auto standing = standing_of(*caller.job, caller.key.number);
+  caller.current = standing.current;
+  caller.upcoming = standing.upcoming;
+  caller.directive = standing.directive;
   if (!caller.current && !caller.upcoming) return;
   const auto now = parts_.clock.monotonic();
   parts_.live_ranks.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
-}
-
-muster::v1::Directive RankSessions::directive(const Caller& caller) const {
-  if (caller.upcoming) return muster::v1::DIRECTIVE_CONTINUE;
-  const auto* attempt = caller.attempt();
-  if (attempt == nullptr) return muster::v1::DIRECTIVE_STOP;
-  if (attempt->state != core::AttemptState::kDraining) return muster::v1::DIRECTIVE_CONTINUE;
-  return core::leaves_with_save(attempt->cause) ? muster::v1::DIRECTIVE_SAVE_AND_LEAVE : muster::v1::DIRECTIVE_STOP;
 }
 
 Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::v1::RegisterRequest& request,
@@ -147,8 +129,8 @@ Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::
   parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
   join(caller, request.node(), request.pid());
   muster::v1::RegisterResponse response;
-  response.set_directive(directive(caller));
-  response.set_heartbeat_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  response.set_directive(caller.directive);
+  response.set_heartbeat_interval_ms(interval_of(caller).count());
   return response;
 }
 
@@ -157,39 +139,79 @@ Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muster::v1:
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
-  // Before it is gone, and before others can have noticed.
-  if (caller.current && request.leaving() && request.exit_code() != 0) {
-    parts_.executor.failing(caller.key, caller.rank);
-  }
   // First of all: a disk that stands still must not make ranks look silent.
-  const bool moved = parts_.live_ranks.heartbeat(caller.key, request, parts_.clock.monotonic());
-  join(caller, {}, 0);
-  tell_resumed(caller, request);
+  const bool moved = parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
   muster::v1::HeartbeatResponse response;
-  response.set_metrics_accepted(take_metrics(caller, request));
-  response.set_checkpoints_accepted(take_checkpoints(caller, request));
+  response.set_metrics_accepted(take_metrics(caller, request, core::Millis(0)));
+  response.set_checkpoints_accepted(write(caller, request).checkpoints);
   // What was written meanwhile may have changed what the rank is to do.
   place(caller);
-  response.set_directive(directive(caller));
-  response.set_heartbeat_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
+  response.set_directive(caller.directive);
+  response.set_heartbeat_interval_ms(interval_of(caller).count());
   if (moved || request.metrics_size() > 0) parts_.changes.bump(caller.key.job);
   return response;
 }
 
+Outcome<std::shared_ptr<RankStream>> RankSessions::open(const muster::v1::RankKey& key, const std::string& token,
+                                                        TellRank tell) {
+  auto found = identify(key, token);
+  if (!found.ok()) return found.refusal();
+  auto& caller = found.value();
+  parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
+  const RankStreams::Rank rank{caller.key, caller.rank, core::Millis(caller.spec->liveness().heartbeat_interval_ms()),
+                               keeps_rows(caller)};
+  return streams_.open(rank, std::move(tell), [&] {
+    try {
+      place(caller);
+    } catch (const std::exception& e) {
+      spdlog::warn("job {}: {}", caller.key.job, e.what());
+    }
+    return AttemptStanding{caller.current, caller.upcoming, caller.directive};
+  });
+}
+
+RankStreams::Written RankSessions::write(const muster::v1::HeartbeatRequest& request) {
+  try {
+    auto found = find(request.key());
+    if (found.ok()) return write(found.value(), request);
+  } catch (const std::exception& e) {
+    spdlog::warn("job {}: a heartbeat of rank {} is not written: {}", request.key().job_id(), request.key().rank(),
+                 e.what());
+  }
+  return {};
+}
+
+RankStreams::Written RankSessions::write(Caller& caller, const muster::v1::HeartbeatRequest& request) {
+  // Before it is gone, and before others can have noticed.
+  if (caller.current && request.leaving() && request.exit_code() != 0) {
+    parts_.executor.failing(caller.key, caller.rank);
+  }
+  RankStreams::Written written;
+  written.joined = join(caller, {}, 0);
+  tell_resumed(caller, request);
+  written.resumed = parts_.live_ranks.resume_told(caller.key);
+  written.checkpoints = take_checkpoints(caller, request);
+  return written;
+}
+
+core::Millis RankSessions::interval_of(const Caller& caller) const {
+  return parts_.pace.interval(core::Millis(caller.spec->liveness().heartbeat_interval_ms()));
+}
+
 // A rank known as starting has spoken, or one of any program, which nobody expects to. If that cannot be written now,
 // its next word says it again.
-void RankSessions::join(Caller& caller, const std::string& node, std::int64_t pid) {
+bool RankSessions::join(Caller& caller, const std::string& node, std::int64_t pid) {
   const auto* attempt = caller.attempt();
-  if (attempt == nullptr || attempt->state == core::AttemptState::kDraining || caller.rank >= attempt->ranks.size()) {
-    return;
-  }
+  if (attempt == nullptr) return false;
+  if (attempt->state == core::AttemptState::kDraining || caller.rank >= attempt->ranks.size()) return true;
   const auto& rank = attempt->ranks[caller.rank];
   const bool first_report = caller.job->is_command && !rank.reports && rank.state == core::RankState::kRunning;
-  if (rank.state != core::RankState::kStarting && !first_report) return;
+  if (rank.state != core::RankState::kStarting && !first_report) return true;
   const auto outcome = parts_.event_log.report(
       caller.key.job,
       core::RankJoined{caller.key.number, caller.rank, node.empty() ? rank.node : node, pid == 0 ? rank.pid : pid});
   if (outcome.ok()) place(caller);
+  return outcome.ok();
 }
 
 // The ranks agree on it, so rank 0 speaks for all.
@@ -202,16 +224,20 @@ void RankSessions::tell_resumed(const Caller& caller, const muster::v1::Heartbea
 
 // Late metrics of an attempt that is over are as true as any. Those of one that never was, or of
 // a removed job, are not kept.
-std::uint32_t RankSessions::take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+bool RankSessions::keeps_rows(const Caller& caller) {
+  return !caller.job->removed_at && (caller.upcoming || caller.key.number <= caller.job->attempts.size());
+}
+
+std::uint32_t RankSessions::take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request,
+                                         core::Millis patience) {
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool known = !caller.job->removed_at && (caller.upcoming || caller.key.number <= caller.job->attempts.size());
   std::vector<store::MetricRow> rows;
-  for (std::size_t i = 0; known && i < count; ++i) {
+  for (std::size_t i = 0; keeps_rows(caller) && i < count; ++i) {
     rows.push_back(row_of(caller.key, caller.rank, request.metrics(static_cast<int>(i))));
   }
   if (rows.empty()) return static_cast<std::uint32_t>(count);
   parts_.live_ranks.steps(caller.key, rows);
-  return static_cast<std::uint32_t>(parts_.metrics.add(rows, declared_of(caller.key, request)));
+  return static_cast<std::uint32_t>(parts_.metrics.add(rows, declared_of(caller.key, request), patience));
 }
 
 // Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it
@@ -284,11 +310,11 @@ RankSessions::Late RankSessions::take_late(const muster::v1::HeartbeatRequest& r
   const auto found = find(request.key());
   if (!found.ok()) return found.refusal().kind == Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
   const auto& caller = found.value();
-  parts_.live_ranks.heartbeat(caller.key, request, parts_.clock.monotonic());
+  parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
   tell_resumed(caller, request);
   const auto checkpoints = take_late_checkpoints(caller, request);
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request) == most);
+  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, Hearing::kPatience) == most);
   parts_.changes.bump(caller.key.job);
   return metrics ? checkpoints : Late::kLater;
 }
@@ -369,7 +395,7 @@ Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
   muster::v1::RendezvousResponse response;
-  response.set_directive(directive(caller));
+  response.set_directive(caller.directive);
   if (!caller.current && !caller.upcoming) return response;
   if (!request.endpoint().empty()) {
     if (caller.rank != 0 || request.endpoint().size() > kMostEndpoint ||
@@ -394,7 +420,7 @@ Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskReque
   const auto& caller = found.value();
   if (caller.current || caller.upcoming) parts_.executor.task(caller.key, caller.rank, report_of(request));
   muster::v1::TaskResponse response;
-  response.set_directive(directive(caller));
+  response.set_directive(caller.directive);
   response.set_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
   if (response.directive() == muster::v1::DIRECTIVE_CONTINUE) return response;
   const bool save = response.directive() == muster::v1::DIRECTIVE_SAVE_AND_LEAVE;

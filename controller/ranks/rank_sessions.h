@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -15,13 +16,14 @@
 #include "jobs/spec_cache.h"
 #include "ranks/live_ranks.h"
 #include "ranks/metrics_writer.h"
+#include "ranks/rank_streams.h"
 
 namespace runtime {
 
 /// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
 ///
-/// A heartbeat is noted before anything is written, and answered within a second, whatever the disk does: what is not
-/// durable by then is not acknowledged, and the rank tells it again.
+/// A heartbeat is noted before anything is written, and answered whatever the disk does: what is not durable by then is
+/// not acknowledged, and the rank tells it again. RankStreams has the streams; a single heartbeat is for older workers.
 class RankSessions {
  public:
   struct Parts {
@@ -33,6 +35,7 @@ class RankSessions {
     SpecCache& specs;
     Changes& changes;
     Hearing& hearing;
+    Pace& pace;
   };
   /// Without `threads` everything is done in the caller's thread.
   RankSessions(Parts parts, DataFolder data, std::string secret, bool threads);
@@ -41,6 +44,8 @@ class RankSessions {
                                                       const std::string& token);
   Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
                                                    const std::string& token);
+  Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token, TellRank tell);
+  RankStreams& streams() { return streams_; }
   /// Answers at once, with an empty endpoint while it is not known.
   Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                      const std::string& token);
@@ -65,6 +70,7 @@ class RankSessions {
     SpecPtr spec;
     bool current = false;   // recorded and not ended
     bool upcoming = false;  // launched, but that is not recorded yet
+    muster::v1::Directive directive = muster::v1::DIRECTIVE_STOP;
     const core::Attempt* attempt() const { return current ? &job->attempts[key.number - 1] : nullptr; }
   };
   enum class Late {
@@ -81,10 +87,16 @@ class RankSessions {
   Outcome<Caller> find(const muster::v1::RankKey& key);
   Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
-  muster::v1::Directive directive(const Caller& caller) const;
-  void join(Caller& caller, const std::string& node, std::int64_t pid);
+  std::string token_of(const core::AttemptKey& attempt);
+  core::Millis interval_of(const Caller& caller) const;
+  static bool keeps_rows(const Caller& caller);
+  RankStreams::Written write(const muster::v1::HeartbeatRequest& request);
+  RankStreams::Written write(Caller& caller, const muster::v1::HeartbeatRequest& request);
+  /// False: the rank's start is not in the history yet.
+  bool join(Caller& caller, const std::string& node, std::int64_t pid);
   void tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
-  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  /// How many of the request's metrics, counted from the first, are durable after `patience`.
+  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request, core::Millis patience);
   std::uint32_t take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
   void keep_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   std::string known_endpoint(const core::AttemptKey& key);
@@ -93,6 +105,10 @@ class RankSessions {
   const DataFolder data_;
   const std::string secret_;
   Errands errands_;
+  RankStreams streams_;
+
+  std::mutex tokens_mutex_;
+  std::map<core::AttemptKey, std::string> tokens_;  // computing one costs more than looking it up
 
   std::mutex unread_mutex_;
   std::set<RankKey> unread_;  // their files are to be read again; at most one a rank

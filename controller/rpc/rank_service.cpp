@@ -2,7 +2,6 @@
 
 #include "rpc/call.h"
 #include "rpc/server.h"
-#include "schema/series.h"
 
 namespace rpc {
 namespace {
@@ -13,36 +12,6 @@ constexpr std::size_t kMaxText = 4096;  // last words, node names, endpoints
 
 grpc::Status invalid(const std::string& text) {
   return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
-}
-
-grpc::Status busy() {
-  return failure(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                 "max_rank_calls: " + std::to_string(kMaxRankCalls) + " calls of ranks wait already; try again later");
-}
-
-grpc::Status check_key(bool has_key, const muster::v1::RankKey& key) {
-  if (has_key && key.job_id() > 0 && key.attempt() > 0) return grpc::Status::OK;
-  return invalid("key: want job_id and attempt, both from 1");
-}
-
-grpc::Status check(const muster::v1::HeartbeatRequest& request) {
-  if (auto status = check_key(request.has_key(), request.key()); !status.ok()) return status;
-  if (request.metrics_size() > kMaxMetricsAHeartbeat || request.checkpoints_size() > kMaxMetricsAHeartbeat) {
-    return invalid("a heartbeat with " + std::to_string(request.metrics_size()) + " metrics and " +
-                   std::to_string(request.checkpoints_size()) + " checkpoints; at most " +
-                   std::to_string(kMaxMetricsAHeartbeat) + " of each, send the rest in the next one");
-  }
-  if (request.series_size() > static_cast<int>(schema::kMostSeries)) {
-    return invalid("a heartbeat with " + std::to_string(request.series_size()) + " series; a job has at most " +
-                   std::to_string(schema::kMostSeries));
-  }
-  for (const auto& metric : request.metrics()) {
-    if (metric.values_size() <= static_cast<int>(schema::kMostSeries)) continue;
-    return invalid("step " + std::to_string(metric.step()) + " with " + std::to_string(metric.values_size()) +
-                   " values; a job has at most " + std::to_string(schema::kMostSeries) + " series");
-  }
-  if (request.leaving_reason().size() > kMaxText) return invalid("leaving_reason: at most 4096 characters");
-  return grpc::Status::OK;
 }
 
 }  // namespace
@@ -62,6 +31,7 @@ RankService::RankService(runtime::Controller& controller, const Callers& callers
       callers_(callers),
       pool_(kRankThreads, kMaxRankCalls),
       meetings_(kMeetingThreads, kMaxRankCalls),
+      beats_(controller, callers, pool_),
       desk_(kMaxRankCalls) {}
 
 grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, const muster::v1::RankKey& key,
@@ -87,9 +57,18 @@ grpc::ServerUnaryReactor* RankService::Heartbeat(grpc::CallbackServerContext* co
                                                  const muster::v1::HeartbeatRequest* request,
                                                  muster::v1::HeartbeatResponse* response) {
   return run(context, request->key(), [=, this] {
+    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
     if (auto status = check(*request); !status.ok()) return status;
     return answer(controller_.heartbeat(*request, bearer_token(*context)), response);
   });
+}
+
+grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* RankService::Beat(
+    grpc::CallbackServerContext* context) {
+  if (auto* probe = probe_.load()) {
+    if (auto* reactor = probe->accept(*context)) return reactor;
+  }
+  return beats_.open(*context);
 }
 
 grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* context,

@@ -2,24 +2,30 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 
 #include "muster/v1/rank_service.grpc.pb.h"
+#include "rpc/beat_stream.h"
 #include "rpc/call.h"
 #include "rpc/pool.h"
+#include "rpc/reading_probe.h"
 #include "rpc/rendezvous_desk.h"
 #include "service/controller.h"
 
 namespace rpc {
 
-/// What ranks tell: hundreds of them, twice a second each, so their calls hold no thread while they wait. The
-/// controller is asked from a fixed number of threads; its `rendezvous` must answer at once, the waiting is done here.
+/// What ranks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams (BeatStream) and are noted
+/// by the thread that reads them. Calls hold no thread while they wait: the controller is asked from a fixed number of
+/// threads. Its `rendezvous` must answer at once, the waiting is done here.
 class RankService final : public muster::v1::RankService::CallbackService {
  public:
   RankService(runtime::Controller& controller, const Callers& callers);
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const muster::v1::RegisterRequest* request,
                                      muster::v1::RegisterResponse* response) override;
+  grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* Beat(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const muster::v1::HeartbeatRequest* request,
                                       muster::v1::HeartbeatResponse* response) override;
   grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
@@ -30,6 +36,10 @@ class RankService final : public muster::v1::RankService::CallbackService {
 
   /// Ranks that wait are told "not yet", now and later.
   void stop_waiting() { desk_.close(); }
+  /// Ranks are told to come back.
+  void stop_beats() { beats_.stop(); }
+  /// From now on this one's stream is told from those of ranks. Call it before the server takes calls.
+  void set_probe(ReadingProbe* probe) { probe_ = probe; }
 
  private:
   struct Meeting;
@@ -41,7 +51,9 @@ class RankService final : public muster::v1::RankService::CallbackService {
   runtime::Controller& controller_;
   const Callers& callers_;
   Pool pool_;
-  Pool meetings_;        // so that heartbeats never queue behind ranks that meet
+  Pool meetings_;  // so that heartbeats never queue behind ranks that meet
+  BeatStreams beats_;
+  std::atomic<ReadingProbe*> probe_ = nullptr;
   RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pools
 };
 

@@ -39,11 +39,11 @@ class GrpcServer final : public Server {
     builder.RegisterService(&ranks_);
     server_ = builder.BuildAndStart();
     if (!server_) throw std::runtime_error("cannot serve gRPC on " + address + ": see the lines above");
-    listener_.start([this](int socket) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.fd = socket;
-      connections_to_grpc_->HandleNewConnection(&connection);
-    });
+    if (auto* reading = controller.reading()) {
+      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { hand_over(socket); });
+      ranks_.set_probe(probe_.get());
+    }
+    listener_.start([this](int socket) { hand_over(socket); });
   }
   ~GrpcServer() override { shutdown(); }
 
@@ -57,12 +57,20 @@ class GrpcServer final : public Server {
     listener_.stop();
     streams_.stop();
     ranks_.stop_waiting();
+    if (probe_) probe_->stop();
+    ranks_.stop_beats();
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     server_->Wait();
     server_.reset();
   }
 
  private:
+  void hand_over(int socket) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = socket;
+    connections_to_grpc_->HandleNewConnection(&connection);
+  }
+
   static void limit(grpc::ServerBuilder& builder) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
@@ -73,6 +81,8 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    // A stream of heartbeats is thin. Measuring its bandwidth would cost a ping for most of them.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
   }
 
@@ -85,6 +95,7 @@ class GrpcServer final : public Server {
   std::mutex shutdown_mutex_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_to_grpc_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ReadingProbe> probe_;
 };
 
 }  // namespace

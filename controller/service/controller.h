@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "base/reading.h"
 #include "core/types.h"
 #include "muster/v1/admin_service.pb.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/rank_service.pb.h"
+#include "ranks/rank_stream.h"
 #include "store/store.h"
 
 namespace runtime {
@@ -88,6 +90,11 @@ class Controller {
                                                               const std::string& token) = 0;
   virtual Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
                                                            const std::string& token) = 0;
+  /// The heartbeats of one rank, on one stream. `tell` is called from any thread.
+  virtual Outcome<std::shared_ptr<RankStream>> open_stream(const muster::v1::RankKey& key, const std::string& token,
+                                                           TellRank tell) = 0;
+  /// Where rpc/ tells how late it reads; null: nobody asks.
+  virtual Reading* reading() { return nullptr; }
   /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
   /// holding a thread a rank. It never waits itself.
   virtual Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,

@@ -28,6 +28,9 @@
 namespace runtime {
 namespace {
 
+/// Between two words that tell how late heartbeats are read.
+constexpr core::Millis kProbeReading{500};
+
 void fill_change(const core::Job& job, muster::v1::Job& out) {
   out.set_id(job.id);
   out.set_name(job.name);
@@ -49,6 +52,7 @@ class Impl final : public RunningController {
         secret_(store.secret()),
         hearing_(clock),
         probe_(hearing_, clock, data_.disk_probe(), options_.threads),
+        reading_(clock),
         specs_(store),
         newest_(store),
         metrics_(store, hearing_, newest_, options_.threads),
@@ -67,8 +71,8 @@ class Impl final : public RunningController {
         progress_(event_log_, specs_, data_, options_.threads),
         runner_({store, executor, clock, event_log_, specs_, admission_, partitions_, options_.excluded_for},
                 options_.threads),
-        sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_}, data_, secret_,
-                  options_.threads),
+        sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_, pace_}, data_,
+                  secret_, options_.threads),
         remover_({store, event_log_, data_, options_.scheduler_log}, options_.threads),
         submission_({store, executor, event_log_, partitions_, data_, options_.check_folders}),
         scripts_({executor, clock, event_log_, partitions_, runner_, submission_, data_, secret_,
@@ -76,8 +80,8 @@ class Impl final : public RunningController {
         removal_({event_log_, specs_, data_}),
         pages_({store, executor, clock, event_log_, specs_, newest_, live_ranks_, partitions_, admission_, data_,
                 options_.scheduler_log}),
-        status_({store, executor, event_log_, metrics_, partitions_, hearing_, probe_, data_, clock.wall(),
-                 options_.version, options_.problems}),
+        status_({store, executor, event_log_, metrics_, partitions_, hearing_, probe_, reading_, pace_,
+                 sessions_.streams(), data_, clock.wall(), options_.version, options_.problems}),
         ticker_("ranks could not be watched this time", options_.threads, [this] {
           watch();
           return options_.tick_interval;
@@ -224,6 +228,11 @@ class Impl final : public RunningController {
                                                    const std::string& token) override {
     return sessions_.heartbeat(request, token);
   }
+  Outcome<std::shared_ptr<RankStream>> open_stream(const muster::v1::RankKey& key, const std::string& token,
+                                                   TellRank tell) override {
+    return sessions_.open(key, token, std::move(tell));
+  }
+  Reading* reading() override { return &reading_; }
   Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                      const std::string& token) override {
     return sessions_.rendezvous(request, token);
@@ -258,6 +267,8 @@ class Impl final : public RunningController {
   Changes changes_;
   Hearing hearing_;
   DiskProbe probe_;
+  Reading reading_;
+  Pace pace_;
   LiveRanks live_ranks_;
   SpecCache specs_;
   NewestMetrics newest_;
@@ -373,6 +384,7 @@ void Impl::publish(const JobPtr& job, bool has_actions) {
     }
   }
   live_ranks_.follow(*job, now);
+  sessions_.streams().follow(*job);
   admission_.follow(*job);
   dependencies_.follow(*job);
   changes_.bump(job->id);
@@ -396,13 +408,18 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
 
 void Impl::watch() {
   if (!started_) return;
-  const bool deaf = hearing_.was_deaf();
+  const auto now = clock_.monotonic();
+  const auto lag = reading_.lag();
+  pace_.note(lag, now);
+  const bool deaf = hearing_.was_deaf() || lag > Hearing::kLate;
   if (deaf) executor_.was_deaf();
-  auto found = live_ranks_.watch(clock_.monotonic(), deaf, [this](const core::AttemptKey& key, core::RankNumber rank) {
-    return executor_.vouch(key, rank);
-  });
+  const LiveRanks::Round round{now, deaf, reading_.read_until(),
+                               [this](core::Millis silent_after) { return pace_.grace(silent_after); }};
+  auto found = live_ranks_.watch(
+      round, [this](const core::AttemptKey& key, core::RankNumber rank) { return executor_.vouch(key, rank); });
   // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
   if (found.somebody_is_missed) probe_.ask();
+  if (found.somebody_is_missed || reading_.asked_ago().value_or(kProbeReading) >= kProbeReading) reading_.ask();
   for (auto& fact : found.facts) event_log_.keep(fact.job, std::move(fact.body));
   dependencies_.tell();
   for (const auto& key : found.stop_again) {

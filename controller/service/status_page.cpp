@@ -59,6 +59,11 @@ muster::v1::StatusResponse StatusPage::get() {
     out.set_data_free_bytes(counted_.free_bytes);
     for (const auto& text : counted_.problems) out.add_problems(text);
   }
+  out.set_overload(parts_.pace.problem());
+  out.set_heartbeat_floor_ms(parts_.pace.floor().count());
+  out.set_heartbeat_lag_ms(parts_.reading.lag().count());
+  out.set_rank_streams(static_cast<std::int64_t>(parts_.streams.open_now()));
+  out.set_stream_heartbeats_total(static_cast<std::int64_t>(parts_.streams.beats()));
   for (auto& text : parts_.partitions.problems()) out.add_partition_problems(std::move(text));
   return out;
 }

@@ -7,10 +7,12 @@
 
 #include "base/data_folder.h"
 #include "base/disk_probe.h"
+#include "base/reading.h"
 #include "jobs/event_log.h"
 #include "muster/v1/admin_service.pb.h"
 #include "partitions/partitions.h"
 #include "ranks/metrics_writer.h"
+#include "ranks/rank_streams.h"
 
 namespace runtime {
 
@@ -26,6 +28,9 @@ class StatusPage {
     Partitions& partitions;
     Hearing& hearing;
     DiskProbe& probe;
+    const Reading& reading;
+    const Pace& pace;
+    const RankStreams& streams;
     const DataFolder& data;
     core::Time started_at{};
     std::string version;

@@ -27,6 +27,10 @@ class UnscriptedController : public runtime::Controller {
                                                             const std::string&) override {
     return unscripted();
   }
+  runtime::Outcome<std::shared_ptr<runtime::RankStream>> open_stream(const muster::v1::RankKey&, const std::string&,
+                                                                     runtime::TellRank) override {
+    return unscripted();
+  }
   runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest&,
                                                               const std::string&) override {
     return unscripted();

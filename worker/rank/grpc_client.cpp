@@ -69,6 +69,20 @@ grpc::Status GrpcClient::call(const muster::v1::TaskRequest& request, muster::v1
   return run(limit, [&](grpc::ClientContext* context) { return stub_->Task(context, request, &response); });
 }
 
+std::unique_ptr<grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>>
+GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue) {
+  context.AddMetadata("authorization", authorization_);
+  std::lock_guard lock(mutex_);
+  if (cancelled_) context.TryCancel();
+  under_way_.insert(&context);
+  return stub_->PrepareAsyncBeat(&context, &queue);
+}
+
+void GrpcClient::end_stream(grpc::ClientContext& context) {
+  std::lock_guard lock(mutex_);
+  under_way_.erase(&context);
+}
+
 void GrpcClient::cancel() {
   std::lock_guard lock(mutex_);
   cancelled_ = true;

@@ -13,7 +13,7 @@
 
 namespace worker {
 
-/// RankService of one controller over one channel, every call with a deadline. Thread-safe.
+/// RankService of one controller over one channel. Every call has a deadline, a stream has none. Thread-safe.
 class GrpcClient {
  public:
   using Millis = std::chrono::milliseconds;
@@ -26,7 +26,12 @@ class GrpcClient {
                     Millis limit);
   grpc::Status call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response, Millis limit);
 
-  /// Calls under way, and all later ones, end at once with CANCELLED.
+  /// A stream of heartbeats that is not started yet. end_stream() must be called before `context` goes.
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>> begin_stream(
+      grpc::ClientContext& context, grpc::CompletionQueue& queue);
+  void end_stream(grpc::ClientContext& context);
+
+  /// Calls and streams under way, and all later ones, end at once with CANCELLED.
   void cancel();
 
  private:

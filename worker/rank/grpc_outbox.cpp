@@ -106,9 +106,13 @@ void GrpcOutbox::drop_steps_below(std::uint64_t until) {
 }
 
 void GrpcOutbox::acknowledge(const Batch& batch, std::size_t steps, std::size_t checkpoints) {
-  drop_steps_below(batch.first_step + std::min(steps, batch.steps));
-  const auto until = batch.first_checkpoint + std::min(checkpoints, batch.checkpoints);
-  while (!checkpoints_.empty() && first_checkpoint_ < until) {
+  acknowledge_until(batch.first_step + std::min(steps, batch.steps),
+                    batch.first_checkpoint + std::min(checkpoints, batch.checkpoints));
+}
+
+void GrpcOutbox::acknowledge_until(std::uint64_t step, std::uint64_t checkpoint) {
+  drop_steps_below(step);
+  while (!checkpoints_.empty() && first_checkpoint_ < checkpoint) {
     checkpoints_.pop_front();
     ++first_checkpoint_;
   }

@@ -51,6 +51,14 @@ class GrpcOutbox {
   /// Forgets the first `steps` and `checkpoints` of `batch`. What was added or lost since it was filled is no matter.
   void acknowledge(const Batch& batch, std::size_t steps, std::size_t checkpoints);
 
+  /// Forgets the steps and checkpoints whose numbers, as Batch counts them, are below these.
+  void acknowledge_until(std::uint64_t step, std::uint64_t checkpoint);
+  /// Nothing of `batch` waits any more.
+  bool is_acknowledged(const Batch& batch) const {
+    return first_step_ >= batch.first_step + batch.steps &&
+           first_checkpoint_ >= batch.first_checkpoint + batch.checkpoints;
+  }
+
   std::size_t waiting() const { return steps_.size() + checkpoints_.size(); }
   /// True if one heartbeat holds all.
   bool fits_one_batch() const {

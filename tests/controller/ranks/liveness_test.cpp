@@ -11,6 +11,12 @@ namespace runtime {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// A round in which everything has been read, and every rank has its own interval.
+LiveRanks::Round round_at(core::Millis now, bool deaf) {
+  return {now, deaf, now, [](core::Millis) { return core::Millis(0); }};
+}
+
 constexpr core::Millis kStart{100000};
 
 struct Silence {
@@ -204,13 +210,14 @@ TEST(Liveness, ADeafControllerGivesEveryoneFreshTime) {
   live_ranks.track(key, {}, 2, kStart, kStart);
   for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
   const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kStopped; };
-  EXPECT_TRUE(live_ranks.watch(kStart + 2s, false, stopped).facts.empty());
+  EXPECT_TRUE(live_ranks.watch(round_at(kStart + 2s, false), stopped).facts.empty());
   // The controller was not running for a minute: its machine slept, its disk stood still.
-  EXPECT_TRUE(live_ranks.watch(kStart + 62s, true, stopped).facts.empty());
+  EXPECT_TRUE(live_ranks.watch(round_at(kStart + 62s, true), stopped).facts.empty());
   core::Millis now = kStart + 62s;
-  for (; now < kStart + 64400ms; now += 100ms) ASSERT_TRUE(live_ranks.watch(now, false, stopped).facts.empty());
+  for (; now < kStart + 64400ms; now += 100ms)
+    ASSERT_TRUE(live_ranks.watch(round_at(now, false), stopped).facts.empty());
   now += 100ms;
-  EXPECT_EQ(live_ranks.watch(now, false, stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
+  EXPECT_EQ(live_ranks.watch(round_at(now, false), stopped).facts.size(), 2U) << "but only fresh time, not amnesty";
 }
 
 TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
@@ -221,8 +228,9 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
   live_ranks.track(key, {}, 2, kStart, kStart + 10s);
   const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kUnknown; };
   core::Millis now = kStart;
-  for (; now < kStart + 12400ms; now += 100ms) ASSERT_TRUE(live_ranks.watch(now, false, unknown).facts.empty());
-  EXPECT_EQ(live_ranks.watch(now + 200ms, false, unknown).facts.size(), 2U);
+  for (; now < kStart + 12400ms; now += 100ms)
+    ASSERT_TRUE(live_ranks.watch(round_at(now, false), unknown).facts.empty());
+  EXPECT_EQ(live_ranks.watch(round_at(now + 200ms, false), unknown).facts.size(), 2U);
 }
 
 /// Four ranks on two nodes of a scheduler, all heard at kStart.
@@ -454,7 +462,8 @@ TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
     return rank == 1 ? Vouch::kAlive : Vouch::kUnknown;
   };
   std::vector<Watched::Fact> facts;
-  for (; now <= kStart + 3s && facts.empty(); now += 100ms) facts = live_ranks.watch(now, false, second_alive).facts;
+  for (; now <= kStart + 3s && facts.empty(); now += 100ms)
+    facts = live_ranks.watch(round_at(now, false), second_alive).facts;
   ASSERT_EQ(facts.size(), 1U);
   EXPECT_EQ(std::get<core::RankSilent>(facts[0].body).rank, 0U);
 }

@@ -95,6 +95,7 @@ class FakeController : public test::UnscriptedController {
   std::set<core::Step> checkpoints;
   std::map<core::RankNumber, std::pair<int, std::string>> left;
   std::set<std::string> rank_tokens;
+  int streams_opened = 0, streams_closed = 0;
   int largest_batch = 0;
   int refused_batches = 0;
   int refusals = 0;
@@ -258,6 +259,13 @@ class FakeController : public test::UnscriptedController {
     if (refusal) return *refusal;
     return response;
   }
+  /// Answers each request of the stream at once, as heartbeat() does.
+  runtime::Outcome<std::shared_ptr<runtime::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                     const std::string& token,
+                                                                     runtime::TellRank tell) override {
+    change([&] { ++streams_opened; });
+    return std::shared_ptr<runtime::RankStream>(std::make_shared<Stream>(*this, key, token, std::move(tell)));
+  }
   runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                               const std::string& token) override {
     std::lock_guard lock(mutex_);
@@ -274,6 +282,43 @@ class FakeController : public test::UnscriptedController {
   bool is_rank_token(const core::AttemptKey&, const std::string& token) const override { return token == kRankToken; }
 
  private:
+  class Stream : public runtime::RankStream {
+   public:
+    Stream(FakeController& controller, const muster::v1::RankKey& key, std::string token, runtime::TellRank tell)
+        : controller_(controller), key_(key), token_(std::move(token)), tell_(std::move(tell)) {}
+    runtime::Outcome<bool> beat(const muster::v1::HeartbeatRequest& request) override {
+      auto with_key = request;
+      *with_key.mutable_key() = key_;
+      const auto said = controller_.heartbeat(with_key, token_);
+      if (!said.ok()) return said.refusal();
+      muster::v1::BeatResponse answer;
+      answer.set_directive(said.value().directive());
+      answer.set_heartbeat_interval_ms(said.value().heartbeat_interval_ms());
+      answer.set_metrics_durable(request.first_metric() + said.value().metrics_accepted());
+      answer.set_checkpoints_durable(request.first_checkpoint() + said.value().checkpoints_accepted());
+      answer.set_store_waits(static_cast<int>(said.value().metrics_accepted()) < request.metrics_size());
+      answer.set_requests_heard(++heard_);
+      std::lock_guard lock(mutex_);
+      if (tell_) tell_(answer);
+      return false;
+    }
+    void work() override {}
+    void close() override {
+      {
+        std::lock_guard lock(mutex_);
+        tell_ = nullptr;
+      }
+      controller_.change([&] { ++controller_.streams_closed; });
+    }
+
+   private:
+    FakeController& controller_;
+    const muster::v1::RankKey key_;
+    const std::string token_;
+    std::uint64_t heard_ = 0;
+    std::mutex mutex_;
+    runtime::TellRank tell_;
+  };
   template <typename Edit>
   void change(const Edit& edit) {
     {

@@ -1,0 +1,66 @@
+#include "base/reading.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace runtime {
+
+void Reading::attach(std::function<void(std::uint64_t)> send) {
+  const std::lock_guard lock(send_mutex_);
+  send_ = std::move(send);
+}
+
+void Reading::detach() {
+  const std::lock_guard lock(send_mutex_);
+  send_ = nullptr;
+  lost();
+}
+
+void Reading::ask() {
+  const std::lock_guard sending(send_mutex_);
+  if (!send_) return;
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (under_way_) return;
+    under_way_ = true;
+    number = ++number_;
+    asked_at_ = clock_.monotonic();
+    // Of what arrived before the first word nothing is known, and nobody is judged by it.
+    if (!read_until_) read_until_ = asked_at_;
+  }
+  send_(number);
+}
+
+void Reading::arrived(std::uint64_t n) {
+  const std::lock_guard lock(mutex_);
+  if (!under_way_ || n != number_) return;
+  under_way_ = false;
+  read_until_ = asked_at_;
+  lag_ = clock_.monotonic() - *asked_at_;
+}
+
+void Reading::lost() {
+  const std::lock_guard lock(mutex_);
+  under_way_ = false;
+  read_until_.reset();
+  lag_ = core::Millis(0);
+}
+
+core::Millis Reading::read_until() const {
+  const std::lock_guard lock(mutex_);
+  return read_until_.value_or(clock_.monotonic());
+}
+
+core::Millis Reading::lag() const {
+  const std::lock_guard lock(mutex_);
+  return under_way_ ? std::max(lag_, clock_.monotonic() - *asked_at_) : lag_;
+}
+
+std::optional<core::Millis> Reading::asked_ago() const {
+  const std::lock_guard lock(mutex_);
+  if (!asked_at_) return std::nullopt;
+  return clock_.monotonic() - *asked_at_;
+}
+
+}  // namespace runtime

@@ -1,0 +1,276 @@
+#include "ranks/rank_streams.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "ranks/metric_rows.h"
+
+namespace runtime {
+
+using muster::v1::HeartbeatRequest;
+
+class RankStreams::Stream : public RankStream, public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(RankStreams& streams, Rank rank, std::shared_ptr<Attempt> attempt, TellRank tell)
+      : streams_(streams), parts_(streams.parts_), rank_(rank), attempt_(std::move(attempt)), tell_(std::move(tell)) {}
+  ~Stream() override { close(); }
+
+  Outcome<bool> beat(const HeartbeatRequest& request) override;
+  void work() override;
+  void close() override;
+  /// The attempt's directive may have changed.
+  void news();
+  /// False: nothing of this stream is on its way any more.
+  bool settle();
+
+ private:
+  /// Rows that were taken together.
+  struct Pending {
+    std::uint64_t until = 0;  // the number after the last
+    std::shared_ptr<const MetricsWriter::Batch> batch;
+  };
+  void take_rows(const HeartbeatRequest& request);
+  bool must_be_written(const HeartbeatRequest& request, const AttemptStanding& standing) const;
+  void pop_settled();
+  void answer_if_due(core::Millis now);
+  void answer(core::Millis now);
+  bool nothing_waits() const { return pending_.empty() && !to_write_ && !working_; }
+  bool waits_for_store() const { return !pending_.empty() && parts_.metrics.stands(); }
+
+  RankStreams& streams_;
+  const Parts& parts_;
+  const Rank rank_;
+  const std::shared_ptr<Attempt> attempt_;
+
+  std::mutex mutex_;
+  TellRank tell_;  // null: closed
+  bool is_open_ = true;
+  std::uint64_t heard_ = 0;  // requests
+  // Rows, by the rank's numbers.
+  bool numbered_ = false;
+  std::uint64_t durable_ = 0, taken_ = 0;
+  std::uint64_t checkpoints_ = 0;
+  std::deque<Pending> pending_;
+  bool waits_for_commit_ = false;  // in waiting_
+  bool refused_ = false;           // rows of the newest request have found no room, or their write failed
+  // What must be written.
+  std::optional<HeartbeatRequest> to_write_;
+  bool working_ = false, joined_ = false, resumed_ = false, left_ = false;
+  // The newest answer.
+  std::optional<core::Millis> answered_at_;
+  muster::v1::Directive told_directive_ = muster::v1::DIRECTIVE_CONTINUE;
+  core::Millis told_interval_{0};
+  bool told_waits_ = false;
+  bool answer_soon_ = false;
+};
+
+Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
+  const auto now = parts_.clock.monotonic();
+  // First of all: whatever follows must not make the rank look silent.
+  const bool moved = parts_.live_ranks.heartbeat(rank_.attempt, rank_.rank, request, now);
+  ++streams_.beats_;
+  const auto standing = attempt_->now();
+  if (moved || request.metrics_size() > 0) parts_.changes.bump(rank_.attempt.job);
+  std::lock_guard lock(mutex_);
+  ++heard_;
+  take_rows(request);
+  if (must_be_written(request, standing)) {
+    to_write_ = request;
+    to_write_->clear_metrics();
+    to_write_->clear_series();
+  }
+  answer_soon_ = answer_soon_ || request.answer_soon();
+  answer_if_due(now);
+  return to_write_.has_value() && !working_;
+}
+
+// Rows are numbered, so what was taken before and comes again is left out.
+void RankStreams::Stream::take_rows(const HeartbeatRequest& request) {
+  const auto first = request.first_metric();
+  const auto end = first + static_cast<std::uint64_t>(request.metrics_size());
+  if (!numbered_) {
+    numbered_ = true;
+    durable_ = taken_ = first;
+    checkpoints_ = request.first_checkpoint();
+  }
+  refused_ = false;
+  // The rank has lost the ones before.
+  taken_ = std::max(taken_, first);
+  if (pending_.empty()) durable_ = std::max(durable_, first);
+  if (end <= taken_) return;
+  if (!rank_.is_known) {
+    durable_ = taken_ = end;
+    return;
+  }
+  std::vector<store::MetricRow> rows;
+  for (auto number = taken_; number < end; ++number) {
+    rows.push_back(row_of(rank_.attempt, rank_.rank, request.metrics(static_cast<int>(number - first))));
+  }
+  parts_.live_ranks.steps(rank_.attempt, rows);
+  const auto wanted = rows.size();
+  // Before they are on their way: the commit may come back at any moment, and then waits for this stream.
+  if (!std::exchange(waits_for_commit_, true)) streams_.wait_for_commit(shared_from_this());
+  auto taken = parts_.metrics.take(std::move(rows), declared_of(rank_.attempt, request), request.answer_soon());
+  refused_ = taken.rows < wanted;
+  if (taken.rows == 0) return;
+  taken_ += taken.rows;
+  pending_.push_back({taken_, std::move(taken.batch)});
+  pop_settled();
+}
+
+bool RankStreams::Stream::must_be_written(const HeartbeatRequest& request, const AttemptStanding& standing) const {
+  if (request.checkpoints_size() > 0 && request.first_checkpoint() + request.checkpoints_size() > checkpoints_)
+    return true;
+  if (standing.current && !joined_) return true;
+  if (rank_.rank == 0 && request.has_resumed_from_step() && !resumed_) return true;
+  return request.leaving() && !left_;
+}
+
+void RankStreams::Stream::work() {
+  std::unique_lock lock(mutex_);
+  if (!to_write_ || working_) return;
+  working_ = true;
+  while (to_write_) {
+    const auto request = *std::exchange(to_write_, std::nullopt);
+    lock.unlock();
+    const auto written = parts_.write(request);
+    lock.lock();
+    joined_ = joined_ || written.joined;
+    resumed_ = resumed_ || written.resumed;
+    left_ = left_ || request.leaving();
+    checkpoints_ = std::max(checkpoints_, request.first_checkpoint() + written.checkpoints);
+  }
+  working_ = false;
+  answer_if_due(parts_.clock.monotonic());
+}
+
+void RankStreams::Stream::close() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!std::exchange(is_open_, false)) return;
+    tell_ = nullptr;
+  }
+  streams_.forget(rank_.attempt, this);
+}
+
+void RankStreams::Stream::news() {
+  std::lock_guard lock(mutex_);
+  if (answered_at_) answer_if_due(parts_.clock.monotonic());
+}
+
+bool RankStreams::Stream::settle() {
+  std::lock_guard lock(mutex_);
+  pop_settled();
+  answer_if_due(parts_.clock.monotonic());
+  waits_for_commit_ = !pending_.empty();
+  return waits_for_commit_;
+}
+
+void RankStreams::Stream::pop_settled() {
+  while (!pending_.empty()) {
+    const auto fate = pending_.front().batch->fate.load();
+    if (fate == MetricsWriter::Fate::kWaits) return;
+    if (fate == MetricsWriter::Fate::kFailed) {
+      // The rank sends them again.
+      taken_ = durable_;
+      refused_ = true;
+      pending_.clear();
+      return;
+    }
+    durable_ = pending_.front().until;
+    pending_.pop_front();
+  }
+}
+
+void RankStreams::Stream::answer_if_due(core::Millis now) {
+  if (!tell_) return;
+  const bool store_waits = refused_ || waits_for_store();
+  const bool due = !answered_at_ || attempt_->now().directive != told_directive_ ||
+                   parts_.pace.interval(rank_.interval) != told_interval_ ||
+                   (answer_soon_ && (nothing_waits() || store_waits)) || store_waits != told_waits_ ||
+                   now - *answered_at_ >= kAnswerEvery;
+  if (due) answer(now);
+}
+
+void RankStreams::Stream::answer(core::Millis now) {
+  answered_at_ = now;
+  told_directive_ = attempt_->now().directive;
+  told_interval_ = parts_.pace.interval(rank_.interval);
+  told_waits_ = refused_ || waits_for_store();
+  answer_soon_ = answer_soon_ && !told_waits_ && !nothing_waits();
+  muster::v1::BeatResponse response;
+  response.set_directive(told_directive_);
+  response.set_heartbeat_interval_ms(told_interval_.count());
+  response.set_metrics_durable(durable_);
+  response.set_checkpoints_durable(checkpoints_);
+  response.set_store_waits(told_waits_);
+  response.set_requests_heard(heard_);
+  tell_(response);
+}
+
+std::shared_ptr<RankStream> RankStreams::open(const Rank& rank, TellRank tell,
+                                              const std::function<AttemptStanding()>& standing) {
+  std::lock_guard lock(attempts_mutex_);
+  auto& attempt = attempts_[rank.attempt];
+  if (attempt == nullptr) attempt = std::make_shared<Attempt>();
+  auto stream = std::make_shared<Stream>(*this, rank, attempt, std::move(tell));
+  attempt->streams.emplace(stream.get(), stream);
+  ++open_;
+  // Asked with the lock held: what is published later waits for it in follow().
+  auto now = standing();
+  std::lock_guard own(attempt->mutex);
+  attempt->standing = now;
+  return stream;
+}
+
+void RankStreams::forget(const core::AttemptKey& key, Stream* stream) {
+  std::lock_guard lock(attempts_mutex_);
+  const auto found = attempts_.find(key);
+  if (found == attempts_.end() || found->second->streams.erase(stream) == 0) return;
+  --open_;
+  if (found->second->streams.empty()) attempts_.erase(found);
+}
+
+void RankStreams::follow(const core::Job& job) {
+  std::vector<std::shared_ptr<Stream>> changed;
+  {
+    std::lock_guard lock(attempts_mutex_);
+    for (auto place = attempts_.lower_bound({job.id, 0}); place != attempts_.end() && place->first.job == job.id;
+         ++place) {
+      const auto standing = standing_of(job, place->first.number);
+      auto& attempt = *place->second;
+      {
+        std::lock_guard own(attempt.mutex);
+        if (attempt.standing == standing) continue;
+        attempt.standing = standing;
+      }
+      for (const auto& [_, stream] : attempt.streams) {
+        if (auto open = stream.lock()) changed.push_back(std::move(open));
+      }
+    }
+  }
+  for (const auto& stream : changed) stream->news();
+}
+
+void RankStreams::wait_for_commit(const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(waiting_mutex_);
+  waiting_.push_back(stream);
+}
+
+void RankStreams::settle() {
+  std::vector<std::weak_ptr<Stream>> waiting;
+  {
+    std::lock_guard lock(waiting_mutex_);
+    waiting.swap(waiting_);
+  }
+  std::erase_if(waiting, [](const std::weak_ptr<Stream>& stream) {
+    const auto open = stream.lock();
+    return open == nullptr || !open->settle();
+  });
+  std::lock_guard lock(waiting_mutex_);
+  waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
+}
+
+}  // namespace runtime

@@ -1,0 +1,165 @@
+#include "rpc/beat_stream.h"
+
+#include <utility>
+#include <vector>
+
+#include "rpc/server.h"
+#include "schema/series.h"
+
+namespace rpc {
+namespace {
+
+constexpr std::size_t kMaxReason = 4096;
+
+grpc::Status invalid(const std::string& text) {
+  return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
+}
+
+grpc::Status leaving() {
+  return failure(grpc::StatusCode::UNAVAILABLE, "musterd is leaving; open the stream again when it is back");
+}
+
+}  // namespace
+
+grpc::Status busy() {
+  return failure(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                 "max_rank_calls: " + std::to_string(kMaxRankCalls) + " calls of ranks wait already; try again later");
+}
+
+grpc::Status check_key(bool has_key, const muster::v1::RankKey& key) {
+  if (has_key && key.job_id() > 0 && key.attempt() > 0) return grpc::Status::OK;
+  return invalid("key: want job_id and attempt, both from 1");
+}
+
+grpc::Status check(const muster::v1::HeartbeatRequest& request) {
+  if (request.metrics_size() > kMaxMetricsAHeartbeat || request.checkpoints_size() > kMaxMetricsAHeartbeat) {
+    return invalid("a heartbeat with " + std::to_string(request.metrics_size()) + " metrics and " +
+                   std::to_string(request.checkpoints_size()) + " checkpoints; at most " +
+                   std::to_string(kMaxMetricsAHeartbeat) + " of each, send the rest in the next one");
+  }
+  if (request.series_size() > static_cast<int>(schema::kMostSeries)) {
+    return invalid("a heartbeat with " + std::to_string(request.series_size()) + " series; a job has at most " +
+                   std::to_string(schema::kMostSeries));
+  }
+  for (const auto& metric : request.metrics()) {
+    if (metric.values_size() <= static_cast<int>(schema::kMostSeries)) continue;
+    return invalid("step " + std::to_string(metric.step()) + " with " + std::to_string(metric.values_size()) +
+                   " values; a job has at most " + std::to_string(schema::kMostSeries) + " series");
+  }
+  if (request.leaving_reason().size() > kMaxReason) return invalid("leaving_reason: at most 4096 characters");
+  return grpc::Status::OK;
+}
+
+void BeatStream::begin(std::shared_ptr<BeatStream> self) {
+  self_ = std::move(self);
+  StartRead(&request_);
+}
+
+// A thread that reads from all ranks.
+void BeatStream::OnReadDone(bool ok) {
+  if (!ok) return end(grpc::Status::OK);
+  if (rank_ == nullptr) {
+    if (auto status = check_key(request_.has_key(), request_.key()); !status.ok()) return end(std::move(status));
+    streams_.callers_.note_rank(context_, {request_.key().job_id(), request_.key().attempt()});
+    if (!streams_.pool_.post([self = shared_from_this()] { self->open(); })) end(busy());
+    return;
+  }
+  take();
+}
+
+// A thread that may wait. Nothing is read meanwhile.
+void BeatStream::open() {
+  std::shared_ptr<runtime::RankStream> rank;
+  const auto status = guarded([&] {
+    return answer(streams_.controller_.open_stream(request_.key(), bearer_token(context_),
+                                                   [this](const muster::v1::BeatResponse& answer) { tell(answer); }),
+                  &rank);
+  });
+  if (!status.ok()) return end(status);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ending_) rank_ = rank;
+  }
+  if (rank_ == nullptr) return rank->close();
+  take();
+}
+
+void BeatStream::take() {
+  if (auto status = check(request_); !status.ok()) return end(std::move(status));
+  const auto must_write = rank_->beat(request_);
+  if (!must_write.ok()) return end(failure(must_write.refusal()));
+  // If the pool is full, the rank's next heartbeat asks again.
+  if (must_write.value()) (void)streams_.pool_.post([rank = rank_] { rank->work(); });
+  const std::lock_guard lock(mutex_);
+  // After the end nothing may begin.
+  if (!ending_) StartRead(&request_);
+}
+
+void BeatStream::tell(const muster::v1::BeatResponse& answer) {
+  const std::lock_guard lock(mutex_);
+  if (ending_) return;
+  if (is_writing_) {
+    next_ = answer;
+    return;
+  }
+  is_writing_ = true;
+  writing_ = answer;
+  StartWrite(&writing_);
+}
+
+void BeatStream::OnWriteDone(bool ok) {
+  std::unique_lock lock(mutex_);
+  is_writing_ = false;
+  if (!ok && !ending_) ending_ = grpc::Status::CANCELLED;
+  if (ending_) return finish(lock);
+  if (!next_) return;
+  is_writing_ = true;
+  writing_ = *std::exchange(next_, std::nullopt);
+  StartWrite(&writing_);
+}
+
+void BeatStream::end(grpc::Status status) {
+  std::unique_lock lock(mutex_);
+  if (!ending_) ending_ = std::move(status);
+  finish(lock);
+}
+
+void BeatStream::finish(std::unique_lock<std::mutex>& lock) {
+  if (is_writing_ || std::exchange(is_finished_, true)) return;
+  lock.unlock();
+  Finish(*ending_);
+}
+
+void BeatStream::OnDone() {
+  const auto self = std::move(self_);
+  if (rank_) rank_->close();
+  const std::lock_guard lock(streams_.mutex_);
+  streams_.open_.erase(self);
+}
+
+grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* BeatStreams::open(
+    const grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<BeatStream>(*this, context);
+  bool stopping = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping = stopping_;
+    open_.insert(stream);
+  }
+  auto* reactor = stream.get();
+  stream->begin(stream);
+  if (stopping) stream->end(leaving());
+  return reactor;
+}
+
+void BeatStreams::stop() {
+  std::vector<std::shared_ptr<BeatStream>> open;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    open.assign(open_.begin(), open_.end());
+  }
+  for (const auto& stream : open) stream->end(leaving());
+}
+
+}  // namespace rpc

@@ -1,0 +1,130 @@
+// Goal: heartbeats go over one stream a rank, which is opened once with the attempt's token, and is told why it ends.
+#include <thread>
+
+#include "controller/rpc/harness.h"
+
+namespace {
+
+using namespace rpc::testing;  // NOLINT
+using grpc::StatusCode;
+using muster::v1::BeatResponse;
+using muster::v1::HeartbeatRequest;
+
+HeartbeatRequest beat(std::uint32_t rank, std::int64_t step) {
+  HeartbeatRequest request;
+  request.mutable_key()->set_job_id(1);
+  request.mutable_key()->set_attempt(1);
+  request.mutable_key()->set_rank(rank);
+  request.set_step(step);
+  return request;
+}
+
+class Beats : public Rpc {
+ protected:
+  StatusCode end_of(const std::string& token, const HeartbeatRequest& request) {
+    Call call(token);
+    const auto stream = ranks_->Beat(&call);
+    stream->Write(request);
+    BeatResponse answer;
+    while (stream->Read(&answer)) stream->WritesDone();
+    return stream->Finish().error_code();
+  }
+};
+
+TEST_F(Beats, AreOfTheRankThatHasOpenedTheStream) {
+  Call call(FakeController::kRankToken);
+  const auto stream = ranks_->Beat(&call);
+  BeatResponse answer;
+  for (int step = 1; step <= 100; ++step) {
+    auto request = beat(3, step);
+    if (step > 1) request.clear_key();
+    request.set_first_metric(static_cast<std::uint64_t>(step) - 1);
+    request.add_metrics()->set_step(step);
+    ASSERT_TRUE(stream->Write(request));
+  }
+  while (answer.requests_heard() < 100) ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.metrics_durable(), 100U);
+  EXPECT_EQ(answer.heartbeat_interval_ms(), 20);
+  stream->WritesDone();
+  while (stream->Read(&answer)) {
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(controller_.streams_opened, 1);
+  EXPECT_EQ(controller_.heartbeats[3], 100);
+  EXPECT_EQ(controller_.order[3].size(), 100U);
+}
+
+TEST_F(Beats, AreRefusedWithTheReason) {
+  EXPECT_EQ(end_of(FakeController::kRankToken, beat(0, 1)), StatusCode::OK);
+  EXPECT_EQ(end_of("another", beat(0, 1)), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(end_of(FakeController::kRankToken, {}), StatusCode::INVALID_ARGUMENT);
+  auto large = beat(0, 1);
+  for (int i = 0; i < 513; ++i) large.add_metrics()->set_step(i);
+  EXPECT_EQ(end_of(FakeController::kRankToken, large), StatusCode::INVALID_ARGUMENT);
+  controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job 1"});
+  EXPECT_EQ(end_of(FakeController::kRankToken, beat(0, 1)), StatusCode::NOT_FOUND);
+}
+
+TEST_F(Beats, EndWithTheServer) {
+  Call call(FakeController::kRankToken);
+  const auto stream = ranks_->Beat(&call);
+  BeatResponse answer;
+  ASSERT_TRUE(stream->Write(beat(0, 1)));
+  ASSERT_TRUE(stream->Read(&answer));
+  const auto begin = Clock::now();
+  std::thread shutdown([this] { server_->shutdown(); });
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_EQ(stream->Finish().error_code(), StatusCode::UNAVAILABLE);
+  shutdown.join();
+  EXPECT_LT(Clock::now() - begin, 1s) << "an open stream does not use up the grace";
+}
+
+TEST_F(Beats, OfARankThatIsGoneEndWithItsConnection) {
+  {
+    Call call(FakeController::kRankToken);
+    const auto stream = ranks_->Beat(&call);
+    BeatResponse answer;
+    ASSERT_TRUE(stream->Write(beat(0, 1)));
+    ASSERT_TRUE(stream->Read(&answer));
+    call.TryCancel();
+    while (stream->Read(&answer)) {
+    }
+    EXPECT_EQ(stream->Finish().error_code(), StatusCode::CANCELLED);
+  }
+  EXPECT_TRUE(controller_.wait_until([](const FakeController& c) { return c.streams_closed == 1; }));
+}
+
+// Goal: how late heartbeats are read is measured on their own way.
+// Method: a real server, and a controller that asks.
+class Probed : public ::testing::Test {
+ protected:
+  struct Asking : FakeController {
+    runtime::Reading* reading() override { return &reading_; }
+    runtime::RealClock clock_;
+    runtime::Reading reading_{clock_};
+  };
+  Asking controller_;
+};
+
+TEST_F(Probed, AWordComesBackThroughTheServer) {
+  const auto server = rpc::serve(controller_, "127.0.0.1:0");
+  for (int i = 0; i < 20; ++i) {
+    const auto asked = controller_.clock_.monotonic();
+    controller_.reading_.ask();
+    const auto until = Clock::now() + 20s;
+    // The word is read: everything until the moment of asking is.
+    auto arrived = [&] {
+      controller_.reading_.ask();
+      return controller_.reading_.asked_ago() && controller_.reading_.read_until() >= asked &&
+             controller_.reading_.lag() < 10s &&
+             controller_.clock_.monotonic() - controller_.reading_.read_until() < 5s;
+    };
+    while (!arrived() && Clock::now() < until) std::this_thread::sleep_for(1ms);
+    ASSERT_LT(Clock::now(), until) << "word " << i;
+  }
+  server->shutdown();
+  EXPECT_EQ(controller_.streams_opened, 0) << "the controller sees no rank";
+  EXPECT_LE(controller_.clock_.monotonic() - controller_.reading_.read_until(), 5s) << "and nothing is held up by it";
+}
+
+}  // namespace

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rank/grpc_client.h"
+#include "rank/grpc_file_desk.h"
+#include "rank/grpc_outbox.h"
+#include "rank/grpc_reporter.h"
+#include "rank/grpc_stream.h"
+#include "rank/grpc_words.h"
+
+namespace worker {
+
+/// How long to wait after each failure, see GrpcReporterOptions.
+class Backoff {
+ public:
+  explicit Backoff(const GrpcReporterOptions& options) : first_(options.backoff_first), most_(options.backoff_most) {}
+
+  /// Between half of the wait and all of it, so that the ranks of a controller that is back do not come all at once.
+  std::chrono::milliseconds next() {
+    const auto now = wait_;
+    wait_ = std::min(wait_ * 2, most_);
+    return std::chrono::milliseconds(
+        std::uniform_int_distribution<std::int64_t>(now.count() / 2, now.count())(random_));
+  }
+  void reset() { wait_ = first_; }
+
+ private:
+  std::chrono::milliseconds first_, most_;
+  std::chrono::milliseconds wait_ = first_;
+  std::minstd_rand random_{std::random_device()()};
+};
+
+/// What make_grpc_reporter() makes. grpc_reporter.cpp has its life, grpc_sending.cpp what it sends and hears.
+class GrpcReporter final : public Reporter {
+ public:
+  GrpcReporter(const RankEnvironment& environment, GrpcReporterOptions options);
+  ~GrpcReporter() override;
+
+  void section(Section now) override {
+    std::lock_guard lock(mutex_);
+    section_ = now;
+  }
+
+  void declare(std::vector<schema::Series> series) override {
+    std::lock_guard lock(mutex_);
+    outbox_.declare(std::move(series));
+  }
+
+  void step(const StepReport& report) override {
+    std::lock_guard lock(mutex_);
+    step_ = report.step;
+    step_ms_ = report.step_ms;
+    outbox_.add(report);
+    if (outbox_.lost() > 0 && !told_loss_) {
+      told_loss_ = true;
+      say("warning: the controller has been away for too long: the oldest metrics are being lost");
+    }
+  }
+
+  void resumed_from(std::int64_t step) override {
+    std::lock_guard lock(mutex_);
+    resumed_from_ = step;
+    step_ = step;
+  }
+
+  void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) override {
+    muster::v1::CheckpointSaved saved;
+    saved.set_step(step);
+    saved.set_bytes(bytes);
+    saved.set_took_ms(ms);
+    using namespace std::chrono;
+    saved.set_at_ms(duration_cast<std::chrono::milliseconds>(system_clock::now().time_since_epoch()).count());
+    std::lock_guard lock(mutex_);
+    outbox_.add(saved);
+  }
+
+  StopKind stop_requested() const override { return stop_.load(); }
+  /// Whatever MASTER_PORT says: a port chosen by whoever binds it is never taken.
+  bool assigns_rendezvous() const override { return true; }
+  Endpoint rendezvous(std::optional<Endpoint> mine) override;
+
+  void leaving(int exit_code, std::string_view reason) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Leaving {
+    int exit_code = 0;
+    std::string reason;
+    Clock::time_point until;
+  };
+  enum class Sent {
+    kAll,
+    kPassed,   // on a stream: what was sent will be acknowledged later
+    kMore,     // there is more to send at once
+    kUntaken,  // the controller heard it, but its store did not take all
+    kFailed,
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void run();
+  /// One call, with the lock released meanwhile.
+  Sent send(Lock& lock);
+  Sent send_register(Lock& lock);
+  /// On the stream, which it opens where there is none.
+  Sent send_beat(Lock& lock);
+  Sent beat_ended(Lock& lock, const GrpcOutbox::Batch& batch);
+  void close_stream(Lock& lock);
+  void answered(const muster::v1::BeatResponse& answer);
+  /// As a call, for a controller that knows no stream.
+  Sent send_heartbeat(Lock& lock);
+  void drop_refused();
+  muster::v1::HeartbeatRequest heartbeat() const;
+  void add_last_words(muster::v1::HeartbeatRequest& request) const;
+  /// What cannot be sent now is not to be lost with this process. False: the files stand still.
+  bool keep_unsent();
+  void end_files(Lock& lock, bool told_all);
+  Clock::time_point leave_by() const {
+    const bool offers = untaken_ && leaving_->exit_code == 0;
+    return leaving_->until + (offers ? options_.offering_limit : std::chrono::milliseconds(0));
+  }
+  std::chrono::milliseconds call_limit() const;
+  Sent failed(const grpc::Status& status);
+  void heard(muster::v1::Directive directive, std::int64_t interval_ms);
+  void follow(muster::v1::Directive directive);
+  void wait_fenced(Lock& lock);
+  [[noreturn]] void rendezvous_failed(const MeetingPatience& patience, const std::string& last_error) const;
+
+  void say(const std::string& text) const { files_->say(text); }
+
+  const GrpcReporterOptions options_;
+  const Endpoint controller_;
+  const muster::v1::RankKey key_;
+  const int world_size_;
+  std::unique_ptr<FileDesk> files_;
+  std::unique_ptr<GrpcClient> client_;
+  std::atomic<StopKind> stop_{StopKind::kNone};
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  GrpcOutbox outbox_;
+  Section section_ = Section::kInit;
+  std::int64_t step_ = 0;
+  double step_ms_ = 0;
+  std::optional<std::int64_t> resumed_from_;
+  std::optional<Leaving> leaving_;
+  bool told_loss_ = false;
+  bool quit_ = false;
+  bool untaken_ = false;  // the controller's store takes no reports now, and they are not known to be on disk
+  bool done_ = false;     // the thread has sent the last words, or given up
+  Clock::time_point fenced_at_{};
+
+  // The newest answer on the stream.
+  muster::v1::BeatResponse answer_;
+  Clock::time_point answered_at_{}, acknowledged_at_{};
+
+  std::unique_ptr<GrpcStream> stream_;  // of the thread, and of the destructor after it
+  grpc::Status ended_with_;             // the stream before
+  bool calls_ = false;                  // the controller knows no stream
+  bool registered_ = false;
+  bool suspect_ = false;  // the controller called the last batch invalid: send one heartbeat without it
+  bool away_ = false;
+  Clock::time_point away_since_{};
+  std::chrono::milliseconds interval_{500};
+  Backoff backoff_{options_};
+
+  std::thread thread_;
+};
+
+}  // namespace worker

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "muster/v1/rank_service.grpc.pb.h"
+#include "rank/grpc_client.h"
+
+namespace worker {
+
+/// One stream of heartbeats to the controller.
+///
+/// States: opening -> open -> ended. One thread at a time writes. A thread of its own reads the answers, and tells when
+/// the stream has ended. A stream that has ended stays so.
+class GrpcStream {
+ public:
+  using Millis = std::chrono::milliseconds;
+
+  /// `answered` and `ended` are called by the stream's own thread, with no lock held.
+  GrpcStream(GrpcClient& client, std::function<void(const muster::v1::BeatResponse&)> answered,
+             std::function<void()> ended);
+  /// Cancels what is under way.
+  ~GrpcStream();
+  GrpcStream(const GrpcStream&) = delete;
+  GrpcStream& operator=(const GrpcStream&) = delete;
+
+  /// False: the stream has ended, or takes nothing within `limit` and is of no use any more.
+  bool write(const muster::v1::HeartbeatRequest& request, Millis limit);
+  /// How the stream has ended; nullopt: it has not.
+  std::optional<grpc::Status> end() const;
+  /// Requests written so far. Of the writing thread.
+  std::uint64_t written() const { return written_; }
+
+ private:
+  void run();
+
+  GrpcClient& client_;
+  const std::function<void(const muster::v1::BeatResponse&)> answered_;
+  const std::function<void()> ended_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>> call_;
+  muster::v1::BeatResponse answer_;
+  grpc::Status status_;
+  std::uint64_t written_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = false, is_writing_ = false, is_ending_ = false;
+  std::optional<grpc::Status> end_;
+  std::thread thread_;
+};
+
+}  // namespace worker

@@ -1,0 +1,66 @@
+#include "rank/grpc_words.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "schema/utf8.h"
+
+namespace worker {
+namespace {
+
+namespace v1 = muster::v1;
+constexpr std::size_t kMaxReason = 2'000;
+
+}  // namespace
+
+std::string fit_reason(std::string_view text) {
+  auto reason = schema::valid_utf8(text);
+  std::size_t end = std::min(reason.size(), kMaxReason);
+  while (end < reason.size() && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) --end;
+  reason.resize(end);
+  return reason;
+}
+
+v1::Section wire(Section section) {
+  switch (section) {
+    case Section::kInit:
+      return v1::SECTION_INIT;
+    case Section::kData:
+      return v1::SECTION_DATA;
+    case Section::kStep:
+      return v1::SECTION_STEP;
+    case Section::kCheckpoint:
+      return v1::SECTION_CHECKPOINT;
+    case Section::kDone:
+      return v1::SECTION_DONE;
+  }
+  return v1::SECTION_INIT;
+}
+
+v1::RankKey key_of(const RankEnvironment& environment) {
+  v1::RankKey key;
+  std::int64_t job = 0;
+  const auto& text = environment.job_id;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job);
+  if (error != std::errc() || end != text.data() + text.size() || job <= 0) {
+    throw std::invalid_argument("environment: MUSTER_JOB_ID=\"" + text +
+                                "\" is not a job's number; unset MUSTER_CONTROLLER to run without a controller");
+  }
+  if (environment.attempt <= 0) {
+    throw std::invalid_argument(
+        "environment: MUSTER_ATTEMPT is not set; unset MUSTER_CONTROLLER to run without a controller");
+  }
+  key.set_job_id(job);
+  key.set_attempt(static_cast<std::uint32_t>(environment.attempt));
+  key.set_rank(static_cast<std::uint32_t>(environment.rank));
+  return key;
+}
+
+Endpoint controller_of(const RankEnvironment& environment) {
+  if (environment.controller) return *environment.controller;
+  throw std::invalid_argument("environment: MUSTER_CONTROLLER is not set; set it to musterd's host:port");
+}
+
+}  // namespace worker

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "muster/v1/rank_service.pb.h"
+#include "rank/environment.h"
+#include "rank/reporter.h"
+
+namespace worker {
+
+/// What a rank tells of itself, in the words of the wire.
+
+/// The reason as protobuf takes it, at most 2,000 bytes. A message with one byte that is not UTF-8 would be refused for
+/// ever.
+std::string fit_reason(std::string_view text);
+muster::v1::Section wire(Section section);
+/// Throws std::invalid_argument naming the variable when the environment has no job or attempt.
+muster::v1::RankKey key_of(const RankEnvironment& environment);
+/// Throws std::invalid_argument when the environment has no controller.
+Endpoint controller_of(const RankEnvironment& environment);
+
+}  // namespace worker
