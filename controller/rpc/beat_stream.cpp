@@ -61,17 +61,20 @@ void BeatStream::OnReadDone(bool ok) {
   if (rank_ == nullptr) {
     if (auto status = check_key(request_.has_key(), request_.key()); !status.ok()) return end(std::move(status));
     streams_.callers_.note_rank(context_, {request_.key().job_id(), request_.key().attempt()});
-    if (!streams_.pool_.post([self = shared_from_this()] { self->open(); })) end(busy());
+    // The context is gone when stop() ends this stream while it opens.
+    if (!streams_.pool_.post([self = shared_from_this(), token = bearer_token(context_)] { self->open(token); })) {
+      end(busy());
+    }
     return;
   }
   take();
 }
 
 // A thread that may wait. Nothing is read meanwhile.
-void BeatStream::open() {
+void BeatStream::open(const std::string& token) {
   std::shared_ptr<runtime::RankStream> rank;
   const auto status = guarded([&] {
-    return answer(streams_.controller_.open_stream(request_.key(), bearer_token(context_),
+    return answer(streams_.controller_.open_stream(request_.key(), token,
                                                    [this](const muster::v1::BeatResponse& answer) { tell(answer); }),
                   &rank);
   });

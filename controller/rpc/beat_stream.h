@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "muster/v1/rank_service.grpc.pb.h"
 #include "rpc/call.h"
@@ -41,7 +42,7 @@ class BeatStream final : public grpc::ServerBidiReactor<muster::v1::HeartbeatReq
   void OnDone() override;
 
  private:
-  void open();
+  void open(const std::string& token);
   void take();
   void tell(const muster::v1::BeatResponse& answer);
   void finish(std::unique_lock<std::mutex>& lock);
