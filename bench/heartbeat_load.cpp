@@ -1,9 +1,9 @@
-// heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS: plays the ranks of so many jobs, a connection
-// each, and sends a heartbeat of each every interval; ROWS 1: with a row of metrics. The tokens of jobs 1, 2 ... are
-// read from the input, a line each. It speaks HTTP/2 by itself, since two cores must carry it and what it measures. As
-// a rank does, it takes the interval that it is told. Prints "warm" when all are connected and have been heard, then
-// after SECONDS a line of JSON: heartbeats sent and refused, connections lost, and how long an answer took that was
-// asked for.
+// heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS CALM: plays the ranks of so many jobs, a
+// connection each, and sends a heartbeat of each every interval; ROWS 1: with a row of metrics. CALM 1: it first waits
+// until no rank is told a longer interval. The tokens of jobs 1, 2 ... are read from the input, a line each. It speaks
+// HTTP/2 by itself, since two cores must carry it and what it measures. As a rank does, it takes the interval that it
+// is told. Prints "warm" when all are connected and have been heard, then after SECONDS a line of JSON: heartbeats sent
+// and refused, connections lost, and how long an answer took that was asked for.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -43,6 +43,7 @@ constexpr std::uint64_t kAskEvery = 16;
 /// Ranks that are connecting at a time, and how long all may take. Each rank's start is an event in the store.
 constexpr std::size_t kComeAtOnce = 64;
 constexpr std::chrono::seconds kComeWithin{180};
+constexpr std::chrono::seconds kCalmWithin{120};
 
 struct Options {
   int port = 0;
@@ -50,6 +51,7 @@ struct Options {
   std::uint32_t world = 0, jobs = 0;
   double interval_ms = 0, seconds = 0;
   bool rows = false;
+  bool calm = false;  // measure once ranks are asked for no longer interval than their own
 };
 
 struct Rank {
@@ -88,6 +90,10 @@ class Load {
     connect_all();
     const auto begun = Clock::now();
     go_on_until(begun + milliseconds(std::max(3000.0, 3 * options_.interval_ms)));
+    // All ranks came within seconds, and may have been told to send less often since then.
+    const auto is_asked_for_less = [&](const Rank& rank) { return rank.interval_ms > options_.interval_ms; };
+    while (options_.calm && std::ranges::any_of(ranks_, is_asked_for_less) && Clock::now() < begun + kCalmWithin)
+      turn(1);
     std::cout << "warm" << std::endl;
     sent_ = refused_ = 0;
     answers_.clear();
@@ -120,6 +126,7 @@ class Load {
       rank.rank = static_cast<std::uint32_t>(i % options_.world);
       rank.interval_ms = options_.interval_ms;
       connect(rank, i);
+      beat(rank, Clock::now());
       rank.due = Clock::now() + milliseconds(options_.interval_ms * static_cast<double>(i % 1000) / 1000);
       // Those who are connected beat meanwhile.
       do turn(0);
@@ -285,8 +292,8 @@ class Load {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 8) {
-    std::cerr << "usage: heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS < TOKENS\n";
+  if (argc != 9) {
+    std::cerr << "usage: heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS CALM < TOKENS\n";
     return 2;
   }
   try {
@@ -299,6 +306,7 @@ int main(int argc, char** argv) {
     options.interval_ms = std::stod(argv[5]);
     options.seconds = std::stod(argv[6]);
     options.rows = std::string(argv[7]) == "1";
+    options.calm = std::string(argv[8]) == "1";
     std::vector<std::string> tokens;
     for (std::string line; tokens.size() < options.jobs && std::getline(std::cin, line);) tokens.push_back(line);
     return Load(options, std::move(tokens)).run();

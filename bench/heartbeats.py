@@ -40,11 +40,11 @@ class Server:
             self.folder.cleanup()
 
 
-def load(binaries, how, world, jobs, interval_ms, seconds, rows=False):
+def load(binaries, how, world, jobs, interval_ms, seconds, rows=False, calm=True):
     """Plays all ranks of `jobs` jobs; what the client saw, and what it cost the server."""
     with Server(binaries, world, jobs, interval_ms) as server:
         client = subprocess.Popen([binaries / "heartbeat_load", str(server.world["port"]), how, str(world), str(jobs), str(interval_ms),
-                                   str(seconds), "1" if rows else "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                   str(seconds), str(int(rows)), str(int(calm))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for job in sorted(server.world["tokens"], key=int):
             client.stdin.write(server.world["tokens"][job] + "\n")
         client.stdin.close()
@@ -90,7 +90,7 @@ def measure(binaries, quick):
     # One core takes some 1e6 / us heartbeats a second. These ranks want twice as many.
     world, jobs = (1024, 2) if quick else (4096, 3)
     interval_ms = max(50, round(world * jobs * least_us / 2 / 1000))
-    result = load(binaries, "stream", world, jobs, interval_ms, 20 if quick else 60)
+    result = load(binaries, "stream", world, jobs, interval_ms, 20 if quick else 60, calm=False)
     silent += result["silent"]
     lines.append(row(f"{world} x {jobs}, streams, every {interval_ms} ms: twice what one core takes", result))
     text = "\n".join([

@@ -45,9 +45,12 @@ inline void write_file(const std::filesystem::path& path, std::string_view text)
   std::ofstream(path, std::ios::binary) << text;
 }
 
-inline std::string read_file(const std::filesystem::path& path) {
+/// Empty if it cannot be read: a file of /proc ends with its process, even while it is read.
+inline std::string read_file(const std::filesystem::path& path) try {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+} catch (const std::ios_base::failure&) {
+  return {};
 }
 
 }  // namespace test

@@ -1,5 +1,6 @@
 #include "rpc/server.h"
 
+#include <absl/synchronization/mutex.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 
@@ -81,6 +82,7 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
     // A stream of heartbeats is thin. Measuring its bandwidth would cost a ping for most of them.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
@@ -102,6 +104,8 @@ class GrpcServer final : public Server {
 
 std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections) {
+  // Debian builds Abseil with a search for deadlocks at every lock, which takes a tenth of a heartbeat's time.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (!connections) connections = net::connections_of_this_process();
   return std::make_unique<GrpcServer>(controller, address, std::move(connections));
 }

@@ -9,7 +9,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 const axeSource = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-export const PATIENCE_MS = 15000;
+// Beside other tests a page may take its time.
+export const PATIENCE_MS = 60000;
 
 export class Server {
   static async start() {
