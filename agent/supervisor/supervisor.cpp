@@ -51,8 +51,10 @@ constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
 constexpr milliseconds kKillAgain{20};
-/// The longest that a file system that does not answer delays the news of an end, or a stop.
+/// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
+/// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
+constexpr milliseconds kWordsPatience{2000};
 
 std::int64_t wall_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -319,7 +321,7 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
 std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
   if (asked_to_leave_ || !files_answer_ || !beside::may_have_words(exit)) return {};
   const auto words = os::ask_within<std::string>(
-      kFilePatience, [files = beside::rank_files(log_folder_, rank)] { return beside::read_last_words(files); });
+      kWordsPatience, [files = beside::rank_files(log_folder_, rank)] { return beside::read_last_words(files); });
   files_answer_ = words.has_value();
   return words.value_or("");
 }

@@ -43,6 +43,8 @@ constexpr milliseconds kLateSignal{500};
 /// How long a file system that does not answer holds up a start, a stop, or the news of an end.
 constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
+/// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
+constexpr milliseconds kWordsPatience{2000};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 
@@ -366,7 +368,7 @@ void Task::hear_late_signals() {
 std::string Task::last_words() const {
   if (asked_ || killed_ || !status_.signals_seen.empty() || !beside::may_have_words(status_.exit)) return {};
   const auto words =
-      os::ask_within<std::string>(kFilePatience, [files = files()] { return beside::read_last_words(files); });
+      os::ask_within<std::string>(kWordsPatience, [files = files()] { return beside::read_last_words(files); });
   return words.value_or("");
 }
 
