@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "executors/scheduler_handle.h"
-
 namespace runtime {
 
 void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
@@ -72,7 +70,7 @@ void RoutingExecutor::forget_ended(std::size_t launched) {
 }
 
 void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  Executor& owner = scheduler_job_of(attempt.handle) ? slurm_ : local_;
+  Executor& owner = attempt.scheduler_job ? slurm_ : local_;
   {
     std::lock_guard lock(mutex_);
     owners_[key] = &owner;

@@ -11,12 +11,12 @@
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::size_t kMostLog = 1 << 20;  // of its beginning, and of its end
+constexpr std::size_t kMostLog = 1 << 20;  // from the beginning, and from the end
 constexpr std::size_t kMostNodes = 256;
 constexpr std::size_t kLongestName = 255;
 
-/// What a log says, of a long one without its middle: setup lines before a check may say much. Whole lines there: half
-/// a name is another node's.
+/// The text of a log. A long log loses its middle, because setup lines before a check may print much. Lines stay whole:
+/// half a name is another node's name.
 std::string ends_of(const std::filesystem::path& log) {
   auto text = read_small_file(log, 2 * kMostLog);
   const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);

@@ -9,12 +9,12 @@
 
 namespace runtime::on_slurm {
 
-/// The exit code of a batch script whose health check failed, so that no rank was started.
+/// The exit code of a batch script whose health check failed. No rank was started.
 inline constexpr int kUnfitExit = 96;
 
-/// The nodes that a job's log says a check failed on, each once, as facts about that attempt.
+/// The nodes whose check failed, by the job's log, each once, as facts about the attempt.
 std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt);
-/// The same of the log of the attempt in this folder. Of a log that is missing or can't be read: none.
+/// The same from the log of the attempt in this folder. A log that is missing or can't be read names no node.
 std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt);
 
 }  // namespace runtime::on_slurm

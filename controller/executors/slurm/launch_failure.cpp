@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::size_t kMostNodes = 256;
 
-/// In small letters, with spaces: scontrol has underscores where squeue has none.
+/// The text in small letters and with spaces. scontrol prints underscores where squeue prints spaces.
 std::string plain(std::string text) {
   std::ranges::transform(text, text.begin(),
                          [](unsigned char c) { return c == '_' ? ' ' : static_cast<char>(std::tolower(c)); });
   return text;
 }
 
-/// When "Prolog error [root@1795314284]" was said.
+/// The time in a reason like "Prolog error [root@1795314284]".
 std::optional<core::Time> said_at(const std::string& reason) {
   const auto at = reason.rfind('@');
   if (at == std::string::npos) return std::nullopt;

@@ -7,18 +7,17 @@
 #include <map>
 
 #include "base/durable_file.h"
-#include "executors/scheduler_handle.h"
 #include "executors/slurm/script_plan.h"
 #include "executors/slurm/task_files.h"
 
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::uint64_t kMostElements = 1000;  // of one array
+constexpr std::uint64_t kMostElements = 1000;  // in one array
 
 constexpr core::Millis kAskAgain{10'000};
 
-/// A limit on how many jobs may be in the queue: every element of an array counts.
+/// Slurm limits the number of queued jobs. Every element of an array counts as a job.
 bool is_too_many(const ::slurm::Refused* refused) {
   return refused != nullptr && refused->kind == ::slurm::Refusal::kTooMany;
 }
@@ -55,15 +54,16 @@ std::optional<core::AttemptKey> parse_key(std::string_view text) {
   return key;
 }
 
-/// Of an element whose array Slurm does not list: its ranks' status files tell the rest.
+/// Slurm does not list the array of this element, but the element ran. The status files of its ranks tell the rest.
 bool ran_and_is_forgotten(const std::optional<SubmissionRecord>& record, const std::filesystem::path& attempt_folder) {
   return record && any_rank_status(attempt_folder);
 }
 
-core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& job) {
+core::AttemptLaunched launched(const core::AttemptKey& key, const core::SchedulerJob& job) {
   core::AttemptLaunched fact;
   fact.attempt = key.number;
-  fact.handle = scheduler_handle(job);
+  fact.handle = "Slurm job " + core::to_string(job);
+  fact.scheduler_job = job;
   fact.queued = true;
   return fact;
 }
@@ -112,7 +112,7 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   std::lock_guard lock(sets_mutex_);
   const auto fresh = look_for_sets(requests, of_sets, answers);
   if (fresh.empty()) return answers;
-  if (!config()) {  // how large an array may be is not known
+  if (!config()) {  // the largest size of an array is not known
     for (const auto i : fresh) answers[i] = LaunchLater{"Slurm's configuration can't be asked for yet"};
     return answers;
   }
@@ -121,8 +121,8 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   return answers;
 }
 
-// Answers those whose array Slurm has, or may have. The others belong to none: theirs was made for elements that need
-// not be the same any more, and for what they wanted then.
+// Answers the requests whose array Slurm has, or may have. Returns the others, whose array is forgotten: it was
+// prepared for other elements, or for other wishes.
 std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest>& requests,
                                                  const std::vector<std::size_t>& indices, Answers& answers) {
   std::vector<std::size_t> fresh;
@@ -166,8 +166,8 @@ std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, cons
   return std::nullopt;
 }
 
-// An array that is too large for a limit on what is in the queue is halved: parts of it may fit. Once not even one job
-// fits, nothing more is tried.
+// An array that breaks a limit on the number of queued jobs is halved, because a part may fit. Once not even one job
+// fits, nothing more is submitted.
 void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
                            Answers& answers) {
   if (full) {
@@ -189,7 +189,7 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
   if (too_many) full = std::get<LaunchLater>(answers[set.front()]);
 }
 
-// Better a node that was lost lately than none at all.
+// A node that was lost lately is better than no node.
 Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone) {
   const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members); };
   auto outcome = once();
@@ -221,7 +221,7 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& member
   auto outcome = submitter_.submit(folder, record, ::slurm::render(script), first.base_env);
   const auto* refused = std::get_if<::slurm::Refused>(&outcome);
   if (refused == nullptr) return outcome;
-  // What is smaller, or alone, need not look for it.
+  // Smaller arrays and single jobs need not look for this array.
   for (const auto& member : members) forget_record(member.attempt_folder);
   if (refused->kind != ::slurm::Refusal::kArray) return outcome;
   forget_config();
@@ -274,7 +274,7 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
   return sets;
 }
 
-// Everything on disk before sbatch: the elements' own launch files and records, and who is which.
+// Writes everything to disk before sbatch: the launch file and the record of each element, and the index of each.
 void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
   const auto folder = set_folder(members.front().key);
   std::vector<std::string> folders;
@@ -294,14 +294,14 @@ void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                               std::optional<std::uint32_t> index) {
   if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) {
-    return launched(key, ::slurm::to_string(::slurm::JobId{id->job, index}));
+    return launched(key, {id->job, index});
   }
   if (const auto* later = std::get_if<Submitter::Later>(&outcome)) {
     return LaunchLater{.why = later->why, .pause = later->pause, .unsure = later->unsure};
   }
   const auto& [why, kind] = std::get<::slurm::Refused>(outcome);
-  // What Slurm has taken once it may take again, when its partition is open and its accounting there: a job that has
-  // trained for days does not fail for that.
+  // Slurm may take a job again that it took once: its partition may be closed, or accounting may be away. A job that
+  // has trained for days does not fail for that.
   if (!::slurm::is_final(kind) || key.number > 1) return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
   return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
 }

@@ -16,23 +16,23 @@ class Launcher {
   Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list);
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
-  /// As Executor::withdraw().
+  /// See Executor::withdraw().
   std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
-  /// What launch_all() would hand over of attempts that it has not seen yet. Nothing is written.
+  /// The scripts that launch_all() would submit for attempts that it has not seen yet. Writes nothing.
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
-  /// "muster:<store>:<job>.<attempt>"; of an array the set's.
+  /// The comment of an attempt that is submitted alone: "muster:<store>:<job>.<attempt>".
   std::string comment_of(const core::AttemptKey& key) const;
-  /// The attempt that a comment of ours speaks of; nullopt: a stranger's, or a set's.
+  /// The attempt that a comment names; nullopt: the comment is not this controller's, or names an array.
   std::optional<core::AttemptKey> key_of(const std::string& comment) const;
-  /// The folder of the array that a comment of ours speaks of; nullopt: a stranger's, or that of an attempt alone.
+  /// The folder of the array that a comment names; nullopt: the comment is not this controller's, or names an attempt.
   std::optional<std::filesystem::path> set_of(const std::string& comment) const;
 
  private:
-  /// Requests submitted as one array, or alone: their indices.
+  /// The indices of requests that are submitted as one array, or of one request that is submitted alone.
   using Set = std::vector<std::size_t>;
-  /// An array made before.
+  /// An array that was prepared earlier.
   struct Known {
-    std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm has surely not taken it
+    std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm surely does not have the array
     std::vector<core::AttemptKey> members;
     bool has(const core::AttemptKey& key, std::uint32_t index) const;
   };
@@ -48,7 +48,7 @@ class Launcher {
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
   TaskProgram task() const;
   ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members) const;
-  /// `full`: why none is handed over any more in this round.
+  /// `full`: why no further request of this round is submitted.
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
                    Answers& answers);
   Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone);

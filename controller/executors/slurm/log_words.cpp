@@ -8,9 +8,9 @@
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::uintmax_t kMostRead = 16 * 1024;  // of its end
+constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
 
-/// Empty: there is none.
+/// Empty: there is no log.
 std::string end_of_log(const std::filesystem::path& attempt_folder) {
   const auto log = slurm_log_of(attempt_folder);
   std::error_code none;

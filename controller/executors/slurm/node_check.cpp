@@ -22,7 +22,7 @@
 namespace runtime::on_slurm {
 namespace {
 
-/// Of a slurm.conf that says nothing.
+/// The port of a slurm.conf that names none.
 constexpr const char* kSlurmdPort = "6818";
 
 bool is_up(const ::slurm::Node& node) {
@@ -41,7 +41,7 @@ struct Address {
 struct Place {
   std::string node, host, port;
   bool is_looked_up = false;
-  std::optional<Address> address = {};  // nothing once it is looked up: there is none
+  std::optional<Address> address = {};  // nullopt after the look-up: the name has no address
 };
 
 std::optional<Address> look_up(const Place& place, int flags) {
@@ -60,7 +60,7 @@ std::optional<Address> look_up(const Place& place, int flags) {
 
 std::atomic<bool> names_are_looked_up = false;
 
-/// Names to look up, for threads that may be stuck at a name server long after nobody waits for them any more.
+/// Names to look up. The threads may be stuck at a name server long after the caller has stopped waiting.
 struct Names {
   std::mutex mutex;
   std::condition_variable done;
@@ -81,7 +81,7 @@ struct Names {
     }
     leave();
   }
-  /// With the lock held.
+  /// The caller holds the lock.
   void leave() {
     if (--threads > 0) return;
     names_are_looked_up = false;
@@ -89,7 +89,7 @@ struct Names {
   }
 };
 
-/// Threads of their own, for each of which no signal is meant.
+/// Starts threads of their own that take no signals.
 void begin_threads(const std::shared_ptr<Names>& names, int count) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -97,7 +97,7 @@ void begin_threads(const std::shared_ptr<Names>& names, int count) {
   for (int i = 0; i < count; ++i) {
     try {
       std::thread([names] { names->look_up_all(); }).detach();
-    } catch (const std::system_error&) {  // no room for it: the others do its part
+    } catch (const std::system_error&) {  // no room for one more thread: the others do its part
       const std::lock_guard lock(names->mutex);
       names->leave();
     }
@@ -105,7 +105,8 @@ void begin_threads(const std::shared_ptr<Names>& names, int count) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Fills the addresses of places. Names are looked up by a few threads; while those of an earlier call are stuck, none.
+/// Fills the addresses of places. A few threads look names up. While the threads of an earlier call are stuck, no name
+/// is looked up.
 void look_up_within(std::vector<Place>& places, core::Millis limit) {
   constexpr std::size_t kThreads = 8;
   const auto names = std::make_shared<Names>();
@@ -141,7 +142,7 @@ class Attempted {
   Attempted& operator=(Attempted&&) = delete;
 
   const std::string& node() const { return node_; }
-  /// False: no descriptor was to be had.
+  /// False: there was no descriptor left.
   bool is_begun() const { return fd_ >= 0; }
   bool is_under_way() const { return error_ == EINPROGRESS; }
   bool is_made() const { return error_ == 0; }

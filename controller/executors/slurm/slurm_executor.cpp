@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/loop.h"
-#include "executors/scheduler_handle.h"
 #include "executors/slurm/ask_cluster.h"
 #include "executors/slurm/log_words.h"
 #include "executors/slurm/poller.h"
@@ -81,7 +80,7 @@ class SlurmExecutor : public Executor {
  private:
   void close();
   void take(const LaunchRequest& request, LaunchAnswer& answer);
-  void follow(Followed what, const std::string& handle, std::filesystem::path folder,
+  void follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
               std::optional<SubmissionRecord> record, core::Time handed_over);
   std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const;
   void read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank);
@@ -137,7 +136,7 @@ void SlurmExecutor::take(const LaunchRequest& request, LaunchAnswer& answer) {
       if (record) launched->time_limit = record->time_limit;
       follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
               request.stop_grace},
-             launched->handle, request.attempt_folder, record, clock_.wall());
+             launched->scheduler_job, request.attempt_folder, record, clock_.wall());
     }
   } catch (const std::exception& error) {
     answer = LaunchLater{.why = error.what(), .unsure = true};
@@ -167,13 +166,13 @@ std::optional<LaunchAnswer> SlurmExecutor::withdraw(const LaunchRequest& request
   return answer;
 }
 
-void SlurmExecutor::follow(Followed what, const std::string& handle, std::filesystem::path folder,
+void SlurmExecutor::follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
                            std::optional<SubmissionRecord> record, core::Time handed_over) {
   const auto key = what.key;
   const bool in_array = record && !record->set_folder.empty();
   Tracked tracked{
       SlurmAttempt(std::move(what), clock_.monotonic()),
-      {::slurm::parse_job_id(scheduler_job_of(handle).value_or("")).value_or(::slurm::JobId{}),
+      {job ? ::slurm::JobId{job->number, job->element} : ::slurm::JobId{},
        record ? record->comment : launcher_.comment_of(key), in_array ? record->set_folder : folder.string()},
       folder};
   if (record) tracked.exclude = record->exclude, tracked.left_out = record->left_out;
@@ -194,7 +193,7 @@ void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& atte
   const auto found = record.value_or(SubmissionRecord{});
   follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
           attempt.state == core::AttemptState::kDraining, found.stop_grace},
-         attempt.handle, folder, record, attempt.queued_at.value_or(clock_.wall()));
+         attempt.scheduler_job, folder, record, attempt.queued_at.value_or(clock_.wall()));
 }
 
 // A task that could reach nobody has left its word in a file. If the file tells no end, the node is asked whether it is
