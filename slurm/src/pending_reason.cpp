@@ -10,204 +10,7 @@
 namespace slurm {
 namespace {
 
-// The reasons of job_reason_string() in Slurm 22.05, in its order. Repeated names appear once.
-constexpr std::string_view kKnown[] = {"None",
-                                       "Prolog",
-                                       "Priority",
-                                       "Dependency",
-                                       "Resources",
-                                       "PartitionNodeLimit",
-                                       "PartitionTimeLimit",
-                                       "PartitionDown",
-                                       "PartitionInactive",
-                                       "JobHeldAdmin",
-                                       "JobHeldUser",
-                                       "BeginTime",
-                                       "Licenses",
-                                       "AssociationJobLimit",
-                                       "AssociationResourceLimit",
-                                       "AssociationTimeLimit",
-                                       "Reservation",
-                                       "ReqNodeNotAvail",
-                                       "FrontEndDown",
-                                       "SchedDefer",
-                                       "NodeDown",
-                                       "BadConstraints",
-                                       "SystemFailure",
-                                       "JobLaunchFailure",
-                                       "NonZeroExitCode",
-                                       "TimeLimit",
-                                       "InactiveLimit",
-                                       "InvalidAccount",
-                                       "InvalidQOS",
-                                       "QOSUsageThreshold",
-                                       "QOSJobLimit",
-                                       "QOSResourceLimit",
-                                       "QOSTimeLimit",
-                                       "BlockMaxError",
-                                       "BlockFreeAction",
-                                       "Cleaning",
-                                       "QOSNotAllowed",
-                                       "AccountNotAllowed",
-                                       "DependencyNeverSatisfied",
-                                       "QOSGrpCpuLimit",
-                                       "QOSGrpCPUMinutesLimit",
-                                       "QOSGrpCPURunMinutesLimit",
-                                       "QOSGrpJobsLimit",
-                                       "QOSGrpMemLimit",
-                                       "QOSGrpNodeLimit",
-                                       "QOSGrpSubmitJobsLimit",
-                                       "QOSGrpWallLimit",
-                                       "QOSMaxCpuPerJobLimit",
-                                       "QOSMaxCpuMinutesPerJobLimit",
-                                       "QOSMaxNodePerJobLimit",
-                                       "QOSMaxWallDurationPerJobLimit",
-                                       "QOSMaxCpuPerUserLimit",
-                                       "QOSMaxJobsPerUserLimit",
-                                       "QOSMaxNodePerUserLimit",
-                                       "QOSMaxSubmitJobPerUserLimit",
-                                       "QOSMinCpuNotSatisfied",
-                                       "AssocGrpCpuLimit",
-                                       "AssocGrpCPUMinutesLimit",
-                                       "AssocGrpCPURunMinutesLimit",
-                                       "AssocGrpJobsLimit",
-                                       "AssocGrpMemLimit",
-                                       "AssocGrpNodeLimit",
-                                       "AssocGrpSubmitJobsLimit",
-                                       "AssocGrpWallLimit",
-                                       "AssocMaxJobsLimit",
-                                       "AssocMaxCpuPerJobLimit",
-                                       "AssocMaxCpuMinutesPerJobLimit",
-                                       "AssocMaxNodePerJobLimit",
-                                       "AssocMaxWallDurationPerJobLimit",
-                                       "AssocMaxSubmitJobLimit",
-                                       "JobHoldMaxRequeue",
-                                       "JobArrayTaskLimit",
-                                       "BurstBufferResources",
-                                       "BurstBufferStageIn",
-                                       "BurstBufferOperation",
-                                       "PowerNotAvail",
-                                       "PowerReserved",
-                                       "AssocGrpUnknown",
-                                       "AssocGrpUnknownMinutes",
-                                       "AssocGrpUnknownRunMinutes",
-                                       "AssocMaxUnknownPerJob",
-                                       "AssocMaxUnknownPerNode",
-                                       "AssocMaxUnknownMinutesPerJob",
-                                       "AssocMaxCpuPerNode",
-                                       "AssocGrpMemMinutes",
-                                       "AssocGrpMemRunMinutes",
-                                       "AssocMaxMemPerJob",
-                                       "AssocMaxMemPerNode",
-                                       "AssocMaxMemMinutesPerJob",
-                                       "AssocGrpNodeMinutes",
-                                       "AssocGrpNodeRunMinutes",
-                                       "AssocMaxNodeMinutesPerJob",
-                                       "AssocGrpEnergy",
-                                       "AssocGrpEnergyMinutes",
-                                       "AssocGrpEnergyRunMinutes",
-                                       "AssocMaxEnergyPerJob",
-                                       "AssocMaxEnergyPerNode",
-                                       "AssocMaxEnergyMinutesPerJob",
-                                       "AssocGrpGRES",
-                                       "AssocGrpGRESMinutes",
-                                       "AssocGrpGRESRunMinutes",
-                                       "AssocMaxGRESPerJob",
-                                       "AssocMaxGRESPerNode",
-                                       "AssocMaxGRESMinutesPerJob",
-                                       "AssocGrpLicense",
-                                       "AssocGrpLicenseMinutes",
-                                       "AssocGrpLicenseRunMinutes",
-                                       "AssocMaxLicensePerJob",
-                                       "AssocMaxLicenseMinutesPerJob",
-                                       "AssocGrpBB",
-                                       "AssocGrpBBMinutes",
-                                       "AssocGrpBBRunMinutes",
-                                       "AssocMaxBBPerJob",
-                                       "AssocMaxBBPerNode",
-                                       "AssocMaxBBMinutesPerJob",
-                                       "QOSGrpUnknown",
-                                       "QOSGrpUnknownMinutes",
-                                       "QOSGrpUnknownRunMinutes",
-                                       "QOSMaxUnknownPerJob",
-                                       "QOSMaxUnknownPerNode",
-                                       "QOSMaxUnknownPerUser",
-                                       "QOSMaxUnknownMinutesPerJob",
-                                       "QOSMinUnknown",
-                                       "QOSMaxCpuPerNode",
-                                       "QOSGrpMemoryMinutes",
-                                       "QOSGrpMemoryRunMinutes",
-                                       "QOSMaxMemoryPerJob",
-                                       "QOSMaxMemoryPerNode",
-                                       "QOSMaxMemoryPerUser",
-                                       "QOSMaxMemoryMinutesPerJob",
-                                       "QOSMinMemory",
-                                       "QOSGrpNodeMinutes",
-                                       "QOSGrpNodeRunMinutes",
-                                       "QOSMaxNodeMinutesPerJob",
-                                       "QOSMinNode",
-                                       "QOSGrpEnergy",
-                                       "QOSGrpEnergyMinutes",
-                                       "QOSGrpEnergyRunMinutes",
-                                       "QOSMaxEnergyPerJob",
-                                       "QOSMaxEnergyPerNode",
-                                       "QOSMaxEnergyPerUser",
-                                       "QOSMaxEnergyMinutesPerJob",
-                                       "QOSMinEnergy",
-                                       "QOSGrpGRES",
-                                       "QOSGrpGRESMinutes",
-                                       "QOSGrpGRESRunMinutes",
-                                       "QOSMaxGRESPerJob",
-                                       "QOSMaxGRESPerNode",
-                                       "QOSMaxGRESPerUser",
-                                       "QOSMaxGRESMinutesPerJob",
-                                       "QOSMinGRES",
-                                       "QOSGrpLicense",
-                                       "QOSGrpLicenseMinutes",
-                                       "QOSGrpLicenseRunMinutes",
-                                       "QOSMaxLicensePerJob",
-                                       "QOSMaxLicensePerUser",
-                                       "QOSMaxLicenseMinutesPerJob",
-                                       "QOSMinLicense",
-                                       "QOSGrpBB",
-                                       "QOSGrpBBMinutes",
-                                       "QOSGrpBBRunMinutes",
-                                       "QOSMaxBBPerJob",
-                                       "QOSMaxBBPerNode",
-                                       "QOSMaxBBPerUser",
-                                       "QOSMinBB",
-                                       "DeadLine",
-                                       "MaxBBPerAccount",
-                                       "MaxCpuPerAccount",
-                                       "MaxEnergyPerAccount",
-                                       "MaxGRESPerAccount",
-                                       "MaxNodePerAccount",
-                                       "MaxLicensePerAccount",
-                                       "MaxMemoryPerAccount",
-                                       "MaxUnknownPerAccount",
-                                       "MaxJobsPerAccount",
-                                       "MaxSubmitJobsPerAccount",
-                                       "PartitionConfig",
-                                       "AccountingPolicy",
-                                       "FedJobLock",
-                                       "OutOfMemory",
-                                       "MaxMemPerLimit",
-                                       "AssocGrpBilling",
-                                       "AssocGrpBillingMinutes",
-                                       "AssocGrpBillingRunMinutes",
-                                       "AssocMaxBillingPerJob",
-                                       "AssocMaxBillingPerNode",
-                                       "AssocMaxBillingMinutesPerJob",
-                                       "QOSGrpBilling",
-                                       "QOSGrpBillingMinutes",
-                                       "QOSGrpBillingRunMinutes",
-                                       "QOSMaxBillingPerJob",
-                                       "QOSMaxBillingPerNode",
-                                       "QOSMaxBillingPerUser",
-                                       "QOSMaxBillingMinutesPerJob",
-                                       "MaxBillingPerAccount",
-                                       "QOSMinBilling",
-                                       "ReservationDeleted"};
+constexpr std::string_view kNoLaunch = "launch failed requeued held";
 
 struct PlainRow {
   std::string_view reason, sentence, action;
@@ -420,7 +223,6 @@ std::optional<ReasonText> explain_known(std::string_view reason) {
   for (const auto& row : kPlain) {
     if (row.reason == reason) return said(std::string(row.sentence), std::string(row.action));
   }
-  if (std::ranges::find(kKnown, reason) == std::end(kKnown)) return std::nullopt;
   return explain_limit(reason);
 }
 
@@ -443,7 +245,7 @@ std::optional<ReasonText> explain_text(std::string_view text) {
         "The nodes that the job needs are down, drained or reserved for jobs of partitions with a higher priority.",
         "Wait until they are back, or let the job use other nodes.");
   }
-  if (text.find("launch failed requeued held") != std::string_view::npos) {
+  if (understand_reason(text) == Reason::kLaunchFailure) {
     return said("The job could not be started on its nodes, and Slurm holds it now.",
                 "Ask an admin to look at those nodes, then release it: scontrol release JOBID.");
   }
@@ -466,6 +268,13 @@ std::optional<ReasonText> explain_text(std::string_view text) {
 }
 
 }  // namespace
+
+Reason understand_reason(std::string_view reason) {
+  if (reason == "TimeLimit") return Reason::kTimeLimit;
+  if (reason == "NodeDown") return Reason::kNodeDown;
+  const bool no_launch = plain_words(std::string(reason)).find(kNoLaunch) != std::string::npos;
+  return no_launch ? Reason::kLaunchFailure : Reason::kOther;
+}
 
 ReasonText explain_reason(std::string_view reason) {
   reason = trimmed(reason);
@@ -490,10 +299,6 @@ ReasonText explain_waiting(const ListedJob& job) {
     text.sentence = "The job waits for another Slurm job: " + job.dependency + ".";
   }
   return text;
-}
-
-std::span<const std::string_view> known_reasons() {
-  return kKnown;
 }
 
 }  // namespace slurm

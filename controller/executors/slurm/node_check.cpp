@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,18 +18,13 @@
 #include <thread>
 #include <utility>
 
+#include "os/signals_blocked.h"
+
 namespace runtime::on_slurm {
 namespace {
 
 /// The port of a slurm.conf that names none.
 constexpr const char* kSlurmdPort = "6818";
-
-bool is_up(const ::slurm::Node& node) {
-  constexpr const char* kGone[] = {"DOWN", "FAIL", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "UNKNOWN"};
-  return node.responds && std::ranges::none_of(node.states, [&](const std::string& state) {
-           return std::ranges::find(kGone, state) != std::end(kGone);
-         });
-}
 
 struct Address {
   sockaddr_storage bytes{};
@@ -91,9 +85,7 @@ struct Names {
 
 /// Starts threads of their own that take no signals.
 void begin_threads(const std::shared_ptr<Names>& names, int count) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const os::SignalsBlocked blocked;
   for (int i = 0; i < count; ++i) {
     try {
       std::thread([names] { names->look_up_all(); }).detach();
@@ -102,7 +94,6 @@ void begin_threads(const std::shared_ptr<Names>& names, int count) {
       names->leave();
     }
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 /// Fills the addresses of places. A few threads look names up. While the threads of an earlier call are stuck, no name
@@ -212,7 +203,7 @@ std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const s
   std::map<std::string, bool> answers;
   std::vector<Place> places;
   for (const auto& node : nodes) {
-    if (!is_up(node)) {
+    if (!node.should_answer()) {
       answers[node.name] = false;
       continue;
     }

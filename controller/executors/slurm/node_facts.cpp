@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "executors/slurm/health_check.h"
-#include "executors/slurm/launch_failure.h"
+#include "slurm/pending_reason.h"
 
 namespace runtime::on_slurm {
 namespace {
@@ -13,10 +13,7 @@ namespace {
 /// From a launch that failed to giving up on the name of the node.
 constexpr core::Millis kDrainPatience{3000};
 
-bool is_down(const ::slurm::Node& node) {
-  if (!node.responds) return true;
-  return std::ranges::any_of(node.states, [](const std::string& state) { return state == "DOWN" || state == "FAIL"; });
-}
+constexpr std::size_t kMostNodes = 256;
 
 }  // namespace
 
@@ -37,6 +34,21 @@ void tell_unfit_nodes(AttemptTable& table, const std::vector<::slurm::ListedJob>
   }
 }
 
+std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Node>& nodes, core::Time since,
+                                                  const std::vector<std::string>& left_out,
+                                                  core::AttemptNumber attempt) {
+  std::vector<core::EventBody> facts;
+  for (const auto& node : nodes) {
+    const auto at = node.why_since();
+    if (!node.failed_a_launch() || !at || *at < since || facts.size() == kMostNodes) continue;
+    if (std::ranges::find(left_out, node.name) != left_out.end()) continue;
+    core::NodeLost lost{attempt, node.name, core::Millis(0)};
+    lost.why = "Slurm could not start the job on it (" + node.why() + ")";
+    facts.emplace_back(std::move(lost));
+  }
+  return facts;
+}
+
 void tell_nodes_without_launch(::slurm::Scheduler& scheduler, AttemptTable& table,
                                const std::vector<::slurm::ListedJob>& jobs, const SlurmClock& slurm_clock,
                                core::Millis now) {
@@ -48,7 +60,7 @@ void tell_nodes_without_launch(::slurm::Scheduler& scheduler, AttemptTable& tabl
   std::vector<Wanted> wanted;
   table.locked([&](AttemptTable::State& state) {
     for (const auto& job : jobs) {
-      if (job.restarts == 0 || !is_launch_failure(job)) continue;
+      if (job.restarts == 0 || ::slurm::understand_reason(job.reason) != ::slurm::Reason::kLaunchFailure) continue;
       for (auto& [key, tracked] : state.attempts) {
         if (!tracked.job.is(job) || tracked.checked) continue;
         if (!tracked.unlaunched_at) tracked.unlaunched_at = now;
@@ -84,7 +96,7 @@ DownNodes down_nodes(::slurm::Scheduler& scheduler, AttemptTable& table, const s
   if (!wanted) return down;
   if (const auto nodes = scheduler.nodes()) {
     for (const auto& node : *nodes) {
-      if (is_down(node)) down.emplace(node.name, node.reason.substr(0, node.reason.find(" [")));
+      if (node.is_down()) down.emplace(node.name, node.why());
     }
   }
   return down;

@@ -11,6 +11,11 @@ namespace runtime::on_slurm {
 /// Tells which nodes failed the health check of an attempt that the listing shows as unfit.
 void tell_unfit_nodes(AttemptTable& table, const std::vector<::slurm::ListedJob>& jobs);
 
+/// The nodes that could not start the attempt, as facts about it: Slurm has drained them for that, since `since` by
+/// slurmctld's clock. The clock has whole seconds. A node in `left_out` was drained for an earlier attempt.
+std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Node>& nodes, core::Time since,
+                                                  const std::vector<std::string>& left_out,
+                                                  core::AttemptNumber attempt);
 /// Tells which nodes could not start an attempt. Slurm drains them a moment later, and the end waits for that.
 void tell_nodes_without_launch(::slurm::Scheduler& scheduler, AttemptTable& table,
                                const std::vector<::slurm::ListedJob>& jobs, const SlurmClock& slurm_clock,
