@@ -181,6 +181,13 @@ Parsed<ClusterConfig> parse_config(std::string_view text) {
   return config;
 }
 
+std::string Node::field(const std::string& key) const {
+  return slurm::field(fields, key);
+}
+std::string ClusterConfig::field(const std::string& key) const {
+  return slurm::field(fields, key);
+}
+
 std::optional<StartEstimate> parse_start(std::string_view text) {
   for (const auto& line : split(text, '\n')) {
     const auto at = line.find(" to start at ");

@@ -101,6 +101,8 @@ struct Node {
   std::vector<std::string> partitions{};
   std::map<std::string, std::string> fields{};  // all fields that Slurm printed, by Slurm's names
 
+  /// The value of one of these; empty: Slurm has not printed it.
+  std::string field(const std::string& key) const;
   /// Whether the node is up, and neither drained nor about to be drained. Jobs may start on it now or when others
   /// leave.
   bool usable() const;
@@ -121,6 +123,9 @@ struct ClusterConfig {
   std::optional<Time> now{};                    // slurmctld's clock at the time of the answer
   std::uint64_t max_array_size = 1001;          // task ids are below this
   std::map<std::string, std::string> fields{};  // all that Slurm printed, by Slurm's names
+
+  /// The value of one of these; empty: Slurm has not printed it.
+  std::string field(const std::string& key) const;
 };
 
 /// When and where a job would start.
