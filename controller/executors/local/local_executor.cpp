@@ -34,43 +34,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kLaunchLimit{30};
 
-/// The ports of attempts that are not over.
-class Ports {
- public:
-  std::uint16_t take(const core::AttemptKey& key) {
-    std::lock_guard lock(mutex_);
-    const auto port = picker_.take();
-    if (port == 0) throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
-    remember(key, port);
-    return port;
-  }
-  /// What an earlier controller chose.
-  void keep(const core::AttemptKey& key, std::uint16_t port) {
-    std::lock_guard lock(mutex_);
-    picker_.mark(port);
-    remember(key, port);
-  }
-  void give_back(const core::AttemptKey& key) {
-    std::lock_guard lock(mutex_);
-    const auto found = of_.find(key);
-    if (found == of_.end()) return;
-    picker_.give_back(found->second);
-    of_.erase(found);
-  }
-
- private:
-  void remember(const core::AttemptKey& key, std::uint16_t port) {
-    const auto [place, fresh] = of_.emplace(key, port);
-    if (fresh || place->second == port) return;
-    picker_.give_back(place->second);
-    place->second = port;
-  }
-
-  std::mutex mutex_;
-  PortPicker picker_{std::random_device{}()};
-  std::map<core::AttemptKey, std::uint16_t> of_;
-};
-
 LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
                       std::uint64_t open_files) {
   return {.job = request.key.job,
@@ -142,7 +105,7 @@ class LocalExecutor : public Executor {
   Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
 
   const LocalOptions options_;
-  Ports ports_;
+  PortPicker ports_{std::random_device{}()};
   FactSink sink_;
   std::atomic<bool> told_deaf_ = false;
   boost::asio::io_context io_{1};

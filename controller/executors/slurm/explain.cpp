@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executors/slurm/health_check.h"
+#include "slurm/batch_script.h"
 #include "slurm/host_list.h"
 #include "slurm/pending_reason.h"
 
@@ -17,7 +17,6 @@ using ::slurm::Reason;
 constexpr const char* kPreempted = "preempted in Slurm";
 constexpr const char* kPreemptedWithGrace = "preempted in Slurm; it gives the ranks time to save";
 constexpr const char* kNotLaunched = "Slurm could not start it on its nodes, and holds it (launch failed)";
-constexpr const char* kForgotten = "Slurm does not know any more that it runs, and starts it again";
 constexpr const char* kTimeLimit = "Slurm ended it at the time limit";
 
 /// "node[1-2]" of the nodes of ranks.
@@ -49,7 +48,7 @@ std::string job_text(const ::slurm::JobId& id) {
 Verdict by_ranks(const std::string& what, const std::optional<::slurm::ExitStatus>& exit) {
   if (!exit || *exit == ::slurm::ExitStatus{}) return {By::kRanks, Cause::kFailed, what};
   if (exit->signal != 0) return {By::kRanks, Cause::kFailed, what + " (signal " + std::to_string(exit->signal) + ")"};
-  if (exit->code == kUnfitExit) {
+  if (exit->code == ::slurm::kUnfitExit) {
     return {By::kRanks, Cause::kNodeFailed,
             "the health check failed; its output is in slurm.log of the attempt's folder"};
   }

@@ -3,10 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "base/durable_file.h"
+#include "base/whole_number.h"
 #include "executors/slurm/script_plan.h"
 #include "executors/slurm/task_files.h"
 
@@ -16,10 +16,11 @@ namespace {
 constexpr std::uint64_t kMostElements = 1000;  // in one array
 
 constexpr core::Millis kAskAgain{10'000};
+constexpr const char* kSet = "set.";  // in the comment of an array
 
-/// Slurm limits the number of queued jobs. Every element of an array counts as a job.
-bool is_too_many(const ::slurm::Refused* refused) {
-  return refused != nullptr && refused->kind == ::slurm::Refusal::kTooMany;
+bool is_refused(const Submitter::Outcome& outcome, ::slurm::Refusal kind) {
+  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
+  return refused != nullptr && refused->kind == kind;
 }
 
 std::string key_text(const core::AttemptKey& key) {
@@ -44,14 +45,15 @@ std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests
   return members;
 }
 
-std::optional<core::AttemptKey> parse_key(std::string_view text) {
-  const char* end = text.data() + text.size();
-  core::AttemptKey key;
-  const auto job = std::from_chars(text.data(), end, key.job);
-  if (job.ec != std::errc() || job.ptr == end || *job.ptr != '.') return std::nullopt;
-  const auto number = std::from_chars(job.ptr + 1, end, key.number);
-  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
-  return key;
+/// The key of "<prefix>12.3"; nullopt: the text is nothing of the kind.
+std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::string& text) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  const auto rest = std::string_view(text).substr(prefix.size());
+  const auto dot = rest.find('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const auto job = whole_number<core::JobId>(rest.substr(0, dot));
+  const auto number = whole_number<core::AttemptNumber>(rest.substr(dot + 1));
+  return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 
 /// Slurm does not list the array of this element, but the element ran. The status files of its ranks tell the rest.
@@ -59,31 +61,25 @@ bool ran_and_is_forgotten(const std::optional<SubmissionRecord>& record, const s
   return record && any_rank_status(attempt_folder);
 }
 
-core::AttemptLaunched launched(const core::AttemptKey& key, const core::SchedulerJob& job) {
-  core::AttemptLaunched fact;
-  fact.attempt = key.number;
-  fact.handle = "Slurm job " + core::to_string(job);
-  fact.scheduler_job = job;
-  fact.queued = true;
-  return fact;
-}
-
 }  // namespace
 
 Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list)
-    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, clock, std::move(list)) {}
+    : scheduler_(scheduler),
+      options_(options),
+      prefix_("muster:" + options.store_name + ":"),
+      task_{options.task_program.string(), options.task_libraries},
+      submitter_(scheduler, clock, std::move(list)) {}
 
 std::string Launcher::comment_of(const core::AttemptKey& key) const {
-  return "muster:" + options_.store_name + ":" + key_text(key);
+  return prefix_ + key_text(key);
 }
 
 std::optional<core::AttemptKey> Launcher::key_of(const std::string& comment) const {
-  const std::string prefix = "muster:" + options_.store_name + ":";
-  return comment.starts_with(prefix) ? parse_key(std::string_view(comment).substr(prefix.size())) : std::nullopt;
+  return key_after(prefix_, comment);
 }
 
 std::string Launcher::comment_of_set(const core::AttemptKey& first) const {
-  return "muster:" + options_.store_name + ":set." + key_text(first);
+  return prefix_ + kSet + key_text(first);
 }
 
 std::filesystem::path Launcher::set_folder(const core::AttemptKey& first) const {
@@ -91,9 +87,7 @@ std::filesystem::path Launcher::set_folder(const core::AttemptKey& first) const 
 }
 
 std::optional<std::filesystem::path> Launcher::set_of(const std::string& comment) const {
-  const std::string prefix = "muster:" + options_.store_name + ":set.";
-  if (!comment.starts_with(prefix)) return std::nullopt;
-  const auto first = parse_key(std::string_view(comment).substr(prefix.size()));
+  const auto first = key_after(prefix_ + kSet, comment);
   return first ? std::optional(set_folder(*first)) : std::nullopt;
 }
 
@@ -176,7 +170,8 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
   }
   const bool alone = set.size() == 1;
   const auto outcome = submit(members_of(requests, set), alone);
-  const bool too_many = is_too_many(std::get_if<::slurm::Refused>(&outcome));
+  // Every element of an array counts as a queued job.
+  const bool too_many = is_refused(outcome, ::slurm::Refusal::kTooMany);
   if (too_many && !alone) {
     const auto middle = set.begin() + static_cast<std::ptrdiff_t>(set.size() / 2);
     submit_next(requests, {set.begin(), middle}, full, answers);
@@ -193,9 +188,7 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
 Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone) {
   const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members); };
   auto outcome = once();
-  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  const bool of_its_wishes = refused != nullptr && refused->kind == ::slurm::Refusal::kUsers;
-  if (!of_its_wishes || members.front().exclude_nodes.empty()) return outcome;
+  if (!is_refused(outcome, ::slurm::Refusal::kUsers) || members.front().exclude_nodes.empty()) return outcome;
   spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them",
                members.front().key.job, members.front().key.number);
   for (auto& member : members) member.exclude_nodes.clear();
@@ -219,27 +212,22 @@ Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& member
   SubmissionRecord record;
   record.comment = comment_of_set(first.key);
   auto outcome = submitter_.submit(folder, record, ::slurm::render(script), first.base_env);
-  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  if (refused == nullptr) return outcome;
+  if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
   // Smaller arrays and single jobs need not look for this array.
   for (const auto& member : members) forget_record(member.attempt_folder);
-  if (refused->kind != ::slurm::Refusal::kArray) return outcome;
+  if (!is_refused(outcome, ::slurm::Refusal::kArray)) return outcome;
   forget_config();
   if (largest_array() >= members.size()) return outcome;
   return Submitter::Later{"Slurm takes smaller arrays than it used to", false};
 }
 
-TaskProgram Launcher::task() const {
-  return {options_.task_program.string(), options_.task_libraries};
-}
-
 ::slurm::BatchScript Launcher::script_of(const LaunchRequest& request) const {
-  return plan_script(request, task(), comment_of(request.key));
+  return plan_script(request, task_, comment_of(request.key));
 }
 
 ::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members) const {
   const auto& first = members.front().key;
-  return plan_array(members, task(), comment_of_set(first), (set_folder(first) / kSetFile).string());
+  return plan_array(members, task_, comment_of_set(first), (set_folder(first) / kSetFile).string());
 }
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
@@ -294,7 +282,8 @@ void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                               std::optional<std::uint32_t> index) {
   if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) {
-    return launched(key, {id->job, index});
+    const core::SchedulerJob job{id->job, index};
+    return core::AttemptLaunched{key.number, "Slurm job " + core::to_string(job), "", {}, true, core::Millis(-1), job};
   }
   if (const auto* later = std::get_if<Submitter::Later>(&outcome)) {
     return LaunchLater{.why = later->why, .pause = later->pause, .unsure = later->unsure};
@@ -308,9 +297,7 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
 
 bool Launcher::forwards_signals() {
   const auto known = config();
-  if (!known) return false;
-  const auto found = known->fields.find("ProctrackType");
-  return found != known->fields.end() && found->second == "proctrack/pgid";
+  return known && known->field("ProctrackType") == "proctrack/pgid";
 }
 
 std::uint64_t Launcher::largest_array() {

@@ -46,7 +46,6 @@ class Launcher {
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
   void prepare_set(const std::vector<LaunchRequest>& members);
   ::slurm::BatchScript script_of(const LaunchRequest& request) const;
-  TaskProgram task() const;
   ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members) const;
   /// `full`: why no further request of this round is submitted.
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
@@ -62,8 +61,9 @@ class Launcher {
   void forget_config();
 
   ::slurm::Scheduler& scheduler_;
-  Clock& clock_;
   const SlurmOptions& options_;
+  const std::string prefix_;  // of the comments of this controller
+  const TaskProgram task_;
   Submitter submitter_;
   std::mutex sets_mutex_;  // held while arrays are looked for, made and handed over
   std::mutex config_mutex_;

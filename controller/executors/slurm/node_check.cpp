@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "os/fd.h"
 #include "os/signals_blocked.h"
 
 namespace runtime::on_slurm {
@@ -122,31 +122,24 @@ class Attempted {
  public:
   Attempted(std::string node, const Address& to)
       : node_(std::move(node)), fd_(::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    if (fd_ < 0) return;
-    error_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 ? 0 : errno;
+    if (!fd_) return;
+    error_ = ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 ? 0 : errno;
   }
-  ~Attempted() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Attempted(Attempted&& other) noexcept
-      : node_(std::move(other.node_)), fd_(std::exchange(other.fd_, -1)), error_(other.error_) {}
-  Attempted& operator=(Attempted&&) = delete;
-
   const std::string& node() const { return node_; }
   /// False: there was no descriptor left.
-  bool is_begun() const { return fd_ >= 0; }
+  bool is_begun() const { return static_cast<bool>(fd_); }
   bool is_under_way() const { return error_ == EINPROGRESS; }
   bool is_made() const { return error_ == 0; }
-  pollfd waits() const { return {is_under_way() ? fd_ : -1, POLLOUT, 0}; }
+  pollfd waits() const { return {is_under_way() ? fd_.get() : -1, POLLOUT, 0}; }
   void take(const pollfd& said) {
     if (said.revents == 0) return;
     socklen_t size = sizeof error_;
-    ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error_, &size);
+    ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error_, &size);
   }
 
  private:
   std::string node_;
-  int fd_;
+  os::Fd fd_;
   int error_ = ECONNREFUSED;
 };
 
@@ -183,8 +176,8 @@ void NodeCheck::forget_old(core::Millis now) {
 
 std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& slurmd_port) {
   constexpr unsigned kMostPorts = 16;
-  const auto own = node.fields.find("Port");
-  const std::string text = own != node.fields.end() ? own->second : slurmd_port;
+  const auto own = node.field("Port");
+  const auto& text = own.empty() ? slurmd_port : own;
   unsigned first = 0, last = 0;
   const char* end = text.data() + text.size();
   const auto from = std::from_chars(text.data(), end, first);

@@ -5,8 +5,8 @@
 
 #include "contract/variables.h"
 #include "executors/node_fitness.h"
-#include "executors/slurm/health_check.h"
 #include "executors/slurm/log_words.h"
+#include "executors/slurm/node_facts.h"
 #include "slurm/host_list.h"
 
 namespace runtime::on_slurm {

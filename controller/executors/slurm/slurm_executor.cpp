@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/data_folder.h"
 #include "base/loop.h"
 #include "executors/slurm/ask_cluster.h"
 #include "executors/slurm/log_words.h"
@@ -106,8 +107,7 @@ void SlurmExecutor::start(FactSink sink) {
 }
 
 void SlurmExecutor::close() {
-  polling_.stop();
-  telling_.stop();
+  telling_.stop();  // while polling ends
   polling_.close();
   telling_.close();
 }
@@ -180,15 +180,12 @@ void SlurmExecutor::follow(Followed what, std::optional<core::SchedulerJob> job,
   if (in_array) record = read_record(record->set_folder);
   tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
   tracked.submitted_before = handed_over;
-  table_.locked([&](AttemptTable::State& state) {
-    state.attempts.try_emplace(key, std::move(tracked));
-    state.urgent = true;
-  });
-  table_.wake();
+  table_.locked([&](AttemptTable::State& state) { state.attempts.try_emplace(key, std::move(tracked)); });
+  table_.hurry();
 }
 
 void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  const auto folder = options_.root / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number));
+  const auto folder = DataFolder(options_.root).attempt(key);
   const auto record = read_record(folder);
   const auto found = record.value_or(SubmissionRecord{});
   follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
@@ -214,27 +211,19 @@ Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
     return heard ? Vouch::kNodeAnswers : Vouch::kUnknown;
   });
   if (word != Vouch::kUnknown || node.empty()) return word;
-  switch (poller_.word_of(node, now)) {
-    case NodeCheck::Word::kAnswers:
-      return Vouch::kNodeAnswers;
-    case NodeCheck::Word::kSilent:
-      return Vouch::kUnknown;
-    case NodeCheck::Word::kAsking:
-      break;
-  }
-  table_.locked([](AttemptTable::State& state) { state.urgent = true; });
-  table_.wake();
+  const auto of_node = poller_.word_of(node, now);
+  if (of_node == NodeCheck::Word::kAnswers) return Vouch::kNodeAnswers;
+  if (of_node == NodeCheck::Word::kSilent) return Vouch::kUnknown;
+  table_.hurry();
   return Vouch::kAsking;
 }
 
 void SlurmExecutor::read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank) {
-  const auto folder = table_.locked([&](const AttemptTable::State& state) -> std::optional<std::filesystem::path> {
-    const auto found = state.attempts.find(key);
-    if (found == state.attempts.end()) return std::nullopt;
+  const auto folder = table_.of(key, std::optional<std::filesystem::path>(), [&](const Tracked& tracked) {
     const auto now = clock_.monotonic();
-    const auto& attempt = found->second.attempt;
+    const auto& attempt = tracked.attempt;
     const bool silent = attempt.vouch(rank, now) == Vouch::kUnknown && attempt.has_fallen_silent(rank, now);
-    return silent ? std::optional(found->second.folder) : std::nullopt;
+    return silent ? std::optional(tracked.folder) : std::nullopt;
   });
   const auto report = folder ? read_rank_status(*folder, rank) : std::nullopt;
   if (!report) return;
@@ -243,19 +232,14 @@ void SlurmExecutor::read_file_of_silent(const core::AttemptKey& key, core::RankN
 
 // The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
 std::optional<::slurm::JobId> SlurmExecutor::id_of(const core::AttemptKey& key) const {
-  return table_.locked([&](const AttemptTable::State& state) {
-    const auto found = state.attempts.find(key);
-    const bool listed = found != state.attempts.end() && found->second.listed;
-    return listed ? std::optional(found->second.job.id) : std::nullopt;
+  return table_.of(key, std::optional<::slurm::JobId>(), [](const Tracked& tracked) {
+    return tracked.listed ? std::optional(tracked.job.id) : std::nullopt;
   });
 }
 
 HoldAnswer SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
   const auto id = id_of(key);
-  if (!id) {
-    const bool followed = table_.locked([&](const AttemptTable::State& state) { return state.attempts.contains(key); });
-    return followed ? HoldAnswer::kLater : HoldAnswer::kRefused;
-  }
+  if (!id) return table_.of(key, HoldAnswer::kRefused, [](const Tracked&) { return HoldAnswer::kLater; });
   const auto answer = hold ? scheduler_.hold(*id) : scheduler_.release(*id);
   if (answer.unreachable()) return HoldAnswer::kLater;
   if (!answer.refused()) return HoldAnswer::kDone;

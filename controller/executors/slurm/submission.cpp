@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 
 #include "base/durable_file.h"
 #include "executors/slurm/task_files.h"
+#include "os/fd.h"
 
 namespace runtime::on_slurm {
 namespace {
@@ -50,20 +50,16 @@ std::string looking_text(const SubmissionRecord& record) {
 /// This process holds the lock, and so does the sbatch that inherits it.
 class Lock {
  public:
-  explicit Lock(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), held_(false) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path.string());
-    held_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
+  explicit Lock(const std::filesystem::path& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (!fd_) throw std::system_error(errno, std::generic_category(), path.string());
+    held_ = ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0;
   }
-  ~Lock() { ::close(fd_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
   bool held() const { return held_; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
-  int fd_;
-  bool held_;
+  os::Fd fd_;
+  bool held_ = false;
 };
 
 }  // namespace
