@@ -56,11 +56,6 @@ std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::
   return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 
-/// Slurm does not list the array of this element, but the element ran. The status files of its ranks tell the rest.
-bool ran_and_is_forgotten(const std::optional<SubmissionRecord>& record, const std::filesystem::path& attempt_folder) {
-  return record && any_rank_status(attempt_folder);
-}
-
 }  // namespace
 
 Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list)
@@ -97,7 +92,7 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto record = read_record(requests[i].attempt_folder);
     if (record ? record->set_folder.empty() : requests.size() == 1) {
-      answers[i] = answer(requests[i].key, submit({requests[i]}, true), std::nullopt);
+      answers[i] = answer(requests[i].key, submit({requests[i]}), std::nullopt);
     } else {
       of_sets.push_back(i);
     }
@@ -124,16 +119,15 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
   for (const auto i : indices) {
     const auto& request = requests[i];
     const auto record = read_record(request.attempt_folder);
-    const auto folder = record ? record->set_folder : std::string();
-    if (!folder.empty() && !known.contains(folder)) known.emplace(folder, look_for_set(folder));
-    if (!folder.empty() && known.at(folder).has(request.key, record->index)) {
-      answers[i] = answer(request.key, *known.at(folder).outcome, record->index);
-    } else if (ran_and_is_forgotten(record, request.attempt_folder)) {
-      answers[i] = answer(request.key, ::slurm::JobId{0, {}}, std::nullopt);
-    } else {
-      forget_record(request.attempt_folder);
-      fresh.push_back(i);
+    if (record && !known.contains(record->set_folder)) {
+      known.emplace(record->set_folder, look_for_set(record->set_folder));
     }
+    if (auto found = record ? earlier(request, *record, known.at(record->set_folder)) : std::nullopt) {
+      answers[i] = *std::move(found);
+      continue;
+    }
+    forget_record(request.attempt_folder);
+    fresh.push_back(i);
   }
   return fresh;
 }
@@ -142,22 +136,25 @@ Launcher::Known Launcher::look_for_set(const std::filesystem::path& folder) {
   return {submitter_.look(folder), read_set_file(folder / kSetFile)};
 }
 
-bool Launcher::Known::has(const core::AttemptKey& key, std::uint32_t index) const {
-  return outcome && index < members.size() && members[index] == key;
+// The answer about an element of an array that was prepared earlier; nullopt: Slurm surely does not have the element.
+std::optional<LaunchAnswer> Launcher::earlier(const LaunchRequest& request, const SubmissionRecord& record,
+                                              const Known& known) {
+  const bool is_member = record.index < known.members.size() && known.members[record.index] == request.key;
+  if (known.outcome && is_member) return answer(request.key, *known.outcome, record.index);
+  // Slurm does not list the array, but the element ran. The status files of its ranks tell the rest.
+  if (any_rank_status(request.attempt_folder)) return answer(request.key, ::slurm::JobId{0, {}}, std::nullopt);
+  return std::nullopt;
 }
 
-std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, const std::filesystem::path& folder) {
-  const auto record = read_record(folder);
+std::optional<LaunchAnswer> Launcher::withdraw(const LaunchRequest& request) {
+  const auto record = read_record(request.attempt_folder);
   if (!record) return std::nullopt;
   if (record->set_folder.empty()) {
-    const auto outcome = submitter_.look(folder);
-    return outcome ? std::optional(answer(key, *outcome, std::nullopt)) : std::nullopt;
+    const auto outcome = submitter_.look(request.attempt_folder);
+    return outcome ? std::optional(answer(request.key, *outcome, std::nullopt)) : std::nullopt;
   }
   std::lock_guard lock(sets_mutex_);
-  const auto known = look_for_set(record->set_folder);
-  if (known.has(key, record->index)) return answer(key, *known.outcome, record->index);
-  if (ran_and_is_forgotten(record, folder)) return answer(key, ::slurm::JobId{0, {}}, std::nullopt);
-  return std::nullopt;
+  return earlier(request, *record, look_for_set(record->set_folder));
 }
 
 // An array that breaks a limit on the number of queued jobs is halved, because a part may fit. Once not even one job
@@ -169,7 +166,7 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
     return;
   }
   const bool alone = set.size() == 1;
-  const auto outcome = submit(members_of(requests, set), alone);
+  const auto outcome = submit(members_of(requests, set));
   // Every element of an array counts as a queued job.
   const bool too_many = is_refused(outcome, ::slurm::Refusal::kTooMany);
   if (too_many && !alone) {
@@ -185,49 +182,41 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
 }
 
 // A node that was lost lately is better than no node.
-Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone) {
-  const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members); };
-  auto outcome = once();
+Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members) {
+  auto outcome = submit_once(members);
   if (!is_refused(outcome, ::slurm::Refusal::kUsers) || members.front().exclude_nodes.empty()) return outcome;
   spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them",
                members.front().key.job, members.front().key.number);
   for (auto& member : members) member.exclude_nodes.clear();
-  return once();
+  return submit_once(members);
 }
 
-Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
-  const auto script = script_of(request);
+Submitter::Outcome Launcher::submit_once(const std::vector<LaunchRequest>& members) {
+  const auto script = script_of(members);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
-  write_launch_file(request, forwards_signals());
-  return submitter_.submit(request.attempt_folder, record_of(request, comment_of(request.key)), ::slurm::render(script),
-                           request.base_env);
-}
-
-Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& members) {
   const auto& first = members.front();
-  const auto script = script_of_set(members);
-  if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
+  if (members.size() == 1) {
+    write_launch_file(first, forwards_signals());
+    return submitter_.submit(first.attempt_folder, record_of(first, comment_of(first.key)), ::slurm::render(script),
+                             first.base_env);
+  }
   prepare_set(members);
-  const auto folder = set_folder(first.key);
   SubmissionRecord record;
   record.comment = comment_of_set(first.key);
-  auto outcome = submitter_.submit(folder, record, ::slurm::render(script), first.base_env);
+  auto outcome = submitter_.submit(set_folder(first.key), record, ::slurm::render(script), first.base_env);
   if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
   // Smaller arrays and single jobs need not look for this array.
   for (const auto& member : members) forget_record(member.attempt_folder);
   if (!is_refused(outcome, ::slurm::Refusal::kArray)) return outcome;
   forget_config();
   if (largest_array() >= members.size()) return outcome;
-  return Submitter::Later{"Slurm takes smaller arrays than it used to", false};
+  return LaunchLater{"Slurm takes smaller arrays than it used to"};
 }
 
-::slurm::BatchScript Launcher::script_of(const LaunchRequest& request) const {
-  return plan_script(request, task_, comment_of(request.key));
-}
-
-::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members) const {
-  const auto& first = members.front().key;
-  return plan_array(members, task_, comment_of_set(first), (set_folder(first) / kSetFile).string());
+::slurm::BatchScript Launcher::script_of(const std::vector<LaunchRequest>& members) const {
+  const auto& first = members.front();
+  if (members.size() == 1) return plan_script(first, task_, comment_of(first.key));
+  return plan_array(members, task_, comment_of_set(first.key), (set_folder(first.key) / kSetFile).string());
 }
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
@@ -240,8 +229,7 @@ std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& req
     if (!requests[i].sweep.empty() || !alike) shown.push_back(i);
   }
   for (const auto& set : fresh_sets(requests, shown)) {
-    const auto members = members_of(requests, set);
-    texts.push_back(::slurm::render(set.size() == 1 ? script_of(members.front()) : script_of_set(members)));
+    texts.push_back(::slurm::render(script_of(members_of(requests, set))));
   }
   return texts;
 }
@@ -285,9 +273,7 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
     const core::SchedulerJob job{id->job, index};
     return core::AttemptLaunched{key.number, "Slurm job " + core::to_string(job), "", {}, true, core::Millis(-1), job};
   }
-  if (const auto* later = std::get_if<Submitter::Later>(&outcome)) {
-    return LaunchLater{.why = later->why, .pause = later->pause, .unsure = later->unsure};
-  }
+  if (const auto* later = std::get_if<LaunchLater>(&outcome)) return *later;
   const auto& [why, kind] = std::get<::slurm::Refused>(outcome);
   // Slurm may take a job again that it took once: its partition may be closed, or accounting may be away. A job that
   // has trained for days does not fail for that.

@@ -17,7 +17,7 @@ class Launcher {
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   /// See Executor::withdraw().
-  std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
   /// The scripts that launch_all() would submit for attempts that it has not seen yet. Writes nothing.
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
   /// The comment of an attempt that is submitted alone: "muster:<store>:<job>.<attempt>".
@@ -34,7 +34,6 @@ class Launcher {
   struct Known {
     std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm surely does not have the array
     std::vector<core::AttemptKey> members;
-    bool has(const core::AttemptKey& key, std::uint32_t index) const;
   };
   using Answers = std::vector<LaunchAnswer>;
 
@@ -43,16 +42,16 @@ class Launcher {
   std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
                                          const std::vector<std::size_t>& indices, Answers& answers);
   Known look_for_set(const std::filesystem::path& folder);
+  std::optional<LaunchAnswer> earlier(const LaunchRequest& request, const SubmissionRecord& record, const Known& known);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
   void prepare_set(const std::vector<LaunchRequest>& members);
-  ::slurm::BatchScript script_of(const LaunchRequest& request) const;
-  ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members) const;
+  ::slurm::BatchScript script_of(const std::vector<LaunchRequest>& members) const;
   /// `full`: why no further request of this round is submitted.
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
                    Answers& answers);
-  Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone);
-  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& members);
-  Submitter::Outcome submit_alone(const LaunchRequest& request);
+  /// One request is submitted alone, several are submitted as an array.
+  Submitter::Outcome submit(std::vector<LaunchRequest> members);
+  Submitter::Outcome submit_once(const std::vector<LaunchRequest>& members);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);
   bool forwards_signals();

@@ -154,7 +154,7 @@ void SlurmExecutor::take(const LaunchRequest& request, LaunchAnswer& answer) {
 std::optional<LaunchAnswer> SlurmExecutor::withdraw(const LaunchRequest& request) {
   std::optional<LaunchAnswer> answer;
   try {
-    answer = launcher_.withdraw(request.key, request.attempt_folder);
+    answer = launcher_.withdraw(request);
   } catch (const std::exception& error) {
     answer = LaunchLater{.why = error.what(), .unsure = true};
   }

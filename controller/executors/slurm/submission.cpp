@@ -39,6 +39,10 @@ std::int64_t pause_after(std::uint32_t failures) {
   return std::min(kEndedSettlesMs << std::min(std::max(failures, 1U) - 1, kDoublings), kLongestPauseMs);
 }
 
+LaunchLater unsure(std::string why) {
+  return {.why = std::move(why), .unsure = true};
+}
+
 /// Why an attempt waits while its job is looked for.
 std::string looking_text(const SubmissionRecord& record) {
   if (!record.unsure) return "looking whether Slurm has taken an earlier sbatch";
@@ -139,8 +143,8 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
     record.failures = before->failures;
     const auto passed = now_ms() - before->ended_at_ms, pause = pause_after(before->failures);
     if (before->unsure && passed >= 0 && passed < pause) {
-      return Later{"sbatch failed: " + before->why + ". Slurm does not have the job; muster submits it again", false,
-                   core::Millis(pause - passed)};
+      return LaunchLater{"sbatch failed: " + before->why + ". Slurm does not have the job; muster submits it again",
+                         core::Millis(pause - passed)};
     }
   }
   record.id.reset();
@@ -160,7 +164,7 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
   // Slurm refused the job, or the request cannot have reached slurmctld.
   forget_record(folder);
   if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
-  return Later{std::get<::slurm::Unreachable>(answer).why, false, pause_unreached(folder, true)};
+  return LaunchLater{std::get<::slurm::Unreachable>(answer).why, pause_unreached(folder, true)};
 }
 
 // The count is not written down. A controller that comes back begins anew.
@@ -184,18 +188,18 @@ Submitter::Outcome Submitter::failed(const std::filesystem::path& folder, Submis
   record.failures += 1;
   record.ended_at_ms = now_ms();
   write_record(folder, record);
-  return Later{looking_text(record)};
+  return unsure(looking_text(record));
 }
 
 // A hung sbatch may live for ever. No second sbatch is called beside it, but its job is looked for.
 Submitter::Outcome Submitter::look_beside_sbatch(const std::filesystem::path& folder) {
   auto record = read_record(folder);
-  if (!record) return Later{kUnderWay};
+  if (!record) return unsure(kUnderWay);
   if (record->id) return *record->id;
   const auto listing = listing_since(record->tried_at_ms);
-  if (!listing->jobs) return Later{listing->jobs.why()};
+  if (!listing->jobs) return unsure(listing->jobs.why());
   const auto id = listed(*listing, folder, *record);
-  return id ? Outcome(*id) : Outcome(Later{kUnderWay});
+  return id ? Outcome(*id) : Outcome(unsure(kUnderWay));
 }
 
 std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder) {
@@ -229,12 +233,12 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
     write_record(folder, record);
   }
   const auto listing = listing_since(record.ended_at_ms);
-  if (!listing->jobs) return Later{listing->jobs.why()};
+  if (!listing->jobs) return unsure(listing->jobs.why());
   if (const auto id = listed(*listing, folder, record)) return *id;
   const auto settle = !record.unsure ? kInFlightMs : record.sbatch_ended ? kEndedSettlesMs : kLostSettlesMs;
   const auto passed = listing->asked_at_ms - record.ended_at_ms;
   // A clock that was set back must not make the attempt wait for ever.
-  if (passed >= 0 && passed < settle) return Later{looking_text(record)};
+  if (passed >= 0 && passed < settle) return unsure(looking_text(record));
   return std::nullopt;
 }
 

@@ -65,20 +65,16 @@ class Submitter {
   Submitter(::slurm::Scheduler& scheduler, Clock& clock, ListJobs list)
       : scheduler_(scheduler), clock_(clock), list_(std::move(list)) {}
 
-  struct Later {
-    std::string why;
-    bool unsure = true;  // Slurm may have the job
-    core::Millis pause = kTryAgainAfter;
-  };
-  using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, Later>;
+  /// LaunchLater::unsure: Slurm may have the job.
+  using Outcome = std::variant<::slurm::JobId, ::slurm::Refused, LaunchLater>;
 
   /// Fills the id, the times and `unsure` of `record`, and keeps the rest as it is. sbatch gets `environment`, and the
   /// job inherits it. Thread-safe for different folders. Throws std::system_error if the folder cannot be written.
   Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
                  const launch::Environment& environment);
 
-  /// What became of the submission for a folder: the id, or Later while nobody knows. nullopt: Slurm does not have the
-  /// job.
+  /// What became of the submission for a folder: the id, or LaunchLater while nobody knows. nullopt: Slurm does not
+  /// have the job.
   std::optional<Outcome> look(const std::filesystem::path& folder);
 
  private:
