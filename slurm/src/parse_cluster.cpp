@@ -95,7 +95,6 @@ ListedJob shown_job(const Fields& fields) {
   job.submitted = parse_time(field(fields, "SubmitTime"));
   job.started = parse_time(field(fields, "StartTime"));
   job.node_list = field(fields, "NodeList");
-  job.name = field(fields, "JobName");
   job.comment = field(fields, "Comment");
   job.work_folder = field(fields, "WorkDir");
   return job;

@@ -6,12 +6,11 @@
 namespace slurm {
 namespace {
 
-constexpr std::array<std::string_view, 20> kSqueueFields = {
-    "JobArrayID", "State",   "Reason",      "NumNodes",   "NodeList",  "RestartCnt", "SubmitTime",
-    "StartTime",  "EndTime", "PreemptTime", "TimeLimit",  "exit_code", "Partition",  "PriorityLong",
-    "UserName",   "Account", "QOS",         "Dependency", "Name",      "Comment"};
-constexpr std::array<std::string_view, 11> kSacctFields = {"JobID",    "State",  "ExitCode", "Submit",  "Start",  "End",
-                                                           "NodeList", "Reason", "User",     "JobName", "Comment"};
+constexpr std::array<std::string_view, 14> kSqueueFields = {
+    "JobArrayID", "State",       "Reason",    "NodeList",  "RestartCnt", "SubmitTime",   "StartTime",
+    "EndTime",    "PreemptTime", "TimeLimit", "exit_code", "Dependency", "PriorityLong", "Comment"};
+constexpr std::array<std::string_view, 8> kSacctFields = {"JobID", "State", "ExitCode", "Submit",
+                                                          "Start", "End",   "NodeList", "Comment"};
 
 /// Reads rows of fields. The separator ends each field, and a line break ends each row.
 class Rows {
@@ -62,37 +61,25 @@ std::optional<ExitStatus> exit_pair(const std::string& text) {
   return ExitStatus{*code, *signal};
 }
 
-/// The first number of "4" or "4-8".
-std::uint32_t leading_number(const std::string& text) {
-  return parse_number<std::uint32_t>(std::string_view(text).substr(0, text.find_first_not_of("0123456789")))
-      .value_or(0);
-}
-
 ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, const JobId& id) {
   ListedJob job;
   job.id = id;
   job.state = parse_job_state(f[1]);
   job.reason = f[2];
-  job.nodes = leading_number(f[3]);
-  job.node_list = f[4];
-  job.restarts = leading_number(f[5]);
-  job.submitted = parse_time(f[6]);
-  job.started = parse_time(f[7]);
-  job.ends = parse_time(f[8]);
-  job.preempted = parse_time(f[9]);
-  job.time_limit = parse_duration(f[10]);
+  job.node_list = f[3];
+  job.restarts = parse_number<std::uint32_t>(f[4]).value_or(0);
+  job.submitted = parse_time(f[5]);
+  job.started = parse_time(f[6]);
+  job.ends = parse_time(f[7]);
+  job.preempted = parse_time(f[8]);
+  job.time_limit = parse_duration(f[9]);
   const auto phase = classify(job.state.state);
-  const auto exit = wait_status(f[11]);
+  const auto exit = wait_status(f[10]);
   const bool waits_again = phase == JobPhase::kQueued && job.restarts > 0 && exit != ExitStatus{};
   if (phase == JobPhase::kEnded || waits_again) job.exit = exit;
-  job.partition = f[12];
-  job.priority = parse_number<std::uint64_t>(f[13]).value_or(0);
-  job.user = f[14];
-  job.account = f[15];
-  job.qos = f[16];
-  job.dependency = f[17];
-  job.name = f[18];
-  job.comment = f[19];
+  job.dependency = f[11];
+  job.priority = parse_number<std::uint64_t>(f[12]).value_or(0);
+  job.comment = f[13];
   return job;
 }
 
@@ -172,10 +159,7 @@ Parsed<std::vector<PastRun>> parse_sacct(std::string_view text, const std::strin
     run.started = parse_time(f[4]);
     run.ended = parse_time(f[5]);
     run.node_list = f[6] == "None assigned" ? "" : f[6];
-    run.reason = f[7];
-    run.user = f[8];
-    run.name = f[9];
-    run.comment = f[10];
+    run.comment = f[7];
     runs.push_back(std::move(run));
   }
   return runs;

@@ -361,7 +361,7 @@ TEST_F(ClientTest, HistoryIsRefusedWithoutAccounting) {
 TEST_F(ClientTest, HistoryIsAskedInPiecesAndSortedByStart) {
   runner.on("sacct", [](const Command& command) {
     const auto run = [](const std::string& id, const std::string& start) {
-      return id + "~COMPLETED~0:0~1795253000~" + start + "~1795254000~node1~None~root~a~~\n";
+      return id + "~COMPLETED~0:0~1795253000~" + start + "~1795254000~node1~~\n";
     };
     return finished(
         0, command.argv.back() == "1,2" ? run("2", "1795253009") + run("1", "1795253002") : run("3", "1795253005"));

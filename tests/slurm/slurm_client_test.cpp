@@ -123,11 +123,9 @@ TEST_F(SlurmClient, AJobIsFollowedFromSubmissionToItsExitCode) {
   const auto id = submit(s);
   ASSERT_TRUE(reaches(id, JobState::kFailed));
   const auto ended = look(id).value();
-  EXPECT_EQ(ended.name, s.name);
   EXPECT_EQ(ended.comment, s.comment);
   EXPECT_EQ(ended.exit, (ExitStatus{7, 0}));
   EXPECT_EQ(ended.reason, "NonZeroExitCode");
-  EXPECT_EQ(ended.partition, "main");
   EXPECT_EQ(ended.time_limit, 600s);
   EXPECT_EQ(ended.restarts, 0U);
   EXPECT_TRUE(ended.started && ended.ends && ended.submitted);

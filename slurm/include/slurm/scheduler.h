@@ -28,7 +28,6 @@ struct ListedJob {
   JobId id{};  // "123_4" for an array element
   ListedState state{};
   std::string reason{};        // "Priority", "None"; see explain_reason
-  std::uint32_t nodes = 0;     // allocated, or requested while queued
   std::string node_list{};     // see expand_hosts; empty while queued
   std::uint32_t restarts = 0;  // how often Slurm itself restarted the job
   std::optional<Time> submitted{};
@@ -39,13 +38,8 @@ struct ListedJob {
   /// The exit status of the batch script, once the job has ended. A job that waits again keeps the status of its last
   /// run if that status is the reason (RequeueExit). After `scontrol requeue` and the like it has none.
   std::optional<ExitStatus> exit{};
-  std::string partition{};     // a queued job may have several, with commas
   std::uint64_t priority = 0;  // 0: held
-  std::string user{};
-  std::string account{};
-  std::string qos{};
-  std::string dependency{};  // the unfulfilled part: "afterok:12(unfulfilled)"
-  std::string name{};
+  std::string dependency{};    // the unfulfilled part: "afterok:12(unfulfilled)"
   std::string comment{};
   std::string work_folder{};  // the job's working folder; set only by find()
 };
@@ -59,9 +53,6 @@ struct PastRun {
   std::optional<Time> started{};  // none: the run never started
   std::optional<Time> ended{};
   std::string node_list{};
-  std::string reason{};
-  std::string user{};
-  std::string name{};
   std::string comment{};  // empty unless the cluster keeps comments (AccountingStoreFlags=job_comment)
 };
 
@@ -159,7 +150,7 @@ class Scheduler {
 
   /// The job with this number, or all elements of the array with this number. scontrol asks slurmctld itself, without
   /// any squeue wrapper or cache in between. An empty list means that slurmctld does not know the number. Fills id,
-  /// state, reason, restarts, submitted, started, node_list, name, comment and work_folder only.
+  /// state, reason, restarts, submitted, started, node_list, comment and work_folder only.
   virtual Answer<std::vector<ListedJob>> find(std::uint64_t job) = 0;
 
   /// Cancels jobs. Ended and unknown jobs need no cancelling and count as Done. A refusal does not stop the others: the
