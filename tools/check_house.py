@@ -38,7 +38,7 @@ ALLOWED = {
     "controller/base": {"os", "controller/core", "grpc"},
     "controller/executors": {"launch", "controller/base", "controller/core"},
     "controller/executors/local": {"contract", "agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost"},
-    "controller/executors/slurm": {"contract", "launch", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc"},
+    "controller/executors/slurm": {"contract", "launch", "os", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc"},
     "controller/jobs": {"contract", "os", "schema", "controller/base", "controller/core", "controller/store", "proto", "grpc", "json"},
     "controller/ranks": {"controller/base", "controller/core", "controller/executors", "controller/jobs", "controller/store", "proto", "grpc"},
     "controller/partitions": {"schema", "controller/base", "controller/core", "controller/executors", "controller/jobfile", "controller/jobs",

@@ -48,6 +48,7 @@ void on(Applied& out, const AttemptLaunched& e, Time at) {
   if (!is_idle(job) || e.attempt != next_number(job) || !job.dependencies_met()) return stop_unexpected(out, e.attempt);
   Attempt& attempt = add_attempt(job, e.attempt);
   attempt.handle = e.handle;
+  attempt.scheduler_job = e.scheduler_job;
   place_ranks(job, attempt, e);
   if (e.queued) {
     attempt.state = AttemptState::kQueued;

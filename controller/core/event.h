@@ -32,6 +32,7 @@ struct AttemptLaunched {
   std::vector<std::int64_t> pids;  // by rank; empty if the executor does not know them
   bool queued = false;             // the attempt waits in a scheduler's queue; AttemptStarted follows
   Millis time_limit{-1};           // the limit given to the scheduler; 0: none; negative: not told
+  std::optional<SchedulerJob> scheduler_job = {};
   bool operator==(const AttemptLaunched&) const = default;
 };
 /// The scheduler gave a queued attempt its nodes.

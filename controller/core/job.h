@@ -60,6 +60,14 @@ struct Rank {
   bool operator==(const Rank&) const = default;
 };
 
+/// A job in a scheduler's queue, or one element of an array.
+struct SchedulerJob {
+  std::uint64_t number = 0;              // 0: the scheduler has forgotten the job
+  std::optional<std::uint32_t> element;  // in its array
+  bool operator==(const SchedulerJob&) const = default;
+};
+std::string to_string(const SchedulerJob& job);  // "1234", "1234_5"
+
 struct Attempt {
   AttemptNumber number = 0;
   AttemptState state = AttemptState::kStarting;
@@ -74,8 +82,9 @@ struct Attempt {
   std::optional<Time> started_at;  // when its processes began
   std::optional<Time> running_at;
   std::optional<Time> ended_at;
-  std::optional<Step> resumed_from_step;  // reported by the ranks; 0 is the beginning
-  std::string handle;                     // the executor's name for the attempt (local: its folder; Slurm: the job id)
+  std::optional<Step> resumed_from_step;      // reported by the ranks; 0 is the beginning
+  std::string handle;                         // the executor's name for the attempt: its folder, or "Slurm job 1234"
+  std::optional<SchedulerJob> scheduler_job;  // of an attempt that an executor with a queue runs
   std::vector<Rank> ranks;
   bool operator==(const Attempt&) const = default;
 };

@@ -134,6 +134,10 @@ std::string_view to_string(RankState state) {
   return "unknown";
 }
 
+std::string to_string(const SchedulerJob& job) {
+  return std::to_string(job.number) + (job.element ? "_" + std::to_string(*job.element) : "");
+}
+
 std::string_view to_string(DependsOn condition) {
   switch (condition) {
     case DependsOn::kSucceeded:

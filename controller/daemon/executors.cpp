@@ -72,7 +72,7 @@ fs::path program(const std::string& given, const std::string& name) {
 Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
     : supervisor_(program(settings.supervisor, "muster-supervisor")),
       task_(program(settings.task, "muster-task")),
-      local_(local_options(settings, supervisor_)),
+      local_(runtime::local::make_local_executor(local_options(settings, supervisor_))),
       runner_(true, settings.open_files) {
   why_no_slurm_ = musterd::why_no_slurm(settings.slurm, runner_);
   // Without muster-task every attempt on Slurm would fail, until the job's budget is spent.
@@ -85,7 +85,7 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
       *client_, clock,
       runtime::on_slurm::SlurmOptions{settings.data, task_, own_libraries(), runtime::store_name(settings.secret),
                                       own_user(), settings.slurm_poll});
-  both_ = std::make_unique<runtime::RoutingExecutor>(local_, *slurm_);
+  both_ = std::make_unique<runtime::RoutingExecutor>(*local_, *slurm_);
 }
 
 std::vector<std::string> Executors::problems() const {

@@ -2,23 +2,12 @@
 
 #include <algorithm>
 
-#include "executors/scheduler_handle.h"
-
 namespace runtime {
 
 void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
   local_.set_history(is_over);
   slurm_.set_history(is_over);
   is_over_ = std::move(is_over);
-}
-
-void RoutingExecutor::start(FactSink sink) {
-  local_.start(sink);
-  slurm_.start(std::move(sink));
-}
-
-LaunchAnswer RoutingExecutor::launch(const LaunchRequest& request) {
-  return launch_all({request}).front();
 }
 
 std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
@@ -32,10 +21,7 @@ std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRe
       places.push_back(i);
     }
     if (theirs.empty()) continue;
-    {
-      std::lock_guard lock(mutex_);
-      for (const auto& request : theirs) owners_[request.key] = executor;
-    }
+    for (const auto& request : theirs) remember(request.key, *executor);
     forget_ended(theirs.size());
     auto some = executor->launch_all(theirs);
     for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
@@ -46,10 +32,7 @@ std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRe
 std::optional<LaunchAnswer> RoutingExecutor::withdraw(const LaunchRequest& request) {
   Executor& owner = chosen(request.executor);
   auto answer = owner.withdraw(request);
-  if (answer) {
-    std::lock_guard lock(mutex_);
-    owners_[request.key] = &owner;
-  }
+  if (answer) remember(request.key, owner);
   return answer;
 }
 
@@ -72,12 +55,14 @@ void RoutingExecutor::forget_ended(std::size_t launched) {
 }
 
 void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  Executor& owner = scheduler_job_of(attempt.handle) ? slurm_ : local_;
-  {
-    std::lock_guard lock(mutex_);
-    owners_[key] = &owner;
-  }
+  Executor& owner = attempt.scheduler_job ? slurm_ : local_;
+  remember(key, owner);
   owner.adopt(key, attempt);
+}
+
+void RoutingExecutor::remember(const core::AttemptKey& key, Executor& owner) {
+  std::lock_guard lock(mutex_);
+  owners_[key] = &owner;
 }
 
 Executor* RoutingExecutor::of(const core::AttemptKey& key) const {
@@ -93,41 +78,12 @@ void RoutingExecutor::stop(const core::AttemptKey& key, const StopRequest& how) 
   slurm_.stop(key, how);
 }
 
-Vouch RoutingExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
-  Executor* owner = of(key);
-  return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
-}
-
-void RoutingExecutor::was_deaf() {
-  local_.was_deaf();
-  slurm_.was_deaf();
-}
-
-HoldAnswer RoutingExecutor::hold(const core::AttemptKey& key, bool hold) {
-  Executor* owner = of(key);
-  return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);
-}
-
-LimitAnswer RoutingExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
-  Executor* owner = of(key);
-  return owner == nullptr ? LimitAnswer{} : owner->limit(key, limit);
-}
-
-void RoutingExecutor::task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) {
-  if (Executor* owner = of(key)) owner->task(key, rank, report);
-}
-
 std::vector<std::string> RoutingExecutor::scripts(const std::vector<LaunchRequest>& requests) {
   std::vector<LaunchRequest> theirs;
   for (const auto& request : requests) {
     if (&chosen(request.executor) == &slurm_) theirs.push_back(request);
   }
   return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
-}
-
-void RoutingExecutor::shutdown() {
-  local_.shutdown();
-  slurm_.shutdown();
 }
 
 }  // namespace runtime

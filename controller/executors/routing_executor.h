@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 #include "executors/executor.h"
 
@@ -24,30 +25,47 @@ class RoutingExecutor : public Executor {
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
     return chosen(request.executor).unfit(request);
   }
-  void start(FactSink sink) override;
-  LaunchAnswer launch(const LaunchRequest& request) override;
+  void start(FactSink sink) override { both(&Executor::start, sink); }
+  LaunchAnswer launch(const LaunchRequest& request) override { return launch_all({request}).front(); }
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override;
   std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override;
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
   void stop(const core::AttemptKey& key, const StopRequest& how) override;
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
-  void was_deaf() override;
-  HoldAnswer hold(const core::AttemptKey& key, bool hold) override;
-  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override;
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
+  }
+  void was_deaf() override { both(&Executor::was_deaf); }
+  HoldAnswer hold(const core::AttemptKey& key, bool hold) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);
+  }
+  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? LimitAnswer{} : owner->limit(key, limit);
+  }
   void failing(const core::AttemptKey& key, core::RankNumber rank) override {
     if (Executor* owner = of(key)) owner->failing(key, rank);
   }
-  void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override;
+  void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override {
+    if (Executor* owner = of(key)) owner->task(key, rank, report);
+  }
   bool has_queue(const std::string& wanted) const override { return chosen(wanted).has_queue(wanted); }
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override;
   ScriptCheck check_script(const std::string& script) override { return slurm_.check_script(script); }
   std::optional<Trouble> trouble() const override { return slurm_.trouble(); }
   std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override { return slurm_.queue_word(key); }
   std::optional<ClusterFacts> cluster() override { return slurm_.cluster(); }
-  void shutdown() override;
+  void shutdown() override { both(&Executor::shutdown); }
 
  private:
   Executor& chosen(const std::string& wanted) const { return wanted == local_.name() ? local_ : slurm_; }
+  template <typename... Given>
+  void both(void (Executor::*call)(Given...), const std::type_identity_t<Given>&... given) {
+    (local_.*call)(given...);
+    (slurm_.*call)(given...);
+  }
+  void remember(const core::AttemptKey& key, Executor& owner);
   /// Null: an attempt that this run of the controller has not seen, or that is over and forgotten.
   Executor* of(const core::AttemptKey& key) const;
   /// Makes room after so many launches.

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "core/apply.h"
-#include "executors/scheduler_handle.h"
 #include "jobfile/idle_keys.h"
 #include "service/requests.h"
 #include "service/views.h"
@@ -140,7 +139,7 @@ std::string JobPages::scheduler_log_path(core::JobId id, core::AttemptNumber att
   const auto job = parts_.event_log.job(id);
   if (job == nullptr || job->removed_at || attempt == 0 || attempt > job->attempts.size() || !parts_.scheduler_log)
     return {};
-  if (!scheduler_job_of(job->attempts[attempt - 1].handle)) return {};
+  if (!job->attempts[attempt - 1].scheduler_job) return {};
   return parts_.scheduler_log(parts_.data.attempt({id, attempt})).string();
 }
 

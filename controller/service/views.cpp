@@ -9,7 +9,6 @@
 #include <ctime>
 
 #include "actions/launch_plan.h"
-#include "executors/scheduler_handle.h"
 #include "jobfile/idle_keys.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/secrets.h"
@@ -41,7 +40,7 @@ void fill_attempt(const core::Attempt& attempt, muster::v1::Attempt& out) {
   if (attempt.culprit) out.set_rank(*attempt.culprit);
   out.set_error(attempt.error);
   out.set_queued_at(time_text(attempt.queued_at));
-  if (const auto number = scheduler_job_of(attempt.handle)) out.set_scheduler_job(*number);
+  if (attempt.scheduler_job) out.set_scheduler_job(core::to_string(*attempt.scheduler_job));
   for (const auto& rank : attempt.ranks) {
     const bool known = std::ranges::find(out.nodes(), rank.node) != out.nodes().end();
     if (!rank.node.empty() && !known) out.add_nodes(rank.node);

@@ -1,5 +1,6 @@
 #include "store/event_codec.h"
 
+#include <charconv>
 #include <map>
 
 #include "store/json_fields.h"
@@ -14,6 +15,28 @@ constexpr int kShapeVersion = 1;
 
 /// NodeLost::why had this ending before the field only_this_job existed.
 constexpr std::string_view kOwnCheckOfBefore = " (of this job alone)";
+
+/// The name of an attempt on Slurm, whose number had no field of its own: "Slurm job 1234", "Slurm job 1234_5".
+constexpr std::string_view kSlurmJobOfBefore = "Slurm job ";
+
+std::optional<core::SchedulerJob> scheduler_job_of(std::string_view handle) {
+  if (!handle.starts_with(kSlurmJobOfBefore)) return std::nullopt;
+  core::SchedulerJob job;
+  const char* end = handle.data() + handle.size();
+  const auto number = std::from_chars(handle.data() + kSlurmJobOfBefore.size(), end, job.number);
+  if (number.ptr != end && *number.ptr == '_') std::from_chars(number.ptr + 1, end, job.element.emplace());
+  return job;
+}
+
+/// Fills the fields that older events lack from the words that told the same.
+void fill_missing(core::EventBody& body, const nlohmann::json& json) {
+  if (auto* lost = std::get_if<core::NodeLost>(&body); lost != nullptr && !json.contains("only_this_job")) {
+    lost->only_this_job = lost->why.find(kOwnCheckOfBefore) != std::string::npos;
+  }
+  if (auto* launched = std::get_if<core::AttemptLaunched>(&body); launched && !json.contains("scheduler_job")) {
+    launched->scheduler_job = scheduler_job_of(launched->handle);
+  }
+}
 
 template <typename E, typename T>
 concept Is = std::is_same_v<std::remove_const_t<E>, T>;
@@ -38,6 +61,7 @@ void fields(Archive& archive, E& e) {
   archive("pids", e.pids);
   archive("queued", e.queued);
   archive("time_limit_ms", e.time_limit);
+  archive("scheduler_job", e.scheduler_job);
 }
 template <typename Archive, Is<core::AttemptStarted> E>
 void fields(Archive& archive, E& e) {
@@ -189,9 +213,7 @@ core::EventBody decode_event(std::string_view type, std::string_view payload) {
     }
     JsonReader reader(json);
     std::visit([&](auto& event) { fields(reader, event); }, body);
-    if (auto* lost = std::get_if<core::NodeLost>(&body); lost != nullptr && !json.contains("only_this_job")) {
-      lost->only_this_job = lost->why.find(kOwnCheckOfBefore) != std::string::npos;
-    }
+    fill_missing(body, json);
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::kCorrupt,
                 "a stored event of type \"" + std::string(type) + "\" cannot be read: " + error.what());

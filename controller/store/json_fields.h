@@ -44,6 +44,13 @@ void fields(Archive& archive, D& dependency) {
   archive("on", dependency.on);
 }
 
+template <typename Archive, typename J>
+requires std::is_same_v<std::remove_const_t<J>, core::SchedulerJob>
+void fields(Archive& archive, J& job) {
+  archive("number", job.number);
+  archive("element", job.element);
+}
+
 template <typename Archive, typename S>
 requires std::is_same_v<std::remove_const_t<S>, core::SweepElement>
 void fields(Archive& archive, S& element) {
@@ -56,6 +63,11 @@ void fields(Archive& archive, S& element) {
 template <typename T>
 inline constexpr bool is_plain_list =
     std::is_same_v<T, std::vector<std::int64_t>> || std::is_same_v<T, std::vector<std::string>>;
+
+template <typename T>
+inline constexpr bool is_optional = requires(T value) {
+  value.has_value();
+};
 
 class JsonWriter {
  public:
@@ -72,6 +84,9 @@ class JsonWriter {
       json_[name] = schema::valid_utf8(value);
     } else if constexpr (std::is_arithmetic_v<T> || is_plain_list<T>) {
       json_[name] = value;
+    } else if constexpr (is_optional<T>) {
+      json_[name] = nullptr;
+      if (value) (*this)(name, *value);
     } else if constexpr (requires { typename T::value_type; }) {
       auto list = nlohmann::ordered_json::array();
       for (const auto& entry : value) {
@@ -115,6 +130,8 @@ class JsonReader {
       value = core::depends_on_from_string(found->template get<std::string>()).value_or(core::DependsOn::kSucceeded);
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || is_plain_list<T>) {
       value = found->template get<T>();
+    } else if constexpr (is_optional<T>) {
+      if (!found->is_null()) (*this)(name, value.emplace());
     } else if constexpr (requires { typename T::value_type; }) {
       for (const auto& entry : *found) {
         JsonReader inner(entry);

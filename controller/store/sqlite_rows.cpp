@@ -16,7 +16,7 @@ namespace {
   "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "                             \
   "a.number, a.state, a.cause, a.reason, a.reason_started, a.culprit, a.culprit_code, a.culprit_signal, " \
   "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle, a.queued_at_ms, "      \
-  "j.sweep, j.sweep_index "                                                                               \
+  "a.scheduler_job, a.scheduler_element, j.sweep, j.sweep_index "                                         \
   "FROM wanted JOIN jobs j ON j.id = wanted.id LEFT JOIN attempts a ON a.job_id = j.id AND "              \
   "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) ORDER BY j.id DESC"
 
@@ -71,6 +71,10 @@ std::optional<core::Attempt> read_attempt(const Query& row, int first) {
   if (row.integer(first + 11) >= 0) attempt.resumed_from_step = row.integer(first + 11);
   attempt.handle = row.text(first + 12);
   attempt.queued_at = row.time_or_none(first + 13);
+  if (!row.is_null(first + 14)) {
+    attempt.scheduler_job.emplace().number = static_cast<std::uint64_t>(row.integer(first + 14));
+    if (!row.is_null(first + 15)) attempt.scheduler_job->element = static_cast<std::uint32_t>(row.integer(first + 15));
+  }
   return attempt;
 }
 
@@ -89,9 +93,9 @@ JobRow read_job_row(const Query& row) {
   job.ended_at = row.time_or_none(10);
   job.next_attempt_at = row.time_or_none(11);
   job.newest_attempt = read_attempt(row, 12);
-  if (!row.is_null(26)) {
-    job.sweep = row.text(26);
-    job.sweep_index = static_cast<std::uint32_t>(row.integer(27));
+  if (!row.is_null(28)) {
+    job.sweep = row.text(28);
+    job.sweep_index = static_cast<std::uint32_t>(row.integer(29));
   }
   return job;
 }

@@ -57,15 +57,19 @@ void mark_removed(Connection& connection, const JobRow& job) {
 void upsert_attempt(Connection& connection, core::JobId job, const core::Attempt& attempt) {
   Query row = connection.query(
       "INSERT OR REPLACE INTO attempts (job_id, number, state, cause, reason, reason_started, culprit, culprit_code, "
-      "culprit_signal, started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, queued_at_ms) "
-      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      "culprit_signal, started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, queued_at_ms, "
+      "scheduler_job, scheduler_element) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   row.with(job).with(std::int64_t{attempt.number}).with(to_string(attempt.state)).with(to_string(attempt.cause));
   row.with(attempt.reason).with(attempt.reason_started);
   attempt.culprit ? row.with(std::int64_t{*attempt.culprit}) : row.with_null();
   attempt.culprit_exit ? row.with(std::int64_t{attempt.culprit_exit->code}) : row.with_null();
   attempt.culprit_exit ? row.with(std::int64_t{attempt.culprit_exit->signal}) : row.with_null();
   row.with(attempt.started_at).with(attempt.running_at).with(attempt.ended_at);
-  row.with(attempt.resumed_from_step.value_or(kNotTold)).with(attempt.handle).with(attempt.queued_at).run();
+  row.with(attempt.resumed_from_step.value_or(kNotTold)).with(attempt.handle).with(attempt.queued_at);
+  const auto& job_there = attempt.scheduler_job;
+  job_there ? row.with(static_cast<std::int64_t>(job_there->number)) : row.with_null();
+  job_there && job_there->element ? row.with(std::int64_t{*job_there->element}) : row.with_null();
+  row.run();
 }
 
 std::int64_t insert_event(Connection& connection, const Commit& commit) {

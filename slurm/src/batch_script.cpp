@@ -23,47 +23,24 @@ void ask(Options& options, const std::string& name, std::uint32_t value) {
 }
 
 void add_resources(Options& options, const Resources& r) {
+  for (const auto& [name, value] : kResourceTexts) ask(options, name, r.*value);
   ask(options, "nodes", r.nodes);
   ask(options, "ntasks", r.tasks);
   ask(options, "ntasks-per-node", r.tasks_per_node);
   ask(options, "cpus-per-task", r.cpus_per_task);
   ask(options, "cpus-per-gpu", r.cpus_per_gpu);
-  ask(options, "gpus", r.gpus);
-  ask(options, "gpus-per-node", r.gpus_per_node);
-  ask(options, "gpus-per-task", r.gpus_per_task);
-  ask(options, "gres", r.gres);
-  ask(options, "mem", r.mem);
-  ask(options, "mem-per-cpu", r.mem_per_cpu);
-  ask(options, "mem-per-gpu", r.mem_per_gpu);
-  ask(options, "constraint", r.constraint);
   ask(options, "nodelist", compress_hosts(r.node_list));
   ask(options, "exclude", compress_hosts(r.exclude));
-  ask(options, "licenses", r.licenses);
   if (r.exclusive) options["exclusive"] = r.exclusive->empty() ? std::nullopt : r.exclusive;
 }
 
 void add_terms(Options& options, const Terms& t) {
-  ask(options, "partition", t.partition);
-  ask(options, "account", t.account);
-  ask(options, "qos", t.qos);
-  ask(options, "reservation", t.reservation);
-  ask(options, "wckey", t.wckey);
-  ask(options, "begin", t.begin);
-  ask(options, "deadline", t.deadline);
-  ask(options, "dependency", t.dependency);
-  ask(options, "mail-type", t.mail_type);
-  ask(options, "mail-user", t.mail_user);
+  for (const auto& [name, value] : kTermTexts) ask(options, name, t.*value);
   if (t.time.count() > 0) options["time"] = std::to_string(t.time.count());
-  if (t.time_min.count() > 0) options["time-min"] = std::to_string(t.time_min.count());
   if (!t.dependency.empty() && t.kill_on_invalid_dep) options["kill-on-invalid-dep"] = "yes";
   if (t.requeue) options[*t.requeue ? "requeue" : "no-requeue"] = std::nullopt;
   if (t.nice) options["nice"] = std::to_string(*t.nice);
   if (t.hold) options["hold"] = std::nullopt;
-}
-
-void add_log(Options& options, const std::string& name, const LogFile& log, const std::string& index_mark) {
-  if (log.path.empty()) return;
-  options[name] = needs_redirection(log) ? "/dev/null" : log_pattern(log, index_mark);
 }
 
 Options options_of(const BatchScript& s) {
@@ -73,14 +50,9 @@ Options options_of(const BatchScript& s) {
   ask(options, "job-name", on_one_line(s.name));
   ask(options, "comment", on_one_line(s.comment));
   if (!has_control(s.chdir)) ask(options, "chdir", s.chdir);
-  add_log(options, "output", s.output, s.index_mark);
-  add_log(options, "error", s.error, s.index_mark);
-  ask(options, "open-mode", s.open_mode);
+  ask(options, "output", needs_redirection(s.output) ? "/dev/null" : log_pattern(s.output, s.index_mark));
+  options["open-mode"] = "append";
   ask(options, "export", s.export_policy);
-  if (s.warning) {
-    options["signal"] = std::string(s.warning->to_batch ? "B:" : "") + s.warning->signal + "@" +
-                        std::to_string(s.warning->before_limit.count());
-  }
   if (s.array) {
     options["array"] = compress_tasks(s.array->tasks) +
                        (s.array->parallelism > 0 ? "%" + std::to_string(s.array->parallelism) : std::string());
@@ -109,13 +81,7 @@ std::string preparation(const BatchScript& s) {
         "  exit 0\n"
         "fi\n";
   }
-  const std::string arrow = s.open_mode == "truncate" ? ">" : ">>";
-  const bool output = needs_redirection(s.output);
-  if (output) {
-    text += "\nexec " + arrow + words_with_index(s.output.path, s.index_mark) + (s.error.path.empty() ? " 2>&1" : "") +
-            "\n";
-  }
-  if (needs_redirection(s.error)) text += "\nexec 2" + arrow + words_with_index(s.error.path, s.index_mark) + "\n";
+  if (needs_redirection(s.output)) text += "\nexec >>" + words_with_index(s.output.path, s.index_mark) + " 2>&1\n";
   if (has_control(s.chdir)) text += "\ncd " + bash_quote(s.chdir) + " || exit 1\n";
   if (!s.environment.empty()) text += "\n# environment\n";
   for (const auto& [name, value] : s.environment) {
@@ -126,36 +92,18 @@ std::string preparation(const BatchScript& s) {
   return text;
 }
 
-std::string traps(const std::vector<SignalRule>& rules) {
-  std::string text =
-      "\nmuster_exit=\n"
-      "muster_pid=\n"
-      "muster_signalled=\n"
-      "muster_early=\n";
-  const bool forwards = std::ranges::any_of(rules, &SignalRule::forward);
-  if (forwards) {
-    text +=
-        "muster_forward() {\n"
-        "  muster_signalled=1\n"
-        "  if [ -n \"$muster_pid\" ]; then kill -\"$1\" \"$muster_pid\" 2> /dev/null || :; else "
-        "muster_early=\"$muster_early $1\"; fi\n"
-        "}\n";
-  }
-  for (const auto& rule : rules) {
-    if (!is_signal_name(rule.signal)) continue;
-    const std::string does = rule.forward ? "muster_forward " + rule.signal : "muster_signalled=1";
-    text += "trap '" + does + "' " + rule.signal + "\n";
-  }
-  return text;
-}
+// The shell survives TERM, which would end the job and leave the ranks less time to save.
+constexpr const char* kTraps =
+    "\nmuster_exit=\n"
+    "muster_signalled=\n"
+    "trap 'muster_signalled=1' TERM\n";
 
 std::string health_check(const Steps& steps, bool ranks_need_export) {
   if (steps.health_check.empty()) return {};
-  std::string run = "bash -e -c " + bash_quote(joined(steps.health_check, "\n"));
-  if (steps.health_check_on_each_node) {
-    run = "srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 " +
-          std::string(ranks_need_export ? "--export=ALL " : "") + run;
-  }
+  const std::string run =
+      "srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 " +
+      std::string(ranks_need_export ? "--export=ALL " : "") + "bash -e -c " +
+      bash_quote(joined(steps.health_check, "\n"));
   return "\n# health check\n"
          "muster_health=0\n" +
          run +
@@ -163,29 +111,20 @@ std::string health_check(const Steps& steps, bool ranks_need_export) {
          "if [ \"$muster_health\" != 0 ]; then\n"
          "  echo \"muster: the health check failed with exit code $muster_health\" >&2\n"
          "  muster_exit=" +
-         std::to_string(steps.health_check_exit) + "\nfi\n";
+         std::to_string(kUnfitExit) + "\nfi\n";
 }
 
 std::string command_line(const BatchScript& s) {
   const auto& launch = s.launch;
   std::string line;
   if (launch.use_srun) {
-    std::vector<std::string> words = {"srun"};
-    if (launch.unbuffered) words.push_back("--unbuffered");
+    std::vector<std::string> words = {"srun", "--unbuffered"};
     if (!s.export_policy.empty()) words.push_back("--export=ALL");
     if (launch.kill_on_bad_exit) words.push_back("--kill-on-bad-exit=1");
-    if (launch.wait.count() > 0) words.push_back("--wait=" + std::to_string(launch.wait.count()));
     // Since Slurm 22.05 srun no longer inherits this option from sbatch.
     if (s.resources.cpus_per_task > 0) {
       words.push_back("--cpus-per-task=" + std::to_string(s.resources.cpus_per_task));
     }
-    const auto log = [&](const std::string& option, const LogFile& file) {
-      if (file.path.empty()) return;
-      words.push_back("--" + option + "=" + log_pattern(file, s.index_mark));
-      if (option == "output") words.push_back("--open-mode=" + (s.open_mode.empty() ? "append" : s.open_mode));
-    };
-    log("output", launch.srun_output);
-    log("error", launch.srun_error);
     words.insert(words.end(), launch.srun_args.begin(), launch.srun_args.end());
     for (auto& word : words) word = bash_quote(word);
     line = joined(words, " ") + " ";
@@ -198,19 +137,9 @@ std::string command_line(const BatchScript& s) {
 /// Runs the command in the background and waits for it, because bash runs traps only when `wait` returns. A wait that a
 /// signal interrupted is repeated. A repeated wait returns 127 for a child that an earlier wait has already counted.
 std::string run_command(const BatchScript& s) {
-  std::string text = "\n# command\nif [ -z \"$muster_exit\" ]; then\n  " + command_line(s) +
-                     " &\n"
-                     "  muster_pid=$!\n";
-  if (std::ranges::any_of(s.launch.signals, &SignalRule::forward)) {
-    // A program that has just been started dies of a signal before it can install its handler.
-    text +=
-        "  if [ -n \"$muster_early\" ]; then\n"
-        "    (sleep 1; for muster_signal in $muster_early; do kill -\"$muster_signal\" \"$muster_pid\"; done) 2> "
-        "/dev/null "
-        "&\n"
-        "  fi\n";
-  }
-  return text +
+  return "\n# command\nif [ -z \"$muster_exit\" ]; then\n  " + command_line(s) +
+         " &\n"
+         "  muster_pid=$!\n"
          "  while :; do\n"
          "    muster_signalled=\n"
          "    muster_now=0\n"
@@ -235,7 +164,7 @@ std::string render(const BatchScript& script) {
   std::string text = "#!/bin/bash\n";
   for (const auto& [name, value] : options_of(script)) text += option_line(name, value);
   text += preparation(script);
-  text += traps(script.launch.signals);
+  text += kTraps;
   text += health_check(script.steps, !script.export_policy.empty());
   text += run_command(script);
   text += teardown(script.steps);

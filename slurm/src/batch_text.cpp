@@ -36,11 +36,6 @@ bool is_environment_name(const std::string& name) {
   return !name.empty() && !std::isdigit(static_cast<unsigned char>(name.front())) && std::ranges::all_of(name, fits);
 }
 
-bool is_signal_name(const std::string& name) {
-  const auto fits = [](unsigned char c) { return std::isupper(c) || std::isdigit(c) || c == '+' || c == '-'; };
-  return !name.empty() && std::isupper(static_cast<unsigned char>(name.front())) && std::ranges::all_of(name, fits);
-}
-
 bool needs_redirection(const LogFile& log) {
   return log.literal && (has_control(log.path) || log.path.find('\\') != std::string::npos);
 }

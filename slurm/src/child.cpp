@@ -15,6 +15,7 @@
 #include <optional>
 #include <string_view>
 
+#include "os/signals_blocked.h"
 #include "text.h"
 
 extern char** environ;
@@ -145,14 +146,9 @@ struct Plan {
 /// Like fork, but without copying memory that exec would discard; for a large process the copy takes longer than the
 /// program. Until exec the child shares this process's memory, so no signal handler may run in it.
 pid_t spawn(const Plan& plan) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const os::SignalsBlocked blocked;
   const auto pid = ::vfork();
   if (pid == 0) become(plan);
-  const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  errno = error;
   return pid;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "child.h"
@@ -35,6 +36,14 @@ template <class T>
 Answer<T> read_answer(const std::string& program, Parsed<T> parsed) {
   if (auto* problem = std::get_if<std::string>(&parsed)) return not_understood(program, *problem);
   return std::get<T>(std::move(parsed));
+}
+
+/// The answer of a command that failed.
+template <class T>
+Answer<T> failed(const std::string& program, const CommandResult& result) {
+  auto failure = explain_failure(program, result);
+  if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
+  return Unreachable{std::move(failure.why)};
 }
 
 /// A complaint of scancel that means that nothing is left to do.
@@ -69,19 +78,8 @@ std::vector<std::string> scancel_ids(const std::vector<JobId>& jobs) {
     }
   }
   for (const auto& [job, tasks] : arrays) {
-    if (tasks.size() == 1) {
-      ids.push_back(to_string(JobId{job, *tasks.begin()}));
-      continue;
-    }
-    std::string text = std::to_string(job) + "_[";
-    for (auto first = tasks.begin(); first != tasks.end();) {
-      auto last = first, next = std::next(first);
-      for (; next != tasks.end() && *next == *last + 1; ++next) last = next;
-      text += (first == tasks.begin() ? "" : ",") + std::to_string(*first);
-      if (last != first) text += "-" + std::to_string(*last);
-      first = next;
-    }
-    ids.push_back(text + "]");
+    const auto list = compress_tasks({tasks.begin(), tasks.end()});
+    ids.push_back(std::to_string(job) + "_" + (tasks.size() == 1 ? list : "[" + list + "]"));
   }
   return ids;
 }
@@ -132,11 +130,7 @@ Command Client::command(const std::string& program, std::vector<std::string> arg
 Answer<std::string> Client::ask(const std::string& program, std::vector<std::string> arguments,
                                 std::chrono::milliseconds limit) {
   auto result = runner_.run(command(program, std::move(arguments), limit));
-  if (!result.succeeded()) {
-    auto failure = explain_failure(program, result);
-    if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
-    return Unreachable{std::move(failure.why)};
-  }
+  if (!result.succeeded()) return failed<std::string>(program, result);
   if (result.out_cut) {
     return not_understood(program, "more than " + std::to_string(result.out.size()) + " bytes");
   }
@@ -151,8 +145,7 @@ Answer<std::string> Client::ask(const std::string& program, std::vector<std::str
 Answer<Done> Client::change(const std::string& program, std::vector<std::string> arguments) {
   const auto said = ask(program, std::move(arguments), options_.change_limit);
   if (said.refused()) return Refused{said.why(), understand_refused_change(said.why())};
-  if (said.unreachable()) return Unreachable{said.why()};
-  return Done{};
+  return said.then([](const auto&) -> Answer<Done> { return Done{}; });
 }
 
 // sbatch passes its own environment on to the job. The job must not see this process's variables.
@@ -178,18 +171,12 @@ SubmitAnswer Client::submit(const std::string& script, const std::vector<std::st
   return *id;
 }
 
-Answer<StartEstimate> Client::test_only(const std::string& script, const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {"--test-only"};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  auto sbatch = command("sbatch", std::move(all), options_.submit_limit);
+Answer<StartEstimate> Client::test_only(const std::string& script) {
+  auto sbatch = command("sbatch", {"--test-only"}, options_.submit_limit);
   sbatch.environment.emplace_back("SLURM_TIME_FORMAT", "%s");
   sbatch.input = script;
   const auto result = runner_.run(sbatch);
-  if (!result.succeeded()) {
-    auto failure = explain_failure("sbatch", result);
-    if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
-    return Unreachable{std::move(failure.why)};
-  }
+  if (!result.succeeded()) return failed<StartEstimate>("sbatch", result);
   auto estimate = parse_start(result.err + "\n" + result.out);
   if (!estimate) return not_understood("sbatch --test-only", complaint("sbatch", result));
   return *std::move(estimate);
@@ -199,10 +186,9 @@ Answer<std::vector<ListedJob>> Client::list(const std::string& user) {
   const auto separator = options_.separator.empty() ? fresh_separator() : options_.separator;
   std::vector<std::string> arguments = {"-h", "-a", "-r", "-t", "all", "--noconvert", "-O", squeue_format(separator)};
   if (!user.empty()) arguments.insert(arguments.end(), {"-u", user});
-  const auto said = ask("squeue", std::move(arguments), options_.list_limit);
-  if (said.refused()) return Refused{said.why()};
-  if (said.unreachable()) return Unreachable{said.why()};
-  return read_answer("squeue", parse_squeue(*said, separator));
+  return ask("squeue", std::move(arguments), options_.list_limit).then([&](const std::string& said) {
+    return read_answer("squeue", parse_squeue(said, separator));
+  });
 }
 
 Answer<std::vector<ListedJob>> Client::find(std::uint64_t job) {
@@ -215,18 +201,12 @@ Answer<std::vector<ListedJob>> Client::find(std::uint64_t job) {
   return read_answer("scontrol show job", parse_shown_jobs(*said));
 }
 
-Answer<Done> Client::cancel(const std::vector<JobId>& jobs, const Cancel& how) {
+Answer<Done> Client::cancel(const std::vector<JobId>& jobs) {
   Answer<Done> answer = Done{};
   const auto ids = scancel_ids(jobs);
   for (std::size_t at = 0; at < ids.size(); at += options_.ids_per_command) {
-    std::vector<std::string> arguments;
-    if (!how.signal.empty()) arguments.push_back("--signal=" + how.signal);
-    if (how.batch_only) arguments.push_back("--batch");
-    if (how.full) arguments.push_back("--full");
-    const auto end = std::min(at + options_.ids_per_command, ids.size());
-    arguments.insert(arguments.end(), ids.begin() + static_cast<std::ptrdiff_t>(at),
-                     ids.begin() + static_cast<std::ptrdiff_t>(end));
-    const auto result = runner_.run(command("scancel", std::move(arguments), options_.change_limit));
+    const auto some = std::span(ids).subspan(at, std::min(options_.ids_per_command, ids.size() - at));
+    const auto result = runner_.run(command("scancel", {some.begin(), some.end()}, options_.change_limit));
     if (result.exit_code >= 0 && only_ended_jobs(result)) continue;
     if (result.succeeded() && trimmed(result.err).empty()) continue;
     auto failure = explain_failure("scancel", result);
@@ -263,9 +243,7 @@ Answer<std::vector<PastRun>> Client::history(const std::vector<std::uint64_t>& j
                           {"-n", "-p", "-D", "-X", "--noconvert", "--delimiter=" + separator, "-S",
                            "1970-01-02T00:00:00", "-o", sacct_format(), "-j", joined(ids, ",")},
                           options_.history_limit);
-    if (said.refused()) return Refused{said.why()};
-    if (said.unreachable()) return Unreachable{said.why()};
-    auto parsed = read_answer("sacct", parse_sacct(*said, separator));
+    auto parsed = said.then([&](const auto& text) { return read_answer("sacct", parse_sacct(text, separator)); });
     if (!parsed) return parsed;
     all.insert(all.end(), parsed->begin(), parsed->end());
   }
@@ -274,26 +252,23 @@ Answer<std::vector<PastRun>> Client::history(const std::vector<std::uint64_t>& j
 }
 
 Answer<std::vector<Partition>> Client::partitions() {
-  const auto said = ask("scontrol", {"-a", "-o", "show", "partition"}, options_.change_limit);
-  if (said.refused()) return Refused{said.why()};
-  if (said.unreachable()) return Unreachable{said.why()};
-  if (said->starts_with("No partitions")) return std::vector<Partition>{};
-  return read_answer("scontrol show partition", parse_partitions(*said));
+  return ask("scontrol", {"-a", "-o", "show", "partition"}, options_.change_limit).then([](const std::string& said) {
+    if (said.starts_with("No partitions")) return Answer(std::vector<Partition>());
+    return read_answer("scontrol show partition", parse_partitions(said));
+  });
 }
 
 Answer<std::vector<Node>> Client::nodes() {
-  const auto said = ask("scontrol", {"-a", "-o", "show", "node"}, options_.change_limit);
-  if (said.refused()) return Refused{said.why()};
-  if (said.unreachable()) return Unreachable{said.why()};
-  if (said->starts_with("No nodes")) return std::vector<Node>{};
-  return read_answer("scontrol show node", parse_nodes(*said));
+  return ask("scontrol", {"-a", "-o", "show", "node"}, options_.change_limit).then([](const std::string& said) {
+    if (said.starts_with("No nodes")) return Answer(std::vector<Node>());
+    return read_answer("scontrol show node", parse_nodes(said));
+  });
 }
 
 Answer<ClusterConfig> Client::config() {
-  const auto said = ask("scontrol", {"show", "config"}, options_.change_limit);
-  if (said.refused()) return Refused{said.why()};
-  if (said.unreachable()) return Unreachable{said.why()};
-  return read_answer("scontrol show config", parse_config(*said));
+  return ask("scontrol", {"show", "config"}, options_.change_limit).then([](const std::string& said) {
+    return read_answer("scontrol show config", parse_config(said));
+  });
 }
 
 }  // namespace slurm

@@ -82,9 +82,6 @@ ListedState parse_job_state(std::string_view text) {
 std::string_view name(JobState state) {
   return row_of(state).name;
 }
-std::string_view compact_name(JobState state) {
-  return row_of(state).compact;
-}
 JobPhase classify(JobState state) {
   return row_of(state).phase;
 }

@@ -6,13 +6,11 @@
 namespace slurm {
 namespace {
 
-constexpr std::array<std::string_view, 24> kSqueueFields = {
-    "JobID",      "JobArrayID",   "State",    "Reason",       "NumNodes",    "NodeList",   "BatchHost", "RestartCnt",
-    "SubmitTime", "StartTime",    "EndTime",  "EligibleTime", "PreemptTime", "TimeLimit",  "exit_code", "DerivedEC",
-    "Partition",  "PriorityLong", "UserName", "Account",      "QOS",         "Dependency", "Name",      "Comment"};
-constexpr std::array<std::string_view, 13> kSacctFields = {
-    "JobIDRaw", "JobID",    "State",  "ExitCode", "DerivedExitCode", "Submit", "Start",
-    "End",      "NodeList", "Reason", "User",     "JobName",         "Comment"};
+constexpr std::array<std::string_view, 14> kSqueueFields = {
+    "JobArrayID", "State",       "Reason",    "NodeList",  "RestartCnt", "SubmitTime",   "StartTime",
+    "EndTime",    "PreemptTime", "TimeLimit", "exit_code", "Dependency", "PriorityLong", "Comment"};
+constexpr std::array<std::string_view, 8> kSacctFields = {"JobID", "State", "ExitCode", "Submit",
+                                                          "Start", "End",   "NodeList", "Comment"};
 
 /// Reads rows of fields. The separator ends each field, and a line break ends each row.
 class Rows {
@@ -63,44 +61,25 @@ std::optional<ExitStatus> exit_pair(const std::string& text) {
   return ExitStatus{*code, *signal};
 }
 
-/// The first number of "4" or "4-8".
-std::uint32_t leading_number(const std::string& text) {
-  return parse_number<std::uint32_t>(std::string_view(text).substr(0, text.find_first_not_of("0123456789")))
-      .value_or(0);
-}
-
-ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, const JobId& id, std::uint64_t raw) {
+ListedJob listed_job(const std::array<std::string, kSqueueFields.size()>& f, const JobId& id) {
   ListedJob job;
   job.id = id;
-  job.raw_id = raw;
-  job.state = parse_job_state(f[2]);
-  job.reason = f[3];
-  job.nodes = leading_number(f[4]);
-  job.node_list = f[5];
-  job.batch_host = f[6] == "n/a" ? "" : f[6];
-  job.restarts = leading_number(f[7]);
-  job.submitted = parse_time(f[8]);
-  job.started = parse_time(f[9]);
-  job.ends = parse_time(f[10]);
-  job.eligible = parse_time(f[11]);
-  job.preempted = parse_time(f[12]);
-  job.time_limit = parse_duration(f[13]);
+  job.state = parse_job_state(f[1]);
+  job.reason = f[2];
+  job.node_list = f[3];
+  job.restarts = parse_number<std::uint32_t>(f[4]).value_or(0);
+  job.submitted = parse_time(f[5]);
+  job.started = parse_time(f[6]);
+  job.ends = parse_time(f[7]);
+  job.preempted = parse_time(f[8]);
+  job.time_limit = parse_duration(f[9]);
   const auto phase = classify(job.state.state);
-  const auto exit = wait_status(f[14]);
-  if (phase == JobPhase::kEnded) {
-    job.exit = exit;
-    job.worst_step = wait_status(f[15]);
-  } else if (phase == JobPhase::kQueued && job.restarts > 0 && exit != ExitStatus{}) {
-    job.exit = exit;
-  }
-  job.partition = f[16];
-  job.priority = parse_number<std::uint64_t>(f[17]).value_or(0);
-  job.user = f[18];
-  job.account = f[19];
-  job.qos = f[20];
-  job.dependency = f[21];
-  job.name = f[22];
-  job.comment = f[23];
+  const auto exit = wait_status(f[10]);
+  const bool waits_again = phase == JobPhase::kQueued && job.restarts > 0 && exit != ExitStatus{};
+  if (phase == JobPhase::kEnded || waits_again) job.exit = exit;
+  job.dependency = f[11];
+  job.priority = parse_number<std::uint64_t>(f[12]).value_or(0);
+  job.comment = f[13];
   return job;
 }
 
@@ -152,12 +131,11 @@ Parsed<std::vector<ListedJob>> parse_squeue(std::string_view text, const std::st
   std::array<std::string, kSqueueFields.size()> fields;
   for (Rows rows(text, separator); !rows.at_end();) {
     if (auto problem = rows.read(fields); !problem.empty()) return problem;
-    const auto raw = parse_number<std::uint64_t>(fields[0]);
-    if (!raw || fields[2].empty()) return rows.problem("has no job id or no state");
-    if (fields[1].find('+') != std::string::npos) continue;
-    const auto id = parse_listed_id(fields[1]);
-    if (!id) return rows.problem("has the odd job id '" + fields[1] + "'");
-    if (const auto* job = std::get_if<JobId>(&*id)) jobs.push_back(listed_job(fields, *job, *raw));
+    if (fields[0].empty() || fields[1].empty()) return rows.problem("has no job id or no state");
+    if (fields[0].find('+') != std::string::npos) continue;
+    const auto id = parse_listed_id(fields[0]);
+    if (!id) return rows.problem("has the odd job id '" + fields[0] + "'");
+    if (const auto* job = std::get_if<JobId>(&*id)) jobs.push_back(listed_job(fields, *job));
   }
   return jobs;
 }
@@ -167,26 +145,21 @@ Parsed<std::vector<PastRun>> parse_sacct(std::string_view text, const std::strin
   std::array<std::string, kSacctFields.size()> f;
   for (Rows rows(text, separator); !rows.at_end();) {
     if (auto problem = rows.read(f); !problem.empty()) return problem;
-    if (f[1].find_first_of("+.") != std::string::npos) continue;
-    const auto id = parse_listed_id(f[1]);
-    const auto exit = exit_pair(f[3]);
-    if (!id || !exit || f[2].empty()) return rows.problem("has an odd job id, state or exit code");
+    if (f[0].find_first_of("+.") != std::string::npos) continue;
+    const auto id = parse_listed_id(f[0]);
+    const auto exit = exit_pair(f[2]);
+    if (!id || !exit || f[1].empty()) return rows.problem("has an odd job id, state or exit code");
     const auto* job = std::get_if<JobId>(&*id);
     if (job == nullptr) continue;  // tasks that have not started have no runs
     PastRun run;
     run.id = *job;
-    run.raw_id = parse_number<std::uint64_t>(f[0]).value_or(job->job);
-    run.state = parse_job_state(f[2]);
+    run.state = parse_job_state(f[1]);
     run.exit = *exit;
-    run.worst_step = exit_pair(f[4]).value_or(ExitStatus{});
-    run.submitted = parse_time(f[5]);
-    run.started = parse_time(f[6]);
-    run.ended = parse_time(f[7]);
-    run.node_list = f[8] == "None assigned" ? "" : f[8];
-    run.reason = f[9];
-    run.user = f[10];
-    run.name = f[11];
-    run.comment = f[12];
+    run.submitted = parse_time(f[3]);
+    run.started = parse_time(f[4]);
+    run.ended = parse_time(f[5]);
+    run.node_list = f[6] == "None assigned" ? "" : f[6];
+    run.comment = f[7];
     runs.push_back(std::move(run));
   }
   return runs;

@@ -10,204 +10,7 @@
 namespace slurm {
 namespace {
 
-// The reasons of job_reason_string() in Slurm 22.05, in its order. Repeated names appear once.
-constexpr std::string_view kKnown[] = {"None",
-                                       "Prolog",
-                                       "Priority",
-                                       "Dependency",
-                                       "Resources",
-                                       "PartitionNodeLimit",
-                                       "PartitionTimeLimit",
-                                       "PartitionDown",
-                                       "PartitionInactive",
-                                       "JobHeldAdmin",
-                                       "JobHeldUser",
-                                       "BeginTime",
-                                       "Licenses",
-                                       "AssociationJobLimit",
-                                       "AssociationResourceLimit",
-                                       "AssociationTimeLimit",
-                                       "Reservation",
-                                       "ReqNodeNotAvail",
-                                       "FrontEndDown",
-                                       "SchedDefer",
-                                       "NodeDown",
-                                       "BadConstraints",
-                                       "SystemFailure",
-                                       "JobLaunchFailure",
-                                       "NonZeroExitCode",
-                                       "TimeLimit",
-                                       "InactiveLimit",
-                                       "InvalidAccount",
-                                       "InvalidQOS",
-                                       "QOSUsageThreshold",
-                                       "QOSJobLimit",
-                                       "QOSResourceLimit",
-                                       "QOSTimeLimit",
-                                       "BlockMaxError",
-                                       "BlockFreeAction",
-                                       "Cleaning",
-                                       "QOSNotAllowed",
-                                       "AccountNotAllowed",
-                                       "DependencyNeverSatisfied",
-                                       "QOSGrpCpuLimit",
-                                       "QOSGrpCPUMinutesLimit",
-                                       "QOSGrpCPURunMinutesLimit",
-                                       "QOSGrpJobsLimit",
-                                       "QOSGrpMemLimit",
-                                       "QOSGrpNodeLimit",
-                                       "QOSGrpSubmitJobsLimit",
-                                       "QOSGrpWallLimit",
-                                       "QOSMaxCpuPerJobLimit",
-                                       "QOSMaxCpuMinutesPerJobLimit",
-                                       "QOSMaxNodePerJobLimit",
-                                       "QOSMaxWallDurationPerJobLimit",
-                                       "QOSMaxCpuPerUserLimit",
-                                       "QOSMaxJobsPerUserLimit",
-                                       "QOSMaxNodePerUserLimit",
-                                       "QOSMaxSubmitJobPerUserLimit",
-                                       "QOSMinCpuNotSatisfied",
-                                       "AssocGrpCpuLimit",
-                                       "AssocGrpCPUMinutesLimit",
-                                       "AssocGrpCPURunMinutesLimit",
-                                       "AssocGrpJobsLimit",
-                                       "AssocGrpMemLimit",
-                                       "AssocGrpNodeLimit",
-                                       "AssocGrpSubmitJobsLimit",
-                                       "AssocGrpWallLimit",
-                                       "AssocMaxJobsLimit",
-                                       "AssocMaxCpuPerJobLimit",
-                                       "AssocMaxCpuMinutesPerJobLimit",
-                                       "AssocMaxNodePerJobLimit",
-                                       "AssocMaxWallDurationPerJobLimit",
-                                       "AssocMaxSubmitJobLimit",
-                                       "JobHoldMaxRequeue",
-                                       "JobArrayTaskLimit",
-                                       "BurstBufferResources",
-                                       "BurstBufferStageIn",
-                                       "BurstBufferOperation",
-                                       "PowerNotAvail",
-                                       "PowerReserved",
-                                       "AssocGrpUnknown",
-                                       "AssocGrpUnknownMinutes",
-                                       "AssocGrpUnknownRunMinutes",
-                                       "AssocMaxUnknownPerJob",
-                                       "AssocMaxUnknownPerNode",
-                                       "AssocMaxUnknownMinutesPerJob",
-                                       "AssocMaxCpuPerNode",
-                                       "AssocGrpMemMinutes",
-                                       "AssocGrpMemRunMinutes",
-                                       "AssocMaxMemPerJob",
-                                       "AssocMaxMemPerNode",
-                                       "AssocMaxMemMinutesPerJob",
-                                       "AssocGrpNodeMinutes",
-                                       "AssocGrpNodeRunMinutes",
-                                       "AssocMaxNodeMinutesPerJob",
-                                       "AssocGrpEnergy",
-                                       "AssocGrpEnergyMinutes",
-                                       "AssocGrpEnergyRunMinutes",
-                                       "AssocMaxEnergyPerJob",
-                                       "AssocMaxEnergyPerNode",
-                                       "AssocMaxEnergyMinutesPerJob",
-                                       "AssocGrpGRES",
-                                       "AssocGrpGRESMinutes",
-                                       "AssocGrpGRESRunMinutes",
-                                       "AssocMaxGRESPerJob",
-                                       "AssocMaxGRESPerNode",
-                                       "AssocMaxGRESMinutesPerJob",
-                                       "AssocGrpLicense",
-                                       "AssocGrpLicenseMinutes",
-                                       "AssocGrpLicenseRunMinutes",
-                                       "AssocMaxLicensePerJob",
-                                       "AssocMaxLicenseMinutesPerJob",
-                                       "AssocGrpBB",
-                                       "AssocGrpBBMinutes",
-                                       "AssocGrpBBRunMinutes",
-                                       "AssocMaxBBPerJob",
-                                       "AssocMaxBBPerNode",
-                                       "AssocMaxBBMinutesPerJob",
-                                       "QOSGrpUnknown",
-                                       "QOSGrpUnknownMinutes",
-                                       "QOSGrpUnknownRunMinutes",
-                                       "QOSMaxUnknownPerJob",
-                                       "QOSMaxUnknownPerNode",
-                                       "QOSMaxUnknownPerUser",
-                                       "QOSMaxUnknownMinutesPerJob",
-                                       "QOSMinUnknown",
-                                       "QOSMaxCpuPerNode",
-                                       "QOSGrpMemoryMinutes",
-                                       "QOSGrpMemoryRunMinutes",
-                                       "QOSMaxMemoryPerJob",
-                                       "QOSMaxMemoryPerNode",
-                                       "QOSMaxMemoryPerUser",
-                                       "QOSMaxMemoryMinutesPerJob",
-                                       "QOSMinMemory",
-                                       "QOSGrpNodeMinutes",
-                                       "QOSGrpNodeRunMinutes",
-                                       "QOSMaxNodeMinutesPerJob",
-                                       "QOSMinNode",
-                                       "QOSGrpEnergy",
-                                       "QOSGrpEnergyMinutes",
-                                       "QOSGrpEnergyRunMinutes",
-                                       "QOSMaxEnergyPerJob",
-                                       "QOSMaxEnergyPerNode",
-                                       "QOSMaxEnergyPerUser",
-                                       "QOSMaxEnergyMinutesPerJob",
-                                       "QOSMinEnergy",
-                                       "QOSGrpGRES",
-                                       "QOSGrpGRESMinutes",
-                                       "QOSGrpGRESRunMinutes",
-                                       "QOSMaxGRESPerJob",
-                                       "QOSMaxGRESPerNode",
-                                       "QOSMaxGRESPerUser",
-                                       "QOSMaxGRESMinutesPerJob",
-                                       "QOSMinGRES",
-                                       "QOSGrpLicense",
-                                       "QOSGrpLicenseMinutes",
-                                       "QOSGrpLicenseRunMinutes",
-                                       "QOSMaxLicensePerJob",
-                                       "QOSMaxLicensePerUser",
-                                       "QOSMaxLicenseMinutesPerJob",
-                                       "QOSMinLicense",
-                                       "QOSGrpBB",
-                                       "QOSGrpBBMinutes",
-                                       "QOSGrpBBRunMinutes",
-                                       "QOSMaxBBPerJob",
-                                       "QOSMaxBBPerNode",
-                                       "QOSMaxBBPerUser",
-                                       "QOSMinBB",
-                                       "DeadLine",
-                                       "MaxBBPerAccount",
-                                       "MaxCpuPerAccount",
-                                       "MaxEnergyPerAccount",
-                                       "MaxGRESPerAccount",
-                                       "MaxNodePerAccount",
-                                       "MaxLicensePerAccount",
-                                       "MaxMemoryPerAccount",
-                                       "MaxUnknownPerAccount",
-                                       "MaxJobsPerAccount",
-                                       "MaxSubmitJobsPerAccount",
-                                       "PartitionConfig",
-                                       "AccountingPolicy",
-                                       "FedJobLock",
-                                       "OutOfMemory",
-                                       "MaxMemPerLimit",
-                                       "AssocGrpBilling",
-                                       "AssocGrpBillingMinutes",
-                                       "AssocGrpBillingRunMinutes",
-                                       "AssocMaxBillingPerJob",
-                                       "AssocMaxBillingPerNode",
-                                       "AssocMaxBillingMinutesPerJob",
-                                       "QOSGrpBilling",
-                                       "QOSGrpBillingMinutes",
-                                       "QOSGrpBillingRunMinutes",
-                                       "QOSMaxBillingPerJob",
-                                       "QOSMaxBillingPerNode",
-                                       "QOSMaxBillingPerUser",
-                                       "QOSMaxBillingMinutesPerJob",
-                                       "MaxBillingPerAccount",
-                                       "QOSMinBilling",
-                                       "ReservationDeleted"};
+constexpr std::string_view kNoLaunch = "launch failed requeued held";
 
 struct PlainRow {
   std::string_view reason, sentence, action;
@@ -344,56 +147,36 @@ ReasonText said(const std::string& sentence, const std::string& action) {
   return {sentence, action, true};
 }
 
-/// Explains a limit on all jobs together, "Grp...". `rest` names the quantity of the resource.
-std::optional<ReasonText> group_limit(const std::string& owner, const std::string& what, std::string_view rest) {
-  const std::string ask = "or ask an admin to raise the limit.";
-  if (rest.empty() && what == "running time") {
-    return said("All jobs of " + owner + " together have used up their running time.",
-                "Wait until the usage is reset, " + ask);
-  }
-  if (rest.empty()) {
-    return said("All jobs of " + owner + " together already have as many or as much " + what + " as they may.",
-                "Wait until some of them end, " + ask);
-  }
-  if (rest == "Minutes") {
-    return said("All jobs of " + owner + " together have used up their minutes of " + what + ".",
-                "Wait until the usage is reset or has decayed, " + ask);
-  }
-  if (rest == "RunMinutes") {
-    return said("The running jobs of " + owner + " may still use as many minutes of " + what + " as they may together.",
-                "Wait until some of them end, shorten the job's time limit, " + ask);
-  }
-  return std::nullopt;
-}
-
-/// Explains a limit on one job, node, user or account, "Max...".
-std::optional<ReasonText> single_limit(const std::string& owner, const std::string& what, std::string_view rest) {
-  const std::string ask = "or ask an admin to raise the limit.";
-  if (rest == "PerJob" && what == "running time") {
-    return said("The job's time limit is longer than " + owner + " allows.", "Ask for less time, " + ask);
-  }
-  if (rest == "PerJob") {
-    return said("The job asks for more " + what + " than " + owner + " allows one job.",
-                "Ask for less, use another account or QOS, " + ask);
-  }
-  if (rest == "MinutesPerJob") {
-    return said("The job's " + what + " times its time limit are more than " + owner + " allows one job.",
-                "Ask for less time or less of it, " + ask);
-  }
-  if (rest == "PerNode") {
-    return said("The job asks for more " + what + " on a node than " + owner + " allows.",
-                "Spread it over more nodes or ask for less, " + ask);
-  }
-  if (rest == "PerUser" || rest.empty()) {
-    return said("You already have as many or as much " + what + " as " + owner + " allows one user.",
-                "Wait until some of your jobs end, " + ask);
-  }
-  if (rest == "PerAccount") {
-    return said("Your account already has as many or as much " + what + " as " + owner + " allows one account.",
-                "Wait until some of the account's jobs end, " + ask);
-  }
-  return std::nullopt;
-}
+// What a limit means by its name: the kind, and what follows the resource. WHOSE and WHAT stand for the owner of the
+// limit and the resource. `only`: the resource that the row is about; empty: any. The first row that fits counts.
+struct LimitRow {
+  std::string_view kind, rest, only, sentence, action;
+};
+constexpr LimitRow kLimits[] = {
+    {"Grp", "", "running time", "All jobs of WHOSE together have used up their running time.",
+     "Wait until the usage is reset, or ask an admin to raise the limit."},
+    {"Grp", "", "", "All jobs of WHOSE together already have as many or as much WHAT as they may.",
+     "Wait until some of them end, or ask an admin to raise the limit."},
+    {"Grp", "Minutes", "", "All jobs of WHOSE together have used up their minutes of WHAT.",
+     "Wait until the usage is reset or has decayed, or ask an admin to raise the limit."},
+    {"Grp", "RunMinutes", "", "The running jobs of WHOSE may still use as many minutes of WHAT as they may together.",
+     "Wait until some of them end, shorten the job's time limit, or ask an admin to raise the limit."},
+    {"Max", "PerJob", "running time", "The job's time limit is longer than WHOSE allows.",
+     "Ask for less time, or ask an admin to raise the limit."},
+    {"Max", "PerJob", "", "The job asks for more WHAT than WHOSE allows one job.",
+     "Ask for less, use another account or QOS, or ask an admin to raise the limit."},
+    {"Max", "MinutesPerJob", "", "The job's WHAT times its time limit are more than WHOSE allows one job.",
+     "Ask for less time or less of it, or ask an admin to raise the limit."},
+    {"Max", "PerNode", "", "The job asks for more WHAT on a node than WHOSE allows.",
+     "Spread it over more nodes or ask for less, or ask an admin to raise the limit."},
+    {"Max", "PerUser", "", "You already have as many or as much WHAT as WHOSE allows one user.",
+     "Wait until some of your jobs end, or ask an admin to raise the limit."},
+    {"Max", "", "", "You already have as many or as much WHAT as WHOSE allows one user.",
+     "Wait until some of your jobs end, or ask an admin to raise the limit."},
+    {"Max", "PerAccount", "", "Your account already has as many or as much WHAT as WHOSE allows one account.",
+     "Wait until some of the account's jobs end, or ask an admin to raise the limit."},
+    {"Min", "", "", "The job asks for less WHAT than WHOSE demands.", "Ask for more, or use another QOS."},
+};
 
 /// Explains the name of a limit, such as "QOSMaxCpuPerUserLimit".
 std::optional<ReasonText> explain_limit(std::string_view reason) {
@@ -401,17 +184,15 @@ std::optional<ReasonText> explain_limit(std::string_view reason) {
   take_front(reason, "QOS");
   take_back(reason, "Limit");
   take_back(reason, "NotSatisfied");
-  const bool group = take_front(reason, "Grp");
-  const bool most = !group && take_front(reason, "Max");
-  const bool least = !group && !most && take_front(reason, "Min");
-  if (!group && !most && !least) return std::nullopt;
-  for (const auto& resource : kResources) {
-    if (!take_front(reason, resource.spelled)) continue;
-    const std::string what(resource.said);
-    if (group) return group_limit(owner, what, reason);
-    if (most) return single_limit(owner, what, reason);
-    if (!reason.empty()) return std::nullopt;
-    return said("The job asks for less " + what + " than " + owner + " demands.", "Ask for more, or use another QOS.");
+  const auto kind = reason.substr(0, 3);
+  reason.remove_prefix(kind.size());
+  const auto resource =
+      std::ranges::find_if(kResources, [&](const auto& known) { return take_front(reason, known.spelled); });
+  if (resource == std::end(kResources)) return std::nullopt;
+  for (const auto& row : kLimits) {
+    if (row.kind != kind || row.rest != reason || (!row.only.empty() && row.only != resource->said)) continue;
+    return said(replaced(replaced(std::string(row.sentence), "WHOSE", owner), "WHAT", resource->said),
+                std::string(row.action));
   }
   return std::nullopt;
 }
@@ -420,7 +201,6 @@ std::optional<ReasonText> explain_known(std::string_view reason) {
   for (const auto& row : kPlain) {
     if (row.reason == reason) return said(std::string(row.sentence), std::string(row.action));
   }
-  if (std::ranges::find(kKnown, reason) == std::end(kKnown)) return std::nullopt;
   return explain_limit(reason);
 }
 
@@ -443,7 +223,7 @@ std::optional<ReasonText> explain_text(std::string_view text) {
         "The nodes that the job needs are down, drained or reserved for jobs of partitions with a higher priority.",
         "Wait until they are back, or let the job use other nodes.");
   }
-  if (text.find("launch failed requeued held") != std::string_view::npos) {
+  if (understand_reason(text) == Reason::kLaunchFailure) {
     return said("The job could not be started on its nodes, and Slurm holds it now.",
                 "Ask an admin to look at those nodes, then release it: scontrol release JOBID.");
   }
@@ -466,6 +246,13 @@ std::optional<ReasonText> explain_text(std::string_view text) {
 }
 
 }  // namespace
+
+Reason understand_reason(std::string_view reason) {
+  if (reason == "TimeLimit") return Reason::kTimeLimit;
+  if (reason == "NodeDown") return Reason::kNodeDown;
+  const bool no_launch = plain_words(std::string(reason)).find(kNoLaunch) != std::string::npos;
+  return no_launch ? Reason::kLaunchFailure : Reason::kOther;
+}
 
 ReasonText explain_reason(std::string_view reason) {
   reason = trimmed(reason);
@@ -490,10 +277,6 @@ ReasonText explain_waiting(const ListedJob& job) {
     text.sentence = "The job waits for another Slurm job: " + job.dependency + ".";
   }
   return text;
-}
-
-std::span<const std::string_view> known_reasons() {
-  return kKnown;
 }
 
 }  // namespace slurm

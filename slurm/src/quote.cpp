@@ -1,8 +1,9 @@
-#include <array>
+#include <algorithm>
 #include <string>
 #include <string_view>
 
-#include "slurm/batch_script.h"
+#include "batch_text.h"
+#include "text.h"
 
 namespace slurm {
 namespace {
@@ -15,32 +16,18 @@ bool is_word_character(char c) {
 }  // namespace
 
 std::string shell_quote(const std::string& word) {
-  if (word.empty()) return "''";
-  bool plain = true;
-  for (const char c : word) plain = plain && is_word_character(c);
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      quoted += "'\"'\"'";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
+  if (!word.empty() && std::ranges::all_of(word, is_word_character)) return word;
+  return "'" + replaced(word, "'", "'\"'\"'") + "'";
 }
 
 std::string bash_quote(const std::string& word) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  bool controls = false;
-  for (const char c : word) controls = controls || is_control(c);
-  if (!controls) return shell_quote(word);
+  if (!has_control(word)) return shell_quote(word);
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string quoted = "$'";
   for (const char c : word) {
     if (c == '\n') {
       quoted += "\\n";
-    } else if (is_control(c)) {
+    } else if (has_control({&c, 1})) {
       // An escape of three octal digits ends by itself. \x would also take a digit that follows.
       const auto value = static_cast<unsigned char>(c);
       quoted += {'\\', kHex[value >> 6], kHex[(value >> 3) & 7], kHex[value & 7]};

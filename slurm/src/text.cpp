@@ -28,6 +28,12 @@ bool equal_without_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
+std::string plain_words(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return c == '_' ? ' ' : static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   if (from.empty()) return text;
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {

@@ -26,6 +26,9 @@ std::vector<std::string> split(std::string_view text, char at);
 
 bool equal_without_case(std::string_view a, std::string_view b);
 
+/// The text in small letters and with spaces. scontrol prints underscores where squeue prints spaces.
+std::string plain_words(std::string text);
+
 /// The text with every `from` replaced.
 std::string replaced(std::string text, std::string_view from, std::string_view to);
 

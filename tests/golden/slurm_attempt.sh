@@ -34,9 +34,7 @@ export MUSTER_STARTED_AT=$(date +%s)
 module load x
 
 muster_exit=
-muster_pid=
 muster_signalled=
-muster_early=
 trap 'muster_signalled=1' TERM
 
 # command

@@ -44,7 +44,6 @@ TEST(BatchScript, AUsualJobReadsLikeOneWrittenByHand) {
   s.output = {.path = "logs/%x-%j.out"};
   s.resources = {.nodes = 2, .tasks_per_node = 4, .cpus_per_task = 8, .gpus_per_task = "1"};
   s.terms = {.partition = "gpu", .time = 600min, .requeue = false};
-  s.warning = Warning{.signal = "USR2", .before_limit = 90s};
   s.steps.setup = {"module load cuda"};
   s.steps.teardown = {"rm -rf /scratch/$SLURM_JOB_ID"};
   EXPECT_EQ(render(s), R"(#!/bin/bash
@@ -57,16 +56,13 @@ TEST(BatchScript, AUsualJobReadsLikeOneWrittenByHand) {
 #SBATCH --open-mode=append
 #SBATCH --output=logs/%x-%j.out
 #SBATCH --partition=gpu
-#SBATCH --signal=USR2@90
 #SBATCH --time=600
 
 # setup
 module load cuda
 
 muster_exit=
-muster_pid=
 muster_signalled=
-muster_early=
 trap 'muster_signalled=1' TERM
 
 # command
@@ -92,25 +88,14 @@ exit "$muster_exit"
   EXPECT_THAT(problems(s), IsEmpty());
 }
 
-TEST(BatchScript, AWarningGoesToTheStepsOrToTheScriptAlone) {
-  auto s = script_of({"x"});
-  s.open_mode = "";
-  s.warning = Warning{.signal = "USR2", .before_limit = 120s, .to_batch = true};
-  EXPECT_THAT(option_lines(s), ElementsAre("--signal=B:USR2@120"));
-  s.warning->to_batch = false;
-  EXPECT_THAT(option_lines(s), ElementsAre("--signal=USR2@120"));
-}
-
 TEST(BatchScript, QuotesInAnOptionAreTheValuesOwn) {
   auto s = script_of({"x"});
-  s.open_mode = "";
   s.comment = R"(the "best" \one)";
-  EXPECT_THAT(option_lines(s), ElementsAre(R"(--comment="the \"best\" \\one")"));
+  EXPECT_THAT(option_lines(s), ElementsAre(R"(--comment="the \"best\" \\one")", "--open-mode=append"));
 }
 
 TEST(BatchScript, EveryResourceAndTermHasItsOption) {
   auto s = script_of({"x"});
-  s.open_mode = "";
   s.resources = {.nodes = 1,
                  .tasks = 2,
                  .tasks_per_node = 3,
@@ -134,7 +119,6 @@ TEST(BatchScript, EveryResourceAndTermHasItsOption) {
              .reservation = "r",
              .wckey = "w",
              .time = 5min,
-             .time_min = 2min,
              .begin = "now+1hour",
              .deadline = "d",
              .dependency = "afterok:1",
@@ -152,17 +136,16 @@ TEST(BatchScript, EveryResourceAndTermHasItsOption) {
                   "--exclusive", "--export=NIL", "--gpus=6", "--gpus-per-node=a100:7", "--gpus-per-task=8",
                   "--gres=gpu:9", "--hold", "--kill-on-invalid-dep=yes", "--licenses=l:1", "--mail-type=END",
                   "--mail-user=u", "--mem=10G", "--mem-per-cpu=11G", "--mem-per-gpu=12G", "--nice=-3",
-                  "--nodelist=\"n[1-2]\"", "--nodes=1", "--ntasks=2", "--ntasks-per-node=3", "--partition=p", "--qos=q",
-                  "--requeue", "--reservation=r", "--time=5", "--time-min=2", "--wckey=w"));
+                  "--nodelist=\"n[1-2]\"", "--nodes=1", "--ntasks=2", "--ntasks-per-node=3", "--open-mode=append",
+                  "--partition=p", "--qos=q", "--requeue", "--reservation=r", "--time=5", "--wckey=w"));
   EXPECT_THAT(render(s), HasSubstr("srun --unbuffered --export=ALL ")) << "else srun would take over --export=NIL";
 }
 
 TEST(BatchScript, AdditionalOptionsHaveTheLastWord) {
   auto s = script_of({"x"});
-  s.open_mode = "";
   s.terms = {.partition = "p", .requeue = true};
   s.additional = {{"partition", "q"}, {"--mail_user", "u"}, {"no-requeue", std::nullopt}};
-  EXPECT_THAT(option_lines(s), ElementsAre("--mail-user=u", "--no-requeue", "--partition=q"));
+  EXPECT_THAT(option_lines(s), ElementsAre("--mail-user=u", "--no-requeue", "--open-mode=append", "--partition=q"));
 }
 
 TEST(BatchScript, AValueNeverBecomesAnotherLine) {
@@ -171,14 +154,13 @@ TEST(BatchScript, AValueNeverBecomesAnotherLine) {
   s.comment = "b\r\n#SBATCH --qos=thief";
   s.terms.partition = "p\n#SBATCH --hold";
   s.environment = {{"A=1\nB", "x"}, {"OK", "1\nrm -rf /"}};
-  s.launch.signals = {{"TERM; rm", true}};
   for (const auto& line : option_lines(s))
     EXPECT_THAT(line, Not(::testing::AnyOf(::testing::StartsWith("--account"), ::testing::StartsWith("--qos"),
                                            ::testing::StartsWith("--hold"))))
         << line;
   std::istringstream text(render(s));
   for (std::string line; std::getline(text, line);) EXPECT_FALSE(line.starts_with("rm")) << line;
-  EXPECT_THAT(problems(s), ::testing::SizeIs(3)) << "the partition, the environment's name and the signal";
+  EXPECT_THAT(problems(s), ::testing::SizeIs(2)) << "the partition and the environment's name";
 }
 
 TEST(BatchScript, WhatCanNotBeSaidIsNamed) {
@@ -319,10 +301,9 @@ TEST_F(RunScript, ASetupThatIsStrictChangesNothing) {
   auto s = script_of({"bash", "-c", "exit 7"});
   s.steps.setup = {"set -euo pipefail"};
   s.steps.teardown = {"touch $HERE/torn"};
-  s.launch.signals = {{"TERM", false}, {"USR2", true}};
   s.steps.leave_when_restarted = true;
   s.steps.health_check = {"true"};
-  s.steps.health_check_on_each_node = false;
+  environment_ = {{"SLURM_JOB_NUM_NODES", "1"}};
   EXPECT_EQ(run(s).exit_code, 7);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
 }
@@ -378,31 +359,10 @@ TEST_F(RunScript, AnUnfitNodeRunsNoCommand) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "ran"));
 }
 
-TEST_F(RunScript, ASignalIsForwardedAndTheEndAwaited) {
-  auto s = script_of({"x"});
-  s.launch.signals = {{"USR2", true}};
-  s.steps.teardown = {"touch $HERE/torn"};
-  environment_ = {
-      {"SRUN_DOES",
-       "trap 'touch $HERE/got' USR2; touch $HERE/ready; until [ -e $HERE/got ]; do sleep 0.01; done; exit 3"}};
-  EXPECT_EQ(run_with_signal(s, SIGUSR2).exit_code, 3);
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
-}
-
 TEST_F(RunScript, TermIsSurvivedWithoutReachingTheCommand) {
   auto s = script_of({"x"});
   environment_ = {{"SRUN_DOES", "trap 'exit 9' TERM; touch $HERE/ready; sleep 0.5; exit 4"}};
   EXPECT_EQ(run_with_signal(s, SIGTERM).exit_code, 4);
-}
-
-TEST_F(RunScript, ASignalBeforeTheCommandRunsIsHandedOn) {
-  auto s = script_of({"x"});
-  s.launch.signals = {{"USR2", true}};
-  s.steps.health_check = {"touch $HERE/ready; sleep 0.3"};
-  s.steps.health_check_on_each_node = false;
-  environment_ = {{"SRUN_DOES", "trap 'exit 3' USR2; touch $HERE/trapped; sleep 20 & wait; exit 4"}};
-  EXPECT_EQ(run_with_signal(s, SIGUSR2).exit_code, 3);
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "trapped"));
 }
 
 TEST_F(RunScript, ArraysReplaceTheMark) {
@@ -411,7 +371,6 @@ TEST_F(RunScript, ArraysReplaceTheMark) {
   s.array = ArrayTasks{{0, 1, 7}, 2};
   s.environment = {{"PLAN", "a b/{i}"}};
   s.output = {.path = "/logs/{i}%", .literal = true};
-  s.launch.srun_output = {.path = "/logs/{i}-%t"};
   environment_ = {{"SLURM_ARRAY_TASK_ID", "7"}};
   EXPECT_EQ(run(s).out, "plan-7.json 77 x y\n");
   EXPECT_THAT(option_lines(s), ::testing::Contains("--output=/logs/%a%%"));
@@ -428,13 +387,10 @@ TEST_F(RunScript, WithoutSrunTheCommandRunsOnce) {
 
 TEST_F(RunScript, SrunIsToldWhatItNeeds) {
   auto s = script_of({"true"});
-  s.launch.srun_output = {.path = "log-%t"};
-  s.launch.srun_error = {.path = "err %t"};
-  s.launch.wait = 60s;
   s.launch.srun_args = {"--gpus-per-task=1", "--label x"};
   EXPECT_EQ(run(s).exit_code, 0);
   EXPECT_EQ(srun_words(),
-            "--unbuffered --kill-on-bad-exit=1 --wait=60 --output=log-%t --open-mode=append --error=err %t "
+            "--unbuffered --kill-on-bad-exit=1 "
             "--gpus-per-task=1 --label x true ");
 }
 

@@ -234,7 +234,7 @@ TEST_F(ClientTest, AListIsOneQueryFieldByField) {
   const auto jobs = client.list("alice");
   ASSERT_TRUE(jobs) << jobs.why();
   EXPECT_THAT(*jobs, SizeIs(0));
-  EXPECT_THAT(arguments(0), HasSubstr("squeue -h -a -r -t all --noconvert -O JobID:~,JobArrayID:~,State:~"));
+  EXPECT_THAT(arguments(0), HasSubstr("squeue -h -a -r -t all --noconvert -O JobArrayID:~,State:~"));
   EXPECT_THAT(arguments(0), HasSubstr("Comment:~ -u alice"));
   EXPECT_THAT(runner.commands, SizeIs(1));
 }
@@ -272,10 +272,10 @@ TEST_F(ClientTest, TheSeparatorCanNotBeForeseen) {
 
 TEST_F(ClientTest, ManyIdsAreSeveralCommands) {
   answer("scancel", finished(0));
-  EXPECT_TRUE(client.cancel({{1, {}}, {2, 3}, {4, {}}}, {.signal = "USR2", .batch_only = true}));
+  EXPECT_TRUE(client.cancel({{1, {}}, {2, 3}, {4, {}}}));
   ASSERT_THAT(runner.commands, SizeIs(2));
-  EXPECT_EQ(arguments(0), "scancel --signal=USR2 --batch 1 4");
-  EXPECT_EQ(arguments(1), "scancel --signal=USR2 --batch 2_3");
+  EXPECT_EQ(arguments(0), "scancel 1 4");
+  EXPECT_EQ(arguments(1), "scancel 2_3");
 }
 
 TEST_F(ClientTest, ElementsOfOneArrayAreCancelledTogether) {
@@ -361,7 +361,7 @@ TEST_F(ClientTest, HistoryIsRefusedWithoutAccounting) {
 TEST_F(ClientTest, HistoryIsAskedInPiecesAndSortedByStart) {
   runner.on("sacct", [](const Command& command) {
     const auto run = [](const std::string& id, const std::string& start) {
-      return id + "~" + id + "~COMPLETED~0:0~0:0~1795253000~" + start + "~1795254000~node1~None~root~a~~\n";
+      return id + "~COMPLETED~0:0~1795253000~" + start + "~1795254000~node1~~\n";
     };
     return finished(
         0, command.argv.back() == "1,2" ? run("2", "1795253009") + run("1", "1795253002") : run("3", "1795253005"));

@@ -32,43 +32,7 @@ using contract::Started;
 using os::Fd;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
-
-/// The ports of attempts that are not over.
-class Ports {
- public:
-  std::uint16_t take(const core::AttemptKey& key) {
-    std::lock_guard lock(mutex_);
-    const auto port = picker_.take();
-    if (port == 0) throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
-    remember(key, port);
-    return port;
-  }
-  /// What an earlier controller chose.
-  void keep(const core::AttemptKey& key, std::uint16_t port) {
-    std::lock_guard lock(mutex_);
-    picker_.mark(port);
-    remember(key, port);
-  }
-  void give_back(const core::AttemptKey& key) {
-    std::lock_guard lock(mutex_);
-    const auto found = of_.find(key);
-    if (found == of_.end()) return;
-    picker_.give_back(found->second);
-    of_.erase(found);
-  }
-
- private:
-  void remember(const core::AttemptKey& key, std::uint16_t port) {
-    const auto [place, fresh] = of_.emplace(key, port);
-    if (fresh || place->second == port) return;
-    picker_.give_back(place->second);
-    place->second = port;
-  }
-
-  std::mutex mutex_;
-  PortPicker picker_{std::random_device{}()};
-  std::map<core::AttemptKey, std::uint16_t> of_;
-};
+constexpr std::chrono::seconds kLaunchLimit{30};
 
 LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
                       std::uint64_t open_files) {
@@ -88,32 +52,29 @@ LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, 
           .open_files = open_files};
 }
 
-}  // namespace
-
-class LocalExecutor::Impl {
+/// Ranks as processes of this machine: see make_local_executor().
+class LocalExecutor : public Executor {
  public:
-  explicit Impl(LocalOptions options) : options_(std::move(options)), work_(io_.get_executor()) {}
-  ~Impl() { shutdown(); }
+  explicit LocalExecutor(LocalOptions options) : options_(std::move(options)), work_(io_.get_executor()) {}
+  ~LocalExecutor() override { close(); }
 
-  void start(FactSink sink) {
+  std::string name() const override { return "local"; }
+  void start(FactSink sink) override {
     sink_ = std::move(sink);
     thread_ = std::thread([this] { io_.run(); });
   }
 
-  void shutdown() {
-    io_.stop();
-    if (thread_.joinable()) thread_.join();
-    for (auto& [key, follower] : followers_) follower->close();
-    followers_.clear();
-  }
+  void shutdown() override { close(); }
 
-  std::vector<Unfit> unfit(const LaunchRequest& request) const { return unfit_for_local(request, options_.devices); }
-  LaunchAnswer launch(const LaunchRequest& request);
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
-  void adopt(const core::AttemptKey& key, const core::Attempt& attempt);
-  void stop(const core::AttemptKey& key, const StopRequest& how);
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) const;
-  void was_deaf() {
+  std::vector<Unfit> unfit(const LaunchRequest& request) const override {
+    return unfit_for_local(request, options_.devices);
+  }
+  LaunchAnswer launch(const LaunchRequest& request) override;
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override;
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
+  void stop(const core::AttemptKey& key, const StopRequest& how) override;
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
+  void was_deaf() override {
     // One is enough, however long its turn takes to come.
     if (told_deaf_.exchange(true)) return;
     boost::asio::post(io_, [this] {
@@ -123,6 +84,12 @@ class LocalExecutor::Impl {
   }
 
  private:
+  void close() {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+    for (auto& [key, follower] : followers_) follower->close();
+    followers_.clear();
+  }
   std::filesystem::path folder_of(const core::AttemptKey& key) const { return DataFolder(options_.root).attempt(key); }
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
@@ -133,23 +100,23 @@ class LocalExecutor::Impl {
   LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
   void keep_port(const core::AttemptKey& key, int folder);
   /// What was started; read once, so that a disk which stands still later keeps nobody from being asked about.
-  std::optional<Started> started(const core::AttemptKey& key) const;
+  std::optional<Started> started(const core::AttemptKey& key);
   /// In the executor's thread.
   Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
 
   const LocalOptions options_;
-  Ports ports_;
+  PortPicker ports_{std::random_device{}()};
   FactSink sink_;
   std::atomic<bool> told_deaf_ = false;
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::map<core::AttemptKey, std::shared_ptr<Follower>> followers_;  // the executor's thread alone
-  mutable std::mutex started_mutex_;
-  mutable std::map<core::AttemptKey, Started> started_;  // of attempts that somebody asked about and that are not over
+  std::mutex started_mutex_;
+  std::map<core::AttemptKey, Started> started_;  // of attempts that somebody asked about and that are not over
   std::thread thread_;
 };
 
-LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
+LaunchAnswer LocalExecutor::launch(const LaunchRequest& request) {
   const auto failed = [&](const std::string& reason, bool retryable) {
     return core::AttemptLaunchFailed{request.key.number, reason, retryable};
   };
@@ -169,7 +136,7 @@ LaunchAnswer LocalExecutor::Impl::launch(const LaunchRequest& request) {
   }
 }
 
-std::optional<LaunchAnswer> LocalExecutor::Impl::withdraw(const LaunchRequest& request) {
+std::optional<LaunchAnswer> LocalExecutor::withdraw(const LaunchRequest& request) {
   const auto path = folder_of(request.key);
   try {
     if (!std::filesystem::exists(path)) return std::nullopt;
@@ -184,11 +151,11 @@ std::optional<LaunchAnswer> LocalExecutor::Impl::withdraw(const LaunchRequest& r
   }
 }
 
-LaunchLater LocalExecutor::Impl::no_room(const core::AttemptKey& key, const std::string& why, int error) const {
+LaunchLater LocalExecutor::no_room(const core::AttemptKey& key, const std::string& why, int error) const {
   return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, make_room(error)};
 }
 
-LaunchAnswer LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
+LaunchAnswer LocalExecutor::find_or_start(const LaunchRequest& request) {
   const auto& key = request.key;
   const auto path = folder_of(key);
   std::filesystem::create_directories(path);
@@ -208,8 +175,7 @@ LaunchAnswer LocalExecutor::Impl::find_or_start(const LaunchRequest& request) {
   }
 }
 
-LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int folder, Fd lock,
-                                              Clock::time_point deadline) {
+LaunchAnswer LocalExecutor::start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline) {
   const auto& key = request.key;
   const auto path = folder_of(key);
   const auto program = check_launch(request);
@@ -235,7 +201,7 @@ LaunchAnswer LocalExecutor::Impl::start_ranks(const LaunchRequest& request, int 
   return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
 }
 
-LaunchAnswer LocalExecutor::Impl::found(const core::AttemptKey& key, int folder, const Started& started) {
+LaunchAnswer LocalExecutor::found(const core::AttemptKey& key, int folder, const Started& started) {
   keep_port(key, folder);
   core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
   for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
@@ -243,15 +209,15 @@ LaunchAnswer LocalExecutor::Impl::found(const core::AttemptKey& key, int folder,
   return launched;
 }
 
-void LocalExecutor::Impl::keep_port(const core::AttemptKey& key, int folder) {
+void LocalExecutor::keep_port(const core::AttemptKey& key, int folder) {
   try {
     if (const auto launch = read_local_launch(folder)) ports_.keep(key, launch->master_port);
   } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
   }
 }
 
-Follower& LocalExecutor::Impl::follow(const core::AttemptKey& key, const std::filesystem::path& folder,
-                                      std::set<core::RankNumber> told) {
+Follower& LocalExecutor::follow(const core::AttemptKey& key, const std::filesystem::path& folder,
+                                std::set<core::RankNumber> told) {
   const auto existing = followers_.find(key);
   if (existing != followers_.end()) return *existing->second;
   const auto over = [this, key] {
@@ -270,7 +236,7 @@ Follower& LocalExecutor::Impl::follow(const core::AttemptKey& key, const std::fi
   return *follower;
 }
 
-void LocalExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
+void LocalExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
   std::filesystem::path path = attempt.handle;
   if (path.empty()) path = folder_of(key);
   std::set<core::RankNumber> told;
@@ -286,7 +252,7 @@ void LocalExecutor::Impl::adopt(const core::AttemptKey& key, const core::Attempt
   });
 }
 
-void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& how) {
+void LocalExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
   boost::asio::post(io_, [this, key, how] {
     try {
       if (!followers_.contains(key)) {
@@ -303,7 +269,7 @@ void LocalExecutor::Impl::stop(const core::AttemptKey& key, const StopRequest& h
   });
 }
 
-Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber rank) const {
+Vouch LocalExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
   try {
     const auto what = started(key);
     if (!what || rank >= what->ranks.size() || what->boot_id != os::boot_id()) return Vouch::kGone;
@@ -318,7 +284,7 @@ Vouch LocalExecutor::Impl::vouch(const core::AttemptKey& key, core::RankNumber r
   }
 }
 
-std::optional<Started> LocalExecutor::Impl::started(const core::AttemptKey& key) const {
+std::optional<Started> LocalExecutor::started(const core::AttemptKey& key) {
   {
     const std::lock_guard lock(started_mutex_);
     if (const auto known = started_.find(key); known != started_.end()) return known->second;
@@ -331,33 +297,10 @@ std::optional<Started> LocalExecutor::Impl::started(const core::AttemptKey& key)
   return std::move(status.started);
 }
 
-LocalExecutor::LocalExecutor(LocalOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-LocalExecutor::~LocalExecutor() = default;
+}  // namespace
 
-void LocalExecutor::start(FactSink sink) {
-  impl_->start(std::move(sink));
-}
-std::vector<Unfit> LocalExecutor::unfit(const LaunchRequest& request) const {
-  return impl_->unfit(request);
-}
-
-LaunchAnswer LocalExecutor::launch(const LaunchRequest& request) {
-  return impl_->launch(request);
-}
-void LocalExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  impl_->adopt(key, attempt);
-}
-void LocalExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
-  impl_->stop(key, how);
-}
-Vouch LocalExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
-  return impl_->vouch(key, rank);
-}
-void LocalExecutor::was_deaf() {
-  impl_->was_deaf();
-}
-void LocalExecutor::shutdown() {
-  impl_->shutdown();
+std::unique_ptr<Executor> make_local_executor(LocalOptions options) {
+  return std::make_unique<LocalExecutor>(std::move(options));
 }
 
 }  // namespace runtime::local

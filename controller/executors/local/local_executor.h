@@ -29,30 +29,8 @@ struct LocalOptions {
 /// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,
 /// records every fact on disk, and tells it to whoever connects (see agent/supervisor/supervisor.h).
 ///
-/// launch() and vouch() may be called by several threads at once; launch() takes up to kLaunchLimit. Facts come from
-/// one thread of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at
-/// its answer.
-class LocalExecutor : public Executor {
- public:
-  static constexpr std::chrono::seconds kLaunchLimit{30};
-
-  explicit LocalExecutor(LocalOptions options);
-  /// shutdown(), if that was not called.
-  ~LocalExecutor() override;
-
-  std::string name() const override { return "local"; }
-  std::vector<Unfit> unfit(const LaunchRequest& request) const override;
-  void start(FactSink sink) override;
-  LaunchAnswer launch(const LaunchRequest& request) override;
-  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
-  void stop(const core::AttemptKey& key, const StopRequest& how) override;
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
-  void was_deaf() override;
-  void shutdown() override;
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// launch() and vouch() may be called by several threads at once; launch() takes up to 30 s. Facts come from one thread
+/// of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at its answer.
+std::unique_ptr<Executor> make_local_executor(LocalOptions options);
 
 }  // namespace runtime::local

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -41,15 +42,25 @@ bool is_free(std::uint16_t port) {
 
 PortPicker::PortPicker(std::uint32_t seed, Range ephemeral) : candidates_(outside(ephemeral)), next_(seed) {}
 
-std::uint16_t PortPicker::take() {
+std::uint16_t PortPicker::take(const core::AttemptKey& key) {
+  std::lock_guard lock(mutex_);
   const std::uint32_t count = std::uint32_t{candidates_.second} - candidates_.first + 1;
   for (std::uint32_t tried = 0; tried < count; ++tried) {
     const auto port = static_cast<std::uint16_t>(candidates_.first + next_++ % count);
-    if (used_.contains(port) || !is_free(port)) continue;
-    used_.insert(port);
-    return port;
+    const bool used = std::ranges::any_of(of_, [&](const auto& entry) { return entry.second == port; });
+    if (!used && is_free(port)) return of_[key] = port;
   }
-  return 0;
+  throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
+}
+
+void PortPicker::keep(const core::AttemptKey& key, std::uint16_t port) {
+  std::lock_guard lock(mutex_);
+  of_[key] = port;
+}
+
+void PortPicker::give_back(const core::AttemptKey& key) {
+  std::lock_guard lock(mutex_);
+  of_.erase(key);
 }
 
 PortPicker::Range PortPicker::ephemeral_range() {

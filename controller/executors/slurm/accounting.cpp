@@ -1,10 +1,11 @@
-#include "executors/slurm/accounting.h"
-
 #include <pwd.h>
 #include <spdlog/spdlog.h>
 
 #include <array>
 #include <cstdlib>
+#include <set>
+
+#include "executors/slurm/poller.h"
 
 namespace runtime::on_slurm {
 namespace {
@@ -43,26 +44,24 @@ std::optional<::slurm::PastRun> run_of(const Tracked& tracked, const std::vector
 
 }  // namespace
 
-void ask_accounting(::slurm::Scheduler& scheduler, AttemptTable& table, const Listing& listing,
-                    const SlurmClock& slurm_clock, const Clock& clock) {
-  std::vector<core::AttemptKey> wanted;
-  std::set<std::uint64_t> ids;
-  table.locked([&](const AttemptTable::State& state) {
-    for (const auto& [key, tracked] : state.attempts) {
-      if (!tracked.attempt.wants_history() || tracked.job.id.job == 0) continue;
-      // The number is another job's now, and does not tell what became of this one.
-      if (listing.has(tracked.job.id) && listing.row_of(tracked.job) == nullptr) continue;
-      wanted.push_back(key);
-      ids.insert(tracked.job.id.job);
-    }
+// Asks accounting about the attempts whose end no listing tells any more. Makes one query for all of them.
+void Poller::ask_accounting(const Listing& listing) {
+  const auto wanted = table_.pick([&](const core::AttemptKey& key, const Tracked& tracked) {
+    // A number that is another job's now does not tell what became of this job.
+    const bool is_anothers = listing.has(tracked.job.id) && listing.row_of(tracked.job) == nullptr;
+    const bool wants = tracked.attempt.wants_history() && tracked.job.id.job != 0 && !is_anothers;
+    return wants ? std::optional(std::pair(key, tracked.job.id.job)) : std::nullopt;
   });
   if (wanted.empty()) return;
-  const auto runs = scheduler.history({ids.begin(), ids.end()});
+  std::set<std::uint64_t> ids;
+  for (const auto& [key, id] : wanted) ids.insert(id);
+  const auto runs = scheduler_.history({ids.begin(), ids.end()});
   if (runs.unreachable()) return spdlog::debug("accounting does not answer: {}", runs.why());
-  for (const auto& key : wanted) {
-    table.with(key, [&](Tracked& tracked) {
+  const auto slurm_clock = this->slurm_clock();
+  for (const auto& [key, id] : wanted) {
+    table_.with(key, [&](Tracked& tracked) {
       const auto run = runs ? run_of(tracked, *runs, slurm_clock) : std::nullopt;
-      if (run || !runs) tracked.attempt.remembered(run ? &*run : nullptr, clock.monotonic());
+      if (run || !runs) tracked.attempt.remembered(run ? &*run : nullptr, clock_.monotonic());
     });
   }
 }

@@ -33,7 +33,7 @@ std::string state_of(const ::slurm::Node& node) {
   return text + (node.responds ? "" : "*");
 }
 
-/// "gres/gpu=1" of "cpu=1,mem=2G,gres/gpu=1": what squeue's people call used GPUs.
+/// The used GPUs of "cpu=1,mem=2G,gres/gpu=1": "gpu=1".
 std::string gres_of(const std::string& tres) {
   std::string text;
   for (std::size_t at = 0; at < tres.size();) {

@@ -5,7 +5,7 @@
 
 namespace runtime::on_slurm {
 
-/// What Slurm says of its partitions and nodes now: two commands, each with its time limit.
+/// Asks Slurm for its partitions and nodes. Runs two commands, each with its own time limit.
 ClusterFacts ask_cluster(::slurm::Scheduler& scheduler);
 
 }  // namespace runtime::on_slurm

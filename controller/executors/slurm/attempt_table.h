@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "executors/slurm/job_doubt.h"
@@ -66,6 +68,28 @@ class AttemptTable {
       return true;
     });
     if (found) wake();
+  }
+  /// What `use` makes of one attempt; `otherwise`: the attempt is not followed.
+  template <typename T, typename Use>
+  T of(const core::AttemptKey& key, T otherwise, Use&& use) const {
+    std::lock_guard lock(mutex_);
+    const auto place = state_.attempts.find(key);
+    return place == state_.attempts.end() ? otherwise : use(place->second);
+  }
+  /// What `pick` finds in each attempt, without the attempts in which it finds nothing.
+  template <typename Pick>
+  auto pick(Pick&& pick) {
+    std::vector<typename std::invoke_result_t<Pick, const core::AttemptKey&, Tracked&>::value_type> picked;
+    std::lock_guard lock(mutex_);
+    for (auto& [key, tracked] : state_.attempts) {
+      if (auto found = pick(key, tracked)) picked.push_back(*std::move(found));
+    }
+    return picked;
+  }
+  /// The next listing should not wait for its turn.
+  void hurry() {
+    locked([](State& state) { state.urgent = true; });
+    wake();
   }
   void wake() const {
     if (wake_) wake_();

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "executors/slurm/health_check.h"
-#include "executors/slurm/launch_failure.h"
+#include "slurm/batch_script.h"
 #include "slurm/host_list.h"
+#include "slurm/pending_reason.h"
 
 namespace runtime::on_slurm {
 namespace {
@@ -12,11 +12,11 @@ namespace {
 using By = Verdict::By;
 using core::Cause;
 using ::slurm::JobPhase;
+using ::slurm::Reason;
 
 constexpr const char* kPreempted = "preempted in Slurm";
 constexpr const char* kPreemptedWithGrace = "preempted in Slurm; it gives the ranks time to save";
 constexpr const char* kNotLaunched = "Slurm could not start it on its nodes, and holds it (launch failed)";
-constexpr const char* kForgotten = "Slurm does not know any more that it runs, and starts it again";
 constexpr const char* kTimeLimit = "Slurm ended it at the time limit";
 
 /// "node[1-2]" of the nodes of ranks.
@@ -48,7 +48,7 @@ std::string job_text(const ::slurm::JobId& id) {
 Verdict by_ranks(const std::string& what, const std::optional<::slurm::ExitStatus>& exit) {
   if (!exit || *exit == ::slurm::ExitStatus{}) return {By::kRanks, Cause::kFailed, what};
   if (exit->signal != 0) return {By::kRanks, Cause::kFailed, what + " (signal " + std::to_string(exit->signal) + ")"};
-  if (exit->code == kUnfitExit) {
+  if (exit->code == ::slurm::kUnfitExit) {
     return {By::kRanks, Cause::kNodeFailed,
             "the health check failed; its output is in slurm.log of the attempt's folder"};
   }
@@ -79,10 +79,11 @@ Verdict again(Cause cause, std::string reason) {
 Verdict explain_run_again(const Evidence& e) {
   const auto phase = ::slurm::classify(e.job.state.state);
   // The run that Slurm could not launch is a second run if every rank of this attempt has begun.
-  const bool is_second = is_launch_failure(e.job) && e.all_begun;
+  const bool no_launch = ::slurm::understand_reason(e.job.reason) == Reason::kLaunchFailure;
+  const bool is_second = no_launch && e.all_begun;
   const auto lost = std::ranges::find_if(e.nodes, [&](const auto& node) { return e.down.contains(node); });
   if (e.preempted) return again(Cause::kPreempted, kPreempted);
-  if (is_launch_failure(e.job) && !is_second) return again(Cause::kNodeFailed, kNotLaunched);
+  if (no_launch && !is_second) return again(Cause::kNodeFailed, kNotLaunched);
   if (lost != e.nodes.end()) {
     const auto& why = e.down.at(*lost);
     return again(Cause::kNodeFailed,
@@ -133,14 +134,15 @@ bool is_run_again(const Evidence& e) {
 
 Verdict explain(const Evidence& e) {
   if (is_run_again(e)) return explain_run_again(e);
+  const auto reason = ::slurm::understand_reason(e.job.reason);
   switch (::slurm::classify(e.job.state.state)) {
     case JobPhase::kActive:
       if (e.preempted) return {By::kSlurm, Cause::kPreempted, kPreemptedWithGrace, true};
       return {};
     case JobPhase::kEnding:  // a cancelled job and one that ended by itself look alike
       if (e.preempted) return {By::kSlurm, Cause::kPreempted, kPreempted};
-      if (e.job.reason == "TimeLimit") return {By::kSlurm, Cause::kTimedOut, kTimeLimit};
-      if (e.job.reason == "NodeDown") return {By::kSlurm, Cause::kNodeFailed, node_failed_text(e.nodes)};
+      if (reason == Reason::kTimeLimit) return {By::kSlurm, Cause::kTimedOut, kTimeLimit};
+      if (reason == Reason::kNodeDown) return {By::kSlurm, Cause::kNodeFailed, node_failed_text(e.nodes)};
       return {};
     case JobPhase::kEnded:
       return explain_end(e);

@@ -9,6 +9,8 @@
 
 namespace runtime::on_slurm {
 
+inline constexpr const char* kForgotten = "Slurm does not know any more that it runs, and starts it again";
+
 /// Why an attempt ends, as far as Slurm's words tell.
 struct Verdict {
   enum class By {

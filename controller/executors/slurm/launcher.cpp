@@ -3,24 +3,24 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "base/durable_file.h"
-#include "executors/scheduler_handle.h"
+#include "base/whole_number.h"
 #include "executors/slurm/script_plan.h"
 #include "executors/slurm/task_files.h"
 
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::uint64_t kMostElements = 1000;  // of one array
+constexpr std::uint64_t kMostElements = 1000;  // in one array
 
 constexpr core::Millis kAskAgain{10'000};
+constexpr const char* kSet = "set.";  // in the comment of an array
 
-/// A limit on how many jobs may be in the queue: every element of an array counts.
-bool is_too_many(const ::slurm::Refused* refused) {
-  return refused != nullptr && refused->kind == ::slurm::Refusal::kTooMany;
+bool is_refused(const Submitter::Outcome& outcome, ::slurm::Refusal kind) {
+  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
+  return refused != nullptr && refused->kind == kind;
 }
 
 std::string key_text(const core::AttemptKey& key) {
@@ -45,45 +45,36 @@ std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests
   return members;
 }
 
-std::optional<core::AttemptKey> parse_key(std::string_view text) {
-  const char* end = text.data() + text.size();
-  core::AttemptKey key;
-  const auto job = std::from_chars(text.data(), end, key.job);
-  if (job.ec != std::errc() || job.ptr == end || *job.ptr != '.') return std::nullopt;
-  const auto number = std::from_chars(job.ptr + 1, end, key.number);
-  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
-  return key;
-}
-
-/// Of an element whose array Slurm does not list: its ranks' status files tell the rest.
-bool ran_and_is_forgotten(const std::optional<SubmissionRecord>& record, const std::filesystem::path& attempt_folder) {
-  return record && any_rank_status(attempt_folder);
-}
-
-core::AttemptLaunched launched(const core::AttemptKey& key, const std::string& job) {
-  core::AttemptLaunched fact;
-  fact.attempt = key.number;
-  fact.handle = scheduler_handle(job);
-  fact.queued = true;
-  return fact;
+/// The key of "<prefix>12.3"; nullopt: the text is nothing of the kind.
+std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::string& text) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  const auto rest = std::string_view(text).substr(prefix.size());
+  const auto dot = rest.find('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const auto job = whole_number<core::JobId>(rest.substr(0, dot));
+  const auto number = whole_number<core::AttemptNumber>(rest.substr(dot + 1));
+  return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 
 }  // namespace
 
 Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list)
-    : scheduler_(scheduler), clock_(clock), options_(options), submitter_(scheduler, clock, std::move(list)) {}
+    : scheduler_(scheduler),
+      options_(options),
+      prefix_("muster:" + options.store_name + ":"),
+      task_{options.task_program.string(), options.task_libraries},
+      submitter_(scheduler, clock, std::move(list)) {}
 
 std::string Launcher::comment_of(const core::AttemptKey& key) const {
-  return "muster:" + options_.store_name + ":" + key_text(key);
+  return prefix_ + key_text(key);
 }
 
 std::optional<core::AttemptKey> Launcher::key_of(const std::string& comment) const {
-  const std::string prefix = "muster:" + options_.store_name + ":";
-  return comment.starts_with(prefix) ? parse_key(std::string_view(comment).substr(prefix.size())) : std::nullopt;
+  return key_after(prefix_, comment);
 }
 
 std::string Launcher::comment_of_set(const core::AttemptKey& first) const {
-  return "muster:" + options_.store_name + ":set." + key_text(first);
+  return prefix_ + kSet + key_text(first);
 }
 
 std::filesystem::path Launcher::set_folder(const core::AttemptKey& first) const {
@@ -91,9 +82,7 @@ std::filesystem::path Launcher::set_folder(const core::AttemptKey& first) const 
 }
 
 std::optional<std::filesystem::path> Launcher::set_of(const std::string& comment) const {
-  const std::string prefix = "muster:" + options_.store_name + ":set.";
-  if (!comment.starts_with(prefix)) return std::nullopt;
-  const auto first = parse_key(std::string_view(comment).substr(prefix.size()));
+  const auto first = key_after(prefix_ + kSet, comment);
   return first ? std::optional(set_folder(*first)) : std::nullopt;
 }
 
@@ -103,7 +92,7 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto record = read_record(requests[i].attempt_folder);
     if (record ? record->set_folder.empty() : requests.size() == 1) {
-      answers[i] = answer(requests[i].key, submit({requests[i]}, true), std::nullopt);
+      answers[i] = answer(requests[i].key, submit({requests[i]}), std::nullopt);
     } else {
       of_sets.push_back(i);
     }
@@ -112,7 +101,7 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   std::lock_guard lock(sets_mutex_);
   const auto fresh = look_for_sets(requests, of_sets, answers);
   if (fresh.empty()) return answers;
-  if (!config()) {  // how large an array may be is not known
+  if (!config()) {  // the largest size of an array is not known
     for (const auto i : fresh) answers[i] = LaunchLater{"Slurm's configuration can't be asked for yet"};
     return answers;
   }
@@ -121,8 +110,8 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   return answers;
 }
 
-// Answers those whose array Slurm has, or may have. The others belong to none: theirs was made for elements that need
-// not be the same any more, and for what they wanted then.
+// Answers the requests whose array Slurm has, or may have. Returns the others, whose array is forgotten: it was
+// prepared for other elements, or for other wishes.
 std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest>& requests,
                                                  const std::vector<std::size_t>& indices, Answers& answers) {
   std::vector<std::size_t> fresh;
@@ -130,16 +119,15 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
   for (const auto i : indices) {
     const auto& request = requests[i];
     const auto record = read_record(request.attempt_folder);
-    const auto folder = record ? record->set_folder : std::string();
-    if (!folder.empty() && !known.contains(folder)) known.emplace(folder, look_for_set(folder));
-    if (!folder.empty() && known.at(folder).has(request.key, record->index)) {
-      answers[i] = answer(request.key, *known.at(folder).outcome, record->index);
-    } else if (ran_and_is_forgotten(record, request.attempt_folder)) {
-      answers[i] = answer(request.key, ::slurm::JobId{0, {}}, std::nullopt);
-    } else {
-      forget_record(request.attempt_folder);
-      fresh.push_back(i);
+    if (record && !known.contains(record->set_folder)) {
+      known.emplace(record->set_folder, look_for_set(record->set_folder));
     }
+    if (auto found = record ? earlier(request, *record, known.at(record->set_folder)) : std::nullopt) {
+      answers[i] = *std::move(found);
+      continue;
+    }
+    forget_record(request.attempt_folder);
+    fresh.push_back(i);
   }
   return fresh;
 }
@@ -148,26 +136,29 @@ Launcher::Known Launcher::look_for_set(const std::filesystem::path& folder) {
   return {submitter_.look(folder), read_set_file(folder / kSetFile)};
 }
 
-bool Launcher::Known::has(const core::AttemptKey& key, std::uint32_t index) const {
-  return outcome && index < members.size() && members[index] == key;
-}
-
-std::optional<LaunchAnswer> Launcher::withdraw(const core::AttemptKey& key, const std::filesystem::path& folder) {
-  const auto record = read_record(folder);
-  if (!record) return std::nullopt;
-  if (record->set_folder.empty()) {
-    const auto outcome = submitter_.look(folder);
-    return outcome ? std::optional(answer(key, *outcome, std::nullopt)) : std::nullopt;
-  }
-  std::lock_guard lock(sets_mutex_);
-  const auto known = look_for_set(record->set_folder);
-  if (known.has(key, record->index)) return answer(key, *known.outcome, record->index);
-  if (ran_and_is_forgotten(record, folder)) return answer(key, ::slurm::JobId{0, {}}, std::nullopt);
+// The answer about an element of an array that was prepared earlier; nullopt: Slurm surely does not have the element.
+std::optional<LaunchAnswer> Launcher::earlier(const LaunchRequest& request, const SubmissionRecord& record,
+                                              const Known& known) {
+  const bool is_member = record.index < known.members.size() && known.members[record.index] == request.key;
+  if (known.outcome && is_member) return answer(request.key, *known.outcome, record.index);
+  // Slurm does not list the array, but the element ran. The status files of its ranks tell the rest.
+  if (any_rank_status(request.attempt_folder)) return answer(request.key, ::slurm::JobId{0, {}}, std::nullopt);
   return std::nullopt;
 }
 
-// An array that is too large for a limit on what is in the queue is halved: parts of it may fit. Once not even one job
-// fits, nothing more is tried.
+std::optional<LaunchAnswer> Launcher::withdraw(const LaunchRequest& request) {
+  const auto record = read_record(request.attempt_folder);
+  if (!record) return std::nullopt;
+  if (record->set_folder.empty()) {
+    const auto outcome = submitter_.look(request.attempt_folder);
+    return outcome ? std::optional(answer(request.key, *outcome, std::nullopt)) : std::nullopt;
+  }
+  std::lock_guard lock(sets_mutex_);
+  return earlier(request, *record, look_for_set(record->set_folder));
+}
+
+// An array that breaks a limit on the number of queued jobs is halved, because a part may fit. Once not even one job
+// fits, nothing more is submitted.
 void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
                            Answers& answers) {
   if (full) {
@@ -175,8 +166,9 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
     return;
   }
   const bool alone = set.size() == 1;
-  const auto outcome = submit(members_of(requests, set), alone);
-  const bool too_many = is_too_many(std::get_if<::slurm::Refused>(&outcome));
+  const auto outcome = submit(members_of(requests, set));
+  // Every element of an array counts as a queued job.
+  const bool too_many = is_refused(outcome, ::slurm::Refusal::kTooMany);
   if (too_many && !alone) {
     const auto middle = set.begin() + static_cast<std::ptrdiff_t>(set.size() / 2);
     submit_next(requests, {set.begin(), middle}, full, answers);
@@ -189,57 +181,42 @@ void Launcher::submit_next(const std::vector<LaunchRequest>& requests, const Set
   if (too_many) full = std::get<LaunchLater>(answers[set.front()]);
 }
 
-// Better a node that was lost lately than none at all.
-Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members, bool alone) {
-  const auto once = [&] { return alone ? submit_alone(members.front()) : submit_set(members); };
-  auto outcome = once();
-  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  const bool of_its_wishes = refused != nullptr && refused->kind == ::slurm::Refusal::kUsers;
-  if (!of_its_wishes || members.front().exclude_nodes.empty()) return outcome;
+// A node that was lost lately is better than no node.
+Submitter::Outcome Launcher::submit(std::vector<LaunchRequest> members) {
+  auto outcome = submit_once(members);
+  if (!is_refused(outcome, ::slurm::Refusal::kUsers) || members.front().exclude_nodes.empty()) return outcome;
   spdlog::warn("job {} attempt {}: Slurm refuses it without the nodes lost lately; trying with them",
                members.front().key.job, members.front().key.number);
   for (auto& member : members) member.exclude_nodes.clear();
-  return once();
+  return submit_once(members);
 }
 
-Submitter::Outcome Launcher::submit_alone(const LaunchRequest& request) {
-  const auto script = script_of(request);
+Submitter::Outcome Launcher::submit_once(const std::vector<LaunchRequest>& members) {
+  const auto script = script_of(members);
   if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
-  write_launch_file(request, forwards_signals());
-  return submitter_.submit(request.attempt_folder, record_of(request, comment_of(request.key)), ::slurm::render(script),
-                           request.base_env);
-}
-
-Submitter::Outcome Launcher::submit_set(const std::vector<LaunchRequest>& members) {
   const auto& first = members.front();
-  const auto script = script_of_set(members);
-  if (const auto problems = ::slurm::problems(script); !problems.empty()) return ::slurm::Refused{problems.front()};
+  if (members.size() == 1) {
+    write_launch_file(first, forwards_signals());
+    return submitter_.submit(first.attempt_folder, record_of(first, comment_of(first.key)), ::slurm::render(script),
+                             first.base_env);
+  }
   prepare_set(members);
-  const auto folder = set_folder(first.key);
   SubmissionRecord record;
   record.comment = comment_of_set(first.key);
-  auto outcome = submitter_.submit(folder, record, ::slurm::render(script), first.base_env);
-  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  if (refused == nullptr) return outcome;
-  // What is smaller, or alone, need not look for it.
+  auto outcome = submitter_.submit(set_folder(first.key), record, ::slurm::render(script), first.base_env);
+  if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
+  // Smaller arrays and single jobs need not look for this array.
   for (const auto& member : members) forget_record(member.attempt_folder);
-  if (refused->kind != ::slurm::Refusal::kArray) return outcome;
+  if (!is_refused(outcome, ::slurm::Refusal::kArray)) return outcome;
   forget_config();
   if (largest_array() >= members.size()) return outcome;
-  return Submitter::Later{"Slurm takes smaller arrays than it used to", false};
+  return LaunchLater{"Slurm takes smaller arrays than it used to"};
 }
 
-TaskProgram Launcher::task() const {
-  return {options_.task_program.string(), options_.task_libraries};
-}
-
-::slurm::BatchScript Launcher::script_of(const LaunchRequest& request) const {
-  return plan_script(request, task(), comment_of(request.key));
-}
-
-::slurm::BatchScript Launcher::script_of_set(const std::vector<LaunchRequest>& members) const {
-  const auto& first = members.front().key;
-  return plan_array(members, task(), comment_of_set(first), (set_folder(first) / kSetFile).string());
+::slurm::BatchScript Launcher::script_of(const std::vector<LaunchRequest>& members) const {
+  const auto& first = members.front();
+  if (members.size() == 1) return plan_script(first, task_, comment_of(first.key));
+  return plan_array(members, task_, comment_of_set(first.key), (set_folder(first.key) / kSetFile).string());
 }
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
@@ -252,8 +229,7 @@ std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& req
     if (!requests[i].sweep.empty() || !alike) shown.push_back(i);
   }
   for (const auto& set : fresh_sets(requests, shown)) {
-    const auto members = members_of(requests, set);
-    texts.push_back(::slurm::render(set.size() == 1 ? script_of(members.front()) : script_of_set(members)));
+    texts.push_back(::slurm::render(script_of(members_of(requests, set))));
   }
   return texts;
 }
@@ -274,7 +250,7 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
   return sets;
 }
 
-// Everything on disk before sbatch: the elements' own launch files and records, and who is which.
+// Writes everything to disk before sbatch: the launch file and the record of each element, and the index of each.
 void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
   const auto folder = set_folder(members.front().key);
   std::vector<std::string> folders;
@@ -294,23 +270,20 @@ void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                               std::optional<std::uint32_t> index) {
   if (const auto* id = std::get_if<::slurm::JobId>(&outcome)) {
-    return launched(key, ::slurm::to_string(::slurm::JobId{id->job, index}));
+    const core::SchedulerJob job{id->job, index};
+    return core::AttemptLaunched{key.number, "Slurm job " + core::to_string(job), "", {}, true, core::Millis(-1), job};
   }
-  if (const auto* later = std::get_if<Submitter::Later>(&outcome)) {
-    return LaunchLater{.why = later->why, .pause = later->pause, .unsure = later->unsure};
-  }
+  if (const auto* later = std::get_if<LaunchLater>(&outcome)) return *later;
   const auto& [why, kind] = std::get<::slurm::Refused>(outcome);
-  // What Slurm has taken once it may take again, when its partition is open and its accounting there: a job that has
-  // trained for days does not fail for that.
+  // Slurm may take a job again that it took once: its partition may be closed, or accounting may be away. A job that
+  // has trained for days does not fail for that.
   if (!::slurm::is_final(kind) || key.number > 1) return LaunchLater{"Slurm refuses it for now: " + why, kAskAgain};
   return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
 }
 
 bool Launcher::forwards_signals() {
   const auto known = config();
-  if (!known) return false;
-  const auto found = known->fields.find("ProctrackType");
-  return found != known->fields.end() && found->second == "proctrack/pgid";
+  return known && known->field("ProctrackType") == "proctrack/pgid";
 }
 
 std::uint64_t Launcher::largest_array() {

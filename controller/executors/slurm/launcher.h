@@ -16,25 +16,24 @@ class Launcher {
   Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list);
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
-  /// As Executor::withdraw().
-  std::optional<LaunchAnswer> withdraw(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
-  /// What launch_all() would hand over of attempts that it has not seen yet. Nothing is written.
+  /// See Executor::withdraw().
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request);
+  /// The scripts that launch_all() would submit for attempts that it has not seen yet. Writes nothing.
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests);
-  /// "muster:<store>:<job>.<attempt>"; of an array the set's.
+  /// The comment of an attempt that is submitted alone: "muster:<store>:<job>.<attempt>".
   std::string comment_of(const core::AttemptKey& key) const;
-  /// The attempt that a comment of ours speaks of; nullopt: a stranger's, or a set's.
+  /// The attempt that a comment names; nullopt: the comment is not this controller's, or names an array.
   std::optional<core::AttemptKey> key_of(const std::string& comment) const;
-  /// The folder of the array that a comment of ours speaks of; nullopt: a stranger's, or that of an attempt alone.
+  /// The folder of the array that a comment names; nullopt: the comment is not this controller's, or names an attempt.
   std::optional<std::filesystem::path> set_of(const std::string& comment) const;
 
  private:
-  /// Requests submitted as one array, or alone: their indices.
+  /// The indices of requests that are submitted as one array, or of one request that is submitted alone.
   using Set = std::vector<std::size_t>;
-  /// An array made before.
+  /// An array that was prepared earlier.
   struct Known {
-    std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm has surely not taken it
+    std::optional<Submitter::Outcome> outcome;  // nullopt: Slurm surely does not have the array
     std::vector<core::AttemptKey> members;
-    bool has(const core::AttemptKey& key, std::uint32_t index) const;
   };
   using Answers = std::vector<LaunchAnswer>;
 
@@ -43,17 +42,16 @@ class Launcher {
   std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
                                          const std::vector<std::size_t>& indices, Answers& answers);
   Known look_for_set(const std::filesystem::path& folder);
+  std::optional<LaunchAnswer> earlier(const LaunchRequest& request, const SubmissionRecord& record, const Known& known);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
   void prepare_set(const std::vector<LaunchRequest>& members);
-  ::slurm::BatchScript script_of(const LaunchRequest& request) const;
-  TaskProgram task() const;
-  ::slurm::BatchScript script_of_set(const std::vector<LaunchRequest>& members) const;
-  /// `full`: why none is handed over any more in this round.
+  ::slurm::BatchScript script_of(const std::vector<LaunchRequest>& members) const;
+  /// `full`: why no further request of this round is submitted.
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
                    Answers& answers);
-  Submitter::Outcome submit(std::vector<LaunchRequest> members, bool alone);
-  Submitter::Outcome submit_set(const std::vector<LaunchRequest>& members);
-  Submitter::Outcome submit_alone(const LaunchRequest& request);
+  /// One request is submitted alone, several are submitted as an array.
+  Submitter::Outcome submit(std::vector<LaunchRequest> members);
+  Submitter::Outcome submit_once(const std::vector<LaunchRequest>& members);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);
   bool forwards_signals();
@@ -62,8 +60,9 @@ class Launcher {
   void forget_config();
 
   ::slurm::Scheduler& scheduler_;
-  Clock& clock_;
   const SlurmOptions& options_;
+  const std::string prefix_;  // of the comments of this controller
+  const TaskProgram task_;
   Submitter submitter_;
   std::mutex sets_mutex_;  // held while arrays are looked for, made and handed over
   std::mutex config_mutex_;

@@ -1,28 +1,28 @@
-#include "executors/slurm/leftovers.h"
-
 #include <spdlog/spdlog.h>
 
 #include <set>
 
+#include "executors/slurm/poller.h"
 #include "executors/slurm/task_files.h"
 
 namespace runtime::on_slurm {
 
-void Leftovers::cancel(const std::vector<::slurm::ListedJob>& jobs,
-                       const std::function<bool(const core::AttemptKey&)>& is_over) {
+// Cancels the jobs of this controller in Slurm whose attempts are over: a controller that died left them, or Slurm runs
+// them again.
+void Poller::cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs) {
   std::vector<::slurm::JobId> leftovers;
   std::set<::slurm::JobId> still_there;
   const auto now = clock_.monotonic();
   for (const auto& [job, key] : unfollowed(jobs)) {
-    if (!is_over(key)) continue;
+    if (!is_over_(key)) continue;
     still_there.insert(job->id);
     // A job that has its nodes may be at its teardown. Its ranks are told to leave by themselves.
-    const auto since = since_.try_emplace(job->id, now).first->second;
+    const auto since = left_since_.try_emplace(job->id, now).first->second;
     const bool active = ::slurm::classify(job->state.state) == ::slurm::JobPhase::kActive;
     const bool may_tear_down = active && job->restarts == 0;
     if (!may_tear_down || now - since >= SlurmAttempt::kTeardownMost) leftovers.push_back(job->id);
   }
-  std::erase_if(since_, [&](const auto& entry) { return !still_there.contains(entry.first); });
+  std::erase_if(left_since_, [&](const auto& entry) { return !still_there.contains(entry.first); });
   if (leftovers.empty()) return;
   spdlog::info("cancelling {} Slurm jobs whose attempts are over", leftovers.size());
   const auto answer = scheduler_.cancel(leftovers);
@@ -30,7 +30,7 @@ void Leftovers::cancel(const std::vector<::slurm::ListedJob>& jobs,
 }
 
 // The jobs of this controller that wait or run, without those that are followed or are just being handed over.
-std::vector<Leftovers::Job> Leftovers::unfollowed(const std::vector<::slurm::ListedJob>& jobs) {
+std::vector<Poller::Job> Poller::unfollowed(const std::vector<::slurm::ListedJob>& jobs) {
   std::map<::slurm::JobId, core::AttemptKey> followed;
   const auto launching = table_.locked([&](const AttemptTable::State& state) {
     for (const auto& [key, tracked] : state.attempts) followed.emplace(tracked.job.id, key);
@@ -52,7 +52,7 @@ std::vector<Leftovers::Job> Leftovers::unfollowed(const std::vector<::slurm::Lis
   return found;
 }
 
-std::optional<core::AttemptKey> Leftovers::key_of(const ::slurm::ListedJob& job) {
+std::optional<core::AttemptKey> Poller::key_of(const ::slurm::ListedJob& job) {
   if (const auto key = launcher_.key_of(job.comment)) return key;
   const auto set = job.id.array_task ? launcher_.set_of(job.comment) : std::nullopt;
   if (!set) return std::nullopt;

@@ -8,14 +8,19 @@
 namespace runtime::on_slurm {
 namespace {
 
-constexpr std::uintmax_t kMostRead = 16 * 1024;  // of its end
+constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
 
-/// Empty: there is none.
+/// What the log of the attempt in this folder says at its end. Empty: there is no log, or it cannot be read.
 std::string end_of_log(const std::filesystem::path& attempt_folder) {
-  const auto log = slurm_log_of(attempt_folder);
-  std::error_code none;
-  const auto size = std::filesystem::file_size(log, none);
-  return none ? std::string() : read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+  try {
+    const auto log = slurm_log_of(attempt_folder);
+    std::error_code none;
+    const auto size = std::filesystem::file_size(log, none);
+    return none ? std::string() : read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+  } catch (const std::exception& error) {
+    spdlog::warn("the Slurm log of an attempt cannot be read: {}", error.what());
+    return {};
+  }
 }
 
 bool says_nothing(std::string_view line) {
@@ -44,22 +49,12 @@ std::string telling_line(std::string_view log) {
 }
 
 bool was_begun_already(const std::filesystem::path& attempt_folder) {
-  try {
-    return telling_line(end_of_log(attempt_folder)).starts_with(kBegunAlready);
-  } catch (const std::exception& error) {
-    spdlog::warn("what the script wrote cannot be read: {}", error.what());
-    return false;
-  }
+  return telling_line(end_of_log(attempt_folder)).starts_with(kBegunAlready);
 }
 
 std::string quote_of_log(const std::filesystem::path& attempt_folder) {
-  try {
-    const auto line = telling_line(end_of_log(attempt_folder));
-    return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
-  } catch (const std::exception& error) {
-    spdlog::warn("what Slurm wrote cannot be quoted: {}", error.what());
-    return {};
-  }
+  const auto line = telling_line(end_of_log(attempt_folder));
+  return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
 }
 
 }  // namespace runtime::on_slurm

@@ -2,9 +2,7 @@
 
 #include <netdb.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,18 +17,14 @@
 #include <thread>
 #include <utility>
 
+#include "os/fd.h"
+#include "os/signals_blocked.h"
+
 namespace runtime::on_slurm {
 namespace {
 
-/// Of a slurm.conf that says nothing.
+/// The port of a slurm.conf that names none.
 constexpr const char* kSlurmdPort = "6818";
-
-bool is_up(const ::slurm::Node& node) {
-  constexpr const char* kGone[] = {"DOWN", "FAIL", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "UNKNOWN"};
-  return node.responds && std::ranges::none_of(node.states, [&](const std::string& state) {
-           return std::ranges::find(kGone, state) != std::end(kGone);
-         });
-}
 
 struct Address {
   sockaddr_storage bytes{};
@@ -41,7 +35,7 @@ struct Address {
 struct Place {
   std::string node, host, port;
   bool is_looked_up = false;
-  std::optional<Address> address = {};  // nothing once it is looked up: there is none
+  std::optional<Address> address = {};  // nullopt after the look-up: the name has no address
 };
 
 std::optional<Address> look_up(const Place& place, int flags) {
@@ -60,7 +54,7 @@ std::optional<Address> look_up(const Place& place, int flags) {
 
 std::atomic<bool> names_are_looked_up = false;
 
-/// Names to look up, for threads that may be stuck at a name server long after nobody waits for them any more.
+/// Names to look up. The threads may be stuck at a name server long after the caller has stopped waiting.
 struct Names {
   std::mutex mutex;
   std::condition_variable done;
@@ -81,7 +75,7 @@ struct Names {
     }
     leave();
   }
-  /// With the lock held.
+  /// The caller holds the lock.
   void leave() {
     if (--threads > 0) return;
     names_are_looked_up = false;
@@ -89,23 +83,21 @@ struct Names {
   }
 };
 
-/// Threads of their own, for each of which no signal is meant.
+/// Starts threads of their own that take no signals.
 void begin_threads(const std::shared_ptr<Names>& names, int count) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const os::SignalsBlocked blocked;
   for (int i = 0; i < count; ++i) {
     try {
       std::thread([names] { names->look_up_all(); }).detach();
-    } catch (const std::system_error&) {  // no room for it: the others do its part
+    } catch (const std::system_error&) {  // no room for one more thread: the others do its part
       const std::lock_guard lock(names->mutex);
       names->leave();
     }
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Fills the addresses of places. Names are looked up by a few threads; while those of an earlier call are stuck, none.
+/// Fills the addresses of places. A few threads look names up. While the threads of an earlier call are stuck, no name
+/// is looked up.
 void look_up_within(std::vector<Place>& places, core::Millis limit) {
   constexpr std::size_t kThreads = 8;
   const auto names = std::make_shared<Names>();
@@ -130,31 +122,24 @@ class Attempted {
  public:
   Attempted(std::string node, const Address& to)
       : node_(std::move(node)), fd_(::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    if (fd_ < 0) return;
-    error_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 ? 0 : errno;
+    if (!fd_) return;
+    error_ = ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 ? 0 : errno;
   }
-  ~Attempted() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Attempted(Attempted&& other) noexcept
-      : node_(std::move(other.node_)), fd_(std::exchange(other.fd_, -1)), error_(other.error_) {}
-  Attempted& operator=(Attempted&&) = delete;
-
   const std::string& node() const { return node_; }
-  /// False: no descriptor was to be had.
-  bool is_begun() const { return fd_ >= 0; }
+  /// False: there was no descriptor left.
+  bool is_begun() const { return static_cast<bool>(fd_); }
   bool is_under_way() const { return error_ == EINPROGRESS; }
   bool is_made() const { return error_ == 0; }
-  pollfd waits() const { return {is_under_way() ? fd_ : -1, POLLOUT, 0}; }
+  pollfd waits() const { return {is_under_way() ? fd_.get() : -1, POLLOUT, 0}; }
   void take(const pollfd& said) {
     if (said.revents == 0) return;
     socklen_t size = sizeof error_;
-    ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error_, &size);
+    ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error_, &size);
   }
 
  private:
   std::string node_;
-  int fd_;
+  os::Fd fd_;
   int error_ = ECONNREFUSED;
 };
 
@@ -191,8 +176,8 @@ void NodeCheck::forget_old(core::Millis now) {
 
 std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& slurmd_port) {
   constexpr unsigned kMostPorts = 16;
-  const auto own = node.fields.find("Port");
-  const std::string text = own != node.fields.end() ? own->second : slurmd_port;
+  const auto own = node.field("Port");
+  const auto& text = own.empty() ? slurmd_port : own;
   unsigned first = 0, last = 0;
   const char* end = text.data() + text.size();
   const auto from = std::from_chars(text.data(), end, first);
@@ -211,7 +196,7 @@ std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const s
   std::map<std::string, bool> answers;
   std::vector<Place> places;
   for (const auto& node : nodes) {
-    if (!is_up(node)) {
+    if (!node.should_answer()) {
       answers[node.name] = false;
       continue;
     }

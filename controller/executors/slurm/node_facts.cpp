@@ -3,91 +3,70 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 
-#include "executors/slurm/health_check.h"
-#include "executors/slurm/launch_failure.h"
+#include "base/durable_file.h"
+#include "executors/node_fitness.h"
+#include "executors/slurm/submission.h"
 
 namespace runtime::on_slurm {
 namespace {
 
-/// From a launch that failed to giving up on the name of the node.
-constexpr core::Millis kDrainPatience{3000};
+constexpr std::size_t kMostLog = 1 << 20;  // from the beginning, and from the end
+constexpr std::size_t kMostNodes = 256;
+constexpr std::size_t kLongestName = 255;
 
-bool is_down(const ::slurm::Node& node) {
-  if (!node.responds) return true;
-  return std::ranges::any_of(node.states, [](const std::string& state) { return state == "DOWN" || state == "FAIL"; });
+/// The text of a log. A long log loses its middle, because setup lines before a check may print much. Lines stay whole:
+/// half a name is another node's name.
+std::string ends_of(const std::filesystem::path& log) {
+  auto text = read_small_file(log, 2 * kMostLog);
+  const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
+  if (size <= 2 * kMostLog) return text;
+  text.resize(text.rfind('\n', kMostLog) + 1);
+  return text + read_small_file(log, kMostLog, size - kMostLog);
 }
 
 }  // namespace
 
-void tell_unfit_nodes(AttemptTable& table, const std::vector<::slurm::ListedJob>& jobs) {
-  std::vector<std::pair<core::AttemptKey, std::filesystem::path>> wanted;
-  table.locked([&](AttemptTable::State& state) {
-    for (const auto& job : jobs) {
-      if (!job.exit || job.exit->code != kUnfitExit) continue;
-      for (auto& [key, tracked] : state.attempts) {
-        if (!tracked.job.is(job) || std::exchange(tracked.checked, true)) continue;
-        wanted.emplace_back(key, tracked.folder);
-      }
-    }
-  });
-  for (const auto& [key, folder] : wanted) {
-    auto facts = unfit_nodes_of(folder, key.number);
-    table.with(key, [&](Tracked& tracked) { tracked.told = std::move(facts); });
+std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt) {
+  std::set<std::string_view> known;
+  std::vector<core::EventBody> facts;
+  for (auto at = log.find(kUnfitMark); at != std::string_view::npos && facts.size() < kMostNodes;
+       at = log.find(kUnfitMark, at + 1)) {
+    const auto line = log.substr(at + kUnfitMark.size(), log.find('\n', at) - at - kUnfitMark.size());
+    const auto node = line.substr(0, line.find(' '));
+    if (node.empty() || node.size() > kLongestName || !known.insert(node).second) continue;
+    core::NodeLost lost{attempt, std::string(node), core::Millis(0)};
+    const auto rest = line.substr(std::min(node.size(), line.size()));
+    lost.why = "its health check failed" + std::string(rest);
+    lost.only_this_job = rest.starts_with(kOwnCheckMark);
+    facts.emplace_back(std::move(lost));
+  }
+  return facts;
+}
+
+std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt) {
+  try {
+    return unfit_nodes(ends_of(slurm_log_of(attempt_folder)), attempt);
+  } catch (const std::exception& error) {
+    spdlog::warn("which nodes failed their health check cannot be told: {}", error.what());
+    return {};
   }
 }
 
-void tell_nodes_without_launch(::slurm::Scheduler& scheduler, AttemptTable& table,
-                               const std::vector<::slurm::ListedJob>& jobs, const SlurmClock& slurm_clock,
-                               core::Millis now) {
-  struct Wanted {
-    core::AttemptKey key;
-    core::Time submitted;  // by Slurm's clock
-    std::vector<std::string> left_out;
-  };
-  std::vector<Wanted> wanted;
-  table.locked([&](AttemptTable::State& state) {
-    for (const auto& job : jobs) {
-      if (job.restarts == 0 || !is_launch_failure(job)) continue;
-      for (auto& [key, tracked] : state.attempts) {
-        if (!tracked.job.is(job) || tracked.checked) continue;
-        if (!tracked.unlaunched_at) tracked.unlaunched_at = now;
-        tracked.checked = now - *tracked.unlaunched_at >= kDrainPatience;
-        // Slurm's times are whole seconds.
-        const auto submitted = slurm_clock.theirs(tracked.submitted_after) - std::chrono::seconds(1);
-        wanted.push_back({key, submitted, tracked.left_out});
-      }
-    }
-  });
-  if (wanted.empty()) return;
-  const auto nodes = scheduler.nodes();
-  if (!nodes) return spdlog::warn("which nodes could not start a job cannot be told: {}", nodes.why());
-  for (const auto& [key, submitted, left_out] : wanted) {
-    auto facts = nodes_without_launch(*nodes, submitted, left_out, key.number);
-    if (facts.empty()) continue;
-    table.with(key, [&](Tracked& tracked) {
-      tracked.checked = true;
-      tracked.told = std::move(facts);
-    });
+std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Node>& nodes, core::Time since,
+                                                  const std::vector<std::string>& left_out,
+                                                  core::AttemptNumber attempt) {
+  std::vector<core::EventBody> facts;
+  for (const auto& node : nodes) {
+    const auto at = node.why_since();
+    if (!node.failed_a_launch() || !at || *at < since || facts.size() == kMostNodes) continue;
+    if (std::ranges::find(left_out, node.name) != left_out.end()) continue;
+    core::NodeLost lost{attempt, node.name, core::Millis(0)};
+    lost.why = "Slurm could not start the job on it (" + node.why() + ")";
+    facts.emplace_back(std::move(lost));
   }
-}
-
-DownNodes down_nodes(::slurm::Scheduler& scheduler, AttemptTable& table, const std::vector<::slurm::ListedJob>& jobs) {
-  const bool wanted = table.locked([&](const AttemptTable::State& state) {
-    return std::ranges::any_of(jobs, [&](const auto& job) {
-      return job.restarts > 0 && !job.preempted && std::ranges::any_of(state.attempts, [&](const auto& entry) {
-               return entry.second.job.is(job) && !entry.second.attempt.ended();
-             });
-    });
-  });
-  DownNodes down;
-  if (!wanted) return down;
-  if (const auto nodes = scheduler.nodes()) {
-    for (const auto& node : *nodes) {
-      if (is_down(node)) down.emplace(node.name, node.reason.substr(0, node.reason.find(" [")));
-    }
-  }
-  return down;
+  return facts;
 }
 
 }  // namespace runtime::on_slurm

@@ -4,19 +4,10 @@
 
 #include <algorithm>
 
-#include "executors/slurm/accounting.h"
-#include "executors/slurm/exclusions.h"
 #include "executors/slurm/log_words.h"
-#include "executors/slurm/node_facts.h"
 #include "executors/slurm/task_files.h"
 
 namespace runtime::on_slurm {
-namespace {
-
-/// A node that takes a connection does so at once. The limit is for all nodes together.
-constexpr core::Millis kNodesAnswerWithin{700};
-
-}  // namespace
 
 void Poller::poll() {
   ask_nodes();
@@ -28,13 +19,13 @@ void Poller::poll() {
   if (!jobs) return;
   const Listing listing(*jobs);
   ask_clock();
-  tell_unfit_nodes(table_, *jobs);
-  tell_nodes_without_launch(scheduler_, table_, *jobs, slurm_clock(), clock_.monotonic());
+  tell_unfit_nodes(listing);
+  tell_nodes_without_launch(listing);
   take_listing(listing, asked_at);
-  ask_accounting(scheduler_, table_, listing, slurm_clock(), clock_);
+  ask_accounting(listing);
   if (const auto why = cancel_wanted(); !why.empty()) note(why);
-  if (const auto why = end_exclusions(scheduler_, table_, lost_nodes_); !why.empty()) note(why);
-  if (is_over_) leftovers_.cancel(*jobs, is_over_);
+  if (const auto why = end_exclusions(); !why.empty()) note(why);
+  if (is_over_) cancel_leftovers(*jobs);
 }
 
 std::optional<Trouble> Poller::trouble() const {
@@ -50,34 +41,6 @@ SlurmClock Poller::slurm_clock() const {
 NodeCheck::Word Poller::word_of(const std::string& node, core::Millis now) {
   std::lock_guard lock(mutex_);
   return node_check_.word(node, now);
-}
-
-// Before anything that may take long.
-void Poller::ask_nodes() {
-  std::vector<std::string> wanted;
-  {
-    std::lock_guard lock(mutex_);
-    node_check_.forget_old(clock_.monotonic());
-    wanted = node_check_.wanted();
-  }
-  if (wanted.empty()) return;
-  const auto nodes = scheduler_.nodes();
-  if (!nodes) return;
-  std::vector<::slurm::Node> asked;
-  for (const auto& node : *nodes) {
-    if (std::ranges::find(wanted, node.name) != wanted.end()) asked.push_back(node);
-  }
-  const auto answers = ask(asked, port_of_slurmds(), kNodesAnswerWithin);
-  std::lock_guard lock(mutex_);
-  for (const auto& [name, there] : answers) node_check_.answered(name, there, clock_.monotonic());
-}
-
-// Empty: Slurm does not say now.
-std::string Poller::port_of_slurmds() {
-  const auto config = scheduler_.config();
-  if (!config) return {};
-  const auto found = config->fields.find("SlurmdPort");
-  return found == config->fields.end() ? std::string() : found->second;
 }
 
 // An attempt that was not handed over, and whose job was cancelled, never will be.
@@ -102,14 +65,11 @@ void Poller::read_files() {
     std::uint32_t world_size;
     bool script_word;
   };
-  std::vector<Wanted> wanted;
   const auto now = clock_.monotonic();
-  table_.locked([&](const AttemptTable::State& state) {
-    for (const auto& [key, tracked] : state.attempts) {
-      const auto& attempt = tracked.attempt;
-      if (!attempt.wants_files(now)) continue;
-      wanted.push_back({key, tracked.folder, attempt.world_size(), attempt.wants_script_word()});
-    }
+  const auto wanted = table_.pick([&](const core::AttemptKey& key, const Tracked& tracked) {
+    const auto& attempt = tracked.attempt;
+    const Wanted found{key, tracked.folder, attempt.world_size(), attempt.wants_script_word()};
+    return attempt.wants_files(now) ? std::optional(found) : std::nullopt;
   });
   for (const auto& [key, folder, world_size, script_word] : wanted) {
     // There is no file while setup lines or a prolog take their minutes.
@@ -144,7 +104,7 @@ void Poller::ask_clock() {
 }
 
 void Poller::take_listing(const Listing& listing, core::Millis asked_at) {
-  const auto down = down_nodes(scheduler_, table_, listing.jobs());
+  const auto down = down_nodes(listing);
   const auto now = clock_.monotonic();
   const auto wall = clock_.wall(), slurm_now = slurm_clock().theirs(wall);
   table_.locked([&](AttemptTable::State& state) {
@@ -170,22 +130,19 @@ void Poller::take_listing(const Listing& listing, core::Millis asked_at) {
 
 // Returns why Slurm can't be reached; empty: it can.
 std::string Poller::cancel_wanted() {
-  std::vector<core::AttemptKey> wanted;
-  std::vector<::slurm::JobId> ids;
   const auto now = clock_.monotonic();
-  table_.locked([&](const AttemptTable::State& state) {
-    for (const auto& [key, tracked] : state.attempts) {
-      // Without a listing nobody knows whether the number is still this job's.
-      if (!tracked.attempt.wants_cancel(now) || !tracked.listed) continue;
-      wanted.push_back(key);
-      ids.push_back(tracked.job.id);
-    }
+  // Without a listing nobody knows whether the number is still this job's.
+  const auto wanted = table_.pick([&](const core::AttemptKey& key, const Tracked& tracked) {
+    const bool wants = tracked.attempt.wants_cancel(now) && tracked.listed;
+    return wants ? std::optional(std::pair(key, tracked.job.id)) : std::nullopt;
   });
   if (wanted.empty()) return {};
+  std::vector<::slurm::JobId> ids;
+  for (const auto& [key, id] : wanted) ids.push_back(id);
   const auto answer = scheduler_.cancel(ids);
   if (answer.refused()) spdlog::warn("Slurm will not cancel: {}", answer.why());
   if (answer.unreachable()) return answer.why();
-  for (const auto& key : wanted) {
+  for (const auto& [key, id] : wanted) {
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.cancel_sent(clock_.monotonic()); });
   }
   return {};

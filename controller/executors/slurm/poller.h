@@ -4,8 +4,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "executors/slurm/leftovers.h"
+#include "executors/slurm/launcher.h"
 #include "executors/slurm/listings.h"
 #include "executors/slurm/node_check.h"
 #include "executors/slurm/slurm_clock.h"
@@ -23,11 +24,7 @@ class Poller {
  public:
   Poller(::slurm::Scheduler& scheduler, const Clock& clock, AttemptTable& table, Listings& listings,
          const Launcher& launcher)
-      : scheduler_(scheduler),
-        clock_(clock),
-        table_(table),
-        listings_(listings),
-        leftovers_(scheduler, clock, table, launcher) {}
+      : scheduler_(scheduler), clock_(clock), table_(table), listings_(listings), launcher_(launcher) {}
 
   /// Before the first poll.
   void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
@@ -41,22 +38,37 @@ class Poller {
   NodeCheck::Word word_of(const std::string& node, core::Millis now);
 
  private:
-  void ask_nodes();
-  std::string port_of_slurmds();
+  using Job = std::pair<const ::slurm::ListedJob*, core::AttemptKey>;
+
   void forget_cancelled();
   void read_files();
   void ask_clock();
   void take_listing(const Listing& listing, core::Millis asked_at);
   std::string cancel_wanted();
   void note(const std::string& why);
+  // In poll_nodes.cpp.
+  void ask_nodes();
+  void tell_unfit_nodes(const Listing& listing);
+  void tell_nodes_without_launch(const Listing& listing);
+  DownNodes down_nodes(const Listing& listing);
+  std::string end_exclusions();
+  // In accounting.cpp.
+  void ask_accounting(const Listing& listing);
+  // In leftovers.cpp.
+  void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
+  std::vector<Job> unfollowed(const std::vector<::slurm::ListedJob>& jobs);
+  std::optional<core::AttemptKey> key_of(const ::slurm::ListedJob& job);
 
   ::slurm::Scheduler& scheduler_;
   const Clock& clock_;
   AttemptTable& table_;
   Listings& listings_;
-  Leftovers leftovers_;
+  const Launcher& launcher_;
   std::function<bool(const core::AttemptKey&)> is_over_;
   std::function<LostNodes()> lost_nodes_;
+  std::map<::slurm::JobId, core::Millis> left_since_;  // jobs whose attempts are over
+  /// The attempts of each array by its comment, read once while some of its elements wait or run.
+  std::map<std::string, std::vector<core::AttemptKey>> sets_;
   mutable std::mutex mutex_;
   std::optional<Trouble> trouble_;
   SlurmClock slurm_clock_;

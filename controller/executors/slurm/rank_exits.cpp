@@ -169,38 +169,8 @@ std::function<core::Millis(const Rank&)> RankExits::order_of(const std::vector<c
   return [](const Rank& rank) { return *rank.exited_at; };
 }
 
-bool RankExits::all_told() const {
-  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.told; });
-}
-
-bool RankExits::any_exited() const {
-  return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.exited_at.has_value(); });
-}
-
-bool RankExits::any_begun() const {
-  return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); });
-}
-
-bool RankExits::all_begun() const {
-  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.report.has_value(); });
-}
-
-bool RankExits::never_heard() const {
-  return std::ranges::none_of(ranks_, [](const Rank& rank) { return rank.heard_at || rank.exited_at; });
-}
-
-bool RankExits::waits_for_slurm() const {
-  return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.is_held() && !rank.cleared; });
-}
-
 bool RankExits::was_told_to_leave() const {
-  return std::ranges::any_of(ranks_,
-                             [](const Rank& rank) { return rank.exited_at && has_signal(*rank.report, SIGTERM); });
-}
-
-bool RankExits::heard_within(core::RankNumber number, core::Millis limit, core::Millis now) const {
-  const auto& heard_at = ranks_[number].heard_at;
-  return heard_at && now - *heard_at < limit;
+  return any([](const Rank& rank) { return rank.exited_at && has_signal(*rank.report, SIGTERM); });
 }
 
 }  // namespace runtime::on_slurm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -28,6 +29,7 @@ class RankExits {
     bool cleared = false;                           // Slurm did not cause the exit
     bool told = false;
     bool is_held() const { return exited_at && !told; }
+    bool heard_within(core::Millis limit, core::Millis now) const { return heard_at && now - *heard_at < limit; }
   };
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   const Rank& operator[](core::RankNumber rank) const { return ranks_[rank]; }
@@ -60,17 +62,32 @@ class RankExits {
   std::vector<core::EventBody> take_settled(core::AttemptNumber attempt, std::optional<core::Millis> most,
                                             core::Millis now);
 
-  bool all_told() const;
-  bool any_exited() const;
+  template <typename Is>
+  bool any(Is&& is) const {
+    return std::ranges::any_of(ranks_, is);
+  }
+  bool all_told() const {
+    return !any([](const Rank& rank) { return !rank.told; });
+  }
+  bool any_exited() const {
+    return any([](const Rank& rank) { return rank.exited_at.has_value(); });
+  }
   /// A rank has begun if its task has spoken, or has left a status file.
-  bool any_begun() const;
-  bool all_begun() const;
-  bool never_heard() const;
+  bool any_begun() const {
+    return any([](const Rank& rank) { return rank.report.has_value(); });
+  }
+  bool all_begun() const {
+    return !any([](const Rank& rank) { return !rank.report; });
+  }
+  bool never_heard() const {
+    return !any([](const Rank& rank) { return rank.heard_at || rank.exited_at; });
+  }
   /// Slurm may have caused some exit that is held.
-  bool waits_for_slurm() const;
+  bool waits_for_slurm() const {
+    return any([](const Rank& rank) { return rank.is_held() && !rank.cleared; });
+  }
   /// Some rank that has exited had got a SIGTERM from outside.
   bool was_told_to_leave() const;
-  bool heard_within(core::RankNumber rank, core::Millis limit, core::Millis now) const;
 
   /// A word that a task sent before the task died may be read this much later.
   static constexpr core::Millis kLateWord{300};

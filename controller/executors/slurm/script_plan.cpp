@@ -5,8 +5,8 @@
 
 #include "contract/variables.h"
 #include "executors/node_fitness.h"
-#include "executors/slurm/health_check.h"
 #include "executors/slurm/log_words.h"
+#include "executors/slurm/node_facts.h"
 #include "slurm/host_list.h"
 
 namespace runtime::on_slurm {
@@ -19,7 +19,7 @@ std::string mebibytes(std::int64_t bytes) {
   return bytes <= 0 ? std::string() : std::to_string((bytes + kMebi - 1) / kMebi) + "M";
 }
 
-/// "tune" of "tune-0007": what a sweep's jobs are called together.
+/// The common name of a sweep's jobs: "tune" for "tune-0007".
 std::string without_index(const std::string& name) {
   const auto dash = name.rfind('-');
   const bool numbered = dash != std::string::npos && dash > 0 && dash + 1 < name.size() &&
@@ -62,15 +62,15 @@ void fill_terms(const LaunchRequest& request, ::slurm::Terms& out) {
   out.qos = wishes.qos;
   out.reservation = wishes.reservation;
   out.time = slurm_minutes(request.time_limit);
-  // So that an admin's `scontrol requeue` works; its second run is never ours.
+  // An admin's `scontrol requeue` works with it. The second run is never the attempt's.
   out.requeue = true;
   if (wishes.nice) out.nice = *wishes.nice;
   out.mail_type = wishes.mail_type;
   out.mail_user = wishes.mail_user;
 }
 
-/// A slurmctld that dies before it has written down that a job runs starts it again when it is back, and calls that its
-/// first run. Whichever run makes the folder is the attempt's; one that finds it there leaves.
+/// A slurmctld that dies before it has written down a start makes the start again when it is back, and calls it the
+/// first run. The run that makes the folder is the attempt's. A run that finds the folder leaves.
 std::string claim_line(const std::filesystem::path& folder) {
   return "muster_begun=" + ::slurm::bash_quote((folder / "begun").string()) +
          "${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}\n"
@@ -103,13 +103,13 @@ std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std
   fill_resources(request, script.resources);
   fill_terms(request, script.terms);
   script.steps.leave_when_restarted = true;
-  // Then: when the limit began to run; 22.05 has no variable of its own for it.
+  // The time limit began to run then. Slurm 22.05 has no variable for that moment.
   script.steps.setup = {claim_line(folder), std::string("export ") + contract::variable::kStartedAt + "=$(date +%s)"};
   script.steps.setup.insert(script.steps.setup.end(), request.slurm.setup.begin(), request.slurm.setup.end());
   script.steps.teardown = request.slurm.teardown;
   if (!request.slurm.health_check.empty()) script.steps.health_check = {telling_check(request.slurm.health_check)};
   script.launch.srun_args = request.slurm.srun_args;
-  // One rank that has saved and left must not cut short another that is still saving: musterd ends a gang itself.
+  // A rank that has saved and left must not cut short a rank that is still saving. musterd itself ends a gang.
   script.launch.kill_on_bad_exit = false;
   for (const auto& [name, value] : request.slurm.options) {
     script.additional.emplace_back(name, value.empty() ? std::nullopt : std::optional(value));
@@ -134,7 +134,7 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
                                 const std::string& comment, const std::string& set_file) {
   const auto folder = std::filesystem::path(set_file).parent_path();
   auto script = plan(requests.front(), comment, folder);
-  // Elements differ in these.
+  // The elements of an array may differ in these.
   script.name = without_index(requests.front().job_name);
   script.output = {(folder / ("slurm-" + std::string(kIndexMark) + ".log")).string(), true};
   script.index_mark = kIndexMark;

@@ -13,11 +13,11 @@ namespace {
 using By = Verdict::By;
 using core::Cause;
 using Process = TaskReport::Process;
+using Rank = RankExits::Rank;
 using ::slurm::JobPhase;
 
 constexpr const char* kToldToLeave = "told to leave in Slurm (SIGTERM), which would start it again for its exit code";
 constexpr const char* kToldToLeaveUnexplained = "told to leave (SIGTERM), and Slurm did not say why";
-constexpr const char* kForgottenBySlurm = "Slurm does not know any more that it runs, and starts it again";
 
 }  // namespace
 
@@ -193,10 +193,9 @@ void SlurmAttempt::tick(core::Millis now) {
   if (!begun_ || !stop_at_ || now < std::min(*stop_at_, since_ + kLostAfter)) return;
   // Ranks that are being stopped and are not heard any more are given up: they are fenced, and Slurm may take minutes
   // to say that they are gone.
-  for (core::RankNumber rank = 0; rank < ranks_.size(); ++rank) {
-    const bool lost = now - since_ >= kLostAfter && !recently_deaf(now) && !ranks_.heard_within(rank, kLostAfter, now);
-    if (!ranks_[rank].told && !lost) return;
-  }
+  const bool listened = now - since_ >= kLostAfter && !recently_deaf(now);
+  const auto may_be_there = [&](const Rank& r) { return !r.told && !(listened && !r.heard_within(kLostAfter, now)); };
+  if (ranks_.any(may_be_there)) return;
   give_up(Cause::kNodeFailed, "its last ranks can't be heard any more", now);
 }
 
@@ -205,7 +204,7 @@ void SlurmAttempt::give_up_ended(core::Millis now) {
   auto [cause, reason] = std::pair(std::get<Ended>(side_).why.cause, std::get<Ended>(side_).why.reason);
   const bool no_rank = wants_script_word();
   if (std::get<Ended>(side_).why.is_success && !explained_ && (outlived_its_end() || (second_run_left_ && no_rank))) {
-    return give_up(Cause::kRequeued, kForgottenBySlurm, now);
+    return give_up(Cause::kRequeued, kForgotten, now);
   }
   // Nothing was done to the job. A rank that ran and never told its end is what the others failed with.
   if (!explained_ && ranks_.any_exited()) {
@@ -303,10 +302,7 @@ bool SlurmAttempt::wants_script_word() const {
 
 // The batch script left with 0 and a rank is heard: the run that ended was a second run, which left at once.
 bool SlurmAttempt::outlived_its_end() const {
-  for (core::RankNumber rank = 0; rank < ranks_.size(); ++rank) {
-    if (!ranks_[rank].exited_at && ranks_[rank].heard_at > std::get<Ended>(side_).since) return true;
-  }
-  return false;
+  return ranks_.any([&](const Rank& r) { return !r.exited_at && r.heard_at > std::get<Ended>(side_).since; });
 }
 
 bool SlurmAttempt::must_be_listed(core::Millis asked_at) const {
@@ -318,10 +314,7 @@ bool SlurmAttempt::had_started(core::Millis asked_at) const {
 }
 
 bool SlurmAttempt::is_heard(core::Millis now) const {
-  for (core::RankNumber rank = 0; rank < ranks_.size(); ++rank) {
-    if (!ranks_[rank].told && ranks_.heard_within(rank, kLostAfter, now)) return true;
-  }
-  return false;
+  return ranks_.any([&](const Rank& r) { return !r.told && r.heard_within(kLostAfter, now); });
 }
 
 std::string SlurmAttempt::node_of_missed(core::RankNumber number, core::Millis now) const {
@@ -333,7 +326,7 @@ std::string SlurmAttempt::node_of_missed(core::RankNumber number, core::Millis n
 
 bool SlurmAttempt::hears_on(const std::string& node, core::Millis now) const {
   for (core::RankNumber rank = 0; rank < ranks_.size() && rank < nodes_.size(); ++rank) {
-    if (nodes_[rank] == node && ranks_.heard_within(rank, kHeardWithin, now)) return true;
+    if (nodes_[rank] == node && ranks_[rank].heard_within(kHeardWithin, now)) return true;
   }
   return false;
 }
@@ -344,10 +337,7 @@ bool SlurmAttempt::wants_files(core::Millis now) const {
   if (is<Ended>() || (missing != nullptr && now > missing->since)) return true;
   if (!begun_) return false;
   // While nobody listened a rank may have ended and its task spoken to nobody, whatever the other ranks do.
-  for (core::RankNumber rank = 0; rank < ranks_.size(); ++rank) {
-    if (!ranks_[rank].heard_at && !ranks_[rank].exited_at) return true;
-  }
-  return false;
+  return ranks_.any([](const Rank& r) { return !r.heard_at && !r.exited_at; });
 }
 
 bool SlurmAttempt::wants_cancel(core::Millis now) const {
@@ -360,7 +350,7 @@ bool SlurmAttempt::wants_cancel(core::Millis now) const {
 bool SlurmAttempt::has_fallen_silent(core::RankNumber number, core::Millis now) const {
   if (number >= ranks_.size()) return false;
   const auto& rank = ranks_[number];
-  return rank.heard_at && !rank.exited_at && !ranks_.heard_within(number, kHeardWithin, now);
+  return rank.heard_at && !rank.exited_at && !rank.heard_within(kHeardWithin, now);
 }
 
 bool SlurmAttempt::suspended() const {
@@ -373,7 +363,7 @@ Vouch SlurmAttempt::vouch(core::RankNumber number, core::Millis now) const {
   const auto& rank = ranks_[number];
   // The task has left with its rank. The exit may be held as long as the other ranks take to save.
   if (rank.exited_at) return rank.told ? Vouch::kGone : Vouch::kEnded;
-  const bool is_heard = rank.report && ranks_.heard_within(number, kHeardWithin, now);
+  const bool is_heard = rank.report && rank.heard_within(kHeardWithin, now);
   const auto listed = newest_listed(side_);
   const auto* running = listed ? std::get_if<Running>(&*listed) : nullptr;
   const bool wakes = running != nullptr && running->woken_at && now - *running->woken_at < kWakesWithin;

@@ -14,7 +14,7 @@ void SlurmClock::asked(std::optional<::slurm::Time> said, core::Time before, cor
   wall_ = after;
   now_ = now;
   if (!tells) return;
-  // It has said whole seconds, so its clock was somewhere in this one; and ours somewhere between the two.
+  // Slurm tells whole seconds. Its clock was somewhere in this second, and this machine's somewhere between the two.
   const core::Time first = *said, last = first + std::chrono::seconds(1);
   const bool may_be_the_same = first <= after && last >= before;
   ahead_ = may_be_the_same ? core::Millis(0) : ((first - after) + (last - before)) / 2;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/data_folder.h"
 #include "base/loop.h"
-#include "executors/scheduler_handle.h"
 #include "executors/slurm/ask_cluster.h"
 #include "executors/slurm/log_words.h"
 #include "executors/slurm/poller.h"
@@ -81,7 +81,7 @@ class SlurmExecutor : public Executor {
  private:
   void close();
   void take(const LaunchRequest& request, LaunchAnswer& answer);
-  void follow(Followed what, const std::string& handle, std::filesystem::path folder,
+  void follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
               std::optional<SubmissionRecord> record, core::Time handed_over);
   std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const;
   void read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank);
@@ -107,8 +107,7 @@ void SlurmExecutor::start(FactSink sink) {
 }
 
 void SlurmExecutor::close() {
-  polling_.stop();
-  telling_.stop();
+  telling_.stop();  // while polling ends
   polling_.close();
   telling_.close();
 }
@@ -137,7 +136,7 @@ void SlurmExecutor::take(const LaunchRequest& request, LaunchAnswer& answer) {
       if (record) launched->time_limit = record->time_limit;
       follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
               request.stop_grace},
-             launched->handle, request.attempt_folder, record, clock_.wall());
+             launched->scheduler_job, request.attempt_folder, record, clock_.wall());
     }
   } catch (const std::exception& error) {
     answer = LaunchLater{.why = error.what(), .unsure = true};
@@ -155,7 +154,7 @@ void SlurmExecutor::take(const LaunchRequest& request, LaunchAnswer& answer) {
 std::optional<LaunchAnswer> SlurmExecutor::withdraw(const LaunchRequest& request) {
   std::optional<LaunchAnswer> answer;
   try {
-    answer = launcher_.withdraw(request.key, request.attempt_folder);
+    answer = launcher_.withdraw(request);
   } catch (const std::exception& error) {
     answer = LaunchLater{.why = error.what(), .unsure = true};
   }
@@ -167,13 +166,13 @@ std::optional<LaunchAnswer> SlurmExecutor::withdraw(const LaunchRequest& request
   return answer;
 }
 
-void SlurmExecutor::follow(Followed what, const std::string& handle, std::filesystem::path folder,
+void SlurmExecutor::follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
                            std::optional<SubmissionRecord> record, core::Time handed_over) {
   const auto key = what.key;
   const bool in_array = record && !record->set_folder.empty();
   Tracked tracked{
       SlurmAttempt(std::move(what), clock_.monotonic()),
-      {::slurm::parse_job_id(scheduler_job_of(handle).value_or("")).value_or(::slurm::JobId{}),
+      {job ? ::slurm::JobId{job->number, job->element} : ::slurm::JobId{},
        record ? record->comment : launcher_.comment_of(key), in_array ? record->set_folder : folder.string()},
       folder};
   if (record) tracked.exclude = record->exclude, tracked.left_out = record->left_out;
@@ -181,20 +180,17 @@ void SlurmExecutor::follow(Followed what, const std::string& handle, std::filesy
   if (in_array) record = read_record(record->set_folder);
   tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
   tracked.submitted_before = handed_over;
-  table_.locked([&](AttemptTable::State& state) {
-    state.attempts.try_emplace(key, std::move(tracked));
-    state.urgent = true;
-  });
-  table_.wake();
+  table_.locked([&](AttemptTable::State& state) { state.attempts.try_emplace(key, std::move(tracked)); });
+  table_.hurry();
 }
 
 void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  const auto folder = options_.root / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number));
+  const auto folder = DataFolder(options_.root).attempt(key);
   const auto record = read_record(folder);
   const auto found = record.value_or(SubmissionRecord{});
   follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
           attempt.state == core::AttemptState::kDraining, found.stop_grace},
-         attempt.handle, folder, record, attempt.queued_at.value_or(clock_.wall()));
+         attempt.scheduler_job, folder, record, attempt.queued_at.value_or(clock_.wall()));
 }
 
 // A task that could reach nobody has left its word in a file. If the file tells no end, the node is asked whether it is
@@ -215,27 +211,19 @@ Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
     return heard ? Vouch::kNodeAnswers : Vouch::kUnknown;
   });
   if (word != Vouch::kUnknown || node.empty()) return word;
-  switch (poller_.word_of(node, now)) {
-    case NodeCheck::Word::kAnswers:
-      return Vouch::kNodeAnswers;
-    case NodeCheck::Word::kSilent:
-      return Vouch::kUnknown;
-    case NodeCheck::Word::kAsking:
-      break;
-  }
-  table_.locked([](AttemptTable::State& state) { state.urgent = true; });
-  table_.wake();
+  const auto of_node = poller_.word_of(node, now);
+  if (of_node == NodeCheck::Word::kAnswers) return Vouch::kNodeAnswers;
+  if (of_node == NodeCheck::Word::kSilent) return Vouch::kUnknown;
+  table_.hurry();
   return Vouch::kAsking;
 }
 
 void SlurmExecutor::read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank) {
-  const auto folder = table_.locked([&](const AttemptTable::State& state) -> std::optional<std::filesystem::path> {
-    const auto found = state.attempts.find(key);
-    if (found == state.attempts.end()) return std::nullopt;
+  const auto folder = table_.of(key, std::optional<std::filesystem::path>(), [&](const Tracked& tracked) {
     const auto now = clock_.monotonic();
-    const auto& attempt = found->second.attempt;
+    const auto& attempt = tracked.attempt;
     const bool silent = attempt.vouch(rank, now) == Vouch::kUnknown && attempt.has_fallen_silent(rank, now);
-    return silent ? std::optional(found->second.folder) : std::nullopt;
+    return silent ? std::optional(tracked.folder) : std::nullopt;
   });
   const auto report = folder ? read_rank_status(*folder, rank) : std::nullopt;
   if (!report) return;
@@ -244,19 +232,14 @@ void SlurmExecutor::read_file_of_silent(const core::AttemptKey& key, core::RankN
 
 // The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
 std::optional<::slurm::JobId> SlurmExecutor::id_of(const core::AttemptKey& key) const {
-  return table_.locked([&](const AttemptTable::State& state) {
-    const auto found = state.attempts.find(key);
-    const bool listed = found != state.attempts.end() && found->second.listed;
-    return listed ? std::optional(found->second.job.id) : std::nullopt;
+  return table_.of(key, std::optional<::slurm::JobId>(), [](const Tracked& tracked) {
+    return tracked.listed ? std::optional(tracked.job.id) : std::nullopt;
   });
 }
 
 HoldAnswer SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
   const auto id = id_of(key);
-  if (!id) {
-    const bool followed = table_.locked([&](const AttemptTable::State& state) { return state.attempts.contains(key); });
-    return followed ? HoldAnswer::kLater : HoldAnswer::kRefused;
-  }
+  if (!id) return table_.of(key, HoldAnswer::kRefused, [](const Tracked&) { return HoldAnswer::kLater; });
   const auto answer = hold ? scheduler_.hold(*id) : scheduler_.release(*id);
   if (answer.unreachable()) return HoldAnswer::kLater;
   if (!answer.refused()) return HoldAnswer::kDone;

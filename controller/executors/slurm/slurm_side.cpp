@@ -1,7 +1,6 @@
 #include "executors/slurm/slurm_side.h"
 
 #include <algorithm>
-#include <array>
 
 namespace runtime::on_slurm {
 namespace {
@@ -22,12 +21,6 @@ std::optional<core::Millis> woken_at(const Listed& before, core::Millis now) {
 }
 
 }  // namespace
-
-std::string_view name(const SlurmSide& side) {
-  static constexpr std::array<std::string_view, std::variant_size_v<SlurmSide>> kNames = {
-      "queued", "running", "suspended", "ending", "missing", "requeued", "cancelled", "ended"};
-  return kNames[side.index()];
-}
 
 std::optional<Listed> newest_listed(const SlurmSide& side) {
   return std::visit(

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 #include <variant>
 
 #include "executors/slurm/explain.h"
@@ -58,9 +57,6 @@ struct Ended {
   core::Millis since{0};
 };
 using SlurmSide = std::variant<Queued, Running, Suspended, Ending, Missing, Requeued, Cancelled, Ended>;
-
-/// "queued", "running": for tests and logs.
-std::string_view name(const SlurmSide& side);
 
 /// The state in the newest listing that had the job; nullopt: Slurm has done with the run.
 std::optional<Listed> newest_listed(const SlurmSide& side);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 
 #include "base/durable_file.h"
 #include "executors/slurm/task_files.h"
+#include "os/fd.h"
 
 namespace runtime::on_slurm {
 namespace {
@@ -23,23 +23,27 @@ constexpr const char* kUnderWay = "an earlier sbatch for it is still under way";
 /// A crash may have left an sbatch's request on its way to slurmctld.
 constexpr std::int64_t kInFlightMs = 5000;
 constexpr std::int64_t kFreshMs = 1000;
-/// How long after an sbatch that gave no answer a list without its comment proves nothing yet: slurmctld may be slow.
+/// After an sbatch without an answer, a list without its comment proves nothing for this long: slurmctld may be slow.
 constexpr std::int64_t kLostSettlesMs = 30'000;
 /// The same after an sbatch that ended by itself.
 constexpr std::int64_t kEndedSettlesMs = 10'000;
 constexpr std::int64_t kLongestPauseMs = 300'000;
-/// Between two sbatchs of one attempt that reach nobody: from kTryAgainAfter up to this.
+/// The pause after an sbatch that reached nobody grows from kTryAgainAfter to this.
 constexpr core::Millis kLongestUnreached{10'000};
-/// Attempts of which it is remembered how often they reached nobody.
+/// The number of attempts whose failures to reach slurmctld are counted.
 constexpr std::size_t kMostUnreached = 10'000;
 
-/// Before the next sbatch after so many that failed in a row.
+/// The pause before the next sbatch after this many failures in a row.
 std::int64_t pause_after(std::uint32_t failures) {
   constexpr std::uint32_t kDoublings = 5;
   return std::min(kEndedSettlesMs << std::min(std::max(failures, 1U) - 1, kDoublings), kLongestPauseMs);
 }
 
-/// While it is looked for.
+LaunchLater unsure(std::string why) {
+  return {.why = std::move(why), .unsure = true};
+}
+
+/// Why an attempt waits while its job is looked for.
 std::string looking_text(const SubmissionRecord& record) {
   if (!record.unsure) return "looking whether Slurm has taken an earlier sbatch";
   if (record.sbatch_ended)
@@ -47,23 +51,19 @@ std::string looking_text(const SubmissionRecord& record) {
   return "sbatch gave no answer (" + record.why + "); looking whether Slurm has taken it";
 }
 
-/// Held by this process and by the sbatch that inherits it.
+/// This process holds the lock, and so does the sbatch that inherits it.
 class Lock {
  public:
-  explicit Lock(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), held_(false) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path.string());
-    held_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
+  explicit Lock(const std::filesystem::path& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (!fd_) throw std::system_error(errno, std::generic_category(), path.string());
+    held_ = ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0;
   }
-  ~Lock() { ::close(fd_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
   bool held() const { return held_; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
-  int fd_;
-  bool held_;
+  os::Fd fd_;
+  bool held_ = false;
 };
 
 }  // namespace
@@ -122,7 +122,7 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"time_limit_ms", record.time_limit.count()},
                                        {"exclude", record.exclude},
                                        {"left_out", record.left_out}};
-  // sbatch's words may hold anything.
+  // sbatch's words may hold any bytes.
   write_file_durably(folder / kRecord,
                      json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
 }
@@ -143,8 +143,8 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
     record.failures = before->failures;
     const auto passed = now_ms() - before->ended_at_ms, pause = pause_after(before->failures);
     if (before->unsure && passed >= 0 && passed < pause) {
-      return Later{"sbatch failed: " + before->why + ". Slurm does not have the job; muster submits it again", false,
-                   core::Millis(pause - passed)};
+      return LaunchLater{"sbatch failed: " + before->why + ". Slurm does not have the job; muster submits it again",
+                         core::Millis(pause - passed)};
     }
   }
   record.id.reset();
@@ -161,13 +161,13 @@ Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, Submis
     return *id;
   }
   if (const auto* unsure = std::get_if<::slurm::Unsure>(&answer)) return failed(folder, std::move(record), *unsure);
-  // Nothing was taken, or it cannot have reached slurmctld.
+  // Slurm refused the job, or the request cannot have reached slurmctld.
   forget_record(folder);
   if (const auto* refused = std::get_if<::slurm::Refused>(&answer)) return *refused;
-  return Later{std::get<::slurm::Unreachable>(answer).why, false, pause_unreached(folder, true)};
+  return LaunchLater{std::get<::slurm::Unreachable>(answer).why, pause_unreached(folder, true)};
 }
 
-// Nothing is written down of one that reached nobody; a controller that comes back begins anew.
+// The count is not written down. A controller that comes back begins anew.
 core::Millis Submitter::pause_unreached(const std::filesystem::path& folder, bool again) {
   std::lock_guard lock(mutex_);
   if (!again || unreached_.size() >= kMostUnreached) {
@@ -188,18 +188,18 @@ Submitter::Outcome Submitter::failed(const std::filesystem::path& folder, Submis
   record.failures += 1;
   record.ended_at_ms = now_ms();
   write_record(folder, record);
-  return Later{looking_text(record)};
+  return unsure(looking_text(record));
 }
 
-// A hung sbatch may live for ever. Nothing is submitted beside it, but what it has submitted is there.
+// A hung sbatch may live for ever. No second sbatch is called beside it, but its job is looked for.
 Submitter::Outcome Submitter::look_beside_sbatch(const std::filesystem::path& folder) {
   auto record = read_record(folder);
-  if (!record) return Later{kUnderWay};
+  if (!record) return unsure(kUnderWay);
   if (record->id) return *record->id;
   const auto listing = listing_since(record->tried_at_ms);
-  if (!listing->jobs) return Later{listing->jobs.why()};
+  if (!listing->jobs) return unsure(listing->jobs.why());
   const auto id = listed(*listing, folder, *record);
-  return id ? Outcome(*id) : Outcome(Later{kUnderWay});
+  return id ? Outcome(*id) : Outcome(unsure(kUnderWay));
 }
 
 std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& folder) {
@@ -212,7 +212,7 @@ std::optional<Submitter::Outcome> Submitter::look(const std::filesystem::path& f
   return look_for(folder, *record);
 }
 
-// An overwhelmed slurmctld leaves many unsure at once: one query serves all whose sbatch was gone before it.
+// An overwhelmed slurmctld leaves many submissions unsure at once. One query serves all whose sbatch was gone before.
 std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t ended_at_ms) {
   const auto before = listings_.load();
   std::lock_guard lock(mutex_);
@@ -226,26 +226,26 @@ std::shared_ptr<const Submitter::Listing> Submitter::listing_since(std::int64_t 
   return newest_;
 }
 
-// With the lock held. nullopt: it was surely not taken.
+// The caller holds the lock. nullopt: Slurm surely does not have the job.
 std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::path& folder, SubmissionRecord& record) {
   if (record.ended_at_ms == 0) {
     record.ended_at_ms = now_ms();
     write_record(folder, record);
   }
   const auto listing = listing_since(record.ended_at_ms);
-  if (!listing->jobs) return Later{listing->jobs.why()};
+  if (!listing->jobs) return unsure(listing->jobs.why());
   if (const auto id = listed(*listing, folder, record)) return *id;
   const auto settle = !record.unsure ? kInFlightMs : record.sbatch_ended ? kEndedSettlesMs : kLostSettlesMs;
   const auto passed = listing->asked_at_ms - record.ended_at_ms;
-  // A clock that was set back must not make it wait for ever.
-  if (passed >= 0 && passed < settle) return Later{looking_text(record)};
+  // A clock that was set back must not make the attempt wait for ever.
+  if (passed >= 0 && passed < settle) return unsure(looking_text(record));
   return std::nullopt;
 }
 
-// Its number, which is written down.
+// The number of the listed job, which is also written into the record.
 std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const std::filesystem::path& folder,
                                                 SubmissionRecord& record) {
-  // Of several with its comment one that is not over: it would run unseen.
+  // If several jobs have the comment, a job that is not over counts: it would run unseen.
   const ::slurm::ListedJob* found = nullptr;
   for (const auto& job : *listing.jobs) {
     if (job.comment != record.comment) continue;
@@ -258,7 +258,7 @@ std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const st
     write_record(folder, record);
     return *record.id;
   }
-  // It ran, and Slurm has forgotten it: its ranks' status files tell the rest.
+  // The job ran, and Slurm has forgotten it. The status files of its ranks tell the rest.
   if (any_rank_status(folder)) return ::slurm::JobId{0, {}};
   return std::nullopt;
 }

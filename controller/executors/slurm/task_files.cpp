@@ -1,8 +1,7 @@
 #include "executors/slurm/task_files.h"
 
-#include <charconv>
-
 #include "base/durable_file.h"
+#include "base/whole_number.h"
 #include "contract/rank_status.h"
 #include "contract/task_launch.h"
 
@@ -27,17 +26,11 @@ TaskReport::Process process_of(contract::RankStatus::State state) {
 /// ".../jobs/7/attempt-2" is {7, 2}; anything else {}.
 core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
   constexpr std::string_view kAttempt = "attempt-";
-  const auto number = [](std::string_view text, auto& value) {
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    return read.ec == std::errc() && read.ptr == text.data() + text.size();
-  };
-  const auto attempt = folder.filename().string(), job = folder.parent_path().filename().string();
-  core::AttemptKey key;
-  if (!attempt.starts_with(kAttempt) || !number(std::string_view(attempt).substr(kAttempt.size()), key.number) ||
-      !number(job, key.job)) {
-    return {};
-  }
-  return key;
+  const auto name = folder.filename().string();
+  if (!name.starts_with(kAttempt)) return {};
+  const auto job = whole_number<core::JobId>(folder.parent_path().filename().string());
+  const auto number = whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
+  return job && number ? core::AttemptKey{*job, *number} : core::AttemptKey{};
 }
 
 }  // namespace

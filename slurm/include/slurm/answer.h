@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -61,6 +62,13 @@ class Answer {
     if (const auto* no = std::get_if<Refused>(&state_)) return no->why;
     if (const auto* none = std::get_if<Unreachable>(&state_)) return none->why;
     return {};
+  }
+  /// What `use` makes of the value. A refusal and a missing answer stay as they are.
+  template <class Use>
+  std::invoke_result_t<Use, const T&> then(Use&& use) const {
+    if (has_value()) return use(value());
+    if (const auto* no = std::get_if<Refused>(&state_)) return *no;
+    return std::get<Unreachable>(state_);
   }
 
  private:

@@ -27,26 +27,6 @@ struct ArrayTasks {
   bool operator==(const ArrayTasks&) const = default;
 };
 
-/// A signal, and what the batch script does with it. An unlisted signal keeps its default action. For TERM the default
-/// kills the shell, which ends the job and leaves the ranks less time to save.
-struct SignalRule {
-  std::string signal{};  // "USR2", "TERM"
-  /// false: the shell survives the signal and does nothing else. true: the shell also sends the signal to srun, which
-  /// passes it to the ranks. A signal that came before srun started is sent one second after the start.
-  bool forward = false;
-
-  bool operator==(const SignalRule&) const = default;
-};
-
-/// --signal: the warning that Slurm sends before the time limit. Some clusters also send it at preemption.
-struct Warning {
-  std::string signal = "USR2";
-  std::chrono::seconds before_limit{90};  // Slurm checks every 30 s, so up to 30 s early or late
-  bool to_batch = false;                  // true: to the batch script only ("B:"); false: to the ranks only
-
-  bool operator==(const Warning&) const = default;
-};
-
 /// What the job asks Slurm for. Empty and zero mean not asked; Slurm's default applies.
 struct Resources {
   std::uint32_t nodes = 0;
@@ -75,9 +55,8 @@ struct Terms {
   std::string qos{};
   std::string reservation{};
   std::string wckey{};
-  std::chrono::minutes time{0};      // whole minutes, as Slurm counts; the caller rounds
-  std::chrono::minutes time_min{0};  // Slurm may shorten `time` down to this
-  std::string begin{};               // "now+1hour"
+  std::chrono::minutes time{0};  // whole minutes, as Slurm counts; the caller rounds
+  std::string begin{};           // "now+1hour"
   std::string deadline{};
   std::string dependency{};         // "afterok:123:124"
   bool kill_on_invalid_dep = true;  // rendered with a dependency; false: after a failed afterok the job waits for ever
@@ -88,17 +67,18 @@ struct Terms {
   std::string mail_user{};
 };
 
+/// The exit code of a script whose health check failed.
+inline constexpr int kUnfitExit = 96;
+
 /// What the script does around the job's command. Members called "lines" are shell code, rendered unchanged.
 struct Steps {
   /// A run that Slurm itself restarted exits with 0 at once. The controller submits a replacement for such a run.
   bool leave_when_restarted = false;
   std::vector<std::string> setup{};  // lines before everything else, run in the script's own shell
-  /// Lines that decide whether the nodes are fit. Each line is a command. The lines run before the job's command, in a
-  /// shell of their own, up to the first that fails. After a failure the script skips the job's command and exits with
-  /// health_check_exit.
+  /// Lines that decide whether the nodes are fit. Each line is a command. The lines run on each node before the job's
+  /// command, in a shell of their own, up to the first that fails. After a failure the script skips the job's command
+  /// and exits with kUnfitExit.
   std::vector<std::string> health_check{};
-  bool health_check_on_each_node = true;  // true: through srun, one task a node; false: on the first node
-  std::uint32_t health_check_exit = 96;
   /// Lines after the command, run however the command ended. The script still exits with the command's exit code.
   std::vector<std::string> teardown{};
 };
@@ -108,28 +88,20 @@ struct Launch {
   std::vector<std::string> command{};  // literal words; see BatchScript::index_mark
   bool use_srun = true;                // false: run the command once, on the first node
   std::vector<std::string> srun_args{};
-  LogFile srun_output{};  // log of each rank, %t is the rank; empty: the job's log
-  LogFile srun_error{};   // empty: the same as srun_output
-  bool unbuffered = true;
   bool kill_on_bad_exit = true;  // srun ends all ranks when one fails
-  std::chrono::seconds wait{0};  // srun --wait, counted from the first rank's end; 0: Slurm's default
-  std::vector<SignalRule> signals = {{"TERM", false}};
 };
 
 /// Everything that one sbatch script says, as plain values.
 struct BatchScript {
   std::string name{};
-  std::string comment{};  // --comment
-  std::string chdir{};    // absolute; empty: the folder where sbatch ran
-  LogFile output{};       // empty: Slurm's default
-  LogFile error{};        // empty: the same as output
-  std::string open_mode = "append";
+  std::string comment{};        // --comment
+  std::string chdir{};          // absolute; empty: the folder where sbatch ran
+  LogFile output{};             // stdout and stderr, appended; empty: Slurm's default
   std::string export_policy{};  // --export: "NIL", "ALL"; ranks always get the script's environment
   std::vector<std::pair<std::string, std::string>> environment{};  // exported before setup; any value
-  std::optional<Warning> warning{};
   std::optional<ArrayTasks> array{};
-  /// The array's task id replaces this text in words of the command, in values of the environment and in srun's literal
-  /// log paths. Empty: nothing is replaced.
+  /// The array's task id replaces this text in words of the command, in values of the environment and in a literal log
+  /// path. Empty: nothing is replaced.
   std::string index_mark{};
   Resources resources{};
   Terms terms{};

@@ -48,10 +48,10 @@ class Client : public Scheduler {
   SubmitAnswer submit(const std::string& script, const std::vector<std::string>& arguments = {},
                       const std::vector<int>& keep_fds = {},
                       const std::map<std::string, std::string>& environment = {}) override;
-  Answer<StartEstimate> test_only(const std::string& script, const std::vector<std::string>& arguments = {}) override;
+  Answer<StartEstimate> test_only(const std::string& script) override;
   Answer<std::vector<ListedJob>> list(const std::string& user = {}) override;
   Answer<std::vector<ListedJob>> find(std::uint64_t job) override;
-  Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) override;
+  Answer<Done> cancel(const std::vector<JobId>& jobs) override;
   Answer<Done> hold(const JobId& job) override;
   Answer<Done> release(const JobId& job) override;
   Answer<Done> update_time_limit(const JobId& job, std::chrono::minutes limit) override;

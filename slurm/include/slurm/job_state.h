@@ -58,8 +58,6 @@ ListedState parse_job_state(std::string_view text);
 
 /// Slurm's long name; "UNKNOWN" for kUnknown.
 std::string_view name(JobState state);
-/// Slurm's name of at most three letters; "?" for kUnknown.
-std::string_view compact_name(JobState state);
 
 /// The phase of a state. REVOKED counts as ended, because the job goes on in another cluster of a federation.
 /// SPECIAL_EXIT and the states of held jobs count as queued.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -8,11 +7,21 @@ namespace slurm {
 
 struct ListedJob;
 
+/// The reasons of a job that say more than its state.
+enum class Reason {
+  kOther,
+  kTimeLimit,      // Slurm ends the run, or has ended it, at its time limit
+  kNodeDown,       // a node of the run failed
+  kLaunchFailure,  // Slurm could not start the run on its nodes, has put the job back and holds it
+};
+/// Classifies a reason as squeue or scontrol prints it.
+Reason understand_reason(std::string_view reason);
+
 /// What a reason of squeue or sacct means, in words for a person.
 struct ReasonText {
   std::string sentence{};  // the reason, in one sentence
   std::string action{};    // the remedy, in one sentence
-  bool known = true;       // false: Slurm 22.05 does not know this reason
+  bool known = true;       // false: the sentence only quotes the reason
 };
 
 /// Explains a reason as squeue prints it ("Priority", "QOSMaxJobsPerUserLimit", "(Resources)"). Also explains the texts
@@ -23,8 +32,5 @@ ReasonText explain_reason(std::string_view reason);
 
 /// Explains the reason of a waiting job. Fills the job's ids into the commands, and names the jobs that it depends on.
 ReasonText explain_waiting(const ListedJob& job);
-
-/// Every reason that Slurm 22.05 can print, in the order of its own table.
-std::span<const std::string_view> known_reasons();
 
 }  // namespace slurm

@@ -25,31 +25,21 @@ struct ExitStatus {
 
 /// One job, or one element of an array, as squeue lists it now.
 struct ListedJob {
-  JobId id{};                // "123_4" for an array element
-  std::uint64_t raw_id = 0;  // Slurm's own number for this element, as in SLURM_JOB_ID
+  JobId id{};  // "123_4" for an array element
   ListedState state{};
   std::string reason{};        // "Priority", "None"; see explain_reason
-  std::uint32_t nodes = 0;     // allocated, or requested while queued
   std::string node_list{};     // see expand_hosts; empty while queued
-  std::string batch_host{};    // the node that runs the batch script; empty while queued
   std::uint32_t restarts = 0;  // how often Slurm itself restarted the job
   std::optional<Time> submitted{};
-  std::optional<Time> started{};   // for a queued job: the expected start
-  std::optional<Time> ends{};      // the end, or the end that the time limit sets
-  std::optional<Time> eligible{};  // the job cannot start before this time
+  std::optional<Time> started{};  // for a queued job: the expected start
+  std::optional<Time> ends{};     // the end, or the end that the time limit sets
   std::optional<Time> preempted{};
   std::optional<std::chrono::seconds> time_limit{};  // none: unlimited
   /// The exit status of the batch script, once the job has ended. A job that waits again keeps the status of its last
   /// run if that status is the reason (RequeueExit). After `scontrol requeue` and the like it has none.
   std::optional<ExitStatus> exit{};
-  std::optional<ExitStatus> worst_step{};  // the highest exit status of the srun steps; only once ended
-  std::string partition{};                 // a queued job may have several, with commas
-  std::uint64_t priority = 0;              // 0: held
-  std::string user{};
-  std::string account{};
-  std::string qos{};
-  std::string dependency{};  // the unfulfilled part: "afterok:12(unfulfilled)"
-  std::string name{};
+  std::uint64_t priority = 0;  // 0: held
+  std::string dependency{};    // the unfulfilled part: "afterok:12(unfulfilled)"
   std::string comment{};
   std::string work_folder{};  // the job's working folder; set only by find()
 };
@@ -57,17 +47,12 @@ struct ListedJob {
 /// One run of a job as accounting recorded it. A requeued job has several runs.
 struct PastRun {
   JobId id{};
-  std::uint64_t raw_id = 0;
   ListedState state{};
   ExitStatus exit{};
-  ExitStatus worst_step{};
   std::optional<Time> submitted{};
   std::optional<Time> started{};  // none: the run never started
   std::optional<Time> ended{};
   std::string node_list{};
-  std::string reason{};
-  std::string user{};
-  std::string name{};
   std::string comment{};  // empty unless the cluster keeps comments (AccountingStoreFlags=job_comment)
 };
 
@@ -82,25 +67,18 @@ struct Partition {
   std::optional<std::chrono::seconds> max_time{};      // none: unlimited
   std::optional<std::chrono::seconds> default_time{};  // none: max_time
   std::optional<std::uint32_t> max_nodes{};            // none: unlimited
-  std::uint32_t min_nodes = 0;
-  std::vector<std::string> allow_groups{};    // empty: all
-  std::vector<std::string> allow_accounts{};  // empty: all
-  std::vector<std::string> deny_accounts{};
-  std::vector<std::string> allow_qos{};  // empty: all
-  std::vector<std::string> deny_qos{};
-  std::string qos{};
+  std::vector<std::string> allow_groups{};             // empty: all
+  std::vector<std::string> allow_accounts{};           // empty: all
+  std::vector<std::string> allow_qos{};                // empty: all
   std::uint32_t priority_tier = 0;
   std::string preempt_mode{};  // OFF, REQUEUE, CANCEL, SUSPEND, GANG,...
   std::chrono::seconds grace{0};
-  std::string tres{};                           // "cpu=32,mem=16000M,node=4,gres/gpu=8"
-  std::map<std::string, std::string> fields{};  // all fields that Slurm printed, by Slurm's names
 };
 
 /// A node as Slurm reports it.
 struct Node {
   std::string name{};
   std::string address{};  // NodeAddr: the address to connect to, since names need not resolve
-  std::string host_name{};
   /// The base state, then the flags that Slurm joins with +: "IDLE", "DRAIN". Suffixes such as * are removed.
   std::vector<std::string> states{};
   bool responds = true;  // false: Slurm marks it with *
@@ -111,36 +89,34 @@ struct Node {
   std::uint64_t memory_used_mib = 0;  // allocated to jobs
   std::string gres{};                 // "gpu:fake:2"
   std::string tres_used{};            // "cpu=1,gres/gpu=1"
-  std::vector<std::string> features{};
   std::vector<std::string> partitions{};
-  std::optional<Time> slurmd_started{};
-  std::map<std::string, std::string> fields{};
+  std::map<std::string, std::string> fields{};  // all fields that Slurm printed, by Slurm's names
 
+  /// The value of one of these; empty: Slurm has not printed it.
+  std::string field(const std::string& key) const;
   /// Whether the node is up, and neither drained nor about to be drained. Jobs may start on it now or when others
   /// leave.
   bool usable() const;
+  /// Whether Slurm calls the node down, or has no answer from it.
+  bool is_down() const;
+  /// Whether Slurm calls the node powered up, so that its slurmd takes connections.
+  bool should_answer() const;
+  /// Whether Slurm has drained the node because it could not start a job.
+  bool failed_a_launch() const;
+  /// `reason` without the user and the time: "power supply".
+  std::string why() const;
+  /// When the reason was given; none: the reason does not say.
+  std::optional<Time> why_since() const;
 };
 
-/// The part of a cluster's configuration that decides how a job must behave.
+/// A cluster's configuration.
 struct ClusterConfig {
-  std::string cluster{};
-  std::string version{};
-  std::optional<Time> now{};        // slurmctld's clock at the time of the answer
-  std::vector<int> requeue_exit{};  // exit codes after which Slurm requeues a batch job
-  std::vector<int> requeue_exit_hold{};
-  bool job_requeue = true;             // jobs may be requeued unless they forbid it
-  std::chrono::seconds kill_wait{30};  // from TERM to KILL
-  std::chrono::seconds slurmd_timeout{300};
-  std::chrono::seconds cred_expire{120};  // a requeued job is held for this time plus 1 s
-  std::chrono::seconds min_job_age{300};  // how long squeue lists an ended job; 0: for ever
-  std::chrono::seconds message_timeout{10};
-  std::uint64_t max_array_size = 1001;  // task ids are below this
-  std::uint64_t max_job_count = 10000;
-  std::string preempt_type{};        // "preempt/partition_prio"
-  std::string preempt_mode{};        // "REQUEUE", "OFF"
-  bool warns_at_preemption = false;  // SlurmctldParameters has preempt_send_user_signal
-  bool has_accounting = false;       // accounting is stored, so sacct can answer
-  std::map<std::string, std::string> fields{};
+  std::optional<Time> now{};                    // slurmctld's clock at the time of the answer
+  std::uint64_t max_array_size = 1001;          // task ids are below this
+  std::map<std::string, std::string> fields{};  // all that Slurm printed, by Slurm's names
+
+  /// The value of one of these; empty: Slurm has not printed it.
+  std::string field(const std::string& key) const;
 };
 
 /// When and where a job would start.
@@ -149,14 +125,6 @@ struct StartEstimate {
   std::uint32_t cpus = 0;
   std::string node_list{};
   std::string partition{};
-  std::string said{};  // Slurm's own sentence
-};
-
-/// What scancel sends, and to which processes.
-struct Cancel {
-  std::string signal{};     // "USR2"; empty: end the job (TERM, then KILL after KillWait)
-  bool batch_only = false;  // to the batch script only
-  bool full = false;        // to the batch script and all its descendants
 };
 
 /// Everything that muster asks of Slurm. Each call ends within its own time limit and never throws for what Slurm does.
@@ -173,8 +141,7 @@ class Scheduler {
                               const std::map<std::string, std::string>& environment = {}) = 0;
 
   /// Asks whether Slurm would accept the script, and when the job would start. Nothing is submitted.
-  virtual Answer<StartEstimate> test_only(const std::string& script,
-                                          const std::vector<std::string>& arguments = {}) = 0;
+  virtual Answer<StartEstimate> test_only(const std::string& script) = 0;
 
   /// Every job that Slurm still lists, including ended jobs, with array elements one by one. Makes one query. `user`
   /// selects one user's jobs; empty means all users. An empty list means that there are no jobs. An answer that cannot
@@ -183,12 +150,12 @@ class Scheduler {
 
   /// The job with this number, or all elements of the array with this number. scontrol asks slurmctld itself, without
   /// any squeue wrapper or cache in between. An empty list means that slurmctld does not know the number. Fills id,
-  /// state, reason, restarts, submitted, started, node_list, name, comment and work_folder only.
+  /// state, reason, restarts, submitted, started, node_list, comment and work_folder only.
   virtual Answer<std::vector<ListedJob>> find(std::uint64_t job) = 0;
 
   /// Cancels jobs. Ended and unknown jobs need no cancelling and count as Done. A refusal does not stop the others: the
   /// remaining jobs are tried, and the answer is the first refusal.
-  virtual Answer<Done> cancel(const std::vector<JobId>& jobs, const Cancel& how = {}) = 0;
+  virtual Answer<Done> cancel(const std::vector<JobId>& jobs) = 0;
   /// Holds the job as its owner, so that the owner may release it.
   virtual Answer<Done> hold(const JobId& job) = 0;
   virtual Answer<Done> release(const JobId& job) = 0;

@@ -38,7 +38,10 @@ class RandomEvents {
       case 0:
       case 1:
       case 2:
-        if (below(3) == 0) return core::AttemptLaunched{next_number(job), "Slurm job 12", "", {}, true};
+        if (below(3) == 0) {
+          return core::AttemptLaunched{
+              next_number(job), "Slurm job 12", "", {}, true, core::Millis(-1), core::SchedulerJob{12, std::nullopt}};
+        }
         return core::AttemptLaunched{below(4) != 0 ? next_number(job) : attempt, "h", "n", {}};
       case 3:
         return core::AttemptLaunchFailed{next_number(job), "no slots", below(8) != 0};

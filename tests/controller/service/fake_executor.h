@@ -249,7 +249,13 @@ class FakeExecutor : public Executor {
     if (!machine_->launch_later.empty()) return LaunchLater{.why = machine_->launch_later, .unsure = true};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
-      return core::AttemptLaunched{request.key.number, "Slurm job " + std::to_string(number), "", {}, true};
+      return core::AttemptLaunched{request.key.number,
+                                   "Slurm job " + std::to_string(number),
+                                   "",
+                                   {},
+                                   true,
+                                   core::Millis(-1),
+                                   core::SchedulerJob{static_cast<std::uint64_t>(number), std::nullopt}};
     }
     core::AttemptLaunched launched{request.key.number, "fake-" + std::to_string(request.key.job), "fakenode", {}};
     for (std::size_t r = 0; r < place->second.ranks.size(); ++r) {

@@ -30,7 +30,7 @@ std::vector<core::EventBody> every_event() {
                          true,
                          {{12, core::DependsOn::kFailed, false}, {13, core::DependsOn::kEnded, false}},
                          {"s7", 4, 2}},
-      core::AttemptLaunched{2, "handle", "node1", {101, 102}, true, 90s},
+      core::AttemptLaunched{2, "handle", "node1", {101, 102}, true, 90s, core::SchedulerJob{12, 5}},
       core::AttemptLaunchFailed{2, "no such program", false},
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},
@@ -65,6 +65,21 @@ TEST(Codec, WhoseCheckFoundANodeUnfitIsReadOutOfTheWordsOfOlderEvents) {
   EXPECT_FALSE(own("its health check failed with exit code 3"));
   EXPECT_FALSE(own("its health check failed (of this job alone) with exit code 3", R"(,"only_this_job":false)"))
       << "words decide nothing any more";
+}
+
+TEST(Codec, TheSlurmJobOfAnOlderEventIsReadOutOfItsHandle) {
+  const auto job = [](const std::string& handle, const std::string& more = "") {
+    const auto body = store::decode_event(
+        "attempt_launched", R"({"v":1,"attempt":2,"handle":")" + handle + R"(","node":"","pids":[])" + more + "}");
+    return std::get<core::AttemptLaunched>(body).scheduler_job;
+  };
+  EXPECT_EQ(job("Slurm job 1234"), (core::SchedulerJob{1234, std::nullopt}));
+  EXPECT_EQ(job("Slurm job 1234_5"), (core::SchedulerJob{1234, 5}));
+  EXPECT_EQ(job("Slurm job 0"), (core::SchedulerJob{0, std::nullopt})) << "the scheduler had forgotten it";
+  EXPECT_EQ(job("/data/jobs/2/attempt-1"), std::nullopt);
+  EXPECT_EQ(job("Slurm job 1234", R"(,"scheduler_job":null)"), std::nullopt) << "words decide nothing any more";
+  EXPECT_EQ(job("a word for people", R"(,"scheduler_job":{"number":12,"element":null})"),
+            (core::SchedulerJob{12, std::nullopt}));
 }
 
 store::Error::Kind failure(std::string_view type, std::string_view payload) {

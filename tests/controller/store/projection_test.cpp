@@ -58,7 +58,9 @@ std::string attempt_text(const core::Job& job, const core::Attempt& attempt) {
          number_text(attempt.culprit) + "|" + number_text(code) + "|" + number_text(signal) + "|" +
          optional_text(attempt.started_at) + "|" + optional_text(attempt.running_at) + "|" +
          optional_text(attempt.ended_at) + "|" + std::to_string(attempt.resumed_from_step.value_or(-1)) + "|" +
-         attempt.handle + "|" + optional_text(attempt.queued_at) + "|";
+         attempt.handle + "|" + optional_text(attempt.queued_at) + "|" +
+         (attempt.scheduler_job ? std::to_string(attempt.scheduler_job->number) : "-") + "|" +
+         number_text(attempt.scheduler_job ? attempt.scheduler_job->element : std::nullopt) + "|";
 }
 
 std::vector<std::string> rows(SQLite::Database& database, const char* sql) {
@@ -114,8 +116,8 @@ TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
             jobs);
   EXPECT_EQ(rows(database,
                  "SELECT job_id, number, state, cause, reason, reason_started, culprit, culprit_code, culprit_signal, "
-                 "started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, queued_at_ms FROM attempts "
-                 "ORDER BY job_id, number"),
+                 "started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, queued_at_ms, scheduler_job, "
+                 "scheduler_element FROM attempts ORDER BY job_id, number"),
             attempts);
   EXPECT_GT(attempts.size(), kJobs) << "lives too tame to show anything";
 }

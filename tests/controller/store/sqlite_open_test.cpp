@@ -301,6 +301,41 @@ TEST_F(SqliteOpen, AStartThatWasNotDoneMayHaveBeenAskedForBeforeTheMigration) {
   EXPECT_EQ(actions[1].state, store::ActionState::kLaunching);
 }
 
+// Of a database that told the Slurm job of an attempt by the attempt's name alone.
+TEST_F(SqliteOpen, TheSlurmJobsOfOlderAttemptsAreReadOutOfTheirNames) {
+  write_first_version(file_);
+  {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    store::migrate(database, std::span(store::migrations()).first(8));
+    database.exec(R"(
+      INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, last_checkpoint_step,
+                        submitted_at_ms) VALUES
+        (3, 'r3', '{}', 'a', 'ben', 1, 'queued', '', 2, 0, 50), (4, 'r4', '{}', 'b', 'ben', 1, 'queued', '', 2, 0, 50);
+      INSERT INTO attempts (job_id, number, state, cause, reason, reason_started, resumed_from_step, handle,
+                            queued_at_ms) VALUES
+        (3, 1, 'queued', 'none', '', 'submitted', -1, 'Slurm job 1234', 60),
+        (4, 1, 'queued', 'none', '', 'submitted', -1, 'Slurm job 1234_5', 60);
+      INSERT INTO events (job_id, version, at_ms, type, attempt, payload, state_after, text) VALUES
+        (3, 1, 50, 'job_submitted', 0, '{"v":1,"name":"a","user":"ben","is_command":true}', 'pending', ''),
+        (3, 2, 60, 'attempt_launched', 1,
+         '{"v":1,"attempt":1,"handle":"Slurm job 1234","node":"","pids":[],"queued":true}', 'queued', ''),
+        (4, 1, 50, 'job_submitted', 0, '{"v":1,"name":"b","user":"ben","is_command":true}', 'pending', ''),
+        (4, 2, 60, 'attempt_launched', 1,
+         '{"v":1,"attempt":1,"handle":"Slurm job 1234_5","node":"","pids":[],"queued":true}', 'queued', '');
+    )");
+  }
+  const auto store = store::open_sqlite_store(file_);
+  const auto rows = store->list({});
+  ASSERT_EQ(rows.size(), 4U);
+  const std::optional<core::SchedulerJob> whole(core::SchedulerJob{1234, {}}), element(core::SchedulerJob{1234, 5});
+  EXPECT_EQ(rows[0].newest_attempt->scheduler_job, element);
+  EXPECT_EQ(rows[1].newest_attempt->scheduler_job, whole);
+  EXPECT_EQ(rows[2].newest_attempt->scheduler_job, std::nullopt) << "it runs on the controller's machine";
+  EXPECT_EQ(store->load(4)->attempts.at(0).scheduler_job, element);
+  EXPECT_EQ(store->load(3)->attempts.at(0).scheduler_job, whole);
+  EXPECT_EQ(store->load(2)->attempts.at(0).scheduler_job, std::nullopt);
+}
+
 TEST_F(SqliteOpen, EventsCanNeitherBeChangedNorDeleted) {
   fill(1);
   EXPECT_THROW(exec("UPDATE events SET text = 'other'"), SQLite::Exception);

@@ -195,6 +195,18 @@ TEST_F(Launch, ByManyThreadsAtOnceIsOneStart) {
   EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
 }
 
+// A cancel may come while nobody knows whether an earlier controller has started the attempt.
+TEST_F(Launch, WithdrawingTellsWhetherTheAttemptIsThere) {
+  const auto request = script_request(root_, 1, "sleep 60", 1);
+  EXPECT_EQ(executor_->withdraw(request), std::nullopt) << "it was never launched";
+  const auto launched = must_launch(request);
+  restart_controller();
+  const auto answer = executor_->withdraw(request);
+  ASSERT_TRUE(answer && std::holds_alternative<core::AttemptLaunched>(*answer));
+  EXPECT_EQ(std::get<core::AttemptLaunched>(*answer).pids, launched.pids);
+  executor_->stop(request.key, {});
+}
+
 TEST_F(Launch, AttemptsOnOneMachineGetDifferentPorts) {
   std::set<int> ports;
   for (core::JobId job = 1; job <= 3; ++job) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <set>
 #include <system_error>
 
 #include "os/fd.h"
@@ -28,28 +29,28 @@ TEST(PortPicker, StaysOutsideTheEphemeralRange) {
   PortPicker below(12345, {32768, 60999});
   PortPicker above(12345, {1024, 60999});
   for (int i = 0; i < 100; ++i) {
-    const auto low = below.take();
+    const auto low = below.take({1, 1});
     EXPECT_GE(low, 10000);
     EXPECT_LT(low, 32768);
-    EXPECT_GT(above.take(), 60999);
+    EXPECT_GT(above.take({1, 1}), 60999);
   }
 }
 
 TEST(PortPicker, UsesWhatThereIsWhenEverythingIsEphemeral) {
-  EXPECT_NE(PortPicker(1, {1024, 65535}).take(), 0);
+  EXPECT_NE(PortPicker(1, {1024, 65535}).take({1, 1}), 0);
 }
 
 TEST(PortPicker, NeverGivesOneTwice) {
   PortPicker picker(0);
   std::set<std::uint16_t> taken;
-  for (int i = 0; i < 200; ++i) EXPECT_TRUE(taken.insert(picker.take()).second);
+  for (core::JobId job = 1; job <= 200; ++job) EXPECT_TRUE(taken.insert(picker.take({job, 1})).second);
 }
 
 TEST(PortPicker, DoesNotGiveAPortBackAtOnce) {
   PortPicker picker(7);
-  const auto first = picker.take();
-  picker.give_back(first);
-  EXPECT_NE(picker.take(), first);
+  const auto first = picker.take({1, 1});
+  picker.give_back({1, 1});
+  EXPECT_NE(picker.take({2, 1}), first);
 }
 
 // Or sixty thousand ports would be called taken.
@@ -61,21 +62,21 @@ TEST(PortPicker, WithoutADescriptorToLookWithItSaysSo) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   int error = 0;
   try {
-    picker.take();
+    picker.take({1, 1});
   } catch (const std::system_error& failed) {
     error = failed.code().value();
   }
   ::setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_EQ(error, EMFILE);
-  EXPECT_NE(picker.take(), 0);
+  EXPECT_NE(picker.take({1, 1}), 0);
 }
 
 TEST(PortPicker, SkipsWhatAnEarlierControllerGaveAndWhatSomebodyListensOn) {
-  const auto first = PortPicker(99).take();
+  const auto first = PortPicker(99).take({1, 1});
   const auto busy = listen_on(first);
   PortPicker same_beginning(99);
-  same_beginning.mark(static_cast<std::uint16_t>(first + 1));
-  const auto next = same_beginning.take();
+  same_beginning.keep({1, 1}, static_cast<std::uint16_t>(first + 1));
+  const auto next = same_beginning.take({2, 1});
   EXPECT_NE(next, first);
   EXPECT_NE(next, first + 1);
 }

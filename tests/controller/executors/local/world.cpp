@@ -129,7 +129,7 @@ void World::use_root(const std::filesystem::path& root) {
 
 void World::restart_controller(const std::string& supervisor) {
   executor_.reset();
-  executor_ = std::make_unique<LocalExecutor>(LocalOptions{root_, supervisor, nullptr, look_every_});
+  executor_ = make_local_executor({root_, supervisor, nullptr, look_every_});
   executor_->start(facts_.sink());
 }
 

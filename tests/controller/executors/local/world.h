@@ -82,7 +82,7 @@ class World : public ::testing::Test {
   std::filesystem::path root_;
   std::chrono::milliseconds look_every_{5000};
   Facts facts_;
-  std::unique_ptr<runtime::local::LocalExecutor> executor_;
+  std::unique_ptr<runtime::Executor> executor_;
 };
 
 }  // namespace test

@@ -173,7 +173,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     }
     return found;
   }
-  ::slurm::Answer<::slurm::Done> cancel(const std::vector<::slurm::JobId>& ids, const ::slurm::Cancel&) override {
+  ::slurm::Answer<::slurm::Done> cancel(const std::vector<::slurm::JobId>& ids) override {
     std::lock_guard lock(mutex_);
     cancelled.insert(cancelled.end(), ids.begin(), ids.end());
     for (const auto& id : ids) {
@@ -194,9 +194,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     return config;
   }
 
-  ::slurm::Answer<::slurm::StartEstimate> test_only(const std::string&, const std::vector<std::string>&) override {
-    return estimate;
-  }
+  ::slurm::Answer<::slurm::StartEstimate> test_only(const std::string&) override { return estimate; }
   ::slurm::Answer<::slurm::Done> hold(const ::slurm::JobId& id) override {
     if (!lists) return ::slurm::Unreachable{"scontrol: Unable to contact slurm controller"};
     return change(id, [](auto& job) { job.priority = 0, job.reason = "JobHeldUser"; });

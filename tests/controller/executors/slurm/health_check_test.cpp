@@ -1,7 +1,7 @@
 // Goal: which node failed its health check is read from the log that Slurm wrote, of an attempt alone and of an array's
 // element alike.
 // Method: the check's own shell text runs here, and writes the logs.
-#include "executors/slurm/health_check.h"
+#include "executors/slurm/node_facts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "executors/slurm/launch_failure.h"
+#include "executors/slurm/node_facts.h"
 
 #include "slurm/follow.h"
 
@@ -40,18 +40,6 @@ TEST(LaunchFailure, ItsNodesAreThoseThatSlurmHasDrainedForItSince) {
             node("n9", {"IDLE", "DRAIN"}, "Prolog error [root@1795314284]")}),
       ElementsAre("lost n1: Slurm could not start the job on it (Prolog error)",
                   "lost n2: Slurm could not start the job on it (batch job complete failure)"));
-}
-
-TEST(LaunchFailure, IsARunThatSlurmHoldsForItAndNoOther) {
-  ::slurm::ListedJob job;
-  for (const auto* reason : {"launch failed requeued held", "launch_failed_requeued_held"}) {
-    job.reason = reason;
-    EXPECT_TRUE(is_launch_failure(job)) << reason;
-  }
-  for (const auto* reason : {"None", "", "JobHeldAdmin", "job requeued in held state", "BeginTime"}) {
-    job.reason = reason;
-    EXPECT_FALSE(is_launch_failure(job)) << reason;
-  }
 }
 
 // Whether or not a listing showed it running: by its end, or while what had begun on another node is ended.

@@ -250,7 +250,7 @@ TEST(Launcher, AnArrayThatSlurmHasNotTakenIsMadeAnewOfWhatComesAgain) {
 
 TEST(Launcher, WhatIsWithdrawnIsToldWhereSlurmMayHaveIt) {
   const auto withdrawn = [](Launching& l, const LaunchRequest& request) -> std::string {
-    const auto answer = l.launcher().withdraw(request.key, request.attempt_folder);
+    const auto answer = l.launcher().withdraw(request);
     if (!answer) return "none";
     const auto* launched = std::get_if<core::AttemptLaunched>(&*answer);
     return launched != nullptr ? launched->handle.substr(10) : "later";
@@ -346,7 +346,7 @@ TEST(Launcher, AnElementThatRanAndWasForgottenIsNotStartedAgain) {
   write_file_durably(ranks / "rank-0.json", "{}");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
-  EXPECT_EQ(l.launcher().withdraw({2, 1}, l.request(2).attempt_folder).has_value(), true);
+  EXPECT_EQ(l.launcher().withdraw(l.request(2)).has_value(), true);
   EXPECT_EQ(l.launch(l.sweep(3)), "2_0 0 2_1");
 }
 

@@ -108,7 +108,8 @@ TEST(RoutingExecutor, ForgetsEndedAttemptsAloneHoweverManyCome) {
 TEST(RoutingExecutor, AdoptsByTheHandle) {
   Routing r;
   core::Attempt queued, here;
-  queued.handle = "Slurm job 12";
+  queued.handle = "a word for people";
+  queued.scheduler_job = core::SchedulerJob{12, std::nullopt};
   here.handle = "/data/jobs/2/attempt-1";
   r.both.adopt({1, 1}, queued);
   r.both.adopt({2, 1}, here);

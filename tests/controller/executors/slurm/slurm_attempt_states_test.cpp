@@ -2,6 +2,7 @@
 // Method: every state x every kind of observation, written as one table.
 #include <signal.h>
 
+#include <array>
 #include <functional>
 #include <set>
 #include <sstream>
@@ -13,6 +14,12 @@ namespace runtime::on_slurm {
 namespace {
 
 using namespace testing;
+
+std::string_view name(const SlurmSide& side) {
+  static constexpr std::array<std::string_view, std::variant_size_v<SlurmSide>> kNames = {
+      "queued", "running", "suspended", "ending", "missing", "requeued", "cancelled", "ended"};
+  return kNames[side.index()];
+}
 
 struct NamedState {
   std::string name;

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "controller/service/bench.h"
-#include "executors/scheduler_handle.h"
 #include "executors/slurm/launcher.h"
 #include "executors/slurm/log_words.h"
 #include "executors/slurm/submission.h"
@@ -27,6 +26,11 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::words;
+
+core::SchedulerJob scheduler_job(const std::string& id) {
+  const auto job = *::slurm::parse_job_id(id);
+  return {job.job, job.array_task};
+}
 
 /// An executor, its Slurm, and what it tells. What a test changes of Slurm it changes before start() or after stop().
 class Executing {
@@ -84,7 +88,7 @@ class Executing {
     write_record(folder_of(key), record);
     core::Attempt attempt;
     attempt.number = 1;
-    attempt.handle = scheduler_handle(id);
+    attempt.scheduler_job = scheduler_job(id);
     attempt.queued_at = clock().wall();
     if (left_out.empty()) attempt.started_at = attempt.queued_at;
     attempt.ranks.resize(1);
@@ -99,7 +103,7 @@ class Executing {
     write_record(folder_of({job, 1}), record);
     core::Attempt attempt;
     attempt.number = 1;
-    attempt.handle = scheduler_handle(id);
+    attempt.scheduler_job = scheduler_job(id);
     attempt.queued_at = clock().wall();
     attempt.ranks.resize(1);
     executor->adopt({job, 1}, attempt);

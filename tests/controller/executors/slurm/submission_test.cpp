@@ -41,7 +41,7 @@ class Submitting {
     const auto* job = std::get_if<::slurm::JobId>(&outcome);
     return job == nullptr ? 0 : job->job;
   }
-  static bool later(const Submitter::Outcome& outcome) { return std::holds_alternative<Submitter::Later>(outcome); }
+  static bool later(const Submitter::Outcome& outcome) { return std::holds_alternative<LaunchLater>(outcome); }
 
   FakeScheduler slurm;
   ManualClock clock;
@@ -119,7 +119,7 @@ TEST(Submitter, ASubmissionThatFailedIsLookedForBeforeAnythingElse) {
 TEST(Submitter, WhatFailsAgainAndAgainIsTriedLessOftenAndSaysWhy) {
   Submitting s;
   s.slurm.submits = Submits::kFails;
-  const auto why = [&](std::int64_t now) { return std::get<Submitter::Later>(s.submit(now)).why; };
+  const auto why = [&](std::int64_t now) { return std::get<LaunchLater>(s.submit(now)).why; };
   EXPECT_THAT(why(kNow), ::testing::HasSubstr("I/O error writing script/environment to file"));
   std::int64_t now = kNow;
   int calls = 1;
@@ -192,7 +192,7 @@ TEST(Submitter, ASlurmThatIsAwayIsAskedLessAndLessOften) {
   Submitting s;
   s.slurm.submits = Submits::kIsAway;
   Submitter submitter(s.slurm, s.clock, [&] { return s.slurm.list("me"); });
-  const auto pause = [&] { return std::get<Submitter::Later>(s.submit(submitter)).pause; };
+  const auto pause = [&] { return std::get<LaunchLater>(s.submit(submitter)).pause; };
   for (const int seconds : {1, 2, 4, 8, 10, 10}) EXPECT_EQ(pause(), std::chrono::seconds(seconds));
   s.slurm.submits = Submits::kRefuses;
   EXPECT_TRUE(std::holds_alternative<::slurm::Refused>(s.submit(submitter)));
