@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -30,9 +29,9 @@ class Sessions {
   void close(const std::string& id);
 
  private:
+  using Ends = std::unordered_map<std::string, Clock::time_point>;
   std::mutex mutex_;
-  std::list<std::string> order_;  // oldest first
-  std::unordered_map<std::string, std::pair<Clock::time_point, std::list<std::string>::iterator>> open_;
+  Ends ends_;
 };
 
 /// Decides which requests are allowed. A request needs the token or a session. Requests from other sites' pages and

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "core/job.h"
 #include "service/controller.h"
 
 namespace http {
@@ -47,10 +48,10 @@ MetricFamily labelled(const char* name, const char* help, const char* label,
 
 MetricFamily jobs_by_state(const std::map<std::string, std::uint64_t>& jobs) {
   MetricFamily out = family("muster_jobs", "Jobs by state.", MetricType::Gauge);
-  for (const char* state :
-       {"pending", "queued", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}) {
-    const auto found = jobs.find(state);
-    add(out, found == jobs.end() ? 0 : static_cast<double>(found->second), "state", state);
+  for (const auto state : core::kAllJobStates) {
+    const std::string name(to_string(state));
+    const auto found = jobs.find(name);
+    add(out, found == jobs.end() ? 0 : static_cast<double>(found->second), "state", name);
   }
   return out;
 }

@@ -67,7 +67,9 @@ void BeastServer::take(int socket) {
     return;
   }
   std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
-  connections_.push_back(start_connection(std::move(taken), service_));
+  const auto connection = std::make_shared<Connection>(std::move(taken), service_);
+  connections_.push_back(connection);
+  connection->start();
 }
 
 template <typename Function>
