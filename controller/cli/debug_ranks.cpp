@@ -17,6 +17,7 @@
 #include "beside/stop_file.h"
 #include "cli/failure.h"
 #include "cli/interrupts.h"
+#include "slurm/command.h"
 
 namespace cli {
 namespace {
@@ -81,13 +82,7 @@ std::string program_of(const DebugRank& rank) {
   const auto& name = rank.words.front();
   const auto path = rank.environment.find("PATH");
   if (name.find('/') != std::string::npos || path == rank.environment.end()) return name;
-  for (std::size_t at = 0; at <= path->second.size();) {
-    const auto end = std::min(path->second.find(':', at), path->second.size());
-    const auto file = path->second.substr(at, end - at) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-    at = end + 1;
-  }
-  return {};
+  return slurm::find_in(path->second, name).value_or("");
 }
 
 [[noreturn]] void fail_to_start(const DebugRank& rank, const StartProblem& problem) {

@@ -659,6 +659,7 @@ TEST(Doctor, WantsAWorkerWhereRanksRun) {
   const auto other = fake.folder().path() / "other";
   std::filesystem::create_directories(other);
   write_file(other / "muster-worker", "");
+  std::filesystem::permissions(other / "muster-worker", std::filesystem::perms::owner_all);
   EXPECT_EQ(worker_finding(fake, "/nowhere:" + other.native(), fake.address()),
             std::pair(std::string("ok"), (other / "muster-worker").native()));
   EXPECT_EQ(worker_finding(fake, "/nowhere", fake.address()).first, "bad");
