@@ -1,14 +1,6 @@
-#include "cli/admin.h"
+#include "cli/command.h"
 
 namespace cli {
-
-CLI::App& add_below(CLI::App& app, const std::string& name, const std::string& summary, const std::string& prose) {
-  auto* sub = app.add_subcommand(name, summary);
-  sub->set_help_flag("-h,--help", "Print this help");
-  sub->group("Commands");
-  sub->footer(prose);
-  return *sub;
-}
 
 void define_admin(CLI::App& app, Session& session) {
   app.require_subcommand(1);

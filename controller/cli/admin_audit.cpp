@@ -1,10 +1,8 @@
 #include <iostream>
 
-#include "cli/admin.h"
-#include "cli/json_view.h"
+#include "cli/command.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -23,7 +21,7 @@ std::vector<muster::v1::AuditEntry> read_entries(Client& client, const AuditOpti
   request.set_partition(options.partition);
   while (entries.size() < options.limit) {
     request.set_limit(std::min<std::uint32_t>(kPage, options.limit - static_cast<std::uint32_t>(entries.size())));
-    const auto page = client.call(client.admin(), &muster::v1::AdminService::Stub::ListAudit, request);
+    const auto page = client.call(&AdminStub::ListAudit, request);
     if (page.entries().empty()) break;
     entries.insert(entries.end(), page.entries().begin(), page.entries().end());
     request.set_before_id(entries.back().id());
@@ -38,9 +36,7 @@ std::string or_nothing(const std::string& json) {
 int run_audit(Session& session, const AuditOptions& options) {
   const auto entries = read_entries(session.client(), options);
   if (options.json) {
-    JsonRows rows(false);
-    for (const auto& entry : entries) rows.add(json_of(entry));
-    rows.end();
+    print_json_array(entries);
     return kSuccess;
   }
   for (const auto& entry : entries) {
@@ -60,10 +56,7 @@ int run_audit(Session& session, const AuditOptions& options) {
 void define_admin_audit(CLI::App& app, Session& session) {
   auto options = add_action<AuditOptions>(app, session, run_audit);
   app.add_option("--partition", options->partition, "Only changes of this partition")->type_name("PARTITION");
-  app.add_option("--limit", options->limit, "At most N changes, the newest")
-      ->check(whole_number(1, 100'000))
-      ->type_name("N")
-      ->capture_default_str();
+  add_number(app, "--limit", options->limit, 1, 100'000, "At most N changes, the newest")->capture_default_str();
   app.add_flag("--json", options->json, "An array of {id, at, user, action, partition, before, after}, newest first");
 }
 

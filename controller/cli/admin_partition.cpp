@@ -1,9 +1,7 @@
 #include <iostream>
 #include <map>
 
-#include "cli/admin.h"
-#include "cli/entries.h"
-#include "cli/json_view.h"
+#include "cli/command.h"
 #include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -82,13 +80,14 @@ muster::v1::SetPartitionRequest request_of(const PolicyOptions& options, bool cr
   return request;
 }
 
-int change(Session& session, const PolicyOptions& options, bool create) {
+template <bool create>
+int change(Session& session, const PolicyOptions& options) {
   const auto request = request_of(options, create);
   if (!create && request.keys().empty()) {
     throw Failure(kUsage, "want something to change, such as --max-nodes 4; see muster admin partition set --help");
   }
   auto& client = session.client();
-  const auto partition = client.call(client.admin(), &muster::v1::AdminService::Stub::SetPartition, request);
+  const auto partition = client.call(&AdminStub::SetPartition, request);
   if (options.json) {
     print_json(json_of(partition));
   } else {
@@ -100,19 +99,12 @@ int change(Session& session, const PolicyOptions& options, bool create) {
   return kSuccess;
 }
 
-int run_add(Session& session, const PolicyOptions& options) {
-  return change(session, options, true);
-}
-int run_set(Session& session, const PolicyOptions& options) {
-  return change(session, options, false);
-}
-
 int run_remove(Session& session, const NameOptions& options) {
   muster::v1::RemovePartitionRequest request;
   request.set_name(options.name);
   request.set_user(user_name());
   auto& client = session.client();
-  const auto removed = client.call(client.admin(), &muster::v1::AdminService::Stub::RemovePartition, request);
+  const auto removed = client.call(&AdminStub::RemovePartition, request);
   if (options.json) {
     print_json(json_of(removed));
     return kSuccess;
@@ -139,9 +131,7 @@ void print(const muster::v1::PartitionView& partition) {
 int run_partition_list(Session& session, const NameOptions& options) {
   const auto listed = ask_partitions(session.client());
   if (options.json) {
-    JsonRows rows(false);
-    for (const auto& partition : listed.partitions()) rows.add(json_of(partition));
-    rows.end();
+    print_json_array(listed.partitions());
   } else {
     for (const auto& partition : listed.partitions()) print(partition);
     if (!listed.file().empty()) std::cerr << "muster: policies come from " << listed.file() << "\n";
@@ -172,13 +162,13 @@ void define_admin_partition(CLI::App& app, Session& session) {
                           "name that a client states.\n\n"
                           "  muster admin partition add main --default true --max-time 12h --default-time 1h\n"
                           "  muster admin partition add big --groups ml --max-nodes 4 --health-check 'nvidia-smi -L'"),
-                session, run_add);
+                session, change<true>);
   define_change(add_below(app, "set", "Change some keys of a partition's policy",
                           "Keys that are not named stay; the value none clears a key. Jobs that exist already keep "
                           "their settings; limits\non running jobs count at once.\n\n"
                           "  muster admin partition set big --max-nodes 8 --users ann,bob\n"
                           "  muster admin partition set big --users none --max-time none"),
-                session, run_set);
+                session, change<false>);
   auto& remove = add_below(app, "remove", "Close a partition for muster",
                            "Jobs in the partition go on. When no policy is left, every partition may be used again.\n\n"
                            "  muster admin partition remove big");

@@ -1,8 +1,9 @@
 #include "cli/client.h"
 
-#include "cli/port_probe.h"
 #include "cli/ready_file.h"
 #include "cli/text.h"
+#include "net/listen_address.h"
+#include "net/self_probe.h"
 
 namespace cli {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 constexpr int kFirstReconnectMs = 100;
 constexpr int kSlowestReconnectMs = 1000;
 constexpr int kMostAnswerBytes = 64 << 20;
+constexpr std::chrono::seconds kProbePatience{1};
 
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address) {
   grpc::ChannelArguments arguments;
@@ -55,7 +57,13 @@ grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::secon
 }
 
 bool Client::is_wrong_port() const {
-  return speaks_http(address());
+  if (address().starts_with("unix:")) return false;
+  try {
+    const auto where = net::parse_listen_address(address());
+    return net::why_silent(net::http_port(where.host, where.port, {}), kProbePatience, true).empty();
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
 }
 
 Failure Client::unreachable() const {
@@ -101,6 +109,12 @@ Failure Client::failure(const grpc::Status& status) const {
       return {kUnreachable, "the controller at " + address() + " could not answer: " +
                                 (text.empty() ? "no reason given" : text) + "; try again, or run muster doctor"};
   }
+}
+
+muster::v1::GetRequest of_job(std::int64_t id) {
+  muster::v1::GetRequest request;
+  request.set_job_id(id);
+  return request;
 }
 
 // gRPC answers this way by itself, if the server has no thread for the call.

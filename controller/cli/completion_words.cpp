@@ -33,13 +33,9 @@ class Asker {
   explicit Asker(Session& session) : client_(session.client_unconnected()) {}
 
   std::optional<muster::v1::ListResponse> list(const muster::v1::ListRequest& request) {
-    return ask<muster::v1::ListResponse>(&muster::v1::JobService::Stub::List, request);
+    return ask<muster::v1::ListResponse>(&JobStub::List, request);
   }
-  std::optional<Job> get(std::int64_t id) {
-    muster::v1::GetRequest request;
-    request.set_job_id(id);
-    return ask<Job>(&muster::v1::JobService::Stub::Get, request);
-  }
+  std::optional<Job> get(std::int64_t id) { return ask<Job>(&JobStub::Get, of_job(id)); }
 
  private:
   template <typename Response, typename Method, typename Request>
@@ -47,7 +43,7 @@ class Asker {
     Response response;
     const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
     if (left.count() <= 0) return std::nullopt;
-    if (!client_.try_call(client_.jobs(), method, request, &response, left).ok()) return std::nullopt;
+    if (!client_.try_call(method, request, &response, left).ok()) return std::nullopt;
     return response;
   }
 

@@ -39,15 +39,18 @@ class Contact {
     }
   }
 
-  /// Reads one stream once, without trying again. Throws if the connection is lost.
+  /// As follow() if `follows`; else reads the stream once, and throws if the connection is lost.
   template <typename Message>
-  static void read(Client& client, const Open<Message>& open, const std::function<void(const Message&)>& take) {
+  static StreamEnd read(Client& client, bool follows, const Open<Message>& open,
+                        const std::function<void(const Message&)>& take) {
+    if (follows) return Contact(client).follow<Message>(open, take);
     grpc::ClientContext context;
     client.authorize(context);
     auto reader = open(&context);
     Message message;
     while (reader->Read(&message)) take(message);
     if (const auto status = reader->Finish(); !status.ok()) throw client.failure(status);
+    return StreamEnd::kComplete;
   }
 
   /// Waits a moment before the next try. Returns false if it was interrupted or the deadline has passed.

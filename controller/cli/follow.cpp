@@ -8,6 +8,7 @@
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "core/text.h"
 
 namespace cli {
 namespace {
@@ -53,10 +54,10 @@ void connect_patiently(Client& client, std::chrono::seconds limit) {
   client.must_connect();
 }
 
-StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::Clock::time_point> deadline,
-                       const std::function<void(const muster::v1::Job&)>& on_change, muster::v1::Job* last) {
-  muster::v1::GetRequest request;
-  request.set_job_id(job);
+StreamEnd wait_for_end(Client& client, std::int64_t job, muster::v1::Job* last,
+                       std::optional<Contact::Clock::time_point> deadline,
+                       const std::function<void(const muster::v1::Job&)>& on_change) {
+  const auto request = of_job(job);
   Contact contact(client, deadline);
   while (true) {
     const auto end = contact.follow<muster::v1::Job>(
@@ -68,7 +69,7 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
         kLongestWatch);
     // The time may have been too short for one answer. Ask once more, since the job may have ended.
     if (end == StreamEnd::kTimedOut && last->id() == 0) {
-      client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, last);
+      client.try_call(&JobStub::Get, request, last);
     }
     if (end == StreamEnd::kTimedOut && is_ended(*last)) return StreamEnd::kComplete;
     if (end != StreamEnd::kComplete || is_ended(*last)) return end;
@@ -83,8 +84,7 @@ std::string outcome_text(const muster::v1::Job& job) {
 }
 
 std::string summary_text(const muster::v1::Job& job) {
-  const auto attempts = job.attempts_size();
-  auto text = std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
+  auto text = core::count_text(static_cast<std::size_t>(job.attempts_size()), "attempt");
   if (job.steps_total() > 0) text += ", step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
   if (job.has_loss()) text += ", loss " + number_text(job.loss());
   text += held_out_text(job);

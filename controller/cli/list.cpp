@@ -5,10 +5,8 @@
 #include "cli/command.h"
 #include "cli/contact.h"
 #include "cli/job_pages.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -32,10 +30,6 @@ std::string step_text(const muster::v1::Job& job) {
 
 std::string scheduler_job(const muster::v1::Job& job) {
   return job.attempts_size() > 0 ? job.attempts().rbegin()->scheduler_job() : "";
-}
-
-std::string or_dash(const std::string& text) {
-  return text.empty() ? "-" : text;
 }
 
 /// Which optional columns to show. A column is shown if some job has a value for it.
@@ -120,14 +114,9 @@ nlohmann::ordered_json json_rows(const Listing& listing) {
 }
 
 void print(const Listing& listing, const ListOptions& options) {
-  if (options.json) {
-    JsonRows rows(false);
-    for (const auto& job : listing.jobs) rows.add(json_of(job));
-    rows.end();
-  } else {
-    std::cout << table_of(listing, options.query) << std::flush;
-    std::cerr << scheduler_note(listing) << note_of(listing, options.query, options.limit->count() > 0);
-  }
+  if (options.json) return print_json_array(listing.jobs);
+  std::cout << table_of(listing, options.query) << std::flush;
+  std::cerr << scheduler_note(listing) << note_of(listing, options.query, options.limit->count() > 0);
 }
 
 /// The header and as many of the newest rows as fit on the screen. The last line says how many rows are left out.
@@ -178,8 +167,7 @@ int watch(Client& client, const ListOptions& options) {
 int run_list(Session& session, const ListOptions& options) {
   auto& client = session.client();
   if (options.watch) return watch(client, options);
-  Listing listing;
-  if (const auto status = read_jobs(client, options.query, &listing); !status.ok()) throw client.failure(status);
+  const auto listing = list_jobs(client, options.query);
   if (listing.jobs.empty() && options.query.states.empty() && !options.query.sweep.empty()) {
     throw no_such_sweep(options.query.sweep);
   }
@@ -191,18 +179,15 @@ int run_list(Session& session, const ListOptions& options) {
 
 void define_list(CLI::App& app, Session& session) {
   auto options = add_action<ListOptions>(app, session, run_list);
-  app.add_option("jobs", options->query.ids, "Only these jobs, by their numbers")
-      ->check(whole_number(1, INT64_MAX))
-      ->expected(0, kMostNamedJobs)
-      ->type_name("JOB");
+  add_jobs(app, options->query.ids)->expected(0, kMostNamedJobs)->description("Only these jobs, by their numbers");
   app.add_flag("-w,--watch", options->watch, "Keep showing the list until Ctrl-C");
   app.add_option("--state", options->query.states, "Only jobs in this state; may be repeated")
       ->check(CLI::IsMember(
           {"pending", "queued", "running", "stopping", "waiting", "held", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
   app.add_option("--sweep", options->query.sweep, "Only jobs of this sweep, with their settings")->type_name("SWEEP");
-  options->limit = app.add_option("--limit", options->query.limit, "At most N jobs, the newest");
-  options->limit->check(whole_number(1, 100'000))->type_name("N")->capture_default_str();
+  options->limit = add_number(app, "--limit", options->query.limit, 1, 100'000, "At most N jobs, the newest");
+  options->limit->capture_default_str();
   app.add_flag("--json", options->json, "An array of jobs; with -w one such array a line");
 }
 

@@ -1,22 +1,12 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/json_view.h"
+#include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
 namespace cli {
 namespace {
-
-struct NodesOptions {
-  bool json = false;
-};
-
-std::string joined(const google::protobuf::RepeatedPtrField<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-  return text.empty() ? "-" : text;
-}
 
 std::string used_text(std::uint32_t used, std::uint32_t all) {
   return all == 0 ? "-" : std::to_string(used) + "/" + std::to_string(all);
@@ -36,7 +26,7 @@ std::string remark(const muster::v1::NodeView& node) {
   } else if (!node.lost_at().empty()) {
     text = "avoided by job " + std::to_string(node.lost_by_job()) + " only: " + node.lost_reason() + " (" + by + ")";
   }
-  if (!node.reason().empty()) text += (text.empty() ? "" : "; ") + node.reason();
+  if (!node.reason().empty()) append(text, node.reason(), "; ");
   return text;
 }
 
@@ -51,32 +41,27 @@ void print(const muster::v1::ListNodesResponse& listed) {
   for (const auto& node : listed.nodes()) {
     table.add({node.name(), node.state().empty() ? "unknown" : node.state(), used_text(node.cpus_used(), node.cpus()),
                node.memory_bytes() == 0 ? "-" : bytes_text(node.memory_bytes()), gres_text(node),
-               joined(node.partitions()), remark(node)});
+               or_dash(joined(node.partitions(), ",")), remark(node)});
   }
   if (!table.empty()) std::cout << table.text() << std::flush;
 }
 
-int run_nodes(Session& session, const NodesOptions& options) {
+int run_nodes(Session& session, const JsonOption& options) {
   auto& client = session.client();
-  const auto listed =
-      client.call(client.admin(), &muster::v1::AdminService::Stub::ListNodes, muster::v1::ListNodesRequest());
+  const auto listed = client.call(&AdminStub::ListNodes, muster::v1::ListNodesRequest());
   if (options.json) {
-    JsonRows rows(false);
-    for (const auto& node : listed.nodes()) rows.add(json_of(node));
-    rows.end();
+    print_json_array(listed.nodes());
   } else {
     print(listed);
   }
-  if (!listed.slurm_problem().empty()) {
-    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; its facts may be out of date or missing\n";
-  }
+  tell_slurm_problem(listed.slurm_problem());
   return kSuccess;
 }
 
 }  // namespace
 
 void define_nodes(CLI::App& app, Session& session) {
-  auto options = add_action<NodesOptions>(app, session, run_nodes);
+  auto options = add_action<JsonOption>(app, session, run_nodes);
   app.add_flag("--json", options->json,
                "An array of nodes: state, reason, cpus, memory_bytes, gres, partitions, lost_at, excluded_until");
 }

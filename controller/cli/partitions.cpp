@@ -1,7 +1,6 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/json_view.h"
 #include "cli/partition_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -10,10 +9,6 @@
 
 namespace cli {
 namespace {
-
-struct PartitionsOptions {
-  bool json = false;
-};
 
 bool is_limit(const schema::Key& field) {
   return field.name.starts_with("max_");
@@ -53,32 +48,27 @@ void print(const muster::v1::ListPartitionsResponse& listed) {
     }
     const auto limits = policy_text(partition.policy(), is_limit);
     table.add({name_of(partition), partition.in_slurm() ? partition.state() : "unknown", nodes_text(partition),
-               limits.empty() ? "-" : limits, slurm_limits_text(partition), preempted_text(partition),
-               mine_text(partition)});
+               or_dash(limits), slurm_limits_text(partition), preempted_text(partition), mine_text(partition)});
   }
   if (!table.empty()) std::cout << table.text() << std::flush;
   std::cerr << others;
 }
 
-int run_partitions(Session& session, const PartitionsOptions& options) {
+int run_partitions(Session& session, const JsonOption& options) {
   const auto listed = ask_partitions(session.client());
   if (options.json) {
-    JsonRows rows(false);
-    for (const auto& partition : listed.partitions()) rows.add(json_of(partition));
-    rows.end();
+    print_json_array(listed.partitions());
   } else {
     print(listed);
   }
-  if (!listed.slurm_problem().empty()) {
-    std::cerr << "muster: Slurm is " << listed.slurm_problem() << "; its facts may be out of date or missing\n";
-  }
+  tell_slurm_problem(listed.slurm_problem());
   return kSuccess;
 }
 
 }  // namespace
 
 void define_partitions(CLI::App& app, Session& session) {
-  auto options = add_action<PartitionsOptions>(app, session, run_partitions);
+  auto options = add_action<JsonOption>(app, session, run_partitions);
   app.add_flag("--json", options->json, "An array of all partitions: policy, Slurm's facts, may_use, problems");
 }
 

@@ -1,13 +1,10 @@
 #include <iostream>
 
-#include "cli/json_view.h"
 #include "cli/submit_options.h"
 #include "cli/text.h"
 
 namespace cli {
 namespace {
-
-using Stub = muster::v1::JobService::Stub;
 
 muster::v1::PlanScriptRequest call_of(const Request& request) {
   muster::v1::PlanScriptRequest call;
@@ -47,8 +44,7 @@ std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
 
 int print_script(Session& session, const SubmitOptions& options, const Request& request) {
   const auto call = call_of(request);
-  auto& client = session.client();
-  const auto plan = client.call(client.jobs(), &Stub::PlanScript, call);
+  const auto plan = session.client().call(&JobStub::PlanScript, call);
   tell_of_several(request, plan);
   if (options.json) {
     print_json(json_of(plan));
@@ -59,12 +55,8 @@ int print_script(Session& session, const SubmitOptions& options, const Request& 
 }
 
 int check_script(Session& session, const SubmitOptions& options, const Request& request) {
-  const auto call = call_of(request);
-  auto& client = session.client();
-  muster::v1::CheckScriptResponse answer;
   // sbatch --test-only may take long.
-  const auto status = client.try_call(client.jobs(), &Stub::CheckScript, call, &answer, std::chrono::seconds(40));
-  if (!status.ok()) throw client.failure(status);
+  const auto answer = session.client().call(&JobStub::CheckScript, call_of(request), std::chrono::seconds(40));
   if (options.json) print_json(json_of(answer));
   if (!answer.refusal().empty()) throw Failure(kRefused, "Slurm would refuse it: " + answer.refusal());
   if (!options.json) std::cout << verdict_of(answer) << "\n";

@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "cli/command.h"
-#include "cli/entries.h"
 #include "cli/job_pages.h"
-#include "cli/json_view.h"
-#include "cli/program_entries.h"
 #include "cli/series_text.h"
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
+#include "core/text.h"
+#include "jobfile/job_file_text.h"
+#include "slurm/batch_script.h"
 
 namespace cli {
 namespace {
@@ -19,15 +19,10 @@ using muster::v1::Job;
 
 constexpr std::size_t kSeriesShown = 6;
 
-struct ShowOptions {
-  std::vector<std::int64_t> jobs;
-  bool json = false;
-};
-
 std::string ranks_text(const Job& job) {
   const auto& resources = job.spec().resources();
   const auto ranks = std::uint64_t{resources.nodes()} * resources.ranks_per_node();
-  return job.kind() + (ranks == 0 ? "" : ", " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
+  return job.kind() + (ranks == 0 ? "" : ", " + core::count_text(ranks, "rank"));
 }
 
 std::string progress_text(const Job& job) {
@@ -38,12 +33,6 @@ std::string progress_text(const Job& job) {
   if (job.has_loss()) text += ", loss " + number_text(job.loss());
   if (job.has_tokens_per_s()) text += ", " + number_text(job.tokens_per_s()) + " tokens/s";
   return text;
-}
-
-std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts) {
-  std::string all;
-  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + text;
-  return all;
 }
 
 std::string time_limit_text(const Job& job) {
@@ -60,7 +49,7 @@ std::string time_limit_text(const Job& job) {
 /// How long the attempt waited and ran, and where.
 std::string attempt_text(const muster::v1::Attempt& attempt) {
   std::string text;
-  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  const auto add = [&](const std::string& more) { append(text, more, "; "); };
   if (!attempt.scheduler_job().empty()) add("Slurm job " + attempt.scheduler_job());
   if (!attempt.queued_at().empty()) {
     const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
@@ -79,7 +68,7 @@ void print_scheduling(const Job& job) {
   print_entry("executor", job.executor());
   print_entry("scheduler", job.scheduler_problem());
   print_entry("waits for", joined(job.waits_for()));
-  if (const auto text = time_limit_text(job); !text.empty()) print_entry("time limit", text);
+  print_entry("time limit", time_limit_text(job));
   if (const auto& element = job.sweep(); !element.sweep().empty()) {
     print_entry("sweep", element.sweep() + ", " + settings_text(element));
   }
@@ -98,6 +87,34 @@ void print_times(const Job& job) {
     print_entry("ended", utc_text(job.ended_at()) + after);
   }
   if (!job.next_attempt_at().empty()) print_entry("next attempt", utc_text(job.next_attempt_at()));
+}
+
+using Map = google::protobuf::Map<std::string, std::string>;
+
+/// Prints one variable a line. The first line has the label.
+void print_variables(std::string label, const Map& variables) {
+  for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
+    const bool plain = std::ranges::none_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+    print_path(label, name + "=" + (plain ? value : jobfile::toml_text(value)));
+    label.clear();
+  }
+}
+
+/// Prints what the job runs, where, its job file and its environment. For a recipe, only what commands have too.
+void print_program(const muster::v1::JobSpec& spec) {
+  std::string command;
+  for (const auto& word : spec.command().argv()) append(command, slurm::shell_quote(word), " ");
+  print_path("command", command);
+  if (spec.has_command()) print_path("folder", spec.working_folder());
+  print_path("job file", spec.job_file());
+  if (spec.has_command() && !spec.environment().empty()) {
+    print_entry("environment", spec.environment() == "clean" ? "clean: as after a fresh login"
+                               : spec.submitted_env().empty()
+                                   ? "submit: as after a fresh login; nothing taken from the submitter"
+                                   : "submit: as after a fresh login, with variables from the submitter");
+    print_variables("", spec.submitted_env());
+  }
+  print_variables("env", spec.env());
 }
 
 void print_summary(const Job& job, const std::vector<std::string>& words) {
@@ -136,15 +153,15 @@ void print_attempts(const Job& job) {
   for (const auto& attempt : job.attempts()) {
     std::vector<std::string> row{std::to_string(attempt.number()),
                                  attempt.state(),
-                                 attempt.cause().empty() ? "-" : attempt.cause(),
+                                 or_dash(attempt.cause()),
                                  attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-",
                                  time_text(attempt.started_at()).substr(0, 19),
                                  span_text(attempt.started_at(), attempt.ended_at())};
     if (slurm) {
       const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
-      row.push_back(attempt.scheduler_job().empty() ? "-" : attempt.scheduler_job());
+      row.push_back(or_dash(attempt.scheduler_job()));
       row.push_back(span_text(attempt.queued_at(), until));
-      row.push_back(attempt.nodes_size() == 0 ? "-" : joined(attempt.nodes()));
+      row.push_back(or_dash(joined(attempt.nodes())));
     }
     row.push_back(attempt.reason());
     table.add(std::move(row));
@@ -171,7 +188,7 @@ void print_ranks(const Job& job) {
                                  rank.node(),
                                  rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
                                  rank.state(),
-                                 rank.section().empty() ? "-" : rank.section(),
+                                 or_dash(rank.section()),
                                  rank.has_step() ? std::to_string(rank.step()) : "-",
                                  rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
                                  rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
@@ -183,44 +200,24 @@ void print_ranks(const Job& job) {
   std::cout << "\n" << table.text();
 }
 
-/// As JSON, one job is an object and several are an array. A job that does not exist does not stop the others.
-int run_show(Session& session, const ShowOptions& options) {
+int run_show(Session& session, const JobsOptions& options) {
   auto& client = session.client();
-  const bool lone = options.jobs.size() == 1;
-  JsonRows rows(false);
-  int exit = kSuccess;
-  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
-    muster::v1::GetRequest request;
-    request.set_job_id(options.jobs[i]);
-    Job job;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND && !lone) {
-      std::cerr << "muster show: " << client.failure(status).what() << "\n";
-      exit = kNotFound;
-      continue;
-    }
-    if (!status.ok()) throw client.failure(status);
-    if (options.json) {
-      lone ? print_json(json_of(job)) : rows.add(json_of(job));
-      continue;
-    }
-    if (i > 0) std::cout << "\n";
+  const auto print = [&, lead = ""](const Job& job) mutable {
+    std::cout << std::exchange(lead, "\n");
     print_summary(job, slurm_words(client, job));
     print_attempts(job);
     print_ranks(job);
-  }
-  if (options.json && !lone) rows.end();
-  return exit;
+  };
+  return ask_each(
+      "show", options.jobs, options.json, [&](std::int64_t id) { return client.call(&JobStub::Get, of_job(id)); },
+      print);
 }
 
 }  // namespace
 
 void define_show(CLI::App& app, Session& session) {
-  auto options = add_action<ShowOptions>(app, session, run_show);
-  app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
-      ->required()
-      ->check(whole_number(1, INT64_MAX))
-      ->type_name("JOB");
+  auto options = add_action<JobsOptions>(app, session, run_show);
+  add_jobs(app, options->jobs)->required();
   app.add_flag("--json", options->json, "The whole job with its spec, as an object; several jobs as an array");
 }
 

@@ -1,11 +1,11 @@
 #include <iostream>
 
 #include "cli/debug_run.h"
-#include "cli/json_view.h"
+#include "cli/key_help.h"
 #include "cli/log_view.h"
 #include "cli/submission.h"
 #include "cli/submit_options.h"
-#include "cli/usage.h"
+#include "cli/terminal.h"
 #include "jobfile/idle_keys.h"
 
 namespace cli {
@@ -24,12 +24,9 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   muster::v1::Job job;
   Progress progress;
   if (end == StreamEnd::kComplete) {
-    end = wait_for_end(
-        client, id, std::nullopt,
-        [&](const muster::v1::Job& now) {
-          if (spec.has_recipe() && !is_ended(now)) progress.show(now);
-        },
-        &job);
+    end = wait_for_end(client, id, &job, std::nullopt, [&](const muster::v1::Job& now) {
+      if (spec.has_recipe() && !is_ended(now)) progress.show(now);
+    });
   }
   progress.close();
   return tell_end(client, end, id, job);
@@ -60,7 +57,7 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   request.set_request_id(fresh_request_id());
   request.set_user(user_name());
   auto& client = session.client_unconnected();
-  const auto response = submit_surely(client, &muster::v1::JobService::Stub::Submit, request);
+  const auto response = submit_surely(client, &JobStub::Submit, request);
   const auto id = response.job_id();
   if (options.json) {
     print_json(json_of(response));
@@ -71,8 +68,7 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   if (options.follow) return follow(client, spec, id);
   if (options.wait) {
     muster::v1::Job job;
-    const auto end = wait_for_end(
-        client, id, std::nullopt, [](const auto&) {}, &job);
+    const auto end = wait_for_end(client, id, &job);
     return tell_end(client, end, id, job);
   }
   std::cerr << "muster: submitted " << spec.name() << " as job " << id << like_text(wanted)
@@ -112,6 +108,11 @@ int run_submit(Session& session, const SubmitOptions& options) {
 
 void define_submit(CLI::App& app, Session& session) {
   auto options = add_action<SubmitOptions>(app, session, run_submit);
+  app.footer([prose = app.get_footer()] {
+    return prose + "\n\nKeys of a job file, with their defaults. Relative paths start at the file's folder.\n\n" +
+           key_help(columns());
+  });
+  app.footer("");
   const auto add_texts = [&](const char* name, std::vector<std::string>& texts, const char* type, const char* meaning) {
     app.add_option(name, texts, meaning)->type_name(type)->allow_extra_args(false);
   };
@@ -130,9 +131,8 @@ void define_submit(CLI::App& app, Session& session) {
   app.add_flag("--hold", options->hold, "Submit the job held: it starts after muster release");
   add_texts("--sweep", options->sweep, "KEY=VALUES",
             "Submit a job for each value, such as train.seed=0..3; if repeated, for each combination");
-  app.add_option("--parallel", options->parallel, "Let at most N jobs of a sweep run at once")
-      ->check(whole_number(1, static_cast<std::int64_t>(jobfile::kMostSweepJobs)))
-      ->type_name("N");
+  add_number(app, "--parallel", options->parallel, 1, static_cast<std::int64_t>(jobfile::kMostSweepJobs),
+             "Let at most N jobs of a sweep run at once");
   auto* script =
       app.add_flag("--print-script", options->print_script, "Submit nothing, and print the script for sbatch");
   auto* check =

@@ -2,9 +2,10 @@
 #include <iostream>
 #include <map>
 
-#include "cli/json_view.h"
 #include "cli/submission.h"
 #include "cli/submit_options.h"
+#include "cli/text.h"
+#include "core/text.h"
 
 namespace cli {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::size_t kMostBytes = 31 << 20;      // the controller's limit for 
 
 std::string jobs_text(const muster::v1::SubmitSweepResponse& response) {
   const auto& ids = response.job_ids();
-  const auto count = std::to_string(ids.size()) + (ids.size() == 1 ? " job" : " jobs");
+  const auto count = core::count_text(static_cast<std::size_t>(ids.size()), "job");
   if (ids.empty()) return count;
   const bool in_a_row = *ids.rbegin() - *ids.begin() + 1 == ids.size();
   return count + ", " + std::to_string(*ids.begin()) +
@@ -27,8 +28,7 @@ int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response
   std::string others;
   for (const auto id : response.job_ids()) {
     muster::v1::Job job;
-    const auto end = wait_for_end(
-        client, id, std::nullopt, [](const auto&) {}, &job);
+    const auto end = wait_for_end(client, id, &job);
     if (end != StreamEnd::kComplete) {
       std::cerr << "muster: sweep " << response.sweep() << " goes on; watch it with muster list -w --sweep "
                 << response.sweep() << ", cancel it with muster cancel --sweep " << response.sweep() << "\n";
@@ -39,7 +39,7 @@ int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response
       continue;
     }
     std::cerr << "muster: job " << id << " " << outcome_text(job) << "\n";
-    others += (others.empty() ? "" : ", ") + std::to_string(id);
+    append(others, std::to_string(id));
   }
   std::cerr << "muster: sweep " << response.sweep() << ": " << succeeded << " of " << response.job_ids_size()
             << " succeeded" << (others.empty() ? "" : "; look at muster show " + others) << "; muster results --sweep "
@@ -73,7 +73,7 @@ int submit_sweep(Session& session, const SubmitOptions& options, const Request& 
                   "the sweep's jobs together are larger than 31 MiB; give it fewer values, or submit it in parts");
   }
   auto& client = session.client_unconnected();
-  const auto response = submit_surely(client, &muster::v1::JobService::Stub::SubmitSweep, call, kSweepLimit);
+  const auto response = submit_surely(client, &JobStub::SubmitSweep, call, kSweepLimit);
   if (options.json) {
     print_json(json_of(response));
   } else {
