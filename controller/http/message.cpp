@@ -1,17 +1,11 @@
 #include "http/message.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 namespace http {
 namespace {
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 std::optional<std::string> decode(std::string_view text, bool plus_is_space) {
   std::string out;
@@ -19,12 +13,12 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_space) {
     char c = text[i];
     if (c == '+' && plus_is_space) c = ' ';
     if (c == '%') {
-      if (i + 2 >= text.size()) return std::nullopt;
-      const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-      if (high < 0 || low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
+      std::uint8_t byte = 0;
+      const auto digits = text.substr(i + 1, 2);
+      const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16).ptr;
+      if (digits.size() < 2 || end != digits.data() + 2 || byte == 0) return std::nullopt;
+      c = static_cast<char>(byte);
       i += 2;
-      if (c == '\0') return std::nullopt;
     }
     out += c;
   }

@@ -39,20 +39,10 @@ MetricFamily single(const char* name, const char* help, MetricType type, double 
   return out;
 }
 
-MetricFamily labelled(const char* name, const char* help, const char* label,
+MetricFamily labelled(const char* name, const char* help, MetricType type, const char* label,
                       const std::map<std::string, std::uint64_t>& values) {
-  MetricFamily out = family(name, help, MetricType::Counter);
+  MetricFamily out = family(name, help, type);
   for (const auto& [is, value] : values) add(out, static_cast<double>(value), label, is);
-  return out;
-}
-
-MetricFamily jobs_by_state(const std::map<std::string, std::uint64_t>& jobs) {
-  MetricFamily out = family("muster_jobs", "Jobs by state.", MetricType::Gauge);
-  for (const auto state : core::kAllJobStates) {
-    const std::string name(to_string(state));
-    const auto found = jobs.find(name);
-    add(out, found == jobs.end() ? 0 : static_cast<double>(found->second), "state", name);
-  }
   return out;
 }
 
@@ -60,14 +50,16 @@ MetricFamily jobs_by_state(const std::map<std::string, std::uint64_t>& jobs) {
 
 std::string MetricsPage::text(runtime::Controller& controller) {
   const std::lock_guard lock(mutex_);
-  const auto totals = controller.totals(read_up_to_, kMaxEventsAScrape);
+  auto totals = controller.totals(read_up_to_, kMaxEventsAScrape);
+  for (const auto state : core::kAllJobStates) totals.jobs.try_emplace(std::string(to_string(state)), 0);
   for (const auto& [type, count] : totals.events) events_by_type_[type] += count;
   read_up_to_ = totals.last_event;
   const auto status = controller.status();
   const std::vector<MetricFamily> families = {
-      jobs_by_state(totals.jobs),
-      labelled("muster_events_total", "Events stored, by type.", "type", events_by_type_),
-      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", "cause", totals.attempts_ended),
+      labelled("muster_jobs", "Jobs by state.", MetricType::Gauge, "state", totals.jobs),
+      labelled("muster_events_total", "Events stored, by type.", MetricType::Counter, "type", events_by_type_),
+      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", MetricType::Counter, "cause",
+               totals.attempts_ended),
       single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
              status.store_problem().empty() ? 1 : 0),
       single("muster_data_free_bytes", "Free space where the store lies.", MetricType::Gauge,
