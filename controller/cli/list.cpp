@@ -11,6 +11,8 @@
 namespace cli {
 namespace {
 
+using muster::v1::Job;
+
 constexpr std::chrono::milliseconds kRefresh{1000};
 
 /// How many jobs one call may name.
@@ -23,53 +25,43 @@ struct ListOptions {
   CLI::Option* limit = nullptr;
 };
 
-std::string step_text(const muster::v1::Job& job) {
+std::string step_text(const Job& job) {
   if (job.steps_total() > 0) return std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
   return job.step() > 0 ? std::to_string(job.step()) : "-";
 }
 
-std::string scheduler_job(const muster::v1::Job& job) {
+std::string scheduler_job(const Job& job) {
   return job.attempts_size() > 0 ? job.attempts().rbegin()->scheduler_job() : "";
 }
 
-/// Which optional columns to show. A column is shown if some job has a value for it.
-struct Shown {
-  bool slurm = false, sweep = false, settings = false;
-};
-
-Shown shown_of(const Listing& listing, const JobQuery& query) {
-  Shown shown;
-  for (const auto& job : listing.jobs) {
-    shown.slurm = shown.slurm || !scheduler_job(job).empty();
-    shown.sweep = shown.sweep || !job.sweep().sweep().empty();
-  }
-  if (!query.sweep.empty()) shown.settings = std::exchange(shown.sweep, false);
-  return shown;
+std::string attempt_number(const Job& job) {
+  return job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-";
 }
 
+/// A column that few jobs have a value for is shown if a job of the list has one.
 std::string table_of(const Listing& listing, const JobQuery& query) {
   if (listing.jobs.empty()) return "";
-  const auto shown = shown_of(listing, query);
-  std::vector<Table::Column> columns{{"ID", true}, {"NAME", false, 10}, {"STATE", false, 0, true}};
-  if (shown.slurm) columns.push_back({"SLURM", true});
-  if (shown.settings) columns.push_back({"SETTINGS", false, 36});
-  for (const char* title : {"ATT", "STEP", "LOSS", "TOK/S", "AGE"}) columns.push_back({title, true});
-  if (shown.sweep) columns.push_back({"SWEEP"});
-  columns.push_back({"REASON", false, 8});
-  Table table(columns);
-  for (const auto& job : listing.jobs) {
-    std::vector<std::string> row{std::to_string(job.id()), job.name(), status_of(job)};
-    if (shown.slurm) row.push_back(or_dash(scheduler_job(job)));
-    if (shown.settings) row.push_back(settings_text(job.sweep()));
-    row.push_back(job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-");
-    row.push_back(step_text(job));
-    row.push_back(job.has_loss() ? number_text(job.loss()) : "-");
-    row.push_back(job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-");
-    row.push_back(span_text(job.submitted_at(), ""));
-    if (shown.sweep) row.push_back(or_dash(job.sweep().sweep()));
-    row.push_back(job.reason());
-    table.add(std::move(row));
+  const auto in_slurm = [](const Job& job) { return !scheduler_job(job).empty(); };
+  const auto in_sweep = [](const Job& job) { return !job.sweep().sweep().empty(); };
+  const bool of_sweep = !query.sweep.empty();
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), listing.jobs, text_of); };
+  add({"ID", true}, [](const Job& job) { return std::to_string(job.id()); });
+  add({"NAME", false, 10}, [](const Job& job) { return job.name(); });
+  add({"STATE", false, 0, true}, status_of);
+  if (std::ranges::any_of(listing.jobs, in_slurm)) {
+    add({"SLURM", true}, [](const Job& job) { return or_dash(scheduler_job(job)); });
   }
+  if (of_sweep) add({"SETTINGS", false, 36}, [](const Job& job) { return settings_text(job.sweep()); });
+  add({"ATT", true}, attempt_number);
+  add({"STEP", true}, step_text);
+  add({"LOSS", true}, [](const Job& job) { return job.has_loss() ? number_text(job.loss()) : "-"; });
+  add({"TOK/S", true}, [](const Job& job) { return job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-"; });
+  add({"AGE", true}, [](const Job& job) { return span_text(job.submitted_at(), ""); });
+  if (!of_sweep && std::ranges::any_of(listing.jobs, in_sweep)) {
+    add({"SWEEP"}, [](const Job& job) { return or_dash(job.sweep().sweep()); });
+  }
+  add({"REASON", false, 8}, [](const Job& job) { return job.reason(); });
   return table.text();
 }
 

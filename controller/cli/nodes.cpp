@@ -8,17 +8,19 @@
 namespace cli {
 namespace {
 
+using muster::v1::NodeView;
+
 std::string used_text(std::uint32_t used, std::uint32_t all) {
   return all == 0 ? "-" : std::to_string(used) + "/" + std::to_string(all);
 }
 
-std::string gres_text(const muster::v1::NodeView& node) {
+std::string gres_text(const NodeView& node) {
   if (node.gres().empty()) return "-";
   return node.gres() + (node.gres_used().empty() ? "" : " (" + node.gres_used() + " used)");
 }
 
 /// Why no rank starts on the node: muster's reason, then Slurm's.
-std::string remark(const muster::v1::NodeView& node) {
+std::string remark(const NodeView& node) {
   std::string text;
   const auto by = "job " + std::to_string(node.lost_by_job()) + " attempt " + std::to_string(node.lost_by_attempt());
   if (!node.excluded_until().empty()) {
@@ -31,18 +33,16 @@ std::string remark(const muster::v1::NodeView& node) {
 }
 
 void print(const muster::v1::ListNodesResponse& listed) {
-  Table table({{"NAME"},
-               {"STATE", false, 8},
-               {"CPUS", true},
-               {"MEMORY", true},
-               {"GRES", false, 8},
-               {"PARTITIONS", false, 10},
-               {"REMARK", false, 12}});
-  for (const auto& node : listed.nodes()) {
-    table.add({node.name(), node.state().empty() ? "unknown" : node.state(), used_text(node.cpus_used(), node.cpus()),
-               node.memory_bytes() == 0 ? "-" : bytes_text(node.memory_bytes()), gres_text(node),
-               or_dash(joined(node.partitions(), ",")), remark(node)});
-  }
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), listed.nodes(), text_of); };
+  add({"NAME"}, [](const NodeView& node) { return node.name(); });
+  add({"STATE", false, 8}, [](const NodeView& node) { return node.state().empty() ? "unknown" : node.state(); });
+  add({"CPUS", true}, [](const NodeView& node) { return used_text(node.cpus_used(), node.cpus()); });
+  add({"MEMORY", true},
+      [](const NodeView& node) { return node.memory_bytes() == 0 ? "-" : bytes_text(node.memory_bytes()); });
+  add({"GRES", false, 8}, gres_text);
+  add({"PARTITIONS", false, 10}, [](const NodeView& node) { return or_dash(joined(node.partitions(), ",")); });
+  add({"REMARK", false, 12}, remark);
   if (!table.empty()) std::cout << table.text() << std::flush;
 }
 

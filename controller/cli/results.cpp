@@ -223,26 +223,24 @@ void print_table(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
   std::multiset<std::string> leaves;
   for (const auto& key : keys) leaves.insert(jobfile::leaf_of(key));
-  const auto title = (ranking.by_best() ? "BEST " : "MEAN ") + capitals_of(ranking.series);
-  std::vector<Table::Column> columns{{"JOB", true}, {title, true}, {"AT STEP", true}};
-  for (const auto& key : keys)
-    columns.push_back({leaves.count(jobfile::leaf_of(key)) == 1 ? jobfile::leaf_of(key) : key});
-  for (auto& column : columns) column.shrinks = column.right ? 0 : 6;
-  columns.push_back({"STATE", false, 0, true});
-  if (ranking.by_best()) columns.insert(columns.end(), {{"FINAL", true}, {"STEP", true}});
-  columns.push_back({"ATT", true});
-  Table table(columns);
-  for (const auto& result : results) {
-    const auto value = [](const auto& point) { return point ? number_text(point->value, 5) : "-"; };
-    const auto step = [](const auto& point) { return point ? std::to_string(point->step) : "-"; };
-    const auto& [last, best, ranked] = result.values;
-    std::vector<std::string> row{std::to_string(result.job.id()), value(ranked), step(ranked)};
-    for (const auto& key : keys) row.push_back(setting(result, key));
-    row.push_back(result.job.state());
-    if (ranking.by_best()) row.insert(row.end(), {value(last), step(last)});
-    row.push_back(std::to_string(attempts_of(result)));
-    table.add(std::move(row));
+  const auto value = [](const auto& point) { return point ? number_text(point->value, 5) : "-"; };
+  const auto step = [](const auto& point) { return point ? std::to_string(point->step) : "-"; };
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), results, text_of); };
+  add({"JOB", true}, [](const Result& result) { return std::to_string(result.job.id()); });
+  add({(ranking.by_best() ? "BEST " : "MEAN ") + capitals_of(ranking.series), true},
+      [&](const Result& result) { return value(result.values.ranked); });
+  add({"AT STEP", true}, [&](const Result& result) { return step(result.values.ranked); });
+  for (const auto& key : keys) {
+    const auto leaf = jobfile::leaf_of(key);
+    add({leaves.count(leaf) == 1 ? leaf : key, false, 6}, [&](const Result& result) { return setting(result, key); });
   }
+  add({"STATE", false, 0, true}, [](const Result& result) { return result.job.state(); });
+  if (ranking.by_best()) {
+    add({"FINAL", true}, [&](const Result& result) { return value(result.values.last); });
+    add({"STEP", true}, [&](const Result& result) { return step(result.values.last); });
+  }
+  add({"ATT", true}, [](const Result& result) { return std::to_string(attempts_of(result)); });
   std::cout << table.text();
 }
 

@@ -15,7 +15,9 @@
 namespace cli {
 namespace {
 
+using muster::v1::Attempt;
 using muster::v1::Job;
+using muster::v1::Rank;
 
 constexpr std::size_t kSeriesShown = 6;
 
@@ -46,14 +48,17 @@ std::string time_limit_text(const Job& job) {
   return text;
 }
 
+std::string waited_text(const Attempt& attempt) {
+  return span_text(attempt.queued_at(), attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at());
+}
+
 /// How long the attempt waited and ran, and where.
-std::string attempt_text(const muster::v1::Attempt& attempt) {
+std::string attempt_text(const Attempt& attempt) {
   std::string text;
   const auto add = [&](const std::string& more) { append(text, more, "; "); };
   if (!attempt.scheduler_job().empty()) add("Slurm job " + attempt.scheduler_job());
   if (!attempt.queued_at().empty()) {
-    const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
-    add("queued " + utc_text(attempt.queued_at()) + ", waited " + span_text(attempt.queued_at(), until));
+    add("queued " + utc_text(attempt.queued_at()) + ", waited " + waited_text(attempt));
   }
   if (!attempt.started_at().empty()) {
     add("started " + utc_text(attempt.started_at()) + (attempt.ended_at().empty() ? ", running for " : ", ran ") +
@@ -141,62 +146,55 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   for (const auto& note : job.notes()) print_entry("note", note);
 }
 
+std::string resumed_text(const Attempt& attempt) {
+  return attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-";
+}
+
 void print_attempts(const Job& job) {
   if (job.attempts_size() == 0) return;
-  bool slurm = false;
-  for (const auto& attempt : job.attempts()) slurm = slurm || !attempt.scheduler_job().empty();
-  std::vector<Table::Column> columns{{"ATTEMPT", true}, {"STATE", false, 0, true}, {"CAUSE"},
-                                     {"FROM", true},    {"STARTED (UTC)", false},  {"RAN", true}};
-  if (slurm) columns.insert(columns.end(), {{"SLURM", true}, {"WAITED", true}, {"NODES", false, 6}});
-  columns.push_back({"REASON", false, 10});
-  Table table(columns);
-  for (const auto& attempt : job.attempts()) {
-    std::vector<std::string> row{std::to_string(attempt.number()),
-                                 attempt.state(),
-                                 or_dash(attempt.cause()),
-                                 attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-",
-                                 time_text(attempt.started_at()).substr(0, 19),
-                                 span_text(attempt.started_at(), attempt.ended_at())};
-    if (slurm) {
-      const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
-      row.push_back(or_dash(attempt.scheduler_job()));
-      row.push_back(span_text(attempt.queued_at(), until));
-      row.push_back(or_dash(joined(attempt.nodes())));
-    }
-    row.push_back(attempt.reason());
-    table.add(std::move(row));
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), job.attempts(), text_of); };
+  add({"ATTEMPT", true}, [](const Attempt& attempt) { return std::to_string(attempt.number()); });
+  add({"STATE", false, 0, true}, [](const Attempt& attempt) { return attempt.state(); });
+  add({"CAUSE"}, [](const Attempt& attempt) { return or_dash(attempt.cause()); });
+  add({"FROM", true}, resumed_text);
+  add({"STARTED (UTC)"}, [](const Attempt& attempt) { return time_text(attempt.started_at()).substr(0, 19); });
+  add({"RAN", true}, [](const Attempt& attempt) { return span_text(attempt.started_at(), attempt.ended_at()); });
+  if (std::ranges::any_of(job.attempts(), [](const Attempt& attempt) { return !attempt.scheduler_job().empty(); })) {
+    add({"SLURM", true}, [](const Attempt& attempt) { return or_dash(attempt.scheduler_job()); });
+    add({"WAITED", true}, waited_text);
+    add({"NODES", false, 6}, [](const Attempt& attempt) { return or_dash(joined(attempt.nodes())); });
   }
+  add({"REASON", false, 10}, [](const Attempt& attempt) { return attempt.reason(); });
   std::cout << "\n" << table.text();
 }
 
-std::string end_text(const muster::v1::Rank& rank) {
+std::string end_text(const Rank& rank) {
   if (rank.has_signal() && rank.signal() != 0) return "signal " + std::to_string(rank.signal());
   return rank.has_exit_code() ? "exit " + std::to_string(rank.exit_code()) : "";
 }
 
 void print_ranks(const Job& job) {
   if (job.ranks_size() == 0) return;
-  std::vector<Table::Column> columns{{"RANK", true},   {"NODE", false, 8}, {"PID", true},   {"STATE", false, 0, true},
-                                     {"SECTION"},      {"STEP", true},     {"HEARD", true}, {"MEMORY", true},
-                                     {"MS/STEP", true}};
-  const bool slow = std::ranges::any_of(job.ranks(), [](const auto& rank) { return rank.has_slowness(); });
-  if (slow) columns.push_back({"SLOW", true});
-  columns.push_back({"END"});
-  Table table(columns);
-  for (const auto& rank : job.ranks()) {
-    std::vector<std::string> row{std::to_string(rank.rank()),
-                                 rank.node(),
-                                 rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
-                                 rank.state(),
-                                 or_dash(rank.section()),
-                                 rank.has_step() ? std::to_string(rank.step()) : "-",
-                                 rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
-                                 rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
-                                 rank.step_ms() > 0 ? number_text(rank.step_ms(), 3) : "-"};
-    if (slow) row.push_back(rank.has_slowness() ? number_text(rank.slowness(), 2) + "x" : "-");
-    row.push_back(end_text(rank));
-    table.add(std::move(row));
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), job.ranks(), text_of); };
+  const auto known = [](bool is_known, const std::string& text) { return is_known ? text : "-"; };
+  add({"RANK", true}, [](const Rank& rank) { return std::to_string(rank.rank()); });
+  add({"NODE", false, 8}, [](const Rank& rank) { return rank.node(); });
+  add({"PID", true}, [&](const Rank& rank) { return known(rank.pid() > 0, std::to_string(rank.pid())); });
+  add({"STATE", false, 0, true}, [](const Rank& rank) { return rank.state(); });
+  add({"SECTION"}, [](const Rank& rank) { return or_dash(rank.section()); });
+  add({"STEP", true}, [&](const Rank& rank) { return known(rank.has_step(), std::to_string(rank.step())); });
+  add({"HEARD", true},
+      [&](const Rank& rank) { return known(rank.has_last_heartbeat_ms(), duration_text(rank.last_heartbeat_ms())); });
+  add({"MEMORY", true},
+      [&](const Rank& rank) { return known(rank.memory_bytes() > 0, bytes_text(rank.memory_bytes())); });
+  add({"MS/STEP", true}, [&](const Rank& rank) { return known(rank.step_ms() > 0, number_text(rank.step_ms(), 3)); });
+  if (std::ranges::any_of(job.ranks(), [](const Rank& rank) { return rank.has_slowness(); })) {
+    add({"SLOW", true},
+        [&](const Rank& rank) { return known(rank.has_slowness(), number_text(rank.slowness(), 2) + "x"); });
   }
+  add({"END"}, end_text);
   std::cout << "\n" << table.text();
 }
 

@@ -39,8 +39,16 @@ class Table {
     std::size_t shrinks = 0;  // the column may be cut to this width; 0: never
     bool state = false;       // the cells are states, and get their colours
   };
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// Adds a column with a cell for each object. All columns of a table have the same objects.
+  template <typename Objects, typename Text>
+  void add(Column column, Objects&& objects, Text text_of) {
+    columns_.push_back(std::move(column));
+    std::size_t row = 0;
+    for (const auto& object : objects) {
+      if (row == rows_.size()) rows_.emplace_back();
+      rows_[row++].push_back(text_of(object));
+    }
+  }
   bool empty() const { return rows_.empty(); }
   /// The table as text. Each row begins with `indent` spaces and ends with a line break.
   std::string text(std::size_t indent = 0) const;
