@@ -1,5 +1,7 @@
 #include "cli/client.h"
 
+#include <algorithm>
+
 #include "cli/ready_file.h"
 #include "cli/text.h"
 #include "net/listen_address.h"
@@ -128,17 +130,10 @@ bool is_unchanged(const grpc::Status& status) {
 }
 
 bool is_lost_contact(const grpc::Status& status) {
-  if (is_overloaded(status)) return true;
-  switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::UNKNOWN:
-    case grpc::StatusCode::INTERNAL:
-      return true;
-    default:
-      return false;
-  }
+  using grpc::StatusCode;
+  constexpr StatusCode kLost[] = {StatusCode::UNAVAILABLE, StatusCode::DEADLINE_EXCEEDED, StatusCode::CANCELLED,
+                                  StatusCode::UNKNOWN, StatusCode::INTERNAL};
+  return is_overloaded(status) || std::ranges::find(kLost, status.error_code()) != std::end(kLost);
 }
 
 }  // namespace cli
