@@ -45,32 +45,30 @@ struct Command {
 std::span<const Command> commands();
 
 // Each file defines the commands of one subject.
-void define_submit(CLI::App& app, Session& session);           // submit.cpp
-void define_list(CLI::App& app, Session& session);             // list.cpp
-void define_show(CLI::App& app, Session& session);             // show.cpp
-void define_spec(CLI::App& app, Session& session);             // spec.cpp
-void define_logs(CLI::App& app, Session& session);             // log_view.cpp
-void define_events(CLI::App& app, Session& session);           // events.cpp
-void define_metrics(CLI::App& app, Session& session);          // metrics.cpp
-void define_wait(CLI::App& app, Session& session);             // wait.cpp
-void define_cancel(CLI::App& app, Session& session);           // control.cpp
-void define_requeue(CLI::App& app, Session& session);          // control.cpp
-void define_hold(CLI::App& app, Session& session);             // control.cpp
-void define_release(CLI::App& app, Session& session);          // control.cpp
-void define_limit(CLI::App& app, Session& session);            // limit.cpp
-void define_rm(CLI::App& app, Session& session);               // removal.cpp
-void define_prune(CLI::App& app, Session& session);            // removal.cpp
-void define_why(CLI::App& app, Session& session);              // why.cpp
-void define_results(CLI::App& app, Session& session);          // results.cpp
-void define_partitions(CLI::App& app, Session& session);       // partitions.cpp
-void define_nodes(CLI::App& app, Session& session);            // nodes.cpp
-void define_admin(CLI::App& app, Session& session);            // admin.cpp
-void define_admin_partition(CLI::App& app, Session& session);  // admin_partition.cpp
-void define_admin_audit(CLI::App& app, Session& session);      // admin_audit.cpp
-void define_dashboard(CLI::App& app, Session& session);        // dashboard.cpp
-void define_help(CLI::App& app, Session& session);             // help.cpp
-void define_doctor(CLI::App& app, Session& session);           // doctor.cpp
-void define_completion(CLI::App& app, Session& session);       // completion.cpp
+void define_submit(CLI::App& app, Session& session);      // submit.cpp
+void define_list(CLI::App& app, Session& session);        // list.cpp
+void define_show(CLI::App& app, Session& session);        // show.cpp
+void define_spec(CLI::App& app, Session& session);        // spec.cpp
+void define_logs(CLI::App& app, Session& session);        // log_view.cpp
+void define_events(CLI::App& app, Session& session);      // events.cpp
+void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
+void define_wait(CLI::App& app, Session& session);        // wait.cpp
+void define_cancel(CLI::App& app, Session& session);      // control.cpp
+void define_requeue(CLI::App& app, Session& session);     // control.cpp
+void define_hold(CLI::App& app, Session& session);        // control.cpp
+void define_release(CLI::App& app, Session& session);     // control.cpp
+void define_limit(CLI::App& app, Session& session);       // limit.cpp
+void define_rm(CLI::App& app, Session& session);          // removal.cpp
+void define_prune(CLI::App& app, Session& session);       // removal.cpp
+void define_why(CLI::App& app, Session& session);         // why.cpp
+void define_results(CLI::App& app, Session& session);     // results.cpp
+void define_partitions(CLI::App& app, Session& session);  // partitions.cpp
+void define_nodes(CLI::App& app, Session& session);       // nodes.cpp
+void define_admin(CLI::App& app, Session& session);       // admin.cpp
+void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
+void define_help(CLI::App& app, Session& session);        // help.cpp
+void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
+void define_completion(CLI::App& app, Session& session);  // completion.cpp
 /// Answers completion scripts: "WORD<tab>meaning" a line. Prints nothing if the controller does not answer soon.
 void define_completion_words(CLI::App& app, Session& session);  // completion_words.cpp
 void define_version(CLI::App& app, Session& session);           // program.cpp
@@ -108,6 +106,9 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, Number& number,
                         const std::string& meaning) {
   return app.add_option(names, number, meaning)->check(whole_number(low, high))->type_name("N");
 }
+
+/// The value of an option that takes a duration. Throws a Failure with this example: "90s or 12h".
+std::chrono::milliseconds duration_of(const std::string& option, const std::string& text, const std::string& example);
 
 /// Asks for one job after the other and prints each answer. As JSON, one job is an object and several are an array. A
 /// job that is refused or does not exist does not stop the others. Returns the exit code of the first problem.

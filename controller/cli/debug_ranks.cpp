@@ -203,7 +203,7 @@ void DebugRanks::take(Rank& rank, std::size_t number) {
   std::cerr << lines << std::flush;
 }
 
-void DebugRanks::read_outputs(std::chrono::milliseconds patience) {
+bool DebugRanks::read_outputs(std::chrono::milliseconds patience) {
   std::vector<pollfd> waits;
   std::vector<std::size_t> numbers;
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
@@ -211,10 +211,11 @@ void DebugRanks::read_outputs(std::chrono::milliseconds patience) {
     waits.push_back({ranks_[number].output, POLLIN, 0});
     numbers.push_back(number);
   }
-  if (::poll(waits.data(), waits.size(), static_cast<int>(patience.count())) <= 0) return;
+  if (::poll(waits.data(), waits.size(), static_cast<int>(patience.count())) <= 0) return false;
   for (std::size_t i = 0; i < waits.size(); ++i) {
     if (waits[i].revents != 0) take(ranks_[numbers[i]], numbers[i]);
   }
+  return true;
 }
 
 int DebugRanks::wait(std::chrono::milliseconds stop_grace) {
@@ -229,12 +230,7 @@ int DebugRanks::wait(std::chrono::milliseconds stop_grace) {
     if (kill_at && DebugClock::now() >= *kill_at) signal_all(SIGKILL);
   }
   // Read the rest of the pipes, but do not wait for processes that a rank has left behind.
-  for (std::size_t number = 0; number < ranks_.size(); ++number) {
-    while (ranks_[number].output >= 0) {
-      pollfd wait{ranks_[number].output, POLLIN, 0};
-      if (::poll(&wait, 1, 0) <= 0) break;
-      take(ranks_[number], number);
-    }
+  while (read_outputs(std::chrono::milliseconds(0))) {
   }
   return first_failure_.value_or(0);
 }

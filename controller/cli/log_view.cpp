@@ -1,9 +1,8 @@
 #include "cli/log_view.h"
 
-#include <cstdio>
-#include <ctime>
 #include <iostream>
 
+#include "base/time_text.h"
 #include "cli/command.h"
 #include "cli/follow.h"
 #include "wire/logs.h"
@@ -18,14 +17,7 @@ constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer line is printed i
 /// "2026-11-20T19:48:55.123Z". For 0, which means not known, a "-" of the same width.
 std::string stamp_text(std::int64_t at_ms) {
   constexpr std::size_t kWidth = 24;
-  if (at_ms == 0) return "-" + std::string(kWidth - 1, ' ');
-  const auto seconds = static_cast<std::time_t>(at_ms / 1000);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char day[32], text[40];
-  std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text, sizeof text, "%s.%03dZ", day, static_cast<int>(at_ms % 1000));
-  return text;
+  return at_ms == 0 ? "-" + std::string(kWidth - 1, ' ') : runtime::time_text(core::Time(core::Millis(at_ms)));
 }
 
 /// Puts chunks together to lines and prints them. Remembers how far each log was read.

@@ -9,6 +9,8 @@
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/terminal.h"
+#include "jobfile/toml_value.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -103,6 +105,11 @@ CLI::Option* add_jobs(CLI::App& app, std::vector<std::int64_t>& jobs) {
   return app.add_option("jobs", jobs, "The jobs' numbers, as muster list shows them")
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
+}
+
+std::chrono::milliseconds duration_of(const std::string& option, const std::string& text, const std::string& example) {
+  if (const auto duration = schema::parse_duration_ms(text)) return std::chrono::milliseconds(*duration);
+  throw Failure(kUsage, option + " \"" + jobfile::shown(text) + "\": want a duration such as " + example);
 }
 
 std::string user_name() {

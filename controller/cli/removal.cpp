@@ -11,8 +11,6 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "core/text.h"
-#include "jobfile/toml_value.h"
-#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -157,14 +155,7 @@ PruneRule rule_of(const PruneOptions& options) {
   PruneRule rule;
   rule.keep_last = options.keep_last;
   if (!options.all_users) rule.user = user_name();
-  if (!options.older_than.empty()) {
-    const auto age = schema::parse_duration_ms(options.older_than);
-    if (!age) {
-      throw Failure(kUsage,
-                    "--older-than \"" + jobfile::shown(options.older_than) + "\": want a duration such as 30d or 12h");
-    }
-    rule.older_than = std::chrono::milliseconds(*age);
-  }
+  if (!options.older_than.empty()) rule.older_than = duration_of("--older-than", options.older_than, "30d or 12h");
   return rule;
 }
 

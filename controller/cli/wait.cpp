@@ -1,6 +1,5 @@
 #include "cli/command.h"
 #include "cli/follow.h"
-#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -14,9 +13,7 @@ struct WaitOptions {
 int run_wait(Session& session, const WaitOptions& options) {
   std::optional<Contact::Clock::time_point> deadline;
   if (!options.timeout.empty()) {
-    const auto limit = schema::parse_duration_ms(options.timeout);
-    if (!limit) throw Failure(kUsage, "--timeout \"" + options.timeout + "\": want a duration such as 90s or 12h");
-    deadline = Contact::Clock::now() + std::chrono::milliseconds(*limit);
+    deadline = Contact::Clock::now() + duration_of("--timeout", options.timeout, "90s or 12h");
   }
   auto& client = session.client();
   muster::v1::Job job;
