@@ -1,13 +1,10 @@
 #include "http/access.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <array>
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
+#include "base/tokens.h"
 #include "os/host_name.h"
 #include "service/controller.h"
 
@@ -15,18 +12,6 @@ namespace http {
 namespace {
 
 constexpr const char* kTokenRemedy = "use the token in the file 'token' of musterd's data folder";
-
-std::string random_id() {
-  std::array<unsigned char, 32> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw std::runtime_error("the system gave no random bytes for a session id");
-  std::string id;
-  for (const unsigned char byte : bytes) {
-    id += "0123456789abcdef"[byte >> 4];
-    id += "0123456789abcdef"[byte & 15];
-  }
-  return id;
-}
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -42,7 +27,7 @@ std::string without_port(const std::string& host) {
 }  // namespace
 
 std::string Sessions::open(Clock::time_point now) {
-  const std::string id = random_id();
+  const std::string id = runtime::new_token();
   const std::lock_guard lock(mutex_);
   if (ends_.size() >= kMaxSessions) ends_.erase(std::ranges::min_element(ends_, {}, &Ends::value_type::second));
   ends_[id] = now + kSessionLife;

@@ -23,7 +23,7 @@ class Sessions {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Opens a session. Returns its id, 256 random bits in hexadecimal.
+  /// Opens a session. Returns its id, 256 random bits.
   std::string open(Clock::time_point now);
   bool is_open(const std::string& id, Clock::time_point now);
   void close(const std::string& id);

@@ -11,39 +11,24 @@
 namespace http {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-MetricFamily family(const char* name, const char* help, MetricType type) {
-  MetricFamily out;
-  out.name = name;
-  out.help = help;
-  out.type = type;
+/// A metric for each value of the label; `label` null: a lone metric.
+template <typename Value>
+MetricFamily family(const char* name, const char* help, MetricType type, const char* label,
+                    const std::map<std::string, Value>& values) {
+  MetricFamily out{name, help, type, {}};
+  for (const auto& [is, value] : values) {
+    auto& metric = out.metric.emplace_back();
+    if (label != nullptr) metric.label.push_back({label, is});
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = static_cast<double>(value);
+  }
   return out;
-}
-
-void add(MetricFamily& to, double value, const char* label = nullptr, const std::string& is = {}) {
-  ClientMetric metric;
-  if (label != nullptr) metric.label.push_back({label, is});
-  if (to.type == MetricType::Counter)
-    metric.counter.value = value;
-  else
-    metric.gauge.value = value;
-  to.metric.push_back(std::move(metric));
 }
 
 MetricFamily single(const char* name, const char* help, MetricType type, double value) {
-  MetricFamily out = family(name, help, type);
-  add(out, value);
-  return out;
-}
-
-MetricFamily labelled(const char* name, const char* help, MetricType type, const char* label,
-                      const std::map<std::string, std::uint64_t>& values) {
-  MetricFamily out = family(name, help, type);
-  for (const auto& [is, value] : values) add(out, static_cast<double>(value), label, is);
-  return out;
+  return family<double>(name, help, type, nullptr, {{"", value}});
 }
 
 }  // namespace
@@ -56,10 +41,10 @@ std::string MetricsPage::text(runtime::Controller& controller) {
   read_up_to_ = totals.last_event;
   const auto status = controller.status();
   const std::vector<MetricFamily> families = {
-      labelled("muster_jobs", "Jobs by state.", MetricType::Gauge, "state", totals.jobs),
-      labelled("muster_events_total", "Events stored, by type.", MetricType::Counter, "type", events_by_type_),
-      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", MetricType::Counter, "cause",
-               totals.attempts_ended),
+      family("muster_jobs", "Jobs by state.", MetricType::Gauge, "state", totals.jobs),
+      family("muster_events_total", "Events stored, by type.", MetricType::Counter, "type", events_by_type_),
+      family("muster_attempts_ended_total", "Attempts that ended, by cause.", MetricType::Counter, "cause",
+             totals.attempts_ended),
       single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
              status.store_problem().empty() ? 1 : 0),
       single("muster_data_free_bytes", "Free space where the store lies.", MetricType::Gauge,
