@@ -250,58 +250,44 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"musterd: accepts training jobs, runs them, watches every rank and starts them again"};
   app.set_version_flag("--version", MUSTER_VERSION);
-  app.add_option("--data-folder", flags.data_folder,
-                 "the folder of the database, logs and job files (default: $MUSTER_DATA_FOLDER, else "
-                 "$XDG_DATA_HOME/muster, else "
-                 "~/.local/share/muster)")
-      ->type_name("FOLDER");
-  app.add_option("--listen", flags.listen,
-                 "the address for clients and ranks (gRPC); with port 0 the system chooses a port")
-      ->type_name("HOST:PORT")
-      ->capture_default_str();
-  app.add_option("--http", flags.http, "the address of the dashboard; with port 0 the system chooses a port")
-      ->type_name("HOST:PORT")
-      ->capture_default_str();
-  app.add_option("--worker", flags.worker,
-                 "the program that trains recipes, one process a rank (default: muster-worker beside musterd)")
-      ->type_name("FILE");
-  app.add_option("--supervisor", flags.supervisor,
-                 "the program that runs an attempt's ranks on this machine (default: muster-supervisor beside musterd)")
-      ->type_name("FILE");
-  app.add_option("--task", flags.task, "the program that runs a rank on Slurm (default: muster-task beside musterd)")
-      ->type_name("FILE");
-  app.add_option("--slurm", flags.slurm,
-                 "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) exist; "
-                 "yes: musterd does not start without a usable Slurm")
-      ->type_name("WHEN")
-      ->check(CLI::IsMember({"auto", "yes", "no"}))
-      ->capture_default_str();
+  const auto add = [&app](const char* name, auto& value, const char* type, const char* meaning) {
+    return app.add_option(name, value, meaning)->type_name(type)->capture_default_str();
+  };
+  add("--data-folder", flags.data_folder, "FOLDER",
+      "the folder of the database, logs and job files (default: $MUSTER_DATA_FOLDER, else $XDG_DATA_HOME/muster, else "
+      "~/.local/share/muster)");
+  add("--listen", flags.listen, "HOST:PORT",
+      "the address for clients and ranks (gRPC); with port 0 the system chooses a port");
+  add("--http", flags.http, "HOST:PORT", "the address of the dashboard; with port 0 the system chooses a port");
+  add("--worker", flags.worker, "FILE",
+      "the program that trains recipes, one process a rank (default: muster-worker beside musterd)");
+  add("--supervisor", flags.supervisor, "FILE",
+      "the program that runs an attempt's ranks on this machine (default: muster-supervisor beside musterd)");
+  add("--task", flags.task, "FILE", "the program that runs a rank on Slurm (default: muster-task beside musterd)");
+  add("--slurm", flags.slurm, "WHEN",
+      "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) exist; yes: musterd "
+      "does "
+      "not start without a usable Slurm")
+      ->check(CLI::IsMember({"auto", "yes", "no"}));
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
-  app.add_option("--node-exclusion-s", flags.exclusion_s,
-                 "how long a lost or unfit node gets no ranks, if other nodes are available")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0, 30 * 24 * 3600))
-      ->capture_default_str();
-  app.add_option("--partitions", flags.partitions,
-                 "TOML file with the policies of Slurm partitions: who may use them, and how; musterd reads it again "
-                 "when it changes")
-      ->type_name("FILE");
-  app.add_option("--advertise", flags.advertise,
-                 "the address by which ranks on other machines reach --listen (default: --listen)")
-      ->type_name("HOST:PORT");
-  app.add_option("--log-level", flags.log_level, "the lowest level of messages on stderr")
-      ->type_name("LEVEL")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
-      ->capture_default_str();
+  add("--node-exclusion-s", flags.exclusion_s, "SECONDS",
+      "how long a lost or unfit node gets no ranks, if other nodes are available")
+      ->check(CLI::Range(0, 30 * 24 * 3600));
+  add("--partitions", flags.partitions, "FILE",
+      "TOML file with the policies of Slurm partitions: who may use them, and how; musterd reads it again when it "
+      "changes");
+  add("--advertise", flags.advertise, "HOST:PORT",
+      "the address by which ranks on other machines reach --listen (default: --listen)");
+  add("--log-level", flags.log_level, "LEVEL", "the lowest level of messages on stderr")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, although the traffic is not encrypted");
   auto* moved = app.add_flag("--moved", flags.moved,
                              "the data folder has moved, and no other musterd uses the old one: go on with its jobs");
   app.add_flag("--fork", flags.fork,
                "the data folder is a copy: start a separate controller, which drops the jobs that have not ended and "
-               "does not "
-               "touch their processes and files")
+               "does not touch their processes and files")
       ->excludes(moved);
   try {
     app.parse(argc, argv);

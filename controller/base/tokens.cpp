@@ -26,6 +26,8 @@ std::string base64url(const unsigned char* bytes, std::size_t size) {
   return out;
 }
 
+}  // namespace
+
 std::string new_token() {
   std::array<unsigned char, 32> bytes{};
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) {
@@ -33,8 +35,6 @@ std::string new_token() {
   }
   return base64url(bytes.data(), bytes.size());
 }
-
-}  // namespace
 
 std::string load_or_create_token(const std::filesystem::path& path) {
   try {

@@ -6,7 +6,10 @@
 
 namespace runtime {
 
-/// People's token: the contents of `path`, made at the first start (32 random bytes, base64url) with mode 0600.
+/// 32 random bytes, base64url. Throws std::runtime_error when the system has none.
+std::string new_token();
+
+/// People's token: the contents of `path`, a new_token() that is made at the first start with mode 0600.
 /// Throws std::runtime_error with the remedy when the file is readable by others, empty, or cannot be made.
 std::string load_or_create_token(const std::filesystem::path& path);
 

@@ -1,8 +1,11 @@
 #include "cli/client.h"
 
-#include "cli/port_probe.h"
+#include <algorithm>
+
 #include "cli/ready_file.h"
 #include "cli/text.h"
+#include "net/listen_address.h"
+#include "net/self_probe.h"
 
 namespace cli {
 namespace {
@@ -10,6 +13,7 @@ namespace {
 constexpr int kFirstReconnectMs = 100;
 constexpr int kSlowestReconnectMs = 1000;
 constexpr int kMostAnswerBytes = 64 << 20;
+constexpr std::chrono::seconds kProbePatience{1};
 
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address) {
   grpc::ChannelArguments arguments;
@@ -55,7 +59,13 @@ grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::secon
 }
 
 bool Client::is_wrong_port() const {
-  return speaks_http(address());
+  if (address().starts_with("unix:")) return false;
+  try {
+    const auto where = net::parse_listen_address(address());
+    return net::why_silent(net::http_port(where.host, where.port, {}), kProbePatience, true).empty();
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
 }
 
 Failure Client::unreachable() const {
@@ -103,6 +113,12 @@ Failure Client::failure(const grpc::Status& status) const {
   }
 }
 
+muster::v1::GetRequest of_job(std::int64_t id) {
+  muster::v1::GetRequest request;
+  request.set_job_id(id);
+  return request;
+}
+
 // gRPC answers this way by itself, if the server has no thread for the call.
 bool is_overloaded(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
@@ -114,17 +130,10 @@ bool is_unchanged(const grpc::Status& status) {
 }
 
 bool is_lost_contact(const grpc::Status& status) {
-  if (is_overloaded(status)) return true;
-  switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::UNKNOWN:
-    case grpc::StatusCode::INTERNAL:
-      return true;
-    default:
-      return false;
-  }
+  using grpc::StatusCode;
+  constexpr StatusCode kLost[] = {StatusCode::UNAVAILABLE, StatusCode::DEADLINE_EXCEEDED, StatusCode::CANCELLED,
+                                  StatusCode::UNKNOWN, StatusCode::INTERNAL};
+  return is_overloaded(status) || std::ranges::find(kLost, status.error_code()) != std::end(kLost);
 }
 
 }  // namespace cli

@@ -13,6 +13,9 @@
 
 namespace cli {
 
+using JobStub = muster::v1::JobService::Stub;
+using AdminStub = muster::v1::AdminService::Stub;
+
 /// The connection of the command line to the controller. It ignores proxies that the environment names.
 class Client {
  public:
@@ -26,28 +29,27 @@ class Client {
   void must_connect();
 
   const std::string& address() const { return config_.address.value; }
-  muster::v1::JobService::Stub& jobs() { return *jobs_; }
-  muster::v1::AdminService::Stub& admin() { return *admin_; }
+  JobStub& jobs() { return *jobs_; }
 
   /// Adds the token to a call.
   void authorize(grpc::ClientContext& context);
 
-  /// Calls `method` of `stub` with a deadline of ten seconds. Throws failure() if the call fails.
+  /// Calls `method` with this deadline. Throws failure() if the call fails.
   template <typename Stub, typename Request, typename Response>
-  Response call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                const Request& request) {
+  Response call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
+                std::chrono::seconds limit = kCallLimit) {
     Response response;
-    const auto status = try_call(stub, method, request, &response);
+    const auto status = try_call(method, request, &response, limit);
     if (!status.ok()) throw failure(status);
     return response;
   }
   template <typename Stub, typename Request, typename Response>
-  grpc::Status try_call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  grpc::Status try_call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                         const Request& request, Response* response, std::chrono::seconds limit = kCallLimit) {
     grpc::ClientContext context;
     authorize(context);
     context.set_deadline(std::chrono::system_clock::now() + limit);
-    return told_in_time((stub.*method)(&context, request, response), limit);
+    return told_in_time((stub<Stub>().*method)(&context, request, response), limit);
   }
 
   /// The message and the exit code for a failed call.
@@ -62,13 +64,24 @@ class Client {
  private:
   /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
   static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
+  template <typename Stub>
+  Stub& stub() {
+    if constexpr (std::is_same_v<Stub, JobStub>) {
+      return *jobs_;
+    } else {
+      return *admin_;
+    }
+  }
 
   Config config_;
   std::string token_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<muster::v1::JobService::Stub> jobs_;
-  std::unique_ptr<muster::v1::AdminService::Stub> admin_;
+  std::unique_ptr<JobStub> jobs_;
+  std::unique_ptr<AdminStub> admin_;
 };
+
+/// The request for everything that is asked of one job.
+muster::v1::GetRequest of_job(std::int64_t id);
 
 /// True if the connection was lost. The call may have been performed, so the caller may only repeat it if repeating
 /// does no harm.

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "cli/client.h"
 #include "cli/config.h"
+#include "cli/json_view.h"
+#include "cli/usage.h"
 
 namespace cli {
 
@@ -46,7 +49,7 @@ void define_submit(CLI::App& app, Session& session);      // submit.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
 void define_spec(CLI::App& app, Session& session);        // spec.cpp
-void define_logs(CLI::App& app, Session& session);        // logs.cpp
+void define_logs(CLI::App& app, Session& session);        // log_view.cpp
 void define_events(CLI::App& app, Session& session);      // events.cpp
 void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
 void define_wait(CLI::App& app, Session& session);        // wait.cpp
@@ -55,8 +58,8 @@ void define_requeue(CLI::App& app, Session& session);     // control.cpp
 void define_hold(CLI::App& app, Session& session);        // control.cpp
 void define_release(CLI::App& app, Session& session);     // control.cpp
 void define_limit(CLI::App& app, Session& session);       // limit.cpp
-void define_rm(CLI::App& app, Session& session);          // remove.cpp
-void define_prune(CLI::App& app, Session& session);       // remove.cpp
+void define_rm(CLI::App& app, Session& session);          // removal.cpp
+void define_prune(CLI::App& app, Session& session);       // removal.cpp
 void define_why(CLI::App& app, Session& session);         // why.cpp
 void define_results(CLI::App& app, Session& session);     // results.cpp
 void define_partitions(CLI::App& app, Session& session);  // partitions.cpp
@@ -70,6 +73,9 @@ void define_completion(CLI::App& app, Session& session);  // completion.cpp
 void define_completion_words(CLI::App& app, Session& session);  // completion_words.cpp
 void define_version(CLI::App& app, Session& session);           // program.cpp
 
+/// Adds a command below the program or another command, with its own help.
+CLI::App& add_below(CLI::App& app, const std::string& name, const std::string& summary, const std::string& prose);
+
 /// Keeps the options of a command alive as long as the parser may write into them.
 template <typename Options>
 std::shared_ptr<Options> add_action(CLI::App& app, Session& session, int (*run)(Session&, const Options&)) {
@@ -79,8 +85,53 @@ std::shared_ptr<Options> add_action(CLI::App& app, Session& session, int (*run)(
   return options;
 }
 
-/// Adds the positional argument JOB.
+/// The options of commands that have only --json.
+struct JsonOption {
+  bool json = false;
+};
+
+/// The options of commands that show one or several jobs.
+struct JobsOptions {
+  std::vector<std::int64_t> jobs;
+  bool json = false;
+};
+
+/// Adds the positional argument JOB, or JOB... for several.
 CLI::Option* add_job(CLI::App& app, std::int64_t& job);
+CLI::Option* add_jobs(CLI::App& app, std::vector<std::int64_t>& jobs);
+
+/// Adds an option with a whole number in this range.
+template <typename Number>
+CLI::Option* add_number(CLI::App& app, const std::string& names, Number& number, std::int64_t low, std::int64_t high,
+                        const std::string& meaning) {
+  return app.add_option(names, number, meaning)->check(whole_number(low, high))->type_name("N");
+}
+
+/// The value of an option that takes a duration. Throws a Failure with this example: "90s or 12h".
+std::chrono::milliseconds duration_of(const std::string& option, const std::string& text, const std::string& example);
+
+/// Asks for one job after the other and prints each answer. As JSON, one job is an object and several are an array. A
+/// job that is refused or does not exist does not stop the others. Returns the exit code of the first problem.
+template <typename Ask, typename Print>
+int ask_each(const std::string& command, const std::vector<std::int64_t>& jobs, bool json, Ask ask, Print print) {
+  JsonRows rows(jobs.size() == 1 ? JsonRows::Form::kObject : JsonRows::Form::kArray);
+  int exit = kSuccess;
+  for (const auto id : jobs) {
+    try {
+      const auto answer = ask(id);
+      json ? rows.add(json_of(answer)) : print(answer);
+    } catch (const Failure& failure) {
+      if (failure.exit() == kUnreachable) {
+        if (json) rows.end();
+        throw;
+      }
+      std::cerr << "muster " << command << ": " << failure.what() << "\n";
+      if (exit == kSuccess) exit = failure.exit();
+    }
+  }
+  if (json) rows.end();
+  return exit;
+}
 
 /// Builds the parser with all commands.
 std::unique_ptr<CLI::App> make_app(Session& session);

@@ -1,10 +1,10 @@
-#include "cli/completion.h"
-
 #include <algorithm>
 #include <iostream>
+#include <ranges>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/text.h"
 #include "jobfile/key_names.h"
 #include "jobfile/sweep_axis.h"
 
@@ -34,14 +34,12 @@ std::string choices_of(const CLI::Option& option) {
   const auto begin = type.find('{'), end = type.find('}');
   if (begin == std::string::npos || end == std::string::npos) return {};
   auto list = type.substr(begin + 1, end - begin - 1);
-  for (char& c : list) c = c == ',' ? ' ' : c;
+  std::ranges::replace(list, ',', ' ');
   return list;
 }
 
 std::string followed_by_equals(const std::vector<std::string>& keys) {
-  std::string text;
-  for (const auto& key : keys) text += (text.empty() ? "" : " ") + key + "=";
-  return text;
+  return joined(keys, "= ") + "=";
 }
 
 /// The words to offer for an option's value: keys of a job file for --set and --sweep, else the option's choices.
@@ -65,8 +63,7 @@ Entry entry_of(const CLI::App& app, const std::string& name);
 void add_nested(const CLI::App& app, Entry& entry) {
   for (const auto* below : app.get_subcommands([](const CLI::App*) { return true; })) {
     const auto nested = entry_of(*below, below->get_name());
-    const auto choices = nested.name + (nested.choices.empty() ? "" : " " + nested.choices);
-    entry.choices += (entry.choices.empty() ? "" : " ") + choices;
+    append(entry.choices, nested.name + (nested.choices.empty() ? "" : " " + nested.choices), " ");
     for (const auto& word : nested.options) {
       const bool known =
           std::ranges::any_of(entry.options, [&](const Word& other) { return other.names == word.names; });
@@ -108,22 +105,14 @@ std::vector<Entry> entries_of(const CLI::App& app) {
 
 std::string names_of(const Entry& entry) {
   std::string names;
-  for (const auto& word : entry.options) {
-    for (const auto& name : word.names) names += (names.empty() ? "" : " ") + name;
-  }
+  for (const auto& word : entry.options) append(names, joined(word.names, " "), " ");
   return names;
 }
 
 std::string commands_of(const std::vector<Entry>& entries) {
   std::string names;
-  for (const auto& entry : entries) names += (names.empty() || entry.name.empty() ? "" : " ") + entry.name;
+  for (const auto& entry : entries | std::views::drop(1)) append(names, entry.name, " ");
   return names;
-}
-
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
 }
 
 /// The cases for an option that takes a value: choices, files, or nothing.
@@ -169,8 +158,7 @@ std::string bash_script(const std::vector<Entry>& entries) {
       "  case $command:$prev in\n" +
       bash_values(entries) + "  esac\n  case $command in\n";
   text += "    '') words='" + commands_of(entries) + " " + names_of(program) + "' ;;\n";
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    const auto& entry = entries[i];
+  for (const auto& entry : entries | std::views::drop(1)) {
     text += "    " + entry.name + ")\n      words='" + names_of(entry) +
             (entry.choices.empty() ? "" : " " + entry.choices) + " --address --token-file'\n";
     if (entry.takes_file) {
@@ -255,12 +243,12 @@ std::string zsh_script(const std::vector<Entry>& entries) {
       "  case $state in\n"
       "    command)\n"
       "      local -a commands=(\n";
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    text += "        '" + entries[i].name + ":" + zsh_quoted(entries[i].meaning) + "'\n";
+  for (const auto& entry : entries | std::views::drop(1)) {
+    text += "        '" + entry.name + ":" + zsh_quoted(entry.meaning) + "'\n";
   }
   text += "      )\n      _describe command commands ;;\n    argument)\n      case $words[1] in\n";
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    text += "        " + entries[i].name + ") _arguments" + zsh_options(entries[i]) + " ;;\n";
+  for (const auto& entry : entries | std::views::drop(1)) {
+    text += "        " + entry.name + ") _arguments" + zsh_options(entry) + " ;;\n";
   }
   return text +
          "      esac ;;\n  esac\n}\n"
@@ -271,22 +259,6 @@ std::string fish_quoted(const std::string& text) {
   std::string out;
   for (const char c : text) out += (c == '\'' || c == '\\') ? std::string("\\") + c : std::string(1, c);
   return "'" + out + "'";
-}
-
-std::string fish_options(const Entry& entry) {
-  std::string text;
-  for (const auto& word : entry.options) {
-    text += "complete -c muster";
-    if (!entry.name.empty()) text += " -n '__fish_seen_subcommand_from " + entry.name + "'";
-    for (const auto& name : word.names) {
-      text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-    }
-    if (word.takes_value) text += word.is_file ? " -r -F" : " -x";
-    if (!word.choices.empty()) text += " -a " + fish_quoted(word.choices);
-    if (!word.asks.empty()) text += " -a " + fish_quoted("(__muster_ask " + word.asks + ")");
-    text += " -d " + fish_quoted(word.meaning) + "\n";
-  }
-  return text;
 }
 
 std::string fish_script(const std::vector<Entry>& entries) {
@@ -300,19 +272,31 @@ std::string fish_script(const std::vector<Entry>& entries) {
   // fish's __fish_use_subcommand would take the value of an option before the command for the command.
   const auto none = " -n 'not __fish_seen_subcommand_from " + commands_of(entries) + "'";
   for (const auto& entry : entries) {
-    if (!entry.name.empty()) {
-      text += "complete -c muster" + none + " -a " + entry.name + " -d " + fish_quoted(entry.meaning) + "\n";
-      const auto condition = " -n '__fish_seen_subcommand_from " + entry.name + "'";
-      if (entry.takes_file) text += "complete -c muster" + condition + " -F\n";
-      if (!entry.choices.empty()) text += "complete -c muster" + condition + " -a " + fish_quoted(entry.choices) + "\n";
+    const std::string all = "complete -c muster";
+    const auto inside = entry.name.empty() ? all : all + " -n '__fish_seen_subcommand_from " + entry.name + "'";
+    if (!entry.name.empty()) text += all + none + " -a " + entry.name + " -d " + fish_quoted(entry.meaning) + "\n";
+    if (entry.takes_file) text += inside + " -F\n";
+    if (!entry.choices.empty()) text += inside + " -a " + fish_quoted(entry.choices) + "\n";
+    if (!entry.asks.empty()) text += inside + " -k -a " + fish_quoted("(__muster_ask " + entry.asks + ")") + "\n";
+    for (const auto& word : entry.options) {
+      text += inside;
+      for (const auto& name : word.names) {
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      }
+      if (word.takes_value) text += word.is_file ? " -r -F" : " -x";
+      if (!word.choices.empty()) text += " -a " + fish_quoted(word.choices);
+      if (!word.asks.empty()) text += " -a " + fish_quoted("(__muster_ask " + word.asks + ")");
+      text += " -d " + fish_quoted(word.meaning) + "\n";
     }
-    if (!entry.asks.empty()) {
-      text += "complete -c muster -n '__fish_seen_subcommand_from " + entry.name + "' -k -a " +
-              fish_quoted("(__muster_ask " + entry.asks + ")") + "\n";
-    }
-    text += fish_options(entry);
   }
   return text;
+}
+
+/// The completion script of a shell ("bash", "zsh" or "fish"), made from the parser alone.
+std::string completion_script(const std::string& shell, const CLI::App& app) {
+  const auto entries = entries_of(app);
+  if (shell == "bash") return bash_script(entries);
+  return shell == "zsh" ? zsh_script(entries) : fish_script(entries);
 }
 
 struct CompletionOptions {
@@ -326,12 +310,6 @@ int run_completion(Session&, const CompletionOptions& options) {
 }
 
 }  // namespace
-
-std::string completion_script(const std::string& shell, const CLI::App& app) {
-  const auto entries = entries_of(app);
-  if (shell == "bash") return bash_script(entries);
-  return shell == "zsh" ? zsh_script(entries) : fish_script(entries);
-}
 
 void define_completion(CLI::App& app, Session& session) {
   auto options = add_action<CompletionOptions>(app, session, run_completion);

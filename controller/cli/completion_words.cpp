@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <optional>
 #include <set>
 
 #include "cli/command.h"
@@ -27,28 +26,21 @@ struct WordsOptions {
   std::string command;
 };
 
-/// Calls the controller. After kWordsWithin, or after an error, there is no answer.
+/// Calls the controller. Throws a Failure after an error, and when kWordsWithin is over.
 class Asker {
  public:
   explicit Asker(Session& session) : client_(session.client_unconnected()) {}
 
-  std::optional<muster::v1::ListResponse> list(const muster::v1::ListRequest& request) {
-    return ask<muster::v1::ListResponse>(&muster::v1::JobService::Stub::List, request);
-  }
-  std::optional<Job> get(std::int64_t id) {
-    muster::v1::GetRequest request;
-    request.set_job_id(id);
-    return ask<Job>(&muster::v1::JobService::Stub::Get, request);
-  }
+  muster::v1::ListResponse list(const muster::v1::ListRequest& request) { return ask(&JobStub::List, request); }
+  Job get(std::int64_t id) { return ask(&JobStub::Get, of_job(id)); }
 
  private:
-  template <typename Response, typename Method, typename Request>
-  std::optional<Response> ask(Method method, const Request& request) {
-    Response response;
+  template <typename Request, typename Response>
+  Response ask(grpc::Status (JobStub::*method)(grpc::ClientContext*, const Request&, Response*),
+               const Request& request) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
-    if (left.count() <= 0) return std::nullopt;
-    if (!client_.try_call(client_.jobs(), method, request, &response, left).ok()) return std::nullopt;
-    return response;
+    if (left.count() <= 0) throw Failure(kUnreachable, "the time is over");
+    return client_.call(method, request, left);
   }
 
   Client& client_;
@@ -64,13 +56,12 @@ void print_jobs(Asker& asker, const std::string& command) {
   std::size_t words = 0;
   for (int page = 0; page < kMostPages && words < kMostWords; ++page) {
     const auto answer = asker.list(request);
-    if (!answer) return;
-    for (const auto& job : answer->jobs()) {
+    for (const auto& job : answer.jobs()) {
       std::cout << job.id() << "\t" << job.name() << ", " << status_of(job) << "\n";
       if (++words == kMostWords) return;
     }
-    if (answer->jobs_size() < static_cast<int>(kWordsPage)) return;
-    request.set_before_id(answer->jobs().rbegin()->id());
+    if (answer.jobs_size() < static_cast<int>(kWordsPage)) return;
+    request.set_before_id(answer.jobs().rbegin()->id());
   }
 }
 
@@ -88,20 +79,17 @@ void print_sweeps(Asker& asker) {
   request.set_limit(kWordsPage);
   for (int page = 0; page < kMostPages; ++page) {
     const auto answer = asker.list(request);
-    if (!answer) return;
-    for (const auto& job : answer->jobs()) {
+    for (const auto& job : answer.jobs()) {
       const auto& sweep = job.sweep().sweep();
       if (sweep.empty() || !sweeps.insert(sweep).second) continue;
       muster::v1::ListRequest of_sweep;
       of_sweep.set_sweep(sweep);
       of_sweep.set_limit(1);
-      const auto counted = asker.list(of_sweep);
-      if (!counted) return;
-      std::cout << sweep << "\t" << name_of_sweep(job) << ", "
-                << core::count_text(static_cast<std::size_t>(counted->total()), "job") << "\n";
+      const auto jobs = static_cast<std::size_t>(asker.list(of_sweep).total());
+      std::cout << sweep << "\t" << name_of_sweep(job) << ", " << core::count_text(jobs, "job") << "\n";
     }
-    if (answer->jobs_size() < static_cast<int>(kWordsPage)) return;
-    const auto& last = *answer->jobs().rbegin();
+    if (answer.jobs_size() < static_cast<int>(kWordsPage)) return;
+    const auto& last = *answer.jobs().rbegin();
     const auto first = last.id() - static_cast<std::int64_t>(last.sweep().index());
     request.set_before_id(std::max<std::int64_t>(first, 1));
   }
@@ -119,22 +107,21 @@ void print_series(Asker& asker) {
   muster::v1::ListRequest request;
   request.set_limit(kSeriesOf);
   const auto newest = asker.list(request);
-  if (!newest) return;
-  for (const auto& row : newest->jobs()) {
-    const auto job = row.attempts_size() > 0 ? asker.get(row.id()) : std::nullopt;
-    if (!job) continue;
-    for (const auto& series : job->series()) print(series.name(), series.unit());
+  for (const auto& row : newest.jobs()) {
+    if (row.attempts_size() == 0) continue;
+    const auto job = asker.get(row.id());
+    for (const auto& series : job.series()) print(series.name(), series.unit());
   }
 }
 
 int run_words(Session& session, const WordsOptions& options) {
   Asker asker(session);
-  if (options.what == "jobs") {
-    print_jobs(asker, options.command);
-  } else if (options.what == "series") {
-    print_series(asker);
-  } else {
-    print_sweeps(asker);
+  try {
+    if (options.what == "jobs") print_jobs(asker, options.command);
+    if (options.what == "series") print_series(asker);
+    if (options.what == "sweeps") print_sweeps(asker);
+  } catch (const Failure&) {
+    // The words that were found so far are printed.
   }
   return kSuccess;
 }

@@ -111,35 +111,31 @@ ConfigPlaces usual_places() {
 
 Config load_config(const Flags& flags, const ConfigPlaces& places) {
   Config config{{}, {}, places.variable("MUSTER_TOKEN"), {}, {}, {}};
-  bool have_address = false, have_token_file = false;
-  const auto take = [](Setting& setting, bool& have, std::string value, const std::string& source) {
-    if (!have) setting = {std::move(value), source};
-    have = true;
+  const auto take = [](Setting& setting, std::string value, const std::string& source) {
+    if (setting.source.empty()) setting = {std::move(value), source};
   };
   // Takes the token of a data folder and, if there is a musterd.json, the address.
   const auto take_folder = [&](const std::string& folder, const std::string& source, bool named) {
     config.data_folder = folder;
-    if (!have_address) {
+    if (config.address.source.empty()) {
       if (const auto ready = read_ready_file(folder)) {
-        take(config.address, have_address, ready->grpc, ready->file.native());
+        take(config.address, ready->grpc, ready->file.native());
         config.doubt = stale_text(*ready);
       } else if (named) {
         config.doubt = "there is no " + folder + "/musterd.json, so no musterd runs on that folder (" + source + ")";
       }
     }
-    take(config.token_file, have_token_file, (fs::path(folder) / "token").native(), source);
+    take(config.token_file, (fs::path(folder) / "token").native(), source);
   };
   const auto here = fs::current_path();
-  if (flags.address) take(config.address, have_address, *flags.address, "--address");
+  if (flags.address) take(config.address, *flags.address, "--address");
   if (flags.token_file) {
-    take(config.token_file, have_token_file, absolute(*flags.token_file, here, places), "--token-file");
+    take(config.token_file, absolute(*flags.token_file, here, places), "--token-file");
     config.token.reset();
   }
-  if (const auto value = places.variable("MUSTER_ADDRESS")) {
-    take(config.address, have_address, *value, "MUSTER_ADDRESS");
-  }
+  if (const auto value = places.variable("MUSTER_ADDRESS")) take(config.address, *value, "MUSTER_ADDRESS");
   if (const auto value = places.variable("MUSTER_TOKEN_FILE")) {
-    take(config.token_file, have_token_file, absolute(*value, here, places), "MUSTER_TOKEN_FILE");
+    take(config.token_file, absolute(*value, here, places), "MUSTER_TOKEN_FILE");
   }
   const auto named_folder = places.variable("MUSTER_DATA_FOLDER");
   if (named_folder) take_folder(absolute(*named_folder, here, places), "MUSTER_DATA_FOLDER", true);
@@ -152,18 +148,17 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     config.files.push_back(file);
     const auto keys = read_keys(file);
     if (const auto found = keys.find("address"); found != keys.end()) {
-      take(config.address, have_address, found->second, file.native());
+      take(config.address, found->second, file.native());
     }
     if (const auto found = keys.find("token_file"); found != keys.end()) {
-      take(config.token_file, have_token_file, absolute(found->second, fs::absolute(file).parent_path(), places),
-           file.native());
+      take(config.token_file, absolute(found->second, fs::absolute(file).parent_path(), places), file.native());
     }
   }
   if (!named_folder) {
     const auto folder = default_data_folder(places);
     take_folder(folder.value, folder.source, false);
   }
-  take(config.address, have_address, "127.0.0.1:7600", "default");
+  take(config.address, "127.0.0.1:7600", "default");
   check_address(config.address);
   return config;
 }

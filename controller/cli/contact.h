@@ -33,21 +33,22 @@ class Contact {
   StreamEnd follow(const Open<Message>& open, const std::function<void(const Message&)>& take,
                    std::optional<std::chrono::seconds> longest = std::nullopt) {
     while (true) {
-      const auto [status, end] = once<Message>(open, take, longest);
-      if (end) return *end;
-      if (!settle(status)) return stopped();
+      if (const auto end = once<Message>(open, take, longest)) return *end;
     }
   }
 
-  /// Reads one stream once, without trying again. Throws if the connection is lost.
+  /// As follow() if `follows`; else reads the stream once, and throws if the connection is lost.
   template <typename Message>
-  static void read(Client& client, const Open<Message>& open, const std::function<void(const Message&)>& take) {
+  static StreamEnd read(Client& client, bool follows, const Open<Message>& open,
+                        const std::function<void(const Message&)>& take) {
+    if (follows) return Contact(client).follow<Message>(open, take);
     grpc::ClientContext context;
     client.authorize(context);
     auto reader = open(&context);
     Message message;
     while (reader->Read(&message)) take(message);
     if (const auto status = reader->Finish(); !status.ok()) throw client.failure(status);
+    return StreamEnd::kComplete;
   }
 
   /// Waits a moment before the next try. Returns false if it was interrupted or the deadline has passed.
@@ -60,14 +61,10 @@ class Contact {
   StreamEnd stopped() const;
 
  private:
-  struct Try {
-    grpc::Status status;
-    std::optional<StreamEnd> end;
-  };
-
+  /// One try. nullopt: the stream is to be opened again.
   template <typename Message>
-  Try once(const Open<Message>& open, const std::function<void(const Message&)>& take,
-           std::optional<std::chrono::seconds> longest) {
+  std::optional<StreamEnd> once(const Open<Message>& open, const std::function<void(const Message&)>& take,
+                                std::optional<std::chrono::seconds> longest) {
     grpc::ClientContext context;
     client_.authorize(context);
     std::optional<Clock::time_point> until = deadline_;
@@ -81,11 +78,10 @@ class Contact {
       take(message);
     }
     const auto status = reader->Finish();
-    if (status.ok()) return {status, StreamEnd::kComplete};
-    if (Interrupts::instance().requested()) return {status, StreamEnd::kInterrupted};
-    if (out_of_time()) return {status, StreamEnd::kTimedOut};
-    if (longest && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return {grpc::Status::OK, std::nullopt};
-    return {status, std::nullopt};
+    if (status.ok()) return StreamEnd::kComplete;
+    if (Interrupts::instance().requested() || out_of_time()) return stopped();
+    if (longest && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return std::nullopt;
+    return settle(status) ? std::nullopt : std::optional(stopped());
   }
   bool out_of_time() const { return deadline_ && Clock::now() >= *deadline_; }
 

@@ -10,7 +10,6 @@
 
 #include "cli/command.h"
 #include "cli/dashboard_link.h"
-#include "cli/json_view.h"
 #include "cli/programs.h"
 
 namespace cli {
@@ -73,7 +72,7 @@ void open_in_browser(const std::string& link) {
 
 int run_dashboard(Session& session, const DashboardOptions& options) {
   auto& client = session.client();
-  const auto status = client.call(client.admin(), &muster::v1::AdminService::Stub::Status, muster::v1::StatusRequest());
+  const auto status = client.call(&AdminStub::Status, muster::v1::StatusRequest());
   const auto link = dashboard_link(
       {status.dashboard_url(), client.token(), client.address(), variable("SSH_CONNECTION"), user_name()});
   if (options.json) {

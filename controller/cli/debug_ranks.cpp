@@ -17,6 +17,7 @@
 #include "beside/stop_file.h"
 #include "cli/failure.h"
 #include "cli/interrupts.h"
+#include "slurm/command.h"
 
 namespace cli {
 namespace {
@@ -81,13 +82,7 @@ std::string program_of(const DebugRank& rank) {
   const auto& name = rank.words.front();
   const auto path = rank.environment.find("PATH");
   if (name.find('/') != std::string::npos || path == rank.environment.end()) return name;
-  for (std::size_t at = 0; at <= path->second.size();) {
-    const auto end = std::min(path->second.find(':', at), path->second.size());
-    const auto file = path->second.substr(at, end - at) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-    at = end + 1;
-  }
-  return {};
+  return slurm::find_in(path->second, name).value_or("");
 }
 
 [[noreturn]] void fail_to_start(const DebugRank& rank, const StartProblem& problem) {
@@ -208,7 +203,7 @@ void DebugRanks::take(Rank& rank, std::size_t number) {
   std::cerr << lines << std::flush;
 }
 
-void DebugRanks::read_outputs(std::chrono::milliseconds patience) {
+bool DebugRanks::read_outputs(std::chrono::milliseconds patience) {
   std::vector<pollfd> waits;
   std::vector<std::size_t> numbers;
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
@@ -216,10 +211,11 @@ void DebugRanks::read_outputs(std::chrono::milliseconds patience) {
     waits.push_back({ranks_[number].output, POLLIN, 0});
     numbers.push_back(number);
   }
-  if (::poll(waits.data(), waits.size(), static_cast<int>(patience.count())) <= 0) return;
+  if (::poll(waits.data(), waits.size(), static_cast<int>(patience.count())) <= 0) return false;
   for (std::size_t i = 0; i < waits.size(); ++i) {
     if (waits[i].revents != 0) take(ranks_[numbers[i]], numbers[i]);
   }
+  return true;
 }
 
 int DebugRanks::wait(std::chrono::milliseconds stop_grace) {
@@ -234,12 +230,7 @@ int DebugRanks::wait(std::chrono::milliseconds stop_grace) {
     if (kill_at && DebugClock::now() >= *kill_at) signal_all(SIGKILL);
   }
   // Read the rest of the pipes, but do not wait for processes that a rank has left behind.
-  for (std::size_t number = 0; number < ranks_.size(); ++number) {
-    while (ranks_[number].output >= 0) {
-      pollfd wait{ranks_[number].output, POLLIN, 0};
-      if (::poll(&wait, 1, 0) <= 0) break;
-      take(ranks_[number], number);
-    }
+  while (read_outputs(std::chrono::milliseconds(0))) {
   }
   return first_failure_.value_or(0);
 }

@@ -41,7 +41,8 @@ class DebugRanks {
   };
   void start(const DebugRank& rank, std::size_t number);
   void take_ends();
-  void read_outputs(std::chrono::milliseconds patience);
+  /// Returns false if no output came in this time.
+  bool read_outputs(std::chrono::milliseconds patience);
   void take(Rank& rank, std::size_t number);
   void signal_all(int number);
   void ask_to_leave(std::chrono::milliseconds stop_grace);

@@ -11,17 +11,23 @@
 #include <iostream>
 
 #include "beside/rank_files.h"
-#include "cli/debug_environment.h"
 #include "cli/debug_ranks.h"
 #include "cli/failure.h"
 #include "cli/programs.h"
+#include "contract/variables.h"
 #include "jobfile/run_file.h"
 #include "jobfile/spec.h"
+#include "launch/login_environment.h"
+#include "launch/rank_variables.h"
+#include "launch/submitter.h"
+#include "launch/visible_devices.h"
+#include "os/host_name.h"
 
 namespace cli {
 namespace {
 
 namespace fs = std::filesystem;
+namespace names = contract::variable;
 
 /// A folder for this run. It is removed at the end with its contents.
 class DebugFolder {
@@ -76,6 +82,63 @@ std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::pat
   out.close();
   if (!out) throw Failure(kUsage, "cannot write " + file.native() + "; is the disk full?");
   return {worker, "--run-file", file};
+}
+
+/// What all ranks of a debug run share.
+struct DebugPlace {
+  std::filesystem::path folder;  // the attempt's folder
+  std::string checkpoints;
+  std::string master_port;
+};
+
+/// A rank's place. All nodes of the job are this machine.
+launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
+  launch::RankPlace place{.rank = rank, .world_size = resources.nodes() * resources.ranks_per_node()};
+  place.local_world_size = resources.ranks_per_node();
+  place.local_rank = rank % place.local_world_size;
+  place.node_rank = rank / place.local_world_size;
+  place.nodes = resources.nodes();
+  const auto host = os::host_name();
+  place.node_names.assign(place.nodes, host.empty() ? "localhost" : host);
+  return place;
+}
+
+/// Adds TERM, and the GPUs that this shell may use.
+void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, launch::Environment& to) {
+  const auto own = launch::own_environment();
+  for (const auto* name : {"TERM", names::kVisibleDevices}) {
+    if (const auto found = own.find(name); found != own.end()) to[name] = found->second;
+  }
+  if (resources.gpus_per_rank() == 0) return;
+  auto& devices = to[names::kVisibleDevices];
+  devices = launch::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
+}
+
+/// A rank's environment, as in an attempt; see [Note: a rank's environment] in launch/environment.h. A rank also gets
+/// TERM, since it uses this terminal. muster-worker also gets a file for its metrics, since there is no controller.
+launch::Environment debug_environment(const muster::v1::JobSpec& spec, const DebugPlace& place, std::uint32_t rank) {
+  auto all = launch::login_environment();
+  for (const auto& [name, value] : spec.submitted_env()) all[name] = value;
+  for (auto& [name, value] : launch::rank_variables(place_of(spec.resources(), rank))) all[name] = value;
+  const auto files = beside::file_variables(beside::rank_files(place.folder / "logs", rank));
+  for (const auto& [name, value] : files) all[name] = value;
+  all[names::kMasterAddress] = "127.0.0.1";
+  all[names::kMasterPort] = place.master_port;
+  add_of_this_shell(spec.resources(), rank, all);
+  if (spec.has_command()) {
+    for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
+  }
+  for (const auto& [name, value] : spec.env()) all[name] = value;
+  // There is no controller, so there is no job id.
+  all[names::kJobId] = "0";
+  all[names::kAttempt] = "1";
+  all[names::kAttemptFolder] = place.folder;
+  all[names::kCheckpointFolder] = place.checkpoints;
+  if (spec.has_recipe()) {
+    all[names::kRunFile] = place.folder / "run.json";
+    all[names::kMetricsFile] = place.folder / ("metrics.rank" + std::to_string(rank) + ".jsonl");
+  }
+  return all;
 }
 
 void tell_start(const muster::v1::JobSpec& spec, std::uint64_t ranks, const fs::path& folder) {

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/json_view.h"
 #include "cli/programs.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -21,15 +20,15 @@ constexpr std::int64_t kFewestFreeBytes = std::int64_t{1} << 30;
 constexpr int kEnoughManualPages = 50;
 constexpr std::chrono::seconds kSlurmPatience{5};
 
-struct DoctorOptions {
-  bool json = false;
+struct Verdict {
+  std::string_view name;
+  Colour colour;
 };
-
-enum class Verdict { kFine, kNote, kBad };
+constexpr Verdict kFine{"ok", Colour::kGreen}, kNote{"note", Colour::kYellow}, kBad{"bad", Colour::kRed};
 
 struct Finding {
   std::string check;
-  Verdict verdict = Verdict::kFine;
+  Verdict verdict;
   std::string text;
 };
 
@@ -37,31 +36,32 @@ Finding check_config(const Config& config) {
   std::string text = config.address.value + " (" + config.address.source + ")";
   for (const auto& file : config.files) text += ", " + file.native() + " read";
   if (config.files.empty()) text += ", no configuration file";
-  return {"configuration", Verdict::kFine, text};
+  return {"configuration", kFine, text};
 }
 
 Finding check_token(const Config& config) {
-  if (config.token) return {"token", Verdict::kFine, "from MUSTER_TOKEN"};
+  if (config.token) return {"token", kFine, "from MUSTER_TOKEN"};
   const auto& [path, source] = config.token_file;
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
-    return {"token", Verdict::kBad,
+    return {"token", kBad,
             "there is no " + path + " (" + source + "): musterd writes it at its first start; or set --token-file"};
   }
   if ((info.st_mode & 037) != 0) {
-    return {"token", Verdict::kBad, path + " can be read by others: chmod 600 " + path + " (640 if a group shares it)"};
+    return {"token", kBad, path + " can be read by others: chmod 600 " + path + " (640 if a group shares it)"};
   }
-  if ((info.st_mode & 040) != 0) return {"token", Verdict::kFine, path + ", readable by its owner and its group"};
-  return {"token", Verdict::kFine, path + ", readable only by its owner"};
+  const bool has_group = (info.st_mode & 040) != 0;
+  return {"token", kFine,
+          path + (has_group ? ", readable by its owner and its group" : ", readable only by its owner")};
 }
 
 Finding check_worker(const Config& config) {
   const auto worker = find_program("muster-worker");
-  if (!worker.empty()) return {"worker", Verdict::kFine, worker.native()};
+  if (!worker.empty()) return {"worker", kFine, worker.native()};
   if (!is_loopback(config.address.value)) {
-    return {"worker", Verdict::kNote, "there is no muster-worker here; the controller's machines need it"};
+    return {"worker", kNote, "there is no muster-worker here; the controller's machines need it"};
   }
-  return {"worker", Verdict::kBad,
+  return {"worker", kBad,
           "there is no muster-worker beside muster or in PATH, so recipes cannot train here (command jobs can); build "
           "it with "
           "./dev build"};
@@ -78,52 +78,45 @@ Finding check_data() {
     }
   }
   if (pages >= kEnoughManualPages) {
-    return {"data", Verdict::kFine, "manual pages in /usr/share/man (data.source \"man\", \"auto\")"};
+    return {"data", kFine, "manual pages in /usr/share/man (data.source \"man\", \"auto\")"};
   }
   return {
-      "data", Verdict::kNote,
+      "data", kNote,
       "there are few or no manual pages here: data.source \"auto\" uses the small built-in text; \"folder\" takes your "
       "own"};
 }
 
-/// The partitions that sinfo names on this machine, or why it names none.
-struct SlurmHere {
-  std::string partitions;  // "main, low"
-  std::string problem;     // empty: Slurm answers
-};
-
-SlurmHere ask_slurm() {
+/// Why Slurm cannot be used from here; empty: it answers, and `partitions` has the names.
+std::string ask_slurm(std::string& partitions) {
   slurm::ProcessRunner runner(false);
   slurm::Command sinfo;
   sinfo.argv = {"sinfo", "--noheader", "--format=%R"};
   sinfo.time_limit = kSlurmPatience;
   sinfo.unset = {"SINFO_*"};
   const auto said = runner.run(sinfo);
-  if (!said.could_not_start.empty()) return {"", said.could_not_start};
+  if (!said.could_not_start.empty()) return said.could_not_start;
   if (said.timed_out) {
-    return {"", "sinfo has not answered in " + duration_text(std::chrono::milliseconds(kSlurmPatience).count())};
+    return "sinfo has not answered in " + duration_text(std::chrono::milliseconds(kSlurmPatience).count());
   }
-  if (!said.succeeded()) return {"", said.err.empty() ? "sinfo failed" : said.err.substr(0, said.err.find('\n'))};
-  SlurmHere here;
+  if (!said.succeeded()) return said.err.empty() ? "sinfo failed" : said.err.substr(0, said.err.find('\n'));
   std::istringstream lines(said.out);
-  for (std::string line; std::getline(lines, line);) here.partitions += (here.partitions.empty() ? "" : ", ") + line;
-  if (here.partitions.empty()) here.problem = "Slurm has no partition";
-  return here;
+  for (std::string line; std::getline(lines, line);) append(partitions, line);
+  return partitions.empty() ? "Slurm has no partition" : "";
 }
 
 /// Checks that Slurm can be used, not only that it is installed. `why_not`: why the controller does not use it; empty:
 /// it does.
 Finding check_slurm(const std::string& why_not) {
-  if (!why_not.empty()) return {"slurm", Verdict::kNote, why_not};
+  if (!why_not.empty()) return {"slurm", kNote, why_not};
   const auto sbatch = find_program("sbatch");
   if (sbatch.empty()) {
-    return {"slurm", Verdict::kNote,
-            "there is no sbatch here; executor \"slurm\" needs it on the controller's machine"};
+    return {"slurm", kNote, "there is no sbatch here; executor \"slurm\" needs it on the controller's machine"};
   }
-  const auto here = ask_slurm();
-  if (here.problem.empty()) return {"slurm", Verdict::kFine, sbatch.native() + ", partitions " + here.partitions};
-  return {"slurm", Verdict::kNote,
-          sbatch.native() + " is installed, but Slurm does not answer (" + here.problem +
+  std::string partitions;
+  const auto problem = ask_slurm(partitions);
+  if (problem.empty()) return {"slurm", kFine, sbatch.native() + ", partitions " + partitions};
+  return {"slurm", kNote,
+          sbatch.native() + " is installed, but Slurm does not answer (" + problem +
               "): jobs of executor \"slurm\" need one on the controller's machine; see sinfo and SLURM_CONF"};
 }
 
@@ -138,48 +131,40 @@ std::string executors_of(const muster::v1::StatusResponse& status) {
 
 void check_status(Client& client, const muster::v1::StatusResponse& status, std::vector<Finding>& findings) {
   const bool same = status.version() == MUSTER_VERSION;
-  findings.push_back({"controller", same ? Verdict::kFine : Verdict::kNote,
+  findings.push_back({"controller", same ? kFine : kNote,
                       "musterd " + status.version() + " at " + client.address() + ", process " +
                           std::to_string(status.pid()) + ", " + std::to_string(status.jobs_running()) + " of " +
                           std::to_string(status.jobs_total()) + " jobs running" +
                           (same ? "" : "; muster is " MUSTER_VERSION ": install the same version of both")});
-  findings.push_back({"executor", Verdict::kFine, executors_of(status)});
+  findings.push_back({"executor", kFine, executors_of(status)});
   if (!status.scheduler_problem().empty()) {
-    findings.push_back({"scheduler", Verdict::kBad,
+    findings.push_back({"scheduler", kBad,
                         status.scheduler_problem() +
                             "; running jobs go on, new ones wait: run scontrol ping on the controller's machine"});
   }
-  for (const auto& problem : status.problems()) {
-    findings.push_back({"musterd", Verdict::kBad, problem});
-  }
-  for (const auto& problem : status.partition_problems()) {
-    findings.push_back({"partitions", Verdict::kBad, problem});
-  }
-  findings.push_back({"store", status.store_problem().empty() ? Verdict::kFine : Verdict::kBad,
+  for (const auto& problem : status.problems()) findings.push_back({"musterd", kBad, problem});
+  for (const auto& problem : status.partition_problems()) findings.push_back({"partitions", kBad, problem});
+  findings.push_back({"store", status.store_problem().empty() ? kFine : kBad,
                       status.store_problem().empty() ? "writable, " + std::to_string(status.events_total()) + " events"
                                                      : status.store_problem()});
   const bool in_time = status.overload().empty();
-  findings.push_back({"ranks", in_time ? Verdict::kFine : Verdict::kNote,
+  findings.push_back({"ranks", in_time ? kFine : kNote,
                       in_time ? std::to_string(status.rank_streams()) + " connected, heartbeats are read in time"
                               : status.overload()});
   const bool room = status.data_free_bytes() >= kFewestFreeBytes;
-  findings.push_back({"disk", room ? Verdict::kFine : Verdict::kBad,
+  findings.push_back({"disk", room ? kFine : kBad,
                       bytes_text(status.data_free_bytes()) + " free in " + status.data_folder() +
                           (room ? "" : ": free some space, which checkpoints and the store need")});
   if (!status.dashboard_url().empty()) {
-    findings.push_back(
-        {"dashboard", Verdict::kFine, status.dashboard_url() + "; muster dashboard prints a link that logs in"});
+    findings.push_back({"dashboard", kFine, status.dashboard_url() + "; muster dashboard prints a link that logs in"});
   }
 }
 
 /// Asks why the controller has no Slurm. Its answer to a question about nodes has the reason.
 std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& status) {
-  for (const auto& name : status.executors()) {
-    if (name == "slurm") return {};
-  }
+  if (std::ranges::find(status.executors(), "slurm") != status.executors().end()) return {};
   muster::v1::ListNodesResponse nodes;
-  const auto answer = client.try_call(client.admin(), &muster::v1::AdminService::Stub::ListNodes,
-                                      muster::v1::ListNodesRequest(), &nodes);
+  const auto answer = client.try_call(&AdminStub::ListNodes, muster::v1::ListNodesRequest(), &nodes);
   return answer.error_code() == grpc::StatusCode::FAILED_PRECONDITION ? answer.error_message() : "";
 }
 
@@ -187,34 +172,23 @@ std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& statu
 std::string check_controller(Client& client, std::vector<Finding>& findings) {
   try {
     client.must_connect();
-    const auto status =
-        client.call(client.admin(), &muster::v1::AdminService::Stub::Status, muster::v1::StatusRequest());
+    const auto status = client.call(&AdminStub::Status, muster::v1::StatusRequest());
     check_status(client, status, findings);
     return why_no_slurm(client, status);
   } catch (const Failure& failure) {
-    findings.push_back({"controller", Verdict::kBad, failure.what()});
+    findings.push_back({"controller", kBad, failure.what()});
     return {};
   }
 }
 
-const char* name_of(Verdict verdict) {
-  return verdict == Verdict::kFine ? "ok" : verdict == Verdict::kNote ? "note" : "bad";
-}
-
 void print(const Finding& finding) {
-  const auto colour = finding.verdict == Verdict::kFine   ? Colour::kGreen
-                      : finding.verdict == Verdict::kNote ? Colour::kYellow
-                                                          : Colour::kRed;
-  const std::string verdict = name_of(finding.verdict);
-  auto lead = painted(verdict, colour) + std::string(6 - verdict.size(), ' ') + finding.check +
-              std::string(15 - finding.check.size(), ' ');
-  for (const auto& line : wrapped(finding.text, table_columns() - 21)) {
-    std::cout << lead << line << "\n";
-    lead.assign(21, ' ');
-  }
+  const auto& [verdict, colour] = finding.verdict;
+  const auto lead = painted(verdict, colour) + std::string(6 - verdict.size(), ' ') + finding.check +
+                    std::string(15 - finding.check.size(), ' ');
+  print_behind(lead, 21, finding.text);
 }
 
-int run_doctor(Session& session, const DoctorOptions& options) {
+int run_doctor(Session& session, const JsonOption& options) {
   std::vector<Finding> findings;
   std::string no_slurm;
   try {
@@ -224,28 +198,27 @@ int run_doctor(Session& session, const DoctorOptions& options) {
     no_slurm = check_controller(session.client_unconnected(), findings);
     findings.push_back(check_worker(config));
   } catch (const Failure& failure) {
-    findings.push_back({"configuration", Verdict::kBad, failure.what()});
+    findings.push_back({"configuration", kBad, failure.what()});
   }
   findings.push_back(check_data());
   findings.push_back(check_slurm(no_slurm));
-  JsonRows rows(false);
+  JsonRows rows(JsonRows::Form::kArray);
   for (const auto& finding : findings) {
     if (options.json) {
-      rows.add(with_version({{"check", finding.check}, {"verdict", name_of(finding.verdict)}, {"text", finding.text}}));
+      rows.add(with_version({{"check", finding.check}, {"verdict", finding.verdict.name}, {"text", finding.text}}));
     } else {
       print(finding);
     }
   }
   if (options.json) rows.end();
-  const bool bad =
-      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.verdict == Verdict::kBad; });
+  const bool bad = std::ranges::any_of(findings, [](const Finding& f) { return f.verdict.name == kBad.name; });
   return bad ? kJobFailed : kSuccess;
 }
 
 }  // namespace
 
 void define_doctor(CLI::App& app, Session& session) {
-  auto options = add_action<DoctorOptions>(app, session, run_doctor);
+  auto options = add_action<JsonOption>(app, session, run_doctor);
   app.add_flag("--json", options->json, "An array of {check, verdict, text}; verdict is ok, note or bad");
 }
 

@@ -2,7 +2,6 @@
 
 #include "cli/command.h"
 #include "cli/contact.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -24,12 +23,7 @@ void print_event(const Event& event, bool name_job) {
   if (event.attempt() > 0) subject += (name_job ? " attempt " : "attempt ") + std::to_string(event.attempt());
   const std::size_t subject_width = name_job ? 18 : 10;
   lead += subject + std::string(subject_width - std::min(subject_width, subject.size()), ' ') + "  ";
-  const auto text = event.text().empty() ? event.type() : event.text();
-  const auto room = table_columns() > lead.size() + 20 ? table_columns() - lead.size() : 20;
-  for (const auto& line : wrapped(text, room)) {
-    std::cout << lead << line << "\n";
-    lead.assign(lead.size(), ' ');
-  }
+  print_behind(lead, lead.size(), event.text().empty() ? event.type() : event.text());
 }
 
 int run_events(Session& session, const EventsOptions& options) {
@@ -37,7 +31,7 @@ int run_events(Session& session, const EventsOptions& options) {
   muster::v1::EventsRequest request;
   request.set_job_id(options.job);
   request.set_follow(options.follow);
-  JsonRows rows(options.follow);
+  JsonRows rows(options.follow ? JsonRows::Form::kLines : JsonRows::Form::kArray);
   const auto take = [&](const Event& event) {
     request.set_after_id(event.id());
     if (options.json) {
@@ -48,12 +42,7 @@ int run_events(Session& session, const EventsOptions& options) {
     if (options.follow) std::cout << std::flush;
   };
   const auto open = [&](grpc::ClientContext* context) { return client.jobs().Events(context, request); };
-  auto end = StreamEnd::kComplete;
-  if (options.follow) {
-    end = Contact(client).follow<Event>(open, take);
-  } else {
-    Contact::read<Event>(client, open, take);
-  }
+  const auto end = Contact::read<Event>(client, options.follow, open, take);
   if (options.json) rows.end();
   return end == StreamEnd::kInterrupted ? kInterrupted : kSuccess;
 }

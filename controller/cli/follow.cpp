@@ -8,6 +8,7 @@
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "core/text.h"
 
 namespace cli {
 namespace {
@@ -32,6 +33,14 @@ std::string news_of(const muster::v1::Job& job) {
   return reason.empty() || reason == status_of(job) ? "" : ": " + reason;
 }
 
+/// ", step 40/150, loss 2.585, validation loss 2.9"
+std::string progress_text(const muster::v1::Job& job) {
+  std::string text;
+  if (job.steps_total() > 0) text += ", step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
+  if (job.has_loss()) text += ", loss " + number_text(job.loss());
+  return text + held_out_text(job);
+}
+
 }  // namespace
 
 bool is_ended(const muster::v1::Job& job) {
@@ -53,10 +62,10 @@ void connect_patiently(Client& client, std::chrono::seconds limit) {
   client.must_connect();
 }
 
-StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::Clock::time_point> deadline,
-                       const std::function<void(const muster::v1::Job&)>& on_change, muster::v1::Job* last) {
-  muster::v1::GetRequest request;
-  request.set_job_id(job);
+StreamEnd wait_for_end(Client& client, std::int64_t job, muster::v1::Job* last,
+                       std::optional<Contact::Clock::time_point> deadline,
+                       const std::function<void(const muster::v1::Job&)>& on_change) {
+  const auto request = of_job(job);
   Contact contact(client, deadline);
   while (true) {
     const auto end = contact.follow<muster::v1::Job>(
@@ -68,7 +77,7 @@ StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::
         kLongestWatch);
     // The time may have been too short for one answer. Ask once more, since the job may have ended.
     if (end == StreamEnd::kTimedOut && last->id() == 0) {
-      client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, last);
+      client.try_call(&JobStub::Get, request, last);
     }
     if (end == StreamEnd::kTimedOut && is_ended(*last)) return StreamEnd::kComplete;
     if (end != StreamEnd::kComplete || is_ended(*last)) return end;
@@ -83,11 +92,8 @@ std::string outcome_text(const muster::v1::Job& job) {
 }
 
 std::string summary_text(const muster::v1::Job& job) {
-  const auto attempts = job.attempts_size();
-  auto text = std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
-  if (job.steps_total() > 0) text += ", step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
-  if (job.has_loss()) text += ", loss " + number_text(job.loss());
-  text += held_out_text(job);
+  auto text = core::count_text(static_cast<std::size_t>(job.attempts_size()), "attempt");
+  text += progress_text(job);
   if (!job.started_at().empty()) text += ", took " + span_text(job.started_at(), job.ended_at());
   if (job.last_checkpoint_step() > 0) {
     text +=
@@ -121,9 +127,7 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
 void Progress::line(const muster::v1::Job& job) {
   std::cerr << name_of(job.id()) << " " << status_of(job);
   if (job.attempts_size() > 0) std::cerr << ", attempt " << job.attempts().rbegin()->number();
-  if (job.steps_total() > 0) std::cerr << ", step " << job.step() << "/" << job.steps_total();
-  if (job.has_loss()) std::cerr << ", loss " << number_text(job.loss());
-  std::cerr << held_out_text(job);
+  std::cerr << progress_text(job);
   if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
   if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
   if (const auto left = left_.left()) std::cerr << ", about " << duration_text(left->count()) << " left";

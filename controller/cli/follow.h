@@ -16,8 +16,10 @@ void connect_patiently(Client& client, std::chrono::seconds limit);
 
 /// Waits until the job has ended, even if the connection is lost in between. Calls `on_change` with the job at once and
 /// after each change. After kComplete `last` is the ended job.
-StreamEnd wait_for_end(Client& client, std::int64_t job, std::optional<Contact::Clock::time_point> deadline,
-                       const std::function<void(const muster::v1::Job&)>& on_change, muster::v1::Job* last);
+StreamEnd wait_for_end(
+    Client& client, std::int64_t job, muster::v1::Job* last,
+    std::optional<Contact::Clock::time_point> deadline = std::nullopt,
+    const std::function<void(const muster::v1::Job&)>& on_change = [](const muster::v1::Job&) {});
 
 /// The job's state and reason: "failed: rank 1 exited with 2". A reason that begins with the state stands alone:
 /// "cancelled by ada".

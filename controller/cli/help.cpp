@@ -1,7 +1,7 @@
+#include <algorithm>
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/usage.h"
 
 namespace cli {
 namespace {
@@ -15,14 +15,9 @@ int run_help(Session&, const HelpOptions& options) {
   auto* app = options.app;
   auto name = app->get_name();
   for (const auto& word : options.words) {
-    std::vector<std::string> names;
-    CLI::App* chosen = nullptr;
-    for (auto* below : app->get_subcommands([](const CLI::App*) { return true; })) {
-      names.push_back(below->get_name());
-      if (names.back() == word) chosen = below;
-    }
-    if (chosen == nullptr) throw Failure(kUsage, no_such_command(name, word, names));
-    app = chosen;
+    const auto names = names_below(*app);
+    if (std::ranges::find(names, word) == names.end()) throw Failure(kUsage, no_such_command(name, word, names));
+    app = app->get_subcommand(word);
     name += " " + word;
   }
   // app->help() would print the help of the command that was parsed, which is this one.

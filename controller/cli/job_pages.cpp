@@ -1,10 +1,10 @@
 #include "cli/job_pages.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
+#include "cli/text.h"
 #include "jobfile/key_names.h"
 #include "jobfile/sweep_axis.h"
 
@@ -48,7 +48,7 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) 
   while (listing->jobs.size() < query.limit) {
     request.set_limit(std::min<std::uint32_t>(kPage, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
     muster::v1::ListResponse response;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, request, &response);
+    const auto status = client.try_call(&JobStub::List, request, &response);
     if (!status.ok()) return status;
     if (request.before_id() == 0) listing->total = response.total();
     for (auto& job : *response.mutable_jobs()) listing->jobs.push_back(std::move(job));
@@ -58,25 +58,21 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) 
   return grpc::Status::OK;
 }
 
+Listing list_jobs(Client& client, const JobQuery& query) {
+  Listing listing;
+  if (const auto status = read_jobs(client, query, &listing); !status.ok()) throw client.failure(status);
+  return listing;
+}
+
 Failure no_such_sweep(const std::string& sweep) {
   return {kNotFound, "there is no sweep " + sweep + "; muster list shows the sweeps"};
 }
 
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep) {
-  Listing listing;
-  const auto status = read_jobs(client, {{}, sweep, jobfile::kMostSweepJobs}, &listing);
-  if (!status.ok()) throw client.failure(status);
+  auto listing = list_jobs(client, {{}, sweep, jobfile::kMostSweepJobs});
   if (listing.jobs.empty()) throw no_such_sweep(sweep);
   std::ranges::sort(listing.jobs, [](const auto& a, const auto& b) { return a.id() < b.id(); });
   return std::move(listing.jobs);
-}
-
-std::string slurm_log(const muster::v1::Job& job) {
-  if (job.attempts_size() == 0 || job.log_folder().empty()) return "";
-  const auto& id = job.attempts().rbegin()->scheduler_job();
-  // The log of an array's element is in the folder of the array.
-  if (id.empty() || id.find('_') != std::string::npos) return "";
-  return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
 }
 
 std::string status_of(const muster::v1::Job& job) {
@@ -90,7 +86,7 @@ std::string settings_text(const muster::v1::SweepElement& element) {
   std::string text;
   for (const auto& [key, value] : settings) {
     const auto leaf = jobfile::leaf_of(key);
-    text += (text.empty() ? "" : " ") + (leaves.count(leaf) == 1 ? leaf : key) + "=" + value;
+    append(text, (leaves.count(leaf) == 1 ? leaf : key) + "=" + value, " ");
   }
   return text;
 }

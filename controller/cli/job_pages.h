@@ -21,15 +21,14 @@ struct Listing {
 /// Reads the jobs page by page. If a page fails, returns its status.
 grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing);
 
+/// As read_jobs(), but throws a Failure if a page fails.
+Listing list_jobs(Client& client, const JobQuery& query);
+
 /// The Failure for a sweep that has no job.
 Failure no_such_sweep(const std::string& sweep);
 
 /// The jobs of a sweep in the order of their index. Throws a Failure if there is none.
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep);
-
-/// The path of Slurm's log of the newest attempt, beside the ranks' logs. It has the output of Slurm, of the lines
-/// before the ranks, and of muster-task. Empty: there is none, or the job alone does not tell its path.
-std::string slurm_log(const muster::v1::Job& job);
 
 /// The word for the job's status, such as "held". An older controller sends none; then it is the state.
 std::string status_of(const muster::v1::Job& job);

@@ -44,8 +44,25 @@ Json json_of(const google::protobuf::Message& message) {
   return with_version(json);
 }
 
+void print_json(const Json& document) {
+  std::cout << document.dump(2, ' ', false, kReplace) << "\n";
+}
+
+std::string csv_cell(const Json& value) {
+  if (!value.is_string()) {
+    const auto text = value.dump();
+    return text == "null" ? "" : text;
+  }
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
 void JsonRows::add(const Json& row) {
-  if (lines_) {
+  if (form_ == Form::kObject) return print_json(row);
+  if (form_ == Form::kLines) {
     std::cout << row.dump(-1, ' ', false, kReplace) << std::endl;
   } else {
     std::cout << (any_ ? ",\n  " : "[\n  ") << row.dump(-1, ' ', false, kReplace);
@@ -54,11 +71,7 @@ void JsonRows::add(const Json& row) {
 }
 
 void JsonRows::end() {
-  if (!lines_) std::cout << (any_ ? "\n]" : "[]") << "\n";
-}
-
-void print_json(const Json& document) {
-  std::cout << document.dump(2, ' ', false, kReplace) << "\n";
+  if (form_ == Form::kArray) std::cout << (any_ ? "\n]" : "[]") << "\n";
 }
 
 }  // namespace cli

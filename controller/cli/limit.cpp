@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "cli/command.h"
-#include "cli/json_view.h"
 #include "jobfile/job_keys.h"
 
 namespace cli {
@@ -37,11 +36,9 @@ std::string limit_text(std::int64_t limit_ms) {
 /// Waits for the scheduler's answer, at most kPatience. Returns the newest job.
 muster::v1::Job until_answered(Client& client, muster::v1::Job job) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  muster::v1::GetRequest request;
-  request.set_job_id(job.id());
   while (job.has_time_limit_asked_ms() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kInterval);
-    job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, request);
+    job = client.call(&JobStub::Get, of_job(job.id()));
   }
   return job;
 }
@@ -52,8 +49,7 @@ int run_limit(Session& session, const LimitOptions& options) {
   request.set_user(user_name());
   request.set_time_limit_ms(limit_of(options.time));
   auto& client = session.client();
-  const auto job =
-      until_answered(client, client.call(client.jobs(), &muster::v1::JobService::Stub::SetTimeLimit, request));
+  const auto job = until_answered(client, client.call(&JobStub::SetTimeLimit, request));
   if (options.json) {
     print_json(json_of(job));
     return job.time_limit_problem().empty() ? kSuccess : kRefused;

@@ -5,13 +5,13 @@
 #include "cli/command.h"
 #include "cli/contact.h"
 #include "cli/job_pages.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
 
 namespace cli {
 namespace {
+
+using muster::v1::Job;
 
 constexpr std::chrono::milliseconds kRefresh{1000};
 
@@ -25,57 +25,43 @@ struct ListOptions {
   CLI::Option* limit = nullptr;
 };
 
-std::string step_text(const muster::v1::Job& job) {
+std::string step_text(const Job& job) {
   if (job.steps_total() > 0) return std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
   return job.step() > 0 ? std::to_string(job.step()) : "-";
 }
 
-std::string scheduler_job(const muster::v1::Job& job) {
+std::string scheduler_job(const Job& job) {
   return job.attempts_size() > 0 ? job.attempts().rbegin()->scheduler_job() : "";
 }
 
-std::string or_dash(const std::string& text) {
-  return text.empty() ? "-" : text;
+std::string attempt_number(const Job& job) {
+  return job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-";
 }
 
-/// Which optional columns to show. A column is shown if some job has a value for it.
-struct Shown {
-  bool slurm = false, sweep = false, settings = false;
-};
-
-Shown shown_of(const Listing& listing, const JobQuery& query) {
-  Shown shown;
-  for (const auto& job : listing.jobs) {
-    shown.slurm = shown.slurm || !scheduler_job(job).empty();
-    shown.sweep = shown.sweep || !job.sweep().sweep().empty();
-  }
-  if (!query.sweep.empty()) shown.settings = std::exchange(shown.sweep, false);
-  return shown;
-}
-
+/// A column that few jobs have a value for is shown if a job of the list has one.
 std::string table_of(const Listing& listing, const JobQuery& query) {
   if (listing.jobs.empty()) return "";
-  const auto shown = shown_of(listing, query);
-  std::vector<Table::Column> columns{{"ID", true}, {"NAME", false, 10}, {"STATE", false, 0, true}};
-  if (shown.slurm) columns.push_back({"SLURM", true});
-  if (shown.settings) columns.push_back({"SETTINGS", false, 36});
-  for (const char* title : {"ATT", "STEP", "LOSS", "TOK/S", "AGE"}) columns.push_back({title, true});
-  if (shown.sweep) columns.push_back({"SWEEP"});
-  columns.push_back({"REASON", false, 8});
-  Table table(columns);
-  for (const auto& job : listing.jobs) {
-    std::vector<std::string> row{std::to_string(job.id()), job.name(), status_of(job)};
-    if (shown.slurm) row.push_back(or_dash(scheduler_job(job)));
-    if (shown.settings) row.push_back(settings_text(job.sweep()));
-    row.push_back(job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-");
-    row.push_back(step_text(job));
-    row.push_back(job.has_loss() ? number_text(job.loss()) : "-");
-    row.push_back(job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-");
-    row.push_back(span_text(job.submitted_at(), ""));
-    if (shown.sweep) row.push_back(or_dash(job.sweep().sweep()));
-    row.push_back(job.reason());
-    table.add(std::move(row));
+  const auto in_slurm = [](const Job& job) { return !scheduler_job(job).empty(); };
+  const auto in_sweep = [](const Job& job) { return !job.sweep().sweep().empty(); };
+  const bool of_sweep = !query.sweep.empty();
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), listing.jobs, text_of); };
+  add({"ID", true}, [](const Job& job) { return std::to_string(job.id()); });
+  add({"NAME", false, 10}, [](const Job& job) { return job.name(); });
+  add({"STATE", false, 0, true}, status_of);
+  if (std::ranges::any_of(listing.jobs, in_slurm)) {
+    add({"SLURM", true}, [](const Job& job) { return or_dash(scheduler_job(job)); });
   }
+  if (of_sweep) add({"SETTINGS", false, 36}, [](const Job& job) { return settings_text(job.sweep()); });
+  add({"ATT", true}, attempt_number);
+  add({"STEP", true}, step_text);
+  add({"LOSS", true}, [](const Job& job) { return job.has_loss() ? number_text(job.loss()) : "-"; });
+  add({"TOK/S", true}, [](const Job& job) { return job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-"; });
+  add({"AGE", true}, [](const Job& job) { return span_text(job.submitted_at(), ""); });
+  if (!of_sweep && std::ranges::any_of(listing.jobs, in_sweep)) {
+    add({"SWEEP"}, [](const Job& job) { return or_dash(job.sweep().sweep()); });
+  }
+  add({"REASON", false, 8}, [](const Job& job) { return job.reason(); });
   return table.text();
 }
 
@@ -120,14 +106,9 @@ nlohmann::ordered_json json_rows(const Listing& listing) {
 }
 
 void print(const Listing& listing, const ListOptions& options) {
-  if (options.json) {
-    JsonRows rows(false);
-    for (const auto& job : listing.jobs) rows.add(json_of(job));
-    rows.end();
-  } else {
-    std::cout << table_of(listing, options.query) << std::flush;
-    std::cerr << scheduler_note(listing) << note_of(listing, options.query, options.limit->count() > 0);
-  }
+  if (options.json) return print_json_array(listing.jobs);
+  std::cout << table_of(listing, options.query) << std::flush;
+  std::cerr << scheduler_note(listing) << note_of(listing, options.query, options.limit->count() > 0);
 }
 
 /// The header and as many of the newest rows as fit on the screen. The last line says how many rows are left out.
@@ -178,8 +159,7 @@ int watch(Client& client, const ListOptions& options) {
 int run_list(Session& session, const ListOptions& options) {
   auto& client = session.client();
   if (options.watch) return watch(client, options);
-  Listing listing;
-  if (const auto status = read_jobs(client, options.query, &listing); !status.ok()) throw client.failure(status);
+  const auto listing = list_jobs(client, options.query);
   if (listing.jobs.empty() && options.query.states.empty() && !options.query.sweep.empty()) {
     throw no_such_sweep(options.query.sweep);
   }
@@ -191,18 +171,15 @@ int run_list(Session& session, const ListOptions& options) {
 
 void define_list(CLI::App& app, Session& session) {
   auto options = add_action<ListOptions>(app, session, run_list);
-  app.add_option("jobs", options->query.ids, "Only these jobs, by their numbers")
-      ->check(whole_number(1, INT64_MAX))
-      ->expected(0, kMostNamedJobs)
-      ->type_name("JOB");
+  add_jobs(app, options->query.ids)->expected(0, kMostNamedJobs)->description("Only these jobs, by their numbers");
   app.add_flag("-w,--watch", options->watch, "Keep showing the list until Ctrl-C");
   app.add_option("--state", options->query.states, "Only jobs in this state; may be repeated")
       ->check(CLI::IsMember(
           {"pending", "queued", "running", "stopping", "waiting", "held", "succeeded", "failed", "cancelled"}))
       ->allow_extra_args(false);
   app.add_option("--sweep", options->query.sweep, "Only jobs of this sweep, with their settings")->type_name("SWEEP");
-  options->limit = app.add_option("--limit", options->query.limit, "At most N jobs, the newest");
-  options->limit->check(whole_number(1, 100'000))->type_name("N")->capture_default_str();
+  options->limit = add_number(app, "--limit", options->query.limit, 1, 100'000, "At most N jobs, the newest");
+  options->limit->capture_default_str();
   app.add_flag("--json", options->json, "An array of jobs; with -w one such array a line");
 }
 

@@ -1,11 +1,10 @@
 #include "cli/log_view.h"
 
-#include <cstdio>
-#include <ctime>
 #include <iostream>
 
+#include "base/time_text.h"
+#include "cli/command.h"
 #include "cli/follow.h"
-#include "cli/json_view.h"
 #include "wire/logs.h"
 
 namespace cli {
@@ -18,21 +17,17 @@ constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer line is printed i
 /// "2026-11-20T19:48:55.123Z". For 0, which means not known, a "-" of the same width.
 std::string stamp_text(std::int64_t at_ms) {
   constexpr std::size_t kWidth = 24;
-  if (at_ms == 0) return "-" + std::string(kWidth - 1, ' ');
-  const auto seconds = static_cast<std::time_t>(at_ms / 1000);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char day[32], text[40];
-  std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text, sizeof text, "%s.%03dZ", day, static_cast<int>(at_ms % 1000));
-  return text;
+  return at_ms == 0 ? "-" + std::string(kWidth - 1, ' ') : runtime::time_text(core::Time(core::Millis(at_ms)));
 }
 
 /// Puts chunks together to lines and prints them. Remembers how far each log was read.
 class LogPrinter {
  public:
   LogPrinter(const LogOptions& options, bool name_ranks, std::ostream& out)
-      : options_(options), name_ranks_(name_ranks), out_(out), rows_(options.follow) {}
+      : options_(options),
+        name_ranks_(name_ranks),
+        out_(out),
+        rows_(options.follow ? JsonRows::Form::kLines : JsonRows::Form::kArray) {}
 
   void take(const LogChunk& chunk);
   void end();
@@ -43,14 +38,18 @@ class LogPrinter {
 
  private:
   struct Log {
+    Log(std::uint32_t of_attempt, std::uint32_t of_rank) : attempt(of_attempt), rank(of_rank) {}
+    const std::uint32_t attempt, rank;
     std::uint64_t next_offset = 0;  // offset in the file
     std::string held;               // the beginning of a line
     bool continues = false;         // a piece of this line was printed already
   };
   void announce(std::uint32_t attempt);
-  void print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log);
-  void print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log);
-  void flush(std::uint32_t attempt, std::uint32_t rank, Log& log);
+  void print_stamp(const Log& log);
+  /// Prints the held text as a line.
+  void print_line(Log& log);
+  void print_piece(Log& log);
+  void flush_all();
 
   const LogOptions& options_;
   bool name_ranks_;
@@ -65,7 +64,7 @@ class LogPrinter {
 
 void LogPrinter::announce(std::uint32_t attempt) {
   if (attempt_ != 0 && attempt != attempt_) {
-    for (auto& [key, log] : logs_) flush(key.first, key.second, log);
+    flush_all();
     std::cerr << "--- attempt " << attempt << " ---\n";
   }
   if (attempt_ == 0) first_attempt_ = attempt;
@@ -75,27 +74,31 @@ void LogPrinter::announce(std::uint32_t attempt) {
 void LogPrinter::go_on(muster::v1::LogsRequest& request) const {
   request.clear_from();
   for (const auto& [key, log] : logs_) {
-    if (key.first != attempt_) continue;
+    if (log.attempt != attempt_) continue;
     auto* position = request.add_from();
-    position->set_attempt(key.first);
-    position->set_rank(key.second);
+    position->set_attempt(log.attempt);
+    position->set_rank(log.rank);
     position->set_offset(log.next_offset);
   }
   request.set_tail_lines(attempt_ == first_attempt_ ? options_.tail : 0);
 }
 
-void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::string_view line, Log& log) {
+void LogPrinter::print_stamp(const Log& log) {
+  if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
+}
+
+void LogPrinter::print_line(Log& log) {
+  const auto line = std::exchange(log.held, {});
   if (options_.json) {
-    const auto number = rank == proto::kSchedulerLog ? nlohmann::ordered_json() : nlohmann::ordered_json(rank);
-    nlohmann::ordered_json row{{"attempt", attempt}, {"rank", number}, {"text", line}};
+    const auto rank = log.rank == proto::kSchedulerLog ? nlohmann::ordered_json() : nlohmann::ordered_json(log.rank);
+    nlohmann::ordered_json row{{"attempt", log.attempt}, {"rank", rank}, {"text", line}};
     if (options_.timestamps) {
       row["seen_at"] = seen_at_ms_ == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(stamp_text(seen_at_ms_));
     }
-    rows_.add(with_version(row));
-    return;
+    return rows_.add(with_version(row));
   }
-  const auto name = "[rank " + std::to_string(rank) + "]";
-  if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
+  const auto name = "[rank " + std::to_string(log.rank) + "]";
+  print_stamp(log);
   if (name_ranks_ && !log.continues && !line.starts_with(name)) out_ << name << " ";
   out_ << line << "\n";
   log.continues = false;
@@ -103,19 +106,16 @@ void LogPrinter::print_line(std::uint32_t attempt, std::uint32_t rank, std::stri
 
 /// Prints the beginning of a long line. With the log of one rank the line is not broken. With several ranks it is,
 /// since other lines may follow.
-void LogPrinter::print_piece(std::uint32_t attempt, std::uint32_t rank, Log& log) {
-  if (options_.json || name_ranks_) {
-    print_line(attempt, rank, log.held, log);
-  } else {
-    if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
-    out_ << log.held;
-    log.continues = true;
-  }
-  log.held.clear();
+void LogPrinter::print_piece(Log& log) {
+  if (options_.json || name_ranks_) return print_line(log);
+  print_stamp(log);
+  out_ << std::exchange(log.held, {});
+  log.continues = true;
 }
 
 void LogPrinter::take(const LogChunk& chunk) {
-  auto& log = logs_[{chunk.attempt(), chunk.rank()}];
+  const std::pair key(chunk.attempt(), chunk.rank());
+  auto& log = logs_.try_emplace(key, chunk.attempt(), chunk.rank()).first->second;
   log.next_offset = chunk.next_offset();
   seen_at_ms_ = chunk.seen_at_ms();
   announce(chunk.attempt());
@@ -123,27 +123,23 @@ void LogPrinter::take(const LogChunk& chunk) {
   if (data.empty()) return;
   nothing_ = false;
   for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
-    if (log.held.empty()) {
-      print_line(chunk.attempt(), chunk.rank(), data.substr(0, end), log);
-    } else {
-      log.held += data.substr(0, end);
-      print_line(chunk.attempt(), chunk.rank(), log.held, log);
-      log.held.clear();
-    }
+    log.held += data.substr(0, end);
+    print_line(log);
     data.remove_prefix(end + 1);
   }
   log.held += data;
-  if (log.held.size() > kLongestHeldLine) print_piece(chunk.attempt(), chunk.rank(), log);
+  if (log.held.size() > kLongestHeldLine) print_piece(log);
   if (options_.follow) out_ << std::flush;
 }
 
-void LogPrinter::flush(std::uint32_t attempt, std::uint32_t rank, Log& log) {
-  if (!log.held.empty() || log.continues) print_line(attempt, rank, log.held, log);
-  log.held.clear();
+void LogPrinter::flush_all() {
+  for (auto& [key, log] : logs_) {
+    if (!log.held.empty() || log.continues) print_line(log);
+  }
 }
 
 void LogPrinter::end() {
-  for (auto& [key, log] : logs_) flush(key.first, key.second, log);
+  flush_all();
   if (options_.json) rows_.end();
   out_ << std::flush;
 }
@@ -157,17 +153,6 @@ muster::v1::LogsRequest request_of(const LogOptions& options) {
   request.set_tail_lines(options.tail);
   request.set_follow(options.follow);
   return request;
-}
-
-/// Follows the log over lost connections. After a lost connection the stream begins with the attempt that was being
-/// read, so that its end is not missed.
-StreamEnd follow_logs(Client& client, const LogOptions& options, LogPrinter& printer) {
-  auto request = request_of(options);
-  const auto open = [&](grpc::ClientContext* context) {
-    printer.go_on(request);
-    return client.jobs().Logs(context, request);
-  };
-  return Contact(client).follow<LogChunk>(open, [&](const LogChunk& chunk) { printer.take(chunk); });
 }
 
 /// Says that the log is empty, and where other output is. An empty log without a word looks like a mistake.
@@ -192,32 +177,54 @@ void tell_nothing(const muster::v1::Job& job, const LogOptions& options) {
 }  // namespace
 
 StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out) {
-  muster::v1::GetRequest get;
-  get.set_job_id(options.job);
-  auto job = client.call(client.jobs(), &muster::v1::JobService::Stub::Get, get);
+  auto job = client.call(&JobStub::Get, of_job(options.job));
   const auto& resources = job.spec().resources();
   const bool name_ranks =
       !options.rank && !options.slurm && std::uint64_t{resources.nodes()} * resources.ranks_per_node() > 1;
   LogPrinter printer(options, name_ranks, out);
-  auto end = StreamEnd::kComplete;
-  if (options.follow) {
-    if (job.attempts_size() == 0 && !is_ended(job)) {
-      std::cerr << "muster: job " << options.job << " has not started yet; waiting for it\n";
-    }
-    end = follow_logs(client, options, printer);
-  } else {
-    const auto request = request_of(options);
-    Contact::read<LogChunk>(
-        client, [&](grpc::ClientContext* context) { return client.jobs().Logs(context, request); },
-        [&](const LogChunk& chunk) { printer.take(chunk); });
+  if (options.follow && job.attempts_size() == 0 && !is_ended(job)) {
+    std::cerr << "muster: job " << options.job << " has not started yet; waiting for it\n";
   }
+  auto request = request_of(options);
+  // After a lost connection the stream begins with the attempt that was being read, so that its end is not missed.
+  const auto open = [&](grpc::ClientContext* context) {
+    printer.go_on(request);
+    return client.jobs().Logs(context, request);
+  };
+  const auto end =
+      Contact::read<LogChunk>(client, options.follow, open, [&](const auto& chunk) { printer.take(chunk); });
   printer.end();
   if (options.tell_empty && printer.nothing() && end == StreamEnd::kComplete) {
     // With follow the job may have started since.
-    client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, get, &job);
+    client.try_call(&JobStub::Get, of_job(options.job), &job);
     tell_nothing(job, options);
   }
   return end;
+}
+
+namespace {
+
+int run_logs(Session& session, const LogOptions& options) {
+  return print_logs(session.client(), options, std::cout) == StreamEnd::kInterrupted ? kInterrupted : kSuccess;
+}
+
+}  // namespace
+
+void define_logs(CLI::App& app, Session& session) {
+  auto options = add_action<LogOptions>(app, session, run_logs);
+  options->tell_empty = true;
+  add_job(app, options->job);
+  auto* follow =
+      app.add_flag("-f,--follow", options->follow, "Go on with new lines and later attempts until the job ends");
+  auto* rank = add_number(app, "--rank", options->rank, 0, UINT32_MAX - 1, "Only this rank");
+  app.add_flag("--slurm", options->slurm, "The output of Slurm, setup lines and health check, not of the ranks")
+      ->excludes(rank);
+  add_number(app, "--attempt", options->attempt, 1, UINT32_MAX, "This attempt, not the newest");
+  add_number(app, "-n,--tail", options->tail, 1, UINT32_MAX, "Only the last N lines of each rank");
+  app.add_flag("--timestamps", options->timestamps,
+               "With -f: before each line the time (UTC) at which the controller saw it")
+      ->needs(follow);
+  app.add_flag("--json", options->json, "An array of objects {attempt, rank, text}; with -f one object a line");
 }
 
 }  // namespace cli

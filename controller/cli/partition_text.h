@@ -19,6 +19,8 @@ std::string slurm_limits_text(const muster::v1::PartitionView& partition);
 
 /// The partitions as the current user sees them.
 muster::v1::ListPartitionsResponse ask_partitions(Client& client);
+/// Says on stderr that Slurm does not answer, if there is a problem.
+void tell_slurm_problem(const std::string& problem);
 /// Prints problems of policies, of their file, or of Slurm on stderr.
 void tell_problems(const muster::v1::ListPartitionsResponse& listed);
 

@@ -8,10 +8,9 @@
 
 #include "cli/command.h"
 #include "cli/interrupts.h"
-#include "cli/json_view.h"
-#include "cli/key_help.h"
 #include "cli/terminal.h"
-#include "cli/usage.h"
+#include "jobfile/toml_value.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -35,32 +34,13 @@ constexpr const char* kProse =
     "  muster submit --follow job.toml        train, and watch\n"
     "  muster submit --help                   every key of a job file";
 
-struct VersionOptions {
-  bool json = false;
-};
-
-int run_version(Session&, const VersionOptions& options) {
+int run_version(Session&, const JsonOption& options) {
   if (options.json) {
     print_json(with_version({{"version", MUSTER_VERSION}}));
   } else {
     std::cout << "muster " MUSTER_VERSION "\n";
   }
   return kSuccess;
-}
-
-void add_command(CLI::App& app, Session& session, const Command& command) {
-  auto* sub = app.add_subcommand(command.name, command.summary);
-  sub->set_help_flag("-h,--help", "Print this help");
-  sub->group("Commands");
-  if (command.name == "submit") {
-    sub->footer([prose = command.prose] {
-      return prose + "\n\nKeys of a job file, with their defaults. Relative paths start at the file's folder.\n\n" +
-             key_help(columns());
-    });
-  } else {
-    sub->footer(command.prose);
-  }
-  command.define(*sub, session);
 }
 
 int run_action(Session& session, const CLI::App& app) {
@@ -106,11 +86,30 @@ Client& Session::client() {
   return *client_;
 }
 
+CLI::App& add_below(CLI::App& app, const std::string& name, const std::string& summary, const std::string& prose) {
+  auto* sub = app.add_subcommand(name, summary);
+  sub->set_help_flag("-h,--help", "Print this help");
+  sub->group("Commands");
+  sub->footer(prose);
+  return *sub;
+}
+
 CLI::Option* add_job(CLI::App& app, std::int64_t& job) {
   return app.add_option("job", job, "The job's number, as muster list shows it")
       ->required()
       ->check(whole_number(1, INT64_MAX))
       ->type_name("JOB");
+}
+
+CLI::Option* add_jobs(CLI::App& app, std::vector<std::int64_t>& jobs) {
+  return app.add_option("jobs", jobs, "The jobs' numbers, as muster list shows them")
+      ->check(whole_number(1, INT64_MAX))
+      ->type_name("JOB");
+}
+
+std::chrono::milliseconds duration_of(const std::string& option, const std::string& text, const std::string& example) {
+  if (const auto duration = schema::parse_duration_ms(text)) return std::chrono::milliseconds(*duration);
+  throw Failure(kUsage, option + " \"" + jobfile::shown(text) + "\": want a duration such as " + example);
 }
 
 std::string user_name() {
@@ -119,7 +118,7 @@ std::string user_name() {
 }
 
 void define_version(CLI::App& app, Session& session) {
-  auto options = add_action<VersionOptions>(app, session, run_version);
+  auto options = add_action<JsonOption>(app, session, run_version);
   app.add_flag("--json", options->json, "As an object");
 }
 
@@ -134,7 +133,9 @@ std::unique_ptr<CLI::App> make_app(Session& session) {
   app->add_option("--address", session.flags.address, "The controller's address (default 127.0.0.1:7600)")
       ->type_name("HOST:PORT");
   app->add_option("--token-file", session.flags.token_file, "File with the controller's token")->type_name("FILE");
-  for (const auto& command : commands()) add_command(*app, session, command);
+  for (const auto& command : commands()) {
+    command.define(add_below(*app, command.name, command.summary, command.prose), session);
+  }
   define_completion_words(*app->add_subcommand("__complete", "For completion scripts")->group(""), session);
   return app;
 }

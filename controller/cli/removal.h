@@ -6,23 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/client.h"
+#include "muster/v1/job.pb.h"
 
 namespace cli {
-
-/// How `muster rm` and `muster prune` remove the jobs that they have chosen.
-struct RemovalWishes {
-  std::string command;  // "muster rm"; messages begin with it
-  bool yes = false;     // do not ask for confirmation
-  bool dry_run = false;
-  bool json = false;
-  /// True: a person named the jobs, so each job that cannot be removed is an error. False: such jobs are only counted.
-  bool named = false;
-};
-
-/// Removes the jobs, and prints what was removed and how much space that frees. On a terminal asks for confirmation
-/// first. Returns the exit code.
-int remove_jobs(Client& client, const std::vector<std::int64_t>& jobs, const RemovalWishes& wishes);
 
 /// The jobs that `muster prune` chooses.
 struct PruneRule {

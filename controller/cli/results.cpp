@@ -6,12 +6,10 @@
 #include "cli/command.h"
 #include "cli/contact.h"
 #include "cli/job_pages.h"
-#include "cli/json_view.h"
 #include "cli/results_curve.h"
 #include "cli/series_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
 #include "jobfile/key_names.h"
 #include "schema/series.h"
 
@@ -78,12 +76,6 @@ class Reported {
   std::map<std::string, Better> better_;
 };
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string all;
-  for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
-
 /// How well a series describes a training; 0: it is compared only if a person asks for it.
 int weight_of(const std::string& name, Better better) {
   const bool is_loss = schema::quantity_of(name) == "loss";
@@ -144,7 +136,7 @@ Values values_of(Client& client, std::int64_t job, const Ranking& ranking) {
   request.set_job_id(job);
   Curve curve(ranking.series);
   Contact::read<muster::v1::Metric>(
-      client, [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); },
+      client, false, [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); },
       [&](const muster::v1::Metric& metric) { curve.add(metric); });
   Values values{curve.last(), curve.best(ranking.better), {}};
   values.ranked = ranking.by_best() ? values.best : curve.smoothed();
@@ -156,10 +148,8 @@ Reported reported_by(Client& client, const std::vector<Result>& results) {
   Reported reported;
   for (const auto& result : results) {
     if (result.job.attempts_size() == 0) continue;
-    muster::v1::GetRequest request;
-    request.set_job_id(result.job.id());
     muster::v1::Job job;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
+    const auto status = client.try_call(&JobStub::Get, of_job(result.job.id()), &job);
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) continue;  // the job was removed in between
     if (!status.ok()) throw client.failure(status);
     reported.add(job);
@@ -169,10 +159,7 @@ Reported reported_by(Client& client, const std::vector<Result>& results) {
 
 /// The sweep of the newest job that belongs to one; empty: there is none.
 std::string newest_sweep(Client& client) {
-  Listing listing;
-  const auto status = read_jobs(client, {{}, "", kNewestLookedAt}, &listing);
-  if (!status.ok()) throw client.failure(status);
-  for (const auto& job : listing.jobs) {
+  for (const auto& job : list_jobs(client, {{}, "", kNewestLookedAt}).jobs) {
     if (!job.sweep().sweep().empty()) return job.sweep().sweep();
   }
   return {};
@@ -214,30 +201,21 @@ nlohmann::ordered_json json_of_result(const Result& result, const Ranking& ranki
   return with_version(row);
 }
 
-std::string csv_quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 void print_csv(const std::vector<Result>& results, const Ranking& ranking) {
+  constexpr const char* kBefore[] = {"job_id", "name", "index", "state", "attempts"};
+  constexpr const char* kAfter[] = {"metric",     "best",  "best_step",  "final",
+                                    "final_step", "value", "value_step", "ranked_by"};
   const auto keys = keys_of(results);
-  std::cout << "job_id,name,index,state,attempts";
-  for (const auto& key : keys) std::cout << "," << csv_quoted(key);
-  std::cout << ",metric,best,best_step,final,final_step,value,value_step,ranked_by\n";
+  std::cout << joined(kBefore, ",");
+  for (const auto& key : keys) std::cout << "," << csv_cell(key);
+  std::cout << "," << joined(kAfter, ",") << "\n";
   for (const auto& result : results) {
-    const auto& job = result.job;
-    std::cout << job.id() << "," << csv_quoted(job.name()) << "," << job.sweep().index() << "," << job.state() << ","
-              << attempts_of(result);
-    for (const auto& key : keys) std::cout << "," << csv_quoted(setting(result, key));
-    std::cout << "," << ranking.series;
-    for (const auto& point : {result.values.best, result.values.last, result.values.ranked}) {
-      // The shortest text that gives the same number again, as in JSON.
-      std::cout << ","
-                << (point ? nlohmann::json(point->value).dump() + "," + std::to_string(point->step) : std::string(","));
-    }
-    std::cout << "," << ranking.text() << "\n";
+    const auto row = json_of_result(result, ranking);
+    std::string cells;
+    for (const auto* name : kBefore) append(cells, csv_cell(row.at(name)), ",");
+    for (const auto& key : keys) cells += "," + csv_cell(setting(result, key));
+    for (const auto* name : kAfter) cells += "," + csv_cell(row.at(name));
+    std::cout << cells << "\n";
   }
 }
 
@@ -245,27 +223,24 @@ void print_table(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
   std::multiset<std::string> leaves;
   for (const auto& key : keys) leaves.insert(jobfile::leaf_of(key));
-  auto title = (ranking.by_best() ? "best " : "mean ") + words_of(ranking.series);
-  for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  std::vector<Table::Column> columns{{"JOB", true}, {title, true}, {"AT STEP", true}};
-  for (const auto& key : keys)
-    columns.push_back({leaves.count(jobfile::leaf_of(key)) == 1 ? jobfile::leaf_of(key) : key});
-  for (auto& column : columns) column.shrinks = column.right ? 0 : 6;
-  columns.push_back({"STATE", false, 0, true});
-  if (ranking.by_best()) columns.insert(columns.end(), {{"FINAL", true}, {"STEP", true}});
-  columns.push_back({"ATT", true});
-  Table table(columns);
-  for (const auto& result : results) {
-    const auto value = [](const auto& point) { return point ? number_text(point->value, 5) : "-"; };
-    const auto step = [](const auto& point) { return point ? std::to_string(point->step) : "-"; };
-    const auto& [last, best, ranked] = result.values;
-    std::vector<std::string> row{std::to_string(result.job.id()), value(ranked), step(ranked)};
-    for (const auto& key : keys) row.push_back(setting(result, key));
-    row.push_back(result.job.state());
-    if (ranking.by_best()) row.insert(row.end(), {value(last), step(last)});
-    row.push_back(std::to_string(attempts_of(result)));
-    table.add(std::move(row));
+  const auto value = [](const auto& point) { return point ? number_text(point->value, 5) : "-"; };
+  const auto step = [](const auto& point) { return point ? std::to_string(point->step) : "-"; };
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), results, text_of); };
+  add({"JOB", true}, [](const Result& result) { return std::to_string(result.job.id()); });
+  add({(ranking.by_best() ? "BEST " : "MEAN ") + capitals_of(ranking.series), true},
+      [&](const Result& result) { return value(result.values.ranked); });
+  add({"AT STEP", true}, [&](const Result& result) { return step(result.values.ranked); });
+  for (const auto& key : keys) {
+    const auto leaf = jobfile::leaf_of(key);
+    add({leaves.count(leaf) == 1 ? leaf : key, false, 6}, [&](const Result& result) { return setting(result, key); });
   }
+  add({"STATE", false, 0, true}, [](const Result& result) { return result.job.state(); });
+  if (ranking.by_best()) {
+    add({"FINAL", true}, [&](const Result& result) { return value(result.values.last); });
+    add({"STEP", true}, [&](const Result& result) { return step(result.values.last); });
+  }
+  add({"ATT", true}, [](const Result& result) { return std::to_string(attempts_of(result)); });
   std::cout << table.text();
 }
 
@@ -278,7 +253,7 @@ void print(const std::vector<Result>& results, const Ranking& ranking, const Res
               << "\n";
     return;
   }
-  JsonRows rows(false);
+  JsonRows rows(JsonRows::Form::kArray);
   for (const auto& result : results) rows.add(json_of_result(result, ranking));
   rows.end();
 }
@@ -314,7 +289,7 @@ void define_results(CLI::App& app, Session& session) {
       ->type_name("SERIES");
   app.add_option("--best", options->best, "Whether small or large is good (default: as the series says)")
       ->check(CLI::IsMember({"min", "max"}));
-  app.add_option("--top", options->top, "Only the first N")->check(whole_number(1, 10'000))->type_name("N");
+  add_number(app, "--top", options->top, 1, 10'000, "Only the first N");
   auto* json = app.add_flag("--json", options->json, "An array of results");
   app.add_flag("--csv", options->csv, "Comma-separated, with the names in the first line")->excludes(json);
 }

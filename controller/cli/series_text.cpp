@@ -1,6 +1,7 @@
 #include "cli/series_text.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "cli/text.h"
 #include "jobfile/toml_value.h"
@@ -10,7 +11,7 @@ namespace cli {
 namespace {
 
 constexpr int kMostHeldOut = 3;
-constexpr std::size_t kMostNamed = 12;
+constexpr int kMostNamed = 12;
 
 bool is_named_elsewhere(const muster::v1::JobSeries& series) {
   return series.name() == "tokens_per_s" || (series.quantity() == "loss" && !series.held_out());
@@ -22,6 +23,12 @@ std::string words_of(const std::string& series) {
   auto words = series;
   std::ranges::replace_if(
       words, [](char c) { return c == '/' || c == '_'; }, ' ');
+  return words;
+}
+
+std::string capitals_of(const std::string& series) {
+  auto words = words_of(series);
+  std::ranges::transform(words, words.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return words;
 }
 
@@ -46,8 +53,7 @@ std::string other_series_text(const muster::v1::Job& job, std::size_t most) {
       continue;
     }
     ++named;
-    text += (text.empty() ? "" : ", ") + series.name() + " " +
-            (series.has_value() ? number_text(series.value()) : std::string("not a number"));
+    append(text, series.name() + " " + (series.has_value() ? number_text(series.value()) : "not a number"));
     if (series.step() != job.step()) text += " at step " + std::to_string(series.step());
   }
   if (others > 0) text += ", and " + std::to_string(others) + " more";
@@ -56,9 +62,8 @@ std::string other_series_text(const muster::v1::Job& job, std::size_t most) {
 
 std::string no_such_series(const std::string& wanted, const std::vector<std::string>& known) {
   if (known.empty()) return "there is no series " + jobfile::shown(wanted) + ": none has been reported yet";
-  std::string all;
-  for (std::size_t i = 0; i < known.size() && i < kMostNamed; ++i) all += (i == 0 ? "" : ", ") + known[i];
-  if (known.size() > kMostNamed) all += " and " + std::to_string(known.size() - kMostNamed) + " more";
+  auto all = joined(known | std::views::take(kMostNamed));
+  if (std::ssize(known) > kMostNamed) all += " and " + std::to_string(std::ssize(known) - kMostNamed) + " more";
   const auto near = schema::nearest(wanted, known);
   return "there is no series " + jobfile::shown(wanted) + ", want one of " + all +
          (near.empty() ? "" : "; did you mean " + near);

@@ -12,6 +12,9 @@ namespace cli {
 /// The name of a series as words: "validation loss" for "validation/loss".
 std::string words_of(const std::string& series);
 
+/// As words_of(), in capitals: "VALIDATION LOSS".
+std::string capitals_of(const std::string& series);
+
 /// ", validation loss 2.9": the newest values of the first three validation series.
 std::string held_out_text(const muster::v1::Job& job);
 

@@ -1,33 +1,30 @@
 #include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "cli/command.h"
-#include "cli/entries.h"
 #include "cli/job_pages.h"
-#include "cli/json_view.h"
-#include "cli/program_entries.h"
 #include "cli/series_text.h"
 #include "cli/slurm_words.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
+#include "core/text.h"
+#include "jobfile/job_file_text.h"
+#include "slurm/batch_script.h"
 
 namespace cli {
 namespace {
 
+using muster::v1::Attempt;
 using muster::v1::Job;
+using muster::v1::Rank;
 
 constexpr std::size_t kSeriesShown = 6;
-
-struct ShowOptions {
-  std::vector<std::int64_t> jobs;
-  bool json = false;
-};
 
 std::string ranks_text(const Job& job) {
   const auto& resources = job.spec().resources();
   const auto ranks = std::uint64_t{resources.nodes()} * resources.ranks_per_node();
-  return job.kind() + (ranks == 0 ? "" : ", " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
+  return job.kind() + (ranks == 0 ? "" : ", " + core::count_text(ranks, "rank"));
 }
 
 std::string progress_text(const Job& job) {
@@ -38,12 +35,6 @@ std::string progress_text(const Job& job) {
   if (job.has_loss()) text += ", loss " + number_text(job.loss());
   if (job.has_tokens_per_s()) text += ", " + number_text(job.tokens_per_s()) + " tokens/s";
   return text;
-}
-
-std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts) {
-  std::string all;
-  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + text;
-  return all;
 }
 
 std::string time_limit_text(const Job& job) {
@@ -57,14 +48,17 @@ std::string time_limit_text(const Job& job) {
   return text;
 }
 
+std::string waited_text(const Attempt& attempt) {
+  return span_text(attempt.queued_at(), attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at());
+}
+
 /// How long the attempt waited and ran, and where.
-std::string attempt_text(const muster::v1::Attempt& attempt) {
+std::string attempt_text(const Attempt& attempt) {
   std::string text;
-  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  const auto add = [&](const std::string& more) { append(text, more, "; "); };
   if (!attempt.scheduler_job().empty()) add("Slurm job " + attempt.scheduler_job());
   if (!attempt.queued_at().empty()) {
-    const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
-    add("queued " + utc_text(attempt.queued_at()) + ", waited " + span_text(attempt.queued_at(), until));
+    add("queued " + utc_text(attempt.queued_at()) + ", waited " + waited_text(attempt));
   }
   if (!attempt.started_at().empty()) {
     add("started " + utc_text(attempt.started_at()) + (attempt.ended_at().empty() ? ", running for " : ", ran ") +
@@ -79,7 +73,7 @@ void print_scheduling(const Job& job) {
   print_entry("executor", job.executor());
   print_entry("scheduler", job.scheduler_problem());
   print_entry("waits for", joined(job.waits_for()));
-  if (const auto text = time_limit_text(job); !text.empty()) print_entry("time limit", text);
+  print_entry("time limit", time_limit_text(job));
   if (const auto& element = job.sweep(); !element.sweep().empty()) {
     print_entry("sweep", element.sweep() + ", " + settings_text(element));
   }
@@ -98,6 +92,34 @@ void print_times(const Job& job) {
     print_entry("ended", utc_text(job.ended_at()) + after);
   }
   if (!job.next_attempt_at().empty()) print_entry("next attempt", utc_text(job.next_attempt_at()));
+}
+
+using Map = google::protobuf::Map<std::string, std::string>;
+
+/// Prints one variable a line. The first line has the label.
+void print_variables(std::string label, const Map& variables) {
+  for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
+    const bool plain = std::ranges::none_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+    print_path(label, name + "=" + (plain ? value : jobfile::toml_text(value)));
+    label.clear();
+  }
+}
+
+/// Prints what the job runs, where, its job file and its environment. For a recipe, only what commands have too.
+void print_program(const muster::v1::JobSpec& spec) {
+  std::string command;
+  for (const auto& word : spec.command().argv()) append(command, slurm::shell_quote(word), " ");
+  print_path("command", command);
+  if (spec.has_command()) print_path("folder", spec.working_folder());
+  print_path("job file", spec.job_file());
+  if (spec.has_command() && !spec.environment().empty()) {
+    print_entry("environment", spec.environment() == "clean" ? "clean: as after a fresh login"
+                               : spec.submitted_env().empty()
+                                   ? "submit: as after a fresh login; nothing taken from the submitter"
+                                   : "submit: as after a fresh login, with variables from the submitter");
+    print_variables("", spec.submitted_env());
+  }
+  print_variables("env", spec.env());
 }
 
 void print_summary(const Job& job, const std::vector<std::string>& words) {
@@ -124,103 +146,76 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   for (const auto& note : job.notes()) print_entry("note", note);
 }
 
+std::string resumed_text(const Attempt& attempt) {
+  return attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-";
+}
+
 void print_attempts(const Job& job) {
   if (job.attempts_size() == 0) return;
-  bool slurm = false;
-  for (const auto& attempt : job.attempts()) slurm = slurm || !attempt.scheduler_job().empty();
-  std::vector<Table::Column> columns{{"ATTEMPT", true}, {"STATE", false, 0, true}, {"CAUSE"},
-                                     {"FROM", true},    {"STARTED (UTC)", false},  {"RAN", true}};
-  if (slurm) columns.insert(columns.end(), {{"SLURM", true}, {"WAITED", true}, {"NODES", false, 6}});
-  columns.push_back({"REASON", false, 10});
-  Table table(columns);
-  for (const auto& attempt : job.attempts()) {
-    std::vector<std::string> row{std::to_string(attempt.number()),
-                                 attempt.state(),
-                                 attempt.cause().empty() ? "-" : attempt.cause(),
-                                 attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-",
-                                 time_text(attempt.started_at()).substr(0, 19),
-                                 span_text(attempt.started_at(), attempt.ended_at())};
-    if (slurm) {
-      const auto& until = attempt.started_at().empty() ? attempt.ended_at() : attempt.started_at();
-      row.push_back(attempt.scheduler_job().empty() ? "-" : attempt.scheduler_job());
-      row.push_back(span_text(attempt.queued_at(), until));
-      row.push_back(attempt.nodes_size() == 0 ? "-" : joined(attempt.nodes()));
-    }
-    row.push_back(attempt.reason());
-    table.add(std::move(row));
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), job.attempts(), text_of); };
+  add({"ATTEMPT", true}, [](const Attempt& attempt) { return std::to_string(attempt.number()); });
+  add({"STATE", false, 0, true}, [](const Attempt& attempt) { return attempt.state(); });
+  add({"CAUSE"}, [](const Attempt& attempt) { return or_dash(attempt.cause()); });
+  add({"FROM", true}, resumed_text);
+  add({"STARTED (UTC)"}, [](const Attempt& attempt) { return time_text(attempt.started_at()).substr(0, 19); });
+  add({"RAN", true}, [](const Attempt& attempt) { return span_text(attempt.started_at(), attempt.ended_at()); });
+  if (std::ranges::any_of(job.attempts(), [](const Attempt& attempt) { return !attempt.scheduler_job().empty(); })) {
+    add({"SLURM", true}, [](const Attempt& attempt) { return or_dash(attempt.scheduler_job()); });
+    add({"WAITED", true}, waited_text);
+    add({"NODES", false, 6}, [](const Attempt& attempt) { return or_dash(joined(attempt.nodes())); });
   }
+  add({"REASON", false, 10}, [](const Attempt& attempt) { return attempt.reason(); });
   std::cout << "\n" << table.text();
 }
 
-std::string end_text(const muster::v1::Rank& rank) {
+std::string end_text(const Rank& rank) {
   if (rank.has_signal() && rank.signal() != 0) return "signal " + std::to_string(rank.signal());
   return rank.has_exit_code() ? "exit " + std::to_string(rank.exit_code()) : "";
 }
 
 void print_ranks(const Job& job) {
   if (job.ranks_size() == 0) return;
-  std::vector<Table::Column> columns{{"RANK", true},   {"NODE", false, 8}, {"PID", true},   {"STATE", false, 0, true},
-                                     {"SECTION"},      {"STEP", true},     {"HEARD", true}, {"MEMORY", true},
-                                     {"MS/STEP", true}};
-  const bool slow = std::ranges::any_of(job.ranks(), [](const auto& rank) { return rank.has_slowness(); });
-  if (slow) columns.push_back({"SLOW", true});
-  columns.push_back({"END"});
-  Table table(columns);
-  for (const auto& rank : job.ranks()) {
-    std::vector<std::string> row{std::to_string(rank.rank()),
-                                 rank.node(),
-                                 rank.pid() > 0 ? std::to_string(rank.pid()) : "-",
-                                 rank.state(),
-                                 rank.section().empty() ? "-" : rank.section(),
-                                 rank.has_step() ? std::to_string(rank.step()) : "-",
-                                 rank.has_last_heartbeat_ms() ? duration_text(rank.last_heartbeat_ms()) : "-",
-                                 rank.memory_bytes() > 0 ? bytes_text(rank.memory_bytes()) : "-",
-                                 rank.step_ms() > 0 ? number_text(rank.step_ms(), 3) : "-"};
-    if (slow) row.push_back(rank.has_slowness() ? number_text(rank.slowness(), 2) + "x" : "-");
-    row.push_back(end_text(rank));
-    table.add(std::move(row));
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), job.ranks(), text_of); };
+  const auto known = [](bool is_known, const std::string& text) { return is_known ? text : "-"; };
+  add({"RANK", true}, [](const Rank& rank) { return std::to_string(rank.rank()); });
+  add({"NODE", false, 8}, [](const Rank& rank) { return rank.node(); });
+  add({"PID", true}, [&](const Rank& rank) { return known(rank.pid() > 0, std::to_string(rank.pid())); });
+  add({"STATE", false, 0, true}, [](const Rank& rank) { return rank.state(); });
+  add({"SECTION"}, [](const Rank& rank) { return or_dash(rank.section()); });
+  add({"STEP", true}, [&](const Rank& rank) { return known(rank.has_step(), std::to_string(rank.step())); });
+  add({"HEARD", true},
+      [&](const Rank& rank) { return known(rank.has_last_heartbeat_ms(), duration_text(rank.last_heartbeat_ms())); });
+  add({"MEMORY", true},
+      [&](const Rank& rank) { return known(rank.memory_bytes() > 0, bytes_text(rank.memory_bytes())); });
+  add({"MS/STEP", true}, [&](const Rank& rank) { return known(rank.step_ms() > 0, number_text(rank.step_ms(), 3)); });
+  if (std::ranges::any_of(job.ranks(), [](const Rank& rank) { return rank.has_slowness(); })) {
+    add({"SLOW", true},
+        [&](const Rank& rank) { return known(rank.has_slowness(), number_text(rank.slowness(), 2) + "x"); });
   }
+  add({"END"}, end_text);
   std::cout << "\n" << table.text();
 }
 
-/// As JSON, one job is an object and several are an array. A job that does not exist does not stop the others.
-int run_show(Session& session, const ShowOptions& options) {
+int run_show(Session& session, const JobsOptions& options) {
   auto& client = session.client();
-  const bool lone = options.jobs.size() == 1;
-  JsonRows rows(false);
-  int exit = kSuccess;
-  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
-    muster::v1::GetRequest request;
-    request.set_job_id(options.jobs[i]);
-    Job job;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Get, request, &job);
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND && !lone) {
-      std::cerr << "muster show: " << client.failure(status).what() << "\n";
-      exit = kNotFound;
-      continue;
-    }
-    if (!status.ok()) throw client.failure(status);
-    if (options.json) {
-      lone ? print_json(json_of(job)) : rows.add(json_of(job));
-      continue;
-    }
-    if (i > 0) std::cout << "\n";
+  const auto print = [&, lead = ""](const Job& job) mutable {
+    std::cout << std::exchange(lead, "\n");
     print_summary(job, slurm_words(client, job));
     print_attempts(job);
     print_ranks(job);
-  }
-  if (options.json && !lone) rows.end();
-  return exit;
+  };
+  return ask_each(
+      "show", options.jobs, options.json, [&](std::int64_t id) { return client.call(&JobStub::Get, of_job(id)); },
+      print);
 }
 
 }  // namespace
 
 void define_show(CLI::App& app, Session& session) {
-  auto options = add_action<ShowOptions>(app, session, run_show);
-  app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
-      ->required()
-      ->check(whole_number(1, INT64_MAX))
-      ->type_name("JOB");
+  auto options = add_action<JobsOptions>(app, session, run_show);
+  add_jobs(app, options->jobs)->required();
   app.add_flag("--json", options->json, "The whole job with its spec, as an object; several jobs as an array");
 }
 

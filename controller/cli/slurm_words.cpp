@@ -1,8 +1,8 @@
 #include "cli/slurm_words.h"
 
 #include <algorithm>
+#include <filesystem>
 
-#include "cli/job_pages.h"
 #include "cli/text.h"
 #include "wire/logs.h"
 
@@ -58,9 +58,12 @@ std::vector<std::string> slurm_words(Client& client, const muster::v1::Job& job)
 }
 
 std::string slurm_log_place(const muster::v1::Job& job) {
-  if (job.attempts_size() == 0 || job.attempts().rbegin()->scheduler_job().empty()) return "";
-  const auto path = slurm_log(job);
-  return path.empty() ? "muster logs " + std::to_string(job.id()) + " --slurm" : path;
+  const auto id = job.attempts_size() == 0 ? "" : job.attempts().rbegin()->scheduler_job();
+  if (id.empty()) return "";
+  // The log of an array's element is in the folder of the array.
+  const bool is_element = id.find('_') != std::string::npos;
+  if (is_element || job.log_folder().empty()) return "muster logs " + std::to_string(job.id()) + " --slurm";
+  return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
 }
 
 }  // namespace cli

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/job_pages.h"
+#include "cli/text.h"
 #include "jobfile/job_file_text.h"
 #include "jobfile/secrets.h"
 #include "jobfile/toml_value.h"
@@ -22,7 +23,7 @@ std::string secrets_of(const muster::v1::JobSpec& spec) {
   std::string names;
   const auto add = [&](const char* table, const SpecVariables& variables) {
     for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
-      if (launch::is_secret(name, value)) names += (names.empty() ? "" : ", ") + std::string(table) + name;
+      if (launch::is_secret(name, value)) append(names, table + name);
     }
   };
   add("env.", spec.env());
@@ -42,10 +43,7 @@ std::string header_of(std::int64_t id, const muster::v1::JobSpec& spec) {
 }
 
 int run_spec(Session& session, const SpecOptions& options) {
-  muster::v1::GetRequest request;
-  request.set_job_id(options.job);
-  auto& client = session.client();
-  auto spec = client.call(client.jobs(), &muster::v1::JobService::Stub::GetSpec, request);
+  auto spec = session.client().call(&JobStub::GetSpec, of_job(options.job));
   const auto hidden = options.secrets ? std::string() : secrets_of(spec);
   if (!options.secrets) jobfile::mask_secrets(spec);
   std::cout << header_of(options.job, spec) << jobfile::job_file_text(spec);

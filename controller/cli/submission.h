@@ -26,15 +26,13 @@ void ask_again(Client& client, const grpc::Status& status, Tries& tries);
 /// Repeats the call until there is an answer. The request id keeps a lost answer from becoming a second job. Each try
 /// may take `limit`. Throws a Failure after kPatience.
 template <typename Request, typename Response>
-Response submit_surely(Client& client,
-                       grpc::Status (muster::v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                                            Response*),
+Response submit_surely(Client& client, grpc::Status (JobStub::*method)(grpc::ClientContext*, const Request&, Response*),
                        const Request& request, std::chrono::seconds limit = Client::kCallLimit) {
   Tries tries{Contact::Clock::now() + kPatience};
   connect_patiently(client, kPatience);
   while (true) {
     Response response;
-    const auto status = client.try_call(client.jobs(), method, request, &response, limit);
+    const auto status = client.try_call(method, request, &response, limit);
     if (status.ok()) return response;
     ask_again(client, status, tries);
   }

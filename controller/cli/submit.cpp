@@ -1,15 +1,49 @@
+#include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "cli/debug_run.h"
-#include "cli/json_view.h"
+#include "cli/key_help.h"
 #include "cli/log_view.h"
 #include "cli/submission.h"
 #include "cli/submit_options.h"
-#include "cli/usage.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "core/text.h"
 #include "jobfile/idle_keys.h"
 
 namespace cli {
 namespace {
+
+constexpr std::chrono::seconds kSweepLimit{120};  // a transaction may store ten thousand jobs
+constexpr std::size_t kMostBytes = 31 << 20;      // the controller's limit for one call
+
+/// Prints the controller's whole answer, or only the id.
+template <typename Answer, typename Id>
+void print_answer(const SubmitOptions& options, const Answer& answer, const Id& id) {
+  if (options.json) {
+    print_json(json_of(answer));
+  } else {
+    std::cout << id << "\n";
+  }
+  std::cout << std::flush;
+}
+
+/// A call about all jobs of the request.
+template <typename Call>
+Call call_of(const Request& request) {
+  Call call;
+  for (const auto& spec : request.specs) *call.add_specs() = spec;
+  call.set_user(user_name());
+  call.set_parallel(request.parallel);
+  return call;
+}
+
+muster::v1::PlanScriptRequest script_call_of(const Request& request) {
+  auto call = call_of<muster::v1::PlanScriptRequest>(request);
+  call.set_is_sweep(request.is_sweep);
+  return call;
+}
 
 /// Shows the progress of a recipe, or the output of a command, until the job has ended. Returns the exit code.
 int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
@@ -24,12 +58,9 @@ int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   muster::v1::Job job;
   Progress progress;
   if (end == StreamEnd::kComplete) {
-    end = wait_for_end(
-        client, id, std::nullopt,
-        [&](const muster::v1::Job& now) {
-          if (spec.has_recipe() && !is_ended(now)) progress.show(now);
-        },
-        &job);
+    end = wait_for_end(client, id, &job, std::nullopt, [&](const muster::v1::Job& now) {
+      if (spec.has_recipe() && !is_ended(now)) progress.show(now);
+    });
   }
   progress.close();
   return tell_end(client, end, id, job);
@@ -60,24 +91,127 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   request.set_request_id(fresh_request_id());
   request.set_user(user_name());
   auto& client = session.client_unconnected();
-  const auto response = submit_surely(client, &muster::v1::JobService::Stub::Submit, request);
+  const auto response = submit_surely(client, &JobStub::Submit, request);
   const auto id = response.job_id();
-  if (options.json) {
-    print_json(json_of(response));
-  } else {
-    std::cout << id << "\n";
-  }
-  std::cout << std::flush;
+  print_answer(options, response, id);
   if (options.follow) return follow(client, spec, id);
   if (options.wait) {
     muster::v1::Job job;
-    const auto end = wait_for_end(
-        client, id, std::nullopt, [](const auto&) {}, &job);
+    const auto end = wait_for_end(client, id, &job);
     return tell_end(client, end, id, job);
   }
   std::cerr << "muster: submitted " << spec.name() << " as job " << id << like_text(wanted)
             << (spec.hold() ? ", held; start it with muster release " : "; follow it with muster logs ") << id
             << (spec.hold() ? "\n" : " -f\n");
+  return kSuccess;
+}
+
+std::string jobs_text(const muster::v1::SubmitSweepResponse& response) {
+  const auto& ids = response.job_ids();
+  const auto count = core::count_text(static_cast<std::size_t>(ids.size()), "job");
+  if (ids.empty()) return count;
+  const bool in_a_row = *ids.rbegin() - *ids.begin() + 1 == ids.size();
+  return count + ", " + std::to_string(*ids.begin()) +
+         (ids.size() == 1 ? "" : (in_a_row ? " to " : " and others to ") + std::to_string(*ids.rbegin()));
+}
+
+/// Waits for the jobs one after the other. A job that has ended in the meantime needs no wait.
+int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response) {
+  int succeeded = 0;
+  std::string others;
+  for (const auto id : response.job_ids()) {
+    muster::v1::Job job;
+    const auto end = wait_for_end(client, id, &job);
+    if (end != StreamEnd::kComplete) {
+      std::cerr << "muster: sweep " << response.sweep() << " goes on; watch it with muster list -w --sweep "
+                << response.sweep() << ", cancel it with muster cancel --sweep " << response.sweep() << "\n";
+      return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
+    }
+    if (job.state() == "succeeded") {
+      ++succeeded;
+      continue;
+    }
+    std::cerr << "muster: job " << id << " " << outcome_text(job) << "\n";
+    append(others, std::to_string(id));
+  }
+  std::cerr << "muster: sweep " << response.sweep() << ": " << succeeded << " of " << response.job_ids_size()
+            << " succeeded" << (others.empty() ? "" : "; look at muster show " + others) << "; muster results --sweep "
+            << response.sweep() << " compares them\n";
+  return others.empty() ? kSuccess : kJobFailed;
+}
+
+/// Moves the submitter's variables, which all jobs share, into one place of the call. With ten thousand jobs they would
+/// be most of its size.
+void share_submitted_env(muster::v1::SubmitSweepRequest& call) {
+  const auto texts = [](const muster::v1::JobSpec& spec) {
+    return std::map<std::string, std::string>(spec.submitted_env().begin(), spec.submitted_env().end());
+  };
+  const auto first = texts(call.specs(0));
+  if (!std::ranges::all_of(call.specs(), [&](const auto& spec) { return texts(spec) == first; })) return;
+  *call.mutable_submitted_env() = call.specs(0).submitted_env();
+  for (auto& spec : *call.mutable_specs()) spec.clear_submitted_env();
+}
+
+int submit_sweep(Session& session, const SubmitOptions& options, const Request& request) {
+  auto call = call_of<muster::v1::SubmitSweepRequest>(request);
+  share_submitted_env(call);
+  call.set_request_id(fresh_request_id());
+  if (call.ByteSizeLong() > kMostBytes) {
+    throw Failure(kUsage,
+                  "the sweep's jobs together are larger than 31 MiB; give it fewer values, or submit it in parts");
+  }
+  auto& client = session.client_unconnected();
+  const auto response = submit_surely(client, &JobStub::SubmitSweep, call, kSweepLimit);
+  print_answer(options, response, response.sweep());
+  const auto parallel = request.parallel > 0 ? ", " + std::to_string(request.parallel) + " at a time" : "";
+  std::cerr << "muster: submitted sweep " << response.sweep() << ": " << jobs_text(response) << parallel
+            << "; compare them with muster results --sweep " << response.sweep() << "\n";
+  return options.wait ? wait_for_all(client, response) : kSuccess;
+}
+
+/// Says on stderr how Slurm gets the sweep, if that is not one array.
+void tell_of_several(const Request& request, const muster::v1::PlanScriptResponse& plan) {
+  const auto jobs = request.specs.size();
+  if (plan.one_by_one() > 0) {
+    std::cerr << "muster: " << (plan.one_by_one() < jobs ? std::to_string(plan.one_by_one()) + " of " : "")
+              << "the sweep's " << jobs << " jobs go to Slurm one by one, since a limit concerns them ("
+              << (request.parallel > 0 ? "parallel" : "max_running_jobs_per_user of their partition")
+              << "); one script is printed for jobs that ask for the same\n";
+  } else if (plan.scripts_size() > 1) {
+    std::cerr << "muster: the sweep's " << jobs << " jobs become " << plan.scripts_size() << " Slurm jobs";
+    const auto most = request.specs.front().slurm().array_parallelism();
+    if (most > 0) std::cerr << "; slurm.array_parallelism = " << most << " counts in each array by itself";
+    std::cerr << "\n";
+  }
+}
+
+std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
+  if (answer.expected_start().empty())
+    return answer.said().empty() ? "Slurm would take it" : "Slurm would take it: " + answer.said();
+  auto text = "would start at " + utc_text(answer.expected_start());
+  if (!answer.nodes().empty()) text += " on " + answer.nodes();
+  if (!answer.partition().empty()) text += " in partition " + answer.partition();
+  return text;
+}
+
+int print_script(Session& session, const SubmitOptions& options, const Request& request) {
+  const auto call = script_call_of(request);
+  const auto plan = session.client().call(&JobStub::PlanScript, call);
+  tell_of_several(request, plan);
+  if (options.json) {
+    print_json(json_of(plan));
+  } else {
+    for (const auto& script : plan.scripts()) std::cout << script;
+  }
+  return kSuccess;
+}
+
+int check_script(Session& session, const SubmitOptions& options, const Request& request) {
+  // sbatch --test-only may take long.
+  const auto answer = session.client().call(&JobStub::CheckScript, script_call_of(request), std::chrono::seconds(40));
+  if (options.json) print_json(json_of(answer));
+  if (!answer.refusal().empty()) throw Failure(kRefused, "Slurm would refuse it: " + answer.refusal());
+  if (!options.json) std::cout << verdict_of(answer) << "\n";
   return kSuccess;
 }
 
@@ -112,6 +246,11 @@ int run_submit(Session& session, const SubmitOptions& options) {
 
 void define_submit(CLI::App& app, Session& session) {
   auto options = add_action<SubmitOptions>(app, session, run_submit);
+  app.footer([prose = app.get_footer()] {
+    return prose + "\n\nKeys of a job file, with their defaults. Relative paths start at the file's folder.\n\n" +
+           key_help(columns());
+  });
+  app.footer("");
   const auto add_texts = [&](const char* name, std::vector<std::string>& texts, const char* type, const char* meaning) {
     app.add_option(name, texts, meaning)->type_name(type)->allow_extra_args(false);
   };
@@ -130,9 +269,8 @@ void define_submit(CLI::App& app, Session& session) {
   app.add_flag("--hold", options->hold, "Submit the job held: it starts after muster release");
   add_texts("--sweep", options->sweep, "KEY=VALUES",
             "Submit a job for each value, such as train.seed=0..3; if repeated, for each combination");
-  app.add_option("--parallel", options->parallel, "Let at most N jobs of a sweep run at once")
-      ->check(whole_number(1, static_cast<std::int64_t>(jobfile::kMostSweepJobs)))
-      ->type_name("N");
+  add_number(app, "--parallel", options->parallel, 1, static_cast<std::int64_t>(jobfile::kMostSweepJobs),
+             "Let at most N jobs of a sweep run at once");
   auto* script =
       app.add_flag("--print-script", options->print_script, "Submit nothing, and print the script for sbatch");
   auto* check =

@@ -35,8 +35,4 @@ struct Request {
 /// with its file, line and column, so that editors can jump there.
 std::optional<Request> read_request(Session& session, const SubmitOptions& options);
 
-int submit_sweep(Session& session, const SubmitOptions& options, const Request& request);
-int print_script(Session& session, const SubmitOptions& options, const Request& request);
-int check_script(Session& session, const SubmitOptions& options, const Request& request);
-
 }  // namespace cli

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/submit_options.h"
+#include "cli/text.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_file_text.h"
 #include "jobfile/toml_value.h"
@@ -89,7 +90,7 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
       if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20)
         text += c;  // a job's name has no such character
     }
-    array += (array.empty() ? "" : ", ") + ("\"" + text + "\"");
+    append(array, "\"" + text + "\"");
   }
   all.push_back({typed, "after", "[" + array + "]"});
   return out;
@@ -125,10 +126,7 @@ struct Wish {
 /// Makes a job file from a job's spec. The new job keeps the old job's environment, unless the command line sets
 /// another.
 Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, const launch::Environment& here) {
-  muster::v1::GetRequest request;
-  request.set_job_id(id);
-  auto& client = session.client();
-  auto spec = client.call(client.jobs(), &muster::v1::JobService::Stub::GetSpec, request);
+  auto spec = session.client().call(&JobStub::GetSpec, of_job(id));
   const bool asks =
       std::ranges::any_of(overrides.all, [](const auto& override) { return override.key == "environment"; });
   if (asks) spec.clear_submitted_env();

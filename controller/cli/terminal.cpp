@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 
 #include "cli/text.h"
 
@@ -16,6 +17,8 @@ constexpr std::size_t kFewestColumns = 40;
 constexpr std::size_t kMostColumns = 1000;
 constexpr std::size_t kFewestLines = 5;
 constexpr std::size_t kGap = 2;
+constexpr std::size_t kLabelWidth = 13;
+constexpr std::size_t kLeastRoom = 19;
 
 /// 0: not known.
 std::size_t known_columns() {
@@ -41,6 +44,10 @@ bool colours_wanted() {
            (term == nullptr || std::string_view(term) != "dumb");
   }();
   return wanted;
+}
+
+std::string lead_of(const std::string& label) {
+  return "  " + label + std::string(std::max(kLabelWidth, label.size() + 1) - label.size(), ' ');
 }
 
 }  // namespace
@@ -69,25 +76,7 @@ std::size_t screen_lines() {
 
 std::string painted(std::string_view text, Colour colour) {
   if (colour == Colour::kNone || !colours_wanted()) return std::string(text);
-  const char* code = "";
-  switch (colour) {
-    case Colour::kGreen:
-      code = "32";
-      break;
-    case Colour::kRed:
-      code = "31";
-      break;
-    case Colour::kYellow:
-      code = "33";
-      break;
-    case Colour::kBlue:
-      code = "36";
-      break;
-    case Colour::kDim:
-    case Colour::kNone:
-      code = "2";
-  }
-  return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+  return "\x1b[" + std::to_string(static_cast<int>(colour)) + "m" + std::string(text) + "\x1b[0m";
 }
 
 Colour colour_of_state(std::string_view state) {
@@ -97,6 +86,23 @@ Colour colour_of_state(std::string_view state) {
   if (state == "waiting" || state == "held" || state == "stopping" || state == "draining") return Colour::kYellow;
   if (state == "running" || state == "starting") return Colour::kBlue;
   return state == "cancelled" ? Colour::kDim : Colour::kNone;
+}
+
+void print_entry(const std::string& label, const std::string& text) {
+  if (text.empty()) return;
+  const auto lead = lead_of(label);
+  print_behind(lead, lead.size(), text);
+}
+
+void print_behind(std::string lead, std::size_t width, const std::string& text) {
+  for (const auto& line : wrapped(text, std::max(table_columns(), width + kLeastRoom) - width)) {
+    std::cout << lead << line << "\n";
+    lead.assign(width, ' ');
+  }
+}
+
+void print_path(const std::string& label, const std::string& path) {
+  if (!path.empty()) std::cout << lead_of(label) << path << "\n";
 }
 
 std::vector<std::size_t> Table::widths(std::size_t room) const {

@@ -15,11 +15,19 @@ std::size_t screen_lines();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 
-enum class Colour { kNone, kGreen, kRed, kYellow, kBlue, kDim };
+/// The numbers are those of the terminal's escape sequences.
+enum class Colour { kNone = 0, kDim = 2, kRed = 31, kGreen = 32, kYellow = 33, kBlue = 36 };
 /// The text in this colour, if stdout is a terminal, NO_COLOR is not set and TERM is not "dumb".
 std::string painted(std::string_view text, Colour colour);
 /// The colour of a job's, attempt's or rank's state.
 Colour colour_of_state(std::string_view state);
+
+/// Prints "  label        text" on stdout. Further lines of the text are indented. Prints nothing if the text is empty.
+void print_entry(const std::string& label, const std::string& text);
+/// Prints the text behind `lead`, which is `width` characters wide. Further lines are indented as much.
+void print_behind(std::string lead, std::size_t width, const std::string& text);
+/// As print_entry(), but without line breaks, so that the path can be copied.
+void print_path(const std::string& label, const std::string& path);
 
 /// A table with titles and aligned columns, at most table_columns() wide. If it is too wide, columns that may shrink
 /// are cut. If it is still too wide, the last columns are left out.
@@ -31,8 +39,16 @@ class Table {
     std::size_t shrinks = 0;  // the column may be cut to this width; 0: never
     bool state = false;       // the cells are states, and get their colours
   };
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// Adds a column with a cell for each object. All columns of a table have the same objects.
+  template <typename Objects, typename Text>
+  void add(Column column, Objects&& objects, Text text_of) {
+    columns_.push_back(std::move(column));
+    std::size_t row = 0;
+    for (const auto& object : objects) {
+      if (row == rows_.size()) rows_.emplace_back();
+      rows_[row++].push_back(text_of(object));
+    }
+  }
   bool empty() const { return rows_.empty(); }
   /// The table as text. Each row begins with `indent` spaces and ends with a line break.
   std::string text(std::size_t indent = 0) const;

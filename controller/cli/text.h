@@ -17,6 +17,19 @@ std::string cut(std::string_view text, std::size_t width);
 /// The text in lines of at most `width` characters. Lines break at spaces if possible.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
+/// Adds a text to a list of texts, behind `between` if it is not the first.
+void append(std::string& list, std::string_view text, std::string_view between = ", ");
+/// The texts with `between` between them.
+template <typename Texts>
+std::string joined(const Texts& texts, std::string_view between = ", ") {
+  std::string list;
+  for (const auto& text : texts) append(list, text, between);
+  return list;
+}
+
+/// The text, or "-" if it is empty.
+std::string or_dash(const std::string& text);
+
 /// "1.5 GiB", "812 MiB", "0 B".
 std::string bytes_text(std::int64_t bytes);
 /// A duration in at most two units: "3m12s", "2d4h", "850ms".

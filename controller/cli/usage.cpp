@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/text.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
 #include "schema/utf8.h"
@@ -56,13 +57,9 @@ std::string meant_by(const std::string& word, const std::vector<std::string>& na
 
 /// The problem with a command that needs a command below it.
 std::string missing_below(const CLI::App& app, const CLI::App& command) {
-  std::vector<std::string> names;
-  std::string all;
-  for (const auto* below : command.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(below->get_name());
-    all += (all.empty() ? "" : ", ") + names.back();
-  }
+  const auto names = names_below(command);
   if (names.empty()) return {};
+  const auto all = joined(names);
   const auto rest = app.remaining(true);
   if (rest.empty()) return "want one of " + all;
   const auto near = meant_by(rest.front(), names);
@@ -148,6 +145,14 @@ std::string no_such_command(const std::string& program, const std::string& word,
   const auto near = meant_by(word, names);
   return "there is no command \"" + jobfile::shown(word) + "\"" +
          (near.empty() ? "" : ", did you mean " + program + " " + near);
+}
+
+std::vector<std::string> names_below(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(below->get_name());
+  }
+  return names;
 }
 
 std::string command_name(const CLI::App& app) {

@@ -26,6 +26,9 @@ std::string command_word(int argc, char** argv);
 /// `program`.
 std::string no_such_command(const std::string& program, const std::string& word, const std::vector<std::string>& names);
 
+/// The names of the commands below a command.
+std::vector<std::string> names_below(const CLI::App& command);
+
 /// The chosen command with its program: "muster admin partition".
 std::string command_name(const CLI::App& app);
 

@@ -1,7 +1,5 @@
 #include "cli/command.h"
 #include "cli/follow.h"
-#include "cli/json_view.h"
-#include "schema/units.h"
 
 namespace cli {
 namespace {
@@ -15,14 +13,11 @@ struct WaitOptions {
 int run_wait(Session& session, const WaitOptions& options) {
   std::optional<Contact::Clock::time_point> deadline;
   if (!options.timeout.empty()) {
-    const auto limit = schema::parse_duration_ms(options.timeout);
-    if (!limit) throw Failure(kUsage, "--timeout \"" + options.timeout + "\": want a duration such as 90s or 12h");
-    deadline = Contact::Clock::now() + std::chrono::milliseconds(*limit);
+    deadline = Contact::Clock::now() + duration_of("--timeout", options.timeout, "90s or 12h");
   }
   auto& client = session.client();
   muster::v1::Job job;
-  const auto end = wait_for_end(
-      client, options.job, deadline, [](const auto&) {}, &job);
+  const auto end = wait_for_end(client, options.job, &job, deadline);
   if (options.json && job.id() != 0) print_json(json_of(job));
   return tell_end(client, end, options.job, job);
 }

@@ -1,19 +1,11 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/entries.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/usage.h"
 
 namespace cli {
 namespace {
-
-struct WhyOptions {
-  std::vector<std::int64_t> jobs;
-  bool json = false;
-};
 
 std::string expected_text(const std::string& at) {
   const auto start = time_ms(at);
@@ -33,41 +25,22 @@ void print_why(const muster::v1::WhyResponse& why) {
   for (const auto& note : why.notes()) print_entry("note", note);
 }
 
-/// As JSON, one job is an object and several are an array. A job that does not exist does not stop the others.
-int run_why(Session& session, const WhyOptions& options) {
+int run_why(Session& session, const JobsOptions& options) {
   auto& client = session.client();
-  const bool lone = options.jobs.size() == 1;
-  JsonRows rows(false);
-  int exit = kSuccess;
-  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
-    muster::v1::GetRequest request;
-    request.set_job_id(options.jobs[i]);
-    muster::v1::WhyResponse why;
-    const auto status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::Why, request, &why);
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND && !lone) {
-      std::cerr << "muster why: " << client.failure(status).what() << "\n";
-      exit = kNotFound;
-    } else if (!status.ok()) {
-      throw client.failure(status);
-    } else if (options.json) {
-      lone ? print_json(json_of(why)) : rows.add(json_of(why));
-    } else {
-      if (i > 0) std::cout << "\n";
-      print_why(why);
-    }
-  }
-  if (options.json && !lone) rows.end();
-  return exit;
+  const auto print = [lead = ""](const muster::v1::WhyResponse& why) mutable {
+    std::cout << std::exchange(lead, "\n");
+    print_why(why);
+  };
+  return ask_each(
+      "why", options.jobs, options.json, [&](std::int64_t id) { return client.call(&JobStub::Why, of_job(id)); },
+      print);
 }
 
 }  // namespace
 
 void define_why(CLI::App& app, Session& session) {
-  auto options = add_action<WhyOptions>(app, session, run_why);
-  app.add_option("jobs", options->jobs, "The jobs' numbers, as muster list shows them")
-      ->required()
-      ->check(whole_number(1, INT64_MAX))
-      ->type_name("JOB");
+  auto options = add_action<JobsOptions>(app, session, run_why);
+  add_jobs(app, options->jobs)->required();
   app.add_flag("--json", options->json,
                "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, status, notes}; several "
                "as an array");

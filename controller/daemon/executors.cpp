@@ -3,7 +3,6 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "base/tokens.h"
@@ -17,12 +16,6 @@ namespace musterd {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The library path for muster-task, which needs the same libraries as musterd.
-std::string own_libraries() {
-  const char* path = std::getenv("LD_LIBRARY_PATH");
-  return path == nullptr ? std::string() : std::string(path);
-}
 
 std::string own_user() {
   const passwd* entry = ::getpwuid(::geteuid());
@@ -83,8 +76,9 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
   client_ = std::make_unique<slurm::Client>(runner_, client_options());
   slurm_ = runtime::on_slurm::make_slurm_executor(
       *client_, clock,
-      runtime::on_slurm::SlurmOptions{settings.data, task_, own_libraries(), runtime::store_name(settings.secret),
-                                      own_user(), settings.slurm_poll});
+      // muster-task needs the same libraries as musterd.
+      runtime::on_slurm::SlurmOptions{settings.data, task_, environment("LD_LIBRARY_PATH"),
+                                      runtime::store_name(settings.secret), own_user(), settings.slurm_poll});
   both_ = std::make_unique<runtime::RoutingExecutor>(*local_, *slurm_);
 }
 

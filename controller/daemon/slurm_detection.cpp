@@ -1,7 +1,5 @@
 #include "daemon/slurm_detection.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -11,16 +9,6 @@ namespace musterd {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_in_path(const char* name) {
-  const auto path = environment("PATH");
-  for (std::size_t at = 0; at <= path.size();) {
-    const auto colon = std::min(path.find(':', at), path.size());
-    if (::access((path.substr(at, colon - at) + "/" + name).c_str(), X_OK) == 0) return true;
-    at = colon + 1;
-  }
-  return false;
-}
 
 // The files that Slurm's commands read without SLURM_CONF. slurmd writes the last one when slurmctld sends it the
 // configuration.
@@ -51,7 +39,7 @@ std::string configuration_problem(slurm::CommandRunner& runner) {
 std::string why_no_slurm(const std::string& wanted, slurm::CommandRunner& runner) {
   if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
   for (const char* name : {"sbatch", "sinfo"}) {
-    if (!is_in_path(name)) {
+    if (!slurm::find_in_path(name)) {
       return std::string("there is no ") + name +
              " in musterd's PATH; install Slurm's commands, and start musterd again";
     }

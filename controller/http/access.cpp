@@ -1,12 +1,10 @@
 #include "http/access.h"
 
-#include <sys/random.h>
-
-#include <array>
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
+#include "base/tokens.h"
 #include "os/host_name.h"
 #include "service/controller.h"
 
@@ -14,18 +12,6 @@ namespace http {
 namespace {
 
 constexpr const char* kTokenRemedy = "use the token in the file 'token' of musterd's data folder";
-
-std::string random_id() {
-  std::array<unsigned char, 32> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw std::runtime_error("the system gave no random bytes for a session id");
-  std::string id;
-  for (const unsigned char byte : bytes) {
-    id += "0123456789abcdef"[byte >> 4];
-    id += "0123456789abcdef"[byte & 15];
-  }
-  return id;
-}
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -41,32 +27,24 @@ std::string without_port(const std::string& host) {
 }  // namespace
 
 std::string Sessions::open(Clock::time_point now) {
-  const std::string id = random_id();
+  const std::string id = runtime::new_token();
   const std::lock_guard lock(mutex_);
-  if (open_.size() >= kMaxSessions) {
-    open_.erase(order_.front());
-    order_.pop_front();
-  }
-  open_[id] = {now + kSessionLife, order_.insert(order_.end(), id)};
+  if (ends_.size() >= kMaxSessions) ends_.erase(std::ranges::min_element(ends_, {}, &Ends::value_type::second));
+  ends_[id] = now + kSessionLife;
   return id;
 }
 
 bool Sessions::is_open(const std::string& id, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  const auto found = open_.find(id);
-  if (found == open_.end()) return false;
-  if (now < found->second.first) return true;
-  order_.erase(found->second.second);
-  open_.erase(found);
+  const auto found = ends_.find(id);
+  if (found != ends_.end() && now < found->second) return true;
+  ends_.erase(id);
   return false;
 }
 
 void Sessions::close(const std::string& id) {
   const std::lock_guard lock(mutex_);
-  const auto found = open_.find(id);
-  if (found == open_.end()) return;
-  order_.erase(found->second.second);
-  open_.erase(found);
+  ends_.erase(id);
 }
 
 Access::Access(runtime::Controller& controller, std::string host, int port)
@@ -84,12 +62,12 @@ bool Access::is_own_host(const std::string& host) const {
 }
 
 std::optional<Response> Access::refuse_foreign(const Request& request) const {
-  const std::string& host = request.header("host");
+  const auto host = request.header("host");
   if (!is_own_host(without_port(host)))
     return refuse(421, "this server is not called '" + host + "'",
                   "open it as localhost or as the host that musterd listens on");
-  if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
-  const std::string& origin = request.header("origin");
+  if (request.reads()) return std::nullopt;
+  const auto origin = request.header("origin");
   if (!origin.empty() && lower(origin) != "http://" + lower(host) && lower(origin) != "https://" + lower(host))
     return refuse(403, "a page of '" + origin + "' may not change anything here", "use the dashboard itself");
   if (request.header("x-muster").empty())
@@ -99,7 +77,7 @@ std::optional<Response> Access::refuse_foreign(const Request& request) const {
 }
 
 std::optional<Response> Access::refuse_stranger(const Request& request) {
-  const std::string& authorization = request.header("authorization");
+  const auto authorization = request.header("authorization");
   constexpr std::string_view kBearer = "bearer ";
   if (lower(authorization.substr(0, kBearer.size())) == kBearer) {
     if (controller_.is_people_token(authorization.substr(kBearer.size()))) return std::nullopt;
@@ -111,25 +89,22 @@ std::optional<Response> Access::refuse_stranger(const Request& request) {
 }
 
 Response Access::log_in(const Request& request) {
-  const auto body = nlohmann::json::parse(request.body, nullptr, false);
+  const auto body = nlohmann::json::parse(request.body(), nullptr, false);
   if (!body.is_object() || !body.contains("token") || !body["token"].is_string())
     return refuse(400, "the body is not {\"token\": \"...\"}", "send the token as JSON");
   if (!controller_.is_people_token(body["token"].get<std::string>()))
     return refuse(401, "the token is wrong", kTokenRemedy);
-  Response response;
-  response.body = "{}";
+  auto response = response_of("{}");
   const auto life = std::chrono::duration_cast<std::chrono::seconds>(kSessionLife).count();
-  response.headers.emplace_back("Set-Cookie",
-                                cookie_ + "=" + sessions_.open(Sessions::Clock::now()) +
-                                    "; HttpOnly; SameSite=Strict; Path=/; Max-Age=" + std::to_string(life));
+  response.set("Set-Cookie", cookie_ + "=" + sessions_.open(Sessions::Clock::now()) +
+                                 "; HttpOnly; SameSite=Strict; Path=/; Max-Age=" + std::to_string(life));
   return response;
 }
 
 Response Access::log_out(const Request& request) {
   sessions_.close(request.cookie(cookie_));
-  Response response;
-  response.body = "{}";
-  response.headers.emplace_back("Set-Cookie", cookie_ + "=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
+  auto response = response_of("{}");
+  response.set("Set-Cookie", cookie_ + "=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
   return response;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -24,15 +23,15 @@ class Sessions {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Opens a session. Returns its id, 256 random bits in hexadecimal.
+  /// Opens a session. Returns its id, 256 random bits.
   std::string open(Clock::time_point now);
   bool is_open(const std::string& id, Clock::time_point now);
   void close(const std::string& id);
 
  private:
+  using Ends = std::unordered_map<std::string, Clock::time_point>;
   std::mutex mutex_;
-  std::list<std::string> order_;  // oldest first
-  std::unordered_map<std::string, std::pair<Clock::time_point, std::list<std::string>::iterator>> open_;
+  Ends ends_;
 };
 
 /// Decides which requests are allowed. A request needs the token or a session. Requests from other sites' pages and

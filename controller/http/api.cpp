@@ -1,10 +1,13 @@
 #include "http/api.h"
 
 #include <charconv>
+#include <limits>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 
+#include "core/job.h"
 #include "http/assets.h"
 #include "http/curves.h"
 #include "http/rank_page.h"
@@ -26,9 +29,7 @@ struct BadParameter {
 };
 
 Response as_json(const ordered_json& json) {
-  Response response;
-  response.body = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return response;
+  return response_of(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 Response refusal(const runtime::Refusal& refusal) {
@@ -51,6 +52,19 @@ Response refusal(const runtime::Refusal& refusal) {
   return refuse(500, refusal.text, "look into musterd's log");
 }
 
+template <typename Message>
+Response outcome(const runtime::Outcome<Message>& message) {
+  return message.ok() ? as_json(proto::to_json(message.value())) : refusal(message.refusal());
+}
+
+/// A page of rows. `more`: the page is full, so there may be further rows.
+template <typename Message>
+Response rows_page(const char* name, const std::vector<Message>& rows, std::uint32_t limit) {
+  ordered_json out = {{name, ordered_json::array()}, {"more", limit > 0 && rows.size() == limit}};
+  for (const auto& row : rows) out[name].push_back(proto::to_json(row));
+  return as_json(out);
+}
+
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -58,52 +72,48 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
-std::uint64_t number(const Request& request, const std::string& name, std::uint64_t otherwise, std::uint64_t most) {
+/// The parameter as a number; `otherwise` if it is absent.
+template <typename Number>
+Number number(const Request& request, const std::string& name, Number otherwise,
+              std::uint64_t most = std::numeric_limits<Number>::max()) {
   const std::string& text = request.parameter(name);
   if (text.empty()) return otherwise;
   const auto value = parse_number(text);
   if (!value || *value > most)
     throw BadParameter{name + "=" + text.substr(0, 80) + " is not a number from 0 to " + std::to_string(most),
                        "correct the parameter " + name};
-  return *value;
+  return static_cast<Number>(*value);
 }
 
 constexpr std::size_t kMaxSweepName = 64;
-constexpr std::uint64_t kAnyId = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint64_t kFarthestOffset = std::numeric_limits<std::int64_t>::max();
 
 Response jobs(runtime::Controller& controller, const Request& request) {
   muster::v1::ListRequest wanted;
   std::stringstream states(request.parameter("state"));
   for (std::string state; std::getline(states, state, ',');) {
-    constexpr std::array kStates = {"pending", "queued",    "running", "stopping",
-                                    "waiting", "succeeded", "failed",  "cancelled"};
-    if (std::find(kStates.begin(), kStates.end(), state) == kStates.end())
+    if (!core::job_state_from_string(state))
       throw BadParameter{"there is no state '" + state.substr(0, 80) + "'",
                          "use pending, queued, running, stopping, waiting, succeeded, failed or cancelled"};
-    if (wanted.states_size() == static_cast<int>(kStates.size()))
+    if (wanted.states_size() == static_cast<int>(core::kAllJobStates.size()))
       throw BadParameter{"more states than there are", "name each state once"};
     wanted.add_states(state);
   }
-  wanted.set_limit(static_cast<std::uint32_t>(number(request, "limit", 100, kMaxJobRows)));
-  wanted.set_before_id(static_cast<std::int64_t>(number(request, "before", 0, kAnyId)));
+  wanted.set_limit(number<std::uint32_t>(request, "limit", 100, kMaxJobRows));
+  wanted.set_before_id(number<core::JobId>(request, "before", 0));
   wanted.set_sweep(request.parameter("sweep").substr(0, kMaxSweepName));
   return as_json(proto::to_json(controller.list(wanted)));
-}
-
-core::Step step_of(const Request& request, const std::string& name, core::Step otherwise) {
-  return static_cast<core::Step>(number(request, name, static_cast<std::uint64_t>(otherwise), kAnyId));
 }
 
 /// The curves of a job; curves.h describes the answer.
 Response curves(runtime::Controller& controller, core::JobId job, const Request& request) {
   store::ThinRequest wanted{.job = job};
-  wanted.points = static_cast<std::uint32_t>(number(request, "points", 0, kMaxCurvePoints));
-  wanted.from = step_of(request, "from_step", wanted.from);
-  wanted.to = step_of(request, "to_step", wanted.to);
+  wanted.points = number<std::uint32_t>(request, "points", 0, kMaxCurvePoints);
+  wanted.from = number(request, "from_step", wanted.from);
+  wanted.to = number(request, "to_step", wanted.to);
   if (!request.parameter("after_attempt").empty()) {
-    wanted.after_attempt = static_cast<core::AttemptNumber>(number(request, "after_attempt", 0, kAnyNumber));
-    wanted.after_step = step_of(request, "after_step", 0);
+    wanted.after_attempt = number<core::AttemptNumber>(request, "after_attempt", 0);
+    wanted.after_step = number<core::Step>(request, "after_step", 0);
   }
   const auto& spacing = request.parameter("spacing");
   if (!spacing.empty() && spacing != "log" && spacing != "linear")
@@ -112,26 +122,21 @@ Response curves(runtime::Controller& controller, core::JobId job, const Request&
   return as_json(to_json(controller.thinned(wanted)));
 }
 
-Response metrics(runtime::Controller& controller, core::JobId job, const Request& request) {
-  if (!request.parameter("points").empty()) return curves(controller, job, request);
-  const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxMetricRows, kMaxMetricRows));
+Response metrics(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
+  if (!request.parameter("points").empty()) return curves(controller, job.id(), request);
+  const auto limit = number(request, "limit", kMaxMetricRows, kMaxMetricRows);
   // Without after_attempt the answer begins with the first step.
   const bool from_start = request.parameter("after_attempt").empty();
-  const auto rows =
-      controller.metrics(job, static_cast<core::AttemptNumber>(number(request, "attempt", 0, kAnyNumber)),
-                         static_cast<core::AttemptNumber>(number(request, "after_attempt", 0, kAnyNumber)),
-                         from_start ? -1 : static_cast<core::Step>(number(request, "after_step", 0, kAnyId)), limit);
-  ordered_json out = {{"metrics", ordered_json::array()}, {"more", limit > 0 && rows.size() == limit}};
-  for (const auto& row : rows) out["metrics"].push_back(proto::to_json(row));
-  return as_json(out);
+  const auto rows = controller.metrics(job.id(), number<core::AttemptNumber>(request, "attempt", 0),
+                                       number<core::AttemptNumber>(request, "after_attempt", 0),
+                                       from_start ? -1 : number<core::Step>(request, "after_step", 0), limit);
+  return rows_page("metrics", rows, limit);
 }
 
-Response events(runtime::Controller& controller, core::JobId job, const Request& request) {
-  const auto limit = static_cast<std::uint32_t>(number(request, "limit", kMaxEventRows, kMaxEventRows));
-  const auto rows = controller.events(job, static_cast<std::int64_t>(number(request, "after_id", 0, kAnyId)), limit);
-  ordered_json out = {{"events", ordered_json::array()}, {"more", limit > 0 && rows.size() == limit}};
-  for (const auto& row : rows) out["events"].push_back(proto::to_json(row));
-  return as_json(out);
+Response events(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
+  const auto limit = number(request, "limit", kMaxEventRows, kMaxEventRows);
+  const auto after = number<std::int64_t>(request, "after_id", 0);
+  return rows_page("events", controller.events(job.id(), after, limit), limit);
 }
 
 /// The length of the text without a UTF-8 character that is cut off at its end. The log will have its other bytes
@@ -149,9 +154,9 @@ std::size_t whole_characters(std::string_view text) {
 
 /// An unfinished last line is sent too. A progress bar is one line for hours.
 Response logs(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
-  const std::uint64_t newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
-  const auto attempt = static_cast<core::AttemptNumber>(number(request, "attempt", newest, kAnyNumber));
-  const auto rank = static_cast<core::RankNumber>(number(request, "rank", 0, kAnyNumber));
+  const core::AttemptNumber newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
+  const auto attempt = number(request, "attempt", newest);
+  const auto rank = number<core::RankNumber>(request, "rank", 0);
   const std::string path = attempt == 0 ? std::string() : controller.log_path(job.id(), attempt, rank);
   ordered_json out = {{"attempt", attempt}, {"rank", rank},    {"text", ""},
                       {"next_offset", 0},   {"exists", false}, {"cut", false}};
@@ -165,13 +170,14 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
     out["text"] = std::move(text);
   };
   if (request.parameter("offset").empty()) {
-    const auto tail =
-        ::logs::read_last_lines(path, number(request, "tail", 1000, kMaxTailLines), ::logs::kTailBytes, true);
+    const auto tail = ::logs::read_last_lines(path, number<std::uint64_t>(request, "tail", 1000, kMaxTailLines),
+                                              ::logs::kTailBytes, true);
     put(tail.text, tail.offset);
     out["exists"] = tail.exists;
     out["cut"] = tail.cut;
   } else {
-    const auto piece = ::logs::read_from(path, number(request, "offset", 0, kAnyId), ::logs::kChunkBytes, true);
+    const auto piece = ::logs::read_from(path, number<std::uint64_t>(request, "offset", 0, kFarthestOffset),
+                                         ::logs::kChunkBytes, true);
     put(piece.text, piece.next_offset);
     out["exists"] = piece.exists;
   }
@@ -179,67 +185,60 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
 }
 
 /// The answer is small for any number of ranks, so a page can ask every second.
-Response ranks(const muster::v1::Job& job, const Request& request) {
+Response ranks(runtime::Controller&, const muster::v1::Job& job, const Request& request) {
   constexpr std::size_t kLongestState = 16;
-  return as_json(rank_page(job, {static_cast<std::uint32_t>(number(request, "from", 0, kAnyNumber)),
-                                 static_cast<std::uint32_t>(number(request, "limit", 100, kMaxRanks)),
-                                 request.parameter("show").substr(0, kLongestState)}));
+  return as_json(rank_page(
+      job, {number<std::uint32_t>(request, "from", 0), number<std::uint32_t>(request, "limit", 100, kMaxRanks),
+            request.parameter("show").substr(0, kLongestState)}));
+}
+
+Response why(runtime::Controller& controller, const muster::v1::Job& job, const Request&) {
+  return outcome(controller.why(job.id()));
+}
+
+/// `ranks=0` leaves out the ranks. Thousands of ranks would be most of the answer.
+Response whole_job(runtime::Controller&, const muster::v1::Job& job, const Request& request) {
+  auto shown = job;
+  if (number<std::uint32_t>(request, "ranks", 1, 1) == 0) shown.clear_ranks();
+  return as_json(proto::to_json(shown));
 }
 
 Response wrong_method(const char* allowed) {
   Response response = refuse(405, "this address does not take that method", std::string("use ") + allowed);
-  response.headers.emplace_back("Allow", allowed);
+  response.set("Allow", allowed);
   return response;
 }
 
-bool reads(const Request& request) {
-  return request.method == "GET" || request.method == "HEAD";
-}
+using Page = Response (*)(runtime::Controller&, const muster::v1::Job&, const Request&);
+const std::map<std::string_view, Page> kPages{{"", whole_job}, {"metrics", metrics}, {"events", events},
+                                              {"logs", logs},  {"why", why},         {"ranks", ranks}};
 
-Response outcome(const runtime::Outcome<muster::v1::Job>& job) {
-  return job.ok() ? as_json(proto::to_json(job.value())) : refusal(job.refusal());
-}
-
-/// `ranks=0` leaves out the ranks. Thousands of ranks would be most of the answer.
-Response whole_job(runtime::Outcome<muster::v1::Job> job, const Request& request) {
-  if (job.ok() && number(request, "ranks", 1, 1) == 0) job.value().clear_ranks();
-  return outcome(job);
-}
-
-Response change(runtime::Controller& controller, core::JobId job, std::string_view what) {
-  const std::string user = "dashboard";
-  if (what == "cancel") return outcome(controller.cancel(job, user));
-  if (what == "requeue") return outcome(controller.requeue(job, user));
-  return outcome(what == "hold" ? controller.hold(job, user) : controller.release(job, user));
-}
+using Change = runtime::Outcome<muster::v1::Job> (runtime::Controller::*)(core::JobId, const std::string& user);
+const std::map<std::string_view, Change> kChanges{{"cancel", &runtime::Controller::cancel},
+                                                  {"requeue", &runtime::Controller::requeue},
+                                                  {"hold", &runtime::Controller::hold},
+                                                  {"release", &runtime::Controller::release}};
 
 // Answers "jobs/7" and "jobs/7/metrics". `rest` is "7" or "7/metrics".
 Response one_job(runtime::Controller& controller, std::string_view rest, const Request& request) {
   const auto slash = rest.find('/');
   const auto id = parse_number(rest.substr(0, slash));
-  if (!id || *id == 0 || *id > kAnyId)
+  if (!id || *id == 0 || *id > std::numeric_limits<core::JobId>::max())
     return refuse(404, "'" + std::string(rest.substr(0, slash)) + "' is not a job's number",
                   "the list of jobs is at /");
   const auto job_id = static_cast<core::JobId>(*id);
   const std::string_view what = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
-  if (what == "cancel" || what == "requeue" || what == "hold" || what == "release") {
-    if (request.method != "POST") return wrong_method("POST");
-    return change(controller, job_id, what);
+  if (const auto change = kChanges.find(what); change != kChanges.end()) {
+    if (request.method() != boost::beast::http::verb::post) return wrong_method("POST");
+    return outcome((controller.*change->second)(job_id, "dashboard"));
   }
-  if (!what.empty() && what != "metrics" && what != "events" && what != "logs" && what != "why" && what != "ranks")
+  const auto page = kPages.find(what);
+  if (page == kPages.end())
     return refuse(404, "a job has no '" + std::string(what) + "'",
                   "use metrics, events, logs, ranks, why, cancel, requeue, hold or release");
-  if (!reads(request)) return wrong_method("GET");
+  if (!request.reads()) return wrong_method("GET");
   const auto job = controller.get(job_id);
-  if (!job.ok() || what.empty()) return whole_job(job, request);
-  if (what == "why") {
-    const auto why = controller.why(job_id);
-    return why.ok() ? as_json(proto::to_json(why.value())) : refusal(why.refusal());
-  }
-  if (what == "ranks") return ranks(job.value(), request);
-  if (what == "metrics") return metrics(controller, job_id, request);
-  if (what == "events") return events(controller, job_id, request);
-  return logs(controller, job.value(), request);
+  return job.ok() ? page->second(controller, job.value(), request) : refusal(job.refusal());
 }
 
 }  // namespace
@@ -247,14 +246,14 @@ Response one_job(runtime::Controller& controller, std::string_view rest, const R
 Response Api::answer_api(const Request& request) {
   const std::string_view what = std::string_view(request.path).substr(kApi.size());
   if (what == "login" || what == "logout") {
-    if (request.method != "POST") return wrong_method("POST");
+    if (request.method() != boost::beast::http::verb::post) return wrong_method("POST");
     return what == "login" ? access_.log_in(request) : access_.log_out(request);
   }
   if (auto stranger = access_.refuse_stranger(request)) return *stranger;
   if (what.starts_with("jobs/")) return one_job(controller_, what.substr(5), request);
   if (what != "jobs" && what != "status")
     return refuse(404, "the API has no " + request.path.substr(0, 200), "use jobs, jobs/NUMBER, status or stream");
-  if (!reads(request)) return wrong_method("GET");
+  if (!request.reads()) return wrong_method("GET");
   return what == "jobs" ? jobs(controller_, request) : as_json(proto::to_json(controller_.status()));
 }
 
@@ -263,14 +262,11 @@ Response Api::answer(const Request& request) {
   try {
     if (auto foreign = access_.refuse_foreign(request)) return *foreign;
     if (request.path.starts_with(kApi)) return answer_api(request);
-    if (!reads(request)) return wrong_method("GET");
+    if (!request.reads()) return wrong_method("GET");
     if (request.path == "/healthz") return as_json({{"ok", true}});
     if (request.path != "/metrics") return serve_asset(request);
     if (auto stranger = access_.refuse_stranger(request)) return *stranger;
-    Response response;
-    response.type = "text/plain; version=0.0.4; charset=utf-8";
-    response.body = metrics_page_.text(controller_);
-    return response;
+    return response_of(metrics_page_.text(controller_), "text/plain; version=0.0.4; charset=utf-8");
   } catch (const BadParameter& bad) {
     return refuse(400, bad.error, bad.remedy);
   } catch (const std::exception& error) {

@@ -15,15 +15,11 @@ Response serve_asset(const Request& request) {
   // A person who mistyped an address gets a page that says so, not JSON.
   if (lost && request.header("accept").find("text/html") != std::string::npos) asset = find_asset("/index.html");
   if (asset == nullptr) return refuse(404, "there is nothing at " + request.path, "the dashboard is at /");
-  Response response;
-  if (lost) response.status = 404;
-  response.type = asset->type;
-  response.headers.emplace_back("ETag", asset->etag);
-  response.headers.emplace_back("Cache-Control", asset->immutable ? "public, max-age=31536000, immutable" : "no-cache");
-  if (!lost && request.header("if-none-match") == asset->etag)
-    response.status = 304;
-  else
-    response.body = asset->body;
+  const bool known = !lost && request.header("if-none-match") == asset->etag;
+  auto response = response_of(known ? std::string() : std::string(asset->body), asset->type);
+  response.result(lost ? 404 : known ? 304 : 200);
+  response.set("ETag", asset->etag);
+  response.set("Cache-Control", asset->immutable ? "public, max-age=31536000, immutable" : "no-cache");
   return response;
 }
 

@@ -2,11 +2,8 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <charconv>
-#include <deque>
 
 namespace http {
 namespace {
@@ -37,74 +34,42 @@ std::string stream_head() {
 
 std::optional<std::int64_t> resume_point(const Request& request) {
   // A reconnecting EventSource sends the header. A page that takes over another tab's stream sends ?after=.
-  const std::string& text =
-      request.header("last-event-id").empty() ? request.parameter("after") : request.header("last-event-id");
+  const auto header = request.header("last-event-id");
+  const auto& text = header.empty() ? request.parameter("after") : header;
   std::int64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || id < 0) return std::nullopt;
   return id;
 }
 
-class BeastConnection : public Connection, public std::enable_shared_from_this<BeastConnection> {
- public:
-  BeastConnection(asio::ip::tcp::socket socket, std::shared_ptr<Service> service)
-      : stream_(std::move(socket)), service_(std::move(service)) {
-    ++service_->connections;
+}  // namespace
+
+Connection::Connection(asio::ip::tcp::socket socket, std::shared_ptr<Service> service)
+    : stream_(std::move(socket)), service_(std::move(service)) {
+  ++service_->connections;
+}
+
+Connection::~Connection() {
+  if (is_stream_) {
+    --service_->streams;
+    --service_->api.metrics_page().streams;
   }
-  ~BeastConnection() override {
-    if (is_stream_) {
-      --service_->streams;
-      --service_->api.metrics_page().streams;
-    }
-    --service_->connections;
-  }
+  --service_->connections;
+}
 
-  void start() { read(); }
+void Connection::finish() {
+  if (!busy_ || is_stream_) close();
+  keep_alive_ = false;
+}
 
-  void finish() override {
-    if (!busy_ || is_stream_) close();
-    keep_alive_ = false;
-  }
+void Connection::close() {
+  if (is_stream_ && service_->feed) service_->feed->unsubscribe(subscription_);
+  error_code ignored;
+  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  stream_.close();
+}
 
-  void close() override {
-    if (is_stream_ && service_->feed) service_->feed->unsubscribe(subscription_);
-    error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
-    stream_.close();
-  }
-
- private:
-  void read();
-  void on_read(error_code error);
-  void answer(const beast::http::request<beast::http::string_body>& message);
-  void is_a_persons();
-  void respond(Response response);
-  void respond_malformed(error_code error);
-  void open_stream(std::optional<std::int64_t> after);
-  void watch_for_end();
-  void queue(const Feed::Text& text);
-  void write_next();
-
-  beast::tcp_stream stream_;
-  std::shared_ptr<Service> service_;
-  beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
-  std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
-  beast::http::response<beast::http::string_body> response_;
-  bool is_first_ = true;
-  bool is_known_ = false;  // the client has logged in or shown the token
-  bool busy_ = false;      // true from a complete request to the end of its answer
-  bool keep_alive_ = true;
-  bool head_only_ = false;
-  unsigned http_version_ = 11;
-  // For event streams.
-  bool is_stream_ = false;
-  std::uint64_t subscription_ = 0;
-  std::deque<Feed::Text> backlog_;
-  std::size_t backlog_bytes_ = 0;
-  char one_byte_ = 0;
-};
-
-void BeastConnection::read() {
+void Connection::read() {
   busy_ = false;
   parser_.emplace();
   parser_->header_limit(kMaxHeaderBytes);
@@ -115,17 +80,17 @@ void BeastConnection::read() {
                           [self = shared_from_this()](error_code error, std::size_t) { self->on_read(error); });
 }
 
-void BeastConnection::on_read(error_code error) {
+void Connection::on_read(error_code error) {
   namespace http_error = beast::http;
   if (error == http_error::error::end_of_stream || service_->closing) return close();
   if (error && error.category() != make_error_code(http_error::error::bad_method).category()) return close();
   busy_ = true;
   if (error) return respond_malformed(error);
   keep_alive_ = parser_->get().keep_alive();
-  answer(parser_->get());
+  answer({parser_->release(), {}, {}});
 }
 
-void BeastConnection::respond_malformed(error_code error) {
+void Connection::respond_malformed(error_code error) {
   keep_alive_ = false;
   if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow)
     return respond(refuse(431, "the request's headers are too large", "send at most 16 KiB of them"));
@@ -134,25 +99,17 @@ void BeastConnection::respond_malformed(error_code error) {
   respond(refuse(400, "this is not an HTTP request: " + error.message(), "send HTTP/1.1"));
 }
 
-void BeastConnection::answer(const beast::http::request<beast::http::string_body>& message) {
-  Request request;
-  request.method = std::string(message.method_string());
-  head_only_ = request.method == "HEAD";
-  http_version_ = message.version();
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    request.headers.insert_or_assign(std::move(name), std::string(field.value()));
-  }
-  request.body = message.body();
-  if (!parse_target(message.target(), request)) {
+void Connection::answer(Request request) {
+  head_only_ = request.method() == beast::http::verb::head;
+  http_version_ = request.version();
+  if (!parse_target(request)) {
     keep_alive_ = false;
     return respond(refuse(400, "the address is malformed", "percent-encode it as UTF-8"));
   }
   asio::post(service_->pool, [self = shared_from_this(), request = std::move(request)] {
     Response response;
     bool stream = false;
-    if (request.path == kStreamPath && request.method == "GET") {
+    if (request.path == kStreamPath && request.method() == beast::http::verb::get) {
       auto refused = self->service_->access.refuse_foreign(request);
       if (!refused) refused = self->service_->access.refuse_stranger(request);
       stream = !refused;
@@ -173,27 +130,20 @@ void BeastConnection::answer(const beast::http::request<beast::http::string_body
 }
 
 // Called for each request: the share of people may have been used up before.
-void BeastConnection::is_a_persons() {
+void Connection::is_a_persons() {
   is_known_ = true;
   service_->whose->know(stream_.socket().native_handle(), net::Party::kPerson, net::Connections::Clock::now());
 }
 
-void BeastConnection::respond(Response response) {
+void Connection::respond(Response response) {
   if (!is_known_) service_->whose->answered(stream_.socket().native_handle());
-  response_ = {};
+  response_ = std::move(response);
   response_.version(http_version_);
-  response_.result(response.status);
-  response_.set(beast::http::field::content_type, response.type);
-  bool has_cache_control = false;
-  for (const auto& [name, value] : response.headers) {
-    response_.insert(name, value);
-    has_cache_control |= name == "Cache-Control";
-  }
-  if (!has_cache_control) response_.set(beast::http::field::cache_control, "no-store");
+  if (response_["Cache-Control"].empty()) response_.set(beast::http::field::cache_control, "no-store");
   for (const auto& [name, value] : kSecurityHeaders) response_.set(name, value);
   response_.keep_alive(keep_alive_ && !service_->closing);
-  if (response.status != 304) response_.content_length(response.body.size());
-  if (!head_only_) response_.body() = std::move(response.body);
+  if (response_.result_int() != 304) response_.content_length(response_.body().size());
+  if (head_only_) response_.body().clear();
   stream_.expires_after(kIdleTimeout);
   beast::http::async_write(stream_, response_, [self = shared_from_this()](error_code error, std::size_t) {
     if (error || !self->keep_alive_ || self->service_->closing) return self->close();
@@ -201,7 +151,7 @@ void BeastConnection::respond(Response response) {
   });
 }
 
-void BeastConnection::open_stream(std::optional<std::int64_t> after) {
+void Connection::open_stream(std::optional<std::int64_t> after) {
   if (service_->closing || !service_->feed) {
     keep_alive_ = false;
     return respond(refuse(503, "musterd is shutting down", "connect again in a moment"));
@@ -223,12 +173,12 @@ void BeastConnection::open_stream(std::optional<std::int64_t> after) {
 }
 
 // The client of an event stream sends nothing more. So the stream ends when this read ends.
-void BeastConnection::watch_for_end() {
+void Connection::watch_for_end() {
   stream_.socket().async_read_some(asio::buffer(&one_byte_, 1),
                                    [self = shared_from_this()](error_code, std::size_t) { self->close(); });
 }
 
-void BeastConnection::queue(const Feed::Text& text) {
+void Connection::queue(const Feed::Text& text) {
   if (!stream_.socket().is_open()) return;
   if (backlog_bytes_ + text->size() > kMaxStreamBacklogBytes) return close();
   backlog_bytes_ += text->size();
@@ -236,7 +186,7 @@ void BeastConnection::queue(const Feed::Text& text) {
   if (backlog_.size() == 1) write_next();
 }
 
-void BeastConnection::write_next() {
+void Connection::write_next() {
   stream_.expires_after(kIdleTimeout);
   asio::async_write(stream_, asio::buffer(*backlog_.front()),
                     [self = shared_from_this()](error_code error, std::size_t) {
@@ -248,14 +198,6 @@ void BeastConnection::write_next() {
                       else
                         self->write_next();
                     });
-}
-
-}  // namespace
-
-std::weak_ptr<Connection> start_connection(asio::ip::tcp::socket socket, std::shared_ptr<Service> service) {
-  const auto connection = std::make_shared<BeastConnection>(std::move(socket), std::move(service));
-  connection->start();
-  return connection;
 }
 
 }  // namespace http

@@ -9,9 +9,8 @@ namespace http {
 namespace {
 
 using nlohmann::ordered_json;
-using SteadyClock = std::chrono::steady_clock;
 
-// How long a new subscriber, or the destructor, waits for the thread at most.
+// How long a step waits for a change. A new subscriber and the destructor wait for the step.
 constexpr core::Millis kSlice{100};
 constexpr std::uint32_t kPage = 256;
 constexpr std::uint32_t kProgressJobs = 200;
@@ -42,21 +41,15 @@ std::string format_progress(const muster::v1::Job& job) {
 
 }  // namespace
 
-Feed::Feed(runtime::Controller& controller) : controller_(controller), thread_([this] { work(); }) {}
-
-Feed::~Feed() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+Feed::Feed(runtime::Controller& controller)
+    : controller_(controller), loop_("the dashboard is not told of changes", true, [this] { return step(); }) {
+  loop_.start();
 }
 
 std::uint64_t Feed::subscribe(std::optional<std::int64_t> after, Sink sink) {
   const std::lock_guard lock(mutex_);
   subscribers_[next_subscription_] = {std::move(sink), after, false};
-  wake_.notify_all();
+  loop_.wake();
   return next_subscription_++;
 }
 
@@ -142,44 +135,35 @@ void Feed::tell_progress() {
   seen_ = std::move(now);
 }
 
-// Sleeps while there is no subscriber. Returns false if the feed is stopping.
-bool Feed::wait_for_readers() {
-  std::unique_lock lock(mutex_);
-  if (subscribers_.empty()) {
-    wake_.wait(lock, [&] { return stopping_ || !subscribers_.empty(); });
-    last_event_ = kUnknown;
-  }
-  return !stopping_;
-}
-
-void Feed::work() {
-  std::uint64_t change = 0;
-  auto next_progress = SteadyClock::now(), next_beat = next_progress + kBeatInterval;
-  bool moved = true;
-  while (wait_for_readers()) {
-    try {
-      if (last_event_ == kUnknown) last_event_ = controller_.last_event_id();
-      welcome_new();
-      const auto newest = controller_.wait_change(0, change, kSlice);
-      moved |= newest != change;
-      if (newest != change) tell_events();
-      change = newest;
-      const auto now = SteadyClock::now();
-      if (moved && now >= next_progress) {
-        tell_progress();
-        next_progress = now + kProgressInterval;
-        moved = false;
-      }
-      if (now >= next_beat) {
-        tell_all(": heartbeat\n" + format("beat", ordered_json::object()));
-        next_beat = now + kBeatInterval;
-      }
-    } catch (const std::exception&) {
-      // The store has a problem, which /api/v1/status shows. The loop tries again after the pause below.
+std::optional<core::Millis> Feed::step() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (subscribers_.empty()) {
+      last_event_ = kUnknown;
+      return std::nullopt;
     }
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, kSlice / 2, [&] { return stopping_; });
   }
+  try {
+    if (last_event_ == kUnknown) last_event_ = controller_.last_event_id();
+    welcome_new();
+    const auto newest = controller_.wait_change(0, change_, kSlice);
+    moved_ |= newest != change_;
+    if (newest != change_) tell_events();
+    change_ = newest;
+    const auto now = std::chrono::steady_clock::now();
+    if (moved_ && now >= next_progress_) {
+      tell_progress();
+      next_progress_ = now + kProgressInterval;
+      moved_ = false;
+    }
+    if (now >= next_beat_) {
+      tell_all(": heartbeat\n" + format("beat", ordered_json::object()));
+      next_beat_ = now + kBeatInterval;
+    }
+  } catch (const std::exception&) {
+    // The store has a problem, which /api/v1/status shows. The next step tries again.
+  }
+  return kSlice / 2;
 }
 
 }  // namespace http

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,8 +8,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "base/loop.h"
 #include "core/types.h"
 
 namespace runtime {
@@ -39,10 +38,6 @@ class Feed {
   using Sink = std::function<void(const Text&)>;
 
   explicit Feed(runtime::Controller& controller);
-  /// Ends the thread, which takes at most kSlice.
-  ~Feed();
-  Feed(const Feed&) = delete;
-  Feed& operator=(const Feed&) = delete;
 
   /// `after`: the newest event id that the reader has. Newer events are sent first. nullopt: only events from now on.
   std::uint64_t subscribe(std::optional<std::int64_t> after, Sink sink);
@@ -61,8 +56,7 @@ class Feed {
     bool operator==(const Seen&) const = default;
   };
 
-  void work();
-  bool wait_for_readers();
+  std::optional<core::Millis> step();
   void welcome_new();
   void welcome(const Subscriber& newcomer);
   void tell_events();
@@ -71,15 +65,17 @@ class Feed {
 
   runtime::Controller& controller_;
   std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
   std::uint64_t next_subscription_ = 1;
   std::map<std::uint64_t, Subscriber> subscribers_;
   // Used by the thread only.
   static constexpr std::int64_t kUnknown = -1;  // there was no subscriber; read the newest id for the next one
   std::int64_t last_event_ = kUnknown;
   std::map<core::JobId, Seen> seen_;
-  std::thread thread_;
+  std::uint64_t change_ = 0;
+  bool moved_ = true;
+  std::chrono::steady_clock::time_point next_progress_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point next_beat_ = next_progress_ + kBeatInterval;
+  runtime::Loop loop_;
 };
 
 }  // namespace http

@@ -1,24 +1,11 @@
 #include "http/message.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 namespace http {
 namespace {
-
-const std::string kNothing;
-
-const std::string& look_up(const std::map<std::string, std::string>& map, const std::string& name) {
-  const auto found = map.find(name);
-  return found == map.end() ? kNothing : found->second;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 std::optional<std::string> decode(std::string_view text, bool plus_is_space) {
   std::string out;
@@ -26,12 +13,12 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_space) {
     char c = text[i];
     if (c == '+' && plus_is_space) c = ' ';
     if (c == '%') {
-      if (i + 2 >= text.size()) return std::nullopt;
-      const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-      if (high < 0 || low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
+      std::uint8_t byte = 0;
+      const auto digits = text.substr(i + 1, 2);
+      const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16).ptr;
+      if (digits.size() < 2 || end != digits.data() + 2 || byte == 0) return std::nullopt;
+      c = static_cast<char>(byte);
       i += 2;
-      if (c == '\0') return std::nullopt;
     }
     out += c;
   }
@@ -40,15 +27,23 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_space) {
 
 }  // namespace
 
-const std::string& Request::header(const std::string& name) const {
-  return look_up(headers, name);
+std::string Request::header(std::string_view name) const {
+  return std::string((*this)[name]);
 }
+
 const std::string& Request::parameter(const std::string& name) const {
-  return look_up(query, name);
+  static const std::string nothing;
+  const auto found = query.find(name);
+  return found == query.end() ? nothing : found->second;
+}
+
+bool Request::reads() const {
+  return method() == boost::beast::http::verb::get || method() == boost::beast::http::verb::head;
 }
 
 std::string Request::cookie(std::string_view name) const {
-  std::string_view rest = header("cookie");
+  const auto all = header("cookie");
+  std::string_view rest = all;
   while (!rest.empty()) {
     const auto end = rest.find(';');
     std::string_view pair = rest.substr(0, end);
@@ -60,15 +55,22 @@ std::string Request::cookie(std::string_view name) const {
   return {};
 }
 
-Response refuse(unsigned status, const std::string& error, const std::string& remedy) {
+Response response_of(std::string body, std::string_view type) {
   Response response;
-  response.status = status;
-  response.body = nlohmann::ordered_json{{"error", error}, {"remedy", remedy}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  response.set(boost::beast::http::field::content_type, type);
+  response.body() = std::move(body);
   return response;
 }
 
-bool parse_target(std::string_view target, Request& request) {
+Response refuse(unsigned status, const std::string& error, const std::string& remedy) {
+  auto response = response_of(nlohmann::ordered_json{{"error", error}, {"remedy", remedy}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace));
+  response.result(status);
+  return response;
+}
+
+bool parse_target(Request& request) {
+  const std::string_view target = request.target();
   const auto mark = target.find('?');
   const auto path = decode(target.substr(0, mark), false);
   if (!path || path->empty() || path->front() != '/') return false;

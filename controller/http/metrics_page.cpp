@@ -5,68 +5,46 @@
 
 #include <vector>
 
+#include "core/job.h"
 #include "service/controller.h"
 
 namespace http {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-MetricFamily family(const char* name, const char* help, MetricType type) {
-  MetricFamily out;
-  out.name = name;
-  out.help = help;
-  out.type = type;
+/// A metric for each value of the label; `label` null: a lone metric.
+template <typename Value>
+MetricFamily family(const char* name, const char* help, MetricType type, const char* label,
+                    const std::map<std::string, Value>& values) {
+  MetricFamily out{name, help, type, {}};
+  for (const auto& [is, value] : values) {
+    auto& metric = out.metric.emplace_back();
+    if (label != nullptr) metric.label.push_back({label, is});
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = static_cast<double>(value);
+  }
   return out;
-}
-
-void add(MetricFamily& to, double value, const char* label = nullptr, const std::string& is = {}) {
-  ClientMetric metric;
-  if (label != nullptr) metric.label.push_back({label, is});
-  if (to.type == MetricType::Counter)
-    metric.counter.value = value;
-  else
-    metric.gauge.value = value;
-  to.metric.push_back(std::move(metric));
 }
 
 MetricFamily single(const char* name, const char* help, MetricType type, double value) {
-  MetricFamily out = family(name, help, type);
-  add(out, value);
-  return out;
-}
-
-MetricFamily labelled(const char* name, const char* help, const char* label,
-                      const std::map<std::string, std::uint64_t>& values) {
-  MetricFamily out = family(name, help, MetricType::Counter);
-  for (const auto& [is, value] : values) add(out, static_cast<double>(value), label, is);
-  return out;
-}
-
-MetricFamily jobs_by_state(const std::map<std::string, std::uint64_t>& jobs) {
-  MetricFamily out = family("muster_jobs", "Jobs by state.", MetricType::Gauge);
-  for (const char* state :
-       {"pending", "queued", "running", "stopping", "waiting", "succeeded", "failed", "cancelled"}) {
-    const auto found = jobs.find(state);
-    add(out, found == jobs.end() ? 0 : static_cast<double>(found->second), "state", state);
-  }
-  return out;
+  return family<double>(name, help, type, nullptr, {{"", value}});
 }
 
 }  // namespace
 
 std::string MetricsPage::text(runtime::Controller& controller) {
   const std::lock_guard lock(mutex_);
-  const auto totals = controller.totals(read_up_to_, kMaxEventsAScrape);
+  auto totals = controller.totals(read_up_to_, kMaxEventsAScrape);
+  for (const auto state : core::kAllJobStates) totals.jobs.try_emplace(std::string(to_string(state)), 0);
   for (const auto& [type, count] : totals.events) events_by_type_[type] += count;
   read_up_to_ = totals.last_event;
   const auto status = controller.status();
   const std::vector<MetricFamily> families = {
-      jobs_by_state(totals.jobs),
-      labelled("muster_events_total", "Events stored, by type.", "type", events_by_type_),
-      labelled("muster_attempts_ended_total", "Attempts that ended, by cause.", "cause", totals.attempts_ended),
+      family("muster_jobs", "Jobs by state.", MetricType::Gauge, "state", totals.jobs),
+      family("muster_events_total", "Events stored, by type.", MetricType::Counter, "type", events_by_type_),
+      family("muster_attempts_ended_total", "Attempts that ended, by cause.", MetricType::Counter, "cause",
+             totals.attempts_ended),
       single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
              status.store_problem().empty() ? 1 : 0),
       single("muster_data_free_bytes", "Free space where the store lies.", MetricType::Gauge,

@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -42,8 +43,6 @@ class BeastServer : public Server {
 
  private:
   void take(int socket);
-  template <typename Function>
-  void in_io_thread(Function function);
 
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
@@ -67,17 +66,9 @@ void BeastServer::take(int socket) {
     return;
   }
   std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
-  connections_.push_back(start_connection(std::move(taken), service_));
-}
-
-template <typename Function>
-void BeastServer::in_io_thread(Function function) {
-  std::promise<void> done;
-  asio::post(io_, [&] {
-    function();
-    done.set_value();
-  });
-  done.get_future().wait();
+  const auto connection = std::make_shared<Connection>(std::move(taken), service_);
+  connections_.push_back(connection);
+  connection->start();
 }
 
 void BeastServer::shutdown() {
@@ -86,20 +77,22 @@ void BeastServer::shutdown() {
   stopped_ = true;
   listener_.stop();
   std::unique_ptr<Feed> feed;
-  in_io_thread([&] {
-    service_->closing = true;
-    feed = std::move(service_->feed);
-    for (const auto& weak : connections_)
-      if (const auto connection = weak.lock()) connection->finish();
-  });
+  asio::post(io_, asio::use_future([&] {
+               service_->closing = true;
+               feed = std::move(service_->feed);
+               for (const auto& weak : connections_)
+                 if (const auto connection = weak.lock()) connection->finish();
+             }))
+      .wait();
   feed.reset();
   const auto deadline = std::chrono::steady_clock::now() + kShutdownGrace;
   while (service_->connections > 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  in_io_thread([&] {
-    for (const auto& weak : connections_)
-      if (const auto connection = weak.lock()) connection->close();
-  });
+  asio::post(io_, asio::use_future([&] {
+               for (const auto& weak : connections_)
+                 if (const auto connection = weak.lock()) connection->close();
+             }))
+      .wait();
   // Queued calls are dropped. Running calls end in bounded time: the controller bounds them.
   service_->pool.stop();
   service_->pool.join();

@@ -99,23 +99,10 @@ void close_all(std::vector<int>& sockets) {
 
 /// True for errors of one connection or of the network. The listening socket still works.
 bool passes(int error) {
-  switch (error) {
-    case EINTR:
-    case EAGAIN:
-    case ECONNABORTED:
-    case EPROTO:
-    case EPERM:  // a firewall
-    case ENETDOWN:
-    case ENETUNREACH:
-    case EHOSTDOWN:
-    case EHOSTUNREACH:
-    case ENOPROTOOPT:
-    case EOPNOTSUPP:
-    case ETIMEDOUT:
-      return true;
-    default:
-      return false;
-  }
+  // EPERM comes from a firewall.
+  constexpr int kPassing[] = {EINTR,       EAGAIN,    ECONNABORTED, EPROTO,      EPERM,      ENETDOWN,
+                              ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ENOPROTOOPT, EOPNOTSUPP, ETIMEDOUT};
+  return std::ranges::find(kPassing, error) != std::end(kPassing);
 }
 
 }  // namespace

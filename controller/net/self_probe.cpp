@@ -4,12 +4,15 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <thread>
+
+#include "os/fd.h"
 
 namespace net {
 namespace {
@@ -42,12 +45,9 @@ bool wait_for(int fd, short events, Clock::time_point deadline) {
 
 /// Probes with one connection. Returns the problem; empty: the answer was right.
 std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_point deadline) {
-  const int fd = ::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return std::strerror(errno);
-  struct Close {
-    int fd;
-    ~Close() { ::close(fd); }
-  } close{fd};
+  const os::Fd socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return std::strerror(errno);
+  const int fd = socket.get();
   if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);
   if (!wait_for(fd, POLLOUT, deadline)) return "could not connect in time";
   int error = 0;
@@ -81,7 +81,7 @@ ProbedPort http_port(std::string host, int port, std::function<void()> reopen) {
   return {"dashboard", std::move(host), port, "GET\r\n\r\n", "HTTP/1.1 ", std::move(reopen)};
 }
 
-std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience) {
+std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience, bool once) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
@@ -94,50 +94,39 @@ std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patienc
   // The probe's connection is a stranger, which may be shut down for another one. So several tries are allowed.
   for (const auto deadline = Clock::now() + patience;;) {
     const auto why = try_once(*list, port, deadline);
-    if (why.empty() || Clock::now() + kPause >= deadline) return why;
+    if (why.empty() || once || Clock::now() + kPause >= deadline) return why;
     std::this_thread::sleep_for(kPause);
   }
 }
 
 SelfProbe::SelfProbe(std::vector<ProbedPort> ports, ProbeTimes times, std::function<void(const std::string&)> give_up)
-    : ports_(std::move(ports)), times_(times), give_up_(std::move(give_up)), thread_([this] { run(); }) {}
-
-SelfProbe::~SelfProbe() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+    : ports_(std::move(ports)),
+      times_(times),
+      give_up_(std::move(give_up)),
+      failures_(ports_.size(), 0),
+      loop_("musterd's own ports were not probed", true, [this] { return step(); }) {
+  loop_.start(times_.every);
 }
 
-bool SelfProbe::pause(std::chrono::milliseconds time) {
-  std::unique_lock lock(mutex_);
-  return !wake_.wait_for(lock, time, [this] { return stopping_; });
-}
-
-void SelfProbe::run() {
-  std::vector<int> failures(ports_.size(), 0);
-  while (true) {
-    bool failed = false;
-    for (const int count : failures) failed |= count > 0;
-    if (!pause(failed ? std::min(times_.again, times_.every) : times_.every)) return;
-    for (std::size_t i = 0; i < ports_.size(); ++i) {
-      const auto& port = ports_[i];
-      const auto why = why_silent(port, times_.patience);
-      if (why.empty()) {
-        if (failures[i] > 0) spdlog::warn("the {} port {} answers again", port.name, port.port);
-        failures[i] = 0;
-        continue;
-      }
-      if (++failures[i] >= kMostFailures) {
-        return give_up_("the " + port.name + " port " + std::to_string(port.port) + " has not answered " +
-                        std::to_string(kMostFailures) + " times, although it was opened again: " + why);
-      }
-      spdlog::error("the {} port {} does not answer ({}); opening it again", port.name, port.port, why);
-      port.reopen();
+std::optional<core::Millis> SelfProbe::step() {
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const auto& port = ports_[i];
+    const auto why = why_silent(port, times_.patience);
+    if (why.empty()) {
+      if (failures_[i] > 0) spdlog::warn("the {} port {} answers again", port.name, port.port);
+      failures_[i] = 0;
+      continue;
     }
+    if (++failures_[i] >= kMostFailures) {
+      give_up_("the " + port.name + " port " + std::to_string(port.port) + " has not answered " +
+               std::to_string(kMostFailures) + " times, although it was opened again: " + why);
+      return std::nullopt;
+    }
+    spdlog::error("the {} port {} does not answer ({}); opening it again", port.name, port.port, why);
+    port.reopen();
   }
+  const bool failed = std::ranges::any_of(failures_, [](int count) { return count > 0; });
+  return failed ? std::min(times_.again, times_.every) : times_.every;
 }
 
 }  // namespace net

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "base/loop.h"
 
 namespace net {
 
@@ -26,8 +26,8 @@ ProbedPort grpc_port(std::string host, int port, std::function<void()> reopen);
 /// Sends a malformed request. The HTTP parser refuses it, so a hanging store or disk does not matter.
 ProbedPort http_port(std::string host, int port, std::function<void()> reopen);
 
-/// Why the port does not answer; empty: it answers. Takes at most `patience`.
-std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience);
+/// Why the port does not answer; empty: it answers. Tries until `patience` is over, or only once.
+std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience, bool once = false);
 
 struct ProbeTimes {
   std::chrono::milliseconds every{60'000};
@@ -43,22 +43,15 @@ class SelfProbe {
   static constexpr int kMostFailures = 3;
 
   SelfProbe(std::vector<ProbedPort> ports, ProbeTimes times, std::function<void(const std::string&)> give_up);
-  ~SelfProbe();
-  SelfProbe(const SelfProbe&) = delete;
-  SelfProbe& operator=(const SelfProbe&) = delete;
 
  private:
-  void run();
-  /// Returns false if the probe is stopping.
-  bool pause(std::chrono::milliseconds time);
+  std::optional<core::Millis> step();
 
   const std::vector<ProbedPort> ports_;
   const ProbeTimes times_;
   const std::function<void(const std::string&)> give_up_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::vector<int> failures_;
+  runtime::Loop loop_;
 };
 
 }  // namespace net

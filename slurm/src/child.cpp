@@ -23,14 +23,6 @@ extern char** environ;
 namespace slurm {
 namespace {
 
-std::optional<std::string> find_in(const std::string& path, const std::string& name) {
-  for (const auto& folder : split(path, ':')) {
-    auto file = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return std::nullopt;
-}
-
 bool dropped(std::string_view name, const Command& command) {
   for (const auto& [set, value] : command.environment) {
     if (set == name) return true;
@@ -176,6 +168,14 @@ Child failed(const std::string& name, const std::string& why) {
 }
 
 }  // namespace
+
+std::optional<std::string> find_in(const std::string& path, const std::string& name) {
+  for (const auto& folder : split(path, ':')) {
+    auto file = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
 
 std::optional<std::string> find_in_path(const std::string& name) {
   const char* path = std::getenv("PATH");

@@ -23,8 +23,6 @@ struct Child {
 
 /// The PATH used when none is set.
 inline constexpr const char* kPlainPath = "/usr/local/bin:/usr/bin:/bin";
-/// The path of a program, found as a shell would with this process's PATH.
-std::optional<std::string> find_in_path(const std::string& name);
 
 /// Starts the program with this soft limit of open files (0: the limit of this process). Between fork and exec it
 /// touches no lock or memory that another thread may hold.

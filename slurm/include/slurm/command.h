@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,11 @@ struct CommandResult {
 
   bool succeeded() const { return exit_code == 0 && !timed_out && could_not_start.empty(); }
 };
+
+/// The path of a program, found as a shell would with this PATH.
+std::optional<std::string> find_in(const std::string& path, const std::string& name);
+/// As above, with the PATH of this process.
+std::optional<std::string> find_in_path(const std::string& name);
 
 /// Runs programs. Implementations may be called from several threads at once.
 class CommandRunner {

@@ -169,8 +169,7 @@ TEST(Usage, ALateAnswerIsSaidToBeAsLateAsItIs) {
   grpc::Status status;
   fake.with([&](FakeState&) {  // the server's answer waits for this lock
     muster::v1::ListResponse response;
-    status = client.try_call(client.jobs(), &muster::v1::JobService::Stub::List, muster::v1::ListRequest(), &response,
-                             std::chrono::seconds(1));
+    status = client.try_call(&cli::JobStub::List, muster::v1::ListRequest(), &response, std::chrono::seconds(1));
   });
   EXPECT_THAT(client.failure(status).what(), HasSubstr("has not answered in 1s: look at its log"));
 }
@@ -659,6 +658,7 @@ TEST(Doctor, WantsAWorkerWhereRanksRun) {
   const auto other = fake.folder().path() / "other";
   std::filesystem::create_directories(other);
   write_file(other / "muster-worker", "");
+  std::filesystem::permissions(other / "muster-worker", std::filesystem::perms::owner_all);
   EXPECT_EQ(worker_finding(fake, "/nowhere:" + other.native(), fake.address()),
             std::pair(std::string("ok"), (other / "muster-worker").native()));
   EXPECT_EQ(worker_finding(fake, "/nowhere", fake.address()).first, "bad");
