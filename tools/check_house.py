@@ -31,7 +31,7 @@ ALLOWED = {
     "worker/train": {"contract", "os", "fsdp", "libtorch", "schema", "worker/models", "worker/data", "worker/rank"},
     "worker/main.cpp": {"contract", "fsdp", "libtorch", "schema", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "controller/core": {"contract", "schema"},
-    "controller/store": {"controller/core", "schema", "json", "sqlite"},
+    "controller/store": {"controller/core", "schema", "boost", "json", "sqlite"},
     "controller/jobfile": {"contract", "controller/core", "launch", "schema", "proto", "slurm", "grpc", "json", "toml"},
     "controller/logs": set(),
     "controller/net": {"os", "grpc"},
