@@ -28,7 +28,7 @@ void check_ranges(const JobSpec& spec, Findings& findings) {
     if (is_recipe_key(field) && !spec.has_recipe()) continue;
     const auto value = get(spec, field);
     if (!value) {
-      if (field.kind == Kind::kName) findings.add({"name", "", "want " + wanted(field), "add name = \"my-job\"", {}});
+      if (field.kind == Kind::kName) findings.add_value("name", "", "want " + wanted(field), "add name = \"my-job\"");
       continue;
     }
     if (!schema::as_kind(field, *value))
@@ -41,22 +41,17 @@ void check_ranges(const JobSpec& spec, Findings& findings) {
 void check_recipe_values(const JobSpec& spec, Findings& findings) {
   const auto& recipe = spec.recipe();
   if (!recipe.GetReflection()->GetUnknownFields(recipe).empty()) {
-    findings.add({"",
-                  "",
-                  "this recipe was written by another version of muster, in a form that this controller does not know",
-                  "submit it with the muster of this controller's version",
-                  {}});
+    findings.add_value(
+        "", "", "this recipe was written by another version of muster, in a form that this controller does not know",
+        "submit it with the muster of this controller's version");
   }
   const auto tables = tables_of(recipe);
   for (const auto& [name, message] : std::map(recipe.values().begin(), recipe.values().end())) {
     const auto* key = schema::find_key(tables, name);
     if (key == nullptr) {
       const auto* other = find_key(name);
-      findings.add({name,
-                    "",
-                    other == nullptr ? unknown_key(name) : "this recipe and family have no such key",
-                    other == nullptr ? "" : "remove it",
-                    {"train.recipe", "model.family"}});
+      findings.add_value(name, "", other == nullptr ? unknown_key(name) : "this recipe and family have no such key",
+                         other == nullptr ? "" : "remove it", {"train.recipe", "model.family"});
     } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
       findings.add(name, "want " + wanted(*key), "");
     }
@@ -88,19 +83,14 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
 void check_command(const JobSpec& spec, Findings& findings) {
   const auto& argv = spec.command().argv();
   if (argv.empty() || argv[0].empty()) {
-    findings.add({"command",
-                  argv.empty() ? "[]" : "[\"\"]",
-                  "want a program and its arguments",
-                  "such as command = [\"python3\", \"train.py\"]",
-                  {}});
+    findings.add_value("command", argv.empty() ? "[]" : "[\"\"]", "want a program and its arguments",
+                       "such as command = [\"python3\", \"train.py\"]");
     return;
   }
   if (argv.size() > kMostArguments || !std::all_of(argv.begin(), argv.end(), is_c_text)) {
-    findings.add({"command",
-                  argv[0].substr(0, kLongestValue),
-                  "want at most 4096 arguments, each without NUL and under 128 KiB",
-                  "put long arguments into a file that the program reads",
-                  {}});
+    findings.add_value("command", argv[0].substr(0, kLongestValue),
+                       "want at most 4096 arguments, each without NUL and under 128 KiB",
+                       "put long arguments into a file that the program reads");
     return;
   }
 }
@@ -158,11 +148,8 @@ void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
     case JobSpec::kRecipe:
       return check_recipe(spec, checks, findings);
     case JobSpec::PROGRAM_NOT_SET:
-      findings.add({"",
-                    "",
-                    "want something to run",
-                    "add command = [\"python3\", \"train.py\"], or a [train] table for the built-in recipe",
-                    {}});
+      findings.add_value("", "", "want something to run",
+                         "add command = [\"python3\", \"train.py\"], or a [train] table for the built-in recipe");
   }
 }
 
