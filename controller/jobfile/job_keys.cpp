@@ -21,6 +21,14 @@ constexpr double kNicest = 2'147'483'645;  // sbatch's limit
 constexpr double kMiB = 1 << 20;
 constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
 
+constexpr Key memory(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kSize, .low = kMiB, .high = kMostMemory, .meaning = meaning};
+}
+
+constexpr Key budget(std::string_view name, std::string_view standard, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kWhole, .standard = standard, .high = kMostBudget, .meaning = meaning};
+}
+
 /// The keys that the help shows before the keys of recipes.
 constexpr auto kFirst = std::to_array<Key>({
     {.name = "name", .kind = Kind::kName, .meaning = "The job's name in lists and on the dashboard. Required."},
@@ -110,21 +118,9 @@ constexpr auto kFirst = std::to_array<Key>({
     {.name = "slurm.reservation", .kind = Kind::kText, .meaning = "Reservation to use."},
     {.name = "slurm.exclude", .kind = Kind::kText, .meaning = "Nodes not to use, such as \"n[3-5]\"."},
     {.name = "slurm.nodelist", .kind = Kind::kText, .meaning = "Nodes to use."},
-    {.name = "slurm.mem",
-     .kind = Kind::kSize,
-     .low = kMiB,
-     .high = kMostMemory,
-     .meaning = "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."},
-    {.name = "slurm.mem_per_cpu",
-     .kind = Kind::kSize,
-     .low = kMiB,
-     .high = kMostMemory,
-     .meaning = "Memory of each CPU."},
-    {.name = "slurm.mem_per_gpu",
-     .kind = Kind::kSize,
-     .low = kMiB,
-     .high = kMostMemory,
-     .meaning = "Memory of each GPU."},
+    memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."),
+    memory("slurm.mem_per_cpu", "Memory of each CPU."),
+    memory("slurm.mem_per_gpu", "Memory of each GPU."),
     {.name = "slurm.exclusive",
      .kind = Kind::kFlag,
      .derived = "false",
@@ -176,61 +172,18 @@ constexpr auto kFirst = std::to_array<Key>({
 
 /// The keys that the help shows after the keys of recipes.
 constexpr auto kLast = std::to_array<Key>({
-    {.name = "requeue.max_failed",
-     .kind = Kind::kWhole,
-     .standard = "3",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank exited with an error; 0: none. Budgets refill with progress."},
-    {.name = "requeue.max_rank_silent",
-     .kind = Kind::kWhole,
-     .standard = "5",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank fell silent."},
-    {.name = "requeue.max_rank_hung",
-     .kind = Kind::kWhole,
-     .standard = "2",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank stopped making progress."},
-    {.name = "requeue.max_preempted",
-     .kind = Kind::kWhole,
-     .standard = "1000",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after Slurm took the job's nodes for another job."},
-    {.name = "requeue.max_timed_out",
-     .kind = Kind::kWhole,
-     .standard = "3",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after resources.time_limit ended one."},
-    {.name = "requeue.max_node_failed",
-     .kind = Kind::kWhole,
-     .standard = "10",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a machine was lost."},
-    {.name = "requeue.max_out_of_memory",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank ran out of memory."},
-    {.name = "requeue.max_same_error",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank failed within a minute of the start with the same error at the same step as "
-                "before. A checkpoint in between restarts the count."},
-    {.name = "requeue.max_controller_lost",
-     .kind = Kind::kWhole,
-     .standard = "5",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after the controller found no trace of an attempt."},
+    budget("requeue.max_failed", "3",
+           "New attempts after a rank exited with an error; 0: none. Budgets refill with progress."),
+    budget("requeue.max_rank_silent", "5", "New attempts after a rank fell silent."),
+    budget("requeue.max_rank_hung", "2", "New attempts after a rank stopped making progress."),
+    budget("requeue.max_preempted", "1000", "New attempts after Slurm took the job's nodes for another job."),
+    budget("requeue.max_timed_out", "3", "New attempts after resources.time_limit ended one."),
+    budget("requeue.max_node_failed", "10", "New attempts after a machine was lost."),
+    budget("requeue.max_out_of_memory", "1", "New attempts after a rank ran out of memory."),
+    budget("requeue.max_same_error", "1",
+           "New attempts after a rank failed within a minute of the start with the same error at the same step as "
+           "before. A checkpoint in between restarts the count."),
+    budget("requeue.max_controller_lost", "5", "New attempts after the controller found no trace of an attempt."),
     {.name = "requeue.backoff_initial",
      .kind = Kind::kDuration,
      .standard = "1s",
@@ -315,14 +268,10 @@ std::vector<Key> all_keys() {
   add(schema::checkpoints().keys);
   add(kLast);
   // Sorting puts the keys of a table together, since the help shows each [table] once.
-  std::ranges::stable_sort(keys, {}, [&](const Key& key) {
-    const auto table = key.name.substr(0, key.name.find('.') == std::string_view::npos ? 0 : key.name.find('.'));
-    const auto same_table = [&](const Key& other) {
-      return key.name.find('.') == std::string_view::npos ? other.name == key.name
-                                                          : other.name.starts_with(std::string(table) + ".");
-    };
-    return std::ranges::find_if(keys, same_table) - keys.begin();
-  });
+  const auto table = [](const Key& key) { return key.name.substr(0, key.name.find('.')); };
+  std::vector<std::string_view> tables;
+  for (const auto& key : keys) tables.push_back(table(key));
+  std::ranges::stable_sort(keys, {}, [&](const Key& key) { return std::ranges::find(tables, table(key)); });
   return keys;
 }
 
