@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <vector>
 
 #include "jobfile/job_keys.h"
@@ -74,7 +75,8 @@ std::string line_of(const JobSpec& spec, const Key& field) {
 
 std::string table_of_texts(const JobSpec& spec, const Key& field) {
   std::string text;
-  for (const auto& [name, value] : texts_by_name(spec, field)) {
+  const auto& texts = texts_by_name(spec, field);
+  for (const auto& [name, value] : std::map(texts.begin(), texts.end())) {
     const bool flag = field.kind == Kind::kOptions && value.empty();
     text += key_text(name) + " = " + (flag ? "true" : toml_text(value)) + "\n";
   }
