@@ -5,11 +5,15 @@
 #include <string>
 #include <string_view>
 
-namespace runtime {
+namespace os {
 
 /// Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the folder. After a crash at any point
 /// the file is the old or the new one. Throws std::system_error that names the path.
 void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0600);
+
+/// The same of the file `name` in an open folder, with a temporary file of this name. Two writers must not share the
+/// temporary file. Throws std::system_error that names one of the two files.
+void replace_file_at(int folder, const std::string& name, const std::string& temporary, std::string_view text);
 
 /// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST, and writes nothing, if it is
 /// there already. After a crash at any point it is whole or not there; the next call removes what is left beside it.
@@ -27,4 +31,4 @@ void make_folders(const std::filesystem::path& path);
 /// logs, programs) has a mode of their choosing.
 void make_private_folder(const std::filesystem::path& path);
 
-}  // namespace runtime
+}  // namespace os
