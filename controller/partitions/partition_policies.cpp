@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "jobfile/partition_keys.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
@@ -13,10 +14,6 @@ namespace {
 using muster::v1::JobSpec;
 
 constexpr const char* kAsk = "or ask an admin (muster partitions)";
-
-std::string plural(std::uint64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string of(const std::string& partition) {
   return "slurm.partition \"" + jobfile::shown(std::string_view(partition)) + "\": ";
@@ -60,12 +57,12 @@ std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const 
   if (policy.has_max_nodes() && nodes > policy.max_nodes()) {
     return PartitionRefusal{true, of(policy.name()) + "max_nodes is " + std::to_string(policy.max_nodes()) +
                                       ", the job wants " + std::to_string(nodes) + "; use at most " +
-                                      plural(policy.max_nodes(), "node") + ", " + kAsk};
+                                      core::count_text(policy.max_nodes(), "node") + ", " + kAsk};
   }
   if (policy.has_max_ranks() && ranks > policy.max_ranks()) {
     return PartitionRefusal{true, of(policy.name()) + "max_ranks is " + std::to_string(policy.max_ranks()) +
                                       ", the job wants " + std::to_string(ranks) + "; use at most " +
-                                      plural(policy.max_ranks(), "rank") + " in all, " + kAsk};
+                                      core::count_text(policy.max_ranks(), "rank") + " in all, " + kAsk};
   }
   return std::nullopt;
 }
@@ -193,8 +190,8 @@ std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::stri
   const auto most = policy->max_queued_jobs_per_user();
   if (std::uint64_t{waiting} + more <= most) return std::nullopt;
   return PartitionRefusal{true, of(partition) + "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
-                                    plural(waiting, "job") + " of " + user + (waiting == 1 ? " waits" : " wait") +
-                                    " there" +
+                                    core::count_text(waiting, "job") + " of " + user +
+                                    (waiting == 1 ? " waits" : " wait") + " there" +
                                     (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
                                     "; wait until one starts or cancel one, " + kAsk};
 }
