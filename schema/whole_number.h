@@ -5,7 +5,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace runtime {
+namespace schema {
 
 /// All of `text` as a number of that type, such as the "12" of a job's folder; nullopt if it is anything else.
 template <typename Number>
@@ -16,4 +16,4 @@ std::optional<Number> whole_number(std::string_view text) {
   return value;
 }
 
-}  // namespace runtime
+}  // namespace schema

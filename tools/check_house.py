@@ -35,7 +35,7 @@ ALLOWED = {
     "controller/jobfile": {"contract", "controller/core", "launch", "schema", "proto", "slurm", "grpc", "json", "toml"},
     "controller/logs": set(),
     "controller/net": {"os", "grpc"},
-    "controller/base": {"os", "controller/core", "grpc"},
+    "controller/base": {"os", "schema", "controller/core", "grpc"},
     "controller/executors": {"launch", "controller/base", "controller/core"},
     "controller/executors/local": {"contract", "agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost"},
     "controller/executors/slurm": {"contract", "launch", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc"},

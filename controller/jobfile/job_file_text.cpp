@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <vector>
 
 #include "jobfile/job_keys.h"
@@ -75,8 +74,7 @@ std::string line_of(const JobSpec& spec, const Key& field) {
 
 std::string table_of_texts(const JobSpec& spec, const Key& field) {
   std::string text;
-  const auto& texts = texts_by_name(spec, field);
-  for (const auto& [name, value] : std::map(texts.begin(), texts.end())) {
+  for (const auto& [name, value] : sorted(texts_by_name(spec, field))) {
     const bool flag = field.kind == Kind::kOptions && value.empty();
     text += key_text(name) + " = " + (flag ? "true" : toml_text(value)) + "\n";
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "muster/v1/job.pb.h"
-#include "schema/key.h"
+#include "schema/recipes.h"
 
 namespace jobfile {
 
@@ -47,9 +47,21 @@ std::vector<std::string> texts_of(const google::protobuf::Message& message, cons
 using Texts = google::protobuf::Map<std::string, std::string>;
 const Texts& texts_by_name(const muster::v1::JobSpec& spec, const Key& key);
 Texts& texts_by_name(muster::v1::JobSpec& spec, const Key& key);
+/// A map of a message in the order of its keys.
+template <typename Entry>
+std::map<std::string, Entry> sorted(const google::protobuf::Map<std::string, Entry>& map) {
+  return {map.begin(), map.end()};
+}
 
 /// The value of a recipe's key of kind kWhole, such as "train.steps"; 0: the recipe does not have it.
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name);
+
+/// The tables of keys that the recipe's kind and family use; empty: there is no such kind or family.
+std::vector<const schema::Table*> tables_of(const muster::v1::Recipe& recipe);
+
+/// The recipe's values whose keys are in these tables, converted to the keys' kinds. Values that do not fit are left
+/// out; validate() reports them.
+schema::Values values_of(const muster::v1::JobSpec& spec, const std::vector<const schema::Table*>& tables);
 
 /// The path of the key's field in the message: the key's name, with the unit of a duration or a size
 /// ("resources.time_limit_ms").

@@ -3,7 +3,6 @@
 #include <google/protobuf/reflection.h>
 
 #include "jobfile/job_keys.h"
-#include "schema/recipes.h"
 
 namespace jobfile {
 namespace {
@@ -162,6 +161,21 @@ void clear(muster::v1::JobSpec& spec, const Key& key) {
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name) {
   const auto found = recipe.values().find(name);
   return found == recipe.values().end() ? 0 : found->second.whole();
+}
+
+std::vector<const schema::Table*> tables_of(const muster::v1::Recipe& recipe) {
+  return schema::tables_of(recipe.kind(), recipe.family());
+}
+
+schema::Values values_of(const muster::v1::JobSpec& spec, const std::vector<const schema::Table*>& tables) {
+  schema::Values values;
+  for (const auto* table : tables) {
+    for (const auto& key : table->keys) {
+      const auto given = get(spec, key);
+      if (const auto value = given ? schema::as_kind(key, *given) : std::nullopt) values.set(key.name, *value);
+    }
+  }
+  return values;
 }
 
 bool is_plain(const Key& key) {

@@ -5,7 +5,6 @@
 #include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"
-#include "jobfile/recipe_values.h"
 #include "jobfile/spec.h"
 #include "schema/tables/checkpoints.h"
 #include "schema/utf8.h"
@@ -46,7 +45,7 @@ void check_recipe_values(const JobSpec& spec, Findings& findings) {
         "submit it with the muster of this controller's version");
   }
   const auto tables = tables_of(recipe);
-  for (const auto& [name, message] : std::map(recipe.values().begin(), recipe.values().end())) {
+  for (const auto& [name, message] : sorted(recipe.values())) {
     const auto* key = schema::find_key(tables, name);
     if (key == nullptr) {
       const auto* other = find_key(name);
@@ -120,25 +119,22 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
 }
 
 void check_times(const JobSpec& spec, Findings& findings) {
-  const auto& liveness = spec.liveness();
-  const auto duration = [](std::string_view key, std::int64_t value) { return print(*find_key(key), value); };
-  if (liveness.silent_after_ms() < 2 * liveness.heartbeat_interval_ms()) {
-    findings.add("liveness.silent_after",
-                 "want at least twice heartbeat_interval = " +
-                     duration("liveness.heartbeat_interval", liveness.heartbeat_interval_ms()),
-                 "otherwise one late heartbeat would end the attempt", {"liveness.heartbeat_interval"});
-  }
-  if (liveness.silent_after_vouched_ms() < liveness.silent_after_ms()) {
-    findings.add("liveness.silent_after_vouched",
-                 "want at least silent_after = " + duration("liveness.silent_after", liveness.silent_after_ms()),
-                 "lengthen it, or leave it out", {"liveness.silent_after"});
-  }
-  const auto& requeue = spec.requeue();
-  if (requeue.backoff_max_ms() < requeue.backoff_initial_ms()) {
-    findings.add("requeue.backoff_max",
-                 "want at least backoff_initial = " + duration("requeue.backoff_initial", requeue.backoff_initial_ms()),
-                 "lengthen it, or leave it out", {"requeue.backoff_initial"});
-  }
+  const auto want_at_least = [&](const char* key, int times, const char* other_key, const char* remedy) {
+    const auto& other = *find_key(other_key);
+    const auto ms_of = [&](const Key& field) {
+      const auto value = get(spec, field);
+      return value ? std::get<std::int64_t>(*value) : 0;
+    };
+    if (ms_of(*find_key(key)) >= times * ms_of(other)) return;
+    findings.add(key,
+                 std::string("want at least ") + (times == 2 ? "twice " : "") + leaf_of(other_key) + " = " +
+                     print(other, ms_of(other)),
+                 remedy, {other_key});
+  };
+  want_at_least("liveness.silent_after", 2, "liveness.heartbeat_interval",
+                "otherwise one late heartbeat would end the attempt");
+  want_at_least("liveness.silent_after_vouched", 1, "liveness.silent_after", "lengthen it, or leave it out");
+  want_at_least("requeue.backoff_max", 1, "requeue.backoff_initial", "lengthen it, or leave it out");
 }
 
 void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "contract/variables.h"
 #include "jobfile/findings.h"
 #include "launch/secrets.h"
 #include "schema/utf8.h"
+#include "schema/whole_number.h"
 
 namespace jobfile {
 namespace {
@@ -30,10 +30,8 @@ bool is_variable_name(const std::string& name) {
 }
 
 std::optional<int> number_of(const std::string& text, int low, int high) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool fine = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
-  return fine ? std::optional(value) : std::nullopt;
+  const auto value = schema::whole_number<int>(text);
+  return value && *value >= low && *value <= high ? value : std::nullopt;
 }
 
 /// Checks the variables that tell a process its rank, by the rules of their readers. muster-task reads those of any job
@@ -216,11 +214,7 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
                        {"environment"});
     return;
   }
-  std::vector<std::string> names;
-  for (const auto& [name, value] : spec.submitted_env()) names.push_back(name);
-  std::ranges::sort(names);
-  for (const auto& name : names) {
-    const auto& value = spec.submitted_env().at(name);
+  for (const auto& [name, value] : sorted(spec.submitted_env())) {
     const auto key = "submitted_env." + name;
     if (!is_variable_name(name)) {
       findings.add_value(key, name, kWantName, "rename it");
@@ -243,11 +237,7 @@ void check_variables(const JobSpec& spec, Findings& findings) {
                        "want at most " + std::to_string(kMostVariables), "put them into a file that the program reads");
     return;
   }
-  std::vector<std::string> names;
-  for (const auto& [name, value] : spec.env()) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  for (const auto& name : names) {
-    const auto& value = spec.env().at(name);
+  for (const auto& [name, value] : sorted(spec.env())) {
     if (!is_variable_name(name)) {
       findings.add_value("env." + name, name, kWantName, "rename it");
     } else if (!is_c_text(value)) {

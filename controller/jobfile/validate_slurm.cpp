@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
+#include "core/job.h"
 #include "jobfile/findings.h"
 #include "jobfile/slurm_options.h"
+#include "schema/whole_number.h"
 #include "slurm/host_list.h"
 
 namespace jobfile {
@@ -104,16 +105,12 @@ void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findi
 }
 
 void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : slurm.options()) names.push_back(name);
-  std::ranges::sort(names);
-  if (names.size() > kMostOptions) {
-    findings.add_value("slurm.options", std::to_string(names.size()) + " options",
+  if (slurm.options().size() > kMostOptions) {
+    findings.add_value("slurm.options", std::to_string(slurm.options().size()) + " options",
                        "want at most " + std::to_string(kMostOptions));
     return;
   }
-  for (const auto& name : names) {
-    const auto& value = slurm.options().at(name);
+  for (const auto& [name, value] : sorted(slurm.options())) {
     const auto key = "slurm.options." + name;
     if (auto problem = refuse_slurm_option(name); !problem.empty()) {
       findings.add_value(key, "", std::move(problem));
@@ -125,12 +122,8 @@ void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
 
 bool is_dependency(std::string_view text) {
   const auto colon = text.find(':');
-  const auto on = text.substr(0, colon);
-  if (colon == std::string_view::npos || (on != "succeeded" && on != "failed" && on != "ended")) return false;
-  std::int64_t job = 0;
-  const auto number = text.substr(colon + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), job);
-  return error == std::errc() && end == number.data() + number.size() && job > 0;
+  if (colon == std::string_view::npos || !core::depends_on_from_string(text.substr(0, colon))) return false;
+  return schema::whole_number<std::int64_t>(text.substr(colon + 1)).value_or(0) > 0;
 }
 
 void check_after(const JobSpec& spec, Findings& findings) {
