@@ -100,6 +100,16 @@ class Connection {
   Query query(const char* sql, const Values&... values) {
     return Query(statements_.try_emplace(sql, database_, sql).first->second, values...);
   }
+  /// Runs a statement that returns no rows. Returns the rows changed.
+  template <typename... Values>
+  int run(const char* sql, const Values&... values) {
+    return query(sql, values...).run();
+  }
+  /// The first column of the first row; nullopt: there is no row.
+  template <typename T, typename... Values>
+  std::optional<T> first(const char* sql, const Values&... values) {
+    return query(sql, values...).template first<T>();
+  }
   /// Lets the last connection to close write the log file back into the database.
   void tidy_on_close();
   /// The errno that SQLite saw in the last failed call; 0: none.

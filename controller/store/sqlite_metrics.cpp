@@ -18,13 +18,11 @@ KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core:
   std::int64_t number = 1;
   for (const auto& [name, known] : job) number = std::max(number, known.id + 1);
   if (found != job.end()) number = found->second.id;
-  connection
-      .query(
-          "INSERT INTO series (job_id, id, name, unit, better, over_ranks) VALUES (?, ?, ?, ?, ?, ?) "
-          "ON CONFLICT (job_id, name) DO UPDATE SET unit = excluded.unit, better = excluded.better, "
-          "over_ranks = excluded.over_ranks",
-          id, number, series.name, series.unit, series.better, series.over_ranks)
-      .run();
+  connection.run(
+      "INSERT INTO series (job_id, id, name, unit, better, over_ranks) VALUES (?, ?, ?, ?, ?, ?) "
+      "ON CONFLICT (job_id, name) DO UPDATE SET unit = excluded.unit, better = excluded.better, "
+      "over_ranks = excluded.over_ranks",
+      id, number, series.name, series.unit, series.better, series.over_ranks);
   auto& entry = job[series.name];
   entry.id = number;
   entry.over_ranks = series.over_ranks;
@@ -40,12 +38,10 @@ bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
                                      : declare(connection, job, metric.job, schema::undeclared_series(value.series));
     if (entry == nullptr) continue;
     if (entry->over_ranks == schema::OverRanks::kRank0 && metric.rank != 0) continue;
-    written += connection
-                   .query(
-                       "INSERT INTO series_values (job_id, attempt, step, series, rank, value) "
-                       "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                       metric.job, metric.attempt, metric.step, entry->id, metric.rank, value.value)
-                   .run();
+    written += connection.run(
+        "INSERT INTO series_values (job_id, attempt, step, series, rank, value) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        metric.job, metric.attempt, metric.step, entry->id, metric.rank, value.value);
     if (std::pair(metric.attempt, metric.step) > std::pair(entry->attempt, entry->step)) {
       entry->attempt = metric.attempt;
       entry->step = metric.step;
@@ -57,22 +53,18 @@ bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
 
 /// Returns true if the row was new.
 bool write_measurements(Connection& connection, const MetricRow& metric) {
-  return connection
-             .query(
-                 "INSERT INTO rank_steps (job_id, attempt, step, rank, step_ms, memory_bytes, memory_peak_bytes, "
-                 "bytes_communicated, at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                 metric.job, metric.attempt, metric.step, metric.rank, metric.step_ms, metric.memory_bytes,
-                 metric.memory_peak_bytes, metric.bytes_communicated, metric.at_ms)
-             .run() > 0;
+  return connection.run(
+             "INSERT INTO rank_steps (job_id, attempt, step, rank, step_ms, memory_bytes, memory_peak_bytes, "
+             "bytes_communicated, at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+             metric.job, metric.attempt, metric.step, metric.rank, metric.step_ms, metric.memory_bytes,
+             metric.memory_peak_bytes, metric.bytes_communicated, metric.at_ms) > 0;
 }
 
 void write_newest(Connection& connection, KnownSeries::Job& job, core::JobId id) {
   for (auto& [name, entry] : job) {
     if (!std::exchange(entry.moved, false)) continue;
-    connection
-        .query("UPDATE series SET newest_attempt = ?, newest_step = ? WHERE job_id = ? AND id = ?", entry.attempt,
-               entry.step, id, entry.id)
-        .run();
+    connection.run("UPDATE series SET newest_attempt = ?, newest_step = ? WHERE job_id = ? AND id = ?", entry.attempt,
+                   entry.step, id, entry.id);
   }
 }
 
@@ -169,7 +161,7 @@ std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32
   std::uint32_t erased = 0;
   const auto erase = [&](const char* sql) {
     if (erased >= most) return;
-    erased += static_cast<std::uint32_t>(connection.query(sql, job, most - erased).run());
+    erased += static_cast<std::uint32_t>(connection.run(sql, job, most - erased));
   };
   erase(
       "DELETE FROM metric_buckets WHERE (job_id, attempt, level, bucket, curve) IN "

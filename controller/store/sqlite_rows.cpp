@@ -91,13 +91,13 @@ JobRow read_job_row(const Query& row) {
 }
 
 std::int64_t read_number(Connection& connection, const char* sql) {
-  return connection.query(sql).first<std::int64_t>().value();
+  return connection.first<std::int64_t>(sql).value();
 }
 
 }  // namespace
 
 std::optional<core::JobId> read_request(Connection& connection, const std::string& request_id) {
-  return connection.query("SELECT id FROM jobs WHERE request_id = ?", request_id).first<core::JobId>();
+  return connection.first<core::JobId>("SELECT id FROM jobs WHERE request_id = ?", request_id);
 }
 
 core::JobId read_next_job_id(Connection& connection) {
@@ -115,7 +115,7 @@ std::optional<core::Job> read_job(Connection& connection, core::JobId id) {
 }
 
 std::optional<std::string> read_spec(Connection& connection, core::JobId id) {
-  return connection.query("SELECT spec_json FROM jobs WHERE id = ?", id).first<std::string>();
+  return connection.first<std::string>("SELECT spec_json FROM jobs WHERE id = ?", id);
 }
 
 std::vector<core::Job> read_open_jobs(Connection& connection) {
@@ -246,13 +246,13 @@ std::vector<AuditRow> read_audit(Connection& connection, std::int64_t before_id,
 }
 
 std::string read_secret(Connection& connection) {
-  auto secret = connection.query("SELECT value FROM meta WHERE key = 'secret'").first<std::string>();
+  auto secret = connection.first<std::string>("SELECT value FROM meta WHERE key = 'secret'");
   if (!secret) throw Error(Error::Kind::kCorrupt, "the database has lost its secret: restore a backup");
   return *std::move(secret);
 }
 
 std::string read_place(Connection& connection) {
-  return connection.query("SELECT value FROM meta WHERE key = 'place'").first<std::string>().value_or("");
+  return connection.first<std::string>("SELECT value FROM meta WHERE key = 'place'").value_or("");
 }
 
 }  // namespace store

@@ -1,13 +1,13 @@
 #include "store/sqlite_store.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 
+#include "os/fd.h"
 #include "store/clean_end.h"
 #include "store/schema.h"
 #include "store/secret.h"
@@ -34,11 +34,7 @@ constexpr const char* kReadStandsStill = " could not be read for 15 s: its disk 
 
 /// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it.
 void create_private(const fs::path& file) {
-  const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor >= 0) {
-    close(descriptor);
-    return;
-  }
+  if (const os::Fd created(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); created) return;
   const bool full = errno == ENOSPC || errno == EDQUOT;
   throw Error(Error::Kind::kFull, full ? "the disk is full: " + file.string() + " cannot be created; free space"
                                        : file.string() + " cannot be written (" + std::strerror(errno) +

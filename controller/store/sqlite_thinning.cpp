@@ -92,13 +92,10 @@ void read_buckets(Connection& connection, const Key& key, std::size_t level, cor
 
 /// Buckets of this level hold all steps before the result.
 core::Step read_settled(Connection& connection, const Key& key, std::size_t level) {
-  const auto last =
-      connection
-          .query(
-              "SELECT bucket FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = ? ORDER BY bucket DESC "
-              "LIMIT 1",
-              key.first, key.second, level)
-          .first<core::Step>();
+  const auto last = connection.first<core::Step>(
+      "SELECT bucket FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = ? ORDER BY bucket DESC "
+      "LIMIT 1",
+      key.first, key.second, level);
   return (last.value_or(-1) + 1) * kWidths[level];
 }
 
@@ -172,7 +169,7 @@ core::Step write_level(Connection& connection, const Key& key, std::size_t level
 std::vector<AttemptSteps> read_attempts(Connection& connection, core::JobId job) {
   std::vector<AttemptSteps> attempts;
   const auto end_of = [&](const char* sql, core::AttemptNumber attempt) {
-    return connection.query(sql, job, attempt).first<std::int64_t>();
+    return connection.first<std::int64_t>(sql, job, attempt);
   };
   constexpr const char* kNext =
       "SELECT attempt FROM rank_steps WHERE job_id = ? AND attempt > ? ORDER BY attempt LIMIT 1";
@@ -187,42 +184,25 @@ std::vector<AttemptSteps> read_attempts(Connection& connection, core::JobId job)
   return attempts;
 }
 
-/// Reads stretches of one attempt. The middle comes from the widest stored buckets that fit, the ends come from
-/// narrower buckets and from rows.
-class StretchReader {
- public:
-  StretchReader(Connection& connection, const Key& key, const Rules& rules, Thinner& thinner)
-      : connection_(connection), key_(key), rules_(rules), thinner_(thinner) {}
-
-  void read(const Stretch& stretch) {
-    thinner_.begin(stretch);
-    std::size_t levels = 0;
-    while (levels < kWidths.size() && kWidths[levels] <= stretch.width) ++levels;
-    read(stretch.from, stretch.end, levels);
+/// Adds the steps of one attempt from `from` up to `end`. The middle comes from the widest stored buckets of the first
+/// `levels` levels that fit, the ends come from narrower buckets and from rows.
+void read_steps(Connection& connection, const Key& key, const Rules& rules, core::Step from, core::Step end,
+                std::size_t levels, Thinner& thinner) {
+  if (from >= end) return;
+  if (levels == 0) {
+    return read_rows(connection, key, rules, from, end, thinner, [](core::Step) { return true; });
   }
-
- private:
-  /// `levels`: how many levels of buckets may be read.
-  void read(core::Step from, core::Step end, std::size_t levels) {
-    if (from >= end) return;
-    if (levels == 0) {
-      read_rows(connection_, key_, rules_, from, end, thinner_, [](core::Step) { return true; });
-      return;
-    }
-    const auto width = kWidths[levels - 1];
-    const auto first = (from + width - 1) / width * width;
-    const auto last = std::min(end / width * width, read_settled(connection_, key_, levels - 1));
-    if (first >= last) return read(from, end, levels - 1);
-    read(from, first, levels - 1);
-    read_buckets(connection_, key_, levels - 1, first, last, thinner_);
-    read(last, end, levels - 1);
-  }
-
-  Connection& connection_;
-  const Key key_;
-  const Rules& rules_;
-  Thinner& thinner_;
-};
+  const auto read_narrower = [&](core::Step first, core::Step last) {
+    read_steps(connection, key, rules, first, last, levels - 1, thinner);
+  };
+  const auto width = kWidths[levels - 1];
+  const auto first = (from + width - 1) / width * width;
+  const auto last = std::min(end / width * width, read_settled(connection, key, levels - 1));
+  if (first >= last) return read_narrower(from, end);
+  read_narrower(from, first);
+  read_buckets(connection, key, levels - 1, first, last, thinner);
+  read_narrower(last, end);
+}
 
 }  // namespace
 
@@ -232,12 +212,9 @@ MetricBuckets::Progress& MetricBuckets::of(Connection& connection, const Key& ke
   for (std::size_t level = 0; level < kWidths.size(); ++level) {
     found->second.settled[level] = read_settled(connection, key, level);
   }
-  const auto newest =
-      connection
-          .query(
-              "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND step <= ? ORDER BY step DESC LIMIT 1",
-              key.first, key.second, kFarthestStep)
-          .first<core::Step>();
+  const auto newest = connection.first<core::Step>(
+      "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND step <= ? ORDER BY step DESC LIMIT 1",
+      key.first, key.second, kFarthestStep);
   if (newest) found->second.newest = *newest;
   return found->second;
 }
@@ -280,7 +257,7 @@ bool MetricBuckets::settle_stored(Connection& connection, core::JobId job, core:
 }
 
 void MetricBuckets::drop(Connection& connection, core::JobId job) {
-  connection.query("DELETE FROM metric_buckets WHERE job_id = ?", job).run();
+  connection.run("DELETE FROM metric_buckets WHERE job_id = ?", job);
   forget(job);
 }
 
@@ -304,7 +281,10 @@ Thinned read_thinned(Connection& connection, const ThinRequest& request) {
   auto attempts = read_attempts(connection, request.job);
   Thinner thinner;
   for (const auto& stretch : stretches_of(attempts, request, names.size())) {
-    StretchReader(connection, {request.job, stretch.attempt}, rules, thinner).read(stretch);
+    thinner.begin(stretch);
+    const auto levels = std::ranges::upper_bound(kWidths, stretch.width) - kWidths.begin();
+    read_steps(connection, {request.job, stretch.attempt}, rules, stretch.from, stretch.end,
+               static_cast<std::size_t>(levels), thinner);
   }
   return std::move(thinner).finish(std::move(attempts), names);
 }
@@ -319,8 +299,7 @@ void settle_older(Connection& connection) {
   while (const auto key = next()) {
     SQLite::Transaction transaction(connection.database(), SQLite::TransactionBehavior::IMMEDIATE);
     if (buckets.settle_stored(connection, key->first, key->second)) {
-      connection.query("DELETE FROM unsettled_attempts WHERE job_id = ? AND attempt = ?", key->first, key->second)
-          .run();
+      connection.run("DELETE FROM unsettled_attempts WHERE job_id = ? AND attempt = ?", key->first, key->second);
       buckets.clear();
     }
     transaction.commit();
