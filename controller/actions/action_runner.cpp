@@ -229,19 +229,19 @@ std::optional<std::string> ActionRunner::judge_start(const Row& row, const core:
 
 void ActionRunner::perform(const Batch& batch) {
   if (is_start(batch.front())) return launches_.perform(batch);
-  if (is_hold(batch.front())) return perform_hold(batch.front());
   Outbox::Ids over;
   for (const auto& row : batch) {
     bool done = false;
     try {
       done = perform(row);
     } catch (const std::exception& e) {
-      spdlog::error("job {}: an action failed and is tried again: {}", row.job, e.what());
+      const auto* what = is_hold(row) ? "a hold or release" : "an action";
+      spdlog::error("job {}: {} failed and is tried again: {}", row.job, what, e.what());
     }
-    if (done) {
-      over.push_back(row.id);
-    } else {
+    if (!done) {
       outbox_.pause(row, kTryAgainAfter);
+    } else if (!is_hold(row)) {  // hold_attempt() has completed its row
+      over.push_back(row.id);
     }
   }
   outbox_.complete(over);
@@ -249,19 +249,9 @@ void ActionRunner::perform(const Batch& batch) {
 }
 
 bool ActionRunner::perform(const Row& row) {
+  if (is_hold(row)) return hold_attempt(row);
   if (const auto* stop = std::get_if<core::StopAttempt>(&row.action)) return stop_attempt(row.job, *stop);
   return limit_attempt(row.job, std::get<core::LimitAttempt>(row.action));
-}
-
-void ActionRunner::perform_hold(const Row& row) {
-  bool done = false;
-  try {
-    done = hold_attempt(row);
-  } catch (const std::exception& e) {
-    spdlog::error("job {}: a hold or release failed and is tried again: {}", row.job, e.what());
-  }
-  if (!done) outbox_.pause(row, kTryAgainAfter);
-  outbox_.end(row);
 }
 
 bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action) {

@@ -62,7 +62,6 @@ class ActionRunner {
   bool perform(const Row& row);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
-  void perform_hold(const Row& row);
   bool hold_attempt(const Row& row);
   /// The slots that a release took, where the queue was not asked for it.
   void give_back(const core::Job& job);
