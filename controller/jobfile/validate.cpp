@@ -17,10 +17,6 @@ using muster::v1::JobSpec;
 
 constexpr int kMostArguments = 4096;
 
-std::string number(std::uint64_t value) {
-  return std::to_string(value);
-}
-
 void check_ranges(const JobSpec& spec, Findings& findings) {
   for (const auto& field : job_keys()) {
     if (!is_plain(field)) continue;
@@ -156,8 +152,9 @@ std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
   check_ranges(spec, findings);
   if (world_size(spec) > kMostRanks) {
     findings.add("resources.nodes",
-                 "want at most " + number(kMostRanks) + " ranks, not " + number(spec.resources().nodes()) + " x " +
-                     number(spec.resources().ranks_per_node()) + " = " + number(world_size(spec)),
+                 "want at most " + std::to_string(kMostRanks) + " ranks, not " +
+                     std::to_string(spec.resources().nodes()) + " x " +
+                     std::to_string(spec.resources().ranks_per_node()) + " = " + std::to_string(world_size(spec)),
                  "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
   }
   check_program(spec, checks, findings);
