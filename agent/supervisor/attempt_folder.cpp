@@ -55,23 +55,6 @@ std::optional<std::string> read_file_at(int folder, const char* name) {
   }
 }
 
-void replace_file_at(int folder, const char* name, const std::string& text) {
-  const auto temporary = std::string(name) + ".tmp";
-  Fd fd(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd) throw_errno("cannot create " + temporary);
-  for (std::size_t done = 0; done < text.size();) {
-    const auto count = ::write(fd.get(), text.data() + done, text.size() - done);
-    if (count >= 0) {
-      done += static_cast<std::size_t>(count);
-    } else if (errno != EINTR) {
-      throw_errno("cannot write " + temporary);
-    }
-  }
-  if (::fsync(fd.get()) != 0) throw_errno("cannot write " + temporary);
-  if (::renameat(folder, temporary.c_str(), folder, name) != 0) throw_errno(std::string("cannot replace ") + name);
-  if (::fsync(folder) != 0) throw_errno(std::string("cannot write the folder of ") + name);
-}
-
 std::optional<contract::LocalLaunch> read_local_launch(int folder) {
   const auto text = read_file_at(folder, contract::kLocalLaunchFile);
   return text ? std::optional(contract::parse_local_launch(*text)) : std::nullopt;

@@ -31,10 +31,6 @@ std::optional<os::Fd> try_lock(int folder);
 /// when it is absurdly large.
 std::optional<std::string> read_file_at(int folder, const char* name);
 
-/// Replaces a file such that after a crash either the old or the new text is there, whole. Mode 0600. Throws
-/// std::system_error.
-void replace_file_at(int folder, const char* name, const std::string& text);
-
 /// launch.json; nothing if there is none. Throws std::runtime_error when it cannot be read or makes no sense.
 std::optional<contract::LocalLaunch> read_local_launch(int folder);
 

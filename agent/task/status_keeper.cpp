@@ -8,35 +8,20 @@
 #include <system_error>
 #include <utility>
 
+#include "os/durable_file.h"
 #include "os/fd.h"
 #include "os/signals_blocked.h"
 
 namespace agent::task {
-namespace {
-
-[[noreturn]] void fail(const std::filesystem::path& path) {
-  throw std::system_error(errno, std::generic_category(), path.string());
-}
-
-void write_durably(const std::filesystem::path& path, const std::string& text) {
-  const os::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::fsync(file.get()) != 0) {
-    fail(path);
-  }
-}
-
-}  // namespace
 
 void write_status(const std::filesystem::path& attempt_folder, int rank, const contract::RankStatus& status) {
   const auto path = contract::rank_status_file(attempt_folder, static_cast<std::uint32_t>(rank));
   const auto folder = path.parent_path();
   std::filesystem::create_directories(folder);
-  const auto draft = folder / (".rank-" + std::to_string(rank) + "." + std::to_string(::getpid()));
-  write_durably(draft, to_text(status));
-  std::filesystem::rename(draft, path);
   const os::Fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened) ::fsync(opened.get());
+  if (!opened) throw std::system_error(errno, std::generic_category(), folder.string());
+  const auto draft = ".rank-" + std::to_string(rank) + "." + std::to_string(::getpid());
+  os::replace_file_at(opened.get(), path.filename().string(), draft, to_text(status));
 }
 
 StatusKeeper::StatusKeeper(std::filesystem::path attempt_folder, int rank)

@@ -51,19 +51,18 @@ ActionRunner::ActionRunner(Parts parts, bool threads)
     : parts_(parts),
       threads_(threads),
       outbox_(parts.store, parts.clock),
-      launches_({outbox_, parts.store, parts.executor, parts.clock, parts.event_log, parts.specs, parts.admission,
-                 parts.partitions, parts.excluded_for}) {}
-
-ActionRunner::~ActionRunner() {
-  close();
+      launches_(outbox_, parts),
+      outbox_loop_("the outbox could not be worked on", threads, [this] { return look(); }) {
+  for (int i = 0; i < kLaunchers; ++i) {
+    launchers_.emplace_back("a launch was given up", threads, [this] { return launch_next(); });
+  }
 }
 
 void ActionRunner::start(LaunchSettings settings) {
   launches_.start(std::move(settings));
   take_over();
-  if (!threads_) return;
-  threads_running_.emplace_back([this] { run_outbox(); });
-  for (int i = 0; i < kLaunchers; ++i) threads_running_.emplace_back([this] { run_launcher(); });
+  outbox_loop_.start();
+  for (auto& launcher : launchers_) launcher.start();
 }
 
 void ActionRunner::take_over() {
@@ -90,7 +89,7 @@ void ActionRunner::wake() {
     std::lock_guard lock(mutex_);
     stale_ = true;
   }
-  wake_.notify_one();
+  outbox_loop_.wake();
 }
 
 void ActionRunner::stop_taking() {
@@ -99,46 +98,40 @@ void ActionRunner::stop_taking() {
     closed_ = true;
     to_launch_.clear();
   }
-  wake_.notify_all();
-  launchers_wake_.notify_all();
+  outbox_loop_.stop();
+  for (auto& launcher : launchers_) launcher.stop();
 }
 
 void ActionRunner::close() {
   stop_taking();
-  for (auto& thread : threads_running_) thread.join();
-  threads_running_.clear();
+  outbox_loop_.close();
+  for (auto& launcher : launchers_) launcher.close();
 }
 
 // Thousands of waiting actions are read in one go: after a round that took long nobody is served sooner by the next
 // than by those who carry them out.
-void ActionRunner::run_outbox() {
-  core::Millis rest(0);
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, rest, [&] { return closed_; });
-      wake_.wait_for(lock, kOutboxInterval, [&] { return closed_ || stale_; });
-      if (closed_) return;
-    }
-    const auto begin = parts_.clock.monotonic();
-    poll();
-    rest = std::min((parts_.clock.monotonic() - begin) * kRestFactor, kMostRest);
-  }
+std::optional<core::Millis> ActionRunner::look() {
+  const auto begin = parts_.clock.monotonic();
+  if (begin < rest_until_) return rest_until_ - begin;
+  poll();
+  const auto end = parts_.clock.monotonic();
+  const auto rest = std::min((end - begin) * kRestFactor, kMostRest);
+  rest_until_ = end + rest;
+  std::lock_guard lock(mutex_);
+  return stale_ ? rest : rest + kOutboxInterval;
 }
 
-void ActionRunner::run_launcher() {
-  while (true) {
-    Batch batch;
-    {
-      std::unique_lock lock(mutex_);
-      launchers_wake_.wait(lock, [&] { return closed_ || !to_launch_.empty(); });
-      if (closed_) return;
-      batch = std::move(to_launch_.front());
-      to_launch_.pop_front();
-    }
-    launches_.perform(batch);
-    wake();  // the job's next action may have waited for this one
+std::optional<core::Millis> ActionRunner::launch_next() {
+  Batch batch;
+  {
+    std::lock_guard lock(mutex_);
+    if (to_launch_.empty()) return std::nullopt;
+    batch = std::move(to_launch_.front());
+    to_launch_.pop_front();
   }
+  launches_.perform(batch);
+  wake();  // the job's next action may have waited for this one
+  return core::Millis(0);
 }
 
 void ActionRunner::poll() {
@@ -160,7 +153,7 @@ void ActionRunner::poll() {
       if (closed_) return;
       to_launch_.push_back(std::move(batch));
     }
-    launchers_wake_.notify_one();
+    for (auto& launcher : launchers_) launcher.wake();
   }
 }
 
@@ -236,19 +229,19 @@ std::optional<std::string> ActionRunner::judge_start(const Row& row, const core:
 
 void ActionRunner::perform(const Batch& batch) {
   if (is_start(batch.front())) return launches_.perform(batch);
-  if (is_hold(batch.front())) return perform_hold(batch.front());
   Outbox::Ids over;
   for (const auto& row : batch) {
     bool done = false;
     try {
       done = perform(row);
     } catch (const std::exception& e) {
-      spdlog::error("job {}: an action failed and is tried again: {}", row.job, e.what());
+      const auto* what = is_hold(row) ? "a hold or release" : "an action";
+      spdlog::error("job {}: {} failed and is tried again: {}", row.job, what, e.what());
     }
-    if (done) {
-      over.push_back(row.id);
-    } else {
+    if (!done) {
       outbox_.pause(row, kTryAgainAfter);
+    } else if (!is_hold(row)) {  // hold_attempt() has completed its row
+      over.push_back(row.id);
     }
   }
   outbox_.complete(over);
@@ -256,19 +249,9 @@ void ActionRunner::perform(const Batch& batch) {
 }
 
 bool ActionRunner::perform(const Row& row) {
+  if (is_hold(row)) return hold_attempt(row);
   if (const auto* stop = std::get_if<core::StopAttempt>(&row.action)) return stop_attempt(row.job, *stop);
   return limit_attempt(row.job, std::get<core::LimitAttempt>(row.action));
-}
-
-void ActionRunner::perform_hold(const Row& row) {
-  bool done = false;
-  try {
-    done = hold_attempt(row);
-  } catch (const std::exception& e) {
-    spdlog::error("job {}: a hold or release failed and is tried again: {}", row.job, e.what());
-  }
-  if (!done) outbox_.pause(row, kTryAgainAfter);
-  outbox_.end(row);
 }
 
 bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action) {

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "actions/launches.h"
+#include "base/loop.h"
 
 namespace runtime {
 
@@ -22,18 +21,9 @@ class ActionRunner {
  public:
   static constexpr int kLaunchers = 4;
 
-  struct Parts {
-    store::Store& store;
-    Executor& executor;
-    Clock& clock;
-    EventLog& event_log;
-    SpecCache& specs;
-    Admission& admission;
-    Partitions& partitions;
-    core::Millis excluded_for = kExcludedFor;
-  };
+  using Parts = Launches::Parts;
   ActionRunner(Parts parts, bool threads);
-  ~ActionRunner();
+  ~ActionRunner() { close(); }
   ActionRunner(const ActionRunner&) = delete;
   ActionRunner& operator=(const ActionRunner&) = delete;
 
@@ -59,8 +49,9 @@ class ActionRunner {
 
   /// What an earlier run of the controller began: who has slots, and who gave them back.
   void take_over();
-  void run_outbox();
-  void run_launcher();
+  /// Steps of the loops: each returns the pause before the next one.
+  std::optional<core::Millis> look();
+  std::optional<core::Millis> launch_next();
   void read_outbox();
   core::Millis backoff_left(const Row& row) const;
   std::vector<Batch> take_due();
@@ -71,7 +62,6 @@ class ActionRunner {
   bool perform(const Row& row);
   bool stop_attempt(core::JobId id, const core::StopAttempt& action);
   bool limit_attempt(core::JobId id, const core::LimitAttempt& action);
-  void perform_hold(const Row& row);
   bool hold_attempt(const Row& row);
   /// The slots that a release took, where the queue was not asked for it.
   void give_back(const core::Job& job);
@@ -82,11 +72,12 @@ class ActionRunner {
   Launches launches_;
 
   std::mutex mutex_;
-  std::condition_variable wake_, launchers_wake_;
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
   std::deque<Batch> to_launch_;
-  std::vector<std::thread> threads_running_;
+  core::Millis rest_until_{0};  // monotonic; the outbox is not read before, whoever calls
+  Loop outbox_loop_;
+  std::deque<Loop> launchers_;
 };
 
 }  // namespace runtime

@@ -2,15 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 #include <thread>
 
 #include "base/durable_file.h"
-#include "beside/fence.h"
 #include "contract/fence_file.h"
+#include "os/fd.h"
 
 namespace runtime {
 namespace {
@@ -30,21 +29,13 @@ bool lock_within(int fd, core::Millis patience) {
 bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
   make_folders(folder);
   const auto lock_path = folder / contract::kFenceLock;
-  const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
-  struct Close {
-    int fd;
-    ~Close() { ::close(fd); }  // releases the lock
-  } close{fd};
-  const bool locked = lock_within(fd, patience);
+  const os::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
+  const bool locked = lock_within(lock.get(), patience);
   if (read_fence(folder).value_or(0) < attempt) {
     write_file_durably(folder / contract::kFenceFile, contract::fence_text(attempt));
   }
   return locked;
-}
-
-std::optional<core::AttemptNumber> read_fence(const std::filesystem::path& folder) {
-  return beside::read_fence(folder);
 }
 
 }  // namespace runtime

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 
+#include "beside/fence.h"
 #include "core/types.h"
 
 namespace runtime {
@@ -16,7 +16,6 @@ namespace runtime {
 /// withdraws what it has. Throws std::system_error when the folder takes no writes.
 bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience);
 
-/// The attempt the fence names; nullopt if there is no fence or it is damaged.
-std::optional<core::AttemptNumber> read_fence(const std::filesystem::path& folder);
+using beside::read_fence;
 
 }  // namespace runtime

@@ -123,7 +123,7 @@ std::vector<LaunchAnswer> Launches::ask(const std::vector<Outbox::Row>& batch, c
     for (const auto place : places) {
       if (!may_be_there(batch[place])) ids.push_back(batch[place].id);
     }
-    parts_.outbox.set_launching(ids);
+    outbox_.set_launching(ids);
   } catch (const std::exception& e) {
     for (const auto place : places)
       answers.emplace_back(LaunchLater{.why = e.what(), .unsure = may_be_there(batch[place])});
@@ -176,8 +176,8 @@ void Launches::finish(const std::vector<Outbox::Row>& batch, const Results& resu
       again.push_back(batch[i].id);
     }
   }
-  const bool is_pending = parts_.outbox.set_pending(again);
-  parts_.outbox.complete(over);
+  const bool is_pending = outbox_.set_pending(again);
+  outbox_.complete(over);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto& row = batch[i];
     if (!results[i]) {
@@ -185,12 +185,12 @@ void Launches::finish(const std::vector<Outbox::Row>& batch, const Results& resu
     } else {
       parts_.admission.put_off(row.job, *results[i]);
       if (results[i]->unsure || !is_pending) {
-        parts_.outbox.pause(row, results[i]->pause);
+        outbox_.pause(row, results[i]->pause);
       } else {
         parts_.admission.settle(row.job);
       }
     }
-    parts_.outbox.end(row);
+    outbox_.end(row);
   }
 }
 

@@ -23,7 +23,6 @@ namespace runtime {
 class Launches {
  public:
   struct Parts {
-    Outbox& outbox;
     store::Store& store;
     Executor& executor;
     Clock& clock;
@@ -33,7 +32,7 @@ class Launches {
     Partitions& partitions;
     core::Millis excluded_for = kExcludedFor;
   };
-  explicit Launches(Parts parts) : parts_(std::move(parts)) {}
+  Launches(Outbox& outbox, Parts parts) : outbox_(outbox), parts_(parts) {}
 
   void start(LaunchSettings settings) { settings_ = std::move(settings); }
   /// Starts whose jobs have their slots, or that have nothing to start any more. Of several all are first attempts of
@@ -63,6 +62,7 @@ class Launches {
   void stop_unwanted(const core::AttemptKey& key);
   void finish(const std::vector<Outbox::Row>& batch, const Results& results);
 
+  Outbox& outbox_;
   const Parts parts_;
   LaunchSettings settings_;
 };

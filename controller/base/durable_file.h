@@ -1,30 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <string_view>
+#include "os/durable_file.h"
 
 namespace runtime {
 
-/// Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the folder. After a crash at any point
-/// the file is the old or the new one. Throws std::system_error that names the path.
-void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0600);
-
-/// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST, and writes nothing, if it is
-/// there already. After a crash at any point it is whole or not there; the next call removes what is left beside it.
-void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode);
-
-/// The first `max_bytes` of the file, or those from `offset` on; empty text if there is none. Throws std::system_error
-/// on anything else.
-std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes = 1 << 16,
-                            std::uintmax_t offset = 0);
-
-/// Makes the folder and its parents. Throws std::system_error that names the path.
-void make_folders(const std::filesystem::path& path);
-
-/// The same, and closes the folder itself to everybody but its owner and group: what others write below it (Slurm's
-/// logs, programs) has a mode of their choosing.
-void make_private_folder(const std::filesystem::path& path);
+using os::create_file_durably;
+using os::make_folders;
+using os::make_private_folder;
+using os::read_small_file;
+using os::write_file_durably;
 
 }  // namespace runtime

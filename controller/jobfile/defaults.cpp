@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "jobfile/job_keys.h"
-#include "jobfile/recipe_values.h"
 #include "jobfile/spec.h"
 
 namespace jobfile {

@@ -18,14 +18,18 @@ class Findings {
  public:
   explicit Findings(const muster::v1::JobSpec& spec) : spec_(spec) {}
 
-  void add(Problem problem) {
-    if (found_.size() < kMostProblems) found_.push_back(std::move(problem));
+  /// Adds a problem of a value that is no plain key's: a part of an array or table, or the whole job.
+  void add_value(std::string key, std::string value, std::string message, std::string remedy = "",
+                 std::vector<std::string> related = {}) {
+    if (found_.size() == kMostProblems) return;
+    found_.push_back({std::move(key), std::move(value), std::move(message), std::move(remedy), std::move(related)});
   }
+  /// Adds a problem of a plain key, with its value.
   void add(std::string_view key, std::string message, std::string remedy, std::vector<std::string> related = {}) {
     const auto* field = find_key(key);
     const auto value = get(spec_, *field);
-    add({std::string(key), value ? print(*field, *value) : "", std::move(message), std::move(remedy),
-         std::move(related)});
+    add_value(std::string(key), value ? print(*field, *value) : "", std::move(message), std::move(remedy),
+              std::move(related));
   }
   std::vector<Problem> take() { return std::move(found_); }
 

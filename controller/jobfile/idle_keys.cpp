@@ -1,6 +1,7 @@
 #include "jobfile/idle_keys.h"
 
 #include <array>
+#include <span>
 
 #include "jobfile/job_keys.h"
 #include "jobfile/spec.h"
@@ -25,19 +26,16 @@ JobSpec without_wishes(const JobSpec& spec) {
   return plain;
 }
 
-template <std::size_t count>
-std::string asked_for(const JobSpec& spec, const JobSpec& plain, const std::array<const char*, count>& keys) {
+/// "liveness.hung_after has", "checkpoint.keep, checkpoint.best have": those of the keys that the spec sets to another
+/// value than `plain`; empty: there are none.
+std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const char* const> keys) {
   std::string found;
   for (const char* key : keys) {
-    const auto& field = *find_key(key);
-    const auto value = get(spec, field);
-    if (value && value != get(plain, field)) found += (found.empty() ? "" : ", ") + std::string(key);
+    const auto value = get(spec, *find_key(key));
+    if (value && value != get(plain, *find_key(key))) found += (found.empty() ? "" : ", ") + std::string(key);
   }
-  return found;
-}
-
-std::string have(const std::string& keys) {
-  return keys.find(',') == std::string::npos ? " has " : " have ";
+  if (found.empty()) return found;
+  return found + (found.find(',') == std::string::npos ? " has" : " have");
 }
 
 }  // namespace
@@ -50,10 +48,10 @@ std::vector<std::string> idle_keys(const JobSpec& spec, bool reports) {
   if (!spec.has_command()) return notes;
   const auto plain = without_wishes(spec);
   if (const auto keys = asked_for(spec, plain, kForSteps); !keys.empty() && !reports) {
-    notes.push_back(keys + have(keys) + "no effect while this program reports no steps");
+    notes.push_back(keys + " no effect while this program reports no steps");
   }
   if (const auto keys = asked_for(spec, plain, kForRecipes); !keys.empty()) {
-    notes.push_back(keys + have(keys) + "no effect on a program of your own");
+    notes.push_back(keys + " no effect on a program of your own");
   }
   return notes;
 }

@@ -245,12 +245,13 @@ void Reader::read_variables(const Key& field, const toml::node& node) {
   const std::string parent(field.name);
   const auto* table = node.as_table();
   if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
+  auto& variables = texts_by_name(spec_, field);
   for (const auto& [key, value] : *table) {
     const std::string name(key.str());
     const auto path = parent + "." + name;
     given_[path] = place_of(path, value.source());
     if (const auto text = scalar_text(value, written_at())) {
-      set_text(spec_, field, name, *text);
+      variables[name] = *text;
     } else {
       refuse(path, given_[path], shown(value), "want a text in quotes, a number, true or false");
     }
@@ -264,7 +265,7 @@ void Reader::read_options(const Key& field, const toml::node& node) {
   for (const auto& [key, value] : *table) {
     const auto path = parent + "." + std::string(key.str());
     given_[path] = place_of(path, value.source());
-    auto& text = (*spec_.mutable_slurm()->mutable_options())[std::string(key.str())];
+    auto& text = texts_by_name(spec_, field)[std::string(key.str())];
     if (const auto* flag = value.as_boolean(); flag != nullptr) {
       if (!flag->get()) refuse(path, given_[path], "false", "want a text, a number or true; or leave it out");
     } else if (value.is_string() && value.as_string()->get().empty()) {

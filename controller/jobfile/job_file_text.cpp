@@ -3,6 +3,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <vector>
 
@@ -27,12 +28,10 @@ std::string key_text(const std::string& key) {
   return is_bare(key) ? key : toml_text(key);
 }
 
+/// TOML wants a point or an exponent in a real number, and at least one digit before it. print() writes it so.
 std::string value_text(const Key& field, const Value& value) {
-  auto text = print(field, value);
   const bool bare = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
-  if (!bare) return toml_text(text);
-  // TOML wants a point or an exponent in a real number, and at least one digit before it. print() writes it so.
-  return text;
+  return bare ? print(field, value) : toml_text(print(field, value));
 }
 
 std::string array_text(const std::vector<std::string>& texts) {
@@ -74,7 +73,7 @@ std::string line_of(const JobSpec& spec, const Key& field) {
 
 std::string table_of_texts(const JobSpec& spec, const Key& field) {
   std::string text;
-  for (const auto& [name, value] : texts_by_name(spec, field)) {
+  for (const auto& [name, value] : sorted(texts_by_name(spec, field))) {
     const bool flag = field.kind == Kind::kOptions && value.empty();
     text += key_text(name) + " = " + (flag ? "true" : toml_text(value)) + "\n";
   }
@@ -129,9 +128,10 @@ std::string job_file_text(const JobSpec& given) {
     tables += line;
   }
   // Every key of the recipe has its default. The table says that the job trains a recipe.
-  if (spec.has_recipe() && tables.find("\n[model]\n") == std::string::npos &&
-      tables.find("\n[data]\n") == std::string::npos && tables.find("\n[train]\n") == std::string::npos &&
-      tables.find("\n[fsdp]\n") == std::string::npos) {
+  const auto has_table = [&](const std::string& name) {
+    return tables.find("\n[" + name + "]\n") != std::string::npos;
+  };
+  if (spec.has_recipe() && std::ranges::none_of(std::array{"model", "data", "train", "fsdp"}, has_table)) {
     tables += "\n[train]\n";
   }
   return top + tables + open;

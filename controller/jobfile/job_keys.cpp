@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "schema/limits.h"
-#include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
 
 namespace jobfile {
@@ -20,6 +19,19 @@ constexpr double kMinute = 60'000;
 constexpr double kNicest = 2'147'483'645;  // sbatch's limit
 constexpr double kMiB = 1 << 20;
 constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
+
+constexpr Key memory(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kSize, .low = kMiB, .high = kMostMemory, .meaning = meaning};
+}
+
+constexpr Key budget(std::string_view name, std::string_view standard, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kWhole, .standard = standard, .high = kMostBudget, .meaning = meaning};
+}
+
+constexpr Key duration(std::string_view name, std::string_view standard, double low, double high,
+                       std::string_view meaning) {
+  return {.name = name, .kind = Kind::kDuration, .standard = standard, .low = low, .high = high, .meaning = meaning};
+}
 
 /// The keys that the help shows before the keys of recipes.
 constexpr auto kFirst = std::to_array<Key>({
@@ -90,41 +102,23 @@ constexpr auto kFirst = std::to_array<Key>({
      .high = kLongest,
      .meaning = "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
                 "(requeue.max_timed_out)."},
-    {.name = "resources.stop_grace",
-     .kind = Kind::kDuration,
-     .standard = "30s",
-     .low = 0,
-     .high = kLongestDelay,
-     .meaning = "Time that ranks have to save and leave before they are killed."},
+    duration("resources.stop_grace", "30s", 0, kLongestDelay,
+             "Time that ranks have to save and leave before they are killed."),
 
     {.name = "slurm.partition",
-     .kind = Kind::kText,
      .meaning = "Partition. Of several with commas Slurm uses the one that can start the job first."},
-    {.name = "slurm.account", .kind = Kind::kText, .meaning = "Account to charge."},
-    {.name = "slurm.qos", .kind = Kind::kText, .meaning = "Quality of service."},
-    {.name = "slurm.constraint", .kind = Kind::kText, .meaning = "Features that nodes must have, such as \"a100&ib\"."},
+    {.name = "slurm.account", .meaning = "Account to charge."},
+    {.name = "slurm.qos", .meaning = "Quality of service."},
+    {.name = "slurm.constraint", .meaning = "Features that nodes must have, such as \"a100&ib\"."},
     {.name = "slurm.gres",
-     .kind = Kind::kText,
      .meaning = "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
                 "gpus_per_rank."},
-    {.name = "slurm.reservation", .kind = Kind::kText, .meaning = "Reservation to use."},
-    {.name = "slurm.exclude", .kind = Kind::kText, .meaning = "Nodes not to use, such as \"n[3-5]\"."},
-    {.name = "slurm.nodelist", .kind = Kind::kText, .meaning = "Nodes to use."},
-    {.name = "slurm.mem",
-     .kind = Kind::kSize,
-     .low = kMiB,
-     .high = kMostMemory,
-     .meaning = "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."},
-    {.name = "slurm.mem_per_cpu",
-     .kind = Kind::kSize,
-     .low = kMiB,
-     .high = kMostMemory,
-     .meaning = "Memory of each CPU."},
-    {.name = "slurm.mem_per_gpu",
-     .kind = Kind::kSize,
-     .low = kMiB,
-     .high = kMostMemory,
-     .meaning = "Memory of each GPU."},
+    {.name = "slurm.reservation", .meaning = "Reservation to use."},
+    {.name = "slurm.exclude", .meaning = "Nodes not to use, such as \"n[3-5]\"."},
+    {.name = "slurm.nodelist", .meaning = "Nodes to use."},
+    memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."),
+    memory("slurm.mem_per_cpu", "Memory of each CPU."),
+    memory("slurm.mem_per_gpu", "Memory of each GPU."),
     {.name = "slurm.exclusive",
      .kind = Kind::kFlag,
      .derived = "false",
@@ -143,13 +137,11 @@ constexpr auto kFirst = std::to_array<Key>({
      .meaning =
          "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job arrays, "
          "and muster keeps no limit of its own for it. Excludes the sweep's parallel."},
-    {.name = "slurm.licenses", .kind = Kind::kText, .meaning = "Licenses, such as \"matlab:2\"."},
-    {.name = "slurm.mail_user", .kind = Kind::kText, .meaning = "The person to whom Slurm sends mail."},
+    {.name = "slurm.licenses", .meaning = "Licenses, such as \"matlab:2\"."},
+    {.name = "slurm.mail_user", .meaning = "The person to whom Slurm sends mail."},
     {.name = "slurm.mail_type",
-     .kind = Kind::kText,
      .meaning = "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt."},
     {.name = "slurm.output",
-     .kind = Kind::kText,
      .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's log. A path as for sbatch, such as "
                 "\"%x-%j.out\". A relative path starts at the working folder; missing folders are created. Local "
                 "processes have no such link."},
@@ -165,7 +157,6 @@ constexpr auto kFirst = std::to_array<Key>({
      .kind = Kind::kLines,
      .meaning = "Further arguments for srun, such as [\"--cpu-bind=cores\"]."},
     {.name = "slurm.health_check",
-     .kind = Kind::kText,
      .meaning =
          "A command that runs on every node before the ranks start. A node where it fails gets no ranks of this job."},
     {.name = "slurm.options",
@@ -176,112 +167,44 @@ constexpr auto kFirst = std::to_array<Key>({
 
 /// The keys that the help shows after the keys of recipes.
 constexpr auto kLast = std::to_array<Key>({
-    {.name = "requeue.max_failed",
-     .kind = Kind::kWhole,
-     .standard = "3",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank exited with an error; 0: none. Budgets refill with progress."},
-    {.name = "requeue.max_rank_silent",
-     .kind = Kind::kWhole,
-     .standard = "5",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank fell silent."},
-    {.name = "requeue.max_rank_hung",
-     .kind = Kind::kWhole,
-     .standard = "2",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank stopped making progress."},
-    {.name = "requeue.max_preempted",
-     .kind = Kind::kWhole,
-     .standard = "1000",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after Slurm took the job's nodes for another job."},
-    {.name = "requeue.max_timed_out",
-     .kind = Kind::kWhole,
-     .standard = "3",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after resources.time_limit ended one."},
-    {.name = "requeue.max_node_failed",
-     .kind = Kind::kWhole,
-     .standard = "10",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a machine was lost."},
-    {.name = "requeue.max_out_of_memory",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank ran out of memory."},
-    {.name = "requeue.max_same_error",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after a rank failed within a minute of the start with the same error at the same step as "
-                "before. A checkpoint in between restarts the count."},
-    {.name = "requeue.max_controller_lost",
-     .kind = Kind::kWhole,
-     .standard = "5",
-     .low = 0,
-     .high = kMostBudget,
-     .meaning = "New attempts after the controller found no trace of an attempt."},
-    {.name = "requeue.backoff_initial",
-     .kind = Kind::kDuration,
-     .standard = "1s",
-     .low = 0,
-     .high = kLongest,
-     .meaning = "Wait before the second attempt. It doubles with each attempt that ends without progress."},
+    budget("requeue.max_failed", "3",
+           "New attempts after a rank exited with an error; 0: none. Budgets refill with progress."),
+    budget("requeue.max_rank_silent", "5", "New attempts after a rank fell silent."),
+    budget("requeue.max_rank_hung", "2", "New attempts after a rank stopped making progress."),
+    budget("requeue.max_preempted", "1000", "New attempts after Slurm took the job's nodes for another job."),
+    budget("requeue.max_timed_out", "3", "New attempts after resources.time_limit ended one."),
+    budget("requeue.max_node_failed", "10", "New attempts after a machine was lost."),
+    budget("requeue.max_out_of_memory", "1", "New attempts after a rank ran out of memory."),
+    budget("requeue.max_same_error", "1",
+           "New attempts after a rank failed within a minute of the start with the same error at the same step as "
+           "before. A checkpoint in between restarts the count."),
+    budget("requeue.max_controller_lost", "5", "New attempts after the controller found no trace of an attempt."),
+    duration("requeue.backoff_initial", "1s", 0, kLongest,
+             "Wait before the second attempt. It doubles with each attempt that ends without progress."),
     {.name = "requeue.backoff_max",
      .kind = Kind::kDuration,
      .derived = "5m, or backoff_initial if that is longer",
      .low = 1,
      .high = kLongest,
      .meaning = "Longest wait between two attempts."},
-    {.name = "requeue.healthy_after",
-     .kind = Kind::kDuration,
-     .standard = "10m",
-     .low = 1,
-     .high = kLongest,
-     .meaning = "Running this long counts as progress, like a new checkpoint."},
+    duration("requeue.healthy_after", "10m", 1, kLongest,
+             "Running this long counts as progress, like a new checkpoint."),
 
-    {.name = "liveness.heartbeat_interval",
-     .kind = Kind::kDuration,
-     .standard = "500ms",
-     .low = 50,
-     .high = 10 * kMinute,
-     .meaning = "Time between two heartbeats of a rank."},
-    {.name = "liveness.silent_after",
-     .kind = Kind::kDuration,
-     .standard = "2500ms",
-     .low = 100,
-     .high = kLongest,
-     .meaning =
-         "A rank is silent if nothing was heard from it this long, and its process is stopped or cannot be seen. At "
-         "least twice heartbeat_interval."},
+    duration("liveness.heartbeat_interval", "500ms", 50, 10 * kMinute, "Time between two heartbeats of a rank."),
+    duration(
+        "liveness.silent_after", "2500ms", 100, kLongest,
+        "A rank is silent if nothing was heard from it this long, and its process is stopped or cannot be seen. At "
+        "least twice heartbeat_interval."),
     {.name = "liveness.silent_after_vouched",
      .kind = Kind::kDuration,
      .derived = "15s, or silent_after if that is longer",
      .low = 100,
      .high = kLongest,
      .meaning = "As silent_after, for a rank whose process is known to be alive and not stopped."},
-    {.name = "liveness.hung_after",
-     .kind = Kind::kDuration,
-     .standard = "30m",
-     .low = 1000,
-     .high = kLongest,
-     .meaning = "A rank hangs if it reports but makes no progress for this long."},
-    {.name = "liveness.join_within",
-     .kind = Kind::kDuration,
-     .standard = "2m",
-     .low = 1000,
-     .high = kLongest,
-     .meaning = "A rank is silent if it has not reported this long after its start."},
+    duration("liveness.hung_after", "30m", 1000, kLongest,
+             "A rank hangs if it reports but makes no progress for this long."),
+    duration("liveness.join_within", "2m", 1000, kLongest,
+             "A rank is silent if it has not reported this long after its start."),
 
     {.name = "sweep",
      .kind = Kind::kSweep,
@@ -315,14 +238,10 @@ std::vector<Key> all_keys() {
   add(schema::checkpoints().keys);
   add(kLast);
   // Sorting puts the keys of a table together, since the help shows each [table] once.
-  std::ranges::stable_sort(keys, {}, [&](const Key& key) {
-    const auto table = key.name.substr(0, key.name.find('.') == std::string_view::npos ? 0 : key.name.find('.'));
-    const auto same_table = [&](const Key& other) {
-      return key.name.find('.') == std::string_view::npos ? other.name == key.name
-                                                          : other.name.starts_with(std::string(table) + ".");
-    };
-    return std::ranges::find_if(keys, same_table) - keys.begin();
-  });
+  const auto table = [](const Key& key) { return key.name.substr(0, key.name.find('.')); };
+  std::vector<std::string_view> tables;
+  for (const auto& key : keys) tables.push_back(table(key));
+  std::ranges::stable_sort(keys, {}, [&](const Key& key) { return std::ranges::find(tables, table(key)); });
   return keys;
 }
 

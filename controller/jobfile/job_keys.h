@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "muster/v1/job.pb.h"
-#include "schema/key.h"
+#include "schema/recipes.h"
 
 namespace jobfile {
 
@@ -27,22 +27,41 @@ bool is_recipe_key(const Key& key);
 /// parser reads.
 bool is_plain(const Key& key);
 
-/// The key's value; nullopt: the spec does not have it. A field without presence counts as absent if it is 0 or "".
+// The values of a message whose fields are named after keys: a JobSpec, or a PartitionPolicy. The keys of a recipe are
+// entries of a map in JobSpec.
+
+/// The key's value; nullopt: the message does not have it. A field without presence counts as absent if it is 0 or "".
+std::optional<Value> get(const google::protobuf::Message& message, const Key& key);
 std::optional<Value> get(const muster::v1::JobSpec& spec, const Key& key);
 /// The value must have the key's kind and be in its range.
+void set(google::protobuf::Message& message, const Key& key, const Value& value);
 void set(muster::v1::JobSpec& spec, const Key& key, const Value& value);
-/// Adds a text to an array (kWords, kLines).
-void add(muster::v1::JobSpec& spec, const Key& key, const std::string& text);
-/// The texts of an array (kWords, kLines).
-std::vector<std::string> texts_of(const muster::v1::JobSpec& spec, const Key& key);
-/// The entries of a table (kVariables, kOptions) by name.
-std::map<std::string, std::string> texts_by_name(const muster::v1::JobSpec& spec, const Key& key);
-void set_text(muster::v1::JobSpec& spec, const Key& key, const std::string& name, const std::string& text);
 /// Removes the key's value.
+void clear(google::protobuf::Message& message, const Key& key);
 void clear(muster::v1::JobSpec& spec, const Key& key);
+/// Adds a text to an array (kWords, kLines).
+void add(google::protobuf::Message& message, const Key& key, const std::string& text);
+/// The texts of an array (kWords, kLines).
+std::vector<std::string> texts_of(const google::protobuf::Message& message, const Key& key);
+/// The entries of a table (kVariables, kOptions).
+using Texts = google::protobuf::Map<std::string, std::string>;
+const Texts& texts_by_name(const muster::v1::JobSpec& spec, const Key& key);
+Texts& texts_by_name(muster::v1::JobSpec& spec, const Key& key);
+/// A map of a message in the order of its keys.
+template <typename Entry>
+std::map<std::string, Entry> sorted(const google::protobuf::Map<std::string, Entry>& map) {
+  return {map.begin(), map.end()};
+}
 
 /// The value of a recipe's key of kind kWhole, such as "train.steps"; 0: the recipe does not have it.
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name);
+
+/// The tables of keys that the recipe's kind and family use; empty: there is no such kind or family.
+std::vector<const schema::Table*> tables_of(const muster::v1::Recipe& recipe);
+
+/// The recipe's values whose keys are in these tables, converted to the keys' kinds. Values that do not fit are left
+/// out; validate() reports them.
+schema::Values values_of(const muster::v1::JobSpec& spec, const std::vector<const schema::Table*>& tables);
 
 /// The path of the key's field in the message: the key's name, with the unit of a duration or a size
 /// ("resources.time_limit_ms").

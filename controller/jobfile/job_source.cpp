@@ -46,37 +46,30 @@ std::string text_of_place(const std::string& name, const toml::source_position& 
   return name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": ";
 }
 
-JobSource JobSource::of_text(std::string_view text, const std::string& name, const fs::path& folder) {
-  JobSource source;
-  source.name_ = name;
-  source.folder_ = folder;
-  source.files_.push_back({std::string(text), name, folder, (folder / name).lexically_normal()});
-  while (source.add_base()) {
+JobSource::JobSource(File file) : name_(file.name), folder_(file.folder), files_{std::move(file)} {
+  while (add_base()) {
   }
-  return source;
+}
+
+JobSource JobSource::of_text(std::string_view text, const std::string& name, const fs::path& folder) {
+  return JobSource({std::string(text), name, folder, (folder / name).lexically_normal()});
 }
 
 JobSource JobSource::of_file(const fs::path& file) {
   const auto name = shown(file.native());
   auto [text, problem] = content_of(file);
-  std::error_code error;
-  const auto folder = fs::absolute(file, error).parent_path();
-  if (problem.empty()) {
-    JobSource source;
-    source.name_ = name;
-    source.folder_ = folder;
-    source.files_.push_back({std::move(text), name, folder, fs::weakly_canonical(file, error)});
-    while (source.add_base()) {
-    }
-    return source;
+  if (!problem.empty()) {
+    JobSource refused;
+    refused.problems_.push_back(name + ": " + problem);
+    return refused;
   }
-  JobSource refused;
-  refused.problems_.push_back(name + ": " + problem);
-  return refused;
+  std::error_code error;
+  return JobSource({std::move(text), name, fs::absolute(file, error).parent_path(), fs::weakly_canonical(file, error)});
 }
 
-void JobSource::refuse(const toml::source_region& place, const std::string& problem) {
+bool JobSource::refuse(const toml::source_region& place, const std::string& problem) {
   problems_.push_back(text_of_place(files_.back().name, place.begin) + problem);
+  return false;
 }
 
 bool JobSource::add_base() {
@@ -89,15 +82,13 @@ bool JobSource::add_base() {
   try {
     table = toml::parse(std::string_view(file.text), file.name);
   } catch (const toml::parse_error& error) {
-    refuse(error.source(), syntax_problem(error.description()));
-    return false;
+    return refuse(error.source(), syntax_problem(error.description()));
   }
   const auto* node = table.get("extends");
   if (node == nullptr) return false;
   const auto* text = node->as_string();
   if (text == nullptr || text->get().empty() || text->get().find('\0') != std::string::npos) {
-    refuse(node->source(), "extends \"" + shown(*node) + "\": want another job file's path in quotes");
-    return false;
+    return refuse(node->source(), "extends \"" + shown(*node) + "\": want another job file's path in quotes");
   }
   const auto lead = "extends \"" + shown(*node) + "\": ";
   const auto path = (file.folder / text->get()).lexically_normal();
@@ -105,17 +96,15 @@ bool JobSource::add_base() {
   const auto identity = fs::weakly_canonical(path, error);
   for (const auto& known : files_) {
     if (known.identity != identity) continue;
-    refuse(node->source(), lead + "the files extend each other in a circle; remove one of the extends");
-    return false;
+    return refuse(node->source(), lead + "the files extend each other in a circle; remove one of the extends");
   }
   if (files_.size() == kDeepestExtends) {
-    refuse(node->source(), lead + "more than " + std::to_string(kDeepestExtends) + " files deep; merge some of them");
-    return false;
+    return refuse(node->source(),
+                  lead + "more than " + std::to_string(kDeepestExtends) + " files deep; merge some of them");
   }
   auto content = content_of(path);
   if (!content.problem.empty()) {
-    refuse(node->source(), lead + content.problem);
-    return false;
+    return refuse(node->source(), lead + content.problem);
   }
   const fs::path written(text->get());
   const auto name = written.is_absolute() ? written : (fs::path(file.name).parent_path() / written).lexically_normal();

@@ -46,10 +46,13 @@ class JobSource {
     std::string text, name;
     std::filesystem::path folder, identity;
   };
+  JobSource() = default;
+  /// Reads the files that this one extends.
+  explicit JobSource(File file);
   /// Reads the file that the newest file extends. Returns false if there is none.
   bool add_base();
-  void read(const std::filesystem::path& file, const std::string& refused_at);
-  void refuse(const toml::source_region& place, const std::string& problem);
+  /// Returns false.
+  bool refuse(const toml::source_region& place, const std::string& problem);
   const File* file_of(const toml::source_region& source) const;
 
   std::string name_;

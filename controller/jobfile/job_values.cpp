@@ -1,8 +1,8 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/reflection.h>
 
 #include "jobfile/job_keys.h"
-#include "schema/recipes.h"
 
 namespace jobfile {
 namespace {
@@ -10,25 +10,28 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// A field and the message that holds it. With `create`, missing messages on the path are created. Without, the message
-/// is null if one is missing.
+/// A field and the message that holds it.
+template <typename Holder>
 struct Place {
-  const Message* message = nullptr;
-  Message* writable = nullptr;
+  Holder* message = nullptr;
   const FieldDescriptor* field = nullptr;
 };
 
-Place find_place(const Message& root, Message* writable, const std::string& whole_path) {
+/// The place of the key in the message. Creates missing messages on the path if the message can be changed. Otherwise
+/// the place has no message if one is missing.
+template <typename Holder>
+Place<Holder> find_place(Holder& root, const Key& key) {
+  const auto whole_path = path_of(key);
   std::string_view path = whole_path;
-  const Message* message = &root;
+  auto* message = &root;
   for (;;) {
     const auto dot = path.find('.');
     const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr) std::abort();  // job_keys() names a field that the message lacks; every test fails then
-    if (dot == std::string_view::npos) return {message, writable, field};
+    if (field == nullptr) std::abort();  // a key names a field that the message lacks; every test fails then
+    if (dot == std::string_view::npos) return {message, field};
     const auto* reflection = message->GetReflection();
-    if (writable != nullptr) {
-      message = writable = reflection->MutableMessage(writable, field);
+    if constexpr (!std::is_const_v<Holder>) {
+      message = reflection->MutableMessage(message, field);
     } else {
       if (!reflection->HasField(*message, field)) return {};
       message = &reflection->GetMessage(*message, field);
@@ -39,13 +42,6 @@ Place find_place(const Message& root, Message* writable, const std::string& whol
 
 bool is_read_by_the_parser_alone(const Key& key) {
   return key.name == "extends" || key.name == "sweep";
-}
-
-/// The recipe's value of this key; null: the recipe does not have it. The kind and the family are fields of their own.
-const muster::v1::Value* recipe_value(const muster::v1::JobSpec& spec, const Key& key) {
-  const auto& values = spec.recipe().values();
-  const auto found = values.find(std::string(key.name));
-  return found == values.end() ? nullptr : &found->second;
 }
 
 std::optional<Value> value_of(const muster::v1::Value& value) {
@@ -80,120 +76,106 @@ bool is_recipe_value(const Key& key) {
 
 }  // namespace
 
-std::optional<Value> get(const muster::v1::JobSpec& spec, const Key& field) {
-  if (!is_plain(field)) return std::nullopt;
-  if (is_recipe_value(field)) {
-    const auto* value = recipe_value(spec, field);
-    return value == nullptr ? std::nullopt : value_of(*value);
-  }
-  const auto [message, writable, descriptor] = find_place(spec, nullptr, path_of(field));
-  if (message == nullptr || !message->GetReflection()->HasField(*message, descriptor)) return std::nullopt;
+std::optional<Value> get(const Message& root, const Key& key) {
+  if (!is_plain(key)) return std::nullopt;
+  const auto [message, field] = find_place(root, key);
+  if (message == nullptr || !message->GetReflection()->HasField(*message, field)) return std::nullopt;
   const auto* reflection = message->GetReflection();
-  switch (descriptor->cpp_type()) {
+  switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->GetBool(*message, descriptor);
+      return reflection->GetBool(*message, field);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return std::int64_t{reflection->GetUInt32(*message, descriptor)};
+      return std::int64_t{reflection->GetUInt32(*message, field)};
     case FieldDescriptor::CPPTYPE_INT32:
-      return std::int64_t{reflection->GetInt32(*message, descriptor)};
+      return std::int64_t{reflection->GetInt32(*message, field)};
     case FieldDescriptor::CPPTYPE_INT64:
-      return std::int64_t{reflection->GetInt64(*message, descriptor)};
-    case FieldDescriptor::CPPTYPE_UINT64: {
-      // A value beyond int64 is out of every key's range.
-      const auto number = reflection->GetUInt64(*message, descriptor);
-      return number > static_cast<std::uint64_t>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(number);
-    }
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection->GetDouble(*message, descriptor);
+      return std::int64_t{reflection->GetInt64(*message, field)};
     case FieldDescriptor::CPPTYPE_STRING:
-      return reflection->GetString(*message, descriptor);
+      return reflection->GetString(*message, field);
+    default:
+      std::abort();  // no key has a field of another type
+  }
+}
+
+std::optional<Value> get(const muster::v1::JobSpec& spec, const Key& key) {
+  if (!is_recipe_value(key)) return get(static_cast<const Message&>(spec), key);
+  const auto found = spec.recipe().values().find(std::string(key.name));
+  return found == spec.recipe().values().end() ? std::nullopt : value_of(found->second);
+}
+
+void set(Message& root, const Key& key, const Value& value) {
+  const auto [message, field] = find_place(root, key);
+  const auto* reflection = message->GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->SetBool(message, field, std::get<bool>(value));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return reflection->SetUInt32(message, field, static_cast<std::uint32_t>(std::get<std::int64_t>(value)));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection->SetInt32(message, field, static_cast<std::int32_t>(std::get<std::int64_t>(value)));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return reflection->SetInt64(message, field, std::get<std::int64_t>(value));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection->SetString(message, field, std::get<std::string>(value));
     default:
       std::abort();
   }
 }
 
-void set(muster::v1::JobSpec& spec, const Key& field, const Value& value) {
-  if (is_recipe_value(field)) {
-    (*spec.mutable_recipe()->mutable_values())[std::string(field.name)] = message_of(value);
-    return;
-  }
-  const auto [message, writable, descriptor] = find_place(spec, &spec, path_of(field));
-  const auto* reflection = message->GetReflection();
-  switch (descriptor->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->SetBool(writable, descriptor, std::get<bool>(value));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection->SetUInt32(writable, descriptor, static_cast<std::uint32_t>(std::get<std::int64_t>(value)));
-    case FieldDescriptor::CPPTYPE_INT32:
-      return reflection->SetInt32(writable, descriptor, static_cast<std::int32_t>(std::get<std::int64_t>(value)));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return reflection->SetInt64(writable, descriptor, std::get<std::int64_t>(value));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return reflection->SetUInt64(writable, descriptor, static_cast<std::uint64_t>(std::get<std::int64_t>(value)));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection->SetDouble(writable, descriptor, std::get<double>(value));
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection->SetString(writable, descriptor, std::get<std::string>(value));
-    default:
-      std::abort();
-  }
+void set(muster::v1::JobSpec& spec, const Key& key, const Value& value) {
+  if (!is_recipe_value(key)) return set(static_cast<Message&>(spec), key, value);
+  (*spec.mutable_recipe()->mutable_values())[std::string(key.name)] = message_of(value);
 }
 
-void add(muster::v1::JobSpec& spec, const Key& field, const std::string& text) {
-  const auto [message, writable, descriptor] = find_place(spec, &spec, path_of(field));
-  message->GetReflection()->AddString(writable, descriptor, text);
+void add(Message& root, const Key& key, const std::string& text) {
+  const auto [message, field] = find_place(root, key);
+  message->GetReflection()->AddString(message, field, text);
 }
 
-std::vector<std::string> texts_of(const muster::v1::JobSpec& spec, const Key& field) {
-  const auto [message, writable, descriptor] = find_place(spec, nullptr, path_of(field));
-  std::vector<std::string> texts;
-  if (message == nullptr) return texts;
-  const auto* reflection = message->GetReflection();
-  for (int i = 0; i < reflection->FieldSize(*message, descriptor); ++i) {
-    texts.push_back(reflection->GetRepeatedString(*message, descriptor, i));
-  }
-  return texts;
+std::vector<std::string> texts_of(const Message& root, const Key& key) {
+  const auto [message, field] = find_place(root, key);
+  if (message == nullptr) return {};
+  const auto texts = message->GetReflection()->GetRepeatedFieldRef<std::string>(*message, field);
+  return {texts.begin(), texts.end()};
 }
 
-std::map<std::string, std::string> texts_by_name(const muster::v1::JobSpec& spec, const Key& field) {
-  const auto [message, writable, descriptor] = find_place(spec, nullptr, path_of(field));
-  std::map<std::string, std::string> texts;
-  if (message == nullptr) return texts;
-  const auto* reflection = message->GetReflection();
-  for (int i = 0; i < reflection->FieldSize(*message, descriptor); ++i) {
-    const auto& entry = reflection->GetRepeatedMessage(*message, descriptor, i);
-    const auto* type = entry.GetDescriptor();
-    texts[entry.GetReflection()->GetString(entry, type->map_key())] =
-        entry.GetReflection()->GetString(entry, type->map_value());
-  }
-  return texts;
+const Texts& texts_by_name(const muster::v1::JobSpec& spec, const Key& key) {
+  return key.kind == Kind::kOptions ? spec.slurm().options() : key.name == "env" ? spec.env() : spec.submitted_env();
 }
 
-void set_text(muster::v1::JobSpec& spec, const Key& field, const std::string& name, const std::string& text) {
-  const auto [message, writable, descriptor] = find_place(spec, &spec, path_of(field));
-  const auto* reflection = message->GetReflection();
-  Message* entry = nullptr;
-  for (int i = 0; i < reflection->FieldSize(*writable, descriptor); ++i) {
-    auto* known = reflection->MutableRepeatedMessage(writable, descriptor, i);
-    if (known->GetReflection()->GetString(*known, known->GetDescriptor()->map_key()) == name) entry = known;
-  }
-  if (entry == nullptr) entry = reflection->AddMessage(writable, descriptor);
-  entry->GetReflection()->SetString(entry, entry->GetDescriptor()->map_key(), name);
-  entry->GetReflection()->SetString(entry, entry->GetDescriptor()->map_value(), text);
+Texts& texts_by_name(muster::v1::JobSpec& spec, const Key& key) {
+  if (key.kind == Kind::kOptions) return *spec.mutable_slurm()->mutable_options();
+  return key.name == "env" ? *spec.mutable_env() : *spec.mutable_submitted_env();
 }
 
-void clear(muster::v1::JobSpec& spec, const Key& field) {
-  if (is_recipe_value(field)) {
-    spec.mutable_recipe()->mutable_values()->erase(std::string(field.name));
-    return;
-  }
-  const auto [message, writable, descriptor] = find_place(spec, &spec, path_of(field));
-  message->GetReflection()->ClearField(writable, descriptor);
+void clear(Message& root, const Key& key) {
+  const auto [message, field] = find_place(root, key);
+  message->GetReflection()->ClearField(message, field);
+}
+
+void clear(muster::v1::JobSpec& spec, const Key& key) {
+  if (!is_recipe_value(key)) return clear(static_cast<Message&>(spec), key);
+  spec.mutable_recipe()->mutable_values()->erase(std::string(key.name));
 }
 
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name) {
   const auto found = recipe.values().find(name);
   return found == recipe.values().end() ? 0 : found->second.whole();
+}
+
+std::vector<const schema::Table*> tables_of(const muster::v1::Recipe& recipe) {
+  return schema::tables_of(recipe.kind(), recipe.family());
+}
+
+schema::Values values_of(const muster::v1::JobSpec& spec, const std::vector<const schema::Table*>& tables) {
+  schema::Values values;
+  for (const auto* table : tables) {
+    for (const auto& key : table->keys) {
+      const auto given = get(spec, key);
+      if (const auto value = given ? schema::as_kind(key, *given) : std::nullopt) values.set(key.name, *value);
+    }
+  }
+  return values;
 }
 
 bool is_plain(const Key& key) {

@@ -1,8 +1,5 @@
 #include "jobfile/partition_keys.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
-
 #include <algorithm>
 #include <array>
 
@@ -11,9 +8,6 @@
 
 namespace jobfile {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 
 constexpr double kMostCount = 1'000'000;
 constexpr double kMinute = 60'000;
@@ -79,55 +73,6 @@ constexpr auto kFields = std::to_array<Key>({
     {.name = "default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
 });
 
-/// The field and the message that holds it. The message is null if it is absent and `create` is false.
-struct Place {
-  Message* message = nullptr;
-  const FieldDescriptor* field = nullptr;
-};
-
-Place place_of(Message& root, const std::string& whole_path, bool make) {
-  std::string_view path = whole_path;
-  auto* message = &root;
-  for (;;) {
-    const auto dot = path.find('.');
-    const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr) std::abort();  // partition_keys() names a field that the message lacks; every test fails then
-    if (dot == std::string_view::npos) return {message, field};
-    const auto* reflection = message->GetReflection();
-    if (!make && !reflection->HasField(*message, field)) return {};
-    message = reflection->MutableMessage(message, field);
-    path.remove_prefix(dot + 1);
-  }
-}
-
-std::string text_of(const Message& message, const FieldDescriptor* descriptor, const Key& field) {
-  const auto* reflection = message.GetReflection();
-  switch (descriptor->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->GetBool(message, descriptor) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return std::to_string(reflection->GetUInt32(message, descriptor));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return print(field, Value(std::int64_t{reflection->GetInt64(message, descriptor)}));
-    default:
-      return reflection->GetString(message, descriptor);
-  }
-}
-
-void set_one(Message& message, const FieldDescriptor* descriptor, const Value& value) {
-  const auto* reflection = message.GetReflection();
-  switch (descriptor->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->SetBool(&message, descriptor, std::get<bool>(value));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection->SetUInt32(&message, descriptor, static_cast<std::uint32_t>(std::get<std::int64_t>(value)));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return reflection->SetInt64(&message, descriptor, std::get<std::int64_t>(value));
-    default:
-      return reflection->SetString(&message, descriptor, std::get<std::string>(value));
-  }
-}
-
 bool is_line(std::string_view text) {
   return !text.empty() && text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }
@@ -136,7 +81,7 @@ bool is_user_name(std::string_view text) {
   return is_line(text) && text.size() <= 64 && text.find_first_of(" ,\t:/") == std::string_view::npos;
 }
 
-std::string put_list(Place place, const Key& field, const std::vector<std::string>& values) {
+std::string put_list(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
   const bool names = field.kind == Kind::kWords;
   if (names && values.empty()) return "at least one name; leave the key out to let everybody in";
   if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " values";
@@ -144,9 +89,8 @@ std::string put_list(Place place, const Key& field, const std::vector<std::strin
     if (names && !is_user_name(value)) return "names such as [\"ann\", \"bob\"]";
     if (!names && !is_line(value)) return "texts of one line each";
   }
-  const auto* reflection = place.message->GetReflection();
-  reflection->ClearField(place.message, place.field);
-  for (const auto& value : values) reflection->AddString(place.message, place.field, value);
+  clear(policy, field);
+  for (const auto& value : values) add(policy, field, value);
   return {};
 }
 
@@ -176,35 +120,23 @@ bool has(const PartitionPolicy& policy, const Key& field) {
 }
 
 void clear(PartitionPolicy& policy, const Key& field) {
-  const auto place = place_of(policy, path_of(field), false);
-  if (place.message == nullptr) return;
-  place.message->GetReflection()->ClearField(place.message, place.field);
+  clear(static_cast<google::protobuf::Message&>(policy), field);
   if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
 }
 
 std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
-  auto copy = policy;  // place_of() wants a policy that it may change
-  const auto place = place_of(copy, path_of(field), false);
-  if (place.message == nullptr) return {};
-  const auto* reflection = place.message->GetReflection();
-  std::vector<std::string> found;
-  if (is_list(field)) {
-    const int count = reflection->FieldSize(*place.message, place.field);
-    for (int i = 0; i < count; ++i) found.push_back(reflection->GetRepeatedString(*place.message, place.field, i));
-  } else if (reflection->HasField(*place.message, place.field)) {
-    found.push_back(text_of(*place.message, place.field, field));
-  }
-  return found;
+  if (is_list(field)) return texts_of(policy, field);
+  const auto value = get(policy, field);
+  return value ? std::vector{print(field, *value)} : std::vector<std::string>();
 }
 
 std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
-  if (is_list(field)) return put_list(place_of(policy, path_of(field), true), field, values);
+  if (is_list(field)) return put_list(policy, field, values);
   if (values.size() != 1) return "one value";
   const auto value = parse(field, values.front());
   if (!value || !allowed(field, *value)) return wanted(field);
   if (const auto* text = std::get_if<std::string>(&*value); text != nullptr && !is_line(*text)) return wanted(field);
-  const auto place = place_of(policy, path_of(field), true);
-  set_one(*place.message, place.field, *value);
+  set(policy, field, *value);
   return {};
 }
 

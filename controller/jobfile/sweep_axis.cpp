@@ -7,6 +7,7 @@
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"
 #include "jobfile/toml_value.h"
+#include "schema/whole_number.h"
 
 namespace jobfile {
 namespace {
@@ -36,18 +37,13 @@ std::vector<std::string> parts_of(std::string_view text) {
   return parts;
 }
 
-std::optional<std::int64_t> whole(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 /// Adds one value, or all values of a range. Returns the problem; empty: there is none.
 std::string add_values(const std::string& part, std::vector<std::string>* values) {
   const auto dots = part.find("..");
-  const auto first = dots == std::string::npos ? std::nullopt : whole(part.substr(0, dots));
-  const auto last = dots == std::string::npos ? std::nullopt : whole(part.substr(dots + 2));
+  const auto first =
+      dots == std::string::npos ? std::nullopt : schema::whole_number<std::int64_t>(part.substr(0, dots));
+  const auto last =
+      dots == std::string::npos ? std::nullopt : schema::whole_number<std::int64_t>(part.substr(dots + 2));
   if (!first || !last) {
     if (part.empty()) return std::string("a value is missing; ") + kWantValues;
     values->push_back(part);

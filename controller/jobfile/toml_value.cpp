@@ -11,29 +11,17 @@ namespace {
 
 constexpr std::size_t kLongestShown = 120;
 
-bool takes_text(const Key* field) {
-  return field != nullptr && (field->kind == Kind::kText || field->kind == Kind::kName || field->kind == Kind::kPath ||
-                              field->kind == Kind::kChoice || field->kind == Kind::kDuration);
-}
-
-std::optional<Value> value_of_text(const Key& field, const std::string& text) {
-  switch (field.kind) {
-    case Kind::kText:
-    case Kind::kName:
-    case Kind::kPath:
-    case Kind::kChoice:
-    case Kind::kDuration:
-    case Kind::kSize:
-      return parse(field, text);
-    default:
-      return std::nullopt;
-  }
+bool takes_text(const Key& field) {
+  return field.kind == Kind::kText || field.kind == Kind::kName || field.kind == Kind::kPath ||
+         field.kind == Kind::kChoice || field.kind == Kind::kDuration;
 }
 
 }  // namespace
 
 std::optional<Value> value_of(const Key& field, const toml::node& node) {
-  if (const auto* text = node.as_string()) return value_of_text(field, text->get());
+  if (const auto* text = node.as_string()) {
+    return takes_text(field) || field.kind == Kind::kSize ? parse(field, text->get()) : std::nullopt;
+  }
   if (const auto* flag = node.as_boolean())
     return field.kind == Kind::kFlag ? std::optional<Value>(flag->get()) : std::nullopt;
   if (const auto* whole = node.as_integer()) {
@@ -127,7 +115,7 @@ void insert_text(toml::table& table, std::string_view key, const Key* field, con
     try {
       auto parsed = toml::parse("value = " + text);
       auto* value = parsed.get("value");
-      if (parsed.size() == 1 && value != nullptr && (!takes_text(field) || value->is_string())) {
+      if (parsed.size() == 1 && value != nullptr && (field == nullptr || !takes_text(*field) || value->is_string())) {
         table.insert_or_assign(key, std::move(*value));
         return;
       }

@@ -5,7 +5,6 @@
 #include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"
-#include "jobfile/recipe_values.h"
 #include "jobfile/spec.h"
 #include "schema/tables/checkpoints.h"
 #include "schema/utf8.h"
@@ -18,17 +17,13 @@ using muster::v1::JobSpec;
 
 constexpr int kMostArguments = 4096;
 
-std::string number(std::uint64_t value) {
-  return std::to_string(value);
-}
-
 void check_ranges(const JobSpec& spec, Findings& findings) {
   for (const auto& field : job_keys()) {
     if (!is_plain(field)) continue;
     if (is_recipe_key(field) && !spec.has_recipe()) continue;
     const auto value = get(spec, field);
     if (!value) {
-      if (field.kind == Kind::kName) findings.add({"name", "", "want " + wanted(field), "add name = \"my-job\"", {}});
+      if (field.kind == Kind::kName) findings.add_value("name", "", "want " + wanted(field), "add name = \"my-job\"");
       continue;
     }
     if (!schema::as_kind(field, *value))
@@ -41,22 +36,17 @@ void check_ranges(const JobSpec& spec, Findings& findings) {
 void check_recipe_values(const JobSpec& spec, Findings& findings) {
   const auto& recipe = spec.recipe();
   if (!recipe.GetReflection()->GetUnknownFields(recipe).empty()) {
-    findings.add({"",
-                  "",
-                  "this recipe was written by another version of muster, in a form that this controller does not know",
-                  "submit it with the muster of this controller's version",
-                  {}});
+    findings.add_value(
+        "", "", "this recipe was written by another version of muster, in a form that this controller does not know",
+        "submit it with the muster of this controller's version");
   }
   const auto tables = tables_of(recipe);
-  for (const auto& [name, message] : std::map(recipe.values().begin(), recipe.values().end())) {
+  for (const auto& [name, message] : sorted(recipe.values())) {
     const auto* key = schema::find_key(tables, name);
     if (key == nullptr) {
       const auto* other = find_key(name);
-      findings.add({name,
-                    "",
-                    other == nullptr ? unknown_key(name) : "this recipe and family have no such key",
-                    other == nullptr ? "" : "remove it",
-                    {"train.recipe", "model.family"}});
+      findings.add_value(name, "", other == nullptr ? unknown_key(name) : "this recipe and family have no such key",
+                         other == nullptr ? "" : "remove it", {"train.recipe", "model.family"});
     } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
       findings.add(name, "want " + wanted(*key), "");
     }
@@ -88,19 +78,14 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
 void check_command(const JobSpec& spec, Findings& findings) {
   const auto& argv = spec.command().argv();
   if (argv.empty() || argv[0].empty()) {
-    findings.add({"command",
-                  argv.empty() ? "[]" : "[\"\"]",
-                  "want a program and its arguments",
-                  "such as command = [\"python3\", \"train.py\"]",
-                  {}});
+    findings.add_value("command", argv.empty() ? "[]" : "[\"\"]", "want a program and its arguments",
+                       "such as command = [\"python3\", \"train.py\"]");
     return;
   }
   if (argv.size() > kMostArguments || !std::all_of(argv.begin(), argv.end(), is_c_text)) {
-    findings.add({"command",
-                  argv[0].substr(0, kLongestValue),
-                  "want at most 4096 arguments, each without NUL and under 128 KiB",
-                  "put long arguments into a file that the program reads",
-                  {}});
+    findings.add_value("command", argv[0].substr(0, kLongestValue),
+                       "want at most 4096 arguments, each without NUL and under 128 KiB",
+                       "put long arguments into a file that the program reads");
     return;
   }
 }
@@ -130,25 +115,22 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
 }
 
 void check_times(const JobSpec& spec, Findings& findings) {
-  const auto& liveness = spec.liveness();
-  const auto duration = [](std::string_view key, std::int64_t value) { return print(*find_key(key), value); };
-  if (liveness.silent_after_ms() < 2 * liveness.heartbeat_interval_ms()) {
-    findings.add("liveness.silent_after",
-                 "want at least twice heartbeat_interval = " +
-                     duration("liveness.heartbeat_interval", liveness.heartbeat_interval_ms()),
-                 "otherwise one late heartbeat would end the attempt", {"liveness.heartbeat_interval"});
-  }
-  if (liveness.silent_after_vouched_ms() < liveness.silent_after_ms()) {
-    findings.add("liveness.silent_after_vouched",
-                 "want at least silent_after = " + duration("liveness.silent_after", liveness.silent_after_ms()),
-                 "lengthen it, or leave it out", {"liveness.silent_after"});
-  }
-  const auto& requeue = spec.requeue();
-  if (requeue.backoff_max_ms() < requeue.backoff_initial_ms()) {
-    findings.add("requeue.backoff_max",
-                 "want at least backoff_initial = " + duration("requeue.backoff_initial", requeue.backoff_initial_ms()),
-                 "lengthen it, or leave it out", {"requeue.backoff_initial"});
-  }
+  const auto want_at_least = [&](const char* key, int times, const char* other_key, const char* remedy) {
+    const auto& other = *find_key(other_key);
+    const auto ms_of = [&](const Key& field) {
+      const auto value = get(spec, field);
+      return value ? std::get<std::int64_t>(*value) : 0;
+    };
+    if (ms_of(*find_key(key)) >= times * ms_of(other)) return;
+    findings.add(key,
+                 std::string("want at least ") + (times == 2 ? "twice " : "") + leaf_of(other_key) + " = " +
+                     print(other, ms_of(other)),
+                 remedy, {other_key});
+  };
+  want_at_least("liveness.silent_after", 2, "liveness.heartbeat_interval",
+                "otherwise one late heartbeat would end the attempt");
+  want_at_least("liveness.silent_after_vouched", 1, "liveness.silent_after", "lengthen it, or leave it out");
+  want_at_least("requeue.backoff_max", 1, "requeue.backoff_initial", "lengthen it, or leave it out");
 }
 
 void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
@@ -158,11 +140,8 @@ void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
     case JobSpec::kRecipe:
       return check_recipe(spec, checks, findings);
     case JobSpec::PROGRAM_NOT_SET:
-      findings.add({"",
-                    "",
-                    "want something to run",
-                    "add command = [\"python3\", \"train.py\"], or a [train] table for the built-in recipe",
-                    {}});
+      findings.add_value("", "", "want something to run",
+                         "add command = [\"python3\", \"train.py\"], or a [train] table for the built-in recipe");
   }
 }
 
@@ -173,8 +152,9 @@ std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
   check_ranges(spec, findings);
   if (world_size(spec) > kMostRanks) {
     findings.add("resources.nodes",
-                 "want at most " + number(kMostRanks) + " ranks, not " + number(spec.resources().nodes()) + " x " +
-                     number(spec.resources().ranks_per_node()) + " = " + number(world_size(spec)),
+                 "want at most " + std::to_string(kMostRanks) + " ranks, not " +
+                     std::to_string(spec.resources().nodes()) + " x " +
+                     std::to_string(spec.resources().ranks_per_node()) + " = " + std::to_string(world_size(spec)),
                  "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
   }
   check_program(spec, checks, findings);

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "contract/variables.h"
 #include "jobfile/findings.h"
 #include "launch/secrets.h"
 #include "schema/utf8.h"
+#include "schema/whole_number.h"
 
 namespace jobfile {
 namespace {
@@ -30,10 +30,8 @@ bool is_variable_name(const std::string& name) {
 }
 
 std::optional<int> number_of(const std::string& text, int low, int high) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool fine = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
-  return fine ? std::optional(value) : std::nullopt;
+  const auto value = schema::whole_number<int>(text);
+  return value && *value >= low && *value <= high ? value : std::nullopt;
 }
 
 /// Checks the variables that tell a process its rank, by the rules of their readers. muster-task reads those of any job
@@ -84,8 +82,8 @@ class RankVariables {
     return given(name) ? number_of(*text(name), 0, kMostRankNumber).value_or(otherwise) : otherwise;
   }
   bool refuse(const char* name, std::string want, std::string remedy, std::vector<std::string> related = {}) {
-    findings_.add({"env." + std::string(name), text(name)->substr(0, kLongestValue), std::move(want), std::move(remedy),
-                   std::move(related)});
+    findings_.add_value("env." + std::string(name), text(name)->substr(0, kLongestValue), std::move(want),
+                        std::move(remedy), std::move(related));
     return false;
   }
 
@@ -211,30 +209,21 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
   }
   if (spec.submitted_env().empty()) return;
   if (spec.environment() == "clean") {
-    findings.add({"submitted_env",
-                  std::to_string(spec.submitted_env_size()) + " variables",
-                  "want none with environment = \"clean\"",
-                  "leave the table out, or set environment = \"submit\"",
-                  {"environment"}});
+    findings.add_value("submitted_env", std::to_string(spec.submitted_env_size()) + " variables",
+                       "want none with environment = \"clean\"", "leave the table out, or set environment = \"submit\"",
+                       {"environment"});
     return;
   }
-  std::vector<std::string> names;
-  for (const auto& [name, value] : spec.submitted_env()) names.push_back(name);
-  std::ranges::sort(names);
-  for (const auto& name : names) {
-    const auto& value = spec.submitted_env().at(name);
+  for (const auto& [name, value] : sorted(spec.submitted_env())) {
     const auto key = "submitted_env." + name;
     if (!is_variable_name(name)) {
-      findings.add({key, name, kWantName, "rename it", {}});
+      findings.add_value(key, name, kWantName, "rename it");
     } else if (!schema::is_utf8(value) || value.find('\0') != std::string::npos) {
       findings.add("environment", "want variables in UTF-8 from the submitter; " + name + " is not",
                    "unset " + name + " where muster submit runs, or set environment = \"clean\"");
     } else if (value == launch::kMask) {
-      findings.add({key,
-                    value,
-                    kWantSecret,
-                    "remove the table [submitted_env], so that muster submit takes the variables again",
-                    {}});
+      findings.add_value(key, value, kWantSecret,
+                         "remove the table [submitted_env], so that muster submit takes the variables again");
     }
   }
   check_size(spec, findings);
@@ -244,35 +233,23 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
 
 void check_variables(const JobSpec& spec, Findings& findings) {
   if (spec.env_size() > static_cast<int>(kMostVariables)) {
-    findings.add({"env",
-                  std::to_string(spec.env_size()) + " variables",
-                  "want at most " + std::to_string(kMostVariables),
-                  "put them into a file that the program reads",
-                  {}});
+    findings.add_value("env", std::to_string(spec.env_size()) + " variables",
+                       "want at most " + std::to_string(kMostVariables), "put them into a file that the program reads");
     return;
   }
-  std::vector<std::string> names;
-  for (const auto& [name, value] : spec.env()) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  for (const auto& name : names) {
-    const auto& value = spec.env().at(name);
+  for (const auto& [name, value] : sorted(spec.env())) {
     if (!is_variable_name(name)) {
-      findings.add({"env." + name, name, kWantName, "rename it", {}});
+      findings.add_value("env." + name, name, kWantName, "rename it");
     } else if (!is_c_text(value)) {
-      findings.add({"env." + name,
-                    value.substr(0, kLongestValue),
-                    "want a text without NUL, under 128 KiB",
-                    "put it into a file that the program reads",
-                    {}});
+      findings.add_value("env." + name, value.substr(0, kLongestValue), "want a text without NUL, under 128 KiB",
+                         "put it into a file that the program reads");
     } else if (value == launch::kMask) {
-      findings.add({"env." + name, value, kWantSecret, "give it with muster submit --env " + name, {}});
+      findings.add_value("env." + name, value, kWantSecret, "give it with muster submit --env " + name);
     } else if (is_set_by_muster(spec, name)) {
       const bool folder = name == names::kCheckpointFolder;
-      findings.add({"env." + name,
-                    value.substr(0, kLongestValue),
-                    "want another name: muster sets this one itself",
-                    folder ? "set checkpoint.folder, or rename the variable" : "leave it out, or rename it",
-                    {}});
+      findings.add_value("env." + name, value.substr(0, kLongestValue),
+                         "want another name: muster sets this one itself",
+                         folder ? "set checkpoint.folder, or rename the variable" : "leave it out, or rename it");
     }
   }
   RankVariables(spec, findings).check();

@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
+#include "core/job.h"
 #include "jobfile/findings.h"
 #include "jobfile/slurm_options.h"
+#include "schema/whole_number.h"
 #include "slurm/host_list.h"
 
 namespace jobfile {
@@ -37,30 +38,22 @@ void check_memory(const muster::v1::Slurm& slurm, Findings& findings) {
 /// Two would limit one sweep, and neither knows the other's attempts.
 void check_parallelism(const JobSpec& spec, Findings& findings) {
   if (spec.slurm().array_parallelism() == 0 || spec.sweep().parallel() == 0) return;
-  findings.add({"slurm.array_parallelism",
-                std::to_string(spec.slurm().array_parallelism()),
-                "the sweep's parallel is " + std::to_string(spec.sweep().parallel()) +
-                    ": want either muster's limit or that of Slurm's arrays",
-                "leave out slurm.array_parallelism, or parallel in [sweep] and --parallel",
-                {}});
+  findings.add_value("slurm.array_parallelism", std::to_string(spec.slurm().array_parallelism()),
+                     "the sweep's parallel is " + std::to_string(spec.sweep().parallel()) +
+                         ": want either muster's limit or that of Slurm's arrays",
+                     "leave out slurm.array_parallelism, or parallel in [sweep] and --parallel");
 }
 
 template <typename Lines>
 void check_lines(const std::string& key, const Lines& lines, Findings& findings) {
   if (lines.size() > kMostLines) {
-    findings.add({key,
-                  std::to_string(lines.size()) + " lines",
-                  "want at most " + std::to_string(kMostLines),
-                  "put them into a script",
-                  {}});
+    findings.add_value(key, std::to_string(lines.size()) + " lines", "want at most " + std::to_string(kMostLines),
+                       "put them into a script");
   }
   for (const auto& line : lines) {
     if (is_line(line)) continue;
-    findings.add({key,
-                  line.substr(0, kLongestValue),
-                  "want one line without NUL, under 128 KiB",
-                  "write each line as a separate text",
-                  {}});
+    findings.add_value(key, line.substr(0, kLongestValue), "want one line without NUL, under 128 KiB",
+                       "write each line as a separate text");
     return;
   }
 }
@@ -70,18 +63,16 @@ void check_lines(const std::string& key, const Lines& lines, Findings& findings)
 void check_hosts(const std::string& key, const std::string& hosts, Findings& findings) {
   const auto read = ::slurm::expand_hosts(hosts);
   if (const auto* problem = std::get_if<::slurm::HostListProblem>(&read)) {
-    findings.add({key,
-                  hosts.substr(0, kLongestValue),
-                  "column " + std::to_string(problem->column) + ": " + problem->what,
-                  "want nodes such as \"n1,n[3-5]\"",
-                  {}});
+    findings.add_value(key, hosts.substr(0, kLongestValue),
+                       "column " + std::to_string(problem->column) + ": " + problem->what,
+                       "want nodes such as \"n1,n[3-5]\"");
   }
 }
 
 void check_output(const std::string& output, Findings& findings) {
   constexpr std::string_view kSigns = "%AJNajnstux", kDigits = "0123456789";
   const auto refuse = [&](const std::string& want) {
-    findings.add({"slurm.output", output.substr(0, kLongestValue), want, "", {}});
+    findings.add_value("slurm.output", output.substr(0, kLongestValue), want);
   };
   if (output.ends_with('/')) return refuse("want a file's name, such as \"logs/%x-%j.out\"");
   for (auto at = output.find('%'); at != std::string::npos; at = output.find('%', at + 1)) {
@@ -106,60 +97,46 @@ void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findi
     const auto there = fs::status(folder, error);
     if (!fs::exists(there)) return;
     if (fs::is_directory(there)) continue;
-    return findings.add({"slurm.output",
-                         output.substr(0, kLongestValue),
-                         "want a file in a folder; " + folder.native().substr(0, kLongestValue) + " is not a folder",
-                         "choose another path",
-                         {"working_folder"}});
+    return findings.add_value(
+        "slurm.output", output.substr(0, kLongestValue),
+        "want a file in a folder; " + folder.native().substr(0, kLongestValue) + " is not a folder",
+        "choose another path", {"working_folder"});
   }
 }
 
 void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : slurm.options()) names.push_back(name);
-  std::ranges::sort(names);
-  if (names.size() > kMostOptions) {
-    findings.add({"slurm.options",
-                  std::to_string(names.size()) + " options",
-                  "want at most " + std::to_string(kMostOptions),
-                  "",
-                  {}});
+  if (slurm.options().size() > kMostOptions) {
+    findings.add_value("slurm.options", std::to_string(slurm.options().size()) + " options",
+                       "want at most " + std::to_string(kMostOptions));
     return;
   }
-  for (const auto& name : names) {
-    const auto& value = slurm.options().at(name);
+  for (const auto& [name, value] : sorted(slurm.options())) {
     const auto key = "slurm.options." + name;
     if (auto problem = refuse_slurm_option(name); !problem.empty()) {
-      findings.add({key, "", std::move(problem), "", {}});
+      findings.add_value(key, "", std::move(problem));
     } else if (!is_line(value)) {
-      findings.add({key, value.substr(0, kLongestValue), "want a text of one line", "", {}});
+      findings.add_value(key, value.substr(0, kLongestValue), "want a text of one line");
     }
   }
 }
 
 bool is_dependency(std::string_view text) {
   const auto colon = text.find(':');
-  const auto on = text.substr(0, colon);
-  if (colon == std::string_view::npos || (on != "succeeded" && on != "failed" && on != "ended")) return false;
-  std::int64_t job = 0;
-  const auto number = text.substr(colon + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), job);
-  return error == std::errc() && end == number.data() + number.size() && job > 0;
+  if (colon == std::string_view::npos || !core::depends_on_from_string(text.substr(0, colon))) return false;
+  return schema::whole_number<std::int64_t>(text.substr(colon + 1)).value_or(0) > 0;
 }
 
 void check_after(const JobSpec& spec, Findings& findings) {
   if (spec.after_size() > kMostAfter) {
-    findings.add(
-        {"after", std::to_string(spec.after_size()) + " jobs", "want at most " + std::to_string(kMostAfter), "", {}});
+    findings.add_value("after", std::to_string(spec.after_size()) + " jobs",
+                       "want at most " + std::to_string(kMostAfter));
     return;
   }
   for (const auto& text : spec.after()) {
     if (is_dependency(text)) continue;
-    findings.add({"after",
-                  text.substr(0, kLongestValue),
-                  "want a job's number such as \"12\", \"succeeded:12\", \"failed:12\" or \"ended:12\"",
-                  "muster list shows them",
-                  {}});
+    findings.add_value("after", text.substr(0, kLongestValue),
+                       "want a job's number such as \"12\", \"succeeded:12\", \"failed:12\" or \"ended:12\"",
+                       "muster list shows them");
     return;
   }
 }
@@ -176,7 +153,8 @@ void check_debug(const JobSpec& spec, Findings& findings) {
   const std::string remedy = "leave it out, or use another executor";
   if (spec.hold()) findings.add("hold", "debug starts at once and can't be held", remedy, {"executor"});
   if (spec.after_size() > 0) {
-    findings.add({"after", spec.after(0).substr(0, kLongestValue), "debug knows no other jobs", remedy, {"executor"}});
+    findings.add_value("after", spec.after(0).substr(0, kLongestValue), "debug knows no other jobs", remedy,
+                       {"executor"});
   }
 }
 

@@ -12,6 +12,9 @@ namespace {
 constexpr core::Millis kProblemTold{30000};
 constexpr core::Millis kPeoplePatience{30'000};
 
+constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
+constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
+
 Refusal unavailable(const std::string& why) {
   return {Refusal::Kind::kUnavailable, why};
 }
@@ -38,53 +41,44 @@ EventLog::~EventLog() {
   loop_.close();
 }
 
+template <typename Part>
+Outcome<Part> EventLog::outcome_of(Result result, Part Result::*part) {
+  if (result.refusal) return *std::move(result.refusal);
+  return std::move(result.*part);
+}
+
 Outcome<EventLog::Submitted> EventLog::submit(Submission submission) {
-  Entry entry{
-      Kind::kSubmit, 0, std::move(submission.body), std::move(submission.request_id), std::move(submission.spec_json),
-      nullptr};
-  const Result result = ask_people(std::move(entry));
-  if (result.refusal) return *result.refusal;
-  return result.submitted;
+  Entry entry{.kind = Kind::kSubmit};
+  entry.submissions.push_back(std::move(submission));
+  return outcome_of(ask_people(std::move(entry)), &Result::submitted);
 }
 
 Outcome<EventLog::Submitted> EventLog::submit_sweep(std::vector<Submission> submissions) {
-  Entry entry{Kind::kSubmit, 0, {}, submissions.front().request_id, {}, nullptr};
-  entry.sweep = std::move(submissions);
-  const Result result = ask_people(std::move(entry));
-  if (result.refusal) return *result.refusal;
-  return result.submitted;
+  return outcome_of(ask_people({.kind = Kind::kSubmitSweep, .submissions = std::move(submissions)}),
+                    &Result::submitted);
 }
 
 Outcome<JobPtr> EventLog::request(core::JobId job, core::EventBody body) {
-  const Result result = ask_people({Kind::kRequest, job, std::move(body), {}, {}, nullptr});
-  if (result.refusal) return *result.refusal;
-  return result.job;
+  return outcome_of(ask_people({.kind = Kind::kRequest, .job = job, .body = std::move(body)}), &Result::job);
 }
 
 Outcome<EventLog::Changed> EventLog::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
-  Entry entry{Kind::kRequest, 0, std::move(body), {}, {}, nullptr};
-  entry.jobs = std::move(jobs);
-  Result result = ask_people(std::move(entry));
-  if (result.refusal) return *result.refusal;
-  return std::move(result.changed);
+  return outcome_of(ask_people({.kind = Kind::kRequest, .body = std::move(body), .jobs = std::move(jobs)}),
+                    &Result::changed);
 }
 
 Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
   const auto patience = hearing_.is_slow() ? core::Millis(0) : Hearing::kPatience;
-  Entry entry{Kind::kReport, job, std::move(body), {}, {}, nullptr};
+  Entry entry{.kind = Kind::kReport, .job = job, .body = std::move(body)};
   const auto key = key_of(entry);
   const auto future = enqueue(std::move(entry));
   if (!threads_) pump();
-  if (future.wait_for(patience) != std::future_status::ready) {
-    return unavailable("the store did not answer in time; it may still be carried out");
-  }
-  const Result result = future.get();
+  if (future.wait_for(patience) != std::future_status::ready) return unavailable(kNoAnswer);
   {
     std::lock_guard lock(mutex_);
     known_reports_.erase(key);
   }
-  if (result.refusal) return *result.refusal;
-  return result.job;
+  return outcome_of(future.get(), &Result::job);
 }
 
 void EventLog::keep(core::JobId job, core::EventBody body) {
@@ -112,12 +106,12 @@ std::vector<bool> EventLog::keep_all_and_wait(std::vector<std::pair<core::JobId,
 }
 
 std::shared_ptr<EventLog::Answer> EventLog::keep_entry(core::JobId job, core::EventBody body) {
-  Entry entry{Kind::kFact, job, std::move(body), {}, {}, std::make_shared<Answer>()};
-  auto answer = entry.answer;
+  auto answer = std::make_shared<Answer>();
+  Entry entry{.job = job, .body = std::move(body), .answer = answer};
   {
     std::lock_guard lock(mutex_);
     if (closed_) {
-      answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down")});
+      answer->promise.set_value({.refusal = unavailable("musterd is shutting down")});
       return answer;
     }
     const auto [known, fresh] = known_facts_.try_emplace(key_of(entry), answer);
@@ -130,10 +124,11 @@ std::shared_ptr<EventLog::Answer> EventLog::keep_entry(core::JobId job, core::Ev
 
 // Who asks has seen the answer before anything is done, or knows that it may be done later: not both.
 EventLog::Result EventLog::ask_people(Entry entry) {
-  if (const auto why = stands_still(); !why.empty()) {
-    return {nullptr, {}, Refusal{Refusal::Kind::kUnchanged, "nothing was changed: " + why}};
-  }
-  return ask(std::move(entry), kPeoplePatience);
+  if (const auto why = stands_still(); !why.empty()) return {.refusal = unchanged(why)};
+  const auto future = enqueue(std::move(entry));
+  if (!threads_) pump();
+  if (future.wait_for(kPeoplePatience) != std::future_status::ready) return {.refusal = unavailable(kNoAnswer)};
+  return future.get();
 }
 
 std::string EventLog::stands_still() const {
@@ -146,15 +141,6 @@ std::string EventLog::stands_still() const {
          "system (dmesg, the NFS server)";
 }
 
-EventLog::Result EventLog::ask(Entry entry, core::Millis patience) {
-  const auto future = enqueue(std::move(entry));
-  if (!threads_) pump();
-  if (future.wait_for(patience) != std::future_status::ready) {
-    return {nullptr, {}, unavailable("the store did not answer in time; it may still be carried out")};
-  }
-  return future.get();
-}
-
 std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
   entry.answer = std::make_shared<Answer>();
   auto answer = entry.answer;
@@ -164,9 +150,9 @@ std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
     const auto known = is_report ? known_reports_.find(key_of(entry)) : known_reports_.end();
     if (known != known_reports_.end()) return known->second->future;
     if (closed_) {
-      answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down; try again when it is back")});
+      answer->promise.set_value({.refusal = unavailable(kShutDown)});
     } else if (queue_.size() >= kQueueLimit) {
-      answer->promise.set_value({nullptr, {}, unavailable("too many requests are waiting; try again in a moment")});
+      answer->promise.set_value({.refusal = unavailable("too many requests are waiting; try again in a moment")});
     } else {
       if (is_report) remember_report(entry);
       queue_.push_back(std::move(entry));
@@ -234,7 +220,7 @@ void EventLog::close() {
   }
   loop_.stop();
   for (auto& entry : left) {
-    entry.answer->promise.set_value({nullptr, {}, unavailable("musterd is shutting down; try again when it is back")});
+    entry.answer->promise.set_value({.refusal = unavailable(kShutDown)});
   }
 }
 

@@ -104,12 +104,12 @@ class EventLog {
   static constexpr std::size_t kBatchLimit = 256;
 
  private:
-  enum class Kind { kSubmit, kRequest, kReport, kFact };
+  enum class Kind { kSubmit, kSubmitSweep, kRequest, kReport, kFact };
   struct Result {
-    JobPtr job;
-    Submitted submitted;
-    std::optional<Refusal> refusal;
+    JobPtr job = nullptr;
+    Submitted submitted = {};
     Changed changed = {};
+    std::optional<Refusal> refusal = {};
   };
   struct Answer {
     std::promise<Result> promise;
@@ -118,11 +118,10 @@ class EventLog {
   struct Entry {
     Kind kind = Kind::kFact;
     core::JobId job = 0;
-    core::EventBody body;
-    std::string request_id, spec_json;
-    std::shared_ptr<Answer> answer;
-    std::vector<Submission> sweep = {};
-    std::vector<core::JobId> jobs = {};  // a request of several, rather than of `job`
+    core::EventBody body = {};
+    std::shared_ptr<Answer> answer = nullptr;
+    std::vector<Submission> submissions = {};  // the first one's request_id stands for all
+    std::vector<core::JobId> jobs = {};        // a request of several, rather than of `job`
   };
   // (job, type, attempt, rank or node or other job or step): what makes two facts equal.
   using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
@@ -130,8 +129,10 @@ class EventLog {
 
   static FactKey key_of(const Entry& entry);
   std::shared_future<Result> enqueue(Entry entry);
-  Result ask(Entry entry, core::Millis patience);
   Result ask_people(Entry entry);
+  template <typename Part>
+  static Outcome<Part> outcome_of(Result result, Part Result::*part);
+  static Refusal unchanged(const std::string& why);
   void remember_report(const Entry& entry);
   std::string stands_still() const;
   std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
@@ -147,7 +148,6 @@ class EventLog {
   void prepare_all(Entry& entry, Group& group);
   JobPtr add(const core::Job& now, const core::EventBody& body, Group& group);
   void prepare_submit(Entry& entry, Group& group);
-  void prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json, Group& group);
   JobPtr current(core::JobId id, Group& group);
   void commit(Group& group);
   void publish(Group& group);

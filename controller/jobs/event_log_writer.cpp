@@ -115,31 +115,25 @@ void EventLog::write_one_by_one(std::vector<Entry>& entries) {
 }
 
 void EventLog::prepare(Entry& entry, Group& group) {
-  if (entry.kind == Kind::kSubmit) return prepare_submit(entry, group);
+  if (!entry.submissions.empty()) return prepare_submit(entry, group);
   if (!entry.jobs.empty()) return prepare_all(entry, group);
   const JobPtr now = current(entry.job, group);
-  if (now == nullptr) {
-    Refusal refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job)};
-    group.results.push_back({&entry, {nullptr, {}, refusal}});
-    return;
-  }
+  const auto refuse = [&](Refusal::Kind kind, std::string why) {
+    group.results.push_back({&entry, {.refusal = Refusal{kind, std::move(why)}}});
+  };
+  if (now == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job));
   if (entry.kind == Kind::kRequest && now->removed_at) {
-    group.results.push_back({&entry, {nullptr, {}, Refusal{Refusal::Kind::kNotFound, core::removed_text(*now)}}});
-    return;
+    return refuse(Refusal::Kind::kNotFound, core::removed_text(*now));
   }
-  if (const auto why = refusal_of(*now, entry.body); !why.empty()) {
-    group.results.push_back({&entry, {now, {}, Refusal{Refusal::Kind::kWrongState, why}}});
-    return;
+  if (auto why = refusal_of(*now, entry.body); !why.empty()) {
+    return refuse(Refusal::Kind::kWrongState, std::move(why));
   }
-  if (entry.kind == Kind::kFact && known_already(*now, entry.body)) {
-    group.results.push_back({&entry, {now, {}, std::nullopt}});
-    return;
-  }
-  if (entry.kind == Kind::kFact && too_early(*now, entry.body)) {
+  const bool is_fact = entry.kind == Kind::kFact, is_known = is_fact && known_already(*now, entry.body);
+  if (is_fact && !is_known && too_early(*now, entry.body)) {
     group.early.push_back(&entry);
     return;
   }
-  group.results.push_back({&entry, {add(*now, entry.body, group), {}, std::nullopt}});
+  group.results.push_back({&entry, {.job = is_known ? now : add(*now, entry.body, group)}});
 }
 
 JobPtr EventLog::add(const core::Job& now, const core::EventBody& body, Group& group) {
@@ -168,38 +162,25 @@ void EventLog::prepare_all(Entry& entry, Group& group) {
 }
 
 void EventLog::prepare_submit(Entry& entry, Group& group) {
-  const auto waiting = group.requests.find(entry.request_id);
-  const auto known =
-      waiting != group.requests.end() ? std::optional(waiting->second) : store_.find_request(entry.request_id);
+  const auto request_id = entry.submissions.front().request_id;
+  const auto waiting = group.requests.find(request_id);
+  const auto known = waiting != group.requests.end() ? std::optional(waiting->second) : store_.find_request(request_id);
   if (known) {
-    group.results.push_back({&entry, {nullptr, {*known, true}, std::nullopt}});
+    group.results.push_back({&entry, {.submitted = {*known, true}}});
     return;
   }
   if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : next_job_id();
   const auto first = group.next_id;
-  if (entry.sweep.empty()) {
-    prepare_new(std::get<core::JobSubmitted>(entry.body), entry.request_id, entry.spec_json, group);
+  for (auto& [body, own_request_id, spec_json] : entry.submissions) {
+    if (entry.kind == Kind::kSubmitSweep) body.sweep.sweep = sweep_name(first);
+    core::Job blank;
+    blank.id = group.next_id++;
+    add(blank, body, group);
+    group.commits.back().spec_json = spec_json;
+    if (blank.id == first) group.commits.back().request_id = request_id;
   }
-  for (std::size_t i = 0; i < entry.sweep.size(); ++i) {
-    auto& submission = entry.sweep[i];
-    submission.body.sweep.sweep = sweep_name(first);
-    prepare_new(submission.body, i == 0 ? entry.request_id : std::string(), submission.spec_json, group);
-  }
-  group.requests[entry.request_id] = first;
-  group.results.push_back({&entry, {group.jobs[first], {first, false}, std::nullopt}});
-}
-
-void EventLog::prepare_new(core::JobSubmitted body, const std::string& request_id, const std::string& spec_json,
-                           Group& group) {
-  core::Job blank;
-  blank.id = group.next_id++;
-  const core::Event event{stamp(), std::move(body)};
-  const auto applied = store::shared(core::apply(std::move(blank), event));
-  const JobPtr after(applied, &applied->job);
-  if (!applied->actions.empty()) group.with_actions.insert(after->id);
-  group.commits.push_back({event, applied, request_id, spec_json});
-  group.jobs[after->id] = after;
-  group.changed.insert(after->id);
+  group.requests[request_id] = first;
+  group.results.push_back({&entry, {.job = group.jobs[first], .submitted = {first, false}}});
 }
 
 JobPtr EventLog::current(core::JobId id, Group& group) {
@@ -254,10 +235,12 @@ void EventLog::refuse_or_put_back(std::vector<Entry>& entries, const std::string
     }
   }
   for (auto& entry : entries) {
-    if (entry.answer != nullptr) {
-      entry.answer->promise.set_value({nullptr, {}, Refusal{Refusal::Kind::kUnchanged, "nothing was changed: " + why}});
-    }
+    if (entry.answer != nullptr) entry.answer->promise.set_value({.refusal = unchanged(why)});
   }
+}
+
+Refusal EventLog::unchanged(const std::string& why) {
+  return {Refusal::Kind::kUnchanged, "nothing was changed: " + why};
 }
 
 void EventLog::note_failure(const std::string& why) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "jobfile/partition_keys.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
@@ -14,17 +15,12 @@ using muster::v1::JobSpec;
 
 constexpr const char* kAsk = "or ask an admin (muster partitions)";
 
-std::string plural(std::uint64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string of(const std::string& partition) {
   return "slurm.partition \"" + jobfile::shown(std::string_view(partition)) + "\": ";
 }
 
-template <typename Set>
-void fill_text(const std::string& from, const std::string& now, Set set) {
-  if (now.empty() && !from.empty()) set(from);
+void fill_text(const std::string& from, std::string* now) {
+  if (now->empty()) *now = from;
 }
 
 // What the job file leaves out; a budget is left out if the message does not have it.
@@ -40,12 +36,12 @@ void fill_budgets(const PartitionPolicy& policy, JobSpec& spec) {
 
 void fill(const PartitionPolicy& policy, JobSpec& spec) {
   auto& slurm = *spec.mutable_slurm();
-  fill_text(policy.default_account(), slurm.account(), [&](const auto& text) { slurm.set_account(text); });
-  fill_text(policy.default_qos(), slurm.qos(), [&](const auto& text) { slurm.set_qos(text); });
-  fill_text(policy.default_constraint(), slurm.constraint(), [&](const auto& text) { slurm.set_constraint(text); });
+  fill_text(policy.default_account(), slurm.mutable_account());
+  fill_text(policy.default_qos(), slurm.mutable_qos());
+  fill_text(policy.default_constraint(), slurm.mutable_constraint());
   // A job that wants its GPUs by rank has said what it needs.
   if (spec.resources().gpus_per_rank() == 0) {
-    fill_text(policy.default_gres(), slurm.gres(), [&](const auto& text) { slurm.set_gres(text); });
+    fill_text(policy.default_gres(), slurm.mutable_gres());
   }
   if (spec.resources().time_limit_ms() == 0) {
     const auto time = policy.has_default_time_ms() ? policy.default_time_ms() : policy.max_time_ms();
@@ -57,15 +53,15 @@ void fill(const PartitionPolicy& policy, JobSpec& spec) {
 std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
   const std::uint64_t nodes = std::max(1U, spec.resources().nodes());
   const std::uint64_t ranks = nodes * std::max(1U, spec.resources().ranks_per_node());
+  const auto too_many = [&](const char* key, std::uint64_t most, std::uint64_t wanted, const std::string& remedy) {
+    return PartitionRefusal{true, of(policy.name()) + key + " is " + std::to_string(most) + ", the job wants " +
+                                      std::to_string(wanted) + "; use at most " + remedy + ", " + kAsk};
+  };
   if (policy.has_max_nodes() && nodes > policy.max_nodes()) {
-    return PartitionRefusal{true, of(policy.name()) + "max_nodes is " + std::to_string(policy.max_nodes()) +
-                                      ", the job wants " + std::to_string(nodes) + "; use at most " +
-                                      plural(policy.max_nodes(), "node") + ", " + kAsk};
+    return too_many("max_nodes", policy.max_nodes(), nodes, core::count_text(policy.max_nodes(), "node"));
   }
   if (policy.has_max_ranks() && ranks > policy.max_ranks()) {
-    return PartitionRefusal{true, of(policy.name()) + "max_ranks is " + std::to_string(policy.max_ranks()) +
-                                      ", the job wants " + std::to_string(ranks) + "; use at most " +
-                                      plural(policy.max_ranks(), "rank") + " in all, " + kAsk};
+    return too_many("max_ranks", policy.max_ranks(), ranks, core::count_text(policy.max_ranks(), "rank") + " in all");
   }
   return std::nullopt;
 }
@@ -193,8 +189,8 @@ std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::stri
   const auto most = policy->max_queued_jobs_per_user();
   if (std::uint64_t{waiting} + more <= most) return std::nullopt;
   return PartitionRefusal{true, of(partition) + "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
-                                    plural(waiting, "job") + " of " + user + (waiting == 1 ? " waits" : " wait") +
-                                    " there" +
+                                    core::count_text(waiting, "job") + " of " + user +
+                                    (waiting == 1 ? " waits" : " wait") + " there" +
                                     (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
                                     "; wait until one starts or cancel one, " + kAsk};
 }

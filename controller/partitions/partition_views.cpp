@@ -104,10 +104,6 @@ void fill_loss(const store::StoredEvent& event, core::Millis excluded_for, muste
   if (lost.only_this_job) out.clear_excluded_until();
 }
 
-std::string count_of(std::uint64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 /// "gpu:fake:2(S:0-1),gpu:4" are six.
 std::uint64_t gpus_of(const std::string& gres) {
   std::uint64_t all = 0;
@@ -141,12 +137,12 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec, c
   constexpr std::uint64_t kMebi = 1 << 20;
   const Want wants[]{
       {shares_cpus ? 0 : cpus, [](const NodeFacts& node) { return std::uint64_t{node.cpus}; },
-       [](std::uint64_t count) { return count_of(count, "CPU"); }, "resources.ranks_per_node x cpus_per_rank"},
+       [](std::uint64_t count) { return core::count_text(count, "CPU"); }, "resources.ranks_per_node x cpus_per_rank"},
       {static_cast<std::uint64_t>(bytes) / kMebi,
        [](const NodeFacts& node) { return static_cast<std::uint64_t>(node.memory_bytes) / kMebi; },
        [](std::uint64_t count) { return std::to_string(count) + " MiB"; }, "slurm.mem or slurm.mem_per_cpu"},
       {ranks * resources.gpus_per_rank(), [](const NodeFacts& node) { return gpus_of(node.gres); },
-       [](std::uint64_t count) { return count_of(count, "GPU"); }, "resources.ranks_per_node x gpus_per_rank"}};
+       [](std::uint64_t count) { return core::count_text(count, "GPU"); }, "resources.ranks_per_node x gpus_per_rank"}};
   for (const auto& want : wants) {
     std::uint64_t most = 0, enough = 0;
     for (const auto& node : nodes) {
@@ -155,13 +151,13 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec, c
       enough += want.has(node) >= want.amount ? 1 : 0;
     }
     if (enough >= resources.nodes() || most == 0) continue;
-    const auto has = enough == 0
-                         ? "the largest of partition \"" + partition.name + "\" has " + want.said(most)
-                         : "partition \"" + partition.name + "\" has " + count_of(enough, "node") + " with so many";
-    return NeverStarts{
-        "it asks for " + want.said(want.amount) + " on each of " + count_of(resources.nodes(), "node") + ", and " + has,
-        std::string("less in ") + want.keys,
-        {}};
+    const auto has =
+        enough == 0 ? "the largest of partition \"" + partition.name + "\" has " + want.said(most)
+                    : "partition \"" + partition.name + "\" has " + core::count_text(enough, "node") + " with so many";
+    return NeverStarts{"it asks for " + want.said(want.amount) + " on each of " +
+                           core::count_text(resources.nodes(), "node") + ", and " + has,
+                       std::string("less in ") + want.keys,
+                       {}};
   }
   return std::nullopt;
 }
@@ -172,7 +168,7 @@ std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::M
   const auto most = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
   const auto name = "partition \"" + partition.name + "\"";
   if (partition.nodes > 0 && wanted > most) {
-    return NeverStarts{"it asks for " + count_of(wanted, "node") + ", and " + name +
+    return NeverStarts{"it asks for " + core::count_text(wanted, "node") + ", and " + name +
                            (most < partition.nodes ? " allows a job " : " has ") + std::to_string(most),
                        "resources.nodes at most " + std::to_string(most),
                        {}};

@@ -10,14 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json value_of(const schema::Key& field, const std::vector<std::string>& texts) {
-  if (jobfile::is_list(field)) return texts;
-  const auto& text = texts.front();
-  if (field.kind == schema::Kind::kWhole) return std::stoll(text);
-  if (field.kind == schema::Kind::kFlag) return text == "true";
-  return text;
-}
-
 std::vector<std::string> texts_of(const Json& value) {
   if (value.is_array()) return value.get<std::vector<std::string>>();
   if (value.is_string()) return {value.get<std::string>()};
@@ -30,7 +22,11 @@ std::string policy_to_json(const PartitionPolicy& policy) {
   Json json = Json::object();
   for (const auto& field : jobfile::partition_keys()) {
     const auto texts = jobfile::texts(policy, field);
-    if (!texts.empty()) json[std::string(field.name)] = value_of(field, texts);
+    const bool is_literal = field.kind == schema::Kind::kWhole || field.kind == schema::Kind::kFlag;
+    if (texts.empty()) continue;
+    json[std::string(field.name)] = jobfile::is_list(field) ? Json(texts)
+                                    : is_literal            ? Json::parse(texts.front())
+                                                            : Json(texts.front());
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -46,6 +46,15 @@ std::vector<std::string> names_of(const PartitionPolicies& book) {
   return names;
 }
 
+/// The policies of all partitions but this one.
+std::vector<PartitionPolicy> others(const PartitionPolicies& book, const std::string& partition) {
+  std::vector<PartitionPolicy> all;
+  for (const auto& [name, policy] : book.policies()) {
+    if (name != partition) all.push_back(policy);
+  }
+  return all;
+}
+
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names) {
   const auto near = schema::nearest(wrong, names);
   return near.empty() ? "" : ", did you mean \"" + near + "\"";
@@ -248,10 +257,7 @@ Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest&
     return refuse(Refusal::Kind::kWrongState, named(other) + " is the default already; muster admin partition set " +
                                                   other + " --default none, then this one");
   }
-  std::vector<PartitionPolicy> all;
-  for (const auto& [other, its] : old->policies()) {
-    if (other != name) all.push_back(its);
-  }
+  auto all = others(*old, name);
   all.push_back(policy);
   const std::vector<store::AuditRow> rows{{0, clock_.wall(), name_of(request.user()), request.create() ? "add" : "set",
                                            name, known == nullptr ? "" : policy_to_json(*known),
@@ -270,14 +276,10 @@ Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRe
                                                 did_you_mean(request.name(), names_of(*old)) +
                                                 "; muster admin partition list shows those there are");
   }
-  std::vector<PartitionPolicy> rest;
-  for (const auto& [name, policy] : old->policies()) {
-    if (name != request.name()) rest.push_back(policy);
-  }
   const auto removed = *known;
   const std::vector<store::AuditRow> rows{
       {0, clock_.wall(), name_of(request.user()), "remove", request.name(), policy_to_json(removed), ""}};
-  if (const auto refusal = refused(rows, PartitionPolicies(std::move(rest)))) return *refusal;
+  if (const auto refusal = refused(rows, PartitionPolicies(others(*old, request.name())))) return *refusal;
   return removed;
 }
 

@@ -14,13 +14,10 @@ constexpr std::size_t kFirstBuffer = 4096;
 constexpr std::size_t kLargestBuffer = 1 << 20;
 
 template <typename Ask>
-bool with_buffer(Ask ask) {
+void with_buffer(Ask ask) {
   for (std::vector<char> buffer(kFirstBuffer); buffer.size() <= kLargestBuffer; buffer.resize(2 * buffer.size())) {
-    const int error = ask(buffer);
-    if (error == 0) return true;
-    if (error != ERANGE) return false;
+    if (ask(buffer) != ERANGE) return;
   }
-  return false;
 }
 
 std::string group_name(gid_t id) {

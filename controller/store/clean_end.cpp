@@ -5,10 +5,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
+
+#include "os/fd.h"
 
 namespace store {
 namespace {
@@ -25,12 +28,8 @@ std::string state_of(const std::filesystem::path& file) {
 }
 
 std::string read_small(const std::filesystem::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return {};
-  std::array<char, 256> text{};
-  const auto got = ::read(descriptor, text.data(), text.size());
-  ::close(descriptor);
-  return got > 0 ? std::string(text.data(), static_cast<std::size_t>(got)) : std::string();
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace
@@ -53,10 +52,9 @@ CleanEnd::~CleanEnd() {
   if (!begun_ || doubted_ || !state_of(database_.string() + "-wal").empty()) return;
   std::this_thread::sleep_for(kTick);
   const auto state = state_of(database_);
-  const int descriptor = ::open(mark_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (descriptor < 0) return;
-  const bool whole = ::write(descriptor, state.data(), state.size()) == static_cast<ssize_t>(state.size());
-  ::close(descriptor);
+  const os::Fd mark(::open(mark_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!mark) return;
+  const bool whole = ::write(mark.get(), state.data(), state.size()) == static_cast<ssize_t>(state.size());
   if (!whole) ::unlink(mark_.c_str());
 }
 

@@ -1,10 +1,51 @@
 #include "store/event_codec.h"
 
 #include <charconv>
-#include <map>
 
 #include "store/json_fields.h"
 #include "store/store.h"
+
+namespace contract {
+
+BOOST_DESCRIBE_STRUCT(ExitStatus, (), (code, signal))
+
+}  // namespace contract
+
+namespace core {
+
+BOOST_DESCRIBE_STRUCT(RequeuePolicy, (),
+                      (max_failed, max_rank_silent, max_rank_hung, max_preempted, max_timed_out, max_node_failed,
+                       max_out_of_memory, max_controller_lost, max_same_error, backoff_initial, backoff_max,
+                       healthy_after))
+BOOST_DESCRIBE_STRUCT(Dependency, (), (job, on))
+BOOST_DESCRIBE_STRUCT(SweepElement, (), (sweep, index, parallel))
+
+BOOST_DESCRIBE_STRUCT(JobSubmitted, (), (name, user, is_command, world_size, time_limit, policy, held, after, sweep))
+BOOST_DESCRIBE_STRUCT(SchedulerJob, (), (number, element))
+BOOST_DESCRIBE_STRUCT(AttemptLaunched, (), (attempt, handle, node, pids, queued, time_limit, scheduler_job))
+BOOST_DESCRIBE_STRUCT(AttemptLaunchFailed, (), (attempt, reason, retryable))
+BOOST_DESCRIBE_STRUCT(AttemptStarted, (), (attempt, nodes, seen_there))
+BOOST_DESCRIBE_STRUCT(AttemptStopping, (), (attempt, cause, reason, save))
+BOOST_DESCRIBE_STRUCT(AttemptResumed, (), (attempt, step))
+BOOST_DESCRIBE_STRUCT(AttemptGone, (), (attempt, cause, reason))
+BOOST_DESCRIBE_STRUCT(RankJoined, (), (attempt, rank, node, pid))
+BOOST_DESCRIBE_STRUCT(RankExited, (), (attempt, rank, exit, out_of_memory, last_words, error, step))
+BOOST_DESCRIBE_STRUCT(RankSilent, (), (attempt, rank, silent_for, seen))
+BOOST_DESCRIBE_STRUCT(RankHung, (), (attempt, rank, section, no_progress_for))
+BOOST_DESCRIBE_STRUCT(NodeLost, (), (attempt, node, silent_for, why, only_this_job))
+BOOST_DESCRIBE_STRUCT(CheckpointSaved, (), (attempt, step, saved_at))
+BOOST_DESCRIBE_STRUCT(CheckpointFolderSeen, (), (attempt, fresh, newest, trouble, new_names))
+BOOST_DESCRIBE_STRUCT(TimeLimitReached, (), (attempt))
+BOOST_DESCRIBE_STRUCT(TimeLimitChanged, (), (user, time_limit))
+BOOST_DESCRIBE_STRUCT(TimeLimitAnswered, (), (attempt, time_limit, refusal))
+BOOST_DESCRIBE_STRUCT(DependencyEnded, (), (job, state))
+BOOST_DESCRIBE_STRUCT(CancelRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(RequeueRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(HoldRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(ReleaseRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(JobRemoved, (), (user))
+
+}  // namespace core
 
 namespace store {
 
@@ -38,181 +79,28 @@ void fill_missing(core::EventBody& body, const nlohmann::json& json) {
   }
 }
 
-template <typename E, typename T>
-concept Is = std::is_same_v<std::remove_const_t<E>, T>;
-
-template <typename Archive, Is<core::JobSubmitted> E>
-void fields(Archive& archive, E& e) {
-  archive("name", e.name);
-  archive("user", e.user);
-  archive("is_command", e.is_command);
-  archive("world_size", e.world_size);
-  archive("time_limit_ms", e.time_limit);
-  archive("policy", e.policy);
-  archive("held", e.held);
-  archive("after", e.after);
-  archive("sweep", e.sweep);
-}
-template <typename Archive, Is<core::AttemptLaunched> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("handle", e.handle);
-  archive("node", e.node);
-  archive("pids", e.pids);
-  archive("queued", e.queued);
-  archive("time_limit_ms", e.time_limit);
-  archive("scheduler_job", e.scheduler_job);
-}
-template <typename Archive, Is<core::AttemptStarted> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("nodes", e.nodes);
-  archive("seen_there", e.seen_there);
-}
-template <typename Archive, Is<core::NodeLost> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("node", e.node);
-  archive("silent_for_ms", e.silent_for);
-  archive("why", e.why);
-  archive("only_this_job", e.only_this_job);
-}
-template <typename Archive, Is<core::TimeLimitChanged> E>
-void fields(Archive& archive, E& e) {
-  archive("user", e.user);
-  archive("time_limit_ms", e.time_limit);
-}
-template <typename Archive, Is<core::TimeLimitAnswered> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("time_limit_ms", e.time_limit);
-  archive("refusal", e.refusal);
-}
-template <typename Archive, Is<core::DependencyEnded> E>
-void fields(Archive& archive, E& e) {
-  archive("job", e.job);
-  archive("state", e.state);
-}
-template <typename Archive, Is<core::AttemptLaunchFailed> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("reason", e.reason);
-  archive("retryable", e.retryable);
-}
-template <typename Archive, Is<core::RankJoined> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("rank", e.rank);
-  archive("node", e.node);
-  archive("pid", e.pid);
-}
-template <typename Archive, Is<core::AttemptResumed> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("step", e.step);
-}
-template <typename Archive, Is<core::CheckpointSaved> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("step", e.step);
-  archive("saved_at_ms", e.saved_at);
-}
-template <typename Archive, Is<core::RankExited> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("rank", e.rank);
-  archive("exit", e.exit);
-  archive("out_of_memory", e.out_of_memory);
-  archive("last_words", e.last_words);
-  archive("error", e.error);
-  archive("step", e.step);
-}
-template <typename Archive, Is<core::CheckpointFolderSeen> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("fresh", e.fresh);
-  archive("newest", e.newest);
-  archive("trouble", e.trouble);
-  archive("new_names", e.new_names);
-}
-template <typename Archive, Is<core::RankSilent> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("rank", e.rank);
-  archive("silent_for_ms", e.silent_for);
-  archive("seen", e.seen);
-}
-template <typename Archive, Is<core::RankHung> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("rank", e.rank);
-  archive("section", e.section);
-  archive("no_progress_for_ms", e.no_progress_for);
-}
-template <typename Archive, Is<core::TimeLimitReached> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-}
-template <typename Archive, Is<core::AttemptGone> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("cause", e.cause);
-  archive("reason", e.reason);
-}
-template <typename Archive, Is<core::AttemptStopping> E>
-void fields(Archive& archive, E& e) {
-  archive("attempt", e.attempt);
-  archive("cause", e.cause);
-  archive("reason", e.reason);
-  archive("save", e.save);
-}
-template <typename Archive, typename E>
-requires Is<E, core::CancelRequested> || Is<E, core::RequeueRequested> || Is<E, core::HoldRequested> ||
-    Is<E, core::ReleaseRequested> || Is<E, core::JobRemoved>
-void fields(Archive& archive, E& e) {
-  archive("user", e.user);
-}
-
-using Blanks = std::map<std::string_view, core::EventBody>;
-
-/// Maps each type name to an event with default fields. The list comes from the variant, so no type can be forgotten.
-template <std::size_t... Index>
-Blanks make_blanks(std::index_sequence<Index...>) {
-  Blanks blanks;
-  (blanks.emplace(type_name(core::EventBody(std::in_place_index<Index>)), core::EventBody(std::in_place_index<Index>)),
-   ...);
-  return blanks;
-}
-
-const Blanks& blanks() {
-  static const Blanks all = make_blanks(std::make_index_sequence<std::variant_size_v<core::EventBody>>{});
-  return all;
-}
-
 }  // namespace
 
 std::string encode_event(const core::EventBody& body) {
-  JsonWriter writer;
-  writer("v", kShapeVersion);
-  std::visit([&](const auto& event) { fields(writer, event); }, body);
-  return writer.text();
+  nlohmann::ordered_json json = {{"v", kShapeVersion}};
+  json.update(std::visit([](const auto& event) { return to_stored(event); }, body));
+  return json.dump();
 }
 
 core::EventBody decode_event(std::string_view type, std::string_view payload) {
-  const auto blank = blanks().find(type);
-  if (blank == blanks().end()) {
+  const auto* blank = blank_of(type, core::type_name);
+  if (blank == nullptr) {
     throw Error(Error::Kind::kNewer, "an event of type \"" + std::string(type) +
                                          "\" is unknown to this version of muster: use the one that wrote it");
   }
-  core::EventBody body = blank->second;
+  core::EventBody body = *blank;
   try {
     const auto json = nlohmann::json::parse(payload);
     if (json.at("v").get<int>() > kShapeVersion) {
       throw Error(Error::Kind::kNewer, "an event of type \"" + std::string(type) +
                                            "\" was written by a newer muster: use that version or a later one");
     }
-    JsonReader reader(json);
-    std::visit([&](auto& event) { fields(reader, event); }, body);
+    std::visit([&](auto& event) { from_stored(json, event); }, body);
     fill_missing(body, json);
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::kCorrupt,

@@ -4,27 +4,10 @@
 #include <cmath>
 
 namespace store {
-namespace {
-
-template <typename Number, typename Combine>
-void combine(std::optional<Number>& into, const std::optional<Number>& other, Combine with) {
-  if (other) into = into ? with(*into, *other) : *other;
-}
-
-}  // namespace
 
 std::optional<double> value_of(const MetricRow& row, std::string_view series) {
   const auto found = std::ranges::find(row.values, series, &SeriesValue::series);
   return found == row.values.end() ? std::nullopt : std::optional(found->value);
-}
-
-void merge(StepRow& step, const MetricRow& row) {
-  const auto most = [](auto a, auto b) { return std::max(a, b); };
-  ++step.ranks;
-  combine(step.row.step_ms, row.step_ms, most);
-  combine(step.row.memory_bytes, row.memory_bytes, most);
-  combine(step.row.memory_peak_bytes, row.memory_peak_bytes, most);
-  combine(step.row.bytes_communicated, row.bytes_communicated, [](auto a, auto b) { return a + b; });
 }
 
 void OverRanks::add(core::RankNumber rank, double value) {

@@ -44,8 +44,6 @@ struct StepRow {
   MetricRow row;  // rank is 0
   std::uint32_t ranks = 0;
 };
-/// Adds another rank's measurements. The values of series are combined by OverRanks.
-void merge(StepRow& step, const MetricRow& row);
 
 /// A rank's declaration of a series.
 struct DeclaredSeries {

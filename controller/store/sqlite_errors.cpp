@@ -2,6 +2,8 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -20,18 +22,9 @@ Error no_writes(const std::string& file, const std::string& detail) {
 }
 
 bool is_failed_write(int extended) {
-  switch (extended) {
-    case SQLITE_IOERR_WRITE:
-    case SQLITE_IOERR_FSYNC:
-    case SQLITE_IOERR_DIR_FSYNC:
-    case SQLITE_IOERR_TRUNCATE:
-    case SQLITE_IOERR_SHMOPEN:
-    case SQLITE_IOERR_SHMSIZE:
-    case SQLITE_IOERR_SHMMAP:
-      return true;
-    default:
-      return false;
-  }
+  constexpr std::array kCodes{SQLITE_IOERR_WRITE,   SQLITE_IOERR_FSYNC,   SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_TRUNCATE,
+                              SQLITE_IOERR_SHMOPEN, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHMMAP};
+  return std::ranges::find(kCodes, extended) != kCodes.end();
 }
 
 }  // namespace

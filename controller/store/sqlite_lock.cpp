@@ -54,25 +54,19 @@ Error cannot_open(const std::filesystem::path& file, int error) {
 }  // namespace
 
 FileLock::FileLock(const std::filesystem::path& file, const std::filesystem::path& what)
-    : descriptor_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-  if (descriptor_ < 0) throw cannot_open(file, errno);
-  if (const int error = take(descriptor_); error != 0) {
-    const std::string who = owner(descriptor_);
-    close(descriptor_);
+    : lock_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  if (!lock_) throw cannot_open(file, errno);
+  if (const int error = take(lock_.get()); error != 0) {
     if (error == EWOULDBLOCK) {
-      throw Error(Error::Kind::kInUse,
-                  what.string() + " is in use by " + who + ": stop that musterd first, or use another data folder");
+      throw Error(Error::Kind::kInUse, what.string() + " is in use by " + owner(lock_.get()) +
+                                           ": stop that musterd first, or use another data folder");
     }
     throw Error(Error::Kind::kOther, "cannot lock " + file.string() + " (" + std::strerror(error) +
                                          "): its file system must support flock(2)");
   }
   // The pid is only for messages. If the disk is full and the pid cannot be written, the lock still holds.
   const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, pid.data(), pid.size(), 0) < 0) return;
-}
-
-FileLock::~FileLock() {
-  close(descriptor_);
+  if (ftruncate(lock_.get(), 0) != 0 || pwrite(lock_.get(), pid.data(), pid.size(), 0) < 0) return;
 }
 
 }  // namespace store

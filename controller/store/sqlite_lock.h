@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "os/fd.h"
+
 namespace store {
 
 /// An exclusive lock on a file, valid for the whole machine. The file holds the owner's pid. The kernel frees the lock
@@ -11,12 +13,9 @@ class FileLock {
   /// Throws Error: kInUse with `what` and the owner's pid; kFull if the folder cannot be written; kOther if there is no
   /// such folder.
   FileLock(const std::filesystem::path& file, const std::filesystem::path& what);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
  private:
-  int descriptor_ = -1;
+  os::Fd lock_;
 };
 
 }  // namespace store

@@ -18,12 +18,11 @@ KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core:
   std::int64_t number = 1;
   for (const auto& [name, known] : job) number = std::max(number, known.id + 1);
   if (found != job.end()) number = found->second.id;
-  Query row = connection.query(
+  connection.run(
       "INSERT INTO series (job_id, id, name, unit, better, over_ranks) VALUES (?, ?, ?, ?, ?, ?) "
       "ON CONFLICT (job_id, name) DO UPDATE SET unit = excluded.unit, better = excluded.better, "
-      "over_ranks = excluded.over_ranks");
-  row.with(id).with(number).with(series.name).with(series.unit);
-  row.with(schema::to_string(series.better)).with(schema::to_string(series.over_ranks)).run();
+      "over_ranks = excluded.over_ranks",
+      id, number, series.name, series.unit, series.better, series.over_ranks);
   auto& entry = job[series.name];
   entry.id = number;
   entry.over_ranks = series.over_ranks;
@@ -39,11 +38,10 @@ bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
                                      : declare(connection, job, metric.job, schema::undeclared_series(value.series));
     if (entry == nullptr) continue;
     if (entry->over_ranks == schema::OverRanks::kRank0 && metric.rank != 0) continue;
-    Query row = connection.query(
-        "INSERT INTO series_values (job_id, attempt, step, series, rank, value) VALUES (?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT DO NOTHING");
-    row.with(metric.job).with(std::int64_t{metric.attempt}).with(metric.step).with(entry->id);
-    written += row.with(std::int64_t{metric.rank}).with(value.value).run_counting();
+    written += connection.run(
+        "INSERT INTO series_values (job_id, attempt, step, series, rank, value) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        metric.job, metric.attempt, metric.step, entry->id, metric.rank, value.value);
     if (std::pair(metric.attempt, metric.step) > std::pair(entry->attempt, entry->step)) {
       entry->attempt = metric.attempt;
       entry->step = metric.step;
@@ -55,39 +53,33 @@ bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
 
 /// Returns true if the row was new.
 bool write_measurements(Connection& connection, const MetricRow& metric) {
-  Query row = connection.query(
-      "INSERT INTO rank_steps (job_id, attempt, step, rank, step_ms, memory_bytes, memory_peak_bytes, "
-      "bytes_communicated, at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING");
-  row.with(metric.job).with(std::int64_t{metric.attempt}).with(metric.step).with(std::int64_t{metric.rank});
-  row.with(metric.step_ms).with(metric.memory_bytes).with(metric.memory_peak_bytes);
-  return row.with(metric.bytes_communicated).with(metric.at_ms).run_counting() > 0;
+  return connection.run(
+             "INSERT INTO rank_steps (job_id, attempt, step, rank, step_ms, memory_bytes, memory_peak_bytes, "
+             "bytes_communicated, at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+             metric.job, metric.attempt, metric.step, metric.rank, metric.step_ms, metric.memory_bytes,
+             metric.memory_peak_bytes, metric.bytes_communicated, metric.at_ms) > 0;
 }
 
 void write_newest(Connection& connection, KnownSeries::Job& job, core::JobId id) {
   for (auto& [name, entry] : job) {
     if (!std::exchange(entry.moved, false)) continue;
-    Query row = connection.query("UPDATE series SET newest_attempt = ?, newest_step = ? WHERE job_id = ? AND id = ?");
-    row.with(std::int64_t{entry.attempt}).with(entry.step).with(id).with(entry.id).run();
+    connection.run("UPDATE series SET newest_attempt = ?, newest_step = ? WHERE job_id = ? AND id = ?", entry.attempt,
+                   entry.step, id, entry.id);
   }
 }
 
-std::optional<std::int64_t> integer_of(const Query& row, int column) {
-  return row.integer_or_none(column);
-}
-
-std::optional<double> real_of(const Query& row, int column) {
-  return row.is_null(column) ? std::nullopt : std::optional(row.real(column));
+/// Reads the columns name, unit, better, over_ranks from `column` on.
+schema::Series read_declaration(const Query& row, int column) {
+  std::string name, unit, better, over_ranks;
+  row.get_to(column, name, unit, better, over_ranks);
+  return {name, unit, schema::better_of(better), schema::over_ranks_of(over_ranks)};
 }
 
 /// All series of the job by their ids, also those without a value.
 std::map<std::int64_t, schema::Series> read_names(Connection& connection, core::JobId job) {
-  Query row = connection.query("SELECT id, name, unit, better, over_ranks FROM series WHERE job_id = ?");
-  row.with(job);
+  Query row = connection.query("SELECT id, name, unit, better, over_ranks FROM series WHERE job_id = ?", job);
   std::map<std::int64_t, schema::Series> names;
-  while (row.next()) {
-    names.emplace(row.integer(0), schema::Series{row.text(1), row.text(2), schema::better_of(row.text(3)),
-                                                 schema::over_ranks_of(row.text(4))});
-  }
+  while (row.next()) names.emplace(row.get<std::int64_t>(0), read_declaration(row, 1));
   return names;
 }
 
@@ -98,8 +90,8 @@ void read_values(Connection& connection, core::JobId job, std::vector<StepRow>& 
   const auto &first = steps.front().row, &last = steps.back().row;
   Query row = connection.query(
       "SELECT attempt, step, series, rank, value FROM series_values WHERE job_id = ?1 AND (attempt, step) >= (?2, ?3) "
-      "AND (attempt, step) <= (?4, ?5) ORDER BY attempt, step, series, rank");
-  row.with(job).with(std::int64_t{first.attempt}).with(first.step).with(std::int64_t{last.attempt}).with(last.step);
+      "AND (attempt, step) <= (?4, ?5) ORDER BY attempt, step, series, rank",
+      job, first.attempt, first.step, last.attempt, last.step);
   auto at = steps.begin();
   std::optional<OverRanks> values;
   std::int64_t series = 0;
@@ -110,16 +102,17 @@ void read_values(Connection& connection, core::JobId job, std::vector<StepRow>& 
     values.reset();
   };
   while (row.next()) {
-    const auto place = std::pair(static_cast<core::AttemptNumber>(row.integer(0)), row.integer(1));
-    if (place != std::pair(at->row.attempt, at->row.step) || row.integer(2) != series) finish();
+    const auto place = std::pair(row.get<core::AttemptNumber>(0), row.get<core::Step>(1));
+    const auto id = row.get<std::int64_t>(2);
+    if (place != std::pair(at->row.attempt, at->row.step) || id != series) finish();
     while (at != steps.end() && std::pair(at->row.attempt, at->row.step) < place) ++at;
     if (at == steps.end()) break;
     if (std::pair(at->row.attempt, at->row.step) != place) continue;  // rank 0 has not reported this step yet
-    series = row.integer(2);
+    series = id;
     const auto known = names.find(series);
     if (known == names.end()) continue;
     if (!values) values.emplace(known->second.over_ranks);
-    values->add(static_cast<core::RankNumber>(row.integer(3)), row.real(4));
+    values->add(row.get<core::RankNumber>(3), row.get<double>(4));
   }
   if (at != steps.end()) finish();
 }
@@ -130,11 +123,12 @@ KnownSeries::Job& KnownSeries::of(Connection& connection, core::JobId job) {
   if (const auto found = jobs_.find(job); found != jobs_.end()) return found->second;
   auto& entries = jobs_[job];
   Query row = connection.query(
-      "SELECT id, name, over_ranks, ifnull(newest_attempt, 0), ifnull(newest_step, -1) FROM series WHERE job_id = ?");
-  row.with(job);
+      "SELECT name, over_ranks, id, ifnull(newest_attempt, 0), ifnull(newest_step, -1) FROM series WHERE job_id = ?",
+      job);
   while (row.next()) {
-    entries[row.text(1)] = {row.integer(0), schema::over_ranks_of(row.text(2)),
-                            static_cast<core::AttemptNumber>(row.integer(3)), row.integer(4), false};
+    auto& entry = entries[row.get<std::string>(0)];
+    entry.over_ranks = schema::over_ranks_of(row.get<std::string>(1));
+    row.get_to(2, entry.id, entry.attempt, entry.step);
   }
   return entries;
 }
@@ -167,8 +161,7 @@ std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32
   std::uint32_t erased = 0;
   const auto erase = [&](const char* sql) {
     if (erased >= most) return;
-    Query row = connection.query(sql);
-    erased += static_cast<std::uint32_t>(row.with(job).with(std::int64_t{most - erased}).run_counting());
+    erased += static_cast<std::uint32_t>(connection.run(sql, job, most - erased));
   };
   erase(
       "DELETE FROM metric_buckets WHERE (job_id, attempt, level, bucket, curve) IN "
@@ -186,29 +179,21 @@ std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32
 std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,
                                   core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit) {
   const SQLite::Transaction one_moment(connection.database());
-  std::vector<StepRow> steps;
-  {
-    // A step is shown once rank 0 has reported it.
-    Query row = connection.query(
-        "SELECT attempt, step, count(*), max(step_ms), max(memory_bytes), max(memory_peak_bytes), "
-        "sum(bytes_communicated), max(CASE rank WHEN 0 THEN at_ms END) "
-        "FROM rank_steps WHERE job_id = ?1 AND (attempt, step) > (?2, ?3) AND (?4 = 0 OR attempt = ?4) "
-        "GROUP BY attempt, step HAVING min(rank) = 0 ORDER BY attempt, step LIMIT ?5");
-    row.with(job).with(std::int64_t{after_attempt}).with(after_step).with(std::int64_t{attempt});
-    row.with(std::int64_t{limit});
-    while (row.next()) {
-      StepRow& step = steps.emplace_back();
-      step.ranks = static_cast<std::uint32_t>(row.integer(2));
-      step.row = {.job = job,
-                  .attempt = static_cast<core::AttemptNumber>(row.integer(0)),
-                  .step = row.integer(1),
-                  .step_ms = real_of(row, 3),
-                  .memory_bytes = integer_of(row, 4),
-                  .memory_peak_bytes = integer_of(row, 5),
-                  .bytes_communicated = integer_of(row, 6),
-                  .at_ms = row.integer(7)};
-    }
-  }
+  // A step is shown once rank 0 has reported it.
+  auto steps = connection
+                   .query(
+                       "SELECT attempt, step, count(*), max(step_ms), max(memory_bytes), max(memory_peak_bytes), "
+                       "sum(bytes_communicated), max(CASE rank WHEN 0 THEN at_ms END) "
+                       "FROM rank_steps WHERE job_id = ?1 AND (attempt, step) > (?2, ?3) AND (?4 = 0 OR attempt = ?4) "
+                       "GROUP BY attempt, step HAVING min(rank) = 0 ORDER BY attempt, step LIMIT ?5",
+                       job, after_attempt, after_step, attempt, limit)
+                   .all([&](const Query& found) {
+                     StepRow step{{.job = job}};
+                     auto& row = step.row;
+                     found.get_to(0, row.attempt, row.step, step.ranks, row.step_ms, row.memory_bytes,
+                                  row.memory_peak_bytes, row.bytes_communicated, row.at_ms);
+                     return step;
+                   });
   read_values(connection, job, steps);
   return steps;
 }
@@ -219,24 +204,20 @@ std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId 
   {
     Query row = connection.query(
         "SELECT attempt, step, step_ms, memory_bytes, memory_peak_bytes, bytes_communicated, at_ms "
-        "FROM rank_steps WHERE job_id = ? AND rank = 0 ORDER BY attempt DESC, step DESC LIMIT 1");
-    if (!row.with(job).next()) return std::nullopt;
-    metric.attempt = static_cast<core::AttemptNumber>(row.integer(0));
-    metric.step = row.integer(1);
-    metric.step_ms = real_of(row, 2);
-    metric.memory_bytes = integer_of(row, 3);
-    metric.memory_peak_bytes = integer_of(row, 4);
-    metric.bytes_communicated = integer_of(row, 5);
-    metric.at_ms = row.integer(6);
+        "FROM rank_steps WHERE job_id = ? AND rank = 0 ORDER BY attempt DESC, step DESC LIMIT 1",
+        job);
+    if (!row.next()) return std::nullopt;
+    row.get_to(0, metric.attempt, metric.step, metric.step_ms, metric.memory_bytes, metric.memory_peak_bytes,
+               metric.bytes_communicated, metric.at_ms);
   }
   const auto names = read_names(connection, job);
   Query row = connection.query(
       "SELECT series, value FROM series_values WHERE job_id = ? AND attempt = ? AND step = ? AND rank = 0 "
-      "ORDER BY series");
-  row.with(job).with(std::int64_t{metric.attempt}).with(metric.step);
+      "ORDER BY series",
+      job, metric.attempt, metric.step);
   while (row.next()) {
-    const auto known = names.find(row.integer(0));
-    if (known != names.end()) metric.values.push_back({known->second.name, row.real(1)});
+    const auto known = names.find(row.get<std::int64_t>(0));
+    if (known != names.end()) metric.values.push_back({known->second.name, row.get<double>(1)});
   }
   return metric;
 }
@@ -248,22 +229,20 @@ std::vector<SeriesRow> read_series(Connection& connection, core::JobId job) {
   {
     Query row = connection.query(
         "SELECT id, name, unit, better, over_ranks, newest_attempt, newest_step FROM series "
-        "WHERE job_id = ? AND newest_attempt IS NOT NULL ORDER BY id");
-    row.with(job);
+        "WHERE job_id = ? AND newest_attempt IS NOT NULL ORDER BY id",
+        job);
     while (row.next()) {
-      ids.push_back(row.integer(0));
-      found.push_back({{row.text(1), row.text(2), schema::better_of(row.text(3)), schema::over_ranks_of(row.text(4))},
-                       static_cast<core::AttemptNumber>(row.integer(5)),
-                       row.integer(6),
-                       0});
+      auto& series = found.emplace_back(SeriesRow{.series = read_declaration(row, 1)});
+      row.get_to(0, ids.emplace_back());
+      row.get_to(5, series.attempt, series.step);
     }
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
     OverRanks value(found[i].series.over_ranks);
     Query row = connection.query(
-        "SELECT rank, value FROM series_values WHERE job_id = ? AND attempt = ? AND step = ? AND series = ?");
-    row.with(job).with(std::int64_t{found[i].attempt}).with(found[i].step).with(ids[i]);
-    while (row.next()) value.add(static_cast<core::RankNumber>(row.integer(0)), row.real(1));
+        "SELECT rank, value FROM series_values WHERE job_id = ? AND attempt = ? AND step = ? AND series = ?", job,
+        found[i].attempt, found[i].step, ids[i]);
+    while (row.next()) value.add(row.get<core::RankNumber>(0), row.get<double>(1));
     found[i].value = value.value().value_or(0);
   }
   return found;

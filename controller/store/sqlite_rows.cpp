@@ -1,6 +1,7 @@
 #include "store/sqlite_rows.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "store/action_codec.h"
@@ -43,103 +44,94 @@ core::JobState job_state(const std::string& name) {
 }
 
 core::Event read_event(const Query& row, int at, int type, int payload) {
-  return {row.time(at), decode_event(row.text(type), row.text(payload))};
+  return {row.get<core::Time>(at), decode_event(row.get<std::string>(type), row.get<std::string>(payload))};
+}
+
+/// Folds the event in the columns from `at` on into the job.
+void fold(core::Job& job, const Query& row, int at) {
+  job = core::apply(std::move(job), read_event(row, at, at + 1, at + 2)).job;
 }
 
 /// Reads the columns id, job_id, version, at_ms, type, payload, state_after, text.
 StoredEvent read_stored_event(const Query& row) {
-  return {row.integer(0),         row.integer(1), row.integer(2), read_event(row, 3, 4, 5),
-          job_state(row.text(6)), row.text(7),    row.text(5)};
+  StoredEvent event;
+  row.get_to(0, event.id, event.job, event.version);
+  event.event = read_event(row, 3, 4, 5);
+  event.state_after = job_state(row.get<std::string>(6));
+  row.get_to(7, event.text);
+  row.get_to(5, event.payload);
+  return event;
 }
 
 /// Reads the columns of a job's newest attempt, which begin at `first`. They are null if the job has no attempt.
 std::optional<core::Attempt> read_attempt(const Query& row, int first) {
   if (row.is_null(first)) return std::nullopt;
   core::Attempt attempt;
-  attempt.number = static_cast<core::AttemptNumber>(row.integer(first));
-  attempt.state = parse_name<core::AttemptState>(row.text(first + 1), core::attempt_state_from_string);
-  attempt.cause = parse_name<core::Cause>(row.text(first + 2), core::cause_from_string);
-  attempt.reason = row.text(first + 3);
-  attempt.reason_started = row.text(first + 4);
-  if (!row.is_null(first + 5)) attempt.culprit = static_cast<core::RankNumber>(row.integer(first + 5));
-  if (!row.is_null(first + 6)) {
-    attempt.culprit_exit = {static_cast<int>(row.integer(first + 6)), static_cast<int>(row.integer(first + 7))};
-  }
-  attempt.started_at = row.time_or_none(first + 8);
-  attempt.running_at = row.time_or_none(first + 9);
-  attempt.ended_at = row.time_or_none(first + 10);
-  if (row.integer(first + 11) >= 0) attempt.resumed_from_step = row.integer(first + 11);
-  attempt.handle = row.text(first + 12);
-  attempt.queued_at = row.time_or_none(first + 13);
-  if (!row.is_null(first + 14)) {
-    attempt.scheduler_job.emplace().number = static_cast<std::uint64_t>(row.integer(first + 14));
-    if (!row.is_null(first + 15)) attempt.scheduler_job->element = static_cast<std::uint32_t>(row.integer(first + 15));
-  }
+  std::string state, cause;
+  std::optional<int> code, signal;
+  core::Step resumed_from = 0;
+  std::optional<std::uint64_t> number;
+  std::optional<std::uint32_t> element;
+  row.get_to(first, attempt.number, state, cause, attempt.reason, attempt.reason_started, attempt.culprit, code, signal,
+             attempt.started_at, attempt.running_at, attempt.ended_at, resumed_from, attempt.handle, attempt.queued_at,
+             number, element);
+  attempt.state = parse_name<core::AttemptState>(state, core::attempt_state_from_string);
+  attempt.cause = parse_name<core::Cause>(cause, core::cause_from_string);
+  if (code) attempt.culprit_exit = {*code, signal.value_or(0)};
+  if (number) attempt.scheduler_job = core::SchedulerJob{*number, element};
+  if (resumed_from >= 0) attempt.resumed_from_step = resumed_from;
   return attempt;
 }
 
 JobRow read_job_row(const Query& row) {
   JobRow job;
-  job.id = row.integer(0);
-  job.name = row.text(1);
-  job.user = row.text(2);
-  job.reason = row.text(3);
-  job.is_command = row.integer(4) != 0;
-  job.state = job_state(row.text(5));
-  job.version = row.integer(6);
-  job.last_checkpoint_step = row.integer(7);
-  job.submitted_at = row.time(8);
-  job.started_at = row.time_or_none(9);
-  job.ended_at = row.time_or_none(10);
-  job.next_attempt_at = row.time_or_none(11);
+  std::string state;
+  row.get_to(0, job.id, job.name, job.user, job.reason, job.is_command, state, job.version, job.last_checkpoint_step,
+             job.submitted_at, job.started_at, job.ended_at, job.next_attempt_at);
+  job.state = job_state(state);
   job.newest_attempt = read_attempt(row, 12);
-  if (!row.is_null(28)) {
-    job.sweep = row.text(28);
-    job.sweep_index = static_cast<std::uint32_t>(row.integer(29));
-  }
+  row.get_to(28, job.sweep, job.sweep_index);  // both are null if the job is in no sweep
   return job;
+}
+
+std::int64_t read_number(Connection& connection, const char* sql) {
+  return connection.first<std::int64_t>(sql).value();
 }
 
 }  // namespace
 
 std::optional<core::JobId> read_request(Connection& connection, const std::string& request_id) {
-  Query row = connection.query("SELECT id FROM jobs WHERE request_id = ?");
-  if (!row.with(request_id).next()) return std::nullopt;
-  return row.integer(0);
+  return connection.first<core::JobId>("SELECT id FROM jobs WHERE request_id = ?", request_id);
 }
 
 core::JobId read_next_job_id(Connection& connection) {
-  Query row = connection.query("SELECT ifnull(max(id), 0) + 1 FROM jobs");
-  row.next();
-  return row.integer(0);
+  return read_number(connection, "SELECT ifnull(max(id), 0) + 1 FROM jobs");
 }
 
 std::optional<core::Job> read_job(Connection& connection, core::JobId id) {
-  Query row = connection.query("SELECT at_ms, type, payload FROM events WHERE job_id = ? ORDER BY version");
-  row.with(id);
+  Query row = connection.query("SELECT at_ms, type, payload FROM events WHERE job_id = ? ORDER BY version", id);
   std::optional<core::Job> job;
   while (row.next()) {
     if (!job) job.emplace().id = id;
-    *job = core::apply(std::move(*job), read_event(row, 0, 1, 2)).job;
+    fold(*job, row, 0);
   }
   return job;
 }
 
 std::optional<std::string> read_spec(Connection& connection, core::JobId id) {
-  Query row = connection.query("SELECT spec_json FROM jobs WHERE id = ?");
-  if (!row.with(id).next()) return std::nullopt;
-  return row.text(0);
+  return connection.first<std::string>("SELECT spec_json FROM jobs WHERE id = ?", id);
 }
 
 std::vector<core::Job> read_open_jobs(Connection& connection) {
   Query row = connection.query(
       "SELECT job_id, at_ms, type, payload FROM events WHERE job_id IN (SELECT id FROM jobs WHERE state IN "
-      "(SELECT value FROM json_each(?))) ORDER BY job_id, version");
-  row.with(kOpenStates);
+      "(SELECT value FROM json_each(?))) ORDER BY job_id, version",
+      kOpenStates);
   std::vector<core::Job> jobs;
   while (row.next()) {
-    if (jobs.empty() || jobs.back().id != row.integer(0)) jobs.emplace_back().id = row.integer(0);
-    jobs.back() = core::apply(std::move(jobs.back()), read_event(row, 1, 2, 3)).job;
+    const auto id = row.get<core::JobId>(0);
+    if (jobs.empty() || jobs.back().id != id) jobs.emplace_back().id = id;
+    fold(jobs.back(), row, 1);
   }
   return jobs;
 }
@@ -159,16 +151,12 @@ std::vector<JobRow> read_list(Connection& connection, const ListFilter& filter) 
                               : "WITH wanted AS (SELECT id FROM jobs INDEXED BY jobs_by_state WHERE state IN "
                                 "(SELECT value FROM json_each(?1)) AND " MUSTER_PAGE);
 #undef MUSTER_PAGE
-  const std::string states = states_json(filter.states), ids = nlohmann::json(filter.ids).dump();
-  row.with(states).with(filter.before).with(std::int64_t{filter.limit});
-  if (!filter.ids.empty()) {
-    row.with(ids).with(filter.sweep);
-  } else if (!filter.sweep.empty()) {
-    row.with(filter.sweep);
-  }
-  std::vector<JobRow> rows;
-  while (row.next()) rows.push_back(read_job_row(row));
-  return rows;
+  row.bind(states_json(filter.states));
+  row.bind(filter.before);
+  row.bind(filter.limit);
+  if (!filter.ids.empty()) row.bind(nlohmann::json(filter.ids).dump());
+  if (!filter.ids.empty() || !filter.sweep.empty()) row.bind(filter.sweep);
+  return row.all(read_job_row);
 }
 
 std::int64_t read_count(Connection& connection, std::span<const core::JobState> states, const std::string& sweep) {
@@ -178,85 +166,97 @@ std::int64_t read_count(Connection& connection, std::span<const core::JobState> 
       : states.empty()
           ? "SELECT count(*) FROM jobs WHERE ?1 = '[]' AND " MUSTER_IS_THERE
           : "SELECT count(*) FROM jobs WHERE state IN (SELECT value FROM json_each(?1)) AND " MUSTER_IS_THERE);
-  const std::string wanted = states_json(states);
-  row.with(wanted);
-  if (!sweep.empty()) row.with(sweep);
-  row.next();
-  return row.integer(0);
+  row.bind(states_json(states));
+  if (!sweep.empty()) row.bind(sweep);
+  return row.first<std::int64_t>().value();
 }
 
+#define MUSTER_SELECT_EVENTS "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events "
+
 std::vector<StoredEvent> read_node_losses(Connection& connection, core::Time since, std::uint32_t limit) {
-  Query row = connection.query(
-      "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events INDEXED BY node_losses "
-      "WHERE type = 'node_lost' AND at_ms >= ?1 ORDER BY at_ms, id LIMIT ?2");
-  row.with(since).with(std::int64_t{limit});
-  std::vector<StoredEvent> events;
-  while (row.next()) events.push_back(read_stored_event(row));
-  return events;
+  return connection
+      .query(MUSTER_SELECT_EVENTS
+             "INDEXED BY node_losses WHERE type = 'node_lost' AND at_ms >= ?1 "
+             "ORDER BY at_ms, id LIMIT ?2",
+             since, limit)
+      .all(read_stored_event);
 }
 
 std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, std::int64_t after_id,
                                      std::uint32_t limit) {
   // Each of the two statements needs another index. The events of one job are found by (job_id, version); versions and
   // ids have the same order.
-  Query row =
-      connection.query(job == 0 ? "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events "
-                                  "WHERE ?1 = 0 AND id > ?2 ORDER BY id LIMIT ?3"
-                                : "SELECT id, job_id, version, at_ms, type, payload, state_after, text FROM events "
-                                  "WHERE job_id = ?1 AND +id > ?2 ORDER BY version LIMIT ?3");
-  row.with(job).with(after_id).with(std::int64_t{limit});
-  std::vector<StoredEvent> events;
-  while (row.next()) {
-    events.push_back(read_stored_event(row));
-  }
-  return events;
+  return connection
+      .query(job == 0 ? MUSTER_SELECT_EVENTS "WHERE ?1 = 0 AND id > ?2 ORDER BY id LIMIT ?3"
+                      : MUSTER_SELECT_EVENTS "WHERE job_id = ?1 AND +id > ?2 ORDER BY version LIMIT ?3",
+             job, after_id, limit)
+      .all(read_stored_event);
 }
 
 Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32_t most) {
   Totals totals;
-  Query jobs = connection.query("SELECT state, count(*) FROM jobs WHERE " MUSTER_IS_THERE " GROUP BY state");
-  while (jobs.next()) totals.jobs[jobs.text(0)] = static_cast<std::uint64_t>(jobs.integer(1));
-  Query ends = connection.query("SELECT cause, count(*) FROM attempts WHERE state = 'ended' GROUP BY cause");
-  while (ends.next()) totals.attempts_ended[ends.text(0)] = static_cast<std::uint64_t>(ends.integer(1));
+  const auto count = [](Query row, std::map<std::string, std::uint64_t>& counts) {
+    while (row.next()) row.get_to(1, counts[row.get<std::string>(0)]);
+  };
+  count(connection.query("SELECT state, count(*) FROM jobs WHERE " MUSTER_IS_THERE " GROUP BY state"), totals.jobs);
+  count(connection.query("SELECT cause, count(*) FROM attempts WHERE state = 'ended' GROUP BY cause"),
+        totals.attempts_ended);
   // Event ids have almost no gaps, so a range of ids bounds the work.
-  Query events =
-      connection.query("SELECT type, count(*), max(id) FROM events WHERE id > ?1 AND id <= ?1 + ?2 GROUP BY type");
-  events.with(after_event).with(std::int64_t{most});
+  Query events = connection.query(
+      "SELECT type, count(*), max(id) FROM events WHERE id > ?1 AND id <= ?1 + ?2 GROUP BY type", after_event, most);
   totals.last_event = after_event;
   while (events.next()) {
-    totals.events[events.text(0)] = static_cast<std::uint64_t>(events.integer(1));
-    totals.last_event = std::max(totals.last_event, events.integer(2));
+    events.get_to(1, totals.events[events.get<std::string>(0)]);
+    totals.last_event = std::max(totals.last_event, events.get<std::int64_t>(2));
   }
   return totals;
 }
 
 std::int64_t read_last_event_id(Connection& connection) {
-  Query row = connection.query("SELECT ifnull(max(id), 0) FROM events");
-  row.next();
-  return row.integer(0);
+  return read_number(connection, "SELECT ifnull(max(id), 0) FROM events");
 }
 
 std::vector<PendingAction> read_pending_actions(Connection& connection) {
-  Query row =
-      connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id");
-  std::vector<PendingAction> actions;
-  while (row.next()) {
-    const bool launching = row.text(4) == to_string(ActionState::kLaunching);
-    actions.push_back({row.integer(0), row.integer(1), decode_action(row.text(2), row.text(3)),
-                       launching ? ActionState::kLaunching : ActionState::kPending});
-  }
-  return actions;
+  return connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id")
+      .all([](const Query& row) {
+        PendingAction action;
+        std::string kind, payload, state;
+        row.get_to(0, action.id, action.job, kind, payload, state);
+        action.action = decode_action(kind, payload);
+        if (state == to_string(ActionState::kLaunching)) action.state = ActionState::kLaunching;
+        return action;
+      });
+}
+
+std::vector<PartitionRow> read_partitions(Connection& connection) {
+  return connection.query("SELECT name, policy FROM partitions ORDER BY name").all([](const Query& row) {
+    return PartitionRow{row.get<std::string>(0), row.get<std::string>(1)};
+  });
+}
+
+std::vector<AuditRow> read_audit(Connection& connection, std::int64_t before_id, const std::string& partition,
+                                 std::uint32_t limit) {
+#define MUSTER_SELECT_AUDIT "SELECT id, at_ms, user, action, partition, before, after FROM audit WHERE id < ?1 AND "
+  return connection
+      .query(partition.empty() ? MUSTER_SELECT_AUDIT "?2 = '' ORDER BY id DESC LIMIT ?3"
+                               : MUSTER_SELECT_AUDIT "partition = ?2 ORDER BY id DESC LIMIT ?3",
+             before_id == 0 ? std::numeric_limits<std::int64_t>::max() : before_id, partition, limit)
+      .all([](const Query& row) {
+        AuditRow change;
+        row.get_to(0, change.id, change.at, change.user, change.action, change.partition, change.before, change.after);
+        return change;
+      });
+#undef MUSTER_SELECT_AUDIT
 }
 
 std::string read_secret(Connection& connection) {
-  Query row = connection.query("SELECT value FROM meta WHERE key = 'secret'");
-  if (!row.next()) throw Error(Error::Kind::kCorrupt, "the database has lost its secret: restore a backup");
-  return row.text(0);
+  auto secret = connection.first<std::string>("SELECT value FROM meta WHERE key = 'secret'");
+  if (!secret) throw Error(Error::Kind::kCorrupt, "the database has lost its secret: restore a backup");
+  return *std::move(secret);
 }
 
 std::string read_place(Connection& connection) {
-  Query row = connection.query("SELECT value FROM meta WHERE key = 'place'");
-  return row.next() ? row.text(0) : std::string();
+  return connection.first<std::string>("SELECT value FROM meta WHERE key = 'place'").value_or("");
 }
 
 }  // namespace store

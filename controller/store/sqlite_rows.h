@@ -24,6 +24,9 @@ std::vector<StoredEvent> read_events(Connection& connection, core::JobId job, st
 std::int64_t read_last_event_id(Connection& connection);
 Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32_t most);
 std::vector<PendingAction> read_pending_actions(Connection& connection);
+std::vector<PartitionRow> read_partitions(Connection& connection);
+std::vector<AuditRow> read_audit(Connection& connection, std::int64_t before_id, const std::string& partition,
+                                 std::uint32_t limit);
 std::string read_secret(Connection& connection);
 /// Empty: no place is stored.
 std::string read_place(Connection& connection);

@@ -1,13 +1,13 @@
 #include "store/sqlite_store.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 
+#include "os/fd.h"
 #include "store/clean_end.h"
 #include "store/schema.h"
 #include "store/secret.h"
@@ -16,7 +16,6 @@
 #include "store/sqlite_lock.h"
 #include "store/sqlite_metrics.h"
 #include "store/sqlite_migrate.h"
-#include "store/sqlite_partitions.h"
 #include "store/sqlite_rows.h"
 #include "store/sqlite_writes.h"
 
@@ -35,11 +34,7 @@ constexpr const char* kReadStandsStill = " could not be read for 15 s: its disk 
 
 /// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it.
 void create_private(const fs::path& file) {
-  const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor >= 0) {
-    close(descriptor);
-    return;
-  }
+  if (const os::Fd created(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); created) return;
   const bool full = errno == ENOSPC || errno == EDQUOT;
   throw Error(Error::Kind::kFull, full ? "the disk is full: " + file.string() + " cannot be created; free space"
                                        : file.string() + " cannot be written (" + std::strerror(errno) +
@@ -84,57 +79,35 @@ class SqliteStore final : public Store {
   }
 
   std::optional<core::JobId> find_request(const std::string& request_id) override {
-    return reading([&](Connection& c) { return read_request(c, request_id); });
+    return reading(read_request, request_id);
   }
-  core::JobId next_job_id() override {
-    return reading([](Connection& c) { return read_next_job_id(c); });
-  }
-  std::optional<core::Job> load(core::JobId id) override {
-    return reading([&](Connection& c) { return read_job(c, id); });
-  }
-  std::optional<std::string> spec_json(core::JobId id) override {
-    return reading([&](Connection& c) { return read_spec(c, id); });
-  }
-  std::vector<core::Job> load_open() override {
-    return reading([](Connection& c) { return read_open_jobs(c); });
-  }
-  std::vector<JobRow> list(const ListFilter& filter) override {
-    return reading([&](Connection& c) { return read_list(c, filter); });
-  }
+  core::JobId next_job_id() override { return reading(read_next_job_id); }
+  std::optional<core::Job> load(core::JobId id) override { return reading(read_job, id); }
+  std::optional<std::string> spec_json(core::JobId id) override { return reading(read_spec, id); }
+  std::vector<core::Job> load_open() override { return reading(read_open_jobs); }
+  std::vector<JobRow> list(const ListFilter& filter) override { return reading(read_list, filter); }
   std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override {
-    return reading([&](Connection& c) { return read_count(c, states, sweep); });
+    return reading(read_count, states, sweep);
   }
   std::vector<StoredEvent> node_losses(core::Time since, std::uint32_t limit) override {
-    return reading([&](Connection& c) { return read_node_losses(c, since, limit); });
+    return reading(read_node_losses, since, limit);
   }
   std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
-    return reading([&](Connection& c) { return read_events(c, job, after_id, limit); });
+    return reading(read_events, job, after_id, limit);
   }
-  std::int64_t last_event_id() override {
-    return reading([](Connection& c) { return read_last_event_id(c); });
-  }
+  std::int64_t last_event_id() override { return reading(read_last_event_id); }
   Totals totals(std::int64_t after_event, std::uint32_t most) override {
-    return reading([&](Connection& c) { return read_totals(c, after_event, most); });
+    return reading(read_totals, after_event, most);
   }
-  std::vector<PendingAction> pending_actions() override {
-    return reading([](Connection& c) { return read_pending_actions(c); });
-  }
+  std::vector<PendingAction> pending_actions() override { return reading(read_pending_actions); }
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override {
-    return reading([&](Connection& c) { return read_metrics(c, job, attempt, after_attempt, after_step, limit); });
+    return reading(read_metrics, job, attempt, after_attempt, after_step, limit);
   }
-  Thinned thinned(const ThinRequest& request) override {
-    return reading([&](Connection& c) { return read_thinned(c, request); });
-  }
-  std::optional<MetricRow> newest_metric(core::JobId job) override {
-    return reading([&](Connection& c) { return read_newest_metric(c, job); });
-  }
-  std::vector<SeriesRow> series(core::JobId job) override {
-    return reading([&](Connection& c) { return read_series(c, job); });
-  }
-  std::vector<PartitionRow> partitions() override {
-    return reading([](Connection& c) { return read_partitions(c); });
-  }
+  Thinned thinned(const ThinRequest& request) override { return reading(read_thinned, request); }
+  std::optional<MetricRow> newest_metric(core::JobId job) override { return reading(read_newest_metric, job); }
+  std::vector<SeriesRow> series(core::JobId job) override { return reading(read_series, job); }
+  std::vector<PartitionRow> partitions() override { return reading(read_partitions); }
   void change_partitions(std::span<const AuditRow> changes) override {
     if (changes.empty()) return;
     writing([&] {
@@ -142,14 +115,10 @@ class SqliteStore final : public Store {
     });
   }
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override {
-    return reading([&](Connection& c) { return read_audit(c, before_id, partition, limit); });
+    return reading(read_audit, before_id, partition, limit);
   }
-  std::string secret() override {
-    return reading([](Connection& c) { return read_secret(c); });
-  }
-  std::string place() override {
-    return reading([](Connection& c) { return read_place(c); });
-  }
+  std::string secret() override { return reading(read_secret); }
+  std::string place() override { return reading(read_place); }
   void settle(const std::string& place, bool new_secret) override {
     writing([&] {
       write_place(writer_, place);
@@ -237,11 +206,12 @@ class SqliteStore final : public Store {
     }
   }
 
-  template <typename Work>
-  auto reading(Work work) -> decltype(work(std::declval<Connection&>())) {
+  /// Returns read(connection, arguments...).
+  template <typename Read, typename... Arguments>
+  auto reading(Read read, const Arguments&... arguments) -> decltype(read(std::declval<Connection&>(), arguments...)) {
     const std::unique_lock lock(reader_mutex_, kReadPatience);
     if (!lock.owns_lock()) throw Error(Error::Kind::kOther, file_ + kReadStandsStill);
-    return translating(*reader_, [&] { return work(*reader_); });
+    return translating(*reader_, [&] { return read(*reader_, arguments...); });
   }
 
   const std::string file_;

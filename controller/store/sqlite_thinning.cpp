@@ -17,15 +17,12 @@ constexpr std::int64_t curve_of_series(std::int64_t id) {
   return kFirstSeriesCurve - 1 + id;
 }
 
-Query& bind_steps(Query& row, const Key& key, core::Step from, core::Step end) {
-  return row.with(key.first).with(std::int64_t{key.second}).with(from).with(end);
-}
-
 Rules read_rules(Connection& connection, core::JobId job) {
-  Query row = connection.query("SELECT id, over_ranks FROM series WHERE job_id = ?");
-  row.with(job);
+  Query row = connection.query("SELECT id, over_ranks FROM series WHERE job_id = ?", job);
   Rules rules;
-  while (row.next()) rules.emplace(curve_of_series(row.integer(0)), schema::over_ranks_of(row.text(1)));
+  while (row.next()) {
+    rules.emplace(curve_of_series(row.get<std::int64_t>(0)), schema::over_ranks_of(row.get<std::string>(1)));
+  }
   return rules;
 }
 
@@ -37,28 +34,30 @@ void read_rows(Connection& connection, const Key& key, const Rules& rules, core:
   Query step = connection.query(
       "SELECT step, max(CASE rank WHEN 0 THEN at_ms END), max(step_ms), max(memory_peak_bytes), "
       "sum(bytes_communicated) FROM rank_steps WHERE job_id = ? AND attempt = ? AND step >= ? AND step < ? "
-      "GROUP BY step HAVING min(rank) = 0 ORDER BY step");
-  bind_steps(step, key, from, end);
+      "GROUP BY step HAVING min(rank) = 0 ORDER BY step",
+      key.first, key.second, from, end);
   Query value = connection.query(
       "SELECT step, series, rank, value FROM series_values WHERE job_id = ? AND attempt = ? AND step >= ? AND step < ? "
-      "ORDER BY step, series, rank");
-  bind_steps(value, key, from, end);
+      "ORDER BY step, series, rank",
+      key.first, key.second, from, end);
   bool more = value.next();
   while (step.next()) {
-    const auto number = step.integer(0), at_ms = step.integer(1);
+    const auto number = step.get<core::Step>(0), at_ms = step.get<std::int64_t>(1);
     if (!go_on(number)) return;
     sink.add(kStepsCurve, Spot{number, at_ms, static_cast<double>(number)});
     for (const auto curve : {kStepTimeCurve, kPeakMemoryCurve, kBytesCurve}) {
       const auto column = static_cast<int>(curve) + 1;
-      if (!step.is_null(column)) sink.add(curve, Spot{number, at_ms, step.real(column)});
+      if (!step.is_null(column)) sink.add(curve, Spot{number, at_ms, step.get<double>(column)});
     }
-    while (more && value.integer(0) < number) more = value.next();
-    while (more && value.integer(0) == number) {
-      const auto curve = curve_of_series(value.integer(1));
+    const auto is_at = [&](core::Step at) { return more && value.get<core::Step>(0) == at; };
+    const auto curve_there = [&] { return curve_of_series(value.get<std::int64_t>(1)); };
+    while (more && value.get<core::Step>(0) < number) more = value.next();
+    while (is_at(number)) {
+      const auto curve = curve_there();
       const auto rule = rules.find(curve);
       OverRanks over(rule == rules.end() ? schema::OverRanks::kMean : rule->second);
-      for (; more && value.integer(0) == number && curve_of_series(value.integer(1)) == curve; more = value.next()) {
-        over.add(static_cast<core::RankNumber>(value.integer(2)), value.real(3));
+      for (; is_at(number) && curve_there() == curve; more = value.next()) {
+        over.add(value.get<core::RankNumber>(2), value.get<double>(3));
       }
       if (const auto one = over.value()) sink.add(curve, Spot{number, at_ms, *one});
     }
@@ -67,7 +66,9 @@ void read_rows(Connection& connection, const Key& key, const Rules& rules, core:
 
 std::optional<Spot> spot_of(const Query& row, int column) {
   if (row.is_null(column)) return std::nullopt;
-  return Spot{row.integer(column), row.integer(column + 1), row.real(column + 2)};
+  Spot spot;
+  row.get_to(column, spot.step, spot.at_ms, spot.value);
+  return spot;
 }
 
 /// Adds the stored buckets of the steps from `from` up to `end`. Both must be bounds of buckets.
@@ -77,21 +78,25 @@ void read_buckets(Connection& connection, const Key& key, std::size_t level, cor
   Query row = connection.query(
       "SELECT curve, \"values\", low_step, low_at_ms, low, high_step, high_at_ms, high, last_step, last_at_ms, last, "
       "gap_step, gap_at_ms FROM metric_buckets WHERE job_id = ?1 AND attempt = ?2 AND level = ?5 AND bucket >= ?3 AND "
-      "bucket < ?4 ORDER BY bucket, curve");
-  bind_steps(row, key, from / kWidths[level], end / kWidths[level]).with(static_cast<std::int64_t>(level));
+      "bucket < ?4 ORDER BY bucket, curve",
+      key.first, key.second, from / kWidths[level], end / kWidths[level], level);
   while (row.next()) {
-    Bucket bucket{row.integer(1), spot_of(row, 2), spot_of(row, 5), spot_of(row, 8), std::nullopt};
-    if (!row.is_null(11)) bucket.gap = {row.integer(11), row.integer(12), std::numeric_limits<double>::quiet_NaN()};
-    sink.add(row.integer(0), bucket);
+    const auto curve = row.get<std::int64_t>(0);
+    Bucket bucket{row.get<std::int64_t>(1), spot_of(row, 2), spot_of(row, 5), spot_of(row, 8), std::nullopt};
+    if (!row.is_null(11)) {
+      bucket.gap = {row.get<core::Step>(11), row.get<std::int64_t>(12), std::numeric_limits<double>::quiet_NaN()};
+    }
+    sink.add(curve, bucket);
   }
 }
 
 /// Buckets of this level hold all steps before the result.
 core::Step read_settled(Connection& connection, const Key& key, std::size_t level) {
-  Query row = connection.query(
-      "SELECT bucket FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = ? ORDER BY bucket DESC LIMIT 1");
-  row.with(key.first).with(std::int64_t{key.second}).with(static_cast<std::int64_t>(level));
-  return row.next() ? (row.integer(0) + 1) * kWidths[level] : 0;
+  const auto last = connection.first<core::Step>(
+      "SELECT bucket FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = ? ORDER BY bucket DESC "
+      "LIMIT 1",
+      key.first, key.second, level);
+  return (last.value_or(-1) + 1) * kWidths[level];
 }
 
 /// Writes buckets of one level.
@@ -118,18 +123,18 @@ class BucketWriter {
 
   void write(std::int64_t curve, const Bucket& bucket) {
     Query row = connection_.query(
-        "INSERT OR REPLACE INTO metric_buckets VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    row.with(key_.first).with(std::int64_t{key_.second}).with(static_cast<std::int64_t>(level_)).with(bucket_);
-    row.with(curve).with(bucket.values);
+        "INSERT OR REPLACE INTO metric_buckets VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", key_.first,
+        key_.second, level_, bucket_, curve, bucket.values);
     for (const auto& spot : {bucket.lowest, bucket.highest, bucket.last}) {
-      bind(row, spot);
-      row.with(spot ? std::optional(spot->value) : std::nullopt);
+      bind_place(row, spot);
+      row.bind(spot ? std::optional(spot->value) : std::nullopt);
     }
-    bind(row, bucket.gap);
+    bind_place(row, bucket.gap);
     row.run();
   }
-  static void bind(Query& row, const std::optional<Spot>& spot) {
-    row.with(spot ? std::optional(spot->step) : std::nullopt).with(spot ? std::optional(spot->at_ms) : std::nullopt);
+  static void bind_place(Query& row, const std::optional<Spot>& spot) {
+    row.bind(spot ? std::optional(spot->step) : std::nullopt);
+    row.bind(spot ? std::optional(spot->at_ms) : std::nullopt);
   }
 
   Connection& connection_;
@@ -164,9 +169,7 @@ core::Step write_level(Connection& connection, const Key& key, std::size_t level
 std::vector<AttemptSteps> read_attempts(Connection& connection, core::JobId job) {
   std::vector<AttemptSteps> attempts;
   const auto end_of = [&](const char* sql, core::AttemptNumber attempt) {
-    Query row = connection.query(sql);
-    row.with(job).with(std::int64_t{attempt});
-    return row.next() ? std::optional(row.integer(0)) : std::nullopt;
+    return connection.first<std::int64_t>(sql, job, attempt);
   };
   constexpr const char* kNext =
       "SELECT attempt FROM rank_steps WHERE job_id = ? AND attempt > ? ORDER BY attempt LIMIT 1";
@@ -181,42 +184,25 @@ std::vector<AttemptSteps> read_attempts(Connection& connection, core::JobId job)
   return attempts;
 }
 
-/// Reads stretches of one attempt. The middle comes from the widest stored buckets that fit, the ends come from
-/// narrower buckets and from rows.
-class StretchReader {
- public:
-  StretchReader(Connection& connection, const Key& key, const Rules& rules, Thinner& thinner)
-      : connection_(connection), key_(key), rules_(rules), thinner_(thinner) {}
-
-  void read(const Stretch& stretch) {
-    thinner_.begin(stretch);
-    std::size_t levels = 0;
-    while (levels < kWidths.size() && kWidths[levels] <= stretch.width) ++levels;
-    read(stretch.from, stretch.end, levels);
+/// Adds the steps of one attempt from `from` up to `end`. The middle comes from the widest stored buckets of the first
+/// `levels` levels that fit, the ends come from narrower buckets and from rows.
+void read_steps(Connection& connection, const Key& key, const Rules& rules, core::Step from, core::Step end,
+                std::size_t levels, Thinner& thinner) {
+  if (from >= end) return;
+  if (levels == 0) {
+    return read_rows(connection, key, rules, from, end, thinner, [](core::Step) { return true; });
   }
-
- private:
-  /// `levels`: how many levels of buckets may be read.
-  void read(core::Step from, core::Step end, std::size_t levels) {
-    if (from >= end) return;
-    if (levels == 0) {
-      read_rows(connection_, key_, rules_, from, end, thinner_, [](core::Step) { return true; });
-      return;
-    }
-    const auto width = kWidths[levels - 1];
-    const auto first = (from + width - 1) / width * width;
-    const auto last = std::min(end / width * width, read_settled(connection_, key_, levels - 1));
-    if (first >= last) return read(from, end, levels - 1);
-    read(from, first, levels - 1);
-    read_buckets(connection_, key_, levels - 1, first, last, thinner_);
-    read(last, end, levels - 1);
-  }
-
-  Connection& connection_;
-  const Key key_;
-  const Rules& rules_;
-  Thinner& thinner_;
-};
+  const auto read_narrower = [&](core::Step first, core::Step last) {
+    read_steps(connection, key, rules, first, last, levels - 1, thinner);
+  };
+  const auto width = kWidths[levels - 1];
+  const auto first = (from + width - 1) / width * width;
+  const auto last = std::min(end / width * width, read_settled(connection, key, levels - 1));
+  if (first >= last) return read_narrower(from, end);
+  read_narrower(from, first);
+  read_buckets(connection, key, levels - 1, first, last, thinner);
+  read_narrower(last, end);
+}
 
 }  // namespace
 
@@ -226,11 +212,10 @@ MetricBuckets::Progress& MetricBuckets::of(Connection& connection, const Key& ke
   for (std::size_t level = 0; level < kWidths.size(); ++level) {
     found->second.settled[level] = read_settled(connection, key, level);
   }
-  Query row = connection.query(
-      "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND step <= ? ORDER BY step DESC LIMIT 1");
-  if (row.with(key.first).with(std::int64_t{key.second}).with(kFarthestStep).next()) {
-    found->second.newest = row.integer(0);
-  }
+  const auto newest = connection.first<core::Step>(
+      "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND step <= ? ORDER BY step DESC LIMIT 1",
+      key.first, key.second, kFarthestStep);
+  if (newest) found->second.newest = *newest;
   return found->second;
 }
 
@@ -272,7 +257,7 @@ bool MetricBuckets::settle_stored(Connection& connection, core::JobId job, core:
 }
 
 void MetricBuckets::drop(Connection& connection, core::JobId job) {
-  connection.query("DELETE FROM metric_buckets WHERE job_id = ?").with(job).run();
+  connection.run("DELETE FROM metric_buckets WHERE job_id = ?", job);
   forget(job);
 }
 
@@ -288,17 +273,18 @@ void MetricBuckets::clear() {
 
 Thinned read_thinned(Connection& connection, const ThinRequest& request) {
   const SQLite::Transaction one_moment(connection.database());
-  std::vector<std::pair<std::int64_t, std::string>> names;
-  {
-    Query row = connection.query("SELECT id, name FROM series WHERE job_id = ? ORDER BY id");
-    row.with(request.job);
-    while (row.next()) names.emplace_back(curve_of_series(row.integer(0)), row.text(1));
-  }
+  const auto names = connection.query("SELECT id, name FROM series WHERE job_id = ? ORDER BY id", request.job)
+                         .all([](const Query& row) {
+                           return std::pair(curve_of_series(row.get<std::int64_t>(0)), row.get<std::string>(1));
+                         });
   const auto rules = read_rules(connection, request.job);
   auto attempts = read_attempts(connection, request.job);
   Thinner thinner;
   for (const auto& stretch : stretches_of(attempts, request, names.size())) {
-    StretchReader(connection, {request.job, stretch.attempt}, rules, thinner).read(stretch);
+    thinner.begin(stretch);
+    const auto levels = std::ranges::upper_bound(kWidths, stretch.width) - kWidths.begin();
+    read_steps(connection, {request.job, stretch.attempt}, rules, stretch.from, stretch.end,
+               static_cast<std::size_t>(levels), thinner);
   }
   return std::move(thinner).finish(std::move(attempts), names);
 }
@@ -308,13 +294,12 @@ void settle_older(Connection& connection) {
   const auto next = [&]() -> std::optional<Key> {
     Query row = connection.query("SELECT job_id, attempt FROM unsettled_attempts LIMIT 1");
     if (!row.next()) return std::nullopt;
-    return Key{row.integer(0), static_cast<core::AttemptNumber>(row.integer(1))};
+    return Key{row.get<core::JobId>(0), row.get<core::AttemptNumber>(1)};
   };
   while (const auto key = next()) {
     SQLite::Transaction transaction(connection.database(), SQLite::TransactionBehavior::IMMEDIATE);
     if (buckets.settle_stored(connection, key->first, key->second)) {
-      Query row = connection.query("DELETE FROM unsettled_attempts WHERE job_id = ? AND attempt = ?");
-      row.with(key->first).with(std::int64_t{key->second}).run();
+      connection.run("DELETE FROM unsettled_attempts WHERE job_id = ? AND attempt = ?", key->first, key->second);
       buckets.clear();
     }
     transaction.commit();

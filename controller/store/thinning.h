@@ -139,16 +139,4 @@ class Thinner {
   std::map<std::int64_t, Open> curves_;
 };
 
-/// Adds one step with all its values to `sink`, which has add(curve, Spot). `curve_of` gives the number of a series by
-/// its name.
-template <typename Sink, typename CurveOf>
-void add_step(Sink& sink, const MetricRow& row, CurveOf curve_of) {
-  const auto add = [&](std::int64_t curve, double value) { sink.add(curve, {row.step, row.at_ms, value}); };
-  add(kStepsCurve, static_cast<double>(row.step));
-  if (row.step_ms) add(kStepTimeCurve, *row.step_ms);
-  if (row.memory_peak_bytes) add(kPeakMemoryCurve, static_cast<double>(*row.memory_peak_bytes));
-  if (row.bytes_communicated) add(kBytesCurve, static_cast<double>(*row.bytes_communicated));
-  for (const auto& value : row.values) add(curve_of(value.series), value.value);
-}
-
 }  // namespace store

@@ -21,6 +21,7 @@
 #include "executors/local/launch_check.h"
 #include "executors/local/port_picker.h"
 #include "executors/local/start_supervisor.h"
+#include "os/durable_file.h"
 #include "os/process_table.h"
 
 namespace runtime::local {
@@ -184,7 +185,8 @@ LaunchAnswer LocalExecutor::start_ranks(const LaunchRequest& request, int folder
   StartAnswer answer;
   try {
     const auto launch = launch_of(request, program, port, options_.open_files);
-    replace_file_at(folder, contract::kLocalLaunchFile, to_text(launch));
+    os::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
+                        to_text(launch));
     step("written");
     answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
     step("answered");

@@ -35,20 +35,6 @@ std::string failure_of(const std::function<void()>& action) {
   return "no failure";
 }
 
-TEST(DurableFile, ReplacesAsAWholeAndLeavesNothingBeside) {
-  TempFolder folder;
-  const auto file = folder.path() / "f";
-  write_file_durably(file, "one");
-  write_file_durably(file, "two");
-  EXPECT_EQ(read_small_file(file), "two");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-  EXPECT_EQ(read_small_file(folder.path() / "absent"), "");
-}
-
-TEST(DurableFile, NamesThePathThatFails) {
-  EXPECT_THAT(failure_of([] { write_file_durably("/proc/none/f", "x"); }), HasSubstr("/proc/none/f"));
-}
-
 TEST(TokenFile, IsMadeOnceAndPrivate) {
   TempFolder folder;
   const auto file = folder.path() / "token";

@@ -80,12 +80,12 @@ void set_other(JobSpec& spec, const Key& field) {
       for (const auto* text : {"failed:13", "ended:2"}) add(spec, field, field.name == "after" ? text : kNasty);
       return;
     case Kind::kVariables:
-      set_text(spec, field, "A", std::string(kNasty) + "\nsecond line\x01");
-      set_text(spec, field, "B", "");
+      texts_by_name(spec, field)["A"] = std::string(kNasty) + "\nsecond line\x01";
+      texts_by_name(spec, field)["B"] = "";
       return;
     case Kind::kOptions:
-      set_text(spec, field, "hint", "nomultithread");
-      set_text(spec, field, "contiguous", "");
+      texts_by_name(spec, field)["hint"] = "nomultithread";
+      texts_by_name(spec, field)["contiguous"] = "";
       return;
     default:
       set(spec, field, other_value(spec, field));

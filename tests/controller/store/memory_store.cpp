@@ -10,6 +10,36 @@
 #include "store/secret.h"
 
 namespace store {
+namespace {
+
+template <typename Number, typename Combine>
+void combine(std::optional<Number>& into, const std::optional<Number>& other, Combine with) {
+  if (other) into = into ? with(*into, *other) : *other;
+}
+
+/// Adds another rank's measurements. The values of series are combined by OverRanks.
+void merge(StepRow& step, const MetricRow& row) {
+  const auto most = [](auto a, auto b) { return std::max(a, b); };
+  ++step.ranks;
+  combine(step.row.step_ms, row.step_ms, most);
+  combine(step.row.memory_bytes, row.memory_bytes, most);
+  combine(step.row.memory_peak_bytes, row.memory_peak_bytes, most);
+  combine(step.row.bytes_communicated, row.bytes_communicated, [](auto a, auto b) { return a + b; });
+}
+
+/// Adds one step with all its values to `sink`, which has add(curve, Spot). `curve_of` gives the number of a series by
+/// its name.
+template <typename Sink, typename CurveOf>
+void add_step(Sink& sink, const MetricRow& row, CurveOf curve_of) {
+  const auto add = [&](std::int64_t curve, double value) { sink.add(curve, {row.step, row.at_ms, value}); };
+  add(kStepsCurve, static_cast<double>(row.step));
+  if (row.step_ms) add(kStepTimeCurve, *row.step_ms);
+  if (row.memory_peak_bytes) add(kPeakMemoryCurve, static_cast<double>(*row.memory_peak_bytes));
+  if (row.bytes_communicated) add(kBytesCurve, static_cast<double>(*row.bytes_communicated));
+  for (const auto& value : row.values) add(curve_of(value.series), value.value);
+}
+
+}  // namespace
 
 MemoryStore::MemoryStore() : secret_(random_secret()) {}
 

@@ -1,4 +1,4 @@
-#include "base/durable_file.h"
+#include "os/durable_file.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,26 +11,14 @@
 #include <system_error>
 #include <vector>
 
-namespace runtime {
+#include "os/fd.h"
+
+namespace os {
 namespace {
 
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
   throw std::system_error(error, std::generic_category(), std::string(what) + " " + path.string());
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void write_all(int fd, std::string_view text, const std::filesystem::path& path) {
   while (!text.empty()) {
@@ -43,16 +31,16 @@ void write_all(int fd, std::string_view text, const std::filesystem::path& path)
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail("cannot sync", folder, errno);
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) fail("cannot sync", folder, errno);
 }
 
 // A new file with exactly this mode, whatever the umask; removed again if it cannot be filled. Failures name `path`,
 // which is what people know.
 void create_filled(const std::filesystem::path& file, std::string_view text, unsigned mode,
                    const std::filesystem::path& path) {
-  const Descriptor fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  if (fd.get() < 0) fail("cannot create", path, errno);
+  const Fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (!fd) fail("cannot create", path, errno);
   try {
     if (::fchmod(fd.get(), mode) != 0) fail("cannot set the mode of", path, errno);
     write_all(fd.get(), text, path);
@@ -102,6 +90,14 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
   sync_folder(path.parent_path());
 }
 
+void replace_file_at(int folder, const std::string& name, const std::string& temporary, std::string_view text) {
+  const Fd fd(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) fail("cannot create", temporary, errno);
+  write_all(fd.get(), text, temporary);
+  if (::renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) fail("cannot replace", name, errno);
+  if (::fsync(folder) != 0) fail("cannot sync the folder of", name, errno);
+}
+
 void create_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode) {
   // Asked first, so that finding it takes no room on a full disk.
   struct stat there {};
@@ -115,8 +111,8 @@ void create_file_durably(const std::filesystem::path& path, std::string_view tex
 }
 
 std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes, std::uintmax_t offset) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
     if (errno == ENOENT || errno == ENOTDIR) return {};
     fail("cannot open", path, errno);
   }
@@ -149,4 +145,4 @@ void make_private_folder(const std::filesystem::path& path) {
     const int closed = ::chmod(path.c_str(), info.st_mode & 07770);
 }
 
-}  // namespace runtime
+}  // namespace os
