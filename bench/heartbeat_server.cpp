@@ -20,18 +20,18 @@
 namespace {
 
 /// Ranks of which nobody but their own heartbeats tells.
-class NoProcesses final : public runtime::Executor {
+class NoProcesses final : public executors::Executor {
  public:
   std::string name() const override { return "local"; }
-  void start(runtime::FactSink) override {}
-  runtime::LaunchAnswer launch(const runtime::LaunchRequest& request) override {
+  void start(executors::FactSink) override {}
+  executors::LaunchAnswer launch(const executors::LaunchRequest& request) override {
     core::AttemptLaunched launched{request.key.number, "bench", "node", {}};
     launched.pids.assign(std::size_t{request.nodes} * request.ranks_per_node, 1);
     return launched;
   }
   void adopt(const core::AttemptKey&, const core::Attempt&) override {}
-  void stop(const core::AttemptKey&, const runtime::StopRequest&) override {}
-  runtime::Vouch vouch(const core::AttemptKey&, core::RankNumber) override { return runtime::Vouch::kUnknown; }
+  void stop(const core::AttemptKey&, const executors::StopRequest&) override {}
+  executors::Vouch vouch(const core::AttemptKey&, core::RankNumber) override { return executors::Vouch::kUnknown; }
   void shutdown() override {}
 };
 
@@ -44,7 +44,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-core::JobId submit(runtime::Controller& controller, const std::string& folder, std::uint32_t world, int interval_ms) {
+core::JobId submit(service::Controller& controller, const std::string& folder, std::uint32_t world, int interval_ms) {
   muster::v1::SubmitRequest request;
   auto& spec = *request.mutable_spec();
   spec.set_name("bench");
@@ -63,7 +63,7 @@ core::JobId submit(runtime::Controller& controller, const std::string& folder, s
   return id;
 }
 
-void answer(runtime::Controller& controller) {
+void answer(service::Controller& controller) {
   const auto totals = controller.totals(0, 10'000'000);
   const auto found = totals.events.find("rank_silent");
   const auto status = controller.status();
@@ -85,17 +85,17 @@ int main(int argc, char** argv) {
     const std::string folder = argv[1];
     os::raise_open_files_limit();
     const auto store = store::open_sqlite_store(folder + "/muster.db");
-    runtime::RealClock clock;
+    base::RealClock clock;
     NoProcesses executor;
     const auto controller =
-        runtime::make_controller(*store, executor, clock, {.data_folder = folder, .people_token = "bench"});
+        service::make_controller(*store, executor, clock, {.data_folder = folder, .people_token = "bench"});
     const auto server = rpc::serve(*controller, "127.0.0.1:0");
     controller->start({"127.0.0.1:" + std::to_string(server->port()), ""});
     std::string tokens;
     for (int job = 0; job < std::stoi(argv[3]); ++job) {
       const auto id = submit(*controller, folder, static_cast<std::uint32_t>(std::stoul(argv[2])), std::stoi(argv[4]));
       tokens += (tokens.empty() ? "" : ", ") + std::string("\"") + std::to_string(id) + "\": \"" +
-                runtime::rank_token(store->secret(), id, 1) + "\"";
+                base::rank_token(store->secret(), id, 1) + "\"";
     }
     std::cout << "{\"port\": " << server->port() << ", \"tokens\": {" << tokens << "}}" << std::endl;
     for (std::string line; std::getline(std::cin, line);) answer(*controller);

@@ -14,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/data_folder.h"
-#include "base/durable_file.h"
 #include "base/tokens.h"
 #include "daemon/environment.h"
 #include "daemon/executors.h"
@@ -26,6 +25,7 @@
 #include "net/connections.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
+#include "os/durable_file.h"
 #include "os/host_name.h"
 #include "os/open_files.h"
 #include "rpc/server.h"
@@ -54,7 +54,7 @@ struct Flags {
   bool moved = false, fork = false;
   std::int64_t slurm_poll_ms = 1000;
   std::int64_t probe_ms = net::ProbeTimes{}.every.count();
-  std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(runtime::kExcludedFor).count();
+  std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(executors::kExcludedFor).count();
 };
 
 fs::path default_data_folder() {
@@ -83,7 +83,7 @@ ListenAddress checked_address(const char* flag, const std::string& text, bool in
 fs::path prepare_data_folder(const std::string& given) {
   const auto folder = fs::absolute(given.empty() ? default_data_folder() : fs::path(given)).lexically_normal();
   const bool fresh = !fs::exists(folder);
-  runtime::make_folders(folder);
+  os::make_folders(folder);
   if (fresh) ::chmod(folder.c_str(), 0700);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw std::runtime_error("cannot write to the data folder " + folder.string() + ": " + std::strerror(errno) +
@@ -157,7 +157,7 @@ class ReadyFile {
                                          {"grpc", grpc.text()},
                                          {"http", http.text()},
                                          {"version", MUSTER_VERSION}};
-    runtime::write_file_durably(file_, text.dump() + "\n");
+    os::write_file_durably(file_, text.dump() + "\n");
   }
   ~ReadyFile() {
     std::error_code ignored;
@@ -177,33 +177,33 @@ int serve(const Flags& flags) {
   catch_signals();
   const auto data = prepare_data_folder(flags.data_folder);
   const auto store = store::open_sqlite_store(data / "muster.db");
-  runtime::RealClock clock;
+  base::RealClock clock;
   const auto relocation = flags.fork    ? musterd::Relocation::kFork
                           : flags.moved ? musterd::Relocation::kMoved
                                         : musterd::Relocation::kNone;
   musterd::settle(*store, data, relocation, clock.wall());
-  const auto token = runtime::load_or_create_token(data / "token");
+  const auto token = base::load_or_create_token(data / "token");
 
   musterd::Executors executors(
       {data, store->secret(), flags.supervisor, flags.task, flags.slurm, core::Millis(flags.slurm_poll_ms), open_files},
       clock);
-  runtime::ControllerOptions options;
+  service::ControllerOptions options;
   options.data_folder = data;
   options.worker_program = musterd::program(flags.worker, "muster-worker");
   options.people_token = token;
   options.version = MUSTER_VERSION;
   options.check_folders = !executors.has_slurm();
-  options.scheduler_log = runtime::on_slurm::slurm_log_of;
+  options.scheduler_log = executors::on_slurm::slurm_log_of;
   options.why_no_slurm = executors.why_no_slurm();
   options.problems = [&] {
     auto all = executors.problems();
-    if (auto open = runtime::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
+    if (auto open = base::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
     return all;
   };
   for (const auto& problem : options.problems()) spdlog::warn(problem);
   options.excluded_for = std::chrono::seconds(flags.exclusion_s);
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
-  const auto controller = runtime::make_controller(*store, executors.get(), clock, options);
+  const auto controller = service::make_controller(*store, executors.get(), clock, options);
 
   const auto connections = net::connections_of_this_process();
   tell_shares(connections->shares());

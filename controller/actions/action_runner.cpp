@@ -7,7 +7,7 @@
 
 #include "jobs/spec_values.h"
 
-namespace runtime {
+namespace actions {
 namespace {
 
 constexpr core::Millis kOutboxInterval{100};
@@ -188,8 +188,8 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
       name = judge(row);
     } catch (const std::exception& e) {
       // Not let in: what limits it may be what could not be read.
-      parts_.admission.put_off(row.job, LaunchLater{e.what()});
-      outbox_.pause(row, kTryAgainAfter);
+      parts_.admission.put_off(row.job, executors::LaunchLater{e.what()});
+      outbox_.pause(row, executors::kTryAgainAfter);
     }
     if (!name || !outbox_.begin(row)) continue;
     const auto known = open.find(*name);
@@ -239,7 +239,7 @@ void ActionRunner::perform(const Batch& batch) {
       spdlog::error("job {}: {} failed and is tried again: {}", row.job, what, e.what());
     }
     if (!done) {
-      outbox_.pause(row, kTryAgainAfter);
+      outbox_.pause(row, executors::kTryAgainAfter);
     } else if (!is_hold(row)) {  // hold_attempt() has completed its row
       over.push_back(row.id);
     }
@@ -264,7 +264,7 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   if (spec == nullptr) return true;
   spdlog::info("job {} attempt {}: stopping: {}", id, number, action.reason);
   const auto cause = attempt != nullptr ? attempt->cause : core::Cause::kNone;
-  parts_.executor.stop({id, number}, {stop_grace(*spec, action.save), action.save, stop_word(cause)});
+  parts_.executor.stop({id, number}, {jobs::stop_grace(*spec, action.save), action.save, executors::stop_word(cause)});
   return true;
 }
 
@@ -275,7 +275,7 @@ bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& actio
     return true;
   }
   const auto answer = parts_.executor.limit({id, action.attempt}, action.time_limit);
-  if (answer.kind == LimitAnswer::Kind::kLater) return false;
+  if (answer.kind == executors::LimitAnswer::Kind::kLater) return false;
   if (!job->time_limit_asked) return true;
   return parts_.event_log.keep_and_wait(id, core::TimeLimitAnswered{action.attempt, action.time_limit, answer.why});
 }
@@ -300,7 +300,8 @@ bool ActionRunner::hold_attempt(const Row& row) {
   }
   const auto answer = parts_.executor.hold({row.job, action.attempt}, action.hold);
   // What can't be held any more has started, or ended: until that is known it is asked again, over a restart, too.
-  const bool done = answer == HoldAnswer::kDone || (answer == HoldAnswer::kRefused && !action.hold);
+  const bool done =
+      answer == executors::HoldAnswer::kDone || (answer == executors::HoldAnswer::kRefused && !action.hold);
   if (!done || !outbox_.complete_hold(row)) return false;
   if (action.hold) parts_.admission.park(*job);
   return true;
@@ -312,4 +313,4 @@ void ActionRunner::give_back(const core::Job& job) {
   if (!rows.empty() && is_parked(job, rows)) parts_.admission.park(job);
 }
 
-}  // namespace runtime
+}  // namespace actions

@@ -8,7 +8,7 @@
 #include "actions/launches.h"
 #include "base/loop.h"
 
-namespace runtime {
+namespace actions {
 
 /// Carries out the store's outbox: StartAttempt when admission lets it, the others at once, but RemoveFiles (see
 /// JobRemover). An action is completed only after what came of it is durable, so a crash anywhere means it is carried
@@ -33,10 +33,12 @@ class ActionRunner {
   void wake();
   /// Carries out what is due, in this thread. Only without threads.
   void poll();
-  void leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const { launches_.leave_out_lost_nodes(requests); }
+  void leave_out_lost_nodes(std::vector<executors::LaunchRequest>& requests) const {
+    launches_.leave_out_lost_nodes(requests);
+  }
   /// So many attempts of a sweep are launched together at most.
   static constexpr std::size_t kLargestBatch = 1000;
-  LostNodes nodes_lost_lately() const { return launches_.nodes_lost_lately(); }
+  executors::LostNodes nodes_lost_lately() const { return launches_.nodes_lost_lately(); }
   /// Starts nothing more.
   void stop_taking();
   /// The same, and waits for launches under way.
@@ -76,8 +78,8 @@ class ActionRunner {
   bool stale_ = true;  // the outbox must be read again
   std::deque<Batch> to_launch_;
   core::Millis rest_until_{0};  // monotonic; the outbox is not read before, whoever calls
-  Loop outbox_loop_;
-  std::deque<Loop> launchers_;
+  base::Loop outbox_loop_;
+  std::deque<base::Loop> launchers_;
 };
 
-}  // namespace runtime
+}  // namespace actions

@@ -7,11 +7,11 @@
 #include <system_error>
 #include <thread>
 
-#include "base/durable_file.h"
 #include "contract/fence_file.h"
+#include "os/durable_file.h"
 #include "os/fd.h"
 
-namespace runtime {
+namespace actions {
 namespace {
 
 // flock has no time limit of its own.
@@ -27,15 +27,15 @@ bool lock_within(int fd, core::Millis patience) {
 }  // namespace
 
 bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
-  make_folders(folder);
+  os::make_folders(folder);
   const auto lock_path = folder / contract::kFenceLock;
   const os::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
   const bool locked = lock_within(lock.get(), patience);
   if (read_fence(folder).value_or(0) < attempt) {
-    write_file_durably(folder / contract::kFenceFile, contract::fence_text(attempt));
+    os::write_file_durably(folder / contract::kFenceFile, contract::fence_text(attempt));
   }
   return locked;
 }
 
-}  // namespace runtime
+}  // namespace actions

@@ -5,7 +5,7 @@
 #include "beside/fence.h"
 #include "core/types.h"
 
-namespace runtime {
+namespace actions {
 
 /// A checkpoint folder belongs to the attempt that `<folder>/FENCE` names ("attempt 3\n"); ranks of an older one find
 /// that out before they make a checkpoint valid, under a shared flock on `<folder>/FENCE.lock`.
@@ -18,4 +18,4 @@ bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attemp
 
 using beside::read_fence;
 
-}  // namespace runtime
+}  // namespace actions

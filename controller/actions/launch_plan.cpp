@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include "actions/fence.h"
-#include "base/durable_file.h"
 #include "base/tokens.h"
 #include "contract/variables.h"
 #include "executors/node_fitness.h"
@@ -12,8 +11,9 @@
 #include "jobs/progress_watch.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
+#include "os/durable_file.h"
 
-namespace runtime {
+namespace actions {
 namespace {
 
 namespace variable = contract::variable;
@@ -21,19 +21,19 @@ namespace variable = contract::variable;
 constexpr core::Millis kFencePatience{5000};
 
 /// Where a job's fence is raised. A command's own checkpoint folder is none of our business: empty.
-std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
   const bool ours = spec.checkpoint().folder().empty();
-  return spec.has_recipe() || ours ? checkpoint_folder(spec, job, data) : std::filesystem::path();
+  return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
 }
 
 }  // namespace
 
-nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
-  return jobfile::run_file(spec, checkpoint_folder(spec, job, data).string(), data.cache().string());
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
+  return jobfile::run_file(spec, jobs::checkpoint_folder(spec, job, data).string(), data.cache().string());
 }
 
-SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
-  SlurmWishes to;
+executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
+  executors::SlurmWishes to;
   to.partition = from.partition();
   to.account = from.account();
   to.qos = from.qos();
@@ -56,14 +56,14 @@ SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
   to.teardown.assign(from.teardown().begin(), from.teardown().end());
   to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
   to.options.insert(from.options().begin(), from.options().end());
-  to.health_check = own_check(from.health_check());
+  to.health_check = executors::own_check(from.health_check());
   return to;
 }
 
-LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                             const LaunchSettings& settings) {
+executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                        const LaunchSettings& settings) {
   const auto& resources = spec.resources();
-  LaunchRequest request;
+  executors::LaunchRequest request;
   request.key = key;
   request.job_name = spec.name();
   request.nodes = resources.nodes();
@@ -94,17 +94,17 @@ LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::Attemp
   }
   for (const auto& [name, value] : spec.env()) request.env[name] = value;
   request.env[variable::kController] = settings.controller_address;
-  request.env[variable::kRankToken] = rank_token(settings.secret, key.job, key.number);
+  request.env[variable::kRankToken] = base::rank_token(settings.secret, key.job, key.number);
   request.env[variable::kJobId] = std::to_string(key.job);
   request.env[variable::kAttempt] = std::to_string(key.number);
   request.env[variable::kAttemptFolder] = request.attempt_folder;
-  request.env[variable::kCheckpointFolder] = checkpoint_folder(spec, key.job, settings.data).string();
+  request.env[variable::kCheckpointFolder] = jobs::checkpoint_folder(spec, key.job, settings.data).string();
   return request;
 }
 
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings) {
-  make_private_folder(settings.data.attempt(key));
-  make_folders(settings.data.logs(key));
+  os::make_private_folder(settings.data.attempt(key));
+  os::make_folders(settings.data.logs(key));
   if (const auto folder = fence_folder(spec, key.job, settings.data); !folder.empty()) {
     if (!raise_fence(folder, key.number, kFencePatience)) {
       spdlog::warn(
@@ -113,10 +113,11 @@ void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& ke
           key.job, key.number, folder.string());
     }
   }
-  if (spec.has_command()) note_checkpoint_files(checkpoint_folder(spec, key.job, settings.data), key, settings.data);
+  if (spec.has_command())
+    jobs::note_checkpoint_files(jobs::checkpoint_folder(spec, key.job, settings.data), key, settings.data);
   if (!spec.has_recipe()) return;
-  if (!spec.recipe().values().contains("data.cache_folder")) make_private_folder(settings.data.cache());
-  write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
+  if (!spec.recipe().values().contains("data.cache_folder")) os::make_private_folder(settings.data.cache());
+  os::write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
 }
 
-}  // namespace runtime
+}  // namespace actions

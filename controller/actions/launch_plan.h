@@ -8,11 +8,11 @@
 #include "executors/executor.h"
 #include "muster/v1/job.pb.h"
 
-namespace runtime {
+namespace actions {
 
 /// What every launch of this controller has in common.
 struct LaunchSettings {
-  DataFolder data{""};
+  base::DataFolder data{""};
   std::filesystem::path worker_program;
   std::string controller_address;  // host:port, for ranks
   std::string secret;              // of the store: rank tokens derive from it
@@ -20,16 +20,16 @@ struct LaunchSettings {
 
 /// What muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the spec leaves
 /// out are left out, but for the folders.
-nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data);
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
 
-SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
+executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
 
 /// Pure: the same for the same attempt, however often it is asked for.
-LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                             const LaunchSettings& settings);
+executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                        const LaunchSettings& settings);
 
 /// Everything that must lie on disk before ranks start: folders, the raised fence, run.json. May be repeated. Throws
 /// std::system_error.
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings);
 
-}  // namespace runtime
+}  // namespace actions

@@ -9,7 +9,7 @@
 #include "base/room.h"
 #include "jobs/spec_values.h"
 
-namespace runtime {
+namespace actions {
 namespace {
 
 // Whether the same folder may take writes later.
@@ -38,27 +38,27 @@ void Launches::perform(const std::vector<Outbox::Row>& batch) {
     results = launch(batch);
   } catch (const std::exception& e) {
     spdlog::error("job {}: a launch failed and is tried again: {}", batch.front().job, e.what());
-    for (auto& result : results) result = LaunchLater{.why = e.what(), .unsure = true};
+    for (auto& result : results) result = executors::LaunchLater{.why = e.what(), .unsure = true};
   }
   finish(batch, results);
 }
 
 Launches::Results Launches::launch(const std::vector<Outbox::Row>& batch) {
   Results results(batch.size());
-  std::vector<LaunchRequest> requests;
+  std::vector<executors::LaunchRequest> requests;
   std::vector<std::size_t> places;  // of the requests, in the batch
-  std::vector<std::pair<std::size_t, LaunchAnswer>> answers;
+  std::vector<std::pair<std::size_t, executors::LaunchAnswer>> answers;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     try {
       auto prepared = prepare(batch[i]);
-      if (auto* request = std::get_if<LaunchRequest>(&prepared)) {
+      if (auto* request = std::get_if<executors::LaunchRequest>(&prepared)) {
         requests.push_back(std::move(*request));
         places.push_back(i);
-      } else if (auto* answer = std::get_if<LaunchAnswer>(&prepared)) {
+      } else if (auto* answer = std::get_if<executors::LaunchAnswer>(&prepared)) {
         answers.emplace_back(i, std::move(*answer));
       }
     } catch (const std::exception& e) {
-      results[i] = LaunchLater{.why = e.what(), .unsure = may_be_there(batch[i])};
+      results[i] = executors::LaunchLater{.why = e.what(), .unsure = may_be_there(batch[i])};
     }
   }
   auto launched = ask(batch, places, requests);
@@ -67,7 +67,8 @@ Launches::Results Launches::launch(const std::vector<Outbox::Row>& batch) {
   return results;
 }
 
-std::variant<std::monostate, LaunchRequest, LaunchAnswer> Launches::prepare(const Outbox::Row& row) {
+std::variant<std::monostate, executors::LaunchRequest, executors::LaunchAnswer> Launches::prepare(
+    const Outbox::Row& row) {
   const auto key = key_of(row);
   const auto job = parts_.event_log.job(key.job);
   const bool upcoming = job != nullptr && core::is_upcoming(*job, key.number);
@@ -79,26 +80,28 @@ std::variant<std::monostate, LaunchRequest, LaunchAnswer> Launches::prepare(cons
   }
   // It was held when it was judged.
   if (!parts_.admission.has_slots(key.job)) {
-    return LaunchAnswer(LaunchLater{.why = {}, .pause = core::Millis(0), .unsure = may_be_there(row)});
+    return executors::LaunchAnswer(
+        executors::LaunchLater{.why = {}, .pause = core::Millis(0), .unsure = may_be_there(row)});
   }
   auto planned = plan(*job, key.number);
-  if (auto* request = std::get_if<LaunchRequest>(&planned)) return std::move(*request);
+  if (auto* request = std::get_if<executors::LaunchRequest>(&planned)) return std::move(*request);
   if (may_be_there(row)) {
     if (auto answer = look(key)) return *std::move(answer);
   }
-  if (auto* later = std::get_if<LaunchLater>(&planned)) return LaunchAnswer(std::move(*later));
-  return LaunchAnswer(std::move(std::get<core::AttemptLaunchFailed>(planned)));
+  if (auto* later = std::get_if<executors::LaunchLater>(&planned)) return executors::LaunchAnswer(std::move(*later));
+  return executors::LaunchAnswer(std::move(std::get<core::AttemptLaunchFailed>(planned)));
 }
 
-std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> Launches::plan(const core::Job& job,
-                                                                                   core::AttemptNumber attempt) {
+std::variant<executors::LaunchRequest, core::AttemptLaunchFailed, executors::LaunchLater> Launches::plan(
+    const core::Job& job, core::AttemptNumber attempt) {
   const core::AttemptKey key{job.id, attempt};
   const auto spec = parts_.specs.get(job.id);
   if (spec == nullptr) return core::AttemptLaunchFailed{attempt, "the job has no stored spec", false};
   try {
     prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
-    if (lacks_room(e.code().value())) return LaunchLater{e.what(), kTryAgainAfter, make_room(e.code().value())};
+    if (os::lacks_room(e.code().value()))
+      return executors::LaunchLater{e.what(), executors::kTryAgainAfter, base::make_room(e.code().value())};
     return core::AttemptLaunchFailed{attempt, folder_problem(e), may_heal(e.code().value())};
   }
   auto request = launch_request(*spec, key, settings_);
@@ -108,15 +111,16 @@ std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> Launches::pl
   return request;
 }
 
-std::optional<LaunchAnswer> Launches::look(const core::AttemptKey& key) {
+std::optional<executors::LaunchAnswer> Launches::look(const core::AttemptKey& key) {
   const auto spec = parts_.specs.get(key.job);
   return spec == nullptr ? std::nullopt : parts_.executor.withdraw(launch_request(*spec, key, settings_));
 }
 
-std::vector<LaunchAnswer> Launches::ask(const std::vector<Outbox::Row>& batch, const std::vector<std::size_t>& places,
-                                        std::vector<LaunchRequest>& requests) {
+std::vector<executors::LaunchAnswer> Launches::ask(const std::vector<Outbox::Row>& batch,
+                                                   const std::vector<std::size_t>& places,
+                                                   std::vector<executors::LaunchRequest>& requests) {
   if (requests.empty()) return {};
-  std::vector<LaunchAnswer> answers;
+  std::vector<executors::LaunchAnswer> answers;
   try {
     leave_out_lost_nodes(requests);
     Outbox::Ids ids;
@@ -126,26 +130,26 @@ std::vector<LaunchAnswer> Launches::ask(const std::vector<Outbox::Row>& batch, c
     outbox_.set_launching(ids);
   } catch (const std::exception& e) {
     for (const auto place : places)
-      answers.emplace_back(LaunchLater{.why = e.what(), .unsure = may_be_there(batch[place])});
+      answers.emplace_back(executors::LaunchLater{.why = e.what(), .unsure = may_be_there(batch[place])});
     return answers;
   }
   if (requests.size() == 1) return {parts_.executor.launch(requests.front())};
   return parts_.executor.launch_all(requests);
 }
 
-void Launches::keep(const std::vector<Outbox::Row>& batch, std::vector<std::pair<std::size_t, LaunchAnswer>> answers,
-                    Results& results) {
+void Launches::keep(const std::vector<Outbox::Row>& batch,
+                    std::vector<std::pair<std::size_t, executors::LaunchAnswer>> answers, Results& results) {
   std::vector<std::pair<core::JobId, core::EventBody>> facts;
   std::vector<std::pair<std::size_t, bool>> of_facts;  // whose, and whether there is an attempt now
   for (auto& [place, answer] : answers) {
     const auto key = key_of(batch[place]);
-    if (auto* later = std::get_if<LaunchLater>(&answer)) {
+    if (auto* later = std::get_if<executors::LaunchLater>(&answer)) {
       if (parts_.executor.queue_word(key)) later->why.clear();
       results[place] = std::move(*later);
       continue;
     }
     auto* fact = std::get_if<core::AttemptLaunched>(&answer);
-    results[place] = LaunchLater{.why = {}, .unsure = fact != nullptr};  // unless it is kept
+    results[place] = executors::LaunchLater{.why = {}, .unsure = fact != nullptr};  // unless it is kept
     facts.emplace_back(key.job, fact != nullptr ? core::EventBody(std::move(*fact))
                                                 : core::EventBody(std::get<core::AttemptLaunchFailed>(answer)));
     of_facts.emplace_back(place, results[place]->unsure);
@@ -164,7 +168,7 @@ void Launches::stop_unwanted(const core::AttemptKey& key) {
   const auto job = parts_.event_log.job(key.job);
   const auto spec = parts_.specs.get(key.job);
   if (job == nullptr || spec == nullptr || key.number <= job->attempts.size()) return;
-  parts_.executor.stop(key, {stop_grace(*spec, false)});
+  parts_.executor.stop(key, {jobs::stop_grace(*spec, false)});
 }
 
 void Launches::finish(const std::vector<Outbox::Row>& batch, const Results& results) {
@@ -194,18 +198,19 @@ void Launches::finish(const std::vector<Outbox::Row>& batch, const Results& resu
   }
 }
 
-LostNodes Launches::nodes_lost_lately() const {
-  LostNodes nodes;
-  for (const auto& event : parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, kMostExcluded)) {
+executors::LostNodes Launches::nodes_lost_lately() const {
+  executors::LostNodes nodes;
+  for (const auto& event :
+       parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, executors::kMostExcluded)) {
     const auto& lost = std::get<core::NodeLost>(event.event.body);
     nodes.emplace_back(lost.node, lost.only_this_job ? event.job : 0);
   }
   return nodes;
 }
 
-void Launches::leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const {
+void Launches::leave_out_lost_nodes(std::vector<executors::LaunchRequest>& requests) const {
   const auto lost = nodes_lost_lately();
-  for (auto& request : requests) request.exclude_nodes = kept_off(request.key.job, lost);
+  for (auto& request : requests) request.exclude_nodes = executors::kept_off(request.key.job, lost);
 }
 
-}  // namespace runtime
+}  // namespace actions

@@ -13,7 +13,7 @@
 #include "jobs/spec_cache.h"
 #include "partitions/partitions.h"
 
-namespace runtime {
+namespace actions {
 
 /// Launches attempts that may start: from their rows in the outbox to what executors answer.
 ///
@@ -24,13 +24,13 @@ class Launches {
  public:
   struct Parts {
     store::Store& store;
-    Executor& executor;
-    Clock& clock;
-    EventLog& event_log;
-    SpecCache& specs;
-    Admission& admission;
-    Partitions& partitions;
-    core::Millis excluded_for = kExcludedFor;
+    executors::Executor& executor;
+    base::Clock& clock;
+    jobs::EventLog& event_log;
+    jobs::SpecCache& specs;
+    admission::Admission& admission;
+    partitions::Partitions& partitions;
+    core::Millis excluded_for = executors::kExcludedFor;
   };
   Launches(Outbox& outbox, Parts parts) : outbox_(outbox), parts_(parts) {}
 
@@ -39,25 +39,26 @@ class Launches {
   /// one sweep. Never throws.
   void perform(const std::vector<Outbox::Row>& batch);
   /// Adds to each request the nodes that were lost lately, as before every launch.
-  void leave_out_lost_nodes(std::vector<LaunchRequest>& requests) const;
-  LostNodes nodes_lost_lately() const;
+  void leave_out_lost_nodes(std::vector<executors::LaunchRequest>& requests) const;
+  executors::LostNodes nodes_lost_lately() const;
 
  private:
   /// Nothing: it is over. Otherwise when to try again.
-  using Result = std::optional<LaunchLater>;
+  using Result = std::optional<executors::LaunchLater>;
   using Results = std::vector<Result>;
   Results launch(const std::vector<Outbox::Row>& batch);
   /// What is to be launched, or what the answer is without that; neither: nothing is to be done any more.
-  std::variant<std::monostate, LaunchRequest, LaunchAnswer> prepare(const Outbox::Row& row);
+  std::variant<std::monostate, executors::LaunchRequest, executors::LaunchAnswer> prepare(const Outbox::Row& row);
   /// What to launch, or why that can't be.
-  std::variant<LaunchRequest, core::AttemptLaunchFailed, LaunchLater> plan(const core::Job& job,
-                                                                           core::AttemptNumber attempt);
+  std::variant<executors::LaunchRequest, core::AttemptLaunchFailed, executors::LaunchLater> plan(
+      const core::Job& job, core::AttemptNumber attempt);
   /// Of a launch that may have happened and is not to happen any more: what there is; nullopt: surely nothing.
-  std::optional<LaunchAnswer> look(const core::AttemptKey& key);
-  std::vector<LaunchAnswer> ask(const std::vector<Outbox::Row>& batch, const std::vector<std::size_t>& places,
-                                std::vector<LaunchRequest>& requests);
+  std::optional<executors::LaunchAnswer> look(const core::AttemptKey& key);
+  std::vector<executors::LaunchAnswer> ask(const std::vector<Outbox::Row>& batch,
+                                           const std::vector<std::size_t>& places,
+                                           std::vector<executors::LaunchRequest>& requests);
   /// Keeps what executors answered.
-  void keep(const std::vector<Outbox::Row>& batch, std::vector<std::pair<std::size_t, LaunchAnswer>> answers,
+  void keep(const std::vector<Outbox::Row>& batch, std::vector<std::pair<std::size_t, executors::LaunchAnswer>> answers,
             Results& results);
   void stop_unwanted(const core::AttemptKey& key);
   void finish(const std::vector<Outbox::Row>& batch, const Results& results);
@@ -67,4 +68,4 @@ class Launches {
   LaunchSettings settings_;
 };
 
-}  // namespace runtime
+}  // namespace actions

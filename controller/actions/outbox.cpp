@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace actions {
 namespace {
 
 bool is_start(const Outbox::Row& row) {
@@ -176,4 +176,4 @@ void Outbox::pause(const Row& row, core::Millis pause) {
   }
 }
 
-}  // namespace runtime
+}  // namespace actions

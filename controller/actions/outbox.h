@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace actions {
 
 /// The store's outbox, and how far each of its actions is. RemoveFiles is left out (see JobRemover). Thread-safe; the
 /// store is never asked under the lock.
@@ -18,7 +18,7 @@ class Outbox {
  public:
   using Row = store::PendingAction;
   using Ids = std::vector<std::int64_t>;
-  Outbox(store::Store& store, Clock& clock) : store_(store), clock_(clock) {}
+  Outbox(store::Store& store, base::Clock& clock) : store_(store), clock_(clock) {}
 
   /// Takes in what the store has by now, and returns the rows that are new. Once one start of a job is launching, all
   /// its starts are. Throws store::Error.
@@ -55,11 +55,11 @@ class Outbox {
   void spread_launching();
 
   store::Store& store_;
-  Clock& clock_;
+  base::Clock& clock_;
   mutable std::mutex mutex_;
   std::map<std::int64_t, Entry> rows_;
   std::set<core::JobId> starting_;
   std::set<std::int64_t> to_complete_;  // carried out, but the store did not take that
 };
 
-}  // namespace runtime
+}  // namespace actions

@@ -4,33 +4,34 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace admission {
 namespace {
 
 bool is_idle(const core::Job& job) {
   return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
 }
 
-std::optional<Wait> after(const core::Job& job) {
+std::optional<base::Wait> after(const core::Job& job) {
   const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
   if (!is_idle(job) || other == job.after.end()) return std::nullopt;
-  return Wait{job.reason,
-              std::string(kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
+  return base::Wait{
+      job.reason, std::string(base::kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
 }
 
 }  // namespace
 
-std::optional<Wait> wait_for_release(const core::Job& job) {
+std::optional<base::Wait> wait_for_release(const core::Job& job) {
   if (!job.held) return std::nullopt;
-  return Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
+  return base::Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
 }
 
-Wait wait_for_backoff(const core::Job& job) {
-  return {job.reason, std::string(kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
+base::Wait wait_for_backoff(const core::Job& job) {
+  return {job.reason,
+          std::string(base::kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
           job.next_attempt_at};
 }
 
-std::optional<Wait> Admission::why_not(const core::Job& job, core::Time now) {
+std::optional<base::Wait> Admission::why_not(const core::Job& job, core::Time now) {
   if (!is_idle(job) && job.state != core::JobState::kQueued) return std::nullopt;
   // Neither has limits that are worth reading.
   const bool decided = job.held || !job.dependencies_met();
@@ -39,15 +40,15 @@ std::optional<Wait> Admission::why_not(const core::Job& job, core::Time now) {
   return first_wait(job, now, limits, false);
 }
 
-std::optional<Wait> Admission::enter(const core::Job& job, const std::vector<Limit>& limits) {
+std::optional<base::Wait> Admission::enter(const core::Job& job, const std::vector<Limit>& limits) {
   std::lock_guard lock(mutex_);
   auto wait = first_wait(job, parts_.clock.wall(), limits, true);
   if (!wait) ledger_.enter(job);
   return wait;
 }
 
-std::optional<Wait> Admission::first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
-                                          bool entering) const {
+std::optional<base::Wait> Admission::first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
+                                                bool entering) const {
   if (auto wait = wait_for_release(job)) return wait;
   if (auto wait = after(job)) return wait;
   if (auto wait = backoff(job, now)) return wait;
@@ -56,7 +57,7 @@ std::optional<Wait> Admission::first_wait(const core::Job& job, core::Time now, 
 }
 
 // The runner's clock cannot be set. Until the runner has seen that the attempt is to start, the job's own word counts.
-std::optional<Wait> Admission::backoff(const core::Job& job, core::Time now) const {
+std::optional<base::Wait> Admission::backoff(const core::Job& job, core::Time now) const {
   const auto start = starts_.find(job.id);
   const bool known = start != starts_.end();
   const bool over = known ? parts_.clock.monotonic() >= start->second.due : job.next_attempt_at <= now;
@@ -64,19 +65,19 @@ std::optional<Wait> Admission::backoff(const core::Job& job, core::Time now) con
   return wait_for_backoff(job);
 }
 
-std::optional<Wait> Admission::full(const core::Job& job, const std::vector<Limit>& limits) const {
+std::optional<base::Wait> Admission::full(const core::Job& job, const std::vector<Limit>& limits) const {
   const auto* limit = ledger_.has_slots(job.id) ? nullptr : ledger_.full(limits);
   if (limit == nullptr) return std::nullopt;
-  return Wait{(job.state == core::JobState::kQueued ? "released, and " : "") + limit->why, limit->action};
+  return base::Wait{(job.state == core::JobState::kQueued ? "released, and " : "") + limit->why, limit->action};
 }
 
-std::optional<Wait> Admission::retry(core::JobId job, bool entering) const {
+std::optional<base::Wait> Admission::retry(core::JobId job, bool entering) const {
   const auto start = starts_.find(job);
   if (start == starts_.end() || !start->second.later) return std::nullopt;
   if (entering && parts_.clock.monotonic() >= start->second.again) return std::nullopt;
   const auto& later = *start->second.later;
-  if (later.why.empty()) return Wait{};  // its executor tells why
-  return Wait{"Not started yet: " + later.why, later.remedy};
+  if (later.why.empty()) return base::Wait{};  // its executor tells why
+  return base::Wait{"Not started yet: " + later.why, later.remedy};
 }
 
 std::vector<Limit> Admission::limits(const core::Job& job) {
@@ -135,7 +136,7 @@ void Admission::park(const core::Job& job) {
   ledger_.park(job);
 }
 
-void Admission::put_off(core::JobId job, const LaunchLater& later) {
+void Admission::put_off(core::JobId job, const executors::LaunchLater& later) {
   std::lock_guard lock(mutex_);
   auto& start = starts_[job];
   // Once, not at every try.
@@ -164,4 +165,4 @@ Count Admission::count(const std::string& partition, const std::string& user) {
   return user.empty() ? Count{.open = ledger_.open_below(key)} : ledger_.count(key);
 }
 
-}  // namespace runtime
+}  // namespace admission

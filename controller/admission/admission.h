@@ -15,12 +15,12 @@
 #include "executors/executor.h"
 #include "jobs/spec_cache.h"
 
-namespace runtime {
+namespace admission {
 
 /// What a job waits for that a person holds; nullopt: nobody holds it. Pure.
-std::optional<Wait> wait_for_release(const core::Job& job);
+std::optional<base::Wait> wait_for_release(const core::Job& job);
 /// What a job waits for whose next attempt is backed off. Pure.
-Wait wait_for_backoff(const core::Job& job);
+base::Wait wait_for_backoff(const core::Job& job);
 
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
 /// the job; it waits for other jobs; its backoff; a limit without a free slot; its last launch was put off. The first
@@ -32,21 +32,21 @@ Wait wait_for_backoff(const core::Job& job);
 class Admission {
  public:
   struct Parts {
-    Clock& clock;
-    SpecCache& specs;
-    const Executor& executor;
-    std::function<std::shared_ptr<const PartitionPolicies>()> policies;
+    base::Clock& clock;
+    jobs::SpecCache& specs;
+    const executors::Executor& executor;
+    std::function<std::shared_ptr<const partitions::PartitionPolicies>()> policies;
   };
   explicit Admission(Parts parts) : parts_(std::move(parts)) {}
 
   /// The first reason that keeps the job's next attempt, or a released one, from starting; nullopt: there is none, or
   /// the job neither waits nor is to start. Throws where limits() does.
-  std::optional<Wait> why_not(const core::Job& job, core::Time now);
+  std::optional<base::Wait> why_not(const core::Job& job, core::Time now);
 
   /// Throws store::Error, or std::runtime_error, if what limits the job cannot be read now.
   std::vector<Limit> limits(const core::Job& job);
   /// why_not() with the limits of the job; if nothing keeps it, it takes its slots. One that has them keeps them.
-  std::optional<Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
+  std::optional<base::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
 
   bool has_slots(core::JobId job) const;
 
@@ -60,7 +60,7 @@ class Admission {
   /// The queue of the job's attempt holds it for a person: its slots are free.
   void park(const core::Job& job);
   /// The launch is not to be tried again before its pause is over. `later` says why, where its executor does not.
-  void put_off(core::JobId job, const LaunchLater& later);
+  void put_off(core::JobId job, const executors::LaunchLater& later);
   /// The launch is over, with an attempt or without one.
   void settle(core::JobId job);
   /// The same, and no attempt is expected any more.
@@ -72,14 +72,14 @@ class Admission {
  private:
   struct Start {
     core::Millis due{0};  // monotonic
-    std::optional<LaunchLater> later;
+    std::optional<executors::LaunchLater> later;
     core::Millis again{0};  // monotonic
   };
-  std::optional<Wait> first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
-                                 bool entering) const;
-  std::optional<Wait> backoff(const core::Job& job, core::Time now) const;
-  std::optional<Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
-  std::optional<Wait> retry(core::JobId job, bool entering) const;
+  std::optional<base::Wait> first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
+                                       bool entering) const;
+  std::optional<base::Wait> backoff(const core::Job& job, core::Time now) const;
+  std::optional<base::Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
+  std::optional<base::Wait> retry(core::JobId job, bool entering) const;
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;
   /// Finds out where open jobs are counted; those whose spec cannot be read are asked for again.
   void find_partitions();
@@ -90,4 +90,4 @@ class Admission {
   std::map<core::JobId, Start> starts_;
 };
 
-}  // namespace runtime
+}  // namespace admission

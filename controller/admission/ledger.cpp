@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace admission {
 namespace {
 
 const core::Attempt* living(const core::Job& job) {
@@ -114,4 +114,4 @@ std::uint32_t Ledger::open_below(const std::string& prefix) const {
   return open;
 }
 
-}  // namespace runtime
+}  // namespace admission

@@ -10,7 +10,7 @@
 #include "admission/limits.h"
 #include "core/job.h"
 
-namespace runtime {
+namespace admission {
 
 /// Jobs that count under one key.
 struct Count {
@@ -74,4 +74,4 @@ class Ledger {
   std::map<std::string, Count> counts_;
 };
 
-}  // namespace runtime
+}  // namespace admission

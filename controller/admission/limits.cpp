@@ -2,16 +2,16 @@
 
 #include "base/wait.h"
 
-namespace runtime {
+namespace admission {
 namespace {
 
 Limit sweep_limit(const std::string& sweep, std::uint32_t most) {
   return {sweep_key(sweep), most,
           "waits for its turn: at most " + std::to_string(most) + " of sweep " + sweep + " have an attempt at once",
-          kStartsByItself};
+          base::kStartsByItself};
 }
 
-Limit partition_limit(const PartitionPolicy& policy, const std::string& user) {
+Limit partition_limit(const muster::v1::PartitionPolicy& policy, const std::string& user) {
   const auto most = policy.max_running_jobs_per_user();
   return {partition_key(policy.name(), user), most,
           "partition \"" + policy.name() + "\" allows " + user + " " + std::to_string(most) +
@@ -29,7 +29,8 @@ std::string partition_key(const std::string& partition, const std::string& user)
   return "partition:" + partition + "/" + user;
 }
 
-std::vector<Limit> limits_of(const core::Job& job, const muster::v1::JobSpec& spec, const PartitionPolicies* policies) {
+std::vector<Limit> limits_of(const core::Job& job, const muster::v1::JobSpec& spec,
+                             const partitions::PartitionPolicies* policies) {
   std::vector<Limit> limits;
   const auto* policy = policies == nullptr ? nullptr : policies->find(spec.slurm().partition());
   const bool limits_running = policy != nullptr && policy->has_max_running_jobs_per_user();
@@ -40,4 +41,4 @@ std::vector<Limit> limits_of(const core::Job& job, const muster::v1::JobSpec& sp
   return limits;
 }
 
-}  // namespace runtime
+}  // namespace admission

@@ -8,7 +8,7 @@
 #include "muster/v1/job.pb.h"
 #include "partitions/partition_policies.h"
 
-namespace runtime {
+namespace admission {
 
 /// At most `most` jobs with this key have an attempt at once.
 struct Limit {
@@ -27,6 +27,7 @@ std::string partition_key(const std::string& partition, const std::string& user)
 ///
 /// A sweep with slurm.array_parallelism leaves its limit to Slurm's arrays. Where a partition limits running jobs, jobs
 /// go to Slurm one by one and not as arrays, so muster keeps that number itself.
-std::vector<Limit> limits_of(const core::Job& job, const muster::v1::JobSpec& spec, const PartitionPolicies* policies);
+std::vector<Limit> limits_of(const core::Job& job, const muster::v1::JobSpec& spec,
+                             const partitions::PartitionPolicies* policies);
 
-}  // namespace runtime
+}  // namespace admission

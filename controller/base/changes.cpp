@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace base {
 
 void Changes::bump(core::JobId job) {
   {
@@ -40,4 +40,4 @@ std::uint64_t Changes::newest(core::JobId job) const {
   return found == jobs_.end() ? forgotten_ : found->second;
 }
 
-}  // namespace runtime
+}  // namespace base

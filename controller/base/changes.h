@@ -8,7 +8,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace base {
 
 /// What watchers wait on: one counter that grows with every change, and for each job the count at its newest change.
 /// Remembers kJobs jobs; of one forgotten it says "perhaps changed", which costs its watchers one look. Thread-safe.
@@ -34,4 +34,4 @@ class Changes {
   bool closed_ = false;
 };
 
-}  // namespace runtime
+}  // namespace base

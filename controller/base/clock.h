@@ -4,7 +4,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace base {
 
 /// The only source of time in musterd, so that tests own it.
 class Clock {
@@ -40,4 +40,4 @@ class ManualClock : public Clock {
   std::atomic<std::int64_t> wall_offset_ms_{1'700'000'000'000};
 };
 
-}  // namespace runtime
+}  // namespace base

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <system_error>
 
-#include "base/whole_number.h"
 #include "os/patience.h"
+#include "schema/whole_number.h"
 
-namespace runtime {
+namespace base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -19,7 +19,7 @@ constexpr core::Millis kPathPatience{500};
 
 std::optional<core::JobId> job_below(const fs::path& jobs, const fs::path& path) {
   const auto place = path.lexically_normal().lexically_relative(jobs.lexically_normal());
-  return place.empty() ? std::nullopt : whole_number<core::JobId>(place.begin()->native());
+  return place.empty() ? std::nullopt : schema::whole_number<core::JobId>(place.begin()->native());
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ core::JobId DataFolder::newest_job_folder() const {
   core::JobId newest = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator at(root_ / "jobs", error), end; !error && at != end; at.increment(error)) {
-    const auto id = whole_number<core::JobId>(at->path().filename().native());
+    const auto id = schema::whole_number<core::JobId>(at->path().filename().native());
     newest = std::max(newest, id.value_or(0));
   }
   return newest;
@@ -53,4 +53,4 @@ std::string DataFolder::open_to_others() const {
          "), and logs and job folders are in it: chmod 700 " + root_.string();
 }
 
-}  // namespace runtime
+}  // namespace base

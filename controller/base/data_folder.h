@@ -6,7 +6,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace base {
 
 /// Where everything lies under musterd's data folder. Nothing is created here.
 class DataFolder {
@@ -48,4 +48,4 @@ class DataFolder {
   std::filesystem::path root_;
 };
 
-}  // namespace runtime
+}  // namespace base

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace runtime {
+namespace base {
 namespace {
 
 // Whatever comes back is an answer; what is wrong with the disk is told by whoever needs to write.
@@ -57,4 +57,4 @@ void DiskProbe::write() {
   done_.notify_all();
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -7,7 +7,7 @@
 #include "base/hearing.h"
 #include "base/loop.h"
 
-namespace runtime {
+namespace base {
 
 /// Writes a byte into a file of the data folder when asked, so that Hearing knows of a disk that stands still though
 /// nothing else is written. Thread-safe; one thread of its own.
@@ -36,4 +36,4 @@ class DiskProbe {
   Loop loop_;
 };
 
-}  // namespace runtime
+}  // namespace base

@@ -1,6 +1,6 @@
 #include "base/errands.h"
 
-namespace runtime {
+namespace base {
 
 Errands::Errands(bool threads)
     : threads_(threads), loop_("an errand failed", threads, [this]() -> std::optional<core::Millis> {
@@ -36,4 +36,4 @@ bool Errands::work() {
   return true;
 }
 
-}  // namespace runtime
+}  // namespace base

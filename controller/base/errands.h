@@ -9,7 +9,7 @@
 #include "base/loop.h"
 #include "core/types.h"
 
-namespace runtime {
+namespace base {
 
 /// Does in a thread of its own what may wait for a disk, for callers that must not wait for long. Its end waits for the
 /// errand under way; errands that still wait are not done. Thread-safe.
@@ -39,4 +39,4 @@ class Errands {
   Loop loop_;
 };
 
-}  // namespace runtime
+}  // namespace base

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace runtime {
+namespace base {
 
 bool Hearing::was_deaf() {
   const bool stuck = stuck_since().has_value();
@@ -39,4 +39,4 @@ std::optional<core::Millis> Hearing::under_way_longer_than(core::Millis limit) c
   return *under_way_.begin();
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace runtime {
+namespace base {
 
 /// Whether silence means anything. The controller concludes nothing from what it could not have heard.
 ///
@@ -62,4 +62,4 @@ class Hearing {
   bool stood_still_ = false;  // a write did, since the last round
 };
 
-}  // namespace runtime
+}  // namespace base

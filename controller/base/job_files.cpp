@@ -4,7 +4,7 @@
 
 #include <system_error>
 
-namespace runtime {
+namespace base {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
@@ -28,4 +28,4 @@ std::int64_t bytes_below(const std::filesystem::path& folder) {
   return bytes;
 }
 
-}  // namespace runtime
+}  // namespace base

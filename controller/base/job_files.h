@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace runtime {
+namespace base {
 
 /// Entries that are looked at below one folder; what is beyond them is not counted.
 inline constexpr std::size_t kMostCountedFiles = 1'000'000;
@@ -11,4 +11,4 @@ inline constexpr std::size_t kMostCountedFiles = 1'000'000;
 /// The room that a folder and all below it take on the disk. Links are not followed. 0: it is not there.
 std::int64_t bytes_below(const std::filesystem::path& folder);
 
-}  // namespace runtime
+}  // namespace base

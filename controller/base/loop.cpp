@@ -4,7 +4,7 @@
 
 #include <exception>
 
-namespace runtime {
+namespace base {
 
 Loop::Loop(std::string trouble, bool threads, Step step)
     : trouble_(std::move(trouble)), threads_(threads), step_(std::move(step)) {}
@@ -81,4 +81,4 @@ std::optional<core::Millis> Loop::try_step() {
   }
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -9,7 +9,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace base {
 
 /// A thread that calls a step again and again. The loop owns the thread, its sleep and its end, so that its owner holds
 /// only what the step works on.
@@ -60,4 +60,4 @@ class Loop {
   std::thread thread_;
 };
 
-}  // namespace runtime
+}  // namespace base

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace runtime {
+namespace base {
 
 /// A refusal that a person can act on; rpc/ and http/ map the kind to their own codes.
 struct Refusal {
@@ -36,4 +36,4 @@ class Outcome {
   Refusal refusal_;
 };
 
-}  // namespace runtime
+}  // namespace base

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace runtime {
+namespace base {
 
 void Reading::attach(std::function<void(std::uint64_t)> send) {
   const std::lock_guard lock(send_mutex_);
@@ -63,4 +63,4 @@ std::optional<core::Millis> Reading::asked_ago() const {
   return clock_.monotonic() - *asked_at_;
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-namespace runtime {
+namespace base {
 
 /// Up to when everything that ranks have sent has been read.
 ///
@@ -51,4 +51,4 @@ class Reading {
   core::Millis lag_{0};
 };
 
-}  // namespace runtime
+}  // namespace base

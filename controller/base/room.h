@@ -2,9 +2,7 @@
 
 #include "os/room.h"
 
-namespace runtime {
-
-using os::lacks_room;
+namespace base {
 
 /// What people can do about it meanwhile.
 inline const char* make_room(int error) {
@@ -13,4 +11,4 @@ inline const char* make_room(int error) {
                                       : "Make room there: it starts by itself.";
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
-namespace runtime {
+namespace base {
 
 std::string time_text(core::Time time) {
   const auto ms = time.time_since_epoch().count();
@@ -22,4 +22,4 @@ std::string time_text(const std::optional<core::Time>& time) {
   return time ? time_text(*time) : std::string();
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/durable_file.h"
+#include "os/durable_file.h"
 
-namespace runtime {
+namespace base {
 namespace {
 
 std::string base64url(const unsigned char* bytes, std::size_t size) {
@@ -39,7 +39,7 @@ std::string new_token() {
 std::string load_or_create_token(const std::filesystem::path& path) {
   try {
     const std::string token = new_token();
-    create_file_durably(path, token + "\n", 0600);
+    os::create_file_durably(path, token + "\n", 0600);
     return token;
   } catch (const std::system_error& e) {
     if (e.code().value() != EEXIST) throw std::runtime_error(e.what());
@@ -52,7 +52,7 @@ std::string load_or_create_token(const std::filesystem::path& path) {
     throw std::runtime_error("the token file " + path.string() +
                              " can be read by others; run `chmod 600` on it, or delete it to have a new one made");
   }
-  std::string token = read_small_file(path, 4096);
+  std::string token = os::read_small_file(path, 4096);
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
   if (token.size() < 16) {
     throw std::runtime_error("the token file " + path.string() + " holds no token; delete it to have a new one made");
@@ -85,4 +85,4 @@ std::string store_name(std::string_view secret) {
   return rank_token(secret, 0, 0).substr(0, 8);
 }
 
-}  // namespace runtime
+}  // namespace base

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace runtime {
+namespace base {
 
 /// 32 random bytes, base64url. Throws std::runtime_error when the system has none.
 std::string new_token();
@@ -22,4 +22,4 @@ std::string rank_token(std::string_view secret, std::int64_t job, std::uint32_t 
 /// Eight hex digits that tell this store's jobs from those of others; says nothing of the secret.
 std::string store_name(std::string_view secret);
 
-}  // namespace runtime
+}  // namespace base

@@ -5,7 +5,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace base {
 
 /// Why something does not start, and what to do about it: the one vocabulary of `muster why`.
 struct Wait {
@@ -18,4 +18,4 @@ struct Wait {
 /// The advice for whatever ends without anybody's help.
 inline constexpr const char* kStartsByItself = "It starts by itself.";
 
-}  // namespace runtime
+}  // namespace base

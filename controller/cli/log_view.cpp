@@ -17,7 +17,7 @@ constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer line is printed i
 /// "2026-11-20T19:48:55.123Z". For 0, which means not known, a "-" of the same width.
 std::string stamp_text(std::int64_t at_ms) {
   constexpr std::size_t kWidth = 24;
-  return at_ms == 0 ? "-" + std::string(kWidth - 1, ' ') : runtime::time_text(core::Time(core::Millis(at_ms)));
+  return at_ms == 0 ? "-" + std::string(kWidth - 1, ' ') : base::time_text(core::Time(core::Millis(at_ms)));
 }
 
 /// Puts chunks together to lines and prints them. Remembers how far each log was read.

@@ -26,12 +26,12 @@ slurm::ClientOptions client_options() {
   slurm::ClientOptions options;
   options.conf = environment("SLURM_CONF");
   // An attempt waits this long for accounting. A listing waits with it.
-  options.history_limit = runtime::on_slurm::SlurmAttempt::kHistoryPatience;
+  options.history_limit = executors::on_slurm::SlurmAttempt::kHistoryPatience;
   return options;
 }
 
-runtime::local::LocalOptions local_options(const ExecutorSettings& settings, const fs::path& supervisor) {
-  runtime::local::LocalOptions options;
+executors::local::LocalOptions local_options(const ExecutorSettings& settings, const fs::path& supervisor) {
+  executors::local::LocalOptions options;
   options.root = settings.data;
   options.supervisor_program = supervisor;
   options.open_files = settings.open_files;
@@ -62,10 +62,10 @@ fs::path program(const std::string& given, const std::string& name) {
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
+Executors::Executors(const ExecutorSettings& settings, base::Clock& clock)
     : supervisor_(program(settings.supervisor, "muster-supervisor")),
       task_(program(settings.task, "muster-task")),
-      local_(runtime::local::make_local_executor(local_options(settings, supervisor_))),
+      local_(executors::local::make_local_executor(local_options(settings, supervisor_))),
       runner_(true, settings.open_files) {
   why_no_slurm_ = musterd::why_no_slurm(settings.slurm, runner_);
   // Without muster-task every attempt on Slurm would fail, until the job's budget is spent.
@@ -74,12 +74,12 @@ Executors::Executors(const ExecutorSettings& settings, runtime::Clock& clock)
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
   if (!why_no_slurm_.empty()) return;
   client_ = std::make_unique<slurm::Client>(runner_, client_options());
-  slurm_ = runtime::on_slurm::make_slurm_executor(
+  slurm_ = executors::on_slurm::make_slurm_executor(
       *client_, clock,
       // muster-task needs the same libraries as musterd.
-      runtime::on_slurm::SlurmOptions{settings.data, task_, environment("LD_LIBRARY_PATH"),
-                                      runtime::store_name(settings.secret), own_user(), settings.slurm_poll});
-  both_ = std::make_unique<runtime::RoutingExecutor>(*local_, *slurm_);
+      executors::on_slurm::SlurmOptions{settings.data, task_, environment("LD_LIBRARY_PATH"),
+                                        base::store_name(settings.secret), own_user(), settings.slurm_poll});
+  both_ = std::make_unique<executors::RoutingExecutor>(*local_, *slurm_);
 }
 
 std::vector<std::string> Executors::problems() const {

@@ -30,8 +30,8 @@ struct ExecutorSettings {
 /// and Slurm cannot be used.
 class Executors {
  public:
-  Executors(const ExecutorSettings& settings, runtime::Clock& clock);
-  runtime::Executor& get() { return both_ ? *both_ : *local_; }
+  Executors(const ExecutorSettings& settings, base::Clock& clock);
+  executors::Executor& get() { return both_ ? *both_ : *local_; }
   bool has_slurm() const { return slurm_ != nullptr; }
   const std::string& why_no_slurm() const { return why_no_slurm_; }
   /// Programs that are missing now. Each entry says what cannot run, and the remedy.
@@ -41,11 +41,11 @@ class Executors {
   std::filesystem::path supervisor_, task_;
   bool task_is_missing_ = false;  // Slurm could be used if muster-task were there
   std::string why_no_slurm_;
-  std::unique_ptr<runtime::Executor> local_;
+  std::unique_ptr<executors::Executor> local_;
   slurm::ProcessRunner runner_;
   std::unique_ptr<slurm::Client> client_;
-  std::unique_ptr<runtime::Executor> slurm_;
-  std::unique_ptr<runtime::Executor> both_;
+  std::unique_ptr<executors::Executor> slurm_;
+  std::unique_ptr<executors::Executor> both_;
 };
 
 }  // namespace musterd

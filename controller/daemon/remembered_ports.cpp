@@ -1,16 +1,16 @@
 #include "daemon/remembered_ports.h"
 
-#include "base/durable_file.h"
+#include "os/durable_file.h"
 
 namespace musterd {
 
 RememberedPorts::RememberedPorts(std::filesystem::path file) : file_(std::move(file)) {
-  known_ = nlohmann::json::parse(runtime::read_small_file(file_), nullptr, false);
+  known_ = nlohmann::json::parse(os::read_small_file(file_), nullptr, false);
   if (!known_.is_object()) known_ = nlohmann::json::object();
 }
 
 void RememberedPorts::save() const {
-  runtime::write_file_durably(file_, known_.dump() + "\n");
+  os::write_file_durably(file_, known_.dump() + "\n");
 }
 
 std::uint16_t RememberedPorts::known_port(const char* name) const {

@@ -7,7 +7,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace executors {
 
 /// What a scheduler says of one of its partitions.
 struct PartitionFacts {
@@ -48,4 +48,4 @@ struct ClusterFacts {
   bool known() const { return !partitions.empty(); }
 };
 
-}  // namespace runtime
+}  // namespace executors

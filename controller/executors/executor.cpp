@@ -2,7 +2,7 @@
 
 #include "core/text.h"
 
-namespace runtime {
+namespace executors {
 
 std::string stop_word(core::Cause cause) {
   switch (cause) {
@@ -47,4 +47,4 @@ std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost) {
   return nodes;
 }
 
-}  // namespace runtime
+}  // namespace executors

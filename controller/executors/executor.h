@@ -11,7 +11,7 @@
 #include "executors/cluster_facts.h"
 #include "launch/environment.h"
 
-namespace runtime {
+namespace executors {
 
 /// What only Slurm reads: as in the job file's [slurm].
 struct SlurmWishes {
@@ -219,4 +219,4 @@ class Executor {
   virtual void shutdown() = 0;
 };
 
-}  // namespace runtime
+}  // namespace executors

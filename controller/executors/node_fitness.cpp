@@ -1,6 +1,6 @@
 #include "executors/node_fitness.h"
 
-namespace runtime {
+namespace executors {
 namespace {
 
 std::string telling(const std::string& check, std::string_view whose) {
@@ -20,4 +20,4 @@ std::string own_check(const std::string& check) {
   return check.empty() ? std::string() : telling(check, kOwnCheckMark);
 }
 
-}  // namespace runtime
+}  // namespace executors

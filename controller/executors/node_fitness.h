@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace runtime {
+namespace executors {
 
 /// What a job's log says of a node on which a health check failed, before the node's name.
 inline constexpr std::string_view kUnfitMark = "muster: the health check failed on ";
@@ -16,4 +16,4 @@ std::string telling_check(const std::string& check);
 /// A check that is the job file's own, with its failure told so: others are not kept from the node.
 std::string own_check(const std::string& check);
 
-}  // namespace runtime
+}  // namespace executors

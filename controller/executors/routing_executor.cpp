@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace executors {
 
 void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
   local_.set_history(is_over);
@@ -86,4 +86,4 @@ std::vector<std::string> RoutingExecutor::scripts(const std::vector<LaunchReques
   return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
 }
 
-}  // namespace runtime
+}  // namespace executors

@@ -6,7 +6,7 @@
 
 #include "executors/executor.h"
 
-namespace runtime {
+namespace executors {
 
 /// Local processes and Slurm behind one executor: each attempt goes where its job file says, "auto" to Slurm, and later
 /// calls about it go to the same one. Thread-safe as the two are.
@@ -80,4 +80,4 @@ class RoutingExecutor : public Executor {
   core::AttemptKey looked_at_;                    // last, for room
 };
 
-}  // namespace runtime
+}  // namespace executors

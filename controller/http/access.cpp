@@ -27,7 +27,7 @@ std::string without_port(const std::string& host) {
 }  // namespace
 
 std::string Sessions::open(Clock::time_point now) {
-  const std::string id = runtime::new_token();
+  const std::string id = base::new_token();
   const std::lock_guard lock(mutex_);
   if (ends_.size() >= kMaxSessions) ends_.erase(std::ranges::min_element(ends_, {}, &Ends::value_type::second));
   ends_[id] = now + kSessionLife;
@@ -47,7 +47,7 @@ void Sessions::close(const std::string& id) {
   ends_.erase(id);
 }
 
-Access::Access(runtime::Controller& controller, std::string host, int port)
+Access::Access(service::Controller& controller, std::string host, int port)
     : controller_(controller), host_(lower(std::move(host))), cookie_("muster_session_" + std::to_string(port)) {}
 
 bool Access::is_own_host(const std::string& host) const {

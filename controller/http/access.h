@@ -8,7 +8,7 @@
 
 #include "http/message.h"
 
-namespace runtime {
+namespace service {
 class Controller;
 }
 
@@ -39,7 +39,7 @@ class Sessions {
 class Access {
  public:
   /// `host` and `port`: the address that the server listens on.
-  Access(runtime::Controller& controller, std::string host, int port);
+  Access(service::Controller& controller, std::string host, int port);
 
   /// The first check of every request; nullopt: the request may go on. Checks the Host header (against DNS rebinding).
   /// For requests that change something, also checks the headers Origin and X-Muster (against CSRF).
@@ -53,7 +53,7 @@ class Access {
  private:
   bool is_own_host(const std::string& host) const;
 
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   const std::string host_;
   const std::string cookie_;  // the cookie's name; it holds the port, since all ports of a host share cookies
   Sessions sessions_;

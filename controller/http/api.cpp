@@ -32,8 +32,8 @@ Response as_json(const ordered_json& json) {
   return response_of(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-Response refusal(const runtime::Refusal& refusal) {
-  using Kind = runtime::Refusal::Kind;
+Response refusal(const base::Refusal& refusal) {
+  using Kind = base::Refusal::Kind;
   switch (refusal.kind) {
     case Kind::kInvalid:
       return refuse(400, refusal.text, "correct the request");
@@ -53,7 +53,7 @@ Response refusal(const runtime::Refusal& refusal) {
 }
 
 template <typename Message>
-Response outcome(const runtime::Outcome<Message>& message) {
+Response outcome(const base::Outcome<Message>& message) {
   return message.ok() ? as_json(proto::to_json(message.value())) : refusal(message.refusal());
 }
 
@@ -88,7 +88,7 @@ Number number(const Request& request, const std::string& name, Number otherwise,
 constexpr std::size_t kMaxSweepName = 64;
 constexpr std::uint64_t kFarthestOffset = std::numeric_limits<std::int64_t>::max();
 
-Response jobs(runtime::Controller& controller, const Request& request) {
+Response jobs(service::Controller& controller, const Request& request) {
   muster::v1::ListRequest wanted;
   std::stringstream states(request.parameter("state"));
   for (std::string state; std::getline(states, state, ',');) {
@@ -106,7 +106,7 @@ Response jobs(runtime::Controller& controller, const Request& request) {
 }
 
 /// The curves of a job; curves.h describes the answer.
-Response curves(runtime::Controller& controller, core::JobId job, const Request& request) {
+Response curves(service::Controller& controller, core::JobId job, const Request& request) {
   store::ThinRequest wanted{.job = job};
   wanted.points = number<std::uint32_t>(request, "points", 0, kMaxCurvePoints);
   wanted.from = number(request, "from_step", wanted.from);
@@ -122,7 +122,7 @@ Response curves(runtime::Controller& controller, core::JobId job, const Request&
   return as_json(to_json(controller.thinned(wanted)));
 }
 
-Response metrics(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
+Response metrics(service::Controller& controller, const muster::v1::Job& job, const Request& request) {
   if (!request.parameter("points").empty()) return curves(controller, job.id(), request);
   const auto limit = number(request, "limit", kMaxMetricRows, kMaxMetricRows);
   // Without after_attempt the answer begins with the first step.
@@ -133,7 +133,7 @@ Response metrics(runtime::Controller& controller, const muster::v1::Job& job, co
   return rows_page("metrics", rows, limit);
 }
 
-Response events(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
+Response events(service::Controller& controller, const muster::v1::Job& job, const Request& request) {
   const auto limit = number(request, "limit", kMaxEventRows, kMaxEventRows);
   const auto after = number<std::int64_t>(request, "after_id", 0);
   return rows_page("events", controller.events(job.id(), after, limit), limit);
@@ -153,7 +153,7 @@ std::size_t whole_characters(std::string_view text) {
 }
 
 /// An unfinished last line is sent too. A progress bar is one line for hours.
-Response logs(runtime::Controller& controller, const muster::v1::Job& job, const Request& request) {
+Response logs(service::Controller& controller, const muster::v1::Job& job, const Request& request) {
   const core::AttemptNumber newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
   const auto attempt = number(request, "attempt", newest);
   const auto rank = number<core::RankNumber>(request, "rank", 0);
@@ -185,19 +185,19 @@ Response logs(runtime::Controller& controller, const muster::v1::Job& job, const
 }
 
 /// The answer is small for any number of ranks, so a page can ask every second.
-Response ranks(runtime::Controller&, const muster::v1::Job& job, const Request& request) {
+Response ranks(service::Controller&, const muster::v1::Job& job, const Request& request) {
   constexpr std::size_t kLongestState = 16;
   return as_json(rank_page(
       job, {number<std::uint32_t>(request, "from", 0), number<std::uint32_t>(request, "limit", 100, kMaxRanks),
             request.parameter("show").substr(0, kLongestState)}));
 }
 
-Response why(runtime::Controller& controller, const muster::v1::Job& job, const Request&) {
+Response why(service::Controller& controller, const muster::v1::Job& job, const Request&) {
   return outcome(controller.why(job.id()));
 }
 
 /// `ranks=0` leaves out the ranks. Thousands of ranks would be most of the answer.
-Response whole_job(runtime::Controller&, const muster::v1::Job& job, const Request& request) {
+Response whole_job(service::Controller&, const muster::v1::Job& job, const Request& request) {
   auto shown = job;
   if (number<std::uint32_t>(request, "ranks", 1, 1) == 0) shown.clear_ranks();
   return as_json(proto::to_json(shown));
@@ -209,18 +209,18 @@ Response wrong_method(const char* allowed) {
   return response;
 }
 
-using Page = Response (*)(runtime::Controller&, const muster::v1::Job&, const Request&);
+using Page = Response (*)(service::Controller&, const muster::v1::Job&, const Request&);
 const std::map<std::string_view, Page> kPages{{"", whole_job}, {"metrics", metrics}, {"events", events},
                                               {"logs", logs},  {"why", why},         {"ranks", ranks}};
 
-using Change = runtime::Outcome<muster::v1::Job> (runtime::Controller::*)(core::JobId, const std::string& user);
-const std::map<std::string_view, Change> kChanges{{"cancel", &runtime::Controller::cancel},
-                                                  {"requeue", &runtime::Controller::requeue},
-                                                  {"hold", &runtime::Controller::hold},
-                                                  {"release", &runtime::Controller::release}};
+using Change = base::Outcome<muster::v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
+const std::map<std::string_view, Change> kChanges{{"cancel", &service::Controller::cancel},
+                                                  {"requeue", &service::Controller::requeue},
+                                                  {"hold", &service::Controller::hold},
+                                                  {"release", &service::Controller::release}};
 
 // Answers "jobs/7" and "jobs/7/metrics". `rest` is "7" or "7/metrics".
-Response one_job(runtime::Controller& controller, std::string_view rest, const Request& request) {
+Response one_job(service::Controller& controller, std::string_view rest, const Request& request) {
   const auto slash = rest.find('/');
   const auto id = parse_number(rest.substr(0, slash));
   if (!id || *id == 0 || *id > std::numeric_limits<core::JobId>::max())

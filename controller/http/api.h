@@ -4,7 +4,7 @@
 #include "http/message.h"
 #include "http/metrics_page.h"
 
-namespace runtime {
+namespace service {
 class Controller;
 }
 
@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kMaxTailLines = 10000;
 /// job's state does not allow it, 421 a foreign host name, 429 a limit is reached, 503 not possible now.
 class Api {
  public:
-  Api(runtime::Controller& controller, Access& access) : controller_(controller), access_(access) {}
+  Api(service::Controller& controller, Access& access) : controller_(controller), access_(access) {}
 
   Response answer(const Request& request);
   MetricsPage& metrics_page() { return metrics_page_; }
@@ -34,7 +34,7 @@ class Api {
  private:
   Response answer_api(const Request& request);
 
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   Access& access_;
   MetricsPage metrics_page_;
 };

@@ -41,7 +41,7 @@ std::string format_progress(const muster::v1::Job& job) {
 
 }  // namespace
 
-Feed::Feed(runtime::Controller& controller)
+Feed::Feed(service::Controller& controller)
     : controller_(controller), loop_("the dashboard is not told of changes", true, [this] { return step(); }) {
   loop_.start();
 }

@@ -12,7 +12,7 @@
 #include "base/loop.h"
 #include "core/types.h"
 
-namespace runtime {
+namespace service {
 class Controller;
 }
 
@@ -37,7 +37,7 @@ class Feed {
   /// Called in the feed's thread. It must not wait.
   using Sink = std::function<void(const Text&)>;
 
-  explicit Feed(runtime::Controller& controller);
+  explicit Feed(service::Controller& controller);
 
   /// `after`: the newest event id that the reader has. Newer events are sent first. nullopt: only events from now on.
   std::uint64_t subscribe(std::optional<std::int64_t> after, Sink sink);
@@ -63,7 +63,7 @@ class Feed {
   void tell_progress();
   void tell_all(const std::string& text);
 
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   std::mutex mutex_;
   std::uint64_t next_subscription_ = 1;
   std::map<std::uint64_t, Subscriber> subscribers_;
@@ -75,7 +75,7 @@ class Feed {
   bool moved_ = true;
   std::chrono::steady_clock::time_point next_progress_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point next_beat_ = next_progress_ + kBeatInterval;
-  runtime::Loop loop_;
+  base::Loop loop_;
 };
 
 }  // namespace http

@@ -33,7 +33,7 @@ MetricFamily single(const char* name, const char* help, MetricType type, double 
 
 }  // namespace
 
-std::string MetricsPage::text(runtime::Controller& controller) {
+std::string MetricsPage::text(service::Controller& controller) {
   const std::lock_guard lock(mutex_);
   auto totals = controller.totals(read_up_to_, kMaxEventsAScrape);
   for (const auto state : core::kAllJobStates) totals.jobs.try_emplace(std::string(to_string(state)), 0);

@@ -8,7 +8,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace service {
 class Controller;
 }
 
@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kMaxEventsAScrape = 20000;
 /// they survive a restart of musterd. Thread-safe.
 class MetricsPage {
  public:
-  std::string text(runtime::Controller& controller);
+  std::string text(service::Controller& controller);
 
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::int64_t> streams{0};

@@ -26,7 +26,7 @@ using boost::system::error_code;
 
 class BeastServer : public Server {
  public:
-  BeastServer(runtime::Controller& controller, const std::string& address,
+  BeastServer(service::Controller& controller, const std::string& address,
               const std::shared_ptr<net::Connections>& connections)
       : listener_(address, connections),
         service_(std::make_shared<Service>(controller, listener_.host(), listener_.port(), connections)),
@@ -103,7 +103,7 @@ void BeastServer::shutdown() {
 
 }  // namespace
 
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+std::unique_ptr<Server> serve(service::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections) {
   if (!connections) connections = net::connections_of_this_process();
   return std::make_unique<BeastServer>(controller, address, connections);

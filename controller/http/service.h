@@ -15,7 +15,7 @@ namespace http {
 
 /// The parts that all connections of a server share.
 struct Service {
-  Service(runtime::Controller& controller, const std::string& host, int port,
+  Service(service::Controller& controller, const std::string& host, int port,
           std::shared_ptr<net::Connections> all_connections)
       : access(controller, host, port),
         api(controller, access),

@@ -12,7 +12,7 @@
 #include "os/patience.h"
 #include "schema/utf8.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ std::optional<core::CheckpointFolderSeen> compare(core::AttemptNumber attempt, c
   return seen;
 }
 
-}  // namespace runtime
+}  // namespace jobs

@@ -9,7 +9,7 @@
 
 #include "core/event.h"
 
-namespace runtime {
+namespace jobs {
 
 /// What a program has in its checkpoint folder, for muster to see whether an attempt brought anything new. Clocks of
 /// other nodes play no part: names, sizes and times of files are compared with what they were, never with a time.
@@ -46,4 +46,4 @@ inline constexpr std::size_t kMostFiles = 20'000;
 inline constexpr int kDeepest = 6;
 inline constexpr core::Millis kFolderPatience{2'000};
 
-}  // namespace runtime
+}  // namespace jobs

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 bool waits(const core::Job& job) {
@@ -47,4 +47,4 @@ void Dependencies::tell() {
   }
 }
 
-}  // namespace runtime
+}  // namespace jobs

@@ -6,7 +6,7 @@
 
 #include "jobs/event_log.h"
 
-namespace runtime {
+namespace jobs {
 
 /// Tells jobs that wait for others of their ends: core::DependencyEnded, once for each. Thread-safe.
 class Dependencies {
@@ -25,4 +25,4 @@ class Dependencies {
   bool news_ = false;
 };
 
-}  // namespace runtime
+}  // namespace jobs

@@ -5,7 +5,7 @@
 #include "base/time_text.h"
 #include "jobs/facts.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 // A failure that nobody repeated is told for this long; afterwards the store may well be fine again.
@@ -15,8 +15,8 @@ constexpr core::Millis kPeoplePatience{30'000};
 constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
 constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
 
-Refusal unavailable(const std::string& why) {
-  return {Refusal::Kind::kUnavailable, why};
+base::Refusal unavailable(const std::string& why) {
+  return {base::Refusal::Kind::kUnavailable, why};
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ std::string sweep_name(core::JobId first) {
   return "s" + std::to_string(first);
 }
 
-EventLog::EventLog(store::Store& store, Clock& clock, Hearing& hearing, Publish publish, bool threads)
+EventLog::EventLog(store::Store& store, base::Clock& clock, base::Hearing& hearing, Publish publish, bool threads)
     : store_(store),
       jobs_(store),
       clock_(clock),
@@ -42,33 +42,33 @@ EventLog::~EventLog() {
 }
 
 template <typename Part>
-Outcome<Part> EventLog::outcome_of(Result result, Part Result::*part) {
+base::Outcome<Part> EventLog::outcome_of(Result result, Part Result::*part) {
   if (result.refusal) return *std::move(result.refusal);
   return std::move(result.*part);
 }
 
-Outcome<EventLog::Submitted> EventLog::submit(Submission submission) {
+base::Outcome<EventLog::Submitted> EventLog::submit(Submission submission) {
   Entry entry{.kind = Kind::kSubmit};
   entry.submissions.push_back(std::move(submission));
   return outcome_of(ask_people(std::move(entry)), &Result::submitted);
 }
 
-Outcome<EventLog::Submitted> EventLog::submit_sweep(std::vector<Submission> submissions) {
+base::Outcome<EventLog::Submitted> EventLog::submit_sweep(std::vector<Submission> submissions) {
   return outcome_of(ask_people({.kind = Kind::kSubmitSweep, .submissions = std::move(submissions)}),
                     &Result::submitted);
 }
 
-Outcome<JobPtr> EventLog::request(core::JobId job, core::EventBody body) {
+base::Outcome<JobPtr> EventLog::request(core::JobId job, core::EventBody body) {
   return outcome_of(ask_people({.kind = Kind::kRequest, .job = job, .body = std::move(body)}), &Result::job);
 }
 
-Outcome<EventLog::Changed> EventLog::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
+base::Outcome<EventLog::Changed> EventLog::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
   return outcome_of(ask_people({.kind = Kind::kRequest, .body = std::move(body), .jobs = std::move(jobs)}),
                     &Result::changed);
 }
 
-Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
-  const auto patience = hearing_.is_slow() ? core::Millis(0) : Hearing::kPatience;
+base::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
+  const auto patience = hearing_.is_slow() ? core::Millis(0) : base::Hearing::kPatience;
   Entry entry{.kind = Kind::kReport, .job = job, .body = std::move(body)};
   const auto key = key_of(entry);
   const auto future = enqueue(std::move(entry));
@@ -135,8 +135,8 @@ std::string EventLog::stands_still() const {
   const auto since = hearing_.stuck_since();
   if (!since) return {};
   const auto waited = clock_.monotonic() - *since;
-  return "the disk of the data folder stands still: no write has come back since " + time_text(clock_.wall() - waited) +
-         " (" + std::to_string(waited.count() / 1000) +
+  return "the disk of the data folder stands still: no write has come back since " +
+         base::time_text(clock_.wall() - waited) + " (" + std::to_string(waited.count() / 1000) +
          " s); running jobs go on, new ones and changes are refused until it does; if it stays so, look at the file "
          "system (dmesg, the NFS server)";
 }
@@ -224,4 +224,4 @@ void EventLog::close() {
   }
 }
 
-}  // namespace runtime
+}  // namespace jobs

@@ -19,7 +19,7 @@
 #include "jobs/job_table.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace jobs {
 
 /// Of the sweep whose first job this is: "s12".
 std::string sweep_name(core::JobId first);
@@ -50,27 +50,27 @@ class EventLog {
     bool already = false;
   };
 
-  EventLog(store::Store& store, Clock& clock, Hearing& hearing, Publish publish, bool threads);
+  EventLog(store::Store& store, base::Clock& clock, base::Hearing& hearing, Publish publish, bool threads);
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
   /// A request_id known already, or waiting in the same group, is answered with the first one's job.
-  Outcome<Submitted> submit(Submission submission);
+  base::Outcome<Submitted> submit(Submission submission);
   /// All of them or none, with ids that follow one another; the first one's request_id stands for all. Their sweep is
   /// named "s<first id>". Not empty.
-  Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
+  base::Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
   /// What a person asks, refused when core says so for the state at that moment.
-  Outcome<JobPtr> request(core::JobId job, core::EventBody body);
+  base::Outcome<JobPtr> request(core::JobId job, core::EventBody body);
   struct Changed {
     std::vector<JobPtr> jobs;
     std::vector<std::string> refusals;  // of those whose state does not allow it
   };
   /// The same of several jobs at once, in one transaction; each by itself is changed or refused.
-  Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
+  base::Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
   /// What a rank tells: durable, or refused. Told again while it is on its way, it is the same entry. Waits at most
   /// Hearing::kPatience.
-  Outcome<JobPtr> report(core::JobId job, core::EventBody body);
+  base::Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
   void keep(core::JobId job, core::EventBody body);
   /// The same, and waits until it is durable; false if the event_log was closed before (or, without threads, if the
@@ -109,7 +109,7 @@ class EventLog {
     JobPtr job = nullptr;
     Submitted submitted = {};
     Changed changed = {};
-    std::optional<Refusal> refusal = {};
+    std::optional<base::Refusal> refusal = {};
   };
   struct Answer {
     std::promise<Result> promise;
@@ -131,8 +131,8 @@ class EventLog {
   std::shared_future<Result> enqueue(Entry entry);
   Result ask_people(Entry entry);
   template <typename Part>
-  static Outcome<Part> outcome_of(Result result, Part Result::*part);
-  static Refusal unchanged(const std::string& why);
+  static base::Outcome<Part> outcome_of(Result result, Part Result::*part);
+  static base::Refusal unchanged(const std::string& why);
   void remember_report(const Entry& entry);
   std::string stands_still() const;
   std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
@@ -161,8 +161,8 @@ class EventLog {
 
   store::Store& store_;
   JobTable jobs_;
-  Clock& clock_;
-  Hearing& hearing_;
+  base::Clock& clock_;
+  base::Hearing& hearing_;
   const Publish publish_;
   const bool threads_;
 
@@ -181,7 +181,7 @@ class EventLog {
   core::JobId next_id_ = 0;  // 0: ask the store
   core::JobId begin_after_ = 0;
   std::map<core::JobId, std::vector<Entry>> early_;
-  Loop loop_;
+  base::Loop loop_;
 };
 
-}  // namespace runtime
+}  // namespace jobs

@@ -8,7 +8,7 @@
 #include "jobs/event_log.h"
 #include "jobs/facts.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 constexpr core::Millis kBackoffFirst{100};
@@ -118,15 +118,15 @@ void EventLog::prepare(Entry& entry, Group& group) {
   if (!entry.submissions.empty()) return prepare_submit(entry, group);
   if (!entry.jobs.empty()) return prepare_all(entry, group);
   const JobPtr now = current(entry.job, group);
-  const auto refuse = [&](Refusal::Kind kind, std::string why) {
-    group.results.push_back({&entry, {.refusal = Refusal{kind, std::move(why)}}});
+  const auto refuse = [&](base::Refusal::Kind kind, std::string why) {
+    group.results.push_back({&entry, {.refusal = base::Refusal{kind, std::move(why)}}});
   };
-  if (now == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job));
+  if (now == nullptr) return refuse(base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job));
   if (entry.kind == Kind::kRequest && now->removed_at) {
-    return refuse(Refusal::Kind::kNotFound, core::removed_text(*now));
+    return refuse(base::Refusal::Kind::kNotFound, core::removed_text(*now));
   }
   if (auto why = refusal_of(*now, entry.body); !why.empty()) {
-    return refuse(Refusal::Kind::kWrongState, std::move(why));
+    return refuse(base::Refusal::Kind::kWrongState, std::move(why));
   }
   const bool is_fact = entry.kind == Kind::kFact, is_known = is_fact && known_already(*now, entry.body);
   if (is_fact && !is_known && too_early(*now, entry.body)) {
@@ -191,7 +191,7 @@ JobPtr EventLog::current(core::JobId id, Group& group) {
 void EventLog::commit(Group& group) {
   if (group.commits.empty()) return;
   {
-    const Hearing::Write under_way(hearing_);
+    const base::Hearing::Write under_way(hearing_);
     store_.append(group.commits);
   }
   note_success();
@@ -239,8 +239,8 @@ void EventLog::refuse_or_put_back(std::vector<Entry>& entries, const std::string
   }
 }
 
-Refusal EventLog::unchanged(const std::string& why) {
-  return {Refusal::Kind::kUnchanged, "nothing was changed: " + why};
+base::Refusal EventLog::unchanged(const std::string& why) {
+  return {base::Refusal::Kind::kUnchanged, "nothing was changed: " + why};
 }
 
 void EventLog::note_failure(const std::string& why) {
@@ -291,4 +291,4 @@ core::Time EventLog::stamp() {
   return last_time_;
 }
 
-}  // namespace runtime
+}  // namespace jobs

@@ -1,6 +1,6 @@
 #include "jobs/facts.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 // A rank may have told before that the attempt has started, but a rank knows only its own node. Tasks know the node of
@@ -64,4 +64,4 @@ bool too_early(const core::Job& job, const core::EventBody& body) {
   return core::attempt_of(body) > job.attempts.size();
 }
 
-}  // namespace runtime
+}  // namespace jobs

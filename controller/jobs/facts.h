@@ -4,7 +4,7 @@
 
 #include "core/apply.h"
 
-namespace runtime {
+namespace jobs {
 
 /// What the event log must know of a fact before it becomes an event. Pure.
 
@@ -21,4 +21,4 @@ bool known_already(const core::Job& job, const core::EventBody& body);
 /// recorded.
 bool too_early(const core::Job& job, const core::EventBody& body);
 
-}  // namespace runtime
+}  // namespace jobs

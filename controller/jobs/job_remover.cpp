@@ -5,9 +5,9 @@
 #include <set>
 #include <system_error>
 
-#include "base/whole_number.h"
+#include "schema/whole_number.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -18,7 +18,7 @@ constexpr core::Millis kTryAgain{5000};
 std::optional<core::JobId> first_job_of(const std::string& set_folder) {
   constexpr std::string_view kSet = "set-";
   if (!set_folder.starts_with(kSet)) return std::nullopt;
-  return whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
+  return schema::whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
 }
 
 }  // namespace
@@ -98,4 +98,4 @@ void JobRemover::remove_arrays(const std::string& sweep) {
   for (const auto& path : gone) fs::remove_all(path);
 }
 
-}  // namespace runtime
+}  // namespace jobs

@@ -8,7 +8,7 @@
 #include "base/loop.h"
 #include "jobs/event_log.h"
 
-namespace runtime {
+namespace jobs {
 
 /// Deletes what removed jobs leave behind. A removal is an event (core::JobRemoved), and core::RemoveFiles is in the
 /// outbox until this has deleted the job's metrics, its scheduler's logs and its folder. So whatever is recorded as
@@ -26,7 +26,7 @@ class JobRemover {
   struct Parts {
     store::Store& store;
     EventLog& event_log;
-    const DataFolder& data;
+    const base::DataFolder& data;
     /// The file that a scheduler wrote for the attempt in that folder; may be empty.
     std::function<std::filesystem::path(const std::filesystem::path& attempt_folder)> scheduler_log;
   };
@@ -48,7 +48,7 @@ class JobRemover {
 
   Parts parts_;
   std::map<core::JobId, std::string> told_;  // why a removal was put off, told once
-  Loop loop_;
+  base::Loop loop_;
 };
 
-}  // namespace runtime
+}  // namespace jobs

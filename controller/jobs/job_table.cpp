@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace jobs {
 
 JobPtr JobTable::get(core::JobId id) const {
   {
@@ -51,4 +51,4 @@ void JobTable::reload(core::JobId id) {
   jobs_[id] = std::make_shared<const core::Job>(std::move(*loaded));
 }
 
-}  // namespace runtime
+}  // namespace jobs

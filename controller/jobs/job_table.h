@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace jobs {
 
 using JobPtr = std::shared_ptr<const core::Job>;
 
@@ -38,4 +38,4 @@ class JobTable {
   std::deque<core::JobId> ended_;  // the oldest end first; a job that was requeued since may be open again
 };
 
-}  // namespace runtime
+}  // namespace jobs

@@ -5,11 +5,11 @@
 
 #include <fstream>
 
-#include "base/durable_file.h"
 #include "jobs/checkpoint_files.h"
+#include "os/durable_file.h"
 #include "os/patience.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 constexpr std::size_t kMostBefore = 8 << 20;
@@ -17,7 +17,7 @@ constexpr std::size_t kMostBefore = 8 << 20;
 std::optional<core::CheckpointFolderSeen> what_is_new(const std::filesystem::path& folder,
                                                       const std::filesystem::path& before_file,
                                                       core::AttemptNumber attempt) {
-  auto before = contents_from_text(read_small_file(before_file, kMostBefore));
+  auto before = contents_from_text(os::read_small_file(before_file, kMostBefore));
   if (!before) {
     before.emplace();
     before->trouble = "what was in " + folder.string() + " before is not known";
@@ -28,7 +28,8 @@ std::optional<core::CheckpointFolderSeen> what_is_new(const std::filesystem::pat
 }  // namespace
 
 // Not flushed to the disk: what a machine's crash loses is told as not known.
-void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key, const DataFolder& data) {
+void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key,
+                           const base::DataFolder& data) {
   const auto file = data.checkpoints_before(key);
   std::error_code error;
   if (std::filesystem::exists(file, error)) return;  // its ranks may have saved since
@@ -38,7 +39,7 @@ void note_checkpoint_files(const std::filesystem::path& folder, const core::Atte
   std::filesystem::rename(draft, file, error);
 }
 
-ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, DataFolder data, bool threads)
+ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, base::DataFolder data, bool threads)
     : event_log_(event_log),
       specs_(specs),
       data_(std::move(data)),
@@ -141,4 +142,4 @@ void ProgressWatch::look(const core::AttemptKey& key) {
   }
 }
 
-}  // namespace runtime
+}  // namespace jobs

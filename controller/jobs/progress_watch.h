@@ -11,7 +11,7 @@
 #include "jobs/event_log.h"
 #include "jobs/spec_cache.h"
 
-namespace runtime {
+namespace jobs {
 
 /// Stands between the executors and the event_log, for one question: has an attempt of a program that reports nothing
 /// saved anything? Budgets refill with progress, so the answer must be in the history before the attempt's end is.
@@ -23,7 +23,7 @@ namespace runtime {
 /// Thread-safe; one thread of its own. Without threads, take() looks itself.
 class ProgressWatch {
  public:
-  ProgressWatch(EventLog& event_log, SpecCache& specs, DataFolder data, bool threads);
+  ProgressWatch(EventLog& event_log, SpecCache& specs, base::DataFolder data, bool threads);
 
   /// Passes an executor's fact on to the event_log. Returns at once.
   void take(core::JobId job, core::EventBody body);
@@ -45,17 +45,18 @@ class ProgressWatch {
 
   EventLog& event_log_;
   SpecCache& specs_;
-  const DataFolder data_;
+  const base::DataFolder data_;
   const bool threads_;
   std::mutex mutex_;
   bool closed_ = false;
   std::map<core::AttemptKey, Ends> ends_;
   std::deque<std::pair<Fact, bool>> waiting_;  // with whether to look before it
   std::map<core::AttemptKey, int> attempts_;   // that have facts in waiting_, or under way
-  Loop loop_;
+  base::Loop loop_;
 };
 
 /// Before the ranks of a program start: notes what its checkpoint folder holds, once an attempt.
-void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key, const DataFolder& data);
+void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key,
+                           const base::DataFolder& data);
 
-}  // namespace runtime
+}  // namespace jobs

@@ -2,10 +2,10 @@
 
 #include <stdexcept>
 
-#include "base/whole_number.h"
 #include "json/proto_json.h"
+#include "schema/whole_number.h"
 
-namespace runtime {
+namespace jobs {
 
 SpecPtr SpecCache::get(core::JobId id) {
   {
@@ -49,4 +49,4 @@ void SpecCache::drop_some() {
   }
 }
 
-}  // namespace runtime
+}  // namespace jobs

@@ -9,7 +9,7 @@
 #include "muster/v1/job.pb.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace jobs {
 
 using SpecPtr = std::shared_ptr<const muster::v1::JobSpec>;
 
@@ -35,4 +35,4 @@ class SpecCache {
   std::deque<core::JobId> order_;  // in specs_ and not open, the oldest first
 };
 
-}  // namespace runtime
+}  // namespace jobs

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/whole_number.h"
 #include "json/proto_json.h"
+#include "schema/whole_number.h"
 
-namespace runtime {
+namespace jobs {
 namespace {
 
 constexpr core::Millis kShortGrace{2000};
@@ -39,7 +39,7 @@ std::optional<core::Dependency> parse_dependency(std::string_view text) {
   const auto colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   const auto on = core::depends_on_from_string(text.substr(0, colon));
-  const auto job = whole_number<core::JobId>(text.substr(colon + 1));
+  const auto job = schema::whole_number<core::JobId>(text.substr(colon + 1));
   if (!on || !job || *job <= 0) return std::nullopt;
   return core::Dependency{*job, *on, false};
 }
@@ -65,8 +65,9 @@ core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save) {
   return save ? grace : std::min(grace, kShortGrace);
 }
 
-std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data) {
+std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job,
+                                        const base::DataFolder& data) {
   return spec.checkpoint().folder().empty() ? data.checkpoints(job) : std::filesystem::path(spec.checkpoint().folder());
 }
 
-}  // namespace runtime
+}  // namespace jobs

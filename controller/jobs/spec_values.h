@@ -8,7 +8,7 @@
 #include "core/apply.h"
 #include "muster/v1/job.pb.h"
 
-namespace runtime {
+namespace jobs {
 
 std::string spec_to_text(const muster::v1::JobSpec& spec);
 core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec);
@@ -19,6 +19,6 @@ core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::str
 /// Between the polite signal and SIGKILL: the job's own grace where ranks are to save, a short one where they can't.
 core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save);
 /// The job's own checkpoint folder, or the one its spec names.
-std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const DataFolder& data);
+std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
 
-}  // namespace runtime
+}  // namespace jobs

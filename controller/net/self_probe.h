@@ -51,7 +51,7 @@ class SelfProbe {
   const ProbeTimes times_;
   const std::function<void(const std::string&)> give_up_;
   std::vector<int> failures_;
-  runtime::Loop loop_;
+  base::Loop loop_;
 };
 
 }  // namespace net

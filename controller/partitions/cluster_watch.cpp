@@ -2,9 +2,9 @@
 
 #include "executors/executor.h"
 
-namespace runtime {
+namespace partitions {
 
-ClusterWatch::ClusterWatch(Executor& executor, Clock& clock, bool threads)
+ClusterWatch::ClusterWatch(executors::Executor& executor, base::Clock& clock, bool threads)
     : executor_(executor),
       clock_(clock),
       threads_(threads),
@@ -33,13 +33,13 @@ void ClusterWatch::refresh() {
   {
     std::lock_guard lock(mutex_);
     answered_ = round;
-    auto next = heard ? *std::move(heard) : ClusterFacts{};
+    auto next = heard ? *std::move(heard) : executors::ClusterFacts{};
     if (!next.unreachable.empty() && !next.known()) {
       next.partitions = facts_->partitions;
       next.nodes = facts_->nodes;
     }
     if (next.unreachable.empty()) asked_at_ = asked_at;
-    facts_ = std::make_shared<const ClusterFacts>(std::move(next));
+    facts_ = std::make_shared<const executors::ClusterFacts>(std::move(next));
   }
   news_.notify_all();
 }
@@ -62,7 +62,7 @@ ClusterWatch::Facts ClusterWatch::ask(std::chrono::milliseconds patience, core::
   if (told) return facts_;
   auto late = *facts_;
   late.unreachable = "no answer yet";
-  return std::make_shared<const ClusterFacts>(std::move(late));
+  return std::make_shared<const executors::ClusterFacts>(std::move(late));
 }
 
-}  // namespace runtime
+}  // namespace partitions

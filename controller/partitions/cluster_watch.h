@@ -8,9 +8,11 @@
 #include "base/loop.h"
 #include "executors/cluster_facts.h"
 
-namespace runtime {
-
+namespace executors {
 class Executor;
+}
+
+namespace partitions {
 
 /// What the scheduler says of its partitions and nodes, asked now and then, and when somebody wants to know: a
 /// scheduler that is slow or down keeps nobody waiting longer than he says. Thread-safe.
@@ -22,12 +24,12 @@ class ClusterWatch {
   static constexpr core::Millis kFresh{1000};
 
   /// Without threads every look asks.
-  ClusterWatch(Executor& executor, Clock& clock, bool threads);
+  ClusterWatch(executors::Executor& executor, base::Clock& clock, bool threads);
 
   void start() { loop_.start(); }
   void close();
 
-  using Facts = std::shared_ptr<const ClusterFacts>;
+  using Facts = std::shared_ptr<const executors::ClusterFacts>;
   /// What is known; never null.
   Facts known();
   /// What the scheduler says to a question put after this call, or what it said no longer than `fresh` ago; after
@@ -37,16 +39,16 @@ class ClusterWatch {
  private:
   void refresh();
 
-  Executor& executor_;
-  Clock& clock_;
+  executors::Executor& executor_;
+  base::Clock& clock_;
   const bool threads_;
   std::mutex mutex_;
   std::condition_variable news_;
-  Facts facts_ = std::make_shared<ClusterFacts>();
+  Facts facts_ = std::make_shared<executors::ClusterFacts>();
   core::Millis asked_at_{0};                // monotonic, of what is known
   std::uint64_t begun_ = 0, answered_ = 0;  // the newest question, and the newest with an answer, good or bad
   bool closed_ = false;
-  Loop loop_;
+  base::Loop loop_;
 };
 
-}  // namespace runtime
+}  // namespace partitions

@@ -8,7 +8,7 @@
 #include "schema/nearest.h"
 #include "schema/units.h"
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 using muster::v1::JobSpec;
@@ -87,7 +87,7 @@ const PartitionPolicy* PartitionPolicies::find(const std::string& partition) con
   return found == policies_.end() ? nullptr : &found->second;
 }
 
-std::string PartitionPolicies::default_partition(const ClusterFacts& slurm) const {
+std::string PartitionPolicies::default_partition(const executors::ClusterFacts& slurm) const {
   for (const auto& [name, policy] : policies_) {
     if (policy.is_default()) return name;
   }
@@ -113,7 +113,7 @@ std::string PartitionPolicies::why_not(const Applicant& who, const std::string& 
          " do not include " + who.user;
 }
 
-std::vector<std::string> PartitionPolicies::usable(const Applicant& who, const ClusterFacts& slurm) const {
+std::vector<std::string> PartitionPolicies::usable(const Applicant& who, const executors::ClusterFacts& slurm) const {
   std::vector<std::string> names;
   for (const auto& [name, policy] : policies_) {
     if (why_not(who, name).empty()) names.push_back(name);
@@ -124,13 +124,13 @@ std::vector<std::string> PartitionPolicies::usable(const Applicant& who, const C
   return names;
 }
 
-std::string PartitionPolicies::remedy(const Applicant& who, const ClusterFacts& slurm) const {
+std::string PartitionPolicies::remedy(const Applicant& who, const executors::ClusterFacts& slurm) const {
   const auto names = usable(who, slurm);
   return names.empty() ? "ask an admin for one that " + who.user + " may use (muster partitions)"
                        : "you may use " + names_text(names);
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::unknown(const Applicant& who, const ClusterFacts& slurm,
+std::optional<PartitionRefusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
                                                            const std::string& partition) const {
   const auto near = schema::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
@@ -141,7 +141,7 @@ std::optional<PartitionRefusal> PartitionPolicies::unknown(const Applicant& who,
                   (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm)};
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, const ClusterFacts& slurm,
+std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
                                                          JobSpec& spec) const {
   auto partition = spec.slurm().partition();
   if (policies_.empty()) {
@@ -195,4 +195,4 @@ std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::stri
                                     "; wait until one starts or cancel one, " + kAsk};
 }
 
-}  // namespace runtime
+}  // namespace partitions

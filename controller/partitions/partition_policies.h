@@ -9,7 +9,7 @@
 #include "muster/v1/job.pb.h"
 #include "muster/v1/partition.pb.h"
 
-namespace runtime {
+namespace partitions {
 
 using muster::v1::PartitionPolicy;
 
@@ -40,7 +40,7 @@ class PartitionPolicies {
 
   /// Gives a job without a partition the one it goes to (the default; else Slurm's), fills what it leaves out from the
   /// policy, and then judges it. `spec` is as the job file has it: its own defaults are not filled in yet.
-  std::optional<PartitionRefusal> admit(const Applicant& who, const ClusterFacts& slurm,
+  std::optional<PartitionRefusal> admit(const Applicant& who, const executors::ClusterFacts& slurm,
                                         muster::v1::JobSpec& spec) const;
   /// Whether a job of that partition may have this time limit.
   std::optional<PartitionRefusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
@@ -51,14 +51,14 @@ class PartitionPolicies {
   /// Empty: this user may. Otherwise why not.
   std::string why_not(const Applicant& who, const std::string& partition) const;
   /// Those that this user may use, by name.
-  std::vector<std::string> usable(const Applicant& who, const ClusterFacts& slurm) const;
+  std::vector<std::string> usable(const Applicant& who, const executors::ClusterFacts& slurm) const;
   /// The one that jobs without a partition go to; empty: nobody says.
-  std::string default_partition(const ClusterFacts& slurm) const;
+  std::string default_partition(const executors::ClusterFacts& slurm) const;
 
  private:
-  std::optional<PartitionRefusal> unknown(const Applicant& who, const ClusterFacts& slurm,
+  std::optional<PartitionRefusal> unknown(const Applicant& who, const executors::ClusterFacts& slurm,
                                           const std::string& partition) const;
-  std::string remedy(const Applicant& who, const ClusterFacts& slurm) const;
+  std::string remedy(const Applicant& who, const executors::ClusterFacts& slurm) const;
 
   std::map<std::string, PartitionPolicy> policies_;
 };
@@ -66,4 +66,4 @@ class PartitionPolicies {
 /// A list of names for a sentence: "big, main"; "none" if there are none.
 std::string names_text(const std::vector<std::string>& names);
 
-}  // namespace runtime
+}  // namespace partitions

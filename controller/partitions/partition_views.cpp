@@ -10,14 +10,15 @@
 #include "core/text.h"
 #include "schema/units.h"
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 std::string of(const PartitionPolicy& policy) {
   return "partition \"" + policy.name() + "\": ";
 }
 
-void check_limits(const PartitionPolicy& policy, const PartitionFacts& slurm, std::vector<std::string>& found) {
+void check_limits(const PartitionPolicy& policy, const executors::PartitionFacts& slurm,
+                  std::vector<std::string>& found) {
   if (slurm.max_nodes && policy.has_max_nodes() && policy.max_nodes() > *slurm.max_nodes) {
     found.push_back(of(policy) + "max_nodes is " + std::to_string(policy.max_nodes()) + ", but Slurm's MaxNodes is " +
                     std::to_string(*slurm.max_nodes) + "; lower it, or raise Slurm's");
@@ -34,7 +35,8 @@ void check_limits(const PartitionPolicy& policy, const PartitionFacts& slurm, st
   }
 }
 
-void check_preemption(const PartitionPolicy& policy, const PartitionFacts& slurm, std::vector<std::string>& found) {
+void check_preemption(const PartitionPolicy& policy, const executors::PartitionFacts& slurm,
+                      std::vector<std::string>& found) {
   const bool preempts = !slurm.preempt_mode.empty() && slurm.preempt_mode != "OFF";
   if (policy.preemptible() && !preempts) {
     found.push_back(of(policy) + "preemptible is true, but Slurm preempts nothing there (PreemptMode=OFF); set " +
@@ -53,7 +55,8 @@ void check_names(const std::string& what, const std::string& wanted, const std::
                   " there; use one of them");
 }
 
-void fill_facts(const PartitionFacts& facts, const std::vector<NodeFacts>& nodes, muster::v1::PartitionView& out) {
+void fill_facts(const executors::PartitionFacts& facts, const std::vector<executors::NodeFacts>& nodes,
+                muster::v1::PartitionView& out) {
   out.set_in_slurm(true);
   out.set_state(facts.state);
   out.set_slurm_default(facts.is_default);
@@ -81,7 +84,7 @@ void fill_facts(const PartitionFacts& facts, const std::vector<NodeFacts>& nodes
   }
 }
 
-void fill_node(const NodeFacts& facts, muster::v1::NodeView& out) {
+void fill_node(const executors::NodeFacts& facts, muster::v1::NodeView& out) {
   out.set_name(facts.name);
   out.set_state(facts.state);
   out.set_reason(facts.reason);
@@ -95,8 +98,8 @@ void fill_node(const NodeFacts& facts, muster::v1::NodeView& out) {
 }
 
 void fill_loss(const store::StoredEvent& event, core::Millis excluded_for, muster::v1::NodeView& out) {
-  out.set_lost_at(time_text(event.event.at));
-  out.set_excluded_until(time_text(event.event.at + excluded_for));
+  out.set_lost_at(base::time_text(event.event.at));
+  out.set_excluded_until(base::time_text(event.event.at + excluded_for));
   out.set_lost_by_job(event.job);
   out.set_lost_by_attempt(core::attempt_of(event.event.body));
   const auto& lost = std::get<core::NodeLost>(event.event.body);
@@ -120,8 +123,9 @@ std::uint64_t gpus_of(const std::string& gres) {
 }
 
 /// What is asked of each node, against what the partition's nodes have, up or not.
-std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec, const PartitionFacts& partition,
-                                              const std::vector<NodeFacts>& nodes) {
+std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec,
+                                              const executors::PartitionFacts& partition,
+                                              const std::vector<executors::NodeFacts>& nodes) {
   const auto& resources = spec.resources();
   const auto& slurm = spec.slurm();
   const std::uint64_t ranks = resources.ranks_per_node(), cpus = ranks * std::max(1u, resources.cpus_per_rank());
@@ -130,18 +134,18 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec, c
   const bool shares_cpus = slurm.options().contains("overcommit");
   struct Want {
     std::uint64_t amount;
-    std::function<std::uint64_t(const NodeFacts&)> has;
+    std::function<std::uint64_t(const executors::NodeFacts&)> has;
     std::function<std::string(std::uint64_t)> said;
     const char* keys;
   };
   constexpr std::uint64_t kMebi = 1 << 20;
   const Want wants[]{
-      {shares_cpus ? 0 : cpus, [](const NodeFacts& node) { return std::uint64_t{node.cpus}; },
+      {shares_cpus ? 0 : cpus, [](const executors::NodeFacts& node) { return std::uint64_t{node.cpus}; },
        [](std::uint64_t count) { return core::count_text(count, "CPU"); }, "resources.ranks_per_node x cpus_per_rank"},
       {static_cast<std::uint64_t>(bytes) / kMebi,
-       [](const NodeFacts& node) { return static_cast<std::uint64_t>(node.memory_bytes) / kMebi; },
+       [](const executors::NodeFacts& node) { return static_cast<std::uint64_t>(node.memory_bytes) / kMebi; },
        [](std::uint64_t count) { return std::to_string(count) + " MiB"; }, "slurm.mem or slurm.mem_per_cpu"},
-      {ranks * resources.gpus_per_rank(), [](const NodeFacts& node) { return gpus_of(node.gres); },
+      {ranks * resources.gpus_per_rank(), [](const executors::NodeFacts& node) { return gpus_of(node.gres); },
        [](std::uint64_t count) { return core::count_text(count, "GPU"); }, "resources.ranks_per_node x gpus_per_rank"}};
   for (const auto& want : wants) {
     std::uint64_t most = 0, enough = 0;
@@ -163,7 +167,8 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec, c
 }
 
 std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::Millis limit,
-                                        const PartitionFacts& partition, const std::vector<NodeFacts>& nodes) {
+                                        const executors::PartitionFacts& partition,
+                                        const std::vector<executors::NodeFacts>& nodes) {
   const auto wanted = spec.resources().nodes();
   const auto most = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
   const auto name = "partition \"" + partition.name + "\"";
@@ -185,7 +190,7 @@ std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::M
 }  // namespace
 
 std::optional<NeverStarts> never_starts(const muster::v1::JobSpec& spec, core::Millis limit,
-                                        const ClusterFacts& slurm) {
+                                        const executors::ClusterFacts& slurm) {
   std::vector<std::string> names;
   std::istringstream list(spec.slurm().partition());
   for (std::string name; std::getline(list, name, ',');) names.push_back(name);
@@ -202,7 +207,7 @@ std::optional<NeverStarts> never_starts(const muster::v1::JobSpec& spec, core::M
   return first;
 }
 
-std::vector<std::string> misfits(const PartitionPolicy& policy, const PartitionFacts* slurm) {
+std::vector<std::string> misfits(const PartitionPolicy& policy, const executors::PartitionFacts* slurm) {
   std::vector<std::string> found;
   if (slurm == nullptr) {
     return {of(policy) + "Slurm has no such partition; add it to slurm.conf, or remove it here"};
@@ -219,7 +224,7 @@ std::vector<std::string> misfits(const PartitionPolicy& policy, const PartitionF
 }
 
 muster::v1::PartitionView partition_view(const std::string& name, const PartitionPolicy* policy,
-                                         const ClusterFacts& slurm) {
+                                         const executors::ClusterFacts& slurm) {
   muster::v1::PartitionView out;
   out.set_name(name);
   if (policy != nullptr) *out.mutable_policy() = *policy;
@@ -234,7 +239,7 @@ muster::v1::PartitionView partition_view(const std::string& name, const Partitio
   return out;
 }
 
-std::vector<muster::v1::NodeView> node_views(const std::vector<NodeFacts>& nodes,
+std::vector<muster::v1::NodeView> node_views(const std::vector<executors::NodeFacts>& nodes,
                                              const std::vector<store::StoredEvent>& losses, core::Millis excluded_for) {
   std::map<std::string, const store::StoredEvent*> lost;
   for (const auto& event : losses) {
@@ -263,7 +268,7 @@ std::vector<muster::v1::NodeView> node_views(const std::vector<NodeFacts>& nodes
 muster::v1::AuditEntry audit_view(const store::AuditRow& row) {
   muster::v1::AuditEntry out;
   out.set_id(row.id);
-  out.set_at(time_text(row.at));
+  out.set_at(base::time_text(row.at));
   out.set_user(row.user);
   out.set_action(row.action);
   out.set_partition(row.partition);
@@ -272,4 +277,4 @@ muster::v1::AuditEntry audit_view(const store::AuditRow& row) {
   return out;
 }
 
-}  // namespace runtime
+}  // namespace partitions

@@ -10,7 +10,7 @@
 #include "partitions/partition_views.h"
 #include "schema/units.h"
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 // People wait for these, at most ten seconds in all.
@@ -19,11 +19,11 @@ constexpr std::chrono::milliseconds kSubmitPatience{2000};
 constexpr std::uint32_t kAuditDefault = 100;
 constexpr std::uint32_t kAuditMost = 1000;
 
-Refusal refusal_of(PartitionRefusal&& from) {
-  return {from.limit ? Refusal::Kind::kLimit : Refusal::Kind::kInvalid, std::move(from.text)};
+base::Refusal refusal_of(PartitionRefusal&& from) {
+  return {from.limit ? base::Refusal::Kind::kLimit : base::Refusal::Kind::kInvalid, std::move(from.text)};
 }
 
-bool lacks(const ClusterFacts& facts, const std::string& partition) {
+bool lacks(const executors::ClusterFacts& facts, const std::string& partition) {
   return !partition.empty() && facts.find(partition) == nullptr;
 }
 
@@ -58,7 +58,7 @@ std::string Partitions::partition_of(core::JobId job) {
   return spec == nullptr ? std::string() : place_of(*spec);
 }
 
-std::optional<Refusal> Partitions::admit(muster::v1::JobSpec& spec, const std::string& user) {
+std::optional<base::Refusal> Partitions::admit(muster::v1::JobSpec& spec, const std::string& user) {
   if (!is_for_slurm(spec)) return std::nullopt;
   const auto book = keeper_.book();
   auto facts = cluster_.known();
@@ -85,7 +85,7 @@ Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t
   return turn;
 }
 
-std::optional<Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
+std::optional<base::Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
   auto refusal = keeper_.book()->judge_time(partition_of(job.id), limit.count());
   return refusal ? std::optional(refusal_of(std::move(*refusal))) : std::nullopt;
 }
@@ -101,7 +101,7 @@ bool may_never_start(std::string_view reason) {
 
 }  // namespace
 
-std::optional<Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
+std::optional<base::Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
   if (job.state != core::JobState::kQueued || job.held || !may_never_start(scheduler_reason)) return std::nullopt;
   const auto spec = parts_.specs.get(job.id);
   const auto facts = cluster_.known();
@@ -109,13 +109,14 @@ std::optional<Wait> Partitions::why_never(const core::Job& job, const std::strin
   const auto never = never_starts(*spec, job.time_limit, *facts);
   if (!never) return std::nullopt;
   const auto id = std::to_string(job.id);
-  return Wait{"It can't start as it is: " + never->why + ".",
-              (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
-                            : std::string()) +
-                  "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
+  return base::Wait{
+      "It can't start as it is: " + never->why + ".",
+      (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
+                    : std::string()) +
+          "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }
 
-void Partitions::equip(LaunchRequest& request) {
+void Partitions::equip(executors::LaunchRequest& request) {
   const auto book = keeper_.book();
   if (book->empty() || !parts_.executor.has_queue(request.executor)) return;
   auto partition = request.slurm.partition;
@@ -129,15 +130,15 @@ void Partitions::equip(LaunchRequest& request) {
   wishes.setup.insert(wishes.setup.begin(), policy->setup().begin(), policy->setup().end());
 }
 
-std::string Partitions::slurm_problem(const ClusterFacts& facts) const {
+std::string Partitions::slurm_problem(const executors::ClusterFacts& facts) const {
   if (const auto trouble = parts_.executor.trouble()) {
-    return unreachable_text(*trouble);
+    return executors::unreachable_text(*trouble);
   }
   return facts.unreachable.empty() ? std::string() : "unreachable: " + facts.unreachable;
 }
 
-Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::ListPartitionsRequest& request) {
-  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+base::Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::ListPartitionsRequest& request) {
+  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
   const auto book = keeper_.book();
   const auto who = applicant(request.user());
@@ -160,8 +161,8 @@ Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::L
   return response;
 }
 
-Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPartitionRequest& request) {
-  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+base::Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPartitionRequest& request) {
+  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience, core::Millis(0));
   const auto policy = keeper_.set(request, *facts);
   if (!policy.ok()) return policy.refusal();
@@ -169,8 +170,9 @@ Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPartitio
   return partition_view(policy.value().name(), &policy.value(), *facts);
 }
 
-Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(const muster::v1::RemovePartitionRequest& request) {
-  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+base::Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(
+    const muster::v1::RemovePartitionRequest& request) {
+  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
   const auto removed = keeper_.remove(request);
   if (!removed.ok()) return removed.refusal();
   spdlog::info("partition {} was removed by {}", request.name(), core::plain_words(request.user()));
@@ -180,10 +182,10 @@ Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(const muster::v1
   return response;
 }
 
-Outcome<muster::v1::ListNodesResponse> Partitions::nodes() {
-  if (!has_slurm()) return no_slurm(parts_.why_no_slurm);
+base::Outcome<muster::v1::ListNodesResponse> Partitions::nodes() {
+  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
-  const auto losses = parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, kMostExcluded);
+  const auto losses = parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, executors::kMostExcluded);
   muster::v1::ListNodesResponse response;
   for (auto& view : node_views(facts->nodes, losses, parts_.excluded_for)) *response.add_nodes() = std::move(view);
   response.set_slurm_problem(slurm_problem(*facts));
@@ -211,4 +213,4 @@ std::vector<std::string> Partitions::problems() {
   return found;
 }
 
-}  // namespace runtime
+}  // namespace partitions

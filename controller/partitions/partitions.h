@@ -14,7 +14,7 @@
 #include "partitions/policy_store.h"
 #include "partitions/user_groups.h"
 
-namespace runtime {
+namespace partitions {
 
 /// Everything about partitions that the controller needs: submissions are judged, launches equipped, admins answered.
 /// Jobs that don't go to a scheduler's queue are none of its business. Thread-safe.
@@ -28,12 +28,12 @@ class Partitions {
   using CountJobs = std::function<Jobs(const std::string& partition, const std::string& user)>;
   struct Parts {
     store::Store& store;
-    Executor& executor;
-    Clock& clock;
-    SpecCache& specs;
+    executors::Executor& executor;
+    base::Clock& clock;
+    jobs::SpecCache& specs;
     CountJobs count_jobs;
-    std::string why_no_slurm = {};             // see ControllerOptions
-    core::Millis excluded_for = kExcludedFor;  // the same
+    std::string why_no_slurm = {};                        // see ControllerOptions
+    core::Millis excluded_for = executors::kExcludedFor;  // the same
   };
   /// `file`: see PolicyStore, which says what is thrown.
   Partitions(Parts parts, std::filesystem::path file, bool threads);
@@ -46,35 +46,35 @@ class Partitions {
   // Submissions
 
   /// Fills what the job file leaves out, then judges; the spec's own defaults are not filled in yet.
-  std::optional<Refusal> admit(muster::v1::JobSpec& spec, const std::string& user);
+  std::optional<base::Refusal> admit(muster::v1::JobSpec& spec, const std::string& user);
   /// The partition that max_queued_jobs_per_user counts the job in; empty: none.
   std::string place_of(const muster::v1::JobSpec& spec) const;
   /// Whether `user` may have so many more jobs waiting in these partitions. Where that is limited the lock must be kept
   /// until they are stored, or two submissions at once would both be the last one.
   struct Turn {
     std::unique_lock<std::mutex> lock;
-    std::optional<Refusal> refusal;
+    std::optional<base::Refusal> refusal;
   };
   Turn take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user);
   /// Whether the job may have this time limit.
-  std::optional<Refusal> judge_time(const core::Job& job, core::Millis limit);
+  std::optional<base::Refusal> judge_time(const core::Job& job, core::Millis limit);
 
   // Launches
 
   /// What admins allow now.
   PolicyStore::Book policies() const { return keeper_.book(); }
   /// Adds what the partition's policy wants done before ranks start.
-  void equip(LaunchRequest& request);
+  void equip(executors::LaunchRequest& request);
   /// Why a queued job can never start as it is, where that can be told. `scheduler_reason`: Slurm's own word for why it
   /// waits.
-  std::optional<Wait> why_never(const core::Job& job, const std::string& scheduler_reason);
+  std::optional<base::Wait> why_never(const core::Job& job, const std::string& scheduler_reason);
 
   // Admins. Refused where there is no Slurm.
 
-  Outcome<muster::v1::ListPartitionsResponse> list(const muster::v1::ListPartitionsRequest& request);
-  Outcome<muster::v1::PartitionView> set(const muster::v1::SetPartitionRequest& request);
-  Outcome<muster::v1::RemovePartitionResponse> remove(const muster::v1::RemovePartitionRequest& request);
-  Outcome<muster::v1::ListNodesResponse> nodes();
+  base::Outcome<muster::v1::ListPartitionsResponse> list(const muster::v1::ListPartitionsRequest& request);
+  base::Outcome<muster::v1::PartitionView> set(const muster::v1::SetPartitionRequest& request);
+  base::Outcome<muster::v1::RemovePartitionResponse> remove(const muster::v1::RemovePartitionRequest& request);
+  base::Outcome<muster::v1::ListNodesResponse> nodes();
   muster::v1::ListAuditResponse audit(const muster::v1::ListAuditRequest& request);
   /// Of the file, and of policies that do not fit Slurm.
   std::vector<std::string> problems();
@@ -83,7 +83,7 @@ class Partitions {
   bool has_slurm() const { return parts_.executor.has_queue("slurm"); }
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;
   std::string partition_of(core::JobId job);
-  std::string slurm_problem(const ClusterFacts& facts) const;
+  std::string slurm_problem(const executors::ClusterFacts& facts) const;
   Applicant applicant(const std::string& user) { return {user, groups_.of(user)}; }
 
   Parts parts_;
@@ -93,4 +93,4 @@ class Partitions {
   std::mutex turn_;
 };
 
-}  // namespace runtime
+}  // namespace partitions

@@ -5,7 +5,7 @@
 
 #include "jobfile/partition_keys.h"
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -49,4 +49,4 @@ PartitionPolicy policy_from_json(const std::string& name, const std::string& tex
   return policy;
 }
 
-}  // namespace runtime
+}  // namespace partitions

@@ -4,7 +4,7 @@
 
 #include "muster/v1/partition.pb.h"
 
-namespace runtime {
+namespace partitions {
 
 using muster::v1::PartitionPolicy;
 
@@ -15,4 +15,4 @@ std::string policy_to_json(const PartitionPolicy& policy);
 /// The reverse. Keys that this version does not know are left out; throws std::runtime_error for anything else.
 PartitionPolicy policy_from_json(const std::string& name, const std::string& json);
 
-}  // namespace runtime
+}  // namespace partitions

@@ -12,14 +12,14 @@
 #include "schema/nearest.h"
 #include "schema/utf8.h"
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 constexpr const char* kByFile = "file";
 constexpr const char* kReadAgain = "; the last good one is in force";
 constexpr std::size_t kMostUser = 64;
 
-Refusal refuse(Refusal::Kind kind, std::string text) {
+base::Refusal refuse(base::Refusal::Kind kind, std::string text) {
   return {kind, std::move(text)};
 }
 
@@ -33,7 +33,7 @@ std::string name_of(const std::string& user) {
   return words.empty() ? "unknown" : words;
 }
 
-std::vector<std::string> names_of(const ClusterFacts& slurm) {
+std::vector<std::string> names_of(const executors::ClusterFacts& slurm) {
   std::vector<std::string> names;
   for (const auto& partition : slurm.partitions) names.push_back(partition.name);
   std::ranges::sort(names);
@@ -111,7 +111,7 @@ std::string other_default(const PartitionPolicies& book, const PartitionPolicy& 
 
 }  // namespace
 
-PolicyStore::PolicyStore(store::Store& store, Clock& clock, std::filesystem::path file, bool threads)
+PolicyStore::PolicyStore(store::Store& store, base::Clock& clock, std::filesystem::path file, bool threads)
     : store_(store),
       clock_(clock),
       file_(std::move(file)),
@@ -203,12 +203,12 @@ void PolicyStore::change(const std::vector<store::AuditRow>& rows, PartitionPoli
   book_ = std::make_shared<const PartitionPolicies>(std::move(next));
 }
 
-std::optional<Refusal> PolicyStore::refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next) {
+std::optional<base::Refusal> PolicyStore::refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next) {
   try {
     change(rows, std::move(next));
   } catch (const store::Error& error) {
     if (error.kind() != store::Error::Kind::kFull) throw;
-    return refuse(Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what());
+    return refuse(base::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what());
   }
   return std::nullopt;
 }
@@ -223,39 +223,42 @@ std::string PolicyStore::problem() const {
   return problem_.empty() ? problem_ : problem_ + kReadAgain;
 }
 
-std::optional<Refusal> PolicyStore::refuse_by_command() const {
+std::optional<base::Refusal> PolicyStore::refuse_by_command() const {
   if (file_.empty()) return std::nullopt;
-  return refuse(Refusal::Kind::kWrongState,
+  return refuse(base::Refusal::Kind::kWrongState,
                 "partitions come from a file here: edit " + file_.string() + "; it is read again within two seconds");
 }
 
-Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest& request, const ClusterFacts& slurm) {
+base::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest& request,
+                                                const executors::ClusterFacts& slurm) {
   std::lock_guard changing(changing_);
   if (const auto refusal = refuse_by_command()) return *refusal;
   const auto& name = request.policy().name();
   if (!jobfile::is_partition_name(name)) {
-    return refuse(Refusal::Kind::kInvalid, named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
+    return refuse(base::Refusal::Kind::kInvalid, named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
   }
   const auto old = book();
   const auto* known = old->find(name);
   if (request.create() && known != nullptr) {
-    return refuse(Refusal::Kind::kWrongState,
+    return refuse(base::Refusal::Kind::kWrongState,
                   named(name) + " has a policy already; muster admin partition set " + name + " changes it");
   }
   if (!request.create() && known == nullptr) {
-    return refuse(Refusal::Kind::kNotFound, named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
-                                                "; muster admin partition add " + name + " gives it one");
+    return refuse(base::Refusal::Kind::kNotFound, named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
+                                                      "; muster admin partition add " + name + " gives it one");
   }
   if (request.create() && slurm.unreachable.empty() && slurm.find(name) == nullptr) {
-    return refuse(Refusal::Kind::kInvalid, "Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) +
-                                               "; it has " + names_text(names_of(slurm)));
+    return refuse(base::Refusal::Kind::kInvalid, "Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) +
+                                                     "; it has " + names_text(names_of(slurm)));
   }
   auto policy = known == nullptr ? PartitionPolicy() : *known;
   policy.set_name(name);
-  if (const auto problem = apply(request, policy); !problem.empty()) return refuse(Refusal::Kind::kInvalid, problem);
+  if (const auto problem = apply(request, policy); !problem.empty())
+    return refuse(base::Refusal::Kind::kInvalid, problem);
   if (const auto other = other_default(*old, policy); !other.empty()) {
-    return refuse(Refusal::Kind::kWrongState, named(other) + " is the default already; muster admin partition set " +
-                                                  other + " --default none, then this one");
+    return refuse(base::Refusal::Kind::kWrongState, named(other) +
+                                                        " is the default already; muster admin partition set " + other +
+                                                        " --default none, then this one");
   }
   auto all = others(*old, name);
   all.push_back(policy);
@@ -266,15 +269,15 @@ Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest&
   return policy;
 }
 
-Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRequest& request) {
+base::Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRequest& request) {
   std::lock_guard changing(changing_);
   if (const auto refusal = refuse_by_command()) return *refusal;
   const auto old = book();
   const auto* known = old->find(request.name());
   if (known == nullptr) {
-    return refuse(Refusal::Kind::kNotFound, named(request.name()) + " has no policy" +
-                                                did_you_mean(request.name(), names_of(*old)) +
-                                                "; muster admin partition list shows those there are");
+    return refuse(base::Refusal::Kind::kNotFound, named(request.name()) + " has no policy" +
+                                                      did_you_mean(request.name(), names_of(*old)) +
+                                                      "; muster admin partition list shows those there are");
   }
   const auto removed = *known;
   const std::vector<store::AuditRow> rows{
@@ -283,4 +286,4 @@ Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRe
   return removed;
 }
 
-}  // namespace runtime
+}  // namespace partitions

@@ -11,7 +11,7 @@
 #include "partitions/partition_policies.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace partitions {
 
 /// The policies in force, and the only one who changes them: by command, or from a file that is read again when it
 /// changes. Every change is durable and audited before it is in force. Thread-safe.
@@ -26,7 +26,7 @@ class PolicyStore {
   using Book = std::shared_ptr<const PartitionPolicies>;
   /// `file` empty: admins change policies by command. Reads what is stored, then the file. Throws store::Error, and
   /// std::runtime_error if the file is broken and no good one is stored: nothing is in force before an admin says what.
-  PolicyStore(store::Store& store, Clock& clock, std::filesystem::path file, bool threads);
+  PolicyStore(store::Store& store, base::Clock& clock, std::filesystem::path file, bool threads);
 
   void start();
   void close() { loop_.close(); }
@@ -39,9 +39,10 @@ class PolicyStore {
   std::string problem() const;
 
   /// The new policy. `slurm`: as it is now, to see whether it knows a new one.
-  Outcome<PartitionPolicy> set(const muster::v1::SetPartitionRequest& request, const ClusterFacts& slurm);
+  base::Outcome<PartitionPolicy> set(const muster::v1::SetPartitionRequest& request,
+                                     const executors::ClusterFacts& slurm);
   /// The policy there was.
-  Outcome<PartitionPolicy> remove(const muster::v1::RemovePartitionRequest& request);
+  base::Outcome<PartitionPolicy> remove(const muster::v1::RemovePartitionRequest& request);
 
  private:
   void load();
@@ -50,11 +51,11 @@ class PolicyStore {
   void take(std::vector<PartitionPolicy> policies);
   void change(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
   /// `change` by a command: a store that takes no writes is a refusal.
-  std::optional<Refusal> refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
-  std::optional<Refusal> refuse_by_command() const;
+  std::optional<base::Refusal> refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
+  std::optional<base::Refusal> refuse_by_command() const;
 
   store::Store& store_;
-  Clock& clock_;
+  base::Clock& clock_;
   const std::filesystem::path file_;
   std::mutex changing_;  // one change at a time
   mutable std::mutex mutex_;
@@ -62,7 +63,7 @@ class PolicyStore {
   std::string problem_;
   std::optional<std::string> seen_, taken_;  // texts: of the last look, and the one in force or refused
   core::Millis looked_at_{0};
-  Loop loop_;
+  base::Loop loop_;
 };
 
-}  // namespace runtime
+}  // namespace partitions

@@ -6,7 +6,7 @@
 #include <array>
 #include <cerrno>
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 // Entries of a directory service may be large: the buffer grows up to a megabyte.
@@ -70,4 +70,4 @@ std::vector<std::string> UserGroups::of(const std::string& user) {
   return groups;
 }
 
-}  // namespace runtime
+}  // namespace partitions

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace runtime {
+namespace partitions {
 
 /// Names of the groups that this machine knows the user to be in; none for a user it does not know. At most
 /// kMostGroups. May ask a directory service, and take its time.
@@ -19,7 +19,7 @@ inline constexpr int kMostGroups = 4096;
 class UserGroups {
  public:
   using Ask = std::function<std::vector<std::string>(const std::string& user)>;
-  explicit UserGroups(Clock& clock, Ask ask = groups_of) : clock_(clock), ask_(std::move(ask)) {}
+  explicit UserGroups(base::Clock& clock, Ask ask = groups_of) : clock_(clock), ask_(std::move(ask)) {}
   std::vector<std::string> of(const std::string& user);
 
   static constexpr core::Millis kRemembered{60'000};
@@ -30,10 +30,10 @@ class UserGroups {
     core::Millis until{0};
     std::vector<std::string> groups;
   };
-  Clock& clock_;
+  base::Clock& clock_;
   const Ask ask_;
   std::mutex mutex_;
   std::map<std::string, Known> known_;
 };
 
-}  // namespace runtime
+}  // namespace partitions

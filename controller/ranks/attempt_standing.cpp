@@ -1,6 +1,6 @@
 #include "ranks/attempt_standing.h"
 
-namespace runtime {
+namespace ranks {
 
 AttemptStanding standing_of(const core::Job& job, core::AttemptNumber number) {
   AttemptStanding standing;
@@ -19,4 +19,4 @@ AttemptStanding standing_of(const core::Job& job, core::AttemptNumber number) {
   return standing;
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -3,7 +3,7 @@
 #include "core/job.h"
 #include "muster/v1/rank_service.pb.h"
 
-namespace runtime {
+namespace ranks {
 
 /// Where an attempt stands when one of its ranks speaks.
 struct AttemptStanding {
@@ -15,4 +15,4 @@ struct AttemptStanding {
 
 AttemptStanding standing_of(const core::Job& job, core::AttemptNumber number);
 
-}  // namespace runtime
+}  // namespace ranks

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime {
+namespace ranks {
 
 void LiveRanks::track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size,
                       core::Millis now, core::Millis fresh_until) {
@@ -137,7 +137,7 @@ std::string LiveRanks::endpoint(const core::AttemptKey& key) const {
 }
 
 Watched LiveRanks::watch(const Round& round,
-                         const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
+                         const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
   Watched out;
   const auto now = round.now;
   // A moment of the past: until then this rank would have been heard, however late heartbeats are read and sent.
@@ -157,7 +157,7 @@ Watched LiveRanks::watch(const Round& round,
     }
   }
   // An executor may be telling us something while we ask it, so no lock is held here.
-  std::vector<Vouch> words;
+  std::vector<executors::Vouch> words;
   for (const auto& [key, rank] : overdue) words.push_back(vouch(key, rank));
   std::lock_guard lock(mutex_);
   const auto with_each = [&](const auto& use) {
@@ -168,8 +168,9 @@ Watched LiveRanks::watch(const Round& round,
     }
   };
   // All of them first: one word for a neighbour says that their node is there.
-  with_each([&](const auto&, auto& watch, auto rank, Vouch word) { watch.note(rank, word, heard_until(watch)); });
-  with_each([&](const auto& key, auto& watch, auto rank, Vouch word) {
+  with_each(
+      [&](const auto&, auto& watch, auto rank, executors::Vouch word) { watch.note(rank, word, heard_until(watch)); });
+  with_each([&](const auto& key, auto& watch, auto rank, executors::Vouch word) {
     if (auto fact = watch.judge(rank, word, heard_until(watch))) out.facts.push_back({key.job, std::move(*fact)});
   });
   return out;
@@ -185,4 +186,4 @@ const LiveRanks::Live* LiveRanks::find(const core::AttemptKey& key) const {
   return found == attempts_.end() ? nullptr : &found->second;
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -13,7 +13,7 @@
 #include "ranks/stragglers.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace ranks {
 
 /// What a rank's newest heartbeat said, for people.
 struct RankView {
@@ -83,7 +83,8 @@ class LiveRanks {
     std::function<core::Millis(core::Millis silent_after)> grace;
   };
   /// One round over every attempt. Asks `vouch` without holding a lock.
-  Watched watch(const Round& round, const std::function<Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
+  Watched watch(const Round& round,
+                const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
 
  private:
   struct Live {
@@ -104,4 +105,4 @@ class LiveRanks {
   std::deque<core::AttemptKey> ended_;
 };
 
-}  // namespace runtime
+}  // namespace ranks

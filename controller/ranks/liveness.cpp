@@ -7,32 +7,33 @@
 
 #include "core/text.h"
 
-namespace runtime {
+namespace ranks {
 namespace {
 
-std::string word(Vouch vouch) {
+std::string word(executors::Vouch vouch) {
   switch (vouch) {
-    case Vouch::kAlive:
+    case executors::Vouch::kAlive:
       return "alive";
-    case Vouch::kStopped:
+    case executors::Vouch::kStopped:
       return "stopped";
-    case Vouch::kSuspended:
+    case executors::Vouch::kSuspended:
       return "suspended";
-    case Vouch::kEnded:
-    case Vouch::kGone:
+    case executors::Vouch::kEnded:
+    case executors::Vouch::kGone:
       return "gone";
-    case Vouch::kNodeAnswers:
+    case executors::Vouch::kNodeAnswers:
       return core::kSeenByItsNodeAlone;
-    case Vouch::kUnknown:
-    case Vouch::kAsking:
+    case executors::Vouch::kUnknown:
+    case executors::Vouch::kAsking:
       break;
   }
   return "unknown";
 }
 
 /// Whether its node has said anything of the process.
-bool tells_of_process(Vouch vouch) {
-  return vouch != Vouch::kUnknown && vouch != Vouch::kNodeAnswers && vouch != Vouch::kAsking;
+bool tells_of_process(executors::Vouch vouch) {
+  return vouch != executors::Vouch::kUnknown && vouch != executors::Vouch::kNodeAnswers &&
+         vouch != executors::Vouch::kAsking;
 }
 
 bool passed(core::Millis limit, core::Millis since, core::Millis now) {
@@ -116,46 +117,46 @@ void AttemptWatch::add_neighbours(std::vector<core::RankNumber>& overdue) const 
   }
 }
 
-void AttemptWatch::note(core::RankNumber rank, Vouch vouch, core::Millis now) {
+void AttemptWatch::note(core::RankNumber rank, executors::Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
-  if (vouch == Vouch::kSuspended) {
+  if (vouch == executors::Vouch::kSuspended) {
     stand_still(r);
   } else if (tells_of_process(vouch)) {
     go_on(now);
   }
   r.asked_at = now;
   if (tells_of_process(vouch)) r.vouched_at = now;
-  if (vouch == Vouch::kStopped) {
+  if (vouch == executors::Vouch::kStopped) {
     r.stopped_since = r.stopped_since.value_or(now);
   } else {
     r.stopped_since.reset();
   }
-  if (vouch != Vouch::kGone) r.gone_since.reset();
+  if (vouch != executors::Vouch::kGone) r.gone_since.reset();
 }
 
-std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch vouch, core::Millis now) {
+std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, executors::Vouch vouch, core::Millis now) {
   auto& r = ranks_.at(rank);
   if (watched_by_node(r)) return judge_by_node(rank, vouch, now);
   const auto first_limit = r.joined ? rules_.silent_after : rules_.join_within;
   if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
   note(rank, vouch, now);
   switch (vouch) {
-    case Vouch::kAlive:
+    case executors::Vouch::kAlive:
       if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
       break;
-    case Vouch::kSuspended:
+    case executors::Vouch::kSuspended:
       r.heard_at = r.progress_at = now;
       return std::nullopt;
-    case Vouch::kEnded:
+    case executors::Vouch::kEnded:
       return std::nullopt;
-    case Vouch::kGone:
+    case executors::Vouch::kGone:
       if (!r.gone_since) r.gone_since = now;
       if (now - *r.gone_since < kGonePatience) return std::nullopt;
       break;
-    case Vouch::kStopped:
-    case Vouch::kUnknown:
-    case Vouch::kNodeAnswers:
-    case Vouch::kAsking:
+    case executors::Vouch::kStopped:
+    case executors::Vouch::kUnknown:
+    case executors::Vouch::kNodeAnswers:
+    case executors::Vouch::kAsking:
       break;
   }
   if (!tells_of_process(vouch) && node_is_silent(rank, now)) return judge_node(rank, vouch, now);
@@ -164,24 +165,26 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, Vouch 
 }
 
 // Nobody on the rank's node is heard.
-std::optional<core::EventBody> AttemptWatch::judge_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
+std::optional<core::EventBody> AttemptWatch::judge_node(core::RankNumber rank, executors::Vouch vouch,
+                                                        core::Millis now) {
   auto& r = ranks_[rank];
-  if (vouch == Vouch::kAsking) return std::nullopt;
-  if (vouch != Vouch::kNodeAnswers) return lose_node(rank, now);
+  if (vouch == executors::Vouch::kAsking) return std::nullopt;
+  if (vouch != executors::Vouch::kNodeAnswers) return lose_node(rank, now);
   if (!passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
   r.reported = true;
   return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
 }
 
-std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now) {
+std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, executors::Vouch vouch,
+                                                           core::Millis now) {
   auto& r = ranks_.at(rank);
   note(rank, vouch, now);
   if (tells_of_process(vouch)) r.heard_at = now;
-  if (vouch == Vouch::kSuspended) r.progress_at = now;
+  if (vouch == executors::Vouch::kSuspended) r.progress_at = now;
   const auto stop_limit = scheduled_ && rules_.silent_after > core::Millis(0)
                               ? std::max(rules_.silent_after, kStopIsSure)
                               : rules_.silent_after;
-  if (vouch == Vouch::kStopped && passed(stop_limit, *r.stopped_since, now)) {
+  if (vouch == executors::Vouch::kStopped && passed(stop_limit, *r.stopped_since, now)) {
     r.reported = true;
     return core::RankSilent{number_, rank, now - *r.stopped_since, word(vouch)};
   }
@@ -267,4 +270,4 @@ std::string section_name(int section) {
                                                                    : "unknown";
 }
 
-}  // namespace runtime
+}  // namespace ranks

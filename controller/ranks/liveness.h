@@ -8,7 +8,7 @@
 #include "core/event.h"
 #include "executors/executor.h"
 
-namespace runtime {
+namespace ranks {
 
 /// Per job, from spec.liveness. Zero turns a limit off.
 struct LivenessRules {
@@ -87,9 +87,9 @@ class AttemptWatch {
   /// scheduler's.
   std::vector<core::RankNumber> overdue(core::Millis now) const;
   /// What its node says of a rank. All overdue ranks' words are noted before any of them is judged.
-  void note(core::RankNumber rank, Vouch vouch, core::Millis now);
+  void note(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   /// What follows from the node's word on an overdue rank, if anything.
-  std::optional<core::EventBody> judge(core::RankNumber rank, Vouch vouch, core::Millis now);
+  std::optional<core::EventBody> judge(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   /// Hung ranks and the time limit.
   std::vector<core::EventBody> findings(core::Millis now);
   /// True when the attempt should have left long ago and must be stopped again. Says so once every stop_grace + 10 s.
@@ -112,8 +112,8 @@ class AttemptWatch {
   bool watched(const RankWatch& rank) const { return rules_.heartbeats && may_be_missed(rank); }
   /// Nobody but its node need tell of it.
   bool watched_by_node(const RankWatch& rank) const { return !rules_.heartbeats && may_be_missed(rank); }
-  std::optional<core::EventBody> judge_by_node(core::RankNumber rank, Vouch vouch, core::Millis now);
-  std::optional<core::EventBody> judge_node(core::RankNumber rank, Vouch vouch, core::Millis now);
+  std::optional<core::EventBody> judge_by_node(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
+  std::optional<core::EventBody> judge_node(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   bool hangs(const RankWatch& rank, core::Millis now) const;
 
   LivenessRules rules_;
@@ -144,4 +144,4 @@ class AttemptWatch {
 /// The section's name as people read it: "init", "data", "step", "checkpoint", "done".
 std::string section_name(int section);
 
-}  // namespace runtime
+}  // namespace ranks

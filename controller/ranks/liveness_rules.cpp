@@ -1,6 +1,6 @@
 #include "ranks/liveness_rules.h"
 
-namespace runtime {
+namespace ranks {
 
 LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
   const auto& l = spec.liveness();
@@ -15,4 +15,4 @@ LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
   return rules;
 }
 
-}  // namespace runtime
+}  // namespace ranks

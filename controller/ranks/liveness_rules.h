@@ -3,8 +3,8 @@
 #include "muster/v1/job.pb.h"
 #include "ranks/liveness.h"
 
-namespace runtime {
+namespace ranks {
 
 LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
 
-}  // namespace runtime
+}  // namespace ranks

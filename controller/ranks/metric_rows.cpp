@@ -1,6 +1,6 @@
 #include "ranks/metric_rows.h"
 
-namespace runtime {
+namespace ranks {
 
 store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m) {
   store::MetricRow row;
@@ -31,4 +31,4 @@ std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
   return declared;
 }
 
-}  // namespace runtime
+}  // namespace ranks

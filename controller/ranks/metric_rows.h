@@ -5,7 +5,7 @@
 #include "muster/v1/rank_service.pb.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace ranks {
 
 /// A reported step, as the store has it. Values whose names are no names of series are left out.
 store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m);
@@ -14,4 +14,4 @@ store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, cons
 std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
                                                const muster::v1::HeartbeatRequest& request);
 
-}  // namespace runtime
+}  // namespace ranks

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <utility>
 
-namespace runtime {
+namespace ranks {
 
-MetricsWriter::MetricsWriter(store::Store& store, Hearing& hearing, NewestMetrics& newest, bool threads)
+MetricsWriter::MetricsWriter(store::Store& store, base::Hearing& hearing, NewestMetrics& newest, bool threads)
     : store_(store), hearing_(hearing), newest_(newest), threads_(threads) {
   if (threads_) thread_ = std::thread([this] { run(); });
 }
@@ -164,7 +164,7 @@ bool MetricsWriter::write(const std::vector<store::MetricRow>& rows,
                           const std::vector<store::DeclaredSeries>& declared) {
   std::string problem;
   try {
-    const Hearing::Write under_way(hearing_);
+    const base::Hearing::Write under_way(hearing_);
     store_.add_metrics(rows, declared);
   } catch (const std::exception& e) {
     problem = e.what();
@@ -183,4 +183,4 @@ bool MetricsWriter::write(const std::vector<store::MetricRow>& rows,
   return problem.empty();
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -15,7 +15,7 @@
 #include "ranks/newest_metrics.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace ranks {
 
 /// Writes ranks' metrics, those of many heartbeats in one transaction, and tells NewestMetrics what is durable.
 /// Thread-safe.
@@ -38,7 +38,7 @@ class MetricsWriter {
   };
 
   /// Without threads, rows are written in the caller's thread.
-  MetricsWriter(store::Store& store, Hearing& hearing, NewestMetrics& newest, bool threads);
+  MetricsWriter(store::Store& store, base::Hearing& hearing, NewestMetrics& newest, bool threads);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
@@ -51,7 +51,7 @@ class MetricsWriter {
   /// How many of `rows`, counted from the first, are durable: those are never to be sent again. The others are on their
   /// way, unless there is no room. `patience`: how long to wait for them; not at all while the disk is slow.
   std::size_t add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared = {},
-                  core::Millis patience = Hearing::kPatience);
+                  core::Millis patience = base::Hearing::kPatience);
   /// The store takes nothing now: the newest write failed, or the disk is slow.
   bool stands() const { return failing_ || hearing_.is_slow(); }
   /// Empty, or why the newest write failed.
@@ -78,7 +78,7 @@ class MetricsWriter {
   void forget_settled();
 
   store::Store& store_;
-  Hearing& hearing_;
+  base::Hearing& hearing_;
   NewestMetrics& newest_;
   const bool threads_;
   std::function<void()> on_settled_;
@@ -96,4 +96,4 @@ class MetricsWriter {
   std::thread thread_;
 };
 
-}  // namespace runtime
+}  // namespace ranks

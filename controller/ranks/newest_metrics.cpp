@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-namespace runtime {
+namespace ranks {
 
 void NewestMetrics::add(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared) {
   std::set<core::JobId> to_read;
@@ -86,4 +86,4 @@ bool NewestMetrics::merge(Known& known, const store::MetricRow& row) {
   return true;
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -9,7 +9,7 @@
 
 #include "store/store.h"
 
-namespace runtime {
+namespace ranks {
 
 /// The newest step of a job's rank 0, and its series with their newest values. Read from the store once, and kept up to
 /// date by whoever writes metrics, so that a job that reports can be shown while the disk stands still. Remembers kJobs
@@ -46,4 +46,4 @@ class NewestMetrics {
   std::deque<core::JobId> order_;
 };
 
-}  // namespace runtime
+}  // namespace ranks

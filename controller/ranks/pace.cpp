@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace runtime {
+namespace ranks {
 namespace {
 
 /// Late for so long, and so long after the interval grew, it grows again.
@@ -85,4 +85,4 @@ std::string Pace::problem() const {
   return text + "; a rank that stops answering is found later, and no rank is called silent for it";
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -5,7 +5,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace ranks {
 
 /// How often ranks may send heartbeats. Pure but for its lock: every time is passed in. Thread-safe.
 ///
@@ -53,4 +53,4 @@ class Pace {
   core::Millis late_since_{0}, changed_at_{0}, shrunk_at_{0}, fine_since_{0};
 };
 
-}  // namespace runtime
+}  // namespace ranks

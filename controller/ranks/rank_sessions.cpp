@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <system_error>
 
-#include "base/durable_file.h"
 #include "base/room.h"
 #include "base/tokens.h"
-#include "base/whole_number.h"
 #include "jobs/spec_values.h"
+#include "os/durable_file.h"
 #include "ranks/liveness_rules.h"
 #include "ranks/metric_rows.h"
 #include "ranks/unsent_reports.h"
+#include "schema/whole_number.h"
 
-namespace runtime {
+namespace ranks {
 namespace {
 
 constexpr std::size_t kMostMetrics = 512;
@@ -25,9 +25,9 @@ constexpr core::Millis kReadAgainAfter{1000};
 /// Looked through in one round, so that a network folder holds nobody up.
 constexpr int kFoldersAtOnce = 50;
 
-TaskReport report_of(const muster::v1::TaskRequest& request) {
-  using Process = TaskReport::Process;
-  TaskReport report;
+executors::TaskReport report_of(const muster::v1::TaskRequest& request) {
+  using Process = executors::TaskReport::Process;
+  executors::TaskReport report;
   switch (request.state()) {
     case muster::v1::PROCESS_RUNNING:
       report.process = Process::kRunning;
@@ -57,7 +57,7 @@ TaskReport report_of(const muster::v1::TaskRequest& request) {
 
 }  // namespace
 
-RankSessions::RankSessions(Parts parts, DataFolder data, std::string secret, bool threads)
+RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secret, bool threads)
     : parts_(parts),
       data_(std::move(data)),
       secret_(std::move(secret)),
@@ -72,34 +72,35 @@ std::string RankSessions::token_of(const core::AttemptKey& attempt) {
     std::lock_guard lock(tokens_mutex_);
     if (const auto known = tokens_.find(attempt); known != tokens_.end()) return known->second;
   }
-  auto token = rank_token(secret_, attempt.job, attempt.number);
+  auto token = base::rank_token(secret_, attempt.job, attempt.number);
   std::lock_guard lock(tokens_mutex_);
   if (tokens_.size() >= kTokensKept) tokens_.clear();
   return tokens_.emplace(attempt, std::move(token)).first->second;
 }
 
-Outcome<RankSessions::Caller> RankSessions::identify(const muster::v1::RankKey& key, const std::string& token) {
-  if (!same_secret(token, token_of({key.job_id(), key.attempt()}))) {
-    return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
-                                                        " attempt " + std::to_string(key.attempt())};
+base::Outcome<RankSessions::Caller> RankSessions::identify(const muster::v1::RankKey& key, const std::string& token) {
+  if (!base::same_secret(token, token_of({key.job_id(), key.attempt()}))) {
+    return base::Refusal{
+        base::Refusal::Kind::kUnauthenticated,
+        "this is not the token of job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt())};
   }
   return find(key);
 }
 
-Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey& key) {
+base::Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey& key) {
   Caller caller{{key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr, false, false};
   try {
     caller.spec = parts_.specs.get(caller.key.job);
     place(caller);
   } catch (const std::exception& e) {
-    return Refusal{Refusal::Kind::kUnavailable, e.what()};
+    return base::Refusal{base::Refusal::Kind::kUnavailable, e.what()};
   }
   if (caller.job == nullptr || caller.spec == nullptr) {
-    return Refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(caller.key.job)};
+    return base::Refusal{base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(caller.key.job)};
   }
   if (caller.rank >= caller.job->world_size) {
-    return Refusal{Refusal::Kind::kInvalid, "rank " + std::to_string(caller.rank) + " of a job with " +
-                                                std::to_string(caller.job->world_size) + " ranks"};
+    return base::Refusal{base::Refusal::Kind::kInvalid, "rank " + std::to_string(caller.rank) + " of a job with " +
+                                                            std::to_string(caller.job->world_size) + " ranks"};
   }
   return caller;
 }
@@ -116,15 +117,16 @@ void RankSessions::place(Caller& caller) {
   parts_.live_ranks.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
 }
 
-Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::v1::RegisterRequest& request,
-                                                                  const std::string& token) {
+base::Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::v1::RegisterRequest& request,
+                                                                        const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
   if (request.world_size() != caller.job->world_size) {
-    return Refusal{Refusal::Kind::kInvalid, "a rank of " + std::to_string(request.world_size()) +
-                                                " registers for a job of " + std::to_string(caller.job->world_size) +
-                                                " ranks; WORLD_SIZE must not be changed by the job"};
+    return base::Refusal{base::Refusal::Kind::kInvalid, "a rank of " + std::to_string(request.world_size()) +
+                                                            " registers for a job of " +
+                                                            std::to_string(caller.job->world_size) +
+                                                            " ranks; WORLD_SIZE must not be changed by the job"};
   }
   parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
   join(caller, request.node(), request.pid());
@@ -134,8 +136,8 @@ Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::
   return response;
 }
 
-Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                               const std::string& token) {
+base::Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                                     const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
@@ -152,8 +154,8 @@ Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muster::v1:
   return response;
 }
 
-Outcome<std::shared_ptr<RankStream>> RankSessions::open(const muster::v1::RankKey& key, const std::string& token,
-                                                        TellRank tell) {
+base::Outcome<std::shared_ptr<RankStream>> RankSessions::open(const muster::v1::RankKey& key, const std::string& token,
+                                                              TellRank tell) {
   auto found = identify(key, token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
@@ -289,7 +291,7 @@ RankSessions::Late RankSessions::read_late(const RankKey& rank) {
     return all;
   } catch (const std::system_error& e) {
     spdlog::warn("job {} attempt {}: what rank {} could not send: {}", key.job, key.number, number, e.what());
-    return lacks_room(e.code().value()) ? Late::kLater : Late::kNotTaken;
+    return os::lacks_room(e.code().value()) ? Late::kLater : Late::kNotTaken;
   } catch (const std::exception& e) {
     spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, number, e.what());
     return Late::kNotTaken;
@@ -308,13 +310,13 @@ void RankSessions::take_unsent(const core::AttemptKey& key) {
 
 RankSessions::Late RankSessions::take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics) {
   const auto found = find(request.key());
-  if (!found.ok()) return found.refusal().kind == Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
+  if (!found.ok()) return found.refusal().kind == base::Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
   const auto& caller = found.value();
   parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
   tell_resumed(caller, request);
   const auto checkpoints = take_late_checkpoints(caller, request);
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, Hearing::kPatience) == most);
+  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, base::Hearing::kPatience) == most);
   parts_.changes.bump(caller.key.job);
   return metrics ? checkpoints : Late::kLater;
 }
@@ -350,7 +352,7 @@ void RankSessions::search_some() {
          file.increment(none)) {
       const auto name = file->path().filename().string();
       if (!name.starts_with(kStart)) continue;
-      const auto rank = whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
+      const auto rank = schema::whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
       if (rank) unread_.insert({key, *rank});
     }
   }
@@ -359,7 +361,7 @@ void RankSessions::search_some() {
 // What was kept for the event_log is in memory alone until the rank's end, which comes after it, is in the store.
 bool RankSessions::end_is_recorded(const RankKey& rank) const {
   const auto& [key, number] = rank;
-  JobPtr job;
+  jobs::JobPtr job;
   try {
     job = parts_.event_log.job(key.job);
   } catch (const std::exception&) {
@@ -389,8 +391,8 @@ void RankSessions::take_what_waits() {
   }
 }
 
-Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v1::RendezvousRequest& request,
-                                                                 const std::string& token) {
+base::Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v1::RendezvousRequest& request,
+                                                                       const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
@@ -400,7 +402,7 @@ Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v
   if (!request.endpoint().empty()) {
     if (caller.rank != 0 || request.endpoint().size() > kMostEndpoint ||
         request.endpoint().find(':') == std::string::npos) {
-      return Refusal{Refusal::Kind::kInvalid, "endpoint: want host:port, from rank 0 alone"};
+      return base::Refusal{base::Refusal::Kind::kInvalid, "endpoint: want host:port, from rank 0 alone"};
     }
     parts_.live_ranks.set_endpoint(caller.key, request.endpoint());
     keep_endpoint(caller.key, request.endpoint());
@@ -408,13 +410,15 @@ Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v
   response.set_endpoint(known_endpoint(caller.key));
   if (response.endpoint().empty() && parts_.hearing.stuck_since()) {
     // "Not yet" would be held against rank 0, which may wait for the same disk.
-    return Refusal{Refusal::Kind::kUnavailable, "the disk of the data folder stands still; rank 0 may wait for it"};
+    return base::Refusal{base::Refusal::Kind::kUnavailable,
+                         "the disk of the data folder stands still; rank 0 may wait for it"};
   }
   return response;
 }
 
 // The executor draws the conclusions: it knows what its scheduler says of the same attempt.
-Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskRequest& request, const std::string& token) {
+base::Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskRequest& request,
+                                                           const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
@@ -425,8 +429,8 @@ Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskReque
   if (response.directive() == muster::v1::DIRECTIVE_CONTINUE) return response;
   const bool save = response.directive() == muster::v1::DIRECTIVE_SAVE_AND_LEAVE;
   const auto* attempt = caller.attempt();
-  response.set_stop_why(stop_word(attempt == nullptr ? core::Cause::kNone : attempt->cause));
-  response.set_stop_grace_ms(stop_grace(*caller.spec, save).count());
+  response.set_stop_why(executors::stop_word(attempt == nullptr ? core::Cause::kNone : attempt->cause));
+  response.set_stop_grace_ms(jobs::stop_grace(*caller.spec, save).count());
   return response;
 }
 
@@ -435,19 +439,20 @@ Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskReque
 void RankSessions::keep_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
   const auto write = [path = data_.rendezvous(key), job = key.job, endpoint] {
     try {
-      write_file_durably(path, endpoint);
+      os::write_file_durably(path, endpoint);
     } catch (const std::exception& e) {
       spdlog::warn("job {}: the meeting point is not on disk: {}", job, e.what());
     }
   };
-  if (!errands_.run(write, Hearing::kPatience)) spdlog::warn("job {}: the meeting point is not on disk yet", key.job);
+  if (!errands_.run(write, base::Hearing::kPatience))
+    spdlog::warn("job {}: the meeting point is not on disk yet", key.job);
 }
 
 std::string RankSessions::known_endpoint(const core::AttemptKey& key) {
   auto endpoint = parts_.live_ranks.endpoint(key);
   if (!endpoint.empty()) return endpoint;
   try {
-    endpoint = read_small_file(data_.rendezvous(key), kMostEndpoint);
+    endpoint = os::read_small_file(data_.rendezvous(key), kMostEndpoint);
   } catch (const std::exception& e) {
     spdlog::warn("job {}: the meeting point cannot be read: {}", key.job, e.what());
   }
@@ -455,4 +460,4 @@ std::string RankSessions::known_endpoint(const core::AttemptKey& key) {
   return endpoint;
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -18,7 +18,7 @@
 #include "ranks/metrics_writer.h"
 #include "ranks/rank_streams.h"
 
-namespace runtime {
+namespace ranks {
 
 /// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
 ///
@@ -27,29 +27,30 @@ namespace runtime {
 class RankSessions {
  public:
   struct Parts {
-    Clock& clock;
-    Executor& executor;
-    EventLog& event_log;
+    base::Clock& clock;
+    executors::Executor& executor;
+    jobs::EventLog& event_log;
     MetricsWriter& metrics;
     LiveRanks& live_ranks;
-    SpecCache& specs;
-    Changes& changes;
-    Hearing& hearing;
+    jobs::SpecCache& specs;
+    base::Changes& changes;
+    base::Hearing& hearing;
     Pace& pace;
   };
   /// Without `threads` everything is done in the caller's thread.
-  RankSessions(Parts parts, DataFolder data, std::string secret, bool threads);
+  RankSessions(Parts parts, base::DataFolder data, std::string secret, bool threads);
 
-  Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
-                                                      const std::string& token);
-  Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                   const std::string& token);
-  Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token, TellRank tell);
+  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                            const std::string& token);
+  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                         const std::string& token);
+  base::Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token,
+                                                  TellRank tell);
   RankStreams& streams() { return streams_; }
   /// Answers at once, with an empty endpoint while it is not known.
-  Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                     const std::string& token);
-  Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
+  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                           const std::string& token);
+  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
   /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
   /// to the event_log. Checkpoints that the store does not take now come before that end all the same; metrics are
   /// read again by take_what_waits(). Never throws.
@@ -66,8 +67,8 @@ class RankSessions {
   struct Caller {
     core::AttemptKey key;
     core::RankNumber rank = 0;
-    JobPtr job;
-    SpecPtr spec;
+    jobs::JobPtr job;
+    jobs::SpecPtr spec;
     bool current = false;   // recorded and not ended
     bool upcoming = false;  // launched, but that is not recorded yet
     muster::v1::Directive directive = muster::v1::DIRECTIVE_STOP;
@@ -84,8 +85,8 @@ class RankSessions {
   Late take_late_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request);
   bool end_is_recorded(const RankKey& rank) const;
   void search_some();
-  Outcome<Caller> find(const muster::v1::RankKey& key);
-  Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
+  base::Outcome<Caller> find(const muster::v1::RankKey& key);
+  base::Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
   std::string token_of(const core::AttemptKey& attempt);
   core::Millis interval_of(const Caller& caller) const;
@@ -102,9 +103,9 @@ class RankSessions {
   std::string known_endpoint(const core::AttemptKey& key);
 
   Parts parts_;
-  const DataFolder data_;
+  const base::DataFolder data_;
   const std::string secret_;
-  Errands errands_;
+  base::Errands errands_;
   RankStreams streams_;
 
   std::mutex tokens_mutex_;
@@ -116,4 +117,4 @@ class RankSessions {
   core::Millis read_again_at_{0};
 };
 
-}  // namespace runtime
+}  // namespace ranks

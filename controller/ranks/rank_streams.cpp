@@ -7,7 +7,7 @@
 
 #include "ranks/metric_rows.h"
 
-namespace runtime {
+namespace ranks {
 
 using muster::v1::HeartbeatRequest;
 
@@ -17,7 +17,7 @@ class RankStreams::Stream : public RankStream, public std::enable_shared_from_th
       : streams_(streams), parts_(streams.parts_), rank_(rank), attempt_(std::move(attempt)), tell_(std::move(tell)) {}
   ~Stream() override { close(); }
 
-  Outcome<bool> beat(const HeartbeatRequest& request) override;
+  base::Outcome<bool> beat(const HeartbeatRequest& request) override;
   void work() override;
   void close() override;
   /// The attempt's directive may have changed.
@@ -66,7 +66,7 @@ class RankStreams::Stream : public RankStream, public std::enable_shared_from_th
   bool answer_soon_ = false;
 };
 
-Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
+base::Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
   const auto now = parts_.clock.monotonic();
   // First of all: whatever follows must not make the rank look silent.
   const bool moved = parts_.live_ranks.heartbeat(rank_.attempt, rank_.rank, request, now);
@@ -273,4 +273,4 @@ void RankStreams::settle() {
   waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -16,7 +16,7 @@
 #include "ranks/pace.h"
 #include "ranks/rank_stream.h"
 
-namespace runtime {
+namespace ranks {
 
 /// The streams of all ranks.
 ///
@@ -34,10 +34,10 @@ class RankStreams {
     std::uint32_t checkpoints = 0;  // durable, counted from the first
   };
   struct Parts {
-    Clock& clock;
+    base::Clock& clock;
     LiveRanks& live_ranks;
     MetricsWriter& metrics;
-    Changes& changes;
+    base::Changes& changes;
     Pace& pace;
     std::function<Written(const muster::v1::HeartbeatRequest&)> write;  // may wait, and never throws
   };
@@ -88,4 +88,4 @@ class RankStreams {
   std::vector<std::weak_ptr<Stream>> waiting_;  // each has rows on their way
 };
 
-}  // namespace runtime
+}  // namespace ranks

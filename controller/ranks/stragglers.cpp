@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace runtime {
+namespace ranks {
 namespace {
 
 double median_of(std::vector<float> values) {
@@ -51,4 +51,4 @@ std::optional<double> Stragglers::slowness(core::RankNumber rank) const {
   return ranks_[rank].ratios / ranks_[rank].slow_steps;
 }
 
-}  // namespace runtime
+}  // namespace ranks

@@ -7,7 +7,7 @@
 
 #include "core/types.h"
 
-namespace runtime {
+namespace ranks {
 
 /// Which ranks of one attempt are slow. A rank is slow once its step has taken more than kSlow times the median over
 /// all ranks in each of the last kSteps steps. One quick step ends that: a rank that is slow now and then is a busy
@@ -47,4 +47,4 @@ class Stragglers {
   core::Step judged_ = -1;
 };
 
-}  // namespace runtime
+}  // namespace ranks

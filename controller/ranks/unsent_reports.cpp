@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-namespace runtime {
+namespace ranks {
 
 bool read_unsent(const std::filesystem::path& file,
                  const std::function<bool(const muster::v1::HeartbeatRequest&)>& take) {
@@ -26,4 +26,4 @@ bool read_unsent(const std::filesystem::path& file,
   return true;
 }
 
-}  // namespace runtime
+}  // namespace ranks

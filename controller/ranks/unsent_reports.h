@@ -5,7 +5,7 @@
 
 #include "muster/v1/rank_service.pb.h"
 
-namespace runtime {
+namespace ranks {
 
 /// Reads what a rank wrote down while the controller was away (worker/rank/grpc_unsent_file.h), oldest first, until
 /// `take` returns false. The rank may have been killed while it wrote: an end in the middle of a report is the end.
@@ -14,4 +14,4 @@ namespace runtime {
 bool read_unsent(const std::filesystem::path& file,
                  const std::function<bool(const muster::v1::HeartbeatRequest&)>& take);
 
-}  // namespace runtime
+}  // namespace ranks

@@ -72,7 +72,7 @@ void BeatStream::OnReadDone(bool ok) {
 
 // A thread that may wait. Nothing is read meanwhile.
 void BeatStream::open(const std::string& token) {
-  std::shared_ptr<runtime::RankStream> rank;
+  std::shared_ptr<ranks::RankStream> rank;
   const auto status = guarded([&] {
     return answer(streams_.controller_.open_stream(request_.key(), token,
                                                    [this](const muster::v1::BeatResponse& answer) { tell(answer); }),

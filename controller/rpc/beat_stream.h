@@ -50,7 +50,7 @@ class BeatStream final : public grpc::ServerBidiReactor<muster::v1::HeartbeatReq
   BeatStreams& streams_;
   const grpc::CallbackServerContext& context_;
   std::shared_ptr<BeatStream> self_;
-  std::shared_ptr<runtime::RankStream> rank_;  // of the reading thread, once it is open
+  std::shared_ptr<ranks::RankStream> rank_;  // of the reading thread, once it is open
   muster::v1::HeartbeatRequest request_;
 
   std::mutex mutex_;
@@ -64,7 +64,7 @@ class BeatStream final : public grpc::ServerBidiReactor<muster::v1::HeartbeatReq
 /// All streams that are open, and what they share. Thread-safe.
 class BeatStreams {
  public:
-  BeatStreams(runtime::Controller& controller, const Callers& callers, Pool& pool)
+  BeatStreams(service::Controller& controller, const Callers& callers, Pool& pool)
       : controller_(controller), callers_(callers), pool_(pool) {}
   grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* open(
       const grpc::CallbackServerContext& context);
@@ -73,7 +73,7 @@ class BeatStreams {
 
  private:
   friend class BeatStream;
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   const Callers& callers_;
   Pool& pool_;
   std::mutex mutex_;

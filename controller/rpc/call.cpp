@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kMaxStatusText = 2000;
 
-grpc::StatusCode code_of(runtime::Refusal::Kind kind) {
-  using Kind = runtime::Refusal::Kind;
+grpc::StatusCode code_of(base::Refusal::Kind kind) {
+  using Kind = base::Refusal::Kind;
   switch (kind) {
     case Kind::kInvalid:
       return grpc::StatusCode::INVALID_ARGUMENT;
@@ -43,7 +43,7 @@ grpc::Status failure(grpc::StatusCode code, std::string text) {
   return {code, text};
 }
 
-grpc::Status failure(const runtime::Refusal& refusal) {
+grpc::Status failure(const base::Refusal& refusal) {
   return failure(code_of(refusal.kind), refusal.text);
 }
 

@@ -13,7 +13,7 @@ namespace rpc {
 
 /// A status whose text is cut to fit into a trailer. gRPC drops the whole answer if the text is too long.
 grpc::Status failure(grpc::StatusCode code, std::string text);
-grpc::Status failure(const runtime::Refusal& refusal);
+grpc::Status failure(const base::Refusal& refusal);
 
 /// The token in the metadata `authorization: Bearer <token>`; empty: none.
 std::string bearer_token(const grpc::ServerContextBase& context);
@@ -25,7 +25,7 @@ grpc::Status guarded(const std::function<grpc::Status()>& body);
 class Callers {
  public:
   /// `port`: the port on which the calls arrive.
-  Callers(const runtime::Controller& controller, net::Connections& connections, int port)
+  Callers(const service::Controller& controller, net::Connections& connections, int port)
       : controller_(controller), connections_(connections), port_(static_cast<std::uint16_t>(port)) {}
 
   /// Runs `body` as guarded() does. Without the people's token `body` does not run, and the call is UNAUTHENTICATED.
@@ -34,14 +34,14 @@ class Callers {
   void note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;
 
  private:
-  const runtime::Controller& controller_;
+  const service::Controller& controller_;
   net::Connections& connections_;
   const std::uint16_t port_;
 };
 
 /// Moves the outcome's value into `into`, or returns its refusal as a status.
 template <typename T>
-grpc::Status answer(runtime::Outcome<T> outcome, T* into) {
+grpc::Status answer(base::Outcome<T> outcome, T* into) {
   if (!outcome.ok()) return failure(outcome.refusal());
   *into = std::move(outcome.value());
   return grpc::Status::OK;

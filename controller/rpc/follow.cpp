@@ -43,7 +43,7 @@ bool Streams::stopping() const {
   return stopping_;
 }
 
-Follow::Follow(runtime::Controller& controller, Streams& streams, const grpc::ServerContext& context, core::JobId job)
+Follow::Follow(service::Controller& controller, Streams& streams, const grpc::ServerContext& context, core::JobId job)
     : controller_(controller), streams_(streams), context_(context), job_(job) {
   seen_ = controller_.wait_change(job_, 0, core::Millis(0));
 }

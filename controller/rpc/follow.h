@@ -38,7 +38,7 @@ class Streams {
 /// one thread.
 class Follow {
  public:
-  Follow(runtime::Controller& controller, Streams& streams, const grpc::ServerContext& context, core::JobId job);
+  Follow(service::Controller& controller, Streams& streams, const grpc::ServerContext& context, core::JobId job);
 
   /// Waits until something may have changed since the last call, or since the construction. Waits at least kMinTurn, so
   /// that a busy job does not keep its watchers busy, and at most kMaxTurn. If it returns false, the stream must end
@@ -53,7 +53,7 @@ class Follow {
   static constexpr core::Millis kMaxTurn{250};
 
  private:
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   Streams& streams_;
   const grpc::ServerContext& context_;
   core::JobId job_;

@@ -30,7 +30,7 @@ std::string fingerprint(muster::v1::Job job) {
 
 /// True once `job` has ended. Everything that a stream will ever send can then be read. Job 0 means all jobs and never
 /// ends.
-runtime::Outcome<bool> has_ended(runtime::Controller& controller, core::JobId job) {
+base::Outcome<bool> has_ended(service::Controller& controller, core::JobId job) {
   if (job == 0) return false;
   const auto now = controller.get(job);
   if (!now.ok()) return now.refusal();
@@ -38,18 +38,18 @@ runtime::Outcome<bool> has_ended(runtime::Controller& controller, core::JobId jo
 }
 
 /// As has_ended(), and also true for a removed job, whose events can still be read.
-runtime::Outcome<bool> has_ended_or_is_removed(runtime::Controller& controller, core::JobId job) {
+base::Outcome<bool> has_ended_or_is_removed(service::Controller& controller, core::JobId job) {
   auto ended = has_ended(controller, job);
-  const bool unknown = !ended.ok() && ended.refusal().kind == runtime::Refusal::Kind::kNotFound;
+  const bool unknown = !ended.ok() && ended.refusal().kind == base::Refusal::Kind::kNotFound;
   if (unknown && !controller.events(job, 0, 1).empty()) return true;
   return ended;
 }
 
-using HasEnded = runtime::Outcome<bool>(runtime::Controller& controller, core::JobId job);
+using HasEnded = base::Outcome<bool>(service::Controller& controller, core::JobId job);
 
 /// Sends pages until one is empty. With `follow`, then waits for more until the job has ended. `send_page` returns the
 /// number of entries that it sent, or nullopt if the client is gone.
-grpc::Status send_pages(runtime::Controller& controller, core::JobId job, bool follow, Follow& life,
+grpc::Status send_pages(service::Controller& controller, core::JobId job, bool follow, Follow& life,
                         const std::function<std::optional<std::size_t>()>& send_page,
                         HasEnded* has_ended_now = has_ended) {
   while (true) {

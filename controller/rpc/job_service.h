@@ -13,7 +13,7 @@ namespace rpc {
 /// job_service.proto.
 class JobService final : public muster::v1::JobService::Service {
  public:
-  JobService(runtime::Controller& controller, const Callers& callers, Streams& streams)
+  JobService(service::Controller& controller, const Callers& callers, Streams& streams)
       : controller_(controller), callers_(callers), streams_(streams) {}
 
   grpc::Status Submit(grpc::ServerContext* context, const muster::v1::SubmitRequest* request,
@@ -62,14 +62,14 @@ class JobService final : public muster::v1::JobService::Service {
   /// Checks the token and runs `body` as one of the streams.
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body);
 
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   const Callers& callers_;
   Streams& streams_;
 };
 
 class AdminService final : public muster::v1::AdminService::Service {
  public:
-  AdminService(runtime::Controller& controller, const Callers& callers) : controller_(controller), callers_(callers) {}
+  AdminService(service::Controller& controller, const Callers& callers) : controller_(controller), callers_(callers) {}
 
   grpc::Status Status(grpc::ServerContext* context, const muster::v1::StatusRequest* request,
                       muster::v1::StatusResponse* response) override;
@@ -85,7 +85,7 @@ class AdminService final : public muster::v1::AdminService::Service {
                          muster::v1::ListAuditResponse* response) override;
 
  private:
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   const Callers& callers_;
 };
 

@@ -56,7 +56,7 @@ core::AttemptNumber first_attempt(const muster::v1::Job& job, const muster::v1::
 /// The logs of one attempt.
 class AttemptLogs {
  public:
-  AttemptLogs(runtime::Controller& controller, const muster::v1::Job& job, core::AttemptNumber attempt,
+  AttemptLogs(service::Controller& controller, const muster::v1::Job& job, core::AttemptNumber attempt,
               const muster::v1::LogsRequest& request, bool first)
       : attempt_(attempt) {
     const auto add = [&](core::RankNumber rank) {
@@ -148,7 +148,7 @@ grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& re
 
 }  // namespace
 
-grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
+grpc::Status stream_logs(service::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
                          const Send& send) {
   std::optional<AttemptLogs> logs;
   core::AttemptNumber attempt = request.attempt();

@@ -12,7 +12,7 @@ namespace rpc {
 /// the stream goes on to the next attempt. It ends when no process writes any more and everything was sent. If the
 /// request asks for the last lines, the stream begins with an empty chunk for each rank, so that a client that loses
 /// the connection knows where these lines began. Uses one chunk of 64 KiB of memory.
-grpc::Status stream_logs(runtime::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
+grpc::Status stream_logs(service::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
                          const std::function<bool(const muster::v1::LogChunk&)>& send);
 
 }  // namespace rpc

@@ -26,7 +26,7 @@ struct RankService::Meeting {
   core::AttemptKey attempt() const { return {request->key().job_id(), request->key().attempt()}; }
 };
 
-RankService::RankService(runtime::Controller& controller, const Callers& callers)
+RankService::RankService(service::Controller& controller, const Callers& callers)
     : controller_(controller),
       callers_(callers),
       pool_(kRankThreads, kMaxRankCalls),

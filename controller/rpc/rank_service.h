@@ -20,7 +20,7 @@ namespace rpc {
 /// threads. Its `rendezvous` must answer at once, the waiting is done here.
 class RankService final : public muster::v1::RankService::CallbackService {
  public:
-  RankService(runtime::Controller& controller, const Callers& callers);
+  RankService(service::Controller& controller, const Callers& callers);
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const muster::v1::RegisterRequest* request,
                                      muster::v1::RegisterResponse* response) override;
@@ -48,7 +48,7 @@ class RankService final : public muster::v1::RankService::CallbackService {
   void ask(const std::shared_ptr<Meeting>& meeting);
   void ask_later(const std::shared_ptr<Meeting>& meeting);
 
-  runtime::Controller& controller_;
+  service::Controller& controller_;
   const Callers& callers_;
   Pool pool_;
   Pool meetings_;  // so that heartbeats never queue behind ranks that meet

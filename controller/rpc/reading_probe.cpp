@@ -27,7 +27,7 @@ std::string random_text() {
 class ReadingProbe::Sender final
     : public grpc::ClientBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse> {
  public:
-  Sender(runtime::Reading& reading, int socket, const std::string& secret)
+  Sender(base::Reading& reading, int socket, const std::string& secret)
       : reading_(reading),
         channel_(grpc::CreateInsecureChannelFromFd("musterd", socket)),
         stub_(muster::v1::RankService::NewStub(channel_)) {
@@ -95,7 +95,7 @@ class ReadingProbe::Sender final
     RemoveHold();
   }
 
-  runtime::Reading& reading_;
+  base::Reading& reading_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<muster::v1::RankService::Stub> stub_;
   grpc::ClientContext context_;
@@ -111,7 +111,7 @@ class ReadingProbe::Sender final
 class ReadingProbe::Receiver final
     : public grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse> {
  public:
-  explicit Receiver(runtime::Reading& reading) : reading_(reading) { StartRead(&word_); }
+  explicit Receiver(base::Reading& reading) : reading_(reading) { StartRead(&word_); }
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
     reading_.arrived(static_cast<std::uint64_t>(word_.step()));
@@ -120,11 +120,11 @@ class ReadingProbe::Receiver final
   void OnDone() override { delete this; }
 
  private:
-  runtime::Reading& reading_;
+  base::Reading& reading_;
   muster::v1::HeartbeatRequest word_;
 };
 
-ReadingProbe::ReadingProbe(runtime::Reading& reading, std::function<void(int)> connect)
+ReadingProbe::ReadingProbe(base::Reading& reading, std::function<void(int)> connect)
     : reading_(reading), connect_(std::move(connect)), secret_(random_text()) {
   reading_.attach([this](std::uint64_t n) { send(n); });
 }

@@ -14,11 +14,11 @@ namespace rpc {
 
 /// musterd's own stream among those of the ranks. A word goes the whole way of a heartbeat: through a socket, and
 /// through the threads that read from all ranks. So it is read when the heartbeats that came before it have been read.
-/// See runtime::Reading. Thread-safe.
+/// See base::Reading. Thread-safe.
 class ReadingProbe {
  public:
   /// `connect` hands one end of a pair of sockets to the server.
-  ReadingProbe(runtime::Reading& reading, std::function<void(int socket)> connect);
+  ReadingProbe(base::Reading& reading, std::function<void(int socket)> connect);
   ~ReadingProbe() { stop(); }
   ReadingProbe(const ReadingProbe&) = delete;
   ReadingProbe& operator=(const ReadingProbe&) = delete;
@@ -35,7 +35,7 @@ class ReadingProbe {
   class Receiver;
   void send(std::uint64_t n);
 
-  runtime::Reading& reading_;
+  base::Reading& reading_;
   const std::function<void(int)> connect_;
   const std::string secret_;
   std::mutex mutex_;

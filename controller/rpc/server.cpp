@@ -23,7 +23,7 @@ constexpr int kLeastPingIntervalMs = 5'000;
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(runtime::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
+  GrpcServer(service::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
       : listener_(address, connections),
         callers_(controller, *connections, listener_.port()),
         streams_(kMaxStreams),
@@ -102,7 +102,7 @@ class GrpcServer final : public Server {
 
 }  // namespace
 
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+std::unique_ptr<Server> serve(service::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections) {
   // Debian builds Abseil with a search for deadlocks at every lock, which takes a tenth of a heartbeat's time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -8,7 +8,7 @@ namespace net {
 class Connections;
 }
 
-namespace runtime {
+namespace service {
 class Controller;
 }
 
@@ -48,7 +48,7 @@ class Server {
 /// Serves `controller` on "host:port". The controller must outlive the server. Throws std::runtime_error with address,
 /// cause and remedy if the address cannot be bound. An address in use is an error; the port is never shared.
 /// `connections` may be shared with other servers. Null: the server uses connections_of_this_process().
-std::unique_ptr<Server> serve(runtime::Controller& controller, const std::string& address,
+std::unique_ptr<Server> serve(service::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections = nullptr);
 
 }  // namespace rpc

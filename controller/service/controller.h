@@ -16,7 +16,7 @@
 #include "ranks/rank_stream.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace service {
 
 /// What rpc/ and http/ serve: every use case of muster behind one door. Thread-safe; calls that write return when the
 /// write is durable. Implemented by service/ (make_controller in controller_impl.h); tests of rpc/ and http/ use it
@@ -26,43 +26,47 @@ class Controller {
   virtual ~Controller() = default;
 
   // People
-  virtual Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
+  virtual base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
   virtual muster::v1::ListResponse list(const muster::v1::ListRequest& request) = 0;
-  virtual Outcome<muster::v1::Job> get(core::JobId id) = 0;
+  virtual base::Outcome<muster::v1::Job> get(core::JobId id) = 0;
   /// With secrets, which get() masks.
-  virtual Outcome<muster::v1::JobSpec> spec(core::JobId id) {
-    return Refusal{Refusal::Kind::kNotFound, "there is no job " + std::to_string(id)};
+  virtual base::Outcome<muster::v1::JobSpec> spec(core::JobId id) {
+    return base::Refusal{base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(id)};
   }
-  virtual Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) = 0;
-  virtual Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) = 0;
-  virtual Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) = 0;
-  virtual Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest&) {
-    return Refusal{Refusal::Kind::kInvalid, "this controller removes no jobs"};
+  virtual base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
+                                                        const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
+      const muster::v1::SubmitSweepRequest& request) = 0;
+  virtual base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
+      const muster::v1::ChangeSweepRequest& request) = 0;
+  virtual base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest&) {
+    return base::Refusal{base::Refusal::Kind::kInvalid, "this controller removes no jobs"};
   }
-  virtual Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
+  virtual base::Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
   /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
-  virtual Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest&) {
+  virtual base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest&) {
     return without_slurm();
   }
-  virtual Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest&) {
+  virtual base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest&) {
     return without_slurm();
   }
   // Admins
-  virtual Outcome<muster::v1::ListPartitionsResponse> list_partitions(const muster::v1::ListPartitionsRequest&) {
+  virtual base::Outcome<muster::v1::ListPartitionsResponse> list_partitions(const muster::v1::ListPartitionsRequest&) {
     return without_slurm();
   }
   /// Durable and audited when it returns.
-  virtual Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest&) {
+  virtual base::Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest&) {
     return without_slurm();
   }
-  virtual Outcome<muster::v1::RemovePartitionResponse> remove_partition(const muster::v1::RemovePartitionRequest&) {
+  virtual base::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
+      const muster::v1::RemovePartitionRequest&) {
     return without_slurm();
   }
-  virtual Outcome<muster::v1::ListNodesResponse> list_nodes() { return without_slurm(); }
+  virtual base::Outcome<muster::v1::ListNodesResponse> list_nodes() { return without_slurm(); }
   virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest&) { return {}; }
 
   /// Oldest first; `job` 0: all. At most `limit`.
@@ -86,22 +90,24 @@ class Controller {
   virtual std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) = 0;
 
   // Ranks. `token` is the attempt's own.
-  virtual Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
-                                                              const std::string& token) = 0;
-  virtual Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                           const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                                    const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                                 const std::string& token) = 0;
   /// The heartbeats of one rank, on one stream. `tell` is called from any thread.
-  virtual Outcome<std::shared_ptr<RankStream>> open_stream(const muster::v1::RankKey& key, const std::string& token,
-                                                           TellRank tell) = 0;
+  virtual base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                        const std::string& token,
+                                                                        ranks::TellRank tell) = 0;
   /// Where rpc/ tells how late it reads; null: nobody asks.
-  virtual Reading* reading() { return nullptr; }
+  virtual base::Reading* reading() { return nullptr; }
   /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
   /// holding a thread a rank. It never waits itself.
-  virtual Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                             const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                                   const std::string& token) = 0;
 
   /// From muster-task, which stands beside a rank where a scheduler starts the ranks.
-  virtual Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                                       const std::string& token) = 0;
 
   /// True if `token` is the one people must show.
   virtual bool is_people_token(const std::string& token) const = 0;
@@ -109,7 +115,7 @@ class Controller {
   virtual bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const = 0;
 
  protected:
-  static Refusal without_slurm() { return no_slurm({}); }
+  static base::Refusal without_slurm() { return base::no_slurm({}); }
 };
 
-}  // namespace runtime
+}  // namespace service

@@ -25,7 +25,7 @@
 #include "service/submission.h"
 #include "service/views.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 /// Between two words that tell how late heartbeats are read.
@@ -43,7 +43,7 @@ void fill_change(const core::Job& job, muster::v1::Job& out) {
 
 class Impl final : public RunningController {
  public:
-  Impl(store::Store& store, Executor& executor, Clock& clock, ControllerOptions options)
+  Impl(store::Store& store, executors::Executor& executor, base::Clock& clock, ControllerOptions options)
       : store_(store),
         executor_(executor),
         clock_(clock),
@@ -59,13 +59,13 @@ class Impl final : public RunningController {
         partitions_({store, executor, clock, specs_,
                      [this](const auto& partition, const auto& user) {
                        const auto count = admission_.count(partition, user);
-                       return Partitions::Jobs{count.taken, count.waiting, count.open};
+                       return partitions::Partitions::Jobs{count.taken, count.waiting, count.open};
                      },
                      options_.why_no_slurm, options_.excluded_for},
                     options_.partitions_file, options_.threads),
         admission_({clock, specs_, executor, [this] { return partitions_.policies(); }}),
         event_log_(
-            store, clock, hearing_, [this](const JobPtr& job, bool actions) { publish(job, actions); },
+            store, clock, hearing_, [this](const jobs::JobPtr& job, bool actions) { publish(job, actions); },
             options_.threads),
         dependencies_(event_log_),
         progress_(event_log_, specs_, data_, options_.threads),
@@ -138,55 +138,56 @@ class Impl final : public RunningController {
     }
   }
 
-  Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override {
+  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override {
     return submission_.submit(request);
   }
   muster::v1::ListResponse list(const muster::v1::ListRequest& request) override { return pages_.list(request); }
-  Outcome<muster::v1::Job> get(core::JobId id) override { return pages_.get(id); }
-  Outcome<muster::v1::JobSpec> spec(core::JobId id) override { return pages_.spec(id); }
-  Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override {
+  base::Outcome<muster::v1::Job> get(core::JobId id) override { return pages_.get(id); }
+  base::Outcome<muster::v1::JobSpec> spec(core::JobId id) override { return pages_.spec(id); }
+  base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override {
     return ask(id, core::CancelRequested{user_or_unknown(user)});
   }
-  Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override {
+  base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override {
     return ask(id, core::RequeueRequested{user_or_unknown(user)});
   }
-  Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
+  base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
     return ask(id, core::HoldRequested{user_or_unknown(user)});
   }
-  Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
+  base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
     return ask(id, core::ReleaseRequested{user_or_unknown(user)});
   }
-  Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
-    if (limit < core::Millis(0)) return refuse(Refusal::Kind::kInvalid, "time_limit: want a duration such as 12h");
+  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
+    if (limit < core::Millis(0))
+      return refuse(base::Refusal::Kind::kInvalid, "time_limit: want a duration such as 12h");
     if (const auto refusal = refuse_time(id, limit)) return *refusal;
     return ask(id, core::TimeLimitChanged{user_or_unknown(user), limit});
   }
-  Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override {
+  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override {
     return submission_.submit_sweep(request);
   }
-  Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
-  Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override {
+  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
+  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override {
     return removal_.remove(request);
   }
-  Outcome<muster::v1::WhyResponse> why(core::JobId id) override { return pages_.why(id); }
-  Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) override {
+  base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override { return pages_.why(id); }
+  base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) override {
     return scripts_.plan(request);
   }
-  Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) override {
+  base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) override {
     return scripts_.check(request);
   }
-  Outcome<muster::v1::ListPartitionsResponse> list_partitions(
+  base::Outcome<muster::v1::ListPartitionsResponse> list_partitions(
       const muster::v1::ListPartitionsRequest& request) override {
     return partitions_.list(request);
   }
-  Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) override {
+  base::Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) override {
     return partitions_.set(request);
   }
-  Outcome<muster::v1::RemovePartitionResponse> remove_partition(
+  base::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
       const muster::v1::RemovePartitionRequest& request) override {
     return partitions_.remove(request);
   }
-  Outcome<muster::v1::ListNodesResponse> list_nodes() override { return partitions_.nodes(); }
+  base::Outcome<muster::v1::ListNodesResponse> list_nodes() override { return partitions_.nodes(); }
   muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) override {
     return partitions_.audit(request);
   }
@@ -220,67 +221,69 @@ class Impl final : public RunningController {
     return changes_.wait(job, seen, timeout);
   }
 
-  Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
-                                                      const std::string& token) override {
+  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                            const std::string& token) override {
     return sessions_.register_rank(request, token);
   }
-  Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                   const std::string& token) override {
+  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                         const std::string& token) override {
     return sessions_.heartbeat(request, token);
   }
-  Outcome<std::shared_ptr<RankStream>> open_stream(const muster::v1::RankKey& key, const std::string& token,
-                                                   TellRank tell) override {
+  base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                const std::string& token,
+                                                                ranks::TellRank tell) override {
     return sessions_.open(key, token, std::move(tell));
   }
-  Reading* reading() override { return &reading_; }
-  Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                     const std::string& token) override {
+  base::Reading* reading() override { return &reading_; }
+  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                           const std::string& token) override {
     return sessions_.rendezvous(request, token);
   }
-  Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token) override {
+  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                               const std::string& token) override {
     return sessions_.task(request, token);
   }
   bool is_people_token(const std::string& token) const override {
-    return !options_.people_token.empty() && same_secret(token, options_.people_token);
+    return !options_.people_token.empty() && base::same_secret(token, options_.people_token);
   }
   bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
-    return same_secret(token, rank_token(secret_, attempt.job, attempt.number));
+    return base::same_secret(token, base::rank_token(secret_, attempt.job, attempt.number));
   }
 
  private:
-  Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
-  std::optional<Refusal> refuse_time(core::JobId id, core::Millis limit);
+  base::Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
+  std::optional<base::Refusal> refuse_time(core::JobId id, core::Millis limit);
   bool is_over(const core::AttemptKey& key) const;
   /// Of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
-  void publish(const JobPtr& job, bool has_actions);
+  void publish(const jobs::JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
   void quiet();
 
   store::Store& store_;
-  Executor& executor_;
-  Clock& clock_;
+  executors::Executor& executor_;
+  base::Clock& clock_;
   const ControllerOptions options_;
-  const DataFolder data_;
+  const base::DataFolder data_;
   const std::string secret_;
-  Changes changes_;
-  Hearing hearing_;
-  DiskProbe probe_;
-  Reading reading_;
-  Pace pace_;
-  LiveRanks live_ranks_;
-  SpecCache specs_;
-  NewestMetrics newest_;
-  MetricsWriter metrics_;
-  Partitions partitions_;
-  Admission admission_;
-  EventLog event_log_;
-  Dependencies dependencies_;
-  ProgressWatch progress_;
-  ActionRunner runner_;
-  RankSessions sessions_;
-  JobRemover remover_;
+  base::Changes changes_;
+  base::Hearing hearing_;
+  base::DiskProbe probe_;
+  base::Reading reading_;
+  ranks::Pace pace_;
+  ranks::LiveRanks live_ranks_;
+  jobs::SpecCache specs_;
+  ranks::NewestMetrics newest_;
+  ranks::MetricsWriter metrics_;
+  partitions::Partitions partitions_;
+  admission::Admission admission_;
+  jobs::EventLog event_log_;
+  jobs::Dependencies dependencies_;
+  jobs::ProgressWatch progress_;
+  actions::ActionRunner runner_;
+  ranks::RankSessions sessions_;
+  jobs::JobRemover remover_;
   Submission submission_;
   Scripts scripts_;
   Removal removal_;
@@ -288,19 +291,19 @@ class Impl final : public RunningController {
   StatusPage status_;
 
   bool started_ = false;
-  Loop ticker_;
+  base::Loop ticker_;
 };
 
-std::optional<Refusal> Impl::refuse_time(core::JobId id, core::Millis limit) {
+std::optional<base::Refusal> Impl::refuse_time(core::JobId id, core::Millis limit) {
   try {
     const auto job = event_log_.job(id);
     return job == nullptr || job->removed_at ? std::nullopt : partitions_.judge_time(*job, limit);
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, e.what());
+    return refuse(base::Refusal::Kind::kUnavailable, e.what());
   }
 }
 
-Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::ChangeSweepRequest& request) {
+base::Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::ChangeSweepRequest& request) {
   const auto user = user_or_unknown(request.user());
   std::optional<core::EventBody> body;
   if (request.change() == muster::v1::SWEEP_CHANGE_CANCEL) body = core::CancelRequested{user};
@@ -308,20 +311,20 @@ Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::Ch
   if (request.change() == muster::v1::SWEEP_CHANGE_HOLD) body = core::HoldRequested{user};
   if (request.change() == muster::v1::SWEEP_CHANGE_RELEASE) body = core::ReleaseRequested{user};
   if (!body) {
-    return refuse(Refusal::Kind::kInvalid, "change " + std::to_string(static_cast<int>(request.change())) +
-                                               ": want cancel, requeue, hold or release");
+    return refuse(base::Refusal::Kind::kInvalid, "change " + std::to_string(static_cast<int>(request.change())) +
+                                                     ": want cancel, requeue, hold or release");
   }
   try {
     const auto ids = request.sweep().empty() ? std::vector<core::JobId>{} : jobs_of(store_, request.sweep());
     if (ids.empty()) {
-      return refuse(Refusal::Kind::kNotFound,
+      return refuse(base::Refusal::Kind::kNotFound,
                     "no sweep " + request.sweep() + "; muster list shows the sweeps there are");
     }
     const auto outcome = event_log_.request_all(ids, std::move(*body));
     if (!outcome.ok()) return outcome.refusal();
     const auto& [jobs, refusals] = outcome.value();
     if (jobs.empty()) {
-      return refuse(Refusal::Kind::kWrongState,
+      return refuse(base::Refusal::Kind::kWrongState,
                     "none of the " + std::to_string(ids.size()) + " jobs of sweep " + request.sweep() +
                         " allows it; the last said: " + (refusals.empty() ? "" : refusals.back()));
     }
@@ -331,17 +334,18 @@ Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::Ch
     if (!refusals.empty()) response.set_refusal(refusals.back());
     return response;
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, e.what());
+    return refuse(base::Refusal::Kind::kUnavailable, e.what());
   }
 }
 
-Outcome<muster::v1::Job> Impl::ask(core::JobId id, core::EventBody body) {
+base::Outcome<muster::v1::Job> Impl::ask(core::JobId id, core::EventBody body) {
   const auto outcome = event_log_.request(id, std::move(body));
   if (!outcome.ok()) return outcome.refusal();
   try {
     return pages_.view(outcome.value());
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, std::string("it is done, but the job cannot be shown: ") + e.what());
+    return refuse(base::Refusal::Kind::kUnavailable,
+                  std::string("it is done, but the job cannot be shown: ") + e.what());
   }
 }
 
@@ -370,14 +374,14 @@ std::vector<core::AttemptKey> Impl::attempts_that_are_over() {
 }
 
 // Writer's thread.
-void Impl::publish(const JobPtr& job, bool has_actions) {
+void Impl::publish(const jobs::JobPtr& job, bool has_actions) {
   specs_.follow(*job);
   const auto now = clock_.monotonic();
   const auto* attempt = job->current();
   if (attempt != nullptr && attempt->state != core::AttemptState::kEnded) {
     try {
       if (const auto spec = specs_.get(job->id)) {
-        live_ranks_.track({job->id, attempt->number}, liveness_rules(*spec), job->world_size, now, now);
+        live_ranks_.track({job->id, attempt->number}, ranks::liveness_rules(*spec), job->world_size, now, now);
       }
     } catch (const std::exception& e) {
       spdlog::error("job {} is not watched: {}", job->id, e.what());
@@ -411,10 +415,10 @@ void Impl::watch() {
   const auto now = clock_.monotonic();
   const auto lag = reading_.lag();
   pace_.note(lag, now);
-  const bool deaf = hearing_.was_deaf() || lag > Hearing::kLate;
+  const bool deaf = hearing_.was_deaf() || lag > base::Hearing::kLate;
   if (deaf) executor_.was_deaf();
-  const LiveRanks::Round round{now, deaf, reading_.read_until(),
-                               [this](core::Millis silent_after) { return pace_.grace(silent_after); }};
+  const ranks::LiveRanks::Round round{now, deaf, reading_.read_until(),
+                                      [this](core::Millis silent_after) { return pace_.grace(silent_after); }};
   auto found = live_ranks_.watch(
       round, [this](const core::AttemptKey& key, core::RankNumber rank) { return executor_.vouch(key, rank); });
   // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
@@ -443,9 +447,9 @@ void Impl::quiet() {
 
 }  // namespace
 
-std::unique_ptr<RunningController> make_controller(store::Store& store, Executor& executor, Clock& clock,
-                                                   ControllerOptions options) {
+std::unique_ptr<RunningController> make_controller(store::Store& store, executors::Executor& executor,
+                                                   base::Clock& clock, ControllerOptions options) {
   return std::make_unique<Impl>(store, executor, clock, std::move(options));
 }
 
-}  // namespace runtime
+}  // namespace service

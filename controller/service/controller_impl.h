@@ -11,7 +11,7 @@
 #include "service/controller.h"
 #include "store/store.h"
 
-namespace runtime {
+namespace service {
 
 struct ControllerOptions {
   std::filesystem::path data_folder = {};  // absolute, exists
@@ -29,7 +29,7 @@ struct ControllerOptions {
   /// What is wrong with musterd's own files, each with its remedy; asked whenever people ask for the status.
   std::function<std::vector<std::string>()> problems = {};
   /// How long a lost node is left out.
-  core::Millis excluded_for = kExcludedFor;
+  core::Millis excluded_for = executors::kExcludedFor;
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
   /// tick(): for simulations, where any step may be the last one before a crash.
   bool threads = true;
@@ -59,7 +59,7 @@ class RunningController : public Controller {
 
 /// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read, and
 /// std::runtime_error if the partitions file is broken and the store has no policies from before.
-std::unique_ptr<RunningController> make_controller(store::Store& store, Executor& executor, Clock& clock,
-                                                   ControllerOptions options);
+std::unique_ptr<RunningController> make_controller(store::Store& store, executors::Executor& executor,
+                                                   base::Clock& clock, ControllerOptions options);
 
-}  // namespace runtime
+}  // namespace service

@@ -8,7 +8,7 @@
 #include "service/requests.h"
 #include "service/views.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 constexpr std::uint32_t kListDefault = 100;
@@ -35,11 +35,11 @@ Standing JobPages::standing(const core::Job& job) {
   return standing_of(facts);
 }
 
-Outcome<muster::v1::WhyResponse> JobPages::why(core::JobId id) {
+base::Outcome<muster::v1::WhyResponse> JobPages::why(core::JobId id) {
   try {
     const auto job = parts_.event_log.job(id);
-    if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
-    if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    if (job == nullptr) return refuse(base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (job->removed_at) return refuse(base::Refusal::Kind::kNotFound, core::removed_text(*job));
     muster::v1::WhyResponse out;
     out.set_job_id(id);
     out.set_state(std::string(core::to_string(job->state)));
@@ -49,7 +49,7 @@ Outcome<muster::v1::WhyResponse> JobPages::why(core::JobId id) {
     }
     return out;
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, e.what());
+    return refuse(base::Refusal::Kind::kUnavailable, e.what());
   }
 }
 
@@ -95,30 +95,30 @@ muster::v1::ListResponse JobPages::list(const muster::v1::ListRequest& request) 
   return response;
 }
 
-Outcome<muster::v1::Job> JobPages::get(core::JobId id) {
+base::Outcome<muster::v1::Job> JobPages::get(core::JobId id) {
   try {
     const auto job = parts_.event_log.job(id);
-    if (job == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
-    if (job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    if (job == nullptr) return refuse(base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (job->removed_at) return refuse(base::Refusal::Kind::kNotFound, core::removed_text(*job));
     return view(job);
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, e.what());
+    return refuse(base::Refusal::Kind::kUnavailable, e.what());
   }
 }
 
-Outcome<muster::v1::JobSpec> JobPages::spec(core::JobId id) {
+base::Outcome<muster::v1::JobSpec> JobPages::spec(core::JobId id) {
   try {
     const auto job = parts_.event_log.job(id);
-    if (job != nullptr && job->removed_at) return refuse(Refusal::Kind::kNotFound, core::removed_text(*job));
+    if (job != nullptr && job->removed_at) return refuse(base::Refusal::Kind::kNotFound, core::removed_text(*job));
     const auto spec = job == nullptr ? nullptr : parts_.specs.get(id);
-    if (spec == nullptr) return refuse(Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
+    if (spec == nullptr) return refuse(base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(id));
     return *spec;
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, e.what());
+    return refuse(base::Refusal::Kind::kUnavailable, e.what());
   }
 }
 
-muster::v1::Job JobPages::view(const JobPtr& job) {
+muster::v1::Job JobPages::view(const jobs::JobPtr& job) {
   const auto spec = parts_.specs.get(job->id);
   if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job->id) + " has no stored spec");
   const auto* newest = job->current();
@@ -143,4 +143,4 @@ std::string JobPages::scheduler_log_path(core::JobId id, core::AttemptNumber att
   return parts_.scheduler_log(parts_.data.attempt({id, attempt})).string();
 }
 
-}  // namespace runtime
+}  // namespace service

@@ -5,7 +5,7 @@
 #include "jobs/spec_values.h"
 #include "ranks/liveness_rules.h"
 
-namespace runtime {
+namespace service {
 namespace {
 constexpr std::uint32_t kEventsAtOnce = 1000;
 }
@@ -27,7 +27,7 @@ void Reconciler::take_over(const core::Job& job, const core::Attempt& attempt) {
   const auto spec = parts_.specs.get(job.id);
   if (spec == nullptr) throw std::runtime_error("it has no stored spec");
   const auto now = parts_.clock.monotonic();
-  parts_.live_ranks.track(key, liveness_rules(*spec), job.world_size, now, now + kReconnectPatience);
+  parts_.live_ranks.track(key, ranks::liveness_rules(*spec), job.world_size, now, now + kReconnectPatience);
   parts_.live_ranks.follow(job, now);
   if (attempt.started_at) parts_.live_ranks.set_started(key, now - (parts_.clock.wall() - *attempt.started_at));
   recall_history(key);
@@ -36,7 +36,7 @@ void Reconciler::take_over(const core::Job& job, const core::Attempt& attempt) {
   // The one who asked it to leave may not have lived to kill what stayed.
   if (attempt.state == core::AttemptState::kDraining) {
     const bool save = core::leaves_with_save(attempt.cause);
-    parts_.executor.stop(key, {stop_grace(*spec, save), save, stop_word(attempt.cause)});
+    parts_.executor.stop(key, {jobs::stop_grace(*spec, save), save, executors::stop_word(attempt.cause)});
   }
 }
 
@@ -57,4 +57,4 @@ void Reconciler::recall_history(const core::AttemptKey& key) {
   }
 }
 
-}  // namespace runtime
+}  // namespace service

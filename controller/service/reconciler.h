@@ -4,7 +4,7 @@
 #include "jobs/spec_cache.h"
 #include "ranks/live_ranks.h"
 
-namespace runtime {
+namespace service {
 
 /// Brings the executor's truth and the store together after a start: every attempt that has not ended is watched again,
 /// with time for its ranks to find the new controller, and adopted by the executor, whose facts tell what happened
@@ -13,11 +13,11 @@ class Reconciler {
  public:
   struct Parts {
     store::Store& store;
-    Executor& executor;
-    Clock& clock;
-    EventLog& event_log;
-    SpecCache& specs;
-    LiveRanks& live_ranks;
+    executors::Executor& executor;
+    base::Clock& clock;
+    jobs::EventLog& event_log;
+    jobs::SpecCache& specs;
+    ranks::LiveRanks& live_ranks;
   };
   explicit Reconciler(Parts parts) : parts_(parts) {}
 
@@ -34,4 +34,4 @@ class Reconciler {
   Parts parts_;
 };
 
-}  // namespace runtime
+}  // namespace service

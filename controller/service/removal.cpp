@@ -3,7 +3,7 @@
 #include "base/job_files.h"
 #include "service/requests.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 constexpr int kMostRemoved = 1000;
@@ -26,15 +26,16 @@ muster::v1::RemovedJob Removal::removal_of(const core::Job& job) {
   out.set_job_id(job.id);
   out.set_name(job.name);
   out.set_state(std::string(core::to_string(job.state)));
-  out.set_bytes(bytes_below(parts_.data.job(job.id)));
+  out.set_bytes(base::bytes_below(parts_.data.job(job.id)));
   if (const auto spec = parts_.specs.get(job.id)) out.set_kept_checkpoint_folder(spec->checkpoint().folder());
   return out;
 }
 
-Outcome<muster::v1::RemoveResponse> Removal::remove(const muster::v1::RemoveRequest& request) {
+base::Outcome<muster::v1::RemoveResponse> Removal::remove(const muster::v1::RemoveRequest& request) {
   if (request.job_ids_size() > kMostRemoved) {
-    return refuse(Refusal::Kind::kLimit, "job_ids: " + std::to_string(request.job_ids_size()) + " jobs; at most " +
-                                             std::to_string(kMostRemoved) + " at once, remove them in parts");
+    return refuse(base::Refusal::Kind::kLimit, "job_ids: " + std::to_string(request.job_ids_size()) +
+                                                   " jobs; at most " + std::to_string(kMostRemoved) +
+                                                   " at once, remove them in parts");
   }
   muster::v1::RemoveResponse response;
   const auto refused = [&](core::JobId id, const std::string& why, bool is_gone) {
@@ -78,8 +79,8 @@ Outcome<muster::v1::RemoveResponse> Removal::remove(const muster::v1::RemoveRequ
     for (auto& [id, removal] : wanted) *response.add_removed() = std::move(removal);
     return response;
   } catch (const std::exception& e) {
-    return refuse(Refusal::Kind::kUnavailable, e.what());
+    return refuse(base::Refusal::Kind::kUnavailable, e.what());
   }
 }
 
-}  // namespace runtime
+}  // namespace service

@@ -8,19 +8,19 @@
 #include "jobs/spec_cache.h"
 #include "muster/v1/job_service.pb.h"
 
-namespace runtime {
+namespace service {
 
 /// Decides which jobs may be removed and records their removal; JobRemover deletes the files. Thread-safe.
 class Removal {
  public:
   struct Parts {
-    EventLog& event_log;
-    SpecCache& specs;
-    const DataFolder& data;
+    jobs::EventLog& event_log;
+    jobs::SpecCache& specs;
+    const base::DataFolder& data;
   };
   explicit Removal(Parts parts) : parts_(parts) {}
 
-  Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request);
+  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request);
 
  private:
   /// Each job that an open job waits for or saves into, with that open job.
@@ -30,4 +30,4 @@ class Removal {
   Parts parts_;
 };
 
-}  // namespace runtime
+}  // namespace service

@@ -4,14 +4,14 @@
 
 #include "schema/utf8.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 constexpr std::size_t kMostUser = 64;
 
 }  // namespace
 
-Refusal refuse(Refusal::Kind kind, std::string text) {
+base::Refusal refuse(base::Refusal::Kind kind, std::string text) {
   return {kind, std::move(text)};
 }
 
@@ -41,4 +41,4 @@ std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep) 
   return ids;
 }
 
-}  // namespace runtime
+}  // namespace service

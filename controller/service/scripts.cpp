@@ -7,14 +7,14 @@
 #include "service/requests.h"
 #include "service/standing.h"
 
-namespace runtime {
+namespace service {
 
-Outcome<std::vector<LaunchRequest>> Scripts::planned(const muster::v1::PlanScriptRequest& request) {
-  if (request.specs().empty()) return refuse(Refusal::Kind::kInvalid, "specs: no job at all");
+base::Outcome<std::vector<executors::LaunchRequest>> Scripts::planned(const muster::v1::PlanScriptRequest& request) {
+  if (request.specs().empty()) return refuse(base::Refusal::Kind::kInvalid, "specs: no job at all");
   if (request.specs_size() > (request.is_sweep() ? kMostSweep : 1)) {
-    return refuse(Refusal::Kind::kLimit, "specs: " + std::to_string(request.specs_size()) + " jobs are too many");
+    return refuse(base::Refusal::Kind::kLimit, "specs: " + std::to_string(request.specs_size()) + " jobs are too many");
   }
-  std::vector<LaunchRequest> requests;
+  std::vector<executors::LaunchRequest> requests;
   const auto first = parts_.event_log.next_job_id();
   for (int i = 0; i < request.specs_size(); ++i) {
     muster::v1::JobSpec spec = request.specs(i);
@@ -24,11 +24,12 @@ Outcome<std::vector<LaunchRequest>> Scripts::planned(const muster::v1::PlanScrip
       return refuse(refusal->kind, place + refusal->text);
     }
     if (const auto problems = parts_.submission.problems_of(spec); !problems.empty()) {
-      return refuse(Refusal::Kind::kInvalid, place + problems);
+      return refuse(base::Refusal::Kind::kInvalid, place + problems);
     }
-    auto planned =
-        launch_request(spec, {first + i, 1}, {parts_.data, parts_.worker_program, "the controller", parts_.secret});
-    if (request.is_sweep() && goes_together(spec, user_or_unknown(request.user()))) planned.sweep = sweep_name(first);
+    auto planned = actions::launch_request(spec, {first + i, 1},
+                                           {parts_.data, parts_.worker_program, "the controller", parts_.secret});
+    if (request.is_sweep() && goes_together(spec, user_or_unknown(request.user())))
+      planned.sweep = jobs::sweep_name(first);
     parts_.partitions.equip(planned);
     requests.push_back(std::move(planned));
   }
@@ -40,20 +41,20 @@ bool Scripts::goes_together(const muster::v1::JobSpec& spec, const std::string& 
   core::Job job;
   job.user = user;
   job.sweep = {"any", 0, spec.sweep().parallel()};
-  return limits_of(job, spec, parts_.partitions.policies().get()).empty();
+  return admission::limits_of(job, spec, parts_.partitions.policies().get()).empty();
 }
 
-Refusal Scripts::no_script(const LaunchRequest& request) const {
+base::Refusal Scripts::no_script(const executors::LaunchRequest& request) const {
   const auto names = parts_.executor.names();
   const bool has_slurm = std::ranges::find(names, "slurm") != names.end();
-  if (request.executor != "local") return no_slurm(parts_.why_no_slurm);
-  return {Refusal::Kind::kInvalid,
+  if (request.executor != "local") return base::no_slurm(parts_.why_no_slurm);
+  return {base::Refusal::Kind::kInvalid,
           std::string("executor \"local\": its ranks are started as processes of the controller's machine, without a "
                       "script of Slurm's") +
               (has_slurm ? "; use \"slurm\" to see one" : "")};
 }
 
-Outcome<muster::v1::PlanScriptResponse> Scripts::plan(const muster::v1::PlanScriptRequest& request) {
+base::Outcome<muster::v1::PlanScriptResponse> Scripts::plan(const muster::v1::PlanScriptRequest& request) {
   const auto requests = planned(request);
   if (!requests.ok()) return requests.refusal();
   const auto scripts = scripts_of(requests.value());
@@ -65,17 +66,17 @@ Outcome<muster::v1::PlanScriptResponse> Scripts::plan(const muster::v1::PlanScri
   return response;
 }
 
-Outcome<std::vector<std::string>> Scripts::scripts_of(const std::vector<LaunchRequest>& requests) {
+base::Outcome<std::vector<std::string>> Scripts::scripts_of(const std::vector<executors::LaunchRequest>& requests) {
   std::vector<std::string> scripts;
-  const auto add = [&](std::vector<LaunchRequest>& some) {
+  const auto add = [&](std::vector<executors::LaunchRequest>& some) {
     if (some.empty()) return;
     for (auto& script : parts_.executor.scripts(some)) scripts.push_back(std::move(script));
     some.clear();
   };
-  std::vector<LaunchRequest> batch, alone;
+  std::vector<executors::LaunchRequest> batch, alone;
   for (const auto& request : requests) {
     (request.sweep.empty() ? alone : batch).push_back(request);
-    if (batch.size() == ActionRunner::kLargestBatch) add(batch);
+    if (batch.size() == actions::ActionRunner::kLargestBatch) add(batch);
   }
   add(batch);
   add(alone);
@@ -83,26 +84,26 @@ Outcome<std::vector<std::string>> Scripts::scripts_of(const std::vector<LaunchRe
   return scripts;
 }
 
-Outcome<muster::v1::CheckScriptResponse> Scripts::check(const muster::v1::PlanScriptRequest& request) {
+base::Outcome<muster::v1::CheckScriptResponse> Scripts::check(const muster::v1::PlanScriptRequest& request) {
   const auto requests = planned(request);
   if (!requests.ok()) return requests.refusal();
   const auto scripts = scripts_of(requests.value());
   if (!scripts.ok()) return scripts.refusal();
   // Of several the first that is refused has the word, else the first of all.
-  std::optional<ScriptCheck> word;
+  std::optional<executors::ScriptCheck> word;
   for (const auto& script : scripts.value()) {
     auto check = parts_.executor.check_script(script);
-    if (!check.unreachable.empty()) return refuse(Refusal::Kind::kUnavailable, "Slurm: " + check.unreachable);
+    if (!check.unreachable.empty()) return refuse(base::Refusal::Kind::kUnavailable, "Slurm: " + check.unreachable);
     if (!word || !check.refusal.empty()) word = std::move(check);
     if (!word->refusal.empty()) break;
   }
   muster::v1::CheckScriptResponse response;
   response.set_refusal(word->refusal);
   if (word->start && is_foreseen(*word->start, parts_.clock.wall()))
-    response.set_expected_start(time_text(word->start));
+    response.set_expected_start(base::time_text(word->start));
   response.set_partition(word->partition);
   response.set_nodes(word->nodes);
   return response;
 }
 
-}  // namespace runtime
+}  // namespace service

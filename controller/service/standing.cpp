@@ -6,7 +6,7 @@
 #include "core/apply.h"
 #include "core/text.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 constexpr const char* kNothingIsLost =
@@ -50,13 +50,13 @@ void explain_wait(const StandingFacts& facts, Standing& out) {
     out.action = facts.wait->action;
     if (facts.wait->until && *facts.wait->until > facts.now) out.expected_start = facts.wait->until;
   } else if (facts.trouble && (queued || facts.queue)) {
-    out.reason = trouble_text(*facts.trouble);
+    out.reason = executors::trouble_text(*facts.trouble);
     out.action = kNothingIsLost;
   } else if (facts.queue) {
     if (!facts.queue->sentence.empty()) out.reason = facts.queue->sentence;
     out.action = facts.queue->action;
   } else if (job.state == core::JobState::kWaiting) {
-    out.action = kStartsByItself;
+    out.action = base::kStartsByItself;
   }
 }
 
@@ -69,7 +69,7 @@ void explain_run(const StandingFacts& facts, Standing& out) {
   // Local processes have no scheduler to lose.
   const auto* attempt = facts.job.current();
   if (facts.trouble && attempt != nullptr && attempt->queued_at) {
-    out.reason += "; " + trouble_text(*facts.trouble);
+    out.reason += "; " + executors::trouble_text(*facts.trouble);
     out.action = kNothingIsLost;
   }
 }
@@ -116,7 +116,7 @@ void fill_standing(const Standing& standing, muster::v1::Job& out) {
   out.set_reason(standing.reason);
   out.set_action(standing.action);
   out.set_scheduler_reason(standing.scheduler_reason);
-  out.set_expected_start(time_text(standing.expected_start));
+  out.set_expected_start(base::time_text(standing.expected_start));
 }
 
 void fill_standing(const Standing& standing, muster::v1::WhyResponse& out) {
@@ -124,7 +124,7 @@ void fill_standing(const Standing& standing, muster::v1::WhyResponse& out) {
   out.set_reason(standing.reason);
   out.set_action(standing.action);
   out.set_scheduler_reason(standing.scheduler_reason);
-  out.set_expected_start(time_text(standing.expected_start));
+  out.set_expected_start(base::time_text(standing.expected_start));
 }
 
 std::string refusal_of(const core::Job& job, std::string_view request) {
@@ -161,4 +161,4 @@ muster::v1::Controls controls_of(const core::Job& job) {
   return out;
 }
 
-}  // namespace runtime
+}  // namespace service

@@ -11,7 +11,7 @@
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 
-namespace runtime {
+namespace service {
 
 /// What people are told of a job: its state's word, why it is in that state, and what they can do. The one answer
 /// behind `list`, `show`, `why`, their JSON and the dashboard: none of them explains anything itself.
@@ -27,9 +27,9 @@ struct Standing {
 struct StandingFacts {
   const core::Job& job;
   core::Time now{};
-  std::optional<QueueWord> queue = std::nullopt;  // of the executor
-  std::optional<Trouble> trouble = std::nullopt;  // the scheduler can't be asked
-  std::optional<Wait> wait = std::nullopt;        // why it may not start now
+  std::optional<executors::QueueWord> queue = std::nullopt;  // of the executor
+  std::optional<executors::Trouble> trouble = std::nullopt;  // the scheduler can't be asked
+  std::optional<base::Wait> wait = std::nullopt;             // why it may not start now
 };
 
 Standing standing_of(const StandingFacts& facts);
@@ -52,4 +52,4 @@ std::string refusal_of(const core::Job& job, std::string_view request);
 /// The states in which a job allows this request.
 std::vector<core::JobState> states_that_allow(std::string_view request);
 
-}  // namespace runtime
+}  // namespace service

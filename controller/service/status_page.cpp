@@ -7,7 +7,7 @@
 
 #include "base/time_text.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 constexpr core::Millis kProbeMargin{100};
@@ -33,20 +33,20 @@ void StatusPage::look_at_store() {
 muster::v1::StatusResponse StatusPage::get() {
   muster::v1::StatusResponse out;
   out.set_version(parts_.version);
-  out.set_started_at(time_text(parts_.started_at));
+  out.set_started_at(base::time_text(parts_.started_at));
   out.set_pid(::getpid());
   out.set_data_folder(parts_.data.root().string());
   out.set_schema_version(schema_version_);
   out.set_executor(parts_.executor.name());
   for (const auto& name : parts_.executor.names()) out.add_executors(name);
   if (const auto trouble = parts_.executor.trouble()) {
-    out.set_scheduler_problem(unreachable_text(*trouble));
+    out.set_scheduler_problem(executors::unreachable_text(*trouble));
   }
   {
     std::lock_guard lock(mutex_);
     out.set_dashboard_url(dashboard_);
   }
-  if (!parts_.hearing.stuck_since()) parts_.probe.ask_and_wait(Hearing::kStuckAfter + kProbeMargin);
+  if (!parts_.hearing.stuck_since()) parts_.probe.ask_and_wait(base::Hearing::kStuckAfter + kProbeMargin);
   const auto problem = parts_.event_log.problem();
   out.set_store_problem(problem.empty() ? parts_.metrics.problem() : problem);
   // While the disk stands still, the status must not ask anything that waits for it.
@@ -68,4 +68,4 @@ muster::v1::StatusResponse StatusPage::get() {
   return out;
 }
 
-}  // namespace runtime
+}  // namespace service

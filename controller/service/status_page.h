@@ -14,7 +14,7 @@
 #include "ranks/metrics_writer.h"
 #include "ranks/rank_streams.h"
 
-namespace runtime {
+namespace service {
 
 /// What `muster status` and `muster doctor` show of musterd itself. Never waits for a disk that stands still.
 /// Thread-safe.
@@ -22,16 +22,16 @@ class StatusPage {
  public:
   struct Parts {
     store::Store& store;
-    Executor& executor;
-    EventLog& event_log;
-    MetricsWriter& metrics;
-    Partitions& partitions;
-    Hearing& hearing;
-    DiskProbe& probe;
-    const Reading& reading;
-    const Pace& pace;
-    const RankStreams& streams;
-    const DataFolder& data;
+    executors::Executor& executor;
+    jobs::EventLog& event_log;
+    ranks::MetricsWriter& metrics;
+    partitions::Partitions& partitions;
+    base::Hearing& hearing;
+    base::DiskProbe& probe;
+    const base::Reading& reading;
+    const ranks::Pace& pace;
+    const ranks::RankStreams& streams;
+    const base::DataFolder& data;
     core::Time started_at{};
     std::string version;
     /// What is wrong with musterd's own files, each with its remedy.
@@ -57,4 +57,4 @@ class StatusPage {
   std::string dashboard_;
 };
 
-}  // namespace runtime
+}  // namespace service

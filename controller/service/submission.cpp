@@ -11,7 +11,7 @@
 #include "jobs/spec_values.h"
 #include "service/requests.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 constexpr std::size_t kMostRequestId = 64;
@@ -30,21 +30,22 @@ std::string random_request_id() {
 
 }  // namespace
 
-Outcome<muster::v1::SubmitResponse> Submission::submit(const muster::v1::SubmitRequest& request) {
+base::Outcome<muster::v1::SubmitResponse> Submission::submit(const muster::v1::SubmitRequest& request) {
   if (request.request_id().size() > kMostRequestId) {
-    return refuse(Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
+    return refuse(base::Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
   }
   muster::v1::JobSpec spec = request.spec();
   spec.clear_sweep();
   const auto user = user_or_unknown(request.user());
   if (const auto refusal = unless_known(parts_.partitions.admit(spec, user), request.request_id())) return *refusal;
-  if (const auto problems = problems_of(spec); !problems.empty()) return refuse(Refusal::Kind::kInvalid, problems);
-  std::string text = spec_to_text(spec);
-  if (text.size() > kMostSpecBytes) return refuse(Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
+  if (const auto problems = problems_of(spec); !problems.empty())
+    return refuse(base::Refusal::Kind::kInvalid, problems);
+  std::string text = jobs::spec_to_text(spec);
+  if (text.size() > kMostSpecBytes) return refuse(base::Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
   const auto id = request.request_id().empty() ? random_request_id() : request.request_id();
   auto turn = parts_.partitions.take_turn({{parts_.partitions.place_of(spec), 1}}, user);
   if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
-  const auto outcome = parts_.event_log.submit({job_submitted(spec, user), id, std::move(text)});
+  const auto outcome = parts_.event_log.submit({jobs::job_submitted(spec, user), id, std::move(text)});
   if (!outcome.ok()) return outcome.refusal();
   muster::v1::SubmitResponse response;
   response.set_job_id(outcome.value().id);
@@ -52,7 +53,8 @@ Outcome<muster::v1::SubmitResponse> Submission::submit(const muster::v1::SubmitR
   return response;
 }
 
-std::optional<Refusal> Submission::unless_known(std::optional<Refusal> refusal, const std::string& request_id) {
+std::optional<base::Refusal> Submission::unless_known(std::optional<base::Refusal> refusal,
+                                                      const std::string& request_id) {
   if (!refusal || request_id.empty()) return refusal;
   try {
     return parts_.store.find_request(request_id) ? std::nullopt : refusal;
@@ -72,7 +74,7 @@ std::string Submission::problems_of(muster::v1::JobSpec& spec) const {
        jobfile::validate(judged, parts_.check_folders ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip)) {
     add(jobfile::to_string(problem));
   }
-  for (auto& unfit : parts_.executor.unfit(launch_request(spec, {}, {parts_.data, {}, {}, {}}))) {
+  for (auto& unfit : parts_.executor.unfit(actions::launch_request(spec, {}, {parts_.data, {}, {}, {}}))) {
     add(jobfile::to_string({unfit.field, unfit.value, unfit.wanted, unfit.remedy, {}}));
   }
   if (spec.executor() == "debug") {
@@ -88,7 +90,7 @@ std::string Submission::problems_of(muster::v1::JobSpec& spec) const {
     }
   }
   for (const auto& text : spec.after()) {
-    const auto dependency = parse_dependency(text);
+    const auto dependency = jobs::parse_dependency(text);
     if (!dependency) {
       add("after \"" + text + "\": want succeeded:<job>, failed:<job> or ended:<job>");
     } else if (const auto other = parts_.event_log.job(dependency->job); other == nullptr) {
@@ -100,18 +102,19 @@ std::string Submission::problems_of(muster::v1::JobSpec& spec) const {
   return problems;
 }
 
-Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const muster::v1::SubmitSweepRequest& request) {
+base::Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const muster::v1::SubmitSweepRequest& request) {
   if (request.request_id().size() > kMostRequestId) {
-    return refuse(Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
+    return refuse(base::Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
   }
-  if (request.specs().empty()) return refuse(Refusal::Kind::kInvalid, "specs: a sweep of no job at all");
+  if (request.specs().empty()) return refuse(base::Refusal::Kind::kInvalid, "specs: a sweep of no job at all");
   if (request.specs_size() > kMostSweep) {
-    return refuse(Refusal::Kind::kLimit, "specs: a sweep of " + std::to_string(request.specs_size()) +
-                                             " jobs; at most " + std::to_string(kMostSweep) + ", submit it in parts");
+    return refuse(base::Refusal::Kind::kLimit, "specs: a sweep of " + std::to_string(request.specs_size()) +
+                                                   " jobs; at most " + std::to_string(kMostSweep) +
+                                                   ", submit it in parts");
   }
   const auto id = request.request_id().empty() ? random_request_id() : request.request_id();
   const auto user = user_or_unknown(request.user());
-  std::vector<EventLog::Submission> submissions;
+  std::vector<jobs::EventLog::Submission> submissions;
   std::map<std::string, std::uint32_t> places;
   for (int i = 0; i < request.specs_size(); ++i) {
     muster::v1::JobSpec spec = request.specs(i);
@@ -124,11 +127,11 @@ Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const muster::
     }
     ++places[parts_.partitions.place_of(spec)];
     if (const auto problems = problems_of(spec); !problems.empty()) {
-      return refuse(Refusal::Kind::kInvalid, "job " + std::to_string(i) + " of the sweep: " + problems);
+      return refuse(base::Refusal::Kind::kInvalid, "job " + std::to_string(i) + " of the sweep: " + problems);
     }
-    std::string text = spec_to_text(spec);
-    if (text.size() > kMostSpecBytes) return refuse(Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
-    submissions.push_back({job_submitted(spec, user), id, std::move(text)});
+    std::string text = jobs::spec_to_text(spec);
+    if (text.size() > kMostSpecBytes) return refuse(base::Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
+    submissions.push_back({jobs::job_submitted(spec, user), id, std::move(text)});
   }
   auto turn = parts_.partitions.take_turn(places, user);
   if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
@@ -136,7 +139,7 @@ Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const muster::
   if (!outcome.ok()) return outcome.refusal();
   muster::v1::SubmitSweepResponse response;
   const auto first = outcome.value().id;
-  response.set_sweep(sweep_name(first));
+  response.set_sweep(jobs::sweep_name(first));
   response.set_already_submitted(outcome.value().already);
   if (!outcome.value().already) {
     for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(first + i);
@@ -144,15 +147,16 @@ Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const muster::
   }
   const auto job = parts_.event_log.job(first);
   if (job == nullptr || job->sweep.sweep != response.sweep()) {
-    return refuse(Refusal::Kind::kInvalid, "request_id: it was used for job " + std::to_string(first) +
-                                               ", which is no sweep; choose another one");
+    return refuse(base::Refusal::Kind::kInvalid, "request_id: it was used for job " + std::to_string(first) +
+                                                     ", which is no sweep; choose another one");
   }
   for (const auto left : jobs_of(parts_.store, response.sweep())) response.add_job_ids(left);
   if (response.job_ids().empty()) {
-    return refuse(Refusal::Kind::kInvalid, "request_id: it was used for sweep " + response.sweep() +
-                                               ", whose jobs are all removed; choose another one to submit it again");
+    return refuse(base::Refusal::Kind::kInvalid,
+                  "request_id: it was used for sweep " + response.sweep() +
+                      ", whose jobs are all removed; choose another one to submit it again");
   }
   return response;
 }
 
-}  // namespace runtime
+}  // namespace service

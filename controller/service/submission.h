@@ -10,31 +10,31 @@
 #include "muster/v1/job_service.pb.h"
 #include "partitions/partitions.h"
 
-namespace runtime {
+namespace service {
 
 /// Takes jobs and sweeps in: fills defaults, judges the spec, and answers once the first event is durable. Thread-safe.
 class Submission {
  public:
   struct Parts {
     store::Store& store;
-    Executor& executor;
-    EventLog& event_log;
-    Partitions& partitions;
-    const DataFolder& data;
+    executors::Executor& executor;
+    jobs::EventLog& event_log;
+    partitions::Partitions& partitions;
+    const base::DataFolder& data;
     bool check_folders = false;  // a job file's folders must exist on this machine
   };
   explicit Submission(Parts parts) : parts_(parts) {}
 
-  Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request);
-  Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request);
+  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request);
+  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request);
   /// Fills the defaults. Returns everything that is wrong with the spec, a line each; empty: nothing is.
   std::string problems_of(muster::v1::JobSpec& spec) const;
 
  private:
   /// Drops a partition's refusal of a request that was answered before. That request gets the same answer again.
-  std::optional<Refusal> unless_known(std::optional<Refusal> refusal, const std::string& request_id);
+  std::optional<base::Refusal> unless_known(std::optional<base::Refusal> refusal, const std::string& request_id);
 
   Parts parts_;
 };
 
-}  // namespace runtime
+}  // namespace service

@@ -14,7 +14,7 @@
 #include "jobfile/secrets.h"
 #include "schema/series.h"
 
-namespace runtime {
+namespace service {
 namespace {
 
 template <typename Message>
@@ -32,14 +32,14 @@ void fill_attempt(const core::Attempt& attempt, muster::v1::Attempt& out) {
   out.set_state(std::string(core::to_string(attempt.state)));
   if (attempt.cause != core::Cause::kNone) out.set_cause(std::string(core::to_string(attempt.cause)));
   out.set_reason(attempt.reason);
-  out.set_started_at(time_text(attempt.started_at));
-  out.set_ended_at(time_text(attempt.ended_at));
+  out.set_started_at(base::time_text(attempt.started_at));
+  out.set_ended_at(base::time_text(attempt.ended_at));
   if (attempt.resumed_from_step) out.set_resumed_from_step(*attempt.resumed_from_step);
   out.set_reason_started(attempt.reason_started);
   set_exit(attempt.culprit_exit, out);
   if (attempt.culprit) out.set_rank(*attempt.culprit);
   out.set_error(attempt.error);
-  out.set_queued_at(time_text(attempt.queued_at));
+  out.set_queued_at(base::time_text(attempt.queued_at));
   if (attempt.scheduler_job) out.set_scheduler_job(core::to_string(*attempt.scheduler_job));
   for (const auto& rank : attempt.ranks) {
     const bool known = std::ranges::find(out.nodes(), rank.node) != out.nodes().end();
@@ -53,8 +53,8 @@ std::string executor_of(const core::Attempt& attempt) {
 
 /// `newest`: the newest step that is stored of the job. A recipe's rank has done 0 before its first.
 void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t number,
-               const std::optional<RankView>& live, const std::optional<store::MetricRow>& newest, core::Millis now,
-               muster::v1::Rank& out) {
+               const std::optional<ranks::RankView>& live, const std::optional<store::MetricRow>& newest,
+               core::Millis now, muster::v1::Rank& out) {
   const auto& rank = attempt.ranks[number];
   out.set_rank(static_cast<std::uint32_t>(number));
   out.set_node(rank.node);
@@ -65,7 +65,7 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t n
   out.set_stopped_by_muster(core::is_stopped_by_muster(attempt, static_cast<core::RankNumber>(number)));
   if (!job.is_command) out.set_step(0);
   if (live && live->heard_at) {
-    out.set_section(section_name(live->section));
+    out.set_section(ranks::section_name(live->section));
     out.set_last_heartbeat_ms(std::max<std::int64_t>(0, (now - *live->heard_at).count()));
     out.set_step(live->step);
     out.set_memory_bytes(live->memory_bytes);
@@ -113,7 +113,7 @@ void fill_series(const store::SeriesRow& row, muster::v1::JobSeries& out) {
 }  // namespace
 
 // What an ended job was held by or waited for is history.
-void fill_open(const core::Job& job, const std::optional<Trouble>& trouble, muster::v1::Job& out) {
+void fill_open(const core::Job& job, const std::optional<executors::Trouble>& trouble, muster::v1::Job& out) {
   if (core::is_ended(job.state)) return;
   if (job.held) out.set_held_by(job.held_by);
   for (const auto& dependency : job.after) {
@@ -124,7 +124,7 @@ void fill_open(const core::Job& job, const std::optional<Trouble>& trouble, must
   // Local processes have no scheduler to lose.
   const auto* attempt = job.current();
   const bool local = attempt != nullptr && attempt->started_at && !attempt->queued_at;
-  if (trouble && !local) out.set_scheduler_problem(trouble_text(*trouble));
+  if (trouble && !local) out.set_scheduler_problem(executors::trouble_text(*trouble));
 }
 
 muster::v1::Job job_view(const JobFacts& facts) {
@@ -137,12 +137,12 @@ muster::v1::Job job_view(const JobFacts& facts) {
   *out.mutable_controls() = controls_of(job);
   out.set_user(job.user);
   out.set_kind(job.is_command ? "command" : "recipe");
-  out.set_submitted_at(time_text(job.submitted_at));
-  out.set_ended_at(time_text(job.ended_at));
-  out.set_next_attempt_at(time_text(job.next_attempt_at));
+  out.set_submitted_at(base::time_text(job.submitted_at));
+  out.set_ended_at(base::time_text(job.ended_at));
+  out.set_next_attempt_at(base::time_text(job.next_attempt_at));
   for (const auto& attempt : job.attempts) {
     fill_attempt(attempt, *out.add_attempts());
-    if (out.started_at().empty()) out.set_started_at(time_text(attempt.started_at));
+    if (out.started_at().empty()) out.set_started_at(base::time_text(attempt.started_at));
   }
   if (const auto* newest = job.current()) {
     const core::AttemptKey key{job.id, newest->number};
@@ -175,7 +175,7 @@ muster::v1::Job job_view(const JobFacts& facts) {
   out.set_steps_total(jobfile::whole_of(facts.spec.recipe(), "train.steps"));
   out.set_last_checkpoint_step(job.last_checkpoint_step);
   out.set_version(job.version);
-  out.set_checkpoint_folder(checkpoint_folder(facts.spec, job.id, facts.data).string());
+  out.set_checkpoint_folder(jobs::checkpoint_folder(facts.spec, job.id, facts.data).string());
   *out.mutable_spec() = facts.spec;
   jobfile::mask_secrets(*out.mutable_spec());
   return out;
@@ -200,10 +200,10 @@ muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, con
   fill_standing(standing, out);
   out.set_user(row.user);
   out.set_kind(row.is_command ? "command" : "recipe");
-  out.set_submitted_at(time_text(row.submitted_at));
-  out.set_started_at(time_text(row.started_at));
-  out.set_ended_at(time_text(row.ended_at));
-  out.set_next_attempt_at(time_text(row.next_attempt_at));
+  out.set_submitted_at(base::time_text(row.submitted_at));
+  out.set_started_at(base::time_text(row.started_at));
+  out.set_ended_at(base::time_text(row.ended_at));
+  out.set_next_attempt_at(base::time_text(row.next_attempt_at));
   if (row.newest_attempt) fill_attempt(*row.newest_attempt, *out.add_attempts());
   if (row.newest_attempt) out.set_executor(executor_of(*row.newest_attempt));
   if (!row.sweep.empty()) {
@@ -225,7 +225,7 @@ muster::v1::Event event_view(const store::StoredEvent& event) {
   out.set_id(event.id);
   out.set_job_id(event.job);
   out.set_version(event.version);
-  out.set_at(time_text(event.event.at));
+  out.set_at(base::time_text(event.event.at));
   out.set_type(std::string(core::type_name(event.event.body)));
   out.set_attempt(core::attempt_of(event.event.body));
   out.set_job_state(std::string(core::to_string(event.state_after)));
@@ -250,4 +250,4 @@ muster::v1::Metric metric_view(const store::StepRow& step) {
   return out;
 }
 
-}  // namespace runtime
+}  // namespace service

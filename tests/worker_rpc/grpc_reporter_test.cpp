@@ -24,7 +24,7 @@ using worker::StopKind;
 using Clock = std::chrono::steady_clock;
 
 /// Says nothing of the job, so the rank stays registered.
-const runtime::Refusal kBusy{runtime::Refusal::Kind::kUnavailable, "the store is busy"};
+const base::Refusal kBusy{base::Refusal::Kind::kUnavailable, "the store is busy"};
 
 worker::StepReport step(std::int64_t number) {
   worker::StepReport report;
@@ -224,7 +224,7 @@ TEST_F(GrpcReporter, StartsBeforeItsControllerAndFindsItLater) {
 TEST_F(GrpcReporter, AControllerThatForgotTheJobDoesNotStopTheTraining) {
   const auto reporter = this->reporter();
   ASSERT_TRUE(heard());
-  controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job 1"});
+  controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kNotFound, "no job 1"});
   reporter->step(step(1));
   ASSERT_TRUE(controller_.wait_until([](const FakeController& c) { return c.refusals > 0; }));
   EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
@@ -399,7 +399,7 @@ TEST_F(GrpcReporter, AFencedRankDoesNotMeet) {
 }
 
 TEST_F(GrpcReporter, ARefusedMeetingPointIsToldAtOnce) {
-  controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kInvalid, "endpoint: want host:port"});
+  controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kInvalid, "endpoint: want host:port"});
   EXPECT_EQ(error_of_meeting(*reporter()), "rendezvous: the controller refuses: endpoint: want host:port");
 }
 

@@ -48,7 +48,7 @@ struct Read {
 
 Read read(const std::filesystem::path& file) {
   Read out;
-  runtime::read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
+  ranks::read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
     for (const auto& metric : request.metrics()) out.steps.push_back(metric.step());
     for (const auto& saved : request.checkpoints()) out.checkpoints.push_back(saved.step());
     out.largest = std::max(out.largest, static_cast<std::size_t>(request.metrics_size()));
@@ -110,7 +110,7 @@ TEST_F(Unsent, EachReportTellsTheSeriesOfItsSteps) {
   outbox.add(checkpoint(600));
   keep();
   std::vector<int> steps, series;
-  runtime::read_unsent(path, [&](const muster::v1::HeartbeatRequest& request) {
+  ranks::read_unsent(path, [&](const muster::v1::HeartbeatRequest& request) {
     steps.push_back(request.metrics_size());
     series.push_back(request.series_size());
     for (const auto& metric : request.metrics()) {

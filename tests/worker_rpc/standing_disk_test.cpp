@@ -71,7 +71,7 @@ class StandingDisk : public testing::Test {
   }
   std::vector<std::int64_t> steps_on_disk() const {
     std::vector<std::int64_t> steps;
-    runtime::read_unsent(file_, [&](const muster::v1::HeartbeatRequest& request) {
+    ranks::read_unsent(file_, [&](const muster::v1::HeartbeatRequest& request) {
       for (const auto& metric : request.metrics()) steps.push_back(metric.step());
       return true;
     });
@@ -168,7 +168,7 @@ TEST_F(StandingDisk, ALogThatTakesNothingHoldsUpNobody) {
   const auto sigpipe = ::signal(SIGPIPE, SIG_IGN);
   {
     const StandingLog log;
-    controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kUnavailable, "the store is busy"});
+    controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kUnavailable, "the store is busy"});
     ASSERT_TRUE(controller_.wait_until([](const FakeController& c) { return c.refusals > 0; })) << "it warns";
     reporter->step(numbered(1));
     controller_.set_rank_refusal(std::nullopt);

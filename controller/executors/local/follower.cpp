@@ -14,7 +14,7 @@
 #include "executors/local/leftovers.h"
 #include "os/process_table.h"
 
-namespace runtime::local {
+namespace executors::local {
 namespace {
 
 using namespace agent::supervisor;
@@ -208,4 +208,4 @@ void Follower::later(void (Follower::*what)()) {
   });
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -16,7 +16,7 @@
 #include "executors/executor.h"
 #include "os/fd.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 /// Follows one attempt to its end: tells RankExited for each rank not in `told`, once, and AttemptGone if the attempt
 /// is over without that being known of every rank.
@@ -92,4 +92,4 @@ class Follower : public std::enable_shared_from_this<Follower> {
   bool closed_ = false;
 };
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -13,7 +13,7 @@
 
 #include "launch/visible_devices.h"
 
-namespace runtime::local {
+namespace executors::local {
 namespace {
 
 bool has_nul(const std::string& text) {
@@ -159,4 +159,4 @@ std::string check_launch(const LaunchRequest& request) {
   return find_program(request);
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

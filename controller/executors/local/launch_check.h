@@ -8,7 +8,7 @@
 
 #include "executors/executor.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 /// A request that can never be started on this machine as it is; what() says which value is wrong and what to do.
 struct Impossible : std::runtime_error {
@@ -29,4 +29,4 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::file
 /// Throws Impossible.
 std::string check_launch(const LaunchRequest& request);
 
-}  // namespace runtime::local
+}  // namespace executors::local

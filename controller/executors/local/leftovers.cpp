@@ -4,7 +4,7 @@
 
 #include "os/process_table.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 using contract::RankProcess;
 using contract::Started;
@@ -43,4 +43,4 @@ std::optional<os::ProcessStat> supervisor_of(const Started& started) {
   return older ? leader : std::nullopt;
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -6,7 +6,7 @@
 #include "contract/supervisor_facts.h"
 #include "os/process_stat.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 /// What is left of an attempt whose supervisor is gone: its ranks and whatever shares their session, dead ones not
 /// counted. Empty after a reboot.
@@ -18,4 +18,4 @@ bool any_alive(const contract::Started& started);
 /// The attempt's supervisor, if it is still there: the leader of the ranks' session, older than every rank.
 std::optional<os::ProcessStat> supervisor_of(const contract::Started& started);
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -24,7 +24,7 @@
 #include "os/durable_file.h"
 #include "os/process_table.h"
 
-namespace runtime::local {
+namespace executors::local {
 namespace {
 
 using namespace agent::supervisor;
@@ -91,7 +91,9 @@ class LocalExecutor : public Executor {
     for (auto& [key, follower] : followers_) follower->close();
     followers_.clear();
   }
-  std::filesystem::path folder_of(const core::AttemptKey& key) const { return DataFolder(options_.root).attempt(key); }
+  std::filesystem::path folder_of(const core::AttemptKey& key) const {
+    return base::DataFolder(options_.root).attempt(key);
+  }
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
@@ -128,7 +130,7 @@ LaunchAnswer LocalExecutor::launch(const LaunchRequest& request) {
   } catch (const std::invalid_argument& error) {
     return failed(error.what(), false);
   } catch (const std::system_error& error) {
-    if (lacks_room(error.code().value())) {
+    if (os::lacks_room(error.code().value())) {
       return no_room(request.key, error.what(), error.code().value());
     }
     return failed(error.what(), true);
@@ -153,7 +155,7 @@ std::optional<LaunchAnswer> LocalExecutor::withdraw(const LaunchRequest& request
 }
 
 LaunchLater LocalExecutor::no_room(const core::AttemptKey& key, const std::string& why, int error) const {
-  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, make_room(error)};
+  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, base::make_room(error)};
 }
 
 LaunchAnswer LocalExecutor::find_or_start(const LaunchRequest& request) {
@@ -305,4 +307,4 @@ std::unique_ptr<Executor> make_local_executor(LocalOptions options) {
   return std::make_unique<LocalExecutor>(std::move(options));
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

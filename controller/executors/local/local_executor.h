@@ -8,7 +8,7 @@
 
 #include "executors/executor.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 struct LocalOptions {
   /// The data folder, absolute; attempts live in <root>/jobs/<job>/attempt-<n>.
@@ -33,4 +33,4 @@ struct LocalOptions {
 /// of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at its answer.
 std::unique_ptr<Executor> make_local_executor(LocalOptions options);
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -11,7 +11,7 @@
 #include "os/fd.h"
 #include "os/room.h"
 
-namespace runtime::local {
+namespace executors::local {
 namespace {
 
 constexpr std::uint16_t kLowest = 10000;  // well-known services live below
@@ -71,4 +71,4 @@ PortPicker::Range PortPicker::ephemeral_range() {
   return range;
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

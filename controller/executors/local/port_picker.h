@@ -7,7 +7,7 @@
 
 #include "core/types.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 /// Hands out TCP ports for MASTER_PORT, one for each attempt that is not over. Ports come from outside the kernel's
 /// ephemeral range, so that no connection of another program gets one by chance between choice and use. They come round
@@ -35,4 +35,4 @@ class PortPicker {
   std::map<core::AttemptKey, std::uint16_t> of_;
 };
 
-}  // namespace runtime::local
+}  // namespace executors::local

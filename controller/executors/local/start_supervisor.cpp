@@ -14,7 +14,7 @@
 #include "contract/supervisor_words.h"
 #include "os/room.h"
 
-namespace runtime::local {
+namespace executors::local {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -127,4 +127,4 @@ StartAnswer start_supervisor(const std::filesystem::path& program, const std::fi
   return understand(text);
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

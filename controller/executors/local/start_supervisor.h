@@ -7,7 +7,7 @@
 
 #include "os/fd.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 /// What became of starting a supervisor.
 struct StartAnswer {
@@ -28,4 +28,4 @@ struct StartAnswer {
 StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, os::Fd lock,
                              std::chrono::steady_clock::time_point deadline, const std::function<void()>& spawned);
 
-}  // namespace runtime::local
+}  // namespace executors::local

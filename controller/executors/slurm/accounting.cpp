@@ -7,7 +7,7 @@
 
 #include "executors/slurm/poller.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 /// How far accounting's moment of submission may be from musterd's: an sbatch may be slow.
@@ -66,4 +66,4 @@ void Poller::ask_accounting(const Listing& listing) {
   }
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -1,6 +1,6 @@
 #include "executors/slurm/ask_cluster.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 std::optional<core::Millis> millis(const std::optional<std::chrono::seconds>& from) {
@@ -79,4 +79,4 @@ ClusterFacts ask_cluster(::slurm::Scheduler& scheduler) {
   return facts;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

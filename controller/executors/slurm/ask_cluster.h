@@ -3,9 +3,9 @@
 #include "executors/cluster_facts.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// Asks Slurm for its partitions and nodes. Runs two commands, each with its own time limit.
 ClusterFacts ask_cluster(::slurm::Scheduler& scheduler);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

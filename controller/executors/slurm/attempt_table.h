@@ -14,7 +14,7 @@
 #include "executors/slurm/job_doubt.h"
 #include "executors/slurm/slurm_attempt.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// One attempt that the executor follows: who it is in Slurm, and what is concluded of it.
 struct Tracked {
@@ -101,4 +101,4 @@ class AttemptTable {
   std::function<void()> wake_;
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -6,7 +6,7 @@
 #include "slurm/host_list.h"
 #include "slurm/pending_reason.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using By = Verdict::By;
@@ -188,4 +188,4 @@ std::optional<core::Cause> cause_of(::slurm::JobState state) {
   }
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -7,7 +7,7 @@
 #include "core/types.h"
 #include "executors/slurm/observation.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 inline constexpr const char* kForgotten = "Slurm does not know any more that it runs, and starts it again";
 
@@ -50,4 +50,4 @@ Verdict explain(const ::slurm::PastRun& run, bool run_again, const std::vector<s
 /// What Slurm's final state means; nullopt where the ranks' own exits tell (COMPLETED, FAILED).
 std::optional<core::Cause> cause_of(::slurm::JobState state);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 bool JobIdentity::is(const ::slurm::ListedJob& job) const {
   if (job.id != id) return false;
@@ -17,4 +17,4 @@ void JobDoubt::confirm(core::Millis now) {
   last_ = now;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -6,7 +6,7 @@
 #include "core/types.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// What identifies the job of an attempt in Slurm. A number alone proves nothing: slurmctld gives numbers again that it
 /// has lost. A comment alone proves nothing either: an admin may change it.
@@ -57,4 +57,4 @@ class JobDoubt {
   core::Millis pause_{kApart};
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <map>
 
-#include "base/durable_file.h"
-#include "base/whole_number.h"
 #include "executors/slurm/script_plan.h"
 #include "executors/slurm/task_files.h"
+#include "os/durable_file.h"
+#include "schema/whole_number.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr std::uint64_t kMostElements = 1000;  // in one array
@@ -51,14 +51,14 @@ std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::
   const auto rest = std::string_view(text).substr(prefix.size());
   const auto dot = rest.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
-  const auto job = whole_number<core::JobId>(rest.substr(0, dot));
-  const auto number = whole_number<core::AttemptNumber>(rest.substr(dot + 1));
+  const auto job = schema::whole_number<core::JobId>(rest.substr(0, dot));
+  const auto number = schema::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
   return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 
 }  // namespace
 
-Launcher::Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list)
+Launcher::Launcher(::slurm::Scheduler& scheduler, base::Clock& clock, const SlurmOptions& options, ListJobs list)
     : scheduler_(scheduler),
       options_(options),
       prefix_("muster:" + options.store_name + ":"),
@@ -306,4 +306,4 @@ std::optional<::slurm::ClusterConfig> Launcher::config() {
   return config_;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -8,12 +8,12 @@
 #include "executors/slurm/slurm_executor.h"
 #include "executors/slurm/submission.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
 class Launcher {
  public:
-  Launcher(::slurm::Scheduler& scheduler, Clock& clock, const SlurmOptions& options, ListJobs list);
+  Launcher(::slurm::Scheduler& scheduler, base::Clock& clock, const SlurmOptions& options, ListJobs list);
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   /// See Executor::withdraw().
@@ -69,4 +69,4 @@ class Launcher {
   std::optional<::slurm::ClusterConfig> config_;
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -5,7 +5,7 @@
 #include "executors/slurm/poller.h"
 #include "executors/slurm/task_files.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 // Cancels the jobs of this controller in Slurm whose attempts are over: a controller that died left them, or Slurm runs
 // them again.
@@ -68,4 +68,4 @@ std::optional<core::AttemptKey> Poller::key_of(const ::slurm::ListedJob& job) {
   return *job.id.array_task < members.size() ? std::optional(members[*job.id.array_task]) : std::nullopt;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

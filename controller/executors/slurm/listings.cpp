@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 /// Jobs that are asked for by number after one listing.
@@ -100,4 +100,4 @@ std::string Listings::what_is_wrong(const Listing& listing, core::Millis asked_a
   });
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

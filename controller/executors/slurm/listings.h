@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "executors/slurm/attempt_table.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// The jobs of one listing by their numbers. The jobs must outlive it.
 class Listing {
@@ -26,7 +26,7 @@ class Listing {
 /// Asks Slurm for listings, and tells false ones from true ones: see JobDoubt. Thread-safe.
 class Listings {
  public:
-  Listings(::slurm::Scheduler& scheduler, const Clock& clock, AttemptTable& table, std::string user)
+  Listings(::slurm::Scheduler& scheduler, const base::Clock& clock, AttemptTable& table, std::string user)
       : scheduler_(scheduler), clock_(clock), table_(table), user_(std::move(user)) {}
 
   /// Slurm's list. Unreachable, if the list contradicts what is known for certain and Slurm, asked for single jobs,
@@ -42,9 +42,9 @@ class Listings {
                             const std::vector<::slurm::ListedJob>& found);
 
   ::slurm::Scheduler& scheduler_;
-  const Clock& clock_;
+  const base::Clock& clock_;
   AttemptTable& table_;
   const std::string user_;
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -2,10 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include "base/durable_file.h"
 #include "executors/slurm/submission.h"
+#include "os/durable_file.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
@@ -16,7 +16,7 @@ std::string end_of_log(const std::filesystem::path& attempt_folder) {
     const auto log = slurm_log_of(attempt_folder);
     std::error_code none;
     const auto size = std::filesystem::file_size(log, none);
-    return none ? std::string() : read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+    return none ? std::string() : os::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
   } catch (const std::exception& error) {
     spdlog::warn("the Slurm log of an attempt cannot be read: {}", error.what());
     return {};
@@ -57,4 +57,4 @@ std::string quote_of_log(const std::filesystem::path& attempt_folder) {
   return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

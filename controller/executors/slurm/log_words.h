@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// The line of a Slurm log that says most about why nothing was started. It is the last line that is not srun's summary
 /// ("srun: error: node1: task 0: Exited with exit code 2"), else the last line. Control characters are removed, and the
@@ -20,4 +20,4 @@ bool was_begun_already(const std::filesystem::path& attempt_folder);
 /// "; its Slurm log ends with: ..." for the attempt in this folder; empty if there is nothing to quote.
 std::string quote_of_log(const std::filesystem::path& attempt_folder);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -20,7 +20,7 @@
 #include "os/fd.h"
 #include "os/signals_blocked.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 /// The port of a slurm.conf that names none.
@@ -227,4 +227,4 @@ std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const s
   return answers;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

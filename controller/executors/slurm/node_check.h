@@ -8,7 +8,7 @@
 #include "core/types.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// Whether a node is there from which no rank and no task of an attempt is heard any more. A step that somebody has
 /// stopped is as silent as a node without power, but its node is healthy.
@@ -55,4 +55,4 @@ std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const s
                                 core::Millis limit);
 inline constexpr std::size_t kMostAskedAtOnce = 512;
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

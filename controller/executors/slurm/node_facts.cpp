@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "base/durable_file.h"
 #include "executors/node_fitness.h"
 #include "executors/slurm/submission.h"
+#include "os/durable_file.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr std::size_t kMostLog = 1 << 20;  // from the beginning, and from the end
@@ -19,11 +19,11 @@ constexpr std::size_t kLongestName = 255;
 /// The text of a log. A long log loses its middle, because setup lines before a check may print much. Lines stay whole:
 /// half a name is another node's name.
 std::string ends_of(const std::filesystem::path& log) {
-  auto text = read_small_file(log, 2 * kMostLog);
+  auto text = os::read_small_file(log, 2 * kMostLog);
   const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
   if (size <= 2 * kMostLog) return text;
   text.resize(text.rfind('\n', kMostLog) + 1);
-  return text + read_small_file(log, kMostLog, size - kMostLog);
+  return text + os::read_small_file(log, kMostLog, size - kMostLog);
 }
 
 }  // namespace
@@ -69,4 +69,4 @@ std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Nod
   return facts;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -8,7 +8,7 @@
 #include "core/event.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// The nodes whose check failed, by the job's log, each once, as facts about the attempt.
 std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt);
@@ -21,4 +21,4 @@ std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Nod
                                                   const std::vector<std::string>& left_out,
                                                   core::AttemptNumber attempt);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -6,7 +6,7 @@
 #include "core/types.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// Nodes that Slurm calls down, each with the reason that Slurm gives.
 using DownNodes = std::map<std::string, std::string>;
@@ -20,4 +20,4 @@ struct Observation {
   core::Time slurm_now{};  // the same moment by slurmctld's clock
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

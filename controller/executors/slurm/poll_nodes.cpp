@@ -7,7 +7,7 @@
 #include "slurm/batch_script.h"
 #include "slurm/pending_reason.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 /// A node that takes a connection does so at once. The limit is for all nodes together.
@@ -142,4 +142,4 @@ std::string Poller::end_exclusions() {
   return {};
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

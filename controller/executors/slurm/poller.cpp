@@ -7,7 +7,7 @@
 #include "executors/slurm/log_words.h"
 #include "executors/slurm/task_files.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 void Poller::poll() {
   ask_nodes();
@@ -162,4 +162,4 @@ void Poller::note(const std::string& why) {
   }
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

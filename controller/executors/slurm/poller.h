@@ -11,7 +11,7 @@
 #include "executors/slurm/node_check.h"
 #include "executors/slurm/slurm_clock.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// Asks Slurm about the attempts of the table, hands them what it says, and carries out what they want of Slurm.
 ///
@@ -22,7 +22,7 @@ namespace runtime::on_slurm {
 /// poll() belongs to one thread; the rest is thread-safe.
 class Poller {
  public:
-  Poller(::slurm::Scheduler& scheduler, const Clock& clock, AttemptTable& table, Listings& listings,
+  Poller(::slurm::Scheduler& scheduler, const base::Clock& clock, AttemptTable& table, Listings& listings,
          const Launcher& launcher)
       : scheduler_(scheduler), clock_(clock), table_(table), listings_(listings), launcher_(launcher) {}
 
@@ -60,7 +60,7 @@ class Poller {
   std::optional<core::AttemptKey> key_of(const ::slurm::ListedJob& job);
 
   ::slurm::Scheduler& scheduler_;
-  const Clock& clock_;
+  const base::Clock& clock_;
   AttemptTable& table_;
   Listings& listings_;
   const Launcher& launcher_;
@@ -75,4 +75,4 @@ class Poller {
   NodeCheck node_check_;
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using Process = TaskReport::Process;
@@ -173,4 +173,4 @@ bool RankExits::was_told_to_leave() const {
   return any([](const Rank& rank) { return rank.exited_at && has_signal(*rank.report, SIGTERM); });
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -8,7 +8,7 @@
 #include "core/event.h"
 #include "executors/executor.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// The ranks of an attempt: who is heard, whose exit is held, and in which order exits are told. Pure; times are passed
 /// in.
@@ -106,4 +106,4 @@ class RankExits {
 bool has_signal(const TaskReport& report, int number);
 bool has_ended(const TaskReport& report);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -9,7 +9,7 @@
 #include "executors/slurm/node_facts.h"
 #include "slurm/host_list.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr std::int64_t kMebi = 1 << 20;
@@ -153,4 +153,4 @@ bool same_shape(const LaunchRequest& a, const LaunchRequest& b) {
          a.base_env == b.base_env;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

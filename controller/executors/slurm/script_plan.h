@@ -6,7 +6,7 @@
 #include "executors/executor.h"
 #include "slurm/batch_script.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// A limit in Slurm's whole minutes: rounded up, at least one. 0 stays 0 (no limit).
 std::chrono::minutes slurm_minutes(core::Millis limit);
@@ -32,4 +32,4 @@ struct TaskProgram {
                                 const std::string& comment, const std::string& set_file);
 bool same_shape(const LaunchRequest& a, const LaunchRequest& b);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "slurm/host_list.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using By = Verdict::By;
@@ -389,4 +389,4 @@ Vouch SlurmAttempt::vouch(core::RankNumber number, core::Millis now) const {
   }
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -7,7 +7,7 @@
 #include "executors/slurm/rank_exits.h"
 #include "executors/slurm/slurm_side.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// What is known of an attempt when following begins.
 struct Followed {
@@ -182,4 +182,4 @@ class SlurmAttempt {
   std::optional<core::Millis> cancel_sent_at_, files_read_, deaf_until_;
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -1,6 +1,6 @@
 #include "executors/slurm/slurm_clock.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 bool SlurmClock::is_due(core::Time wall, core::Millis now) const {
   if (!ask_at_ || now >= *ask_at_) return true;
@@ -20,4 +20,4 @@ void SlurmClock::asked(std::optional<::slurm::Time> said, core::Time before, cor
   ahead_ = may_be_the_same ? core::Millis(0) : ((first - after) + (last - before)) / 2;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -3,7 +3,7 @@
 #include "core/types.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// The difference between slurmctld's clock and this machine's. munge allows five minutes, and no save may come too
 /// late because of them. Pure; times are passed in.
@@ -36,4 +36,4 @@ class SlurmClock {
   core::Millis now_{0};
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

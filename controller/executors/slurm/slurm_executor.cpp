@@ -13,7 +13,7 @@
 #include "executors/slurm/task_files.h"
 #include "slurm/pending_reason.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr core::Millis kTick{50};
@@ -22,7 +22,7 @@ constexpr int kIdleTimes = 10;
 
 class SlurmExecutor : public Executor {
  public:
-  SlurmExecutor(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options)
+  SlurmExecutor(::slurm::Scheduler& scheduler, base::Clock& clock, SlurmOptions options)
       : scheduler_(scheduler),
         clock_(clock),
         options_(std::move(options)),
@@ -89,7 +89,7 @@ class SlurmExecutor : public Executor {
   std::optional<core::Millis> tell();
 
   ::slurm::Scheduler& scheduler_;
-  Clock& clock_;
+  base::Clock& clock_;
   const SlurmOptions options_;
   AttemptTable table_;
   Listings listings_;
@@ -97,7 +97,7 @@ class SlurmExecutor : public Executor {
   Poller poller_;
   std::optional<core::Millis> polled_at_;
   FactSink sink_;
-  Loop polling_, telling_;
+  base::Loop polling_, telling_;
 };
 
 void SlurmExecutor::start(FactSink sink) {
@@ -185,7 +185,7 @@ void SlurmExecutor::follow(Followed what, std::optional<core::SchedulerJob> job,
 }
 
 void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  const auto folder = DataFolder(options_.root).attempt(key);
+  const auto folder = base::DataFolder(options_.root).attempt(key);
   const auto record = read_record(folder);
   const auto found = record.value_or(SubmissionRecord{});
   follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
@@ -351,8 +351,8 @@ std::optional<core::Millis> SlurmExecutor::tell() {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options) {
+std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, base::Clock& clock, SlurmOptions options) {
   return std::make_unique<SlurmExecutor>(scheduler, clock, std::move(options));
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -9,7 +9,7 @@
 #include "slurm/batch_script.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 struct SlurmOptions {
   /// The data folder, absolute, on a file system that every node sees.
@@ -36,6 +36,6 @@ struct SlurmOptions {
 ///
 /// Threads: one asks Slurm and acts (Poller). The other passes facts on and lets time pass; facts come from it alone.
 /// Scheduler and clock must outlive the executor, whose destructor shuts it down.
-std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, Clock& clock, SlurmOptions options);
+std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, base::Clock& clock, SlurmOptions options);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 // The job's own limit is the controller's to watch. It is never later than Slurm's.
@@ -58,4 +58,4 @@ Missing next_missing(const SlurmSide& before, core::Millis now) {
   return missing;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

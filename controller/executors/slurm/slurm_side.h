@@ -5,7 +5,7 @@
 
 #include "executors/slurm/explain.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// What Slurm does with the run of an attempt.
 ///
@@ -68,4 +68,4 @@ Listed next(const Listed& before, const Observation& seen, core::Millis stop_gra
 /// The state of a run that a listing lacks.
 Missing next_missing(const SlurmSide& before, core::Millis now);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

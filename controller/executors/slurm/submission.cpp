@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/durable_file.h"
 #include "executors/slurm/task_files.h"
+#include "os/durable_file.h"
 #include "os/fd.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr const char* kRecord = "slurm.json";
@@ -69,7 +69,7 @@ class Lock {
 }  // namespace
 
 std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder) {
-  const auto json = nlohmann::json::parse(read_small_file(folder / kRecord, kMostRecord), nullptr, false);
+  const auto json = nlohmann::json::parse(os::read_small_file(folder / kRecord, kMostRecord), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     SubmissionRecord record;
@@ -123,8 +123,8 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                        {"exclude", record.exclude},
                                        {"left_out", record.left_out}};
   // sbatch's words may hold any bytes.
-  write_file_durably(folder / kRecord,
-                     json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
+  os::write_file_durably(folder / kRecord,
+                         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
 }
 
 void forget_record(const std::filesystem::path& folder) {
@@ -133,7 +133,7 @@ void forget_record(const std::filesystem::path& folder) {
 
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
                                      const std::string& script, const launch::Environment& environment) {
-  make_private_folder(folder);
+  os::make_private_folder(folder);
   const Lock lock(folder / kLock);
   if (!lock.held()) return look_beside_sbatch(folder);
   record.failures = 0;
@@ -263,4 +263,4 @@ std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const st
   return std::nullopt;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

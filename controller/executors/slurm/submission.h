@@ -16,7 +16,7 @@
 #include "launch/environment.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 /// The record of the submission for a folder: <folder>/slurm.json.
 struct SubmissionRecord {
@@ -62,7 +62,7 @@ using ListJobs = std::function<::slurm::Answer<std::vector<::slurm::ListedJob>>(
 /// that can have reached nobody is made again after 1 s, then 2 s, up to every 10 s.
 class Submitter {
  public:
-  Submitter(::slurm::Scheduler& scheduler, Clock& clock, ListJobs list)
+  Submitter(::slurm::Scheduler& scheduler, base::Clock& clock, ListJobs list)
       : scheduler_(scheduler), clock_(clock), list_(std::move(list)) {}
 
   /// LaunchLater::unsure: Slurm may have the job.
@@ -92,7 +92,7 @@ class Submitter {
   Outcome failed(const std::filesystem::path& folder, SubmissionRecord record, const ::slurm::Unsure& how);
 
   ::slurm::Scheduler& scheduler_;
-  Clock& clock_;
+  base::Clock& clock_;
   const ListJobs list_;
   std::mutex mutex_;
   std::atomic<std::uint64_t> listings_{0};
@@ -100,4 +100,4 @@ class Submitter {
   std::map<std::filesystem::path, unsigned> unreached_;  // the number of sbatchs in a row that reached nobody
 };
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -1,11 +1,11 @@
 #include "executors/slurm/task_files.h"
 
-#include "base/durable_file.h"
-#include "base/whole_number.h"
 #include "contract/rank_status.h"
 #include "contract/task_launch.h"
+#include "os/durable_file.h"
+#include "schema/whole_number.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 constexpr unsigned kOwnersOnly = 0600;
@@ -28,8 +28,8 @@ core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
   constexpr std::string_view kAttempt = "attempt-";
   const auto name = folder.filename().string();
   if (!name.starts_with(kAttempt)) return {};
-  const auto job = whole_number<core::JobId>(folder.parent_path().filename().string());
-  const auto number = whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
+  const auto job = schema::whole_number<core::JobId>(folder.parent_path().filename().string());
+  const auto number = schema::whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
   return job && number ? core::AttemptKey{*job, *number} : core::AttemptKey{};
 }
 
@@ -48,15 +48,15 @@ void write_launch_file(const LaunchRequest& request, bool forward_signals) {
                                     .time_limit_ms = request.time_limit.count(),
                                     .stop_grace_ms = request.stop_grace.count()};
   const std::filesystem::path folder = request.attempt_folder;
-  make_folders(request.log_folder);
-  make_folders(contract::rank_status_folder(folder));
-  write_file_durably(folder / contract::kTaskLaunchFile, to_text(launch), kOwnersOnly);
+  os::make_folders(request.log_folder);
+  os::make_folders(contract::rank_status_folder(folder));
+  os::write_file_durably(folder / contract::kTaskLaunchFile, to_text(launch), kOwnersOnly);
 }
 
 std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
   std::string text;
   try {
-    text = read_small_file(contract::rank_status_file(attempt_folder, rank));
+    text = os::read_small_file(contract::rank_status_file(attempt_folder, rank));
   } catch (const std::system_error&) {
     return std::nullopt;
   }
@@ -80,16 +80,16 @@ bool any_rank_status(const std::filesystem::path& attempt_folder) {
 }
 
 void write_set_file(const std::filesystem::path& path, const std::vector<std::string>& attempt_folders) {
-  make_private_folder(path.parent_path());
-  write_file_durably(path, contract::to_set_text(attempt_folders));
+  os::make_private_folder(path.parent_path());
+  os::write_file_durably(path, contract::to_set_text(attempt_folders));
 }
 
 std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path) {
   std::vector<core::AttemptKey> keys;
-  for (const auto& folder : contract::parse_set(read_small_file(path, kMostSetFile))) {
+  for (const auto& folder : contract::parse_set(os::read_small_file(path, kMostSetFile))) {
     keys.push_back(attempt_of_folder(folder));
   }
   return keys;
 }
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

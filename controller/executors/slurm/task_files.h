@@ -8,7 +8,7 @@
 #include "contract/attempt_set.h"
 #include "executors/executor.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 
 // musterd's side of the files that musterd and muster-task share in the attempt's folder; contract/ has their formats.
 
@@ -27,4 +27,4 @@ void write_set_file(const std::filesystem::path& path, const std::vector<std::st
 /// damaged. Throws std::system_error.
 std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path);
 
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

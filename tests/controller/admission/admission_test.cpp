@@ -7,41 +7,42 @@
 #include "controller/service/bench.h"
 #include "jobs/spec_values.h"
 
-namespace runtime::testing {
+namespace admission::testing {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 class AdmissionTest : public ::testing::Test {
  protected:
   /// Stores a job of sweep "s1", at most one at once.
   core::Job submitted() {
-    muster::v1::JobSpec spec = command_request("").spec();
+    muster::v1::JobSpec spec = service::testing::command_request("").spec();
     spec.mutable_slurm()->set_partition("main");
-    core::JobSubmitted body = job_submitted(spec, "ann");
+    core::JobSubmitted body = jobs::job_submitted(spec, "ann");
     body.sweep = {"s1", 0, 1};
     core::Job blank;
     blank.id = store.next_job_id();
     const core::Event event{clock.wall(), body};
-    const store::Commit commit{event, store::shared(core::apply(blank, event)), "", spec_to_text(spec)};
+    const store::Commit commit{event, store::shared(core::apply(blank, event)), "", jobs::spec_to_text(spec)};
     store.append({&commit, 1});
     admission.follow(commit.applied->job);
     return commit.applied->job;
   }
-  std::optional<Wait> enter(const core::Job& job) { return admission.enter(job, admission.limits(job)); }
+  std::optional<base::Wait> enter(const core::Job& job) { return admission.enter(job, admission.limits(job)); }
   std::string why(const core::Job& job) {
     const auto wait = admission.why_not(job, clock.wall());
     return wait ? wait->why : "";
   }
 
-  ManualClock clock;
-  CrashPoint never;
+  base::ManualClock clock;
+  service::testing::CrashPoint never;
   std::map<core::JobId, int> unreadable;
   store::MemoryStore memory;
-  CrashingStore store{memory, never, unreadable};
-  SpecCache specs{store};
-  FakeExecutor executor;
-  std::shared_ptr<const PartitionPolicies> policies = std::make_shared<PartitionPolicies>();
+  service::testing::CrashingStore store{memory, never, unreadable};
+  jobs::SpecCache specs{store};
+  service::testing::FakeExecutor executor;
+  std::shared_ptr<const partitions::PartitionPolicies> policies = std::make_shared<partitions::PartitionPolicies>();
   Admission admission{{clock, specs, executor, [this] { return policies; }}};
 };
 
@@ -55,7 +56,7 @@ TEST_F(AdmissionTest, TheFirstReasonInTheListHasTheWord) {
   job.after = {{7, core::DependsOn::kSucceeded, false}};
   job.reason = "its own word";
   admission.expect(job.id, clock.monotonic() + 10s);
-  admission.put_off(job.id, LaunchLater{.why = "no room", .pause = 60s});
+  admission.put_off(job.id, executors::LaunchLater{.why = "no room", .pause = 60s});
   EXPECT_EQ(admission.why_not(job, clock.wall())->action, "Release it when it may start: muster release 2");
   job.held = false;
   EXPECT_EQ(admission.why_not(job, clock.wall())->action, "It starts by itself. What it waits for: muster why 7");
@@ -100,10 +101,10 @@ TEST_F(AdmissionTest, WhatRunsOrHasEndedWaitsForNothing) {
 
 TEST_F(AdmissionTest, OneWhosePartitionCannotBeReadIsNotLetInAndHoldsNobodyUp) {
   executor.machine().queue = true;
-  PartitionPolicy policy;
+  muster::v1::PartitionPolicy policy;
   policy.set_name("main");
   policy.set_max_running_jobs_per_user(1);
-  policies = std::make_shared<PartitionPolicies>(std::vector{policy});
+  policies = std::make_shared<partitions::PartitionPolicies>(std::vector{policy});
   auto first = submitted(), second = submitted(), third = submitted();
   for (auto* job : {&first, &second, &third}) job->sweep = {};
   unreadable[first.id] = 100;
@@ -117,4 +118,4 @@ TEST_F(AdmissionTest, OneWhosePartitionCannotBeReadIsNotLetInAndHoldsNobodyUp) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace admission::testing

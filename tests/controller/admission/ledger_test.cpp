@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace runtime {
+namespace admission {
 namespace {
 
 constexpr const char* kSweep = "sweep:a";
@@ -123,4 +123,4 @@ TEST(LedgerTest, TheFirstLimitThatIsFullIsTold) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace admission

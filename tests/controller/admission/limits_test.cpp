@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-namespace runtime {
+namespace admission {
 namespace {
 
 using ::testing::ElementsAre;
@@ -25,11 +25,11 @@ muster::v1::JobSpec spec_for(const std::string& partition, std::uint32_t array_p
   return spec;
 }
 
-PartitionPolicies limiting(const std::string& partition, std::uint32_t most) {
-  PartitionPolicy policy;
+partitions::PartitionPolicies limiting(const std::string& partition, std::uint32_t most) {
+  muster::v1::PartitionPolicy policy;
   policy.set_name(partition);
   policy.set_max_running_jobs_per_user(most);
-  return PartitionPolicies({policy});
+  return partitions::PartitionPolicies({policy});
 }
 
 std::vector<std::string> keys(const std::vector<Limit>& limits) {
@@ -60,4 +60,4 @@ TEST(Limits, WithArrayParallelismSlurmLimitsTheSweepUnlessItsJobsGoOneByOne) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace admission

@@ -12,14 +12,16 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace admission::testing {
 namespace {
+
+using namespace std::chrono_literals;
 
 class Story {
  public:
   explicit Story(unsigned seed) : random_(seed) {
     bench_.machine->queue = true;
-    ClusterFacts facts;
+    executors::ClusterFacts facts;
     auto& partition = facts.partitions.emplace_back();
     partition.name = "main";
     partition.state = "UP";
@@ -78,7 +80,7 @@ class Story {
   void submit() {
     Sweep sweep{below(4), one_of(2) ? "ann" : "bob", !one_of(4)};
     const int count = 2 + static_cast<int>(below(4));
-    auto request = sweep_request("sweep-" + std::to_string(jobs_), count, sweep.parallel);
+    auto request = service::testing::sweep_request("sweep-" + std::to_string(jobs_), count, sweep.parallel);
     request.set_user(sweep.user);
     for (auto& spec : *request.mutable_specs()) {
       spec.mutable_slurm()->set_partition("main");
@@ -111,7 +113,7 @@ class Story {
   void guarded(const std::function<void()>& what) {
     try {
       what();
-    } catch (const Crash&) {
+    } catch (const service::testing::Crash&) {
       calm();
       bench_.restart();
     }
@@ -174,7 +176,7 @@ class Story {
     there_[key] = sweeps_[key.job].in_slurm ? Place::kQueued : Place::kRunning;
     expect_limits(key.job);
   }
-  HoldAnswer hold(const core::AttemptKey& key, bool held) {
+  executors::HoldAnswer hold(const core::AttemptKey& key, bool held) {
     const auto found = there_.find(key);
     const bool can_be = found != there_.end() && found->second != Place::kRunning;
     // Done, though Slurm does not say so, or not.
@@ -183,8 +185,8 @@ class Story {
       found->second = held ? Place::kHeld : Place::kQueued;
       if (was_held && !held) expect_limits(key.job);
     }
-    if (!answers_) return HoldAnswer::kLater;
-    return can_be ? HoldAnswer::kDone : HoldAnswer::kRefused;
+    if (!answers_) return executors::HoldAnswer::kLater;
+    return can_be ? executors::HoldAnswer::kDone : executors::HoldAnswer::kRefused;
   }
   void stop(const core::AttemptKey& key) {
     if (there_.erase(key) > 0) stopped_.push_back(key);
@@ -254,7 +256,7 @@ class Story {
     bench_.executor().end(key, 0, {key.job % 2 == 0 && key.number < 3 ? 1 : 0, 0});
   }
 
-  Bench bench_;
+  service::testing::Bench bench_;
   std::mt19937 random_;
   core::JobId jobs_ = 0;
   std::map<core::JobId, Sweep> sweeps_;
@@ -283,4 +285,4 @@ TEST_P(AdmissionStory, NeverMoreThanALimitAtOnceEverybodyGoesOnAndNothingTwice) 
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace admission::testing

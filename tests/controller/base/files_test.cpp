@@ -12,12 +12,13 @@
 #include <system_error>
 
 #include "actions/fence.h"
-#include "base/durable_file.h"
 #include "controller/service/bench.h"
+#include "os/durable_file.h"
 
-namespace runtime::testing {
+namespace base::testing {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 unsigned mode_of(const std::filesystem::path& path) {
@@ -36,7 +37,7 @@ std::string failure_of(const std::function<void()>& action) {
 }
 
 TEST(TokenFile, IsMadeOnceAndPrivate) {
-  TempFolder folder;
+  service::testing::TempFolder folder;
   const auto file = folder.path() / "token";
   const auto token = load_or_create_token(file);
   EXPECT_EQ(token.size(), 43U) << "32 bytes, base64url";
@@ -46,7 +47,7 @@ TEST(TokenFile, IsMadeOnceAndPrivate) {
 }
 
 TEST(TokenFile, ThatOthersCanReadIsRefusedWithTheRemedy) {
-  TempFolder folder;
+  service::testing::TempFolder folder;
   const auto file = folder.path() / "token";
   load_or_create_token(file);
   std::filesystem::permissions(file, std::filesystem::perms(0640));
@@ -54,9 +55,9 @@ TEST(TokenFile, ThatOthersCanReadIsRefusedWithTheRemedy) {
 }
 
 TEST(TokenFile, ThatIsEmptyIsRefused) {
-  TempFolder folder;
+  service::testing::TempFolder folder;
   const auto file = folder.path() / "token";
-  create_file_durably(file, "", 0600);
+  os::create_file_durably(file, "", 0600);
   EXPECT_THAT(failure_of([&] { load_or_create_token(file); }), HasSubstr("delete it"));
 }
 
@@ -69,7 +70,7 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
 // Goal: whoever is killed inside the first start leaves a folder that the next start takes.
 // Method: a process that may not write a byte is killed by the kernel at its first, with the file open.
 TEST(TokenFile, WhoseMakerWasKilledIsMadeByTheNext) {
-  TempFolder folder;
+  service::testing::TempFolder folder;
   const auto file = folder.path() / "token";
   const auto child = ::fork();
   if (child == 0) {
@@ -89,7 +90,7 @@ TEST(TokenFile, WhoseMakerWasKilledIsMadeByTheNext) {
 }
 
 TEST(TokenFile, ThatIsThereIsReadWithoutWritingAnything) {
-  TempFolder folder;
+  service::testing::TempFolder folder;
   const auto file = folder.path() / "token";
   const auto token = load_or_create_token(file);
   const auto long_ago = std::filesystem::last_write_time(folder.path()) - 24h;
@@ -109,34 +110,34 @@ TEST(RankToken, IsTheAttemptsOwn) {
 }
 
 TEST(Fence, IsRaisedAndNeverLowered) {
-  TempFolder folder;
+  service::testing::TempFolder folder;
   const auto checkpoints = folder.path() / "deep" / "checkpoints";
-  EXPECT_EQ(read_fence(checkpoints), std::nullopt);
-  EXPECT_TRUE(raise_fence(checkpoints, 2, 1s));
-  EXPECT_EQ(read_small_file(checkpoints / "FENCE"), "attempt 2\n");
-  EXPECT_TRUE(raise_fence(checkpoints, 1, 1s));
-  EXPECT_EQ(read_fence(checkpoints), 2U);
-  EXPECT_TRUE(raise_fence(checkpoints, 3, 1s));
-  EXPECT_EQ(read_fence(checkpoints), 3U);
+  EXPECT_EQ(actions::read_fence(checkpoints), std::nullopt);
+  EXPECT_TRUE(actions::raise_fence(checkpoints, 2, 1s));
+  EXPECT_EQ(os::read_small_file(checkpoints / "FENCE"), "attempt 2\n");
+  EXPECT_TRUE(actions::raise_fence(checkpoints, 1, 1s));
+  EXPECT_EQ(actions::read_fence(checkpoints), 2U);
+  EXPECT_TRUE(actions::raise_fence(checkpoints, 3, 1s));
+  EXPECT_EQ(actions::read_fence(checkpoints), 3U);
 }
 
 TEST(Fence, IsRaisedEvenWhenAnOldRankHoldsTheLock) {
-  TempFolder folder;
-  ASSERT_TRUE(raise_fence(folder.path(), 1, 1s));
+  service::testing::TempFolder folder;
+  ASSERT_TRUE(actions::raise_fence(folder.path(), 1, 1s));
   const int fd = ::open((folder.path() / "FENCE.lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);
-  EXPECT_FALSE(raise_fence(folder.path(), 2, 60ms));
-  EXPECT_EQ(read_fence(folder.path()), 2U);
+  EXPECT_FALSE(actions::raise_fence(folder.path(), 2, 60ms));
+  EXPECT_EQ(actions::read_fence(folder.path()), 2U);
   ::close(fd);
 }
 
 TEST(Fence, ThatIsDamagedIsReplaced) {
-  TempFolder folder;
-  write_file_durably(folder.path() / "FENCE", "garbage");
-  EXPECT_EQ(read_fence(folder.path()), std::nullopt);
-  raise_fence(folder.path(), 4, 1s);
-  EXPECT_EQ(read_fence(folder.path()), 4U);
+  service::testing::TempFolder folder;
+  os::write_file_durably(folder.path() / "FENCE", "garbage");
+  EXPECT_EQ(actions::read_fence(folder.path()), std::nullopt);
+  actions::raise_fence(folder.path(), 4, 1s);
+  EXPECT_EQ(actions::read_fence(folder.path()), 4U);
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace base::testing

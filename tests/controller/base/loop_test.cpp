@@ -10,8 +10,8 @@
 
 namespace {
 
+using base::Loop;
 using core::Millis;
-using runtime::Loop;
 
 TEST(Loop, AStepThatAsksForNoPauseIsCalledAgainAtOnce) {
   std::latch third(3);

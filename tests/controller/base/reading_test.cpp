@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace runtime {
+namespace base {
 namespace {
 
 using namespace std::chrono_literals;
@@ -72,4 +72,4 @@ TEST_F(ReadingTest, ABrokenWayHoldsUpNoJudgement) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace base

@@ -8,8 +8,8 @@
 #include "job_series.h"
 #include "service/standing.h"
 
-using runtime::Outcome;
-using runtime::Refusal;
+using base::Outcome;
+using base::Refusal;
 namespace v1 = muster::v1;
 
 namespace {
@@ -57,23 +57,23 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
 }
 
 /// What Admission says of a job that a person holds, or that waits for its backoff.
-std::optional<runtime::Wait> wait_of(const core::Job& job) {
-  if (auto wait = runtime::wait_for_release(job)) return wait;
+std::optional<base::Wait> wait_of(const core::Job& job) {
+  if (auto wait = admission::wait_for_release(job)) return wait;
   if (job.state != core::JobState::kWaiting) return std::nullopt;
-  return runtime::wait_for_backoff(job);
+  return admission::wait_for_backoff(job);
 }
 
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
   auto core = core_job(job);
-  runtime::StandingFacts facts{core};
+  service::StandingFacts facts{core};
   facts.wait = wait_of(core);
-  auto standing = runtime::standing_of(facts);
+  auto standing = service::standing_of(facts);
   if (!job.action().empty() && !core.held) standing.action = job.action();
   standing.scheduler_reason = core.held ? "" : job.scheduler_reason();
   if (core.held && standing.status == "held") standing.reason = "held by " + core.held_by + " until released";
-  runtime::fill_standing(standing, job);
-  *job.mutable_controls() = runtime::controls_of(core);
+  service::fill_standing(standing, job);
+  *job.mutable_controls() = service::controls_of(core);
   const auto& resources = job.spec().resources();
   if (job.ranks_total() == 0) job.set_ranks_total(resources.nodes() * resources.ranks_per_node());
   for (auto& rank : *job.mutable_ranks()) {
@@ -232,7 +232,7 @@ Outcome<v1::WhyResponse> ScriptedController::why(core::JobId id) {
   v1::WhyResponse response;
   response.set_job_id(id);
   response.set_state(found->second.state());
-  runtime::fill_standing(runtime::standing_of({core_job(found->second)}), response);
+  service::fill_standing(service::standing_of({core_job(found->second)}), response);
   return response;
 }
 

@@ -27,14 +27,14 @@ class ScriptedController : public test::UnscriptedController {
   void hang();
   void let_go();
 
-  runtime::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override;
+  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override;
   muster::v1::ListResponse list(const muster::v1::ListRequest& request) override;
-  runtime::Outcome<muster::v1::Job> get(core::JobId id) override;
-  runtime::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
-  runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
-  runtime::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override;
-  runtime::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override;
-  runtime::Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
+  base::Outcome<muster::v1::Job> get(core::JobId id) override;
+  base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
+  base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
+  base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override;
+  base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override;
+  base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
   store::Totals totals(std::int64_t after_event, std::uint32_t most_events) override;

@@ -10,7 +10,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace jobs::testing {
 namespace {
 
 class CheckpointFiles : public ::testing::Test {
@@ -34,7 +34,7 @@ class CheckpointFiles : public ::testing::Test {
     return seen ? seen->newest + " " + std::to_string(seen->fresh) : "";
   }
 
-  TempFolder folder_;
+  service::testing::TempFolder folder_;
 };
 
 TEST_F(CheckpointFiles, NewAndChangedFilesAreNew) {
@@ -120,4 +120,4 @@ TEST_F(CheckpointFiles, AFolderOfEndlessFilesIsNotReadForEver) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace jobs::testing

@@ -11,7 +11,7 @@
 
 #include "controller/service/fake_executor.h"
 
-namespace runtime::testing {
+namespace partitions::testing {
 namespace {
 
 using namespace std::chrono_literals;
@@ -20,9 +20,9 @@ using ::testing::ElementsAre;
 constexpr auto kLong = 60s;  // no test should ever wait so
 
 /// Answers each question when it is let, with what was true when it was asked.
-class SlowScheduler : public FakeExecutor {
+class SlowScheduler : public service::testing::FakeExecutor {
  public:
-  std::optional<ClusterFacts> cluster() override {
+  std::optional<executors::ClusterFacts> cluster() override {
     std::unique_lock lock(mutex_);
     auto facts = facts_;
     ++asked_;
@@ -48,17 +48,17 @@ class SlowScheduler : public FakeExecutor {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  ClusterFacts facts_;
+  executors::ClusterFacts facts_;
   int asked_ = 0, let_ = 0, answered_ = 0;
 };
 
-class CountingClock : public ManualClock {
+class CountingClock : public base::ManualClock {
  public:
   core::Millis monotonic() const override {
     std::lock_guard lock(mutex_);
     ++reads_;
     read_.notify_all();
-    return ManualClock::monotonic();
+    return base::ManualClock::monotonic();
   }
   /// Waits until it has been read so many times more than at the last call.
   bool is_read(int times) {
@@ -136,4 +136,4 @@ TEST_F(Watching, WhatIsFreshIsNotAskedForAgain) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace partitions::testing

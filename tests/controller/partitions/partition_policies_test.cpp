@@ -14,7 +14,7 @@
 #include "partitions/policy_json.h"
 #include "partitions/user_groups.h"
 
-namespace runtime {
+namespace partitions {
 namespace {
 
 using muster::v1::JobSpec;
@@ -46,8 +46,8 @@ JobSpec job(const std::string& partition = "", std::uint32_t nodes = 0, std::uin
   return spec;
 }
 
-ClusterFacts cluster(const std::vector<std::string>& names = {"high", "low", "main"}) {
-  ClusterFacts facts;
+executors::ClusterFacts cluster(const std::vector<std::string>& names = {"high", "low", "main"}) {
+  executors::ClusterFacts facts;
   for (const auto& name : names) {
     auto& partition = facts.partitions.emplace_back();
     partition.name = name;
@@ -62,7 +62,7 @@ ClusterFacts cluster(const std::vector<std::string>& names = {"high", "low", "ma
 const Applicant kAnn{"ann", {"ml", "staff"}};
 
 std::string refusal(const PartitionPolicies& book, JobSpec spec, const Applicant& who = kAnn,
-                    const ClusterFacts& facts = cluster()) {
+                    const executors::ClusterFacts& facts = cluster()) {
   const auto found = book.admit(who, facts, spec);
   return found ? found->text : "";
 }
@@ -221,7 +221,7 @@ TEST(PolicyJson, GivesBackWhatItWasMadeOf) {
 TEST(PartitionViews, SayThatSlurmCouldNotBeAskedYet) {
   PartitionPolicy policy;
   policy.set_name("low");
-  ClusterFacts slurm;
+  executors::ClusterFacts slurm;
   slurm.unreachable = "scontrol: Unable to contact slurm controller";
   const auto view = partition_view("low", &policy, slurm);
   EXPECT_FALSE(view.in_slurm());
@@ -243,7 +243,7 @@ TEST(UserGroups, AreTheUsersOwnAndThoseThatNameTheUser) {
 }
 
 TEST(UserGroups, AreAskedForAgainAfterAMinute) {
-  ManualClock clock;
+  base::ManualClock clock;
   std::vector<std::string> asked, groups{"ml"};
   UserGroups known(clock, [&](const std::string& user) {
     asked.push_back(user);
@@ -267,7 +267,7 @@ TEST(NodeViews, TellWhichNodesAreLeftOutAndUntilWhen) {
     event.text = "node " + node + " lost";
     return event;
   };
-  std::vector<NodeFacts> nodes(2);
+  std::vector<executors::NodeFacts> nodes(2);
   nodes[0].name = "n1";
   nodes[1].name = "n2";
   const auto views =
@@ -281,4 +281,4 @@ TEST(NodeViews, TellWhichNodesAreLeftOutAndUntilWhen) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace partitions

@@ -8,9 +8,10 @@
 #include "executors/node_fitness.h"
 #include "jobfile/partition_keys.h"
 
-namespace runtime::testing {
+namespace partitions::testing {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -29,7 +30,7 @@ class Desk : public ::testing::Test {
  protected:
   Desk() {
     bench.machine->queue = true;
-    ClusterFacts facts;
+    executors::ClusterFacts facts;
     for (const char* name : {"low", "main"}) {
       auto& partition = facts.partitions.emplace_back();
       partition.name = name;
@@ -53,10 +54,10 @@ class Desk : public ::testing::Test {
     ASSERT_TRUE(outcome.ok()) << outcome.refusal().text;
   }
   void forget(const std::string& name) { known_.erase(name); }
-  Refusal refused(const muster::v1::SubmitRequest& request) {
+  base::Refusal refused(const muster::v1::SubmitRequest& request) {
     const auto outcome = bench.controller().submit(request);
     EXPECT_FALSE(outcome.ok());
-    return outcome.ok() ? Refusal{} : outcome.refusal();
+    return outcome.ok() ? base::Refusal{} : outcome.refusal();
   }
   std::string why(core::JobId id) { return bench.controller().why(id).value().reason(); }
   bool launched(core::JobId id) { return bench.machine->has({id, 1}); }
@@ -78,7 +79,7 @@ class Desk : public ::testing::Test {
     bench.tick();
   }
 
-  Bench bench;
+  service::testing::Bench bench;
 
  private:
   std::set<std::string> known_;
@@ -89,9 +90,9 @@ TEST_F(Desk, ALimitIsRefusedAtSubmitAndDefaultsAreKeptWithTheJob) {
   auto big = command("main");
   big.mutable_spec()->mutable_resources()->set_nodes(3);
   const auto refusal = refused(big);
-  EXPECT_EQ(refusal.kind, Refusal::Kind::kLimit);
+  EXPECT_EQ(refusal.kind, base::Refusal::Kind::kLimit);
   EXPECT_THAT(refusal.text, HasSubstr("max_nodes is 2, the job wants 3"));
-  EXPECT_EQ(refused(command("mian")).kind, Refusal::Kind::kInvalid);
+  EXPECT_EQ(refused(command("mian")).kind, base::Refusal::Kind::kInvalid);
   const auto job = bench.submit(command("main"));
   const auto spec = bench.job(job).spec();
   EXPECT_EQ(spec.slurm().account(), "lab");
@@ -114,7 +115,7 @@ TEST_F(Desk, ChecksAndSetupComeBeforeTheJobsOwn) {
   request.mutable_spec()->mutable_slurm()->add_setup("source env.sh");
   const auto job = bench.submit(request);
   const auto launch = bench.machine->get({job, 1}).request.slurm;
-  EXPECT_EQ(launch.health_check, "nvidia-smi\n" + own_check("df /scratch"));
+  EXPECT_EQ(launch.health_check, "nvidia-smi\n" + executors::own_check("df /scratch"));
   EXPECT_THAT(launch.setup, ElementsAre("module load cuda", "source env.sh"));
   EXPECT_EQ(bench.job(job).spec().slurm().setup_size(), 1) << "the job itself has not changed";
 }
@@ -203,7 +204,7 @@ TEST_F(Desk, SlurmsWordOnAScriptIsPassedOn) {
   bench.machine->check.unreachable = "Unable to contact slurm controller";
   check = bench.controller().check_script(request);
   ASSERT_FALSE(check.ok());
-  EXPECT_EQ(check.refusal().kind, Refusal::Kind::kUnavailable);
+  EXPECT_EQ(check.refusal().kind, base::Refusal::Kind::kUnavailable);
   EXPECT_THAT(check.refusal().text, HasSubstr("Unable to contact slurm controller"));
 }
 
@@ -400,7 +401,7 @@ TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
   const auto id = bench.submit(first);
   bench.submit(command("main"));
   const auto refusal = refused(command("main"));
-  EXPECT_EQ(refusal.kind, Refusal::Kind::kLimit);
+  EXPECT_EQ(refusal.kind, base::Refusal::Kind::kLimit);
   EXPECT_THAT(refusal.text, HasSubstr("max_queued_jobs_per_user is 2, and 2 jobs of ann wait there"));
   const auto again = bench.controller().submit(first);
   ASSERT_TRUE(again.ok()) << again.refusal().text;
@@ -448,13 +449,13 @@ TEST_F(Desk, ProblemsAreInTheStatus) {
 
 TEST_F(Desk, WithoutSlurmThereAreNoPartitions) {
   bench.machine->queue = false;
-  EXPECT_EQ(bench.controller().list_partitions({}).refusal().kind, Refusal::Kind::kWrongState);
+  EXPECT_EQ(bench.controller().list_partitions({}).refusal().kind, base::Refusal::Kind::kWrongState);
   EXPECT_FALSE(bench.controller().list_nodes().ok());
 }
 
 /// Two nodes with 8 CPUs, 4000 MiB and two GPUs each in "main", which allows an hour.
-ClusterFacts small_cluster() {
-  ClusterFacts facts;
+executors::ClusterFacts small_cluster() {
+  executors::ClusterFacts facts;
   auto& partition = facts.partitions.emplace_back();
   partition.name = "main";
   partition.state = "UP";
@@ -493,7 +494,7 @@ TEST_F(Desk, AJobThatCanNeverStartIsToldWhatIsTooMuch) {
       {[](auto& spec) { spec.mutable_resources()->set_gpus_per_rank(3); },
        "it asks for 3 GPUs on each of 1 node, and the largest of partition \"main\" has 2 GPUs", "gpus_per_rank"}};
   for (const auto& [ask, why, action] : cases) {
-    bench.machine->word = QueueWord{"12", "PartitionConfig", "Slurm's own.", "Nothing.", std::nullopt};
+    bench.machine->word = executors::QueueWord{"12", "PartitionConfig", "Slurm's own.", "Nothing.", std::nullopt};
     auto request = command("");
     ask(*request.mutable_spec());
     const auto job = bench.submit(request);
@@ -511,7 +512,8 @@ TEST_F(Desk, AJobThatCanNeverStartIsToldWhatIsTooMuch) {
 // Slurm's estimate behind a job without a time limit is a year after that one's start.
 TEST_F(Desk, AStartAYearAwayIsNoEstimate) {
   const auto now = bench.clock.wall();
-  bench.machine->word = QueueWord{"12", "Priority", "Others are first.", "Wait.", now + std::chrono::hours(24 * 365)};
+  bench.machine->word =
+      executors::QueueWord{"12", "Priority", "Others are first.", "Wait.", now + std::chrono::hours(24 * 365)};
   const auto job = bench.submit(command("main"));
   const auto far = bench.controller().why(job).value();
   EXPECT_EQ(far.expected_start(), "");
@@ -523,4 +525,4 @@ TEST_F(Desk, AStartAYearAwayIsNoEstimate) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace partitions::testing

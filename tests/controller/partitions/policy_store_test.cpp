@@ -11,7 +11,7 @@
 #include "controller/service/bench.h"
 #include "jobfile/partition_keys.h"
 
-namespace runtime::testing {
+namespace partitions::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -32,8 +32,8 @@ muster::v1::SetPartitionRequest request(bool create, const std::string& name,
   return made;
 }
 
-ClusterFacts cluster() {
-  ClusterFacts facts;
+executors::ClusterFacts cluster() {
+  executors::ClusterFacts facts;
   for (const char* name : {"low", "main"}) facts.partitions.emplace_back().name = name;
   return facts;
 }
@@ -54,7 +54,7 @@ class Keeping : public ::testing::Test {
       keeper().poll();
     }
   }
-  std::string refusal(const muster::v1::SetPartitionRequest& wanted, const ClusterFacts& facts = cluster()) {
+  std::string refusal(const muster::v1::SetPartitionRequest& wanted, const executors::ClusterFacts& facts = cluster()) {
     const auto outcome = keeper().set(wanted, facts);
     return outcome.ok() ? "" : outcome.refusal().text;
   }
@@ -66,9 +66,9 @@ class Keeping : public ::testing::Test {
     return lines;
   }
 
-  TempFolder folder_;
+  service::testing::TempFolder folder_;
   store::MemoryStore store_;
-  ManualClock clock_;
+  base::ManualClock clock_;
   std::filesystem::path file_;
   std::unique_ptr<PolicyStore> keeper_;
 };
@@ -123,7 +123,7 @@ TEST_F(Keeping, WhatCannotBeStoredIsNotInForce) {
   store_.fail_writes(store::Error(store::Error::Kind::kFull, "the disk is full"));
   for (const auto& outcome : {keeper().set(set, cluster()), keeper().remove(remove)}) {
     ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.refusal().kind, Refusal::Kind::kUnchanged);
+    EXPECT_EQ(outcome.refusal().kind, base::Refusal::Kind::kUnchanged);
     EXPECT_EQ(outcome.refusal().text, "nothing was changed: the disk is full");
   }
   store_.fail_writes(store::Error(store::Error::Kind::kOther, "a lock was lost"));
@@ -139,7 +139,7 @@ TEST_F(Keeping, ARemovedOneIsGone) {
   remove.set_user("eve");
   ASSERT_TRUE(keeper().remove(remove).ok());
   EXPECT_TRUE(keeper().book()->empty());
-  EXPECT_EQ(keeper().remove(remove).refusal().kind, Refusal::Kind::kNotFound);
+  EXPECT_EQ(keeper().remove(remove).refusal().kind, base::Refusal::Kind::kNotFound);
   EXPECT_THAT(audit().front(), HasSubstr("eve remove main {}>"));
 }
 
@@ -251,4 +251,4 @@ TEST_F(Keeping, AFileThatCouldNotBeStoredIsTriedAgain) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace partitions::testing

@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "ranks/live_ranks.h"
 
-namespace runtime {
+namespace ranks {
 namespace {
 
 using namespace std::chrono_literals;
@@ -22,14 +22,14 @@ constexpr core::Millis kStart{100000};
 struct Silence {
   const char* name;
   bool joined;
-  Vouch vouch;
+  executors::Vouch vouch;
   core::Millis not_before, by;  // when the rank is found silent
 };
 
 class SilenceRules : public ::testing::TestWithParam<Silence> {};
 
 // Rounds of 100 ms, as the ticker makes them; the time until the finding, or nullopt within ten minutes.
-std::optional<core::Millis> time_to_finding(AttemptWatch& watch, Vouch vouch, core::EventBody* finding) {
+std::optional<core::Millis> time_to_finding(AttemptWatch& watch, executors::Vouch vouch, core::EventBody* finding) {
   for (core::Millis gone{0}; gone < 10min; gone += 100ms) {
     for (auto rank : watch.overdue(kStart + gone)) {
       if (auto fact = watch.judge(rank, vouch, kStart + gone)) {
@@ -63,21 +63,21 @@ TEST_P(SilenceRules, Hold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, SilenceRules,
-                         ::testing::Values(Silence{"Stopped", true, Vouch::kStopped, 2500ms, 2500ms},
-                                           Silence{"Unknown", true, Vouch::kUnknown, 2500ms, 2500ms},
-                                           Silence{"Alive", true, Vouch::kAlive, 15s, 15s},
-                                           Silence{"GoneWithoutAnEnd", true, Vouch::kGone, 4500ms, 4500ms},
-                                           Silence{"NeverJoinedAlive", false, Vouch::kAlive, 120s, 120s},
-                                           Silence{"NeverJoinedUnknown", false, Vouch::kUnknown, 120s, 120s},
-                                           Silence{"NeverJoinedGone", false, Vouch::kGone, 122s, 122s}),
+                         ::testing::Values(Silence{"Stopped", true, executors::Vouch::kStopped, 2500ms, 2500ms},
+                                           Silence{"Unknown", true, executors::Vouch::kUnknown, 2500ms, 2500ms},
+                                           Silence{"Alive", true, executors::Vouch::kAlive, 15s, 15s},
+                                           Silence{"GoneWithoutAnEnd", true, executors::Vouch::kGone, 4500ms, 4500ms},
+                                           Silence{"NeverJoinedAlive", false, executors::Vouch::kAlive, 120s, 120s},
+                                           Silence{"NeverJoinedUnknown", false, executors::Vouch::kUnknown, 120s, 120s},
+                                           Silence{"NeverJoinedGone", false, executors::Vouch::kGone, 122s, 122s}),
                          [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
 
 // A cancel in Slurm lets the other ranks save for a minute, and its end is told with its true cause after that.
 TEST(Liveness, ARankWhoseEndIsKnownIsNeverSilent) {
   AttemptWatch watch({}, 1, 1, kStart);
   watch.heard(0, 1, 2, kStart);
-  EXPECT_FALSE(watch.judge(0, Vouch::kGone, kStart + 3s));
-  for (const auto after : {6s, 20s, 60s}) EXPECT_FALSE(watch.judge(0, Vouch::kEnded, kStart + after));
+  EXPECT_FALSE(watch.judge(0, executors::Vouch::kGone, kStart + 3s));
+  for (const auto after : {6s, 20s, 60s}) EXPECT_FALSE(watch.judge(0, executors::Vouch::kEnded, kStart + after));
 }
 
 TEST(Liveness, AHeartbeatBetweenQuestionAndAnswerCounts) {
@@ -85,7 +85,7 @@ TEST(Liveness, AHeartbeatBetweenQuestionAndAnswerCounts) {
   watch.heard(0, 1, 2, kStart);
   ASSERT_EQ(watch.overdue(kStart + 3s).size(), 1U);
   watch.heard(0, 1, 2, kStart + 3s);
-  EXPECT_FALSE(watch.judge(0, Vouch::kStopped, kStart + 3s));
+  EXPECT_FALSE(watch.judge(0, executors::Vouch::kStopped, kStart + 3s));
 }
 
 TEST(Liveness, ARankThatReportsButDoesNotMoveHangs) {
@@ -111,8 +111,8 @@ TEST(Liveness, AnotherSectionIsProgress) {
 }
 
 /// Rounds of 100 ms for so long, in which the node says so of the only rank; what is found, and when.
-std::optional<std::pair<core::Millis, core::EventBody>> rounds(AttemptWatch& watch, Vouch vouch, core::Millis from,
-                                                               core::Millis time) {
+std::optional<std::pair<core::Millis, core::EventBody>> rounds(AttemptWatch& watch, executors::Vouch vouch,
+                                                               core::Millis from, core::Millis time) {
   for (auto now = from; now < from + time; now += 100ms) {
     for (const auto rank : watch.overdue(now)) {
       watch.note(rank, vouch, now);
@@ -124,7 +124,8 @@ std::optional<std::pair<core::Millis, core::EventBody>> rounds(AttemptWatch& wat
 }
 
 TEST(Liveness, ACommandIsNotExpectedToSpeak) {
-  for (const auto vouch : {Vouch::kAlive, Vouch::kUnknown, Vouch::kEnded, Vouch::kGone, Vouch::kSuspended}) {
+  for (const auto vouch : {executors::Vouch::kAlive, executors::Vouch::kUnknown, executors::Vouch::kEnded,
+                           executors::Vouch::kGone, executors::Vouch::kSuspended}) {
     AttemptWatch watch({.heartbeats = false}, 1, 1, kStart);
     EXPECT_FALSE(rounds(watch, vouch, kStart, 1h)) << static_cast<int>(vouch);
   }
@@ -132,49 +133,49 @@ TEST(Liveness, ACommandIsNotExpectedToSpeak) {
 
 TEST(Liveness, ACommandWhoseProcessIsStoppedIsSilent) {
   AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
-  ASSERT_FALSE(rounds(watch, Vouch::kAlive, kStart, 1min));
+  ASSERT_FALSE(rounds(watch, executors::Vouch::kAlive, kStart, 1min));
   const auto stopped = kStart + 1min;
-  const auto found = rounds(watch, Vouch::kStopped, stopped, 1min);
+  const auto found = rounds(watch, executors::Vouch::kStopped, stopped, 1min);
   ASSERT_TRUE(found);
   EXPECT_GE(found->first - stopped, 5s);
   EXPECT_LE(found->first - stopped, 6s);
   const auto& silent = std::get<core::RankSilent>(found->second);
   EXPECT_EQ(silent.seen, "stopped");
   EXPECT_GE(silent.silent_for, 5s);
-  EXPECT_FALSE(rounds(watch, Vouch::kStopped, found->first, 1min)) << "told once";
+  EXPECT_FALSE(rounds(watch, executors::Vouch::kStopped, found->first, 1min)) << "told once";
 }
 
 TEST(Liveness, ACommandThatGoesOnInTimeWasNotSilent) {
   AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
   for (int round = 0; round < 9; ++round) {
     const auto begin = kStart + round * 6s;
-    EXPECT_FALSE(rounds(watch, Vouch::kStopped, begin, 4s)) << round;
-    EXPECT_FALSE(rounds(watch, Vouch::kAlive, begin + 4s, 2s)) << round;
+    EXPECT_FALSE(rounds(watch, executors::Vouch::kStopped, begin, 4s)) << round;
+    EXPECT_FALSE(rounds(watch, executors::Vouch::kAlive, begin + 4s, 2s)) << round;
   }
   AttemptWatch never({.silent_after = 0s, .heartbeats = false}, 1, 1, kStart);
-  EXPECT_FALSE(rounds(never, Vouch::kStopped, kStart, 1h)) << "0 turns it off";
+  EXPECT_FALSE(rounds(never, executors::Vouch::kStopped, kStart, 1h)) << "0 turns it off";
 }
 
 // Slurm stops ranks and tasks one by one, and lets them go on so.
 TEST(LostNodes, ATaskThatIsStoppedAfterItsRankHasSaidNothingThatCounts) {
-  for (const auto after : {Vouch::kUnknown, Vouch::kSuspended}) {
+  for (const auto after : {executors::Vouch::kUnknown, executors::Vouch::kSuspended}) {
     AttemptWatch watch({.silent_after = 1s, .heartbeats = false}, 1, 1, kStart);
     core::Attempt attempt;
     attempt.state = core::AttemptState::kRunning;
     attempt.queued_at = core::Time{};
     attempt.ranks.resize(1);
     watch.follow(attempt, kStart);
-    EXPECT_FALSE(rounds(watch, Vouch::kStopped, kStart, 1500ms)) << "so long a task's word lasts";
+    EXPECT_FALSE(rounds(watch, executors::Vouch::kStopped, kStart, 1500ms)) << "so long a task's word lasts";
     EXPECT_FALSE(rounds(watch, after, kStart + 1500ms, 1h));
-    EXPECT_FALSE(rounds(watch, Vouch::kStopped, kStart + 2h, 1500ms));
+    EXPECT_FALSE(rounds(watch, executors::Vouch::kStopped, kStart + 2h, 1500ms));
   }
 }
 
 TEST(Liveness, ABlindControllerCountsAStopAnew) {
   AttemptWatch watch({.silent_after = 5s, .heartbeats = false}, 1, 1, kStart);
-  ASSERT_FALSE(rounds(watch, Vouch::kStopped, kStart, 4s));
+  ASSERT_FALSE(rounds(watch, executors::Vouch::kStopped, kStart, 4s));
   watch.fresh_start(kStart + 1h);
-  const auto found = rounds(watch, Vouch::kStopped, kStart + 1h, 1min);
+  const auto found = rounds(watch, executors::Vouch::kStopped, kStart + 1h, 1min);
   ASSERT_TRUE(found);
   EXPECT_GE(found->first, kStart + 1h + 5s);
 }
@@ -183,7 +184,7 @@ TEST(Liveness, ACommandThatHasToldOfAStepHangsLikeAnyOther) {
   for (const bool tells_steps : {true, false}) {
     AttemptWatch watch({.hung_after = 30min, .heartbeats = false}, 1, 1, kStart);
     watch.heard(0, tells_steps ? 7 : 0, 2, kStart);
-    const auto found = rounds(watch, Vouch::kAlive, kStart, 2h);
+    const auto found = rounds(watch, executors::Vouch::kAlive, kStart, 2h);
     ASSERT_EQ(found.has_value(), tells_steps);
     if (!found) continue;
     EXPECT_EQ(std::get<core::RankHung>(found->second).no_progress_for, 30min);
@@ -209,7 +210,7 @@ TEST(Liveness, ADeafControllerGivesEveryoneFreshTime) {
   const core::AttemptKey key{1, 1};
   live_ranks.track(key, {}, 2, kStart, kStart);
   for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
-  const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kStopped; };
+  const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return executors::Vouch::kStopped; };
   EXPECT_TRUE(live_ranks.watch(round_at(kStart + 2s, false), stopped).facts.empty());
   // The controller was not running for a minute: its machine slept, its disk stood still.
   EXPECT_TRUE(live_ranks.watch(round_at(kStart + 62s, true), stopped).facts.empty());
@@ -226,7 +227,7 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
   live_ranks.track(key, {}, 2, kStart, kStart);
   for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
   live_ranks.track(key, {}, 2, kStart, kStart + 10s);
-  const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return Vouch::kUnknown; };
+  const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return executors::Vouch::kUnknown; };
   core::Millis now = kStart;
   for (; now < kStart + 12400ms; now += 100ms)
     ASSERT_TRUE(live_ranks.watch(round_at(now, false), unknown).facts.empty());
@@ -249,11 +250,11 @@ AttemptWatch on_nodes(bool scheduled = true) {
 TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardOrVouchedFor) {
   auto watch = on_nodes();
   for (core::RankNumber r : {0U, 1U}) watch.heard(r, 2, 2, kStart + 2s);
-  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
   ASSERT_TRUE(finding);
   EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 2600ms}));
-  EXPECT_FALSE(watch.judge(3, Vouch::kUnknown, kStart + 2600ms)) << "said once for the whole node";
-  const auto other = watch.judge(0, Vouch::kUnknown, kStart + 5s);
+  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kStart + 2600ms)) << "said once for the whole node";
+  const auto other = watch.judge(0, executors::Vouch::kUnknown, kStart + 5s);
   ASSERT_TRUE(other);
   EXPECT_EQ(std::get<core::NodeLost>(*other).node, "n1") << "but for each node";
 }
@@ -261,7 +262,7 @@ TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardOrVouchedFor) {
 TEST(LostNodes, OneRankHeardMakesItASilentRank) {
   auto watch = on_nodes();
   watch.heard(3, 2, 2, kStart + 2s);
-  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
   ASSERT_TRUE(finding);
   EXPECT_EQ(std::get<core::RankSilent>(*finding).rank, 2U);
 }
@@ -270,7 +271,7 @@ TEST(LostNodes, OneRankHeardMakesItASilentRank) {
 TEST(LostNodes, RanksNeedNotHaveSpokenLastAtTheSameMoment) {
   auto watch = on_nodes();
   watch.heard(3, 2, 2, kStart + 500ms);
-  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
 }
@@ -280,17 +281,17 @@ TEST(LostNodes, NeighboursAreAskedForThoughTheyAreNotOverdue) {
   auto watch = on_nodes();
   for (core::RankNumber r : {0U, 1U, 3U}) watch.heard(r, 2, 2, kStart + 500ms);
   EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{2, 3}));
-  EXPECT_FALSE(watch.judge(3, Vouch::kGone, kStart + 2600ms)) << "asked, not judged";
+  EXPECT_FALSE(watch.judge(3, executors::Vouch::kGone, kStart + 2600ms)) << "asked, not judged";
   watch = on_nodes(false);
   watch.heard(3, 2, 2, kStart + 500ms);
   EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{0, 1, 2})) << "of a scheduler's nodes alone";
 }
 
 TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
-  for (const auto word : {Vouch::kAlive, Vouch::kStopped, Vouch::kGone}) {
+  for (const auto word : {executors::Vouch::kAlive, executors::Vouch::kStopped, executors::Vouch::kGone}) {
     auto watch = on_nodes();
     watch.note(3, word, kStart + 2600ms);
-    const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+    const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
     ASSERT_TRUE(finding);
     EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
   }
@@ -299,19 +300,19 @@ TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
 // Somebody has stopped the whole step: as silent as a node without power, on a node that is well.
 TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   auto watch = on_nodes();
-  EXPECT_FALSE(watch.judge(2, Vouch::kAsking, kStart + 2600ms));
-  EXPECT_FALSE(watch.judge(2, Vouch::kNodeAnswers, kStart + 14'900ms));
-  const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 15s);
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kAsking, kStart + 2600ms));
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 14'900ms));
+  const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 15s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
             "rank 2 silent for 15 s, and so is its muster-task; the node answers");
-  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*watch.judge(0, Vouch::kUnknown, kStart + 15s)));
+  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*watch.judge(0, executors::Vouch::kUnknown, kStart + 15s)));
 }
 
 TEST(LostNodes, WhetherOneAnswersSaysNothingOfARankWhoseNeighbourIsHeard) {
   auto watch = on_nodes();
   watch.heard(3, 2, 2, kStart + 2s);
-  const auto finding = watch.judge(2, Vouch::kNodeAnswers, kStart + 2600ms);
+  const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 2600ms);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding)) << "at once";
 }
@@ -324,14 +325,14 @@ TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
   attempt.ranks.resize(4);
   attempt.ranks[3].state = core::RankState::kExited;
   watch.follow(attempt, kStart);
-  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
 }
 
 TEST(LostNodes, ThisMachineIsNever) {
   auto watch = on_nodes(false);
-  const auto finding = watch.judge(2, Vouch::kUnknown, kStart + 2600ms);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
 }
@@ -350,10 +351,10 @@ AttemptWatch of_command(const std::vector<std::string>& nodes) {
 
 TEST(LostNodes, OfAnyProgramsTasksToo) {
   auto watch = of_command({"n1"});
-  watch.judge(0, Vouch::kAlive, kStart);
-  EXPECT_FALSE(watch.judge(0, Vouch::kAsking, kStart + 3s));
-  EXPECT_FALSE(watch.judge(0, Vouch::kNodeAnswers, kStart + 14s));
-  const auto finding = watch.judge(0, Vouch::kNodeAnswers, kStart + 15s);
+  watch.judge(0, executors::Vouch::kAlive, kStart);
+  EXPECT_FALSE(watch.judge(0, executors::Vouch::kAsking, kStart + 3s));
+  EXPECT_FALSE(watch.judge(0, executors::Vouch::kNodeAnswers, kStart + 14s));
+  const auto finding = watch.judge(0, executors::Vouch::kNodeAnswers, kStart + 15s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
 }
@@ -361,7 +362,7 @@ TEST(LostNodes, OfAnyProgramsTasksToo) {
 // Only the tasks beside its ranks are heard.
 TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
   auto watch = of_command({"n1", "n1", "n2"});
-  const auto round = [&](core::Millis now, const std::vector<Vouch>& words) {
+  const auto round = [&](core::Millis now, const std::vector<executors::Vouch>& words) {
     std::vector<core::EventBody> found;
     const auto asked = watch.overdue(now);
     for (const auto rank : asked) watch.note(rank, words[rank], now);
@@ -370,7 +371,7 @@ TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
     }
     return found;
   };
-  const auto alive = Vouch::kAlive, unknown = Vouch::kUnknown;
+  const auto alive = executors::Vouch::kAlive, unknown = executors::Vouch::kUnknown;
   // Lines before the ranks may take long: nobody has spoken yet, and nobody is missed.
   for (core::Millis t{0}; t < 5min; t += 1s) ASSERT_TRUE(round(kStart + t, {unknown, unknown, unknown}).empty());
   const auto begun = kStart + 5min;
@@ -392,15 +393,16 @@ TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
 TEST(Liveness, RanksThatAreSuspendedAreMissedByNobody) {
   auto recipe = on_nodes();
   for (core::Millis t{0}; t < 2h; t += 500ms) {
-    for (const auto rank : recipe.overdue(kStart + t)) ASSERT_FALSE(recipe.judge(rank, Vouch::kSuspended, kStart + t));
+    for (const auto rank : recipe.overdue(kStart + t))
+      ASSERT_FALSE(recipe.judge(rank, executors::Vouch::kSuspended, kStart + t));
   }
   for (core::RankNumber r = 0; r < 4; ++r) recipe.heard(r, 1, 2, kStart + 2h);
   EXPECT_TRUE(recipe.findings(kStart + 2h).empty());
   auto command = of_command({"n1"});
-  command.note(0, Vouch::kAlive, kStart);
+  command.note(0, executors::Vouch::kAlive, kStart);
   for (core::Millis t{0}; t < 2h; t += 500ms) {
     for (const auto rank : command.overdue(kStart + t))
-      ASSERT_FALSE(command.judge(rank, Vouch::kSuspended, kStart + t));
+      ASSERT_FALSE(command.judge(rank, executors::Vouch::kSuspended, kStart + t));
   }
 }
 
@@ -415,7 +417,7 @@ std::optional<core::Millis> limit_told(AttemptWatch watch, bool blind_now_and_th
       watch.heard(r, static_cast<core::Step>(t.count()), 2, now);
     }
     for (const auto rank : watch.overdue(now)) {
-      EXPECT_FALSE(watch.judge(rank, suspended ? Vouch::kSuspended : Vouch::kAlive, now));
+      EXPECT_FALSE(watch.judge(rank, suspended ? executors::Vouch::kSuspended : executors::Vouch::kAlive, now));
     }
     if (!watch.findings(now).empty()) return t;
   }
@@ -439,7 +441,7 @@ TEST(LostNodes, ATaskThatTellsOfAnEndSpeaksToo) {
   auto watch = of_command({"n1"});
   for (core::Millis t{0}; t < 1min; t += 500ms) {
     for (const auto rank : watch.overdue(kStart + t)) {
-      EXPECT_FALSE(watch.judge(rank, t < 1s ? Vouch::kAlive : Vouch::kEnded, kStart + t));
+      EXPECT_FALSE(watch.judge(rank, t < 1s ? executors::Vouch::kAlive : executors::Vouch::kEnded, kStart + t));
     }
   }
 }
@@ -459,7 +461,7 @@ TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
   for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
   core::Millis now = kStart;
   const auto second_alive = [](const core::AttemptKey&, core::RankNumber rank) {
-    return rank == 1 ? Vouch::kAlive : Vouch::kUnknown;
+    return rank == 1 ? executors::Vouch::kAlive : executors::Vouch::kUnknown;
   };
   std::vector<Watched::Fact> facts;
   for (; now <= kStart + 3s && facts.empty(); now += 100ms)
@@ -523,4 +525,4 @@ TEST(Liveness, TheTimeLimitIsToldOnce) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace ranks

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace runtime {
+namespace ranks {
 namespace {
 
 using namespace std::chrono_literals;
@@ -82,4 +82,4 @@ TEST_F(PaceTest, ALoadThatStaysDoesNotMakeTheIntervalSwing) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace ranks

@@ -5,7 +5,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace ranks::testing {
 namespace {
 
 constexpr auto kInARow = static_cast<core::Step>(Stragglers::kSteps);
@@ -72,11 +72,11 @@ TEST(Straggler, NoTimeIsNoReport) {
 }
 
 TEST(Straggler, IsShownInTheJobsViewUntilItKeepsUp) {
-  Bench bench;
-  const auto id = bench.submit(recipe_request("a", 3));
+  service::testing::Bench bench;
+  const auto id = bench.submit(service::testing::recipe_request("a", 3));
   const auto report = [&](core::Step from, core::Step to, double third) {
     for (core::RankNumber rank = 0; rank < 3; ++rank) {
-      auto beat = Bench::beat({id, 1}, rank, to);
+      auto beat = service::testing::Bench::beat({id, 1}, rank, to);
       for (core::Step at = from; at <= to; ++at) {
         auto& metric = *beat.add_metrics();
         metric.set_step(at);
@@ -95,4 +95,4 @@ TEST(Straggler, IsShownInTheJobsViewUntilItKeepsUp) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace ranks::testing

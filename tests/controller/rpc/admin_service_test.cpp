@@ -21,7 +21,7 @@ class Admin : public ::testing::Test {
   explicit Admin(bool slurm = true) {
     if (!slurm) return;
     bench_.machine->queue = true;
-    runtime::ClusterFacts facts;
+    executors::ClusterFacts facts;
     for (const char* name : {"low", "main"}) {
       facts.partitions.emplace_back().name = name;
       facts.partitions.back().state = "UP";
@@ -80,7 +80,7 @@ class Admin : public ::testing::Test {
     return lines;
   }
 
-  runtime::testing::Bench bench_;
+  service::testing::Bench bench_;
   std::unique_ptr<rpc::Server> server_ = rpc::serve(bench_.controller(), "127.0.0.1:0");
   std::unique_ptr<AdminService::Stub> admin_ = AdminService::NewStub(connect(server_->port()));
 };
@@ -138,13 +138,13 @@ TEST_F(Admin, WhatDoesNotFitWhatThereIsIsRefusedWithTheCommandThatDoes) {
 
 TEST_F(Admin, WhatWasChangedIsShownAndAuditedWithWhoDidIt) {
   ASSERT_TRUE(set(request("low", true)).ok());
-  const auto added = runtime::time_text(bench_.clock.wall());
+  const auto added = base::time_text(bench_.clock.wall());
   bench_.clock.advance(std::chrono::minutes(1));
   ASSERT_TRUE(set(request("low", false, 7)).ok());
   muster::v1::ListAuditResponse audit;
   ASSERT_TRUE(ask(&AdminService::Stub::ListAudit, muster::v1::ListAuditRequest{}, &audit).ok());
   ASSERT_EQ(audit.entries_size(), 2);
-  EXPECT_EQ(audit.entries(0).at(), runtime::time_text(bench_.clock.wall()));
+  EXPECT_EQ(audit.entries(0).at(), base::time_text(bench_.clock.wall()));
   EXPECT_EQ(audit.entries(1).at(), added);
   muster::v1::ListPartitionsResponse partitions;
   ASSERT_TRUE(ask(&AdminService::Stub::ListPartitions, muster::v1::ListPartitionsRequest{}, &partitions).ok());

@@ -61,7 +61,7 @@ TEST_F(Beats, AreRefusedWithTheReason) {
   auto large = beat(0, 1);
   for (int i = 0; i < 513; ++i) large.add_metrics()->set_step(i);
   EXPECT_EQ(end_of(FakeController::kRankToken, large), StatusCode::INVALID_ARGUMENT);
-  controller_.set_rank_refusal(runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job 1"});
+  controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kNotFound, "no job 1"});
   EXPECT_EQ(end_of(FakeController::kRankToken, beat(0, 1)), StatusCode::NOT_FOUND);
 }
 
@@ -99,9 +99,9 @@ TEST_F(Beats, OfARankThatIsGoneEndWithItsConnection) {
 class Probed : public ::testing::Test {
  protected:
   struct Asking : FakeController {
-    runtime::Reading* reading() override { return &reading_; }
-    runtime::RealClock clock_;
-    runtime::Reading reading_{clock_};
+    base::Reading* reading() override { return &reading_; }
+    base::RealClock clock_;
+    base::Reading reading_{clock_};
   };
   Asking controller_;
 };

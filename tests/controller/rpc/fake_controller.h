@@ -67,10 +67,10 @@ class FakeController : public test::UnscriptedController {
   void set_stop_why(std::string why, std::chrono::milliseconds grace) {
     change([&] { stop_why_ = std::move(why), stop_grace_ = grace; });
   }
-  void set_rank_refusal(std::optional<runtime::Refusal> refusal) {
+  void set_rank_refusal(std::optional<base::Refusal> refusal) {
     change([&] { rank_refusal_ = std::move(refusal); });
   }
-  void set_people_refusal(std::optional<runtime::Refusal> refusal) {
+  void set_people_refusal(std::optional<base::Refusal> refusal) {
     change([&] { people_refusal_ = std::move(refusal); });
   }
   /// Heartbeats with this step are invalid.
@@ -105,7 +105,7 @@ class FakeController : public test::UnscriptedController {
 
   // Controller
 
-  runtime::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override {
+  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override {
     std::lock_guard lock(mutex_);
     if (store_broken) throw std::runtime_error("the disk is full: free some space");
     if (people_refusal_) return *people_refusal_;
@@ -118,34 +118,32 @@ class FakeController : public test::UnscriptedController {
     response.set_total(request.limit());
     return response;
   }
-  runtime::Outcome<muster::v1::JobSpec> spec(core::JobId id) override {
+  base::Outcome<muster::v1::JobSpec> spec(core::JobId id) override {
     const auto job = get(id);
     if (!job.ok()) return job.refusal();
     return job.value().spec();
   }
-  runtime::Outcome<muster::v1::Job> get(core::JobId id) override {
+  base::Outcome<muster::v1::Job> get(core::JobId id) override {
     std::lock_guard lock(mutex_);
     if (people_refusal_) return *people_refusal_;
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) {
-      return runtime::Refusal{runtime::Refusal::Kind::kNotFound, "no job " + std::to_string(id)};
+      return base::Refusal{base::Refusal::Kind::kNotFound, "no job " + std::to_string(id)};
     }
     return found->second;
   }
-  runtime::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string&) override { return get(id); }
-  runtime::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string&) override { return get(id); }
-  runtime::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
+  base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string&) override { return get(id); }
+  base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string&) override { return get(id); }
+  base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
     return note("hold " + std::to_string(id) + " by " + user, id);
   }
-  runtime::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
+  base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
     return note("release " + std::to_string(id) + " by " + user, id);
   }
-  runtime::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
-                                                   const std::string& user) override {
+  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
     return note("limit " + std::to_string(id) + " to " + std::to_string(limit.count()) + " by " + user, id);
   }
-  runtime::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
-      const muster::v1::SubmitSweepRequest& request) override {
+  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override {
     std::lock_guard lock(mutex_);
     if (store_broken) throw std::runtime_error("the disk is full: free some space");
     if (people_refusal_) return *people_refusal_;
@@ -154,12 +152,11 @@ class FakeController : public test::UnscriptedController {
     for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(41 + i);
     return response;
   }
-  runtime::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
-      const muster::v1::ChangeSweepRequest& request) override {
+  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override {
     change([&] { asked.push_back(muster::v1::SweepChange_Name(request.change()) + " " + request.sweep()); });
     return muster::v1::ChangeSweepResponse{};
   }
-  runtime::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
+  base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
     const auto job = get(id);
     if (!job.ok()) return job.refusal();
     muster::v1::WhyResponse response;
@@ -167,8 +164,8 @@ class FakeController : public test::UnscriptedController {
     response.set_reason("because");
     return response;
   }
-  runtime::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
-                                                  const std::string& token) override {
+  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                               const std::string& token) override {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     tasks.push_back(request);
@@ -218,8 +215,8 @@ class FakeController : public test::UnscriptedController {
     return changes_;
   }
 
-  runtime::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
-                                                               const std::string& token) override {
+  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
+                                                            const std::string& token) override {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     ++registers;
@@ -228,15 +225,15 @@ class FakeController : public test::UnscriptedController {
     response.set_heartbeat_interval_ms(interval_.load().count());
     return response;
   }
-  runtime::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                            const std::string& token) override {
+  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                         const std::string& token) override {
     muster::v1::HeartbeatResponse response;
-    std::optional<runtime::Refusal> refusal;
+    std::optional<base::Refusal> refusal;
     change([&] {
       refusal = refuse_rank(token);
       for (const auto& m : request.metrics()) {
         if (m.step() != refused_step_) continue;
-        refusal = runtime::Refusal{runtime::Refusal::Kind::kInvalid, "such a step is not wanted"};
+        refusal = base::Refusal{base::Refusal::Kind::kInvalid, "such a step is not wanted"};
         ++refused_batches;
       }
       if (refusal) return;
@@ -260,14 +257,14 @@ class FakeController : public test::UnscriptedController {
     return response;
   }
   /// Answers each request of the stream at once, as heartbeat() does.
-  runtime::Outcome<std::shared_ptr<runtime::RankStream>> open_stream(const muster::v1::RankKey& key,
-                                                                     const std::string& token,
-                                                                     runtime::TellRank tell) override {
+  base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                const std::string& token,
+                                                                ranks::TellRank tell) override {
     change([&] { ++streams_opened; });
-    return std::shared_ptr<runtime::RankStream>(std::make_shared<Stream>(*this, key, token, std::move(tell)));
+    return std::shared_ptr<ranks::RankStream>(std::make_shared<Stream>(*this, key, token, std::move(tell)));
   }
-  runtime::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                              const std::string& token) override {
+  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                           const std::string& token) override {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     auto& endpoint = endpoints_[{request.key().job_id(), request.key().attempt()}];
@@ -282,11 +279,11 @@ class FakeController : public test::UnscriptedController {
   bool is_rank_token(const core::AttemptKey&, const std::string& token) const override { return token == kRankToken; }
 
  private:
-  class Stream : public runtime::RankStream {
+  class Stream : public ranks::RankStream {
    public:
-    Stream(FakeController& controller, const muster::v1::RankKey& key, std::string token, runtime::TellRank tell)
+    Stream(FakeController& controller, const muster::v1::RankKey& key, std::string token, ranks::TellRank tell)
         : controller_(controller), key_(key), token_(std::move(token)), tell_(std::move(tell)) {}
-    runtime::Outcome<bool> beat(const muster::v1::HeartbeatRequest& request) override {
+    base::Outcome<bool> beat(const muster::v1::HeartbeatRequest& request) override {
       auto with_key = request;
       *with_key.mutable_key() = key_;
       const auto said = controller_.heartbeat(with_key, token_);
@@ -317,7 +314,7 @@ class FakeController : public test::UnscriptedController {
     const std::string token_;
     std::uint64_t heard_ = 0;
     std::mutex mutex_;
-    runtime::TellRank tell_;
+    ranks::TellRank tell_;
   };
   template <typename Edit>
   void change(const Edit& edit) {
@@ -328,13 +325,13 @@ class FakeController : public test::UnscriptedController {
     }
     changed_.notify_all();
   }
-  runtime::Outcome<muster::v1::Job> note(const std::string& what, core::JobId id) {
+  base::Outcome<muster::v1::Job> note(const std::string& what, core::JobId id) {
     change([&] { asked.push_back(what); });
     return get(id);
   }
-  std::optional<runtime::Refusal> refuse_rank(const std::string& token) {
+  std::optional<base::Refusal> refuse_rank(const std::string& token) {
     rank_tokens.insert(token);
-    if (token != kRankToken) return runtime::Refusal{runtime::Refusal::Kind::kUnauthenticated, "not this attempt's"};
+    if (token != kRankToken) return base::Refusal{base::Refusal::Kind::kUnauthenticated, "not this attempt's"};
     if (rank_refusal_) ++refusals;
     return rank_refusal_;
   }
@@ -350,7 +347,7 @@ class FakeController : public test::UnscriptedController {
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
   std::string stop_why_;
   std::chrono::milliseconds stop_grace_{0};
-  std::optional<runtime::Refusal> rank_refusal_, people_refusal_;
+  std::optional<base::Refusal> rank_refusal_, people_refusal_;
   std::atomic<core::Step> refused_step_{-1};
   std::atomic<int> most_accepted_{1'000'000};
   std::atomic<core::Millis> interval_{core::Millis(20)};

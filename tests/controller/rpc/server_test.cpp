@@ -8,8 +8,8 @@
 namespace {
 
 using namespace rpc::testing;  // NOLINT
+using base::Refusal;
 using grpc::StatusCode;
-using runtime::Refusal;
 using ::testing::Test;
 
 std::string error_of_serving(FakeController& controller, const std::string& address) {

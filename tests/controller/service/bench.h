@@ -20,7 +20,7 @@
 #include "store/sqlite_store.h"
 #include "temporary_folder.h"
 
-namespace runtime::testing {
+namespace service::testing {
 
 using namespace std::chrono_literals;
 
@@ -138,13 +138,13 @@ class CrashingExecutor : public FakeExecutor {
  public:
   CrashingExecutor(std::shared_ptr<Machine> machine, CrashPoint& point)
       : FakeExecutor(std::move(machine)), point_(point) {}
-  LaunchAnswer launch(const LaunchRequest& request) override {
+  executors::LaunchAnswer launch(const executors::LaunchRequest& request) override {
     point_.step();
     auto answer = FakeExecutor::launch(request);
     point_.step();
     return answer;
   }
-  void stop(const core::AttemptKey& key, const StopRequest& how) override {
+  void stop(const core::AttemptKey& key, const executors::StopRequest& how) override {
     point_.step();
     FakeExecutor::stop(key, how);
     point_.step();
@@ -266,7 +266,7 @@ class Bench {
     }
   }
 
-  std::string token(core::AttemptKey key) { return rank_token(store_->secret(), key.job, key.number); }
+  std::string token(core::AttemptKey key) { return base::rank_token(store_->secret(), key.job, key.number); }
   static muster::v1::HeartbeatRequest beat(core::AttemptKey key, core::RankNumber rank, core::Step step = 0) {
     muster::v1::HeartbeatRequest request;
     request.mutable_key()->set_job_id(key.job);
@@ -276,7 +276,7 @@ class Bench {
     request.set_section(step > 0 ? muster::v1::SECTION_STEP : muster::v1::SECTION_INIT);
     return request;
   }
-  Outcome<muster::v1::HeartbeatResponse> send(const muster::v1::HeartbeatRequest& request) {
+  base::Outcome<muster::v1::HeartbeatResponse> send(const muster::v1::HeartbeatRequest& request) {
     return controller_->heartbeat(request, token({request.key().job_id(), request.key().attempt()}));
   }
   muster::v1::Directive heartbeat(core::AttemptKey key, core::RankNumber rank, core::Step step = 0) {
@@ -312,7 +312,7 @@ class Bench {
 
   CrashPoint point;
   std::map<core::JobId, int> unreadable;  // how often the job's spec cannot be read yet
-  ManualClock clock;
+  base::ManualClock clock;
   std::shared_ptr<Machine> machine = std::make_shared<Machine>();
 
  private:
@@ -327,4 +327,4 @@ class Bench {
   std::unique_ptr<RunningController> controller_;
 };
 
-}  // namespace runtime::testing
+}  // namespace service::testing

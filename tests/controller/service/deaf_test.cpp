@@ -14,25 +14,25 @@
 #include "controller/service/bench.h"
 #include "ranks/metrics_writer.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
 TEST(HearingTest, ARoundInTimeHearsAndALateOneWasDeaf) {
-  ManualClock clock;
-  Hearing hearing(clock);
+  base::ManualClock clock;
+  base::Hearing hearing(clock);
   EXPECT_FALSE(hearing.was_deaf());
-  clock.advance(Hearing::kLate);
+  clock.advance(base::Hearing::kLate);
   EXPECT_FALSE(hearing.was_deaf());
-  clock.advance(Hearing::kLate + 1ms);
+  clock.advance(base::Hearing::kLate + 1ms);
   EXPECT_TRUE(hearing.was_deaf());
   EXPECT_FALSE(hearing.was_deaf());
 }
 
 TEST(HearingTest, AWriteThatDoesNotComeBackMakesDeafUntilItDoes) {
-  ManualClock clock;
-  Hearing hearing(clock);
+  base::ManualClock clock;
+  base::Hearing hearing(clock);
   const auto deaf_after = [&](core::Millis time) {
     clock.advance(time);
     return hearing.was_deaf();
@@ -40,10 +40,10 @@ TEST(HearingTest, AWriteThatDoesNotComeBackMakesDeafUntilItDoes) {
   EXPECT_FALSE(hearing.was_deaf());
   const auto begun = clock.monotonic();
   {
-    const Hearing::Write stuck(hearing);
+    const base::Hearing::Write stuck(hearing);
     EXPECT_FALSE(deaf_after(400ms));
     EXPECT_FALSE(hearing.is_slow());
-    { const Hearing::Write another(hearing); }
+    { const base::Hearing::Write another(hearing); }
     EXPECT_FALSE(deaf_after(400ms)) << "one that takes its time is no sign yet";
     EXPECT_TRUE(hearing.is_slow());
     EXPECT_FALSE(hearing.stuck_since());
@@ -57,10 +57,10 @@ TEST(HearingTest, AWriteThatDoesNotComeBackMakesDeafUntilItDoes) {
 }
 
 TEST(HearingTest, AWriteThatStoodStillBetweenTwoRoundsIsNoticed) {
-  ManualClock clock;
-  Hearing hearing(clock);
+  base::ManualClock clock;
+  base::Hearing hearing(clock);
   hearing.was_deaf();
-  std::optional<Hearing::Write> write(std::in_place, hearing);
+  std::optional<base::Hearing::Write> write(std::in_place, hearing);
   clock.advance(600ms);
   hearing.was_deaf();
   clock.advance(600ms);
@@ -70,7 +70,7 @@ TEST(HearingTest, AWriteThatStoodStillBetweenTwoRoundsIsNoticed) {
 
 TEST(ErrandsTest, OneThatDoesNotComeBackIsWaitedForNoLongerThanAsked) {
   std::promise<void> gate;
-  Errands errands(true);
+  base::Errands errands(true);
   std::atomic<int> done = 0;
   EXPECT_FALSE(errands.run([&, open = gate.get_future().share()] { open.wait(), ++done; }, 20ms));
   EXPECT_FALSE(errands.run([&] { ++done; }, 20ms)) << "one after the other";
@@ -153,12 +153,12 @@ class StandingStore : public ::testing::Test {
   }
   /// What was accepted; negative: refused.
   muster::v1::HeartbeatResponse answer(const muster::v1::HeartbeatRequest& beat) {
-    const auto outcome = controller_->heartbeat(beat, rank_token(memory_.secret(), beat.key().job_id(), 1));
+    const auto outcome = controller_->heartbeat(beat, base::rank_token(memory_.secret(), beat.key().job_id(), 1));
     EXPECT_TRUE(outcome.ok());
     return outcome.ok() ? outcome.value() : muster::v1::HeartbeatResponse{};
   }
   bool send(const muster::v1::HeartbeatRequest& beat) {
-    return controller_->heartbeat(beat, rank_token(memory_.secret(), beat.key().job_id(), 1)).ok();
+    return controller_->heartbeat(beat, base::rank_token(memory_.secret(), beat.key().job_id(), 1)).ok();
   }
   /// As if the next write of whatever kind to the data folder waited: musterd's own.
   void hold_probe() {
@@ -170,7 +170,7 @@ class StandingStore : public ::testing::Test {
   TempFolder folder_;
   store::MemoryStore memory_;
   WatchedStore store_{memory_};
-  RealClock clock_;
+  base::RealClock clock_;
   TellingExecutor executor_;
   std::unique_ptr<RunningController> controller_;
   int probe_reader_ = -1;
@@ -286,7 +286,7 @@ TEST_F(StandingStore, RankZeroIsNotCalledLateForTheMeeting) {
   const auto id = under_way();
   muster::v1::RendezvousRequest request;
   *request.mutable_key() = Bench::beat({id, 1}, 1).key();
-  const auto token = rank_token(memory_.secret(), id, 1);
+  const auto token = base::rank_token(memory_.secret(), id, 1);
   EXPECT_TRUE(controller_->rendezvous(request, token).ok());
   memory_.hold_writes(true);
   auto beat = Bench::beat({id, 1}, 0, 2);
@@ -313,7 +313,7 @@ TEST_F(StandingStore, IsToldToPeopleAndRefusesTheirChangesAtOnce) {
   const auto begin = clock_.monotonic();
   const auto refused = controller_->submit(command_request("b"));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnchanged);
+  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("nothing was changed: the disk of the data folder stands still"));
   EXPECT_LT(clock_.monotonic() - begin, 1s);
   std::unique_lock counts(store_.counts);  // reads that are not in memory stand still, too
@@ -328,4 +328,4 @@ TEST_F(StandingStore, IsToldToPeopleAndRefusesTheirChangesAtOnce) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

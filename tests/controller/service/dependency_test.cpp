@@ -4,7 +4,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST_P(Dependency, WhatIsNoDependencyIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

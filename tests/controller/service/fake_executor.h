@@ -12,7 +12,7 @@
 
 #include "executors/executor.h"
 
-namespace runtime::testing {
+namespace service::testing {
 
 /// Processes that exist only in memory. The Machine is what survives a controller's crash: give the same one to the
 /// next FakeExecutor. Nothing happens by itself: tests decide when ranks end. Thread-safe.
@@ -23,9 +23,9 @@ struct Machine {
     core::ExitStatus exit;
   };
   struct Attempt {
-    LaunchRequest request;
+    executors::LaunchRequest request;
     std::vector<Process> ranks;
-    std::vector<StopRequest> stops;
+    std::vector<executors::StopRequest> stops;
   };
   std::mutex mutex;
   std::map<core::AttemptKey, Attempt> attempts;
@@ -43,21 +43,21 @@ struct Machine {
   std::vector<std::size_t> batches;  // sizes, of launches together
   std::vector<std::pair<core::AttemptKey, bool>> holds;
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
-  std::vector<std::pair<core::AttemptKey, TaskReport>> tasks;
+  std::vector<std::pair<core::AttemptKey, executors::TaskReport>> tasks;
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> failing;
   bool answers = true;                     // false: hold() and limit() can't be carried out now
   std::set<core::AttemptKey> beyond_hold;  // the queue has started them
   std::string limit_refusal;
-  std::optional<Trouble> trouble;
-  std::optional<QueueWord> word;
-  std::vector<Unfit> unfit;
-  std::optional<ClusterFacts> cluster;
-  ScriptCheck check;                    // what the queue says of a script
-  std::vector<LaunchRequest> scripted;  // the newest that scripts were asked for
+  std::optional<executors::Trouble> trouble;
+  std::optional<executors::QueueWord> word;
+  std::vector<executors::Unfit> unfit;
+  std::optional<executors::ClusterFacts> cluster;
+  executors::ScriptCheck check;                    // what the queue says of a script
+  std::vector<executors::LaunchRequest> scripted;  // the newest that scripts were asked for
   /// What a model of the queue does at once, called without the lock: when an attempt is really started, when hold() is
   /// asked for, and when stop() is.
   std::function<void(const core::AttemptKey&)> on_start, on_stop;
-  std::function<HoldAnswer(const core::AttemptKey&, bool)> on_hold;
+  std::function<executors::HoldAnswer(const core::AttemptKey&, bool)> on_hold;
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
@@ -71,13 +71,13 @@ struct Machine {
   std::size_t stop_count(const core::AttemptKey& key) { return get(key).stops.size(); }
 };
 
-class FakeExecutor : public Executor {
+class FakeExecutor : public executors::Executor {
  public:
   explicit FakeExecutor(std::shared_ptr<Machine> machine = std::make_shared<Machine>())
       : machine_(std::move(machine)) {}
 
   std::string name() const override { return "fake"; }
-  void start(FactSink sink) override {
+  void start(executors::FactSink sink) override {
     std::lock_guard lock(sink_mutex_);
     sink_ = std::move(sink);
   }
@@ -87,40 +87,40 @@ class FakeExecutor : public Executor {
   }
 
   /// An attempt found again tells first what ended meanwhile, as a rank that ends at once does.
-  LaunchAnswer launch(const LaunchRequest& request) override {
+  executors::LaunchAnswer launch(const executors::LaunchRequest& request) override {
     auto answer = launch_once(request);
     tell_ended(request.key, answer);
     return answer;
   }
 
-  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
+  std::vector<executors::LaunchAnswer> launch_all(const std::vector<executors::LaunchRequest>& requests) override {
     {
       std::lock_guard lock(machine_->mutex);
       machine_->batches.push_back(requests.size());
     }
-    return Executor::launch_all(requests);
+    return executors::Executor::launch_all(requests);
   }
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+  std::optional<executors::LaunchAnswer> withdraw(const executors::LaunchRequest& request) override {
     if (!machine_->has(request.key)) return std::nullopt;
     auto answer = answer_launch(request);
     tell_ended(request.key, answer);
     return answer;
   }
-  HoldAnswer hold(const core::AttemptKey& key, bool held) override {
+  executors::HoldAnswer hold(const core::AttemptKey& key, bool held) override {
     if (machine_->on_hold) return machine_->on_hold(key, held);
     std::lock_guard lock(machine_->mutex);
     machine_->holds.emplace_back(key, held);
-    if (machine_->beyond_hold.contains(key)) return HoldAnswer::kRefused;
-    return machine_->answers ? HoldAnswer::kDone : HoldAnswer::kLater;
+    if (machine_->beyond_hold.contains(key)) return executors::HoldAnswer::kRefused;
+    return machine_->answers ? executors::HoldAnswer::kDone : executors::HoldAnswer::kLater;
   }
-  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
+  executors::LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
     std::lock_guard lock(machine_->mutex);
     machine_->limits.emplace_back(key, limit);
-    if (!machine_->answers) return {LimitAnswer::Kind::kLater};
-    if (!machine_->limit_refusal.empty()) return {LimitAnswer::Kind::kRefused, machine_->limit_refusal};
+    if (!machine_->answers) return {executors::LimitAnswer::Kind::kLater};
+    if (!machine_->limit_refusal.empty()) return {executors::LimitAnswer::Kind::kRefused, machine_->limit_refusal};
     return {};
   }
-  void task(const core::AttemptKey& key, core::RankNumber, const TaskReport& report) override {
+  void task(const core::AttemptKey& key, core::RankNumber, const executors::TaskReport& report) override {
     std::lock_guard lock(machine_->mutex);
     machine_->tasks.emplace_back(key, report);
   }
@@ -129,16 +129,16 @@ class FakeExecutor : public Executor {
     machine_->failing.emplace_back(key, rank);
   }
   bool has_queue(const std::string& executor) const override { return machine_->queue && executor != "local"; }
-  std::optional<Trouble> trouble() const override { return machine_->trouble; }
-  std::optional<QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }
-  std::vector<Unfit> unfit(const LaunchRequest&) const override { return machine_->unfit; }
-  std::optional<ClusterFacts> cluster() override { return machine_->cluster; }
-  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override {
+  std::optional<executors::Trouble> trouble() const override { return machine_->trouble; }
+  std::optional<executors::QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }
+  std::vector<executors::Unfit> unfit(const executors::LaunchRequest&) const override { return machine_->unfit; }
+  std::optional<executors::ClusterFacts> cluster() override { return machine_->cluster; }
+  std::vector<std::string> scripts(const std::vector<executors::LaunchRequest>& requests) override {
     if (!machine_->queue) return {};
     machine_->scripted = requests;
     return {"a script"};
   }
-  ScriptCheck check_script(const std::string&) override { return machine_->check; }
+  executors::ScriptCheck check_script(const std::string&) override { return machine_->check; }
   void set_history(std::function<bool(const core::AttemptKey&)> over) override { is_over = std::move(over); }
 
   /// The scheduler gives a queued attempt its nodes, one a rank.
@@ -154,7 +154,7 @@ class FakeExecutor : public Executor {
     for (auto& fact : ended_ranks(key)) tell(key.job, std::move(fact));
   }
 
-  void stop(const core::AttemptKey& key, const StopRequest& how) override {
+  void stop(const core::AttemptKey& key, const executors::StopRequest& how) override {
     {
       std::lock_guard lock(machine_->mutex);
       const auto found = machine_->attempts.find(key);
@@ -163,14 +163,14 @@ class FakeExecutor : public Executor {
     if (machine_->on_stop) machine_->on_stop(key);
   }
 
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+  executors::Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
     std::lock_guard lock(machine_->mutex);
-    if (vouches_unknown) return Vouch::kUnknown;
+    if (vouches_unknown) return executors::Vouch::kUnknown;
     const auto found = machine_->attempts.find(key);
-    if (found == machine_->attempts.end() || rank >= found->second.ranks.size()) return Vouch::kGone;
+    if (found == machine_->attempts.end() || rank >= found->second.ranks.size()) return executors::Vouch::kGone;
     const auto& process = found->second.ranks[rank];
-    if (!process.alive) return Vouch::kGone;
-    return process.stopped ? Vouch::kStopped : Vouch::kAlive;
+    if (!process.alive) return executors::Vouch::kGone;
+    return process.stopped ? executors::Vouch::kStopped : executors::Vouch::kAlive;
   }
 
   // What tests do to processes.
@@ -203,7 +203,7 @@ class FakeExecutor : public Executor {
   }
 
   void tell(core::JobId job, core::EventBody fact) {
-    FactSink sink;
+    executors::FactSink sink;
     {
       std::lock_guard lock(sink_mutex_);
       sink = sink_;
@@ -217,11 +217,11 @@ class FakeExecutor : public Executor {
   std::function<bool(const core::AttemptKey&)> is_over;
 
  private:
-  void tell_ended(const core::AttemptKey& key, const LaunchAnswer& answer) {
+  void tell_ended(const core::AttemptKey& key, const executors::LaunchAnswer& answer) {
     if (!std::holds_alternative<core::AttemptLaunched>(answer)) return;
     for (auto& fact : ended_ranks(key)) tell(key.job, std::move(fact));
   }
-  LaunchAnswer launch_once(const LaunchRequest& request) {
+  executors::LaunchAnswer launch_once(const executors::LaunchRequest& request) {
     const auto before = starts_of(request.key);
     auto answer = answer_launch(request);
     if (machine_->on_start && starts_of(request.key) > before) machine_->on_start(request.key);
@@ -232,21 +232,21 @@ class FakeExecutor : public Executor {
     const auto found = machine_->starts.find(key);
     return found == machine_->starts.end() ? 0 : found->second;
   }
-  LaunchAnswer answer_launch(const LaunchRequest& request) {
+  executors::LaunchAnswer answer_launch(const executors::LaunchRequest& request) {
     std::lock_guard lock(machine_->mutex);
     if (!machine_->launch_failure.empty()) {
       return core::AttemptLaunchFailed{request.key.number, machine_->launch_failure,
                                        machine_->launch_failure_retryable};
     }
     const bool away = !machine_->launch_later.empty() && !machine_->takes_silently;
-    if (away && !machine_->attempts.contains(request.key)) return LaunchLater{machine_->launch_later};
+    if (away && !machine_->attempts.contains(request.key)) return executors::LaunchLater{machine_->launch_later};
     auto [place, fresh] = machine_->attempts.try_emplace(request.key);
     if (fresh) {
       place->second.request = request;
       place->second.ranks.resize(request.nodes * request.ranks_per_node);
       ++machine_->starts[request.key];
     }
-    if (!machine_->launch_later.empty()) return LaunchLater{.why = machine_->launch_later, .unsure = true};
+    if (!machine_->launch_later.empty()) return executors::LaunchLater{.why = machine_->launch_later, .unsure = true};
     if (machine_->queue && request.executor != "local") {
       const auto number = 100 * request.key.job + request.key.number;
       return core::AttemptLaunched{request.key.number,
@@ -279,7 +279,7 @@ class FakeExecutor : public Executor {
 
   std::shared_ptr<Machine> machine_;
   std::mutex sink_mutex_;
-  FactSink sink_;
+  executors::FactSink sink_;
 };
 
-}  // namespace runtime::testing
+}  // namespace service::testing

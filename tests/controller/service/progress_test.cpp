@@ -8,7 +8,7 @@
 #include "controller/service/bench.h"
 #include "core/text.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -241,4 +241,4 @@ TEST(ProgramsWords, ThatNeedNotBeTheErrorAreKnownAsSuch) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

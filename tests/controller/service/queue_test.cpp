@@ -7,7 +7,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -172,7 +172,7 @@ TEST_P(Queue, HoldAndReleaseReachTheScheduler) {
   EXPECT_EQ(bench.job(id).held_by(), "");
   const auto again = bench.controller().release(id, "ben");
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.refusal().kind, Refusal::Kind::kWrongState);
+  EXPECT_EQ(again.refusal().kind, base::Refusal::Kind::kWrongState);
   EXPECT_EQ(again.refusal().text, "job " + std::to_string(id) + " is not held");
 }
 
@@ -269,8 +269,8 @@ TEST_P(Queue, AChangedTimeLimitReachesTheSchedulerAndIsKeptForTheNextAttempt) {
   bench.executor().end_all({id, 1}, {0, 9});
   bench.pass(2s);
   EXPECT_EQ(bench.machine->get({id, 2}).request.time_limit, 2h);
-  EXPECT_EQ(bench.controller().set_time_limit(id, -1s, "ben").refusal().kind, Refusal::Kind::kInvalid);
-  EXPECT_EQ(bench.controller().set_time_limit(99, 1s, "ben").refusal().kind, Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().set_time_limit(id, -1s, "ben").refusal().kind, base::Refusal::Kind::kInvalid);
+  EXPECT_EQ(bench.controller().set_time_limit(99, 1s, "ben").refusal().kind, base::Refusal::Kind::kNotFound);
 }
 
 TEST_P(Queue, ATimeLimitThatTheSchedulerRefusesIsToldAndNotShown) {
@@ -403,8 +403,9 @@ TEST_P(Queue, OnlyWhatThisControllerKnowsToBeOverIs) {
 TEST_P(Queue, WhyTellsTheSchedulersReasonAndWhatToDo) {
   const auto id = queued();
   EXPECT_EQ(bench.why(id).reason(), "attempt 1: queued as Slurm job " + std::to_string(100 * id + 1));
-  bench.machine->word = QueueWord{"101", "Priority", "Jobs of higher priority go first.",
-                                  "Wait, or use partition high.", core::Time(core::Millis(1'700'000'000'000))};
+  bench.machine->word =
+      executors::QueueWord{"101", "Priority", "Jobs of higher priority go first.", "Wait, or use partition high.",
+                           core::Time(core::Millis(1'700'000'000'000))};
   auto why = bench.why(id);
   EXPECT_EQ(why.state(), "queued");
   EXPECT_EQ(why.reason(), "Jobs of higher priority go first.");
@@ -416,13 +417,14 @@ TEST_P(Queue, WhyTellsTheSchedulersReasonAndWhatToDo) {
   EXPECT_EQ(why.reason(), "held by ben until released");
   EXPECT_EQ(why.action(), "Release it when it may start: muster release " + std::to_string(id));
   ASSERT_TRUE(bench.controller().release(id, "ben").ok());
-  bench.machine->trouble = Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
+  bench.machine->trouble =
+      executors::Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
   why = bench.why(id);
   EXPECT_EQ(why.reason(), "scheduler unreachable since 2023-11-14 22:13:20 UTC: squeue took longer than 5 s");
   EXPECT_THAT(why.action(), HasSubstr("Nothing is lost"));
   EXPECT_EQ(bench.job(id).scheduler_problem(), why.reason());
   EXPECT_EQ("scheduler " + bench.controller().status().scheduler_problem(), why.reason());
-  EXPECT_EQ(bench.controller().why(99).refusal().kind, Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().why(99).refusal().kind, base::Refusal::Kind::kNotFound);
 }
 
 // A line of setup that ended the script: there is no rank, and no rank's log.
@@ -454,7 +456,7 @@ TEST_P(Queue, AListTellsWhatItsJobsWaitFor) {
   request.mutable_spec()->add_after("succeeded:" + std::to_string(first));
   bench.submit(request);
   ASSERT_TRUE(bench.controller().hold(first, "ben").ok());
-  bench.machine->trouble = Trouble{bench.clock.wall(), "down"};
+  bench.machine->trouble = executors::Trouble{bench.clock.wall(), "down"};
   const auto list = bench.controller().list({});
   ASSERT_EQ(list.jobs_size(), 2);
   EXPECT_EQ(list.jobs(1).held_by(), "ben");
@@ -471,7 +473,7 @@ TEST_P(Queue, AnUnreachableSchedulerIsNoProblemOfLocalOrEndedJobs) {
   auto request = recipe_request("b");
   request.mutable_spec()->set_executor("local");
   const auto local = bench.submit(request);
-  bench.machine->trouble = Trouble{bench.clock.wall(), "down"};
+  bench.machine->trouble = executors::Trouble{bench.clock.wall(), "down"};
   EXPECT_EQ(bench.job(local).state(), "running");
   EXPECT_EQ(bench.job(local).scheduler_problem(), "");
   EXPECT_EQ(bench.job(ended).scheduler_problem(), "");
@@ -525,7 +527,7 @@ TEST_P(Queue, WhatStandsBesideARankIsHeardAndToldWhatTheRankIsToDo) {
   say(muster::v1::PROCESS_STOPPED);
   say(muster::v1::PROCESS_EXITED);
   say(muster::v1::PROCESS_STEP_LOST);
-  using Process = TaskReport::Process;
+  using Process = executors::TaskReport::Process;
   std::vector<Process> heard;
   for (const auto& [from, report] : bench.machine->tasks) heard.push_back(report.process);
   EXPECT_THAT(heard, ElementsAre(Process::kStarting, Process::kRunning, Process::kStopped, Process::kExited,
@@ -550,7 +552,7 @@ TEST_P(Queue, ATaskNeedsItsAttemptsToken) {
   const auto id = queued();
   const auto bad = bench.controller().task(task({id, 1}, 0, muster::v1::PROCESS_RUNNING), bench.token({id, 2}));
   ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.refusal().kind, Refusal::Kind::kUnauthenticated);
+  EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
   EXPECT_FALSE(bench.controller().task(task({id, 1}, 7, muster::v1::PROCESS_RUNNING), bench.token({id, 1})).ok());
   EXPECT_TRUE(bench.machine->tasks.empty());
 }
@@ -572,7 +574,7 @@ TEST_P(Queue, WhatCanNeverRunIsRefusedAtSubmitWithFieldValueAndRemedy) {
       {"resources.nodes", "2", "want 1: local processes run on this machine alone", "set nodes = 1"}};
   const auto refused = bench.controller().submit(recipe_request("a"));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kInvalid);
+  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kInvalid);
   EXPECT_EQ(refused.refusal().text,
             "resources.nodes \"2\": want 1: local processes run on this machine alone; set nodes = 1");
   EXPECT_FALSE(bench.controller().submit_sweep(sweep_request("b", 3, 0)).ok());
@@ -580,4 +582,4 @@ TEST_P(Queue, WhatCanNeverRunIsRefusedAtSubmitWithFieldValueAndRemedy) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

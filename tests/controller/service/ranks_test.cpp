@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "actions/fence.h"
-#include "base/durable_file.h"
 #include "controller/service/bench.h"
 #include "jobs/spec_cache.h"
+#include "os/durable_file.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 class Ranks : public ::testing::TestWithParam<StoreKind> {
@@ -38,7 +38,7 @@ TEST_P(Ranks, RegisterWithTheirAttemptsOwnToken) {
   for (const auto& token : {std::string(), std::string("people"), bench.token({id, 2})}) {
     const auto bad = controller.register_rank(registration({id, 1}, 1, 2), token);
     ASSERT_FALSE(bad.ok());
-    EXPECT_EQ(bad.refusal().kind, Refusal::Kind::kUnauthenticated);
+    EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
   }
   EXPECT_FALSE(controller.register_rank(registration({id, 1}, 5, 2), bench.token({id, 1})).ok());
   EXPECT_FALSE(controller.register_rank(registration({id, 1}, 1, 3), bench.token({id, 1})).ok());
@@ -47,11 +47,11 @@ TEST_P(Ranks, RegisterWithTheirAttemptsOwnToken) {
 TEST_P(Ranks, OfAnOldAttemptAreFenced) {
   const auto id = bench.submit(recipe_request("a"));
   bench.heartbeats({id, 1}, 2, 5);
-  EXPECT_EQ(read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"), 1U);
+  EXPECT_EQ(actions::read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"), 1U);
   bench.executor().end_all({id, 1}, {0, 9});
   bench.pass(2s);
   ASSERT_TRUE(bench.machine->has({id, 2}));
-  EXPECT_EQ(read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"), 2U);
+  EXPECT_EQ(actions::read_fence(bench.folder() / "jobs" / std::to_string(id) / "checkpoints"), 2U);
   auto old = Bench::beat({id, 1}, 0, 6);
   old.add_checkpoints()->set_step(6);
   old.add_metrics()->set_step(6);
@@ -80,7 +80,7 @@ TEST_P(Ranks, OfACommandLookAtNoFenceInAFolderOfItsOwn) {
   EXPECT_EQ(bench.machine->get({second, 1}).request.fence_folder, "");
   EXPECT_EQ(bench.machine->get({plain, 1}).request.fence_folder,
             bench.folder() / "jobs" / std::to_string(plain) / "checkpoints");
-  EXPECT_EQ(read_fence(folder), 2U);
+  EXPECT_EQ(actions::read_fence(folder), 2U);
 }
 
 // Who follows the ends of processes learns the order of causes from it.
@@ -267,7 +267,7 @@ TEST_P(Ranks, AreShownWithAgeMemoryAndStep) {
 TEST_P(Ranks, AreHeardWithoutTheStoreHoweverManyJobsAreListed) {
   const auto id = bench.submit(recipe_request("a", 1));
   bench.heartbeat({id, 1}, 0);
-  for (std::size_t i = 0; i <= SpecCache::kJobs; ++i) {
+  for (std::size_t i = 0; i <= jobs::SpecCache::kJobs; ++i) {
     auto request = command_request("other-" + std::to_string(i));
     request.mutable_spec()->set_hold(true);
     const auto other = bench.controller().submit(request);
@@ -288,7 +288,7 @@ TEST_P(Ranks, AreHeardWithoutTheStoreHoweverManyJobsAreListed) {
 TEST_P(Ranks, ARankThatEndsBeforeItsLaunchIsRecordedIsNotForgotten) {
   struct Hasty : FakeExecutor {
     using FakeExecutor::FakeExecutor;
-    LaunchAnswer launch(const LaunchRequest& request) override {
+    executors::LaunchAnswer launch(const executors::LaunchRequest& request) override {
       auto answer = FakeExecutor::launch(request);
       end_all(request.key, {0, 0});
       return answer;
@@ -296,7 +296,7 @@ TEST_P(Ranks, ARankThatEndsBeforeItsLaunchIsRecordedIsNotForgotten) {
   };
   TempFolder folder;
   store::MemoryStore store;
-  ManualClock clock;
+  base::ManualClock clock;
   Hasty executor;
   const auto controller = make_controller(store, executor, clock, {.data_folder = folder.path(), .threads = false});
   controller->start({});
@@ -306,4 +306,4 @@ TEST_P(Ranks, ARankThatEndsBeforeItsLaunchIsRecordedIsNotForgotten) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

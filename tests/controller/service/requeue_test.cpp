@@ -6,7 +6,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 class Requeue : public ::testing::TestWithParam<StoreKind> {
@@ -75,7 +75,7 @@ TEST_P(Requeue, ACancelledJobSavesLeavesAndNeverComesBack) {
   EXPECT_FALSE(bench.machine->has({id, 2}));
   const auto again = bench.controller().cancel(id, "ada");
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.refusal().kind, Refusal::Kind::kWrongState);
+  EXPECT_EQ(again.refusal().kind, base::Refusal::Kind::kWrongState);
   EXPECT_FALSE(bench.controller().requeue(id, "ada").ok());
 }
 
@@ -318,4 +318,4 @@ TEST_P(Requeue, ARanksLastWordsBecomeTheReason) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

@@ -8,7 +8,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 class Restart : public ::testing::TestWithParam<StoreKind> {
@@ -377,4 +377,4 @@ TEST_P(Restart, AJobCancelledBeforeItsLaunchWasRecordedIsStopped) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

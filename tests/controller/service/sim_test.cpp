@@ -7,7 +7,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 class Simulation {
@@ -226,4 +226,4 @@ TEST_P(Sim, JobsUnderRandomFaultsEndAndNothingRunsTwice) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Sim, ::testing::Range(1, 21));
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "service/views.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -95,7 +95,7 @@ TEST_F(Told, WaitingForTheNextAttemptNamesItsTime) {
   const auto id = bench.submit(request);
   bench.executor().end({id, 1}, 0, {3, 0});
   bench.tick();
-  const auto at = time_text(bench.clock.wall() + 600s);
+  const auto at = base::time_text(bench.clock.wall() + 600s);
   const auto job = told(id);
   EXPECT_EQ(job.status(), "waiting");
   EXPECT_EQ(job.reason(), "rank 0 exited with 3; attempt 2 starts at " + core::utc_text(bench.clock.wall() + 600s) +
@@ -110,12 +110,13 @@ TEST_F(Told, WaitingForTheNextAttemptNamesItsTime) {
 
 TEST_F(Told, WaitingInTheSchedulersQueue) {
   const auto id = queued();
-  bench.machine->word = QueueWord{"101", "Priority", "Jobs of higher priority go first.", "Wait.",
-                                  core::Time(core::Millis(1'700'000'000'000))};
+  bench.machine->word = executors::QueueWord{"101", "Priority", "Jobs of higher priority go first.", "Wait.",
+                                             core::Time(core::Millis(1'700'000'000'000))};
   EXPECT_EQ(told(id).reason(), "Jobs of higher priority go first.");
   EXPECT_EQ(told(id).scheduler_reason(), "Priority");
   EXPECT_EQ(told(id).expected_start(), "2023-11-14T22:13:20.000Z");
-  bench.machine->trouble = Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
+  bench.machine->trouble =
+      executors::Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
   EXPECT_EQ(told(id).reason(), "scheduler unreachable since 2023-11-14 22:13:20 UTC: squeue took longer than 5 s");
   EXPECT_THAT(told(id).action(), HasSubstr("Nothing is lost"));
   ASSERT_TRUE(bench.controller().hold(id, "ben").ok());
@@ -128,7 +129,7 @@ TEST_F(Told, RunningAndSuspendedOrOutOfTheSchedulersReach) {
   bench.executor().tell(id, core::AttemptStarted{1, {"n1"}});
   bench.tick();
   EXPECT_EQ(told(id).reason(), "attempt 1: waiting for 2 ranks to join");
-  QueueWord word;
+  executors::QueueWord word;
   word.scheduler_job = "101";
   word.suspended_since = core::Time(core::Millis(1'700'000'000'000));
   bench.machine->word = word;
@@ -136,7 +137,8 @@ TEST_F(Told, RunningAndSuspendedOrOutOfTheSchedulersReach) {
             "attempt 1: waiting for 2 ranks to join; suspended in Slurm since 2023-11-14 22:13:20 UTC");
   EXPECT_THAT(told(id).action(), HasSubstr("scontrol resume 101"));
   bench.machine->word.reset();
-  bench.machine->trouble = Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
+  bench.machine->trouble =
+      executors::Trouble{core::Time(core::Millis(1'700'000'000'000)), "squeue took longer than 5 s"};
   EXPECT_EQ(told(id).reason(),
             "attempt 1: waiting for 2 ranks to join; scheduler unreachable since 2023-11-14 22:13:20 UTC: squeue took "
             "longer than 5 s");
@@ -241,4 +243,4 @@ TEST_F(Told, AListHoldsOnlyJobsOfWhichTheRequestMayBeAsked) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

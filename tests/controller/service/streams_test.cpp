@@ -6,7 +6,7 @@
 
 #include "controller/service/bench.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 /// A rank that keeps what it is told. Thread-safe.
 class Answers {
  public:
-  TellRank teller() {
+  ranks::TellRank teller() {
     return [this](const muster::v1::BeatResponse& answer) {
       std::lock_guard lock(mutex_);
       answers_.push_back(answer);
@@ -36,12 +36,12 @@ class Answers {
 
 class Streams : public ::testing::Test {
  protected:
-  std::shared_ptr<RankStream> open(core::AttemptKey key, core::RankNumber rank, Answers& into) {
+  std::shared_ptr<ranks::RankStream> open(core::AttemptKey key, core::RankNumber rank, Answers& into) {
     auto opened = bench.controller().open_stream(Bench::beat(key, rank).key(), bench.token(key), into.teller());
     EXPECT_TRUE(opened.ok());
     return opened.ok() ? opened.value() : nullptr;
   }
-  static void send(RankStream& stream, const muster::v1::HeartbeatRequest& request) {
+  static void send(ranks::RankStream& stream, const muster::v1::HeartbeatRequest& request) {
     const auto outcome = stream.beat(request);
     ASSERT_TRUE(outcome.ok());
     if (outcome.value()) stream.work();
@@ -61,7 +61,7 @@ TEST_F(Streams, OpenWithTheAttemptsOwnToken) {
   const auto key = Bench::beat({id, 1}, 0).key();
   const auto bad = bench.controller().open_stream(key, bench.token({id, 2}), told.teller());
   ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.refusal().kind, Refusal::Kind::kUnauthenticated);
+  EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
   EXPECT_FALSE(bench.controller().open_stream(Bench::beat({id, 1}, 9).key(), bench.token({id, 1}), told.teller()).ok());
   const auto stream = open({id, 1}, 0, told);
   send(*stream, Bench::beat({id, 1}, 0, 1));
@@ -150,7 +150,7 @@ class LateReading : public Streams {
     for (core::RankNumber rank : {0U, 1U}) send(*streams_[rank], Bench::beat({id_, 1}, rank, 1));
   }
   core::JobId id_ = 0;
-  std::vector<std::shared_ptr<RankStream>> streams_;
+  std::vector<std::shared_ptr<ranks::RankStream>> streams_;
   std::uint64_t word_ = 0;
 };
 
@@ -226,7 +226,7 @@ class StreamsAndDisk : public ::testing::Test {
     id_ = controller_->submit(recipe_request("a", 1)).value().job_id();
     EXPECT_TRUE(eventually([&] { return controller_->get(id_).value().state() == "running"; }));
     const auto key = Bench::beat({id_, 1}, 0).key();
-    stream_ = controller_->open_stream(key, rank_token(memory_.secret(), id_, 1), told_.teller()).value();
+    stream_ = controller_->open_stream(key, base::rank_token(memory_.secret(), id_, 1), told_.teller()).value();
   }
   ~StreamsAndDisk() override { memory_.hold_writes(false); }
   bool eventually(const std::function<bool()>& holds) {
@@ -245,12 +245,12 @@ class StreamsAndDisk : public ::testing::Test {
   }
   TempFolder folder_;
   store::MemoryStore memory_;
-  RealClock clock_;
+  base::RealClock clock_;
   FakeExecutor executor_;
   std::unique_ptr<RunningController> controller_;
   core::JobId id_ = 0;
   Answers told_;
-  std::shared_ptr<RankStream> stream_;
+  std::shared_ptr<ranks::RankStream> stream_;
 };
 
 TEST_F(StreamsAndDisk, TheCountThatIsDurableIsPushedWhenARankWaitsForIt) {
@@ -278,4 +278,4 @@ TEST_F(StreamsAndDisk, AStandingDiskHoldsUpNoHeartbeatAndRowsAreAcknowledgedWhen
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

@@ -8,7 +8,7 @@
 #include "controller/service/bench.h"
 #include "recipe_values.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -465,7 +465,7 @@ TEST(SweepStore, AFullDiskRefusesItAndNothingIsKept) {
   bench.memory().fail_writes(store::Error(store::Error::Kind::kFull, "no space left"));
   const auto refused = bench.controller().submit_sweep(sweep_request("a", 5, 2));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kUnchanged);
+  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("no space left"));
   bench.memory().fail_writes(std::nullopt);
   bench.pass(1s);
@@ -556,15 +556,15 @@ TEST_P(Sweep, AChangeThatCannotBeIsRefusedInPlainWords) {
   const auto refusal = [&](const std::string& sweep, muster::v1::SweepChange change) {
     const auto outcome = bench.controller().change_sweep(change_request(sweep, change));
     EXPECT_FALSE(outcome.ok());
-    return outcome.ok() ? Refusal{} : outcome.refusal();
+    return outcome.ok() ? base::Refusal{} : outcome.refusal();
   };
   for (const auto* sweep : {"s9", ""}) {
-    EXPECT_EQ(refusal(sweep, muster::v1::SWEEP_CHANGE_CANCEL).kind, Refusal::Kind::kNotFound) << sweep;
+    EXPECT_EQ(refusal(sweep, muster::v1::SWEEP_CHANGE_CANCEL).kind, base::Refusal::Kind::kNotFound) << sweep;
   }
   EXPECT_EQ(refusal("s1", muster::v1::SWEEP_CHANGE_UNSPECIFIED).text,
             "change 0: want cancel, requeue, hold or release");
   const auto none = refusal("s1", muster::v1::SWEEP_CHANGE_RELEASE);
-  EXPECT_EQ(none.kind, Refusal::Kind::kWrongState);
+  EXPECT_EQ(none.kind, base::Refusal::Kind::kWrongState);
   EXPECT_EQ(none.text, "none of the 2 jobs of sweep s1 allows it; the last said: job 2 is not held");
 }
 
@@ -578,7 +578,7 @@ TEST_P(Sweep, OneBadJobRefusesAllAndIsNamed) {
   EXPECT_FALSE(bench.controller().submit_sweep(sweep_request(std::string(65, 'x'), 1, 0)).ok());
   const auto many = bench.controller().submit_sweep(sweep_request("c", 10'001, 0));
   ASSERT_FALSE(many.ok());
-  EXPECT_EQ(many.refusal().kind, Refusal::Kind::kLimit);
+  EXPECT_EQ(many.refusal().kind, base::Refusal::Kind::kLimit);
   EXPECT_THAT(many.refusal().text, HasSubstr("at most 10000"));
   EXPECT_EQ(bench.controller().list({}).total(), 0);
 }
@@ -610,4 +610,4 @@ TEST_P(Sweep, AJobCannotClaimToBeOfASweep) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

@@ -4,19 +4,19 @@
 #include <nlohmann/json.hpp>
 
 #include "actions/launch_plan.h"
-#include "base/durable_file.h"
 #include "controller/service/bench.h"
 #include "jobfile/spec.h"
 #include "jobs/spec_cache.h"
 #include "json/proto_json.h"
 #include "launch/login_environment.h"
+#include "os/durable_file.h"
 #include "recipe_values.h"
 #include "service/views.h"
 
 #include "base/time_text.h"
 #include "jobs/spec_values.h"
 
-namespace runtime::testing {
+namespace service::testing {
 namespace {
 
 using ::testing::Contains;
@@ -24,15 +24,15 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 TEST(Times, AreRfc3339WithMilliseconds) {
-  EXPECT_EQ(time_text(core::Time(core::Millis(1'700'000'000'123))), "2023-11-14T22:13:20.123Z");
-  EXPECT_EQ(time_text(core::Time(core::Millis(0))), "1970-01-01T00:00:00.000Z");
-  EXPECT_EQ(time_text(std::optional<core::Time>{}), "");
+  EXPECT_EQ(base::time_text(core::Time(core::Millis(1'700'000'000'123))), "2023-11-14T22:13:20.123Z");
+  EXPECT_EQ(base::time_text(core::Time(core::Millis(0))), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(base::time_text(std::optional<core::Time>{}), "");
 }
 
 TEST(RunFile, HoldsExactlyWhatMusterWorkerReads) {
   auto spec = recipe_request("a").spec();
   jobfile::fill_defaults(spec);
-  const auto json = run_file(spec, 7, DataFolder("/data"));
+  const auto json = actions::run_file(spec, 7, base::DataFolder("/data"));
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys,
@@ -50,7 +50,7 @@ TEST(RunFile, KeepsTheFoldersThatTheJobNames) {
   auto spec = recipe_request("a").spec();
   spec.mutable_checkpoint()->set_folder("/elsewhere/ckpt");
   test::put(spec, "data.cache_folder", "/elsewhere/cache");
-  const auto json = run_file(spec, 7, DataFolder("/data"));
+  const auto json = actions::run_file(spec, 7, base::DataFolder("/data"));
   EXPECT_EQ(json["data"]["cache_folder"], "/elsewhere/cache");
   EXPECT_EQ(json["checkpoint"]["folder"], "/elsewhere/ckpt");
 }
@@ -60,13 +60,13 @@ TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
   (*spec.mutable_env())["MASTER_PORT"] = "1234";
   (*spec.mutable_env())["MUSTER_RANK_TOKEN"] = "forged";
   jobfile::fill_defaults(spec);
-  const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
-  const auto request = launch_request(spec, {5, 2}, settings);
+  const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const auto request = actions::launch_request(spec, {5, 2}, settings);
   EXPECT_EQ(request.argv, (std::vector<std::string>{"python3", "train.py"}));
   EXPECT_EQ(request.ranks_per_node, 3U);
   EXPECT_EQ(request.log_folder, "/data/jobs/5/attempt-2/logs");
   EXPECT_THAT(request.env, Contains(Pair("MASTER_PORT", "1234")));
-  EXPECT_THAT(request.env, Contains(Pair("MUSTER_RANK_TOKEN", rank_token("secret", 5, 2))));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_RANK_TOKEN", base::rank_token("secret", 5, 2))));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_CONTROLLER", "127.0.0.1:7600")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_JOB_ID", "5")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_ATTEMPT", "2")));
@@ -77,8 +77,8 @@ TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
 TEST(LaunchRequests, SetNothingThatAJobFileMayStillSet) {
   for (auto spec : {command_request("a").spec(), recipe_request("a").spec()}) {
     jobfile::fill_defaults(spec);
-    const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
-    const auto request = launch_request(spec, {5, 2}, settings);
+    const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+    const auto request = actions::launch_request(spec, {5, 2}, settings);
     EXPECT_GE(request.env.size(), 5U);
     for (const auto& [name, value] : request.env) {
       EXPECT_TRUE(name.starts_with("TORCHELASTIC_") || jobfile::is_set_by_muster(spec, name)) << name;
@@ -90,8 +90,8 @@ TEST(LaunchRequests, BeginWithALoginEnvironmentAndWhatTheJobTookFromItsSubmitter
   auto spec = command_request("a").spec();
   (*spec.mutable_submitted_env())["PATH"] = "/venv/bin";
   (*spec.mutable_submitted_env())["VIRTUAL_ENV"] = "/venv";
-  const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
-  const auto base = launch_request(spec, {5, 2}, settings).base_env;
+  const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const auto base = actions::launch_request(spec, {5, 2}, settings).base_env;
   EXPECT_THAT(base, Contains(Pair("PATH", "/venv/bin")));
   EXPECT_THAT(base, Contains(Pair("VIRTUAL_ENV", "/venv")));
   EXPECT_EQ(base.size(), launch::login_environment().size() + 1);
@@ -101,8 +101,8 @@ TEST(LaunchRequests, ACommandIsToldAboutItsRunAsByTorchrunUnlessItsJobFileSaysOt
   auto spec = command_request("a").spec();
   (*spec.mutable_env())["TORCHELASTIC_RUN_ID"] = "mine";
   jobfile::fill_defaults(spec);
-  const LaunchSettings settings{DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
-  const auto request = launch_request(spec, {5, 2}, settings);
+  const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const auto request = actions::launch_request(spec, {5, 2}, settings);
   EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_RUN_ID", "mine")));
   EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_RESTART_COUNT", "1")));
   EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_MAX_RESTARTS", "3")));
@@ -118,10 +118,10 @@ TEST(LaunchRequests, SayOfSlurmWhatTheJobFileSays) {
   from.set_exclusive(true), from.set_nice(-4);
   from.add_setup("s"), from.add_teardown("d"), from.add_srun_args("--x");
   (*from.mutable_options())["hint"] = "nomultithread";
-  SlurmWishes to;
+  executors::SlurmWishes to;
   to.partition = "p", to.account = "a", to.qos = "q", to.constraint = "c", to.gres = "g", to.reservation = "r";
   to.exclude = "x", to.nodelist = "n", to.licenses = "l", to.mail_user = "u", to.mail_type = "t", to.output = "o";
-  const auto said = slurm_wishes(from);
+  const auto said = actions::slurm_wishes(from);
   EXPECT_THAT(said.health_check, ::testing::EndsWith("\nh")) << "behind what tells whose check it was";
   to.health_check = said.health_check;
   to.mem_bytes = 1, to.mem_per_cpu_bytes = 2, to.mem_per_gpu_bytes = 3;
@@ -137,7 +137,7 @@ TEST(Submissions, KeepEachBudgetOfTheJobFile) {
   from.set_max_failed(1), from.set_max_rank_silent(2), from.set_max_rank_hung(3), from.set_max_preempted(4);
   from.set_max_timed_out(5), from.set_max_node_failed(6), from.set_max_out_of_memory(7);
   from.set_max_controller_lost(8), from.set_max_same_error(9);
-  const auto policy = requeue_policy(spec);
+  const auto policy = jobs::requeue_policy(spec);
   EXPECT_EQ(policy.max_failed, 1U);
   EXPECT_EQ(policy.max_rank_silent, 2U);
   EXPECT_EQ(policy.max_rank_hung, 3U);
@@ -156,7 +156,7 @@ TEST(LaunchRequests, OfARecipeRunTheWorkerOnItsRunFile) {
   ASSERT_EQ(request.argv.size(), 3U);
   EXPECT_EQ(request.argv[1], "--run-file");
   EXPECT_EQ(request.env.at("MUSTER_RUN_FILE"), request.argv[2]);
-  const auto json = nlohmann::json::parse(read_small_file(request.argv[2]));
+  const auto json = nlohmann::json::parse(os::read_small_file(request.argv[2]));
   EXPECT_EQ(json["checkpoint"]["folder"], (bench.folder() / "jobs" / std::to_string(id) / "checkpoints").string());
 }
 
@@ -308,13 +308,13 @@ TEST(Submissions, ThatAreWrongAreRefusedByFieldAndStoreNothing) {
   test::put(*request.mutable_spec(), "train.micro_batch_size", 2);
   auto refused = bench.controller().submit(request);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, Refusal::Kind::kInvalid);
+  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kInvalid);
   EXPECT_THAT(refused.refusal().text, HasSubstr("train.batch_size"));
   request = recipe_request(std::string(65, 'x'));
   EXPECT_FALSE(bench.controller().submit(request).ok());
   EXPECT_EQ(bench.controller().list({}).total(), 0);
-  EXPECT_EQ(bench.controller().get(1).refusal().kind, Refusal::Kind::kNotFound);
-  EXPECT_EQ(bench.controller().cancel(1, "ada").refusal().kind, Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().get(1).refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().cancel(1, "ada").refusal().kind, base::Refusal::Kind::kNotFound);
 }
 
 TEST(Submissions, WithoutARequestIdAreEachTheirOwn) {
@@ -347,4 +347,4 @@ TEST(Status, TellsWhatItIs) {
 }
 
 }  // namespace
-}  // namespace runtime::testing
+}  // namespace service::testing

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   const auto reach = [&](std::string_view step) {
     if (step == crash_at) ::raise(SIGKILL);
   };
-  const auto executor = runtime::local::make_local_executor({argv[1], argv[2], reach});
+  const auto executor = executors::local::make_local_executor({argv[1], argv[2], reach});
   executor->start([](core::JobId, const core::EventBody&) {});
   executor->launch(test::script_request(argv[1], std::stoll(argv[3]), argv[4], std::stoul(argv[5])));
   reach("returned");

@@ -155,28 +155,28 @@ TEST_F(RankFacts, ChildrenOfAnEndedRankDieWhileOtherRanksRun) {
   must_launch(1, "[ $RANK = 1 ] && exec sleep 1000; sleep 1000 & echo $! > child; exit 0", 2);
   ASSERT_TRUE(facts_.exit_of(0));
   EXPECT_TRUE(eventually([&] { return !is_alive(std::stoll(read_file(root_ / "work/child"))); }));
-  EXPECT_EQ(executor_->vouch({1, 1}, 1), runtime::Vouch::kAlive);
+  EXPECT_EQ(executor_->vouch({1, 1}, 1), executors::Vouch::kAlive);
 }
 
 TEST_F(RankFacts, VouchTellsStoppedFromAliveFromGone) {
   const auto launched = must_launch(1, "exec sleep 1000", 2);
   const auto pid = static_cast<pid_t>(launched.pids.at(0));
-  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
   ::kill(pid, SIGSTOP);
-  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == runtime::Vouch::kStopped; }));
-  EXPECT_EQ(executor_->vouch({1, 1}, 1), runtime::Vouch::kAlive);
+  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == executors::Vouch::kStopped; }));
+  EXPECT_EQ(executor_->vouch({1, 1}, 1), executors::Vouch::kAlive);
   ::kill(pid, SIGKILL);
-  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == runtime::Vouch::kGone; }));
-  EXPECT_EQ(executor_->vouch({1, 1}, 2), runtime::Vouch::kGone) << "no such rank";
-  EXPECT_EQ(executor_->vouch({9, 1}, 0), runtime::Vouch::kGone) << "no such attempt";
+  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == executors::Vouch::kGone; }));
+  EXPECT_EQ(executor_->vouch({1, 1}, 2), executors::Vouch::kGone) << "no such rank";
+  EXPECT_EQ(executor_->vouch({9, 1}, 0), executors::Vouch::kGone) << "no such attempt";
 }
 
 // It is asked about often: a disk that stands still must not keep the answer.
 TEST_F(RankFacts, AVouchNeedsNoFileOnceItWasGiven) {
   must_launch(1, "exec sleep 1000");
-  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
   std::filesystem::rename(folder(1) / "status.jsonl", folder(1) / "elsewhere");
-  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
   std::filesystem::rename(folder(1) / "elsewhere", folder(1) / "status.jsonl");
 }
 
@@ -187,16 +187,16 @@ TEST_F(RankFacts, ARankThatADebuggerHoldsIsVouchedFor) {
   ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr), 0);
   ASSERT_EQ(::waitpid(pid, nullptr, __WALL), pid);
   EXPECT_EQ(os::read_stat(pid)->state, 't');
-  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
   ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
 }
 
 TEST_F(RankFacts, AVouchThatCannotBeGivenIsUnknown) {
   must_launch(1, "exec sleep 1000");
   std::ofstream(folder(1) / "status.jsonl", std::ios::app) << "no json\n";
-  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kUnknown);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kUnknown);
   std::filesystem::resize_file(folder(1) / "status.jsonl", std::filesystem::file_size(folder(1) / "status.jsonl") - 8);
-  EXPECT_EQ(executor_->vouch({1, 1}, 0), runtime::Vouch::kAlive);
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
 }
 
 }  // namespace test

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace runtime::local {
+namespace executors::local {
 
 class LaunchCheck : public testing::Test {
  protected:
@@ -144,4 +144,4 @@ TEST_F(LaunchCheck, RefusesMoreDevicesThanTheMachineAllows) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -21,7 +21,7 @@ namespace test {
 
 class Launch : public World {
  protected:
-  void run(const runtime::LaunchRequest& request) {
+  void run(const executors::LaunchRequest& request) {
     must_launch(request);
     for (core::RankNumber rank = 0; rank < request.ranks_per_node; ++rank) ASSERT_TRUE(facts_.exit_of(rank));
   }
@@ -34,7 +34,7 @@ class Launch : public World {
     }
     return result;
   }
-  core::AttemptLaunchFailed must_fail(const runtime::LaunchRequest& request) {
+  core::AttemptLaunchFailed must_fail(const executors::LaunchRequest& request) {
     const auto answer = launch(request);
     const auto* failed = std::get_if<core::AttemptLaunchFailed>(&answer);
     EXPECT_TRUE(failed) << "it was launched";
@@ -60,7 +60,7 @@ TEST_F(Launch, RanksSeeTheirPlaceAmongAll) {
   }
   ASSERT_EQ(ports.size(), 1u);
   const auto port = std::stoi(*ports.begin());
-  const auto ephemeral = runtime::local::PortPicker::ephemeral_range();
+  const auto ephemeral = executors::local::PortPicker::ephemeral_range();
   EXPECT_TRUE(port < ephemeral.first || port > ephemeral.second) << port;
 }
 
@@ -180,7 +180,7 @@ TEST_F(Launch, TwiceIsOneStart) {
 }
 
 TEST_F(Launch, ByManyThreadsAtOnceIsOneStart) {
-  std::vector<runtime::LaunchAnswer> answers(8);
+  std::vector<executors::LaunchAnswer> answers(8);
   {
     std::vector<std::jthread> threads;
     for (auto& answer : answers) {
@@ -264,7 +264,7 @@ TEST_F(Launch, AFullDiskIsWaitedFor) {
   std::filesystem::create_directories(folder(1));
   std::filesystem::create_symlink("/dev/full", folder(1) / "launch.json.tmp");
   const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
-  const auto* later = std::get_if<runtime::LaunchLater>(&answer);
+  const auto* later = std::get_if<executors::LaunchLater>(&answer);
   ASSERT_TRUE(later);
   EXPECT_EQ(later->why, "cannot write launch.json.tmp: No space left on device (in " + folder(1).string() + ")");
   EXPECT_EQ(later->remedy, "Make room there: it starts by itself.");
@@ -281,7 +281,7 @@ TEST_F(Launch, ADescriptorIsWaitedForAndTheRemedyIsAnotherThanForADisk) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
   ::setrlimit(RLIMIT_NOFILE, &before);
-  const auto* later = std::get_if<runtime::LaunchLater>(&answer);
+  const auto* later = std::get_if<executors::LaunchLater>(&answer);
   ASSERT_TRUE(later);
   EXPECT_THAT(later->why, testing::HasSubstr("Too many open files"));
   EXPECT_THAT(later->remedy, testing::StartsWith("Raise musterd's limit of open files"));
@@ -294,7 +294,7 @@ TEST_F(Launch, ADiskWithoutRoomForTheSupervisorsFactsIsWaitedFor) {
   std::filesystem::create_directories(folder(1));
   if (::mount("tmpfs", folder(1).c_str(), "tmpfs", 0, "size=8k") != 0) GTEST_SKIP() << "mounting a tmpfs needs root";
   const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
-  const auto* later = std::get_if<runtime::LaunchLater>(&answer);
+  const auto* later = std::get_if<executors::LaunchLater>(&answer);
   EXPECT_THAT(later ? later->why : "it was launched, or failed",
               testing::HasSubstr("status.jsonl: No space left on device"));
   ASSERT_EQ(::mount("tmpfs", folder(1).c_str(), "tmpfs", MS_REMOUNT, "size=1m"), 0);

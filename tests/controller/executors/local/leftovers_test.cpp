@@ -5,7 +5,7 @@
 
 #include "os/process_table.h"
 
-namespace runtime::local {
+namespace executors::local {
 
 TEST(Leftovers, ALaterProcessWithTheSameIdIsNone) {
   const auto own = *os::read_stat(::getpid());
@@ -14,4 +14,4 @@ TEST(Leftovers, ALaterProcessWithTheSameIdIsNone) {
   EXPECT_TRUE(leftovers({"another boot", "", -1, {{own.pid, own.start_time}}}).empty());
 }
 
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -11,7 +11,7 @@
 
 #include "os/fd.h"
 
-namespace runtime::local {
+namespace executors::local {
 namespace {
 
 os::Fd listen_on(std::uint16_t port) {
@@ -82,4 +82,4 @@ TEST(PortPicker, SkipsWhatAnEarlierControllerGaveAndWhatSomebodyListensOn) {
 }
 
 }  // namespace
-}  // namespace runtime::local
+}  // namespace executors::local

@@ -8,9 +8,9 @@
 namespace test {
 
 /// Attempt 1 of a job whose every rank runs a shell script in <root>/work; $ROOT is the data folder.
-inline runtime::LaunchRequest script_request(const std::filesystem::path& root, core::JobId job,
-                                             const std::string& script, std::size_t ranks) {
-  runtime::LaunchRequest request;
+inline executors::LaunchRequest script_request(const std::filesystem::path& root, core::JobId job,
+                                               const std::string& script, std::size_t ranks) {
+  executors::LaunchRequest request;
   request.key = {job, 1};
   request.job_name = "test";
   request.ranks_per_node = static_cast<std::uint32_t>(ranks);

@@ -169,7 +169,7 @@ TEST_F(Stop, ASupervisorThatStandsStillIsLeftAloneWhileItsRanksRun) {
   const auto supervisor = static_cast<pid_t>(supervisor_of(1));
   ::kill(supervisor, SIGSTOP);
   // The thread that looks after it does much else meanwhile, so it has looked often enough.
-  const auto rounds = 3 * runtime::local::Follower::kRoundsWithoutRanks;
+  const auto rounds = 3 * executors::local::Follower::kRoundsWithoutRanks;
   const auto until = SteadyClock::now() + rounds * look_every_;
   ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
   EXPECT_TRUE(is_alive(launched.pids.at(0)));

@@ -19,7 +19,7 @@
 namespace test {
 
 using namespace agent::supervisor;
-using namespace runtime::local;
+using namespace executors::local;
 using contract::kStatusFile;
 using os::kill_exactly;
 
@@ -62,7 +62,7 @@ int run_program(const std::vector<std::string>& argv) {
   return ended;
 }
 
-runtime::FactSink Facts::sink() {
+executors::FactSink Facts::sink() {
   return [this](core::JobId, core::EventBody fact) {
     std::lock_guard lock(mutex_);
     facts_.push_back(std::move(fact));
@@ -133,7 +133,7 @@ void World::restart_controller(const std::string& supervisor) {
   executor_->start(facts_.sink());
 }
 
-core::AttemptLaunched World::must_launch(const runtime::LaunchRequest& request) {
+core::AttemptLaunched World::must_launch(const executors::LaunchRequest& request) {
   const auto answer = launch(request);
   if (const auto* failed = std::get_if<core::AttemptLaunchFailed>(&answer)) {
     ADD_FAILURE() << "not launched: " << failed->reason;
@@ -143,7 +143,7 @@ core::AttemptLaunched World::must_launch(const runtime::LaunchRequest& request) 
 }
 
 std::filesystem::path World::folder(core::JobId job) const {
-  return runtime::DataFolder(root_).attempt({job, 1});
+  return base::DataFolder(root_).attempt({job, 1});
 }
 
 std::filesystem::path World::log(core::JobId job, core::RankNumber rank) const {

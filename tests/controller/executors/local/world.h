@@ -34,7 +34,7 @@ int run_program(const std::vector<std::string>& argv);
 /// What an executor told.
 class Facts {
  public:
-  runtime::FactSink sink();
+  executors::FactSink sink();
   std::vector<core::EventBody> all() const;
   /// False if there are still fewer than `count` after kLimit.
   bool wait_for(std::size_t count) const;
@@ -63,12 +63,12 @@ class World : public ::testing::Test {
 
   /// A new executor, which takes over from the one before (that is shut down first).
   void restart_controller(const std::string& supervisor = SUPERVISOR);
-  runtime::LaunchAnswer launch(const runtime::LaunchRequest& request) { return executor_->launch(request); }
-  runtime::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
+  executors::LaunchAnswer launch(const executors::LaunchRequest& request) { return executor_->launch(request); }
+  executors::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
     return launch(script_request(root_, job, script, ranks));
   }
   /// Fails the test if it was not launched.
-  core::AttemptLaunched must_launch(const runtime::LaunchRequest& request);
+  core::AttemptLaunched must_launch(const executors::LaunchRequest& request);
   core::AttemptLaunched must_launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
     return must_launch(script_request(root_, job, script, ranks));
   }
@@ -82,7 +82,7 @@ class World : public ::testing::Test {
   std::filesystem::path root_;
   std::chrono::milliseconds look_every_{5000};
   Facts facts_;
-  std::unique_ptr<runtime::Executor> executor_;
+  std::unique_ptr<executors::Executor> executor_;
 };
 
 }  // namespace test

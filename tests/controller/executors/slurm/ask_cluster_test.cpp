@@ -5,7 +5,7 @@
 
 #include "slurm/fake_scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -96,4 +96,4 @@ TEST(ClusterFacts, SayWhyTheyAreMissing) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

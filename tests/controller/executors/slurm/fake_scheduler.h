@@ -13,7 +13,7 @@
 
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 
 /// The death of the controller: caught by tests alone.
 struct Crash {};
@@ -313,4 +313,4 @@ class FakeScheduler : public ::slurm::Scheduler {
   std::mutex mutex_;
 };
 
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

@@ -1,7 +1,7 @@
 #include "slurm/fake_scheduler.h"
 #include "slurm/scheduler_contract.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 namespace {
 
 class FakeWorld : public SchedulerWorld {
@@ -21,4 +21,4 @@ INSTANTIATE_TEST_SUITE_P(Fake, SchedulerContract, ::testing::Values([]() -> std:
                          }));
 
 }  // namespace
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

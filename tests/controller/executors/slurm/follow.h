@@ -8,7 +8,7 @@
 
 #include "executors/slurm/slurm_attempt.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 
 using namespace std::chrono_literals;
 
@@ -142,4 +142,4 @@ class Following {
   bool reads_files = true;  // in time; there are none but those that a test hands over
 };
 
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

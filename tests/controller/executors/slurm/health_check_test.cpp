@@ -9,12 +9,12 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "base/durable_file.h"
 #include "controller/service/bench.h"
 #include "executors/node_fitness.h"
 #include "executors/slurm/submission.h"
+#include "os/durable_file.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using ::testing::ElementsAre;
@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 /// Runs the check as the batch script does, on `node`, and appends what it says to `log`; its exit code.
 int run_check(const std::filesystem::path& folder, const std::string& check, const std::string& node,
               const std::filesystem::path& log) {
-  write_file_durably(folder / "check.sh", telling_check(check));
+  os::write_file_durably(folder / "check.sh", telling_check(check));
   const auto command =
       "SLURMD_NODENAME='" + node + "' bash '" + (folder / "check.sh").string() + "' >> '" + log.string() + "' 2>&1";
   return WEXITSTATUS(std::system(command.c_str()));
@@ -41,7 +41,7 @@ std::vector<std::string> lost(const std::vector<core::EventBody>& facts) {
 }
 
 TEST(HealthCheck, OfAnAttemptAloneIsReadFromItsOwnLog) {
-  const runtime::testing::TempFolder folder;
+  const service::testing::TempFolder folder;
   const auto log = folder.path() / "slurm.log";
   EXPECT_EQ(run_check(folder.path(), "true", "n1", log), 0);
   EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty());
@@ -54,7 +54,7 @@ TEST(HealthCheck, OfAnAttemptAloneIsReadFromItsOwnLog) {
 }
 
 TEST(HealthCheck, OfAnArraysElementIsReadFromTheElementsLogAlone) {
-  const runtime::testing::TempFolder folder;
+  const service::testing::TempFolder folder;
   const auto set = folder.path() / "set-7.1", attempt = folder.path() / "attempt-2";
   std::filesystem::create_directories(set);
   std::filesystem::create_directories(attempt);
@@ -71,7 +71,7 @@ TEST(HealthCheck, OfAnArraysElementIsReadFromTheElementsLogAlone) {
 
 TEST(HealthCheck, IsFoundBehindAnyAmountOfSetupLines) {
   for (const std::size_t mebibytes : {0, 1, 2, 5}) {
-    const runtime::testing::TempFolder folder;
+    const service::testing::TempFolder folder;
     const auto log = folder.path() / "slurm.log";
     run_check(folder.path(), "exit 1", "n1", log);
     {
@@ -86,7 +86,7 @@ TEST(HealthCheck, IsFoundBehindAnyAmountOfSetupLines) {
 }
 
 TEST(HealthCheck, OfTheJobFileConcernsItsJobAlone) {
-  const runtime::testing::TempFolder folder;
+  const service::testing::TempFolder folder;
   const auto log = folder.path() / "slurm.log";
   EXPECT_EQ(run_check(folder.path(), own_check("exit 7"), "n1", log), 7);
   EXPECT_EQ(run_check(folder.path(), "exit 7", "n2", log), 7);
@@ -98,7 +98,7 @@ TEST(HealthCheck, OfTheJobFileConcernsItsJobAlone) {
 
 // The middle of a long log is not read, and begins where a name may stand.
 TEST(HealthCheck, NoHalfANameIsTakenForANode) {
-  const runtime::testing::TempFolder folder;
+  const service::testing::TempFolder folder;
   {
     std::ofstream log(folder.path() / "slurm.log");
     log << std::string((1 << 20) - kUnfitMark.size() - 4, 'x') << "\n" << kUnfitMark << "n12345 with exit code 1\n";
@@ -108,7 +108,7 @@ TEST(HealthCheck, NoHalfANameIsTakenForANode) {
 }
 
 TEST(HealthCheck, ALogThatSaysNothingOfIt) {
-  const runtime::testing::TempFolder folder;
+  const service::testing::TempFolder folder;
   EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty()) << "no log at all";
   std::filesystem::create_directory(folder.path() / "slurm.log");
   EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty()) << "one that can't be read";
@@ -116,4 +116,4 @@ TEST(HealthCheck, ALogThatSaysNothingOfIt) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

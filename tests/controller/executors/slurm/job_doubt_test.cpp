@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -74,4 +74,4 @@ TEST(JobIdentity, WhatIsNotKnownIsNotCompared) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

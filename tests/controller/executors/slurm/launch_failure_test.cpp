@@ -2,7 +2,7 @@
 
 #include "slurm/follow.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace testing;
@@ -74,4 +74,4 @@ TEST(LaunchFailure, OfARunWhoseRanksAllCameToLifeIsThatOfASecondRun) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

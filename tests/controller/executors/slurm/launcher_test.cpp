@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/durable_file.h"
 #include "controller/service/bench.h"
+#include "os/durable_file.h"
 #include "slurm/fake_scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,9 +61,9 @@ class Launching {
     return FakeScheduler::option(slurm.scripts.at(script), "dependency");
   }
 
-  runtime::testing::TempFolder folder;
+  service::testing::TempFolder folder;
   FakeScheduler slurm;
-  ManualClock clock;
+  base::ManualClock clock;
   SlurmOptions options;
 };
 
@@ -94,7 +94,7 @@ TEST(Launcher, TasksHandOnSignalsWhereSlurmReachesThemAlone) {
     Launching l;
     l.slurm.proctrack = tracked_by;
     EXPECT_EQ(l.launch({l.request(7)}), "1");
-    const auto text = read_small_file(l.request(7).attempt_folder + "/task_launch.json", 1 << 20);
+    const auto text = os::read_small_file(l.request(7).attempt_folder + "/task_launch.json", 1 << 20);
     EXPECT_EQ(nlohmann::json::parse(text).at("forward_signals"), std::string(tracked_by) == "proctrack/pgid");
   }
 }
@@ -282,10 +282,10 @@ TEST(Launcher, AnElementIsNotTakenForAnotherThatHasItsOldPlace) {
   l.slurm.submits = Submits::kIsAway;
   l.launch(all);
   const auto record = std::filesystem::path(all[1].attempt_folder) / "slurm.json";
-  const auto before = read_small_file(record);
+  const auto before = os::read_small_file(record);
   l.slurm.submits = Submits::kTakes;
   EXPECT_EQ(l.launch({all[0], all[2], all[3]}), "1_0 1_1 1_2");
-  write_file_durably(record, before);
+  os::write_file_durably(record, before);
   EXPECT_EQ(l.launch({all[1]}), "2");
   EXPECT_EQ(l.launch(all), "1_0 2 1_1 1_2");
 }
@@ -342,8 +342,8 @@ TEST(Launcher, AnElementThatRanAndWasForgottenIsNotStartedAgain) {
   EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
   l.slurm.jobs.clear();  // MinJobAge is over
   const std::filesystem::path ranks = l.request(2).attempt_folder + "/ranks";
-  make_folders(ranks);
-  write_file_durably(ranks / "rank-0.json", "{}");
+  os::make_folders(ranks);
+  os::write_file_durably(ranks / "rank-0.json", "{}");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
   EXPECT_EQ(l.launcher().withdraw(l.request(2)).has_value(), true);
@@ -435,4 +435,4 @@ TEST(Launcher, KnowsItsOwnCommentsAndNoOthers) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

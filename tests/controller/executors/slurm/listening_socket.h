@@ -7,7 +7,7 @@
 
 #include "../../../claimed_port.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 
 /// A socket of this machine that takes connections, as slurmd does.
 class ListeningSocket {
@@ -31,4 +31,4 @@ class ListeningSocket {
   int fd_, port_ = 0;
 };
 
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

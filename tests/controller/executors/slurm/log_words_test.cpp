@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 TEST(LogWords, TheLineThatSaysWhyIsQuoted) {
@@ -18,4 +18,4 @@ TEST(LogWords, TheLineThatSaysWhyIsQuoted) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -10,7 +10,7 @@
 
 #include "slurm/listening_socket.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -160,4 +160,4 @@ TEST(NodeCheck, ANodeIsFoundByItsNameAndOneWithoutAnAddressDoesNotAnswer) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -5,7 +5,7 @@
 #include "slurm/scheduler_contract.h"
 #include "slurm_cluster/cluster.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 namespace {
 
 class RealWorld : public SchedulerWorld {
@@ -51,4 +51,4 @@ INSTANTIATE_TEST_SUITE_P(Real, SchedulerContract, ::testing::Values([]() -> std:
                          }));
 
 }  // namespace
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

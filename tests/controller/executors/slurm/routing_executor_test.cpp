@@ -7,14 +7,14 @@
 
 #include "controller/service/fake_executor.h"
 
-namespace runtime {
+namespace executors {
 namespace {
 
+using service::testing::FakeExecutor;
 using ::testing::ElementsAre;
-using testing::FakeExecutor;
 
 /// A fake that goes by another name.
-class Named : public FakeExecutor {
+class Named : public service::testing::FakeExecutor {
  public:
   explicit Named(std::string name) : name_(std::move(name)) {}
   std::string name() const override { return name_; }
@@ -127,4 +127,4 @@ TEST(RoutingExecutor, KnowsTheQueueOfSlurmAlone) {
 }
 
 }  // namespace
-}  // namespace runtime
+}  // namespace executors

@@ -8,7 +8,7 @@
 
 #include "slurm/host_list.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 
 using namespace std::chrono_literals;
 using ::slurm::JobId;
@@ -230,4 +230,4 @@ TEST_P(SchedulerContract, ADependencyOnAJobThatIsOverHoldsNobodyBack) {
   EXPECT_TRUE(reaches(id, JobState::kRunning));
 }
 
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

@@ -9,7 +9,7 @@
 #include "slurm/batch_script.h"
 #include "slurm/scheduler.h"
 
-namespace runtime::on_slurm::testing {
+namespace executors::on_slurm::testing {
 
 /// A Slurm, and the jobs' side of it. What it is asked becomes true at once or a little later.
 class SchedulerWorld {
@@ -47,4 +47,4 @@ class SchedulerContract : public ::testing::TestWithParam<std::function<std::uni
   std::unique_ptr<SchedulerWorld> world_;
 };
 
-}  // namespace runtime::on_slurm::testing
+}  // namespace executors::on_slurm::testing

@@ -9,7 +9,7 @@
 
 #include "core/golden.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using ::testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST(ScriptPlan, OnlyAttemptsThatAskSlurmForTheSameFitOneArray) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

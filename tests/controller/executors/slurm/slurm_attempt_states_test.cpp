@@ -10,7 +10,7 @@
 #include "core/golden.h"
 #include "slurm/follow.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace testing;
@@ -278,4 +278,4 @@ TEST(SlurmAttemptStatesGolden, TheTableHasEveryState) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

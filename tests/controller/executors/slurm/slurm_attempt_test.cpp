@@ -2,7 +2,7 @@
 
 #include "slurm/follow.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace testing;
@@ -1064,4 +1064,4 @@ TEST(SlurmAttempt, WhereRanksRunIsToldAlsoIfSomeNeverSpeak) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -2,7 +2,7 @@
 
 #include "slurm/follow.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace testing;
@@ -75,4 +75,4 @@ TEST(SlurmClock, RanksSaveAtTheSameMomentWhateverOurClockSays) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -18,7 +18,7 @@
 #include "slurm/follow.h"
 #include "slurm/listening_socket.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -69,7 +69,7 @@ class Executing {
     std::lock_guard lock(mutex_);
     over_.insert(key);
   }
-  Clock& clock() { return hurried_ ? static_cast<Clock&>(hurried_clock_) : real_clock_; }
+  base::Clock& clock() { return hurried_ ? static_cast<base::Clock&>(hurried_clock_) : real_clock_; }
   std::string folder_of(const core::AttemptKey& key) const {
     return (folder.path() / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number))).string();
   }
@@ -172,15 +172,15 @@ class Executing {
     return reasons_[job];
   }
 
-  runtime::testing::TempFolder folder;
+  service::testing::TempFolder folder;
   testing::FakeScheduler slurm;
   SlurmOptions options;
   std::unique_ptr<Executor> executor;
 
  private:
   const bool hurried_;
-  RealClock real_clock_;
-  ManualClock hurried_clock_;
+  base::RealClock real_clock_;
+  base::ManualClock hurried_clock_;
   std::mutex mutex_;
   std::map<core::JobId, std::vector<std::string>> told_;
   std::map<core::JobId, std::vector<Vouch>> vouched_;
@@ -849,4 +849,4 @@ TEST(SlurmExecutor, ALaunchThatFailsOnItsFilesIsUnsureOnlyWhereSlurmMayHaveIt) {
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

@@ -8,11 +8,11 @@
 
 #include <utility>
 
-#include "base/durable_file.h"
 #include "controller/service/bench.h"
+#include "os/durable_file.h"
 #include "slurm/fake_scheduler.h"
 
-namespace runtime::on_slurm {
+namespace executors::on_slurm {
 namespace {
 
 using testing::FakeScheduler;
@@ -34,7 +34,7 @@ class Submitting {
     record.comment = "muster:s:7.1";
     return submitter.submit(folder.path(), record, kScript, {{"PATH", "/the/job's"}});
   }
-  static void set(ManualClock& clock, std::int64_t now) {
+  static void set(base::ManualClock& clock, std::int64_t now) {
     clock.set_wall(core::Millis(now) - clock.wall().time_since_epoch());
   }
   static std::uint64_t id(const Submitter::Outcome& outcome) {
@@ -44,8 +44,8 @@ class Submitting {
   static bool later(const Submitter::Outcome& outcome) { return std::holds_alternative<LaunchLater>(outcome); }
 
   FakeScheduler slurm;
-  ManualClock clock;
-  runtime::testing::TempFolder folder;
+  base::ManualClock clock;
+  service::testing::TempFolder folder;
 };
 
 /// The lock of a folder, as an sbatch holds it that has inherited it.
@@ -138,9 +138,9 @@ TEST(Submitter, WhatFailsAgainAndAgainIsTriedLessOftenAndSaysWhy) {
 // A slurmctld that answers no sbatch in time is not asked for all its jobs once for each.
 TEST(Submitter, ManyLostAnswersAreLookedForInOneListing) {
   FakeScheduler slurm;
-  ManualClock clock;
+  base::ManualClock clock;
   Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
-  std::vector<runtime::testing::TempFolder> folders(3);
+  std::vector<service::testing::TempFolder> folders(3);
   const auto submit_all = [&](std::int64_t now) {
     Submitting::set(clock, now);
     std::vector<std::uint64_t> ids;
@@ -264,10 +264,10 @@ TEST(Submitter, WhatAHungSbatchHasSubmittedIsFoundWhileItHangs) {
 // A list is asked for once for many, and may be older than what slurmctld took at last.
 TEST(Submitter, OfAnSbatchThatTookLongNoOlderListSpeaks) {
   FakeScheduler slurm;
-  ManualClock clock;
+  base::ManualClock clock;
   Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
-  runtime::testing::TempFolder folder, other;
-  const auto submit = [&](const runtime::testing::TempFolder& where, const std::string& comment, std::int64_t now) {
+  service::testing::TempFolder folder, other;
+  const auto submit = [&](const service::testing::TempFolder& where, const std::string& comment, std::int64_t now) {
     Submitting::set(clock, now);
     SubmissionRecord record;
     record.comment = comment;
@@ -320,12 +320,12 @@ TEST(Submitter, AnAttemptThatRanAndWasForgottenIsNotStartedAgain) {
   s.slurm.submits = Submits::kCrashesAfter;
   EXPECT_THROW(s.submit(), testing::Crash);
   s.slurm.jobs.clear();  // MinJobAge is over
-  make_folders(s.folder.path() / "ranks");
-  write_file_durably(s.folder.path() / "ranks" / "rank-0.json", "{}");
+  os::make_folders(s.folder.path() / "ranks");
+  os::write_file_durably(s.folder.path() / "ranks" / "rank-0.json", "{}");
   s.slurm.submits = Submits::kTakes;
   EXPECT_TRUE(std::holds_alternative<::slurm::JobId>(s.submit(kNow + 3'600'000)));
   EXPECT_EQ(s.slurm.calls_to_submit, 1);
 }
 
 }  // namespace
-}  // namespace runtime::on_slurm
+}  // namespace executors::on_slurm

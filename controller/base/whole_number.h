@@ -1,9 +1,0 @@
-#pragma once
-
-#include "schema/whole_number.h"
-
-namespace runtime {
-
-using schema::whole_number;
-
-}  // namespace runtime
