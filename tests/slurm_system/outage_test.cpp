@@ -32,7 +32,7 @@ fi
 here=$(dirname "$0")
 if [ -e "$here/knows_nothing" ]; then exit 0; fi
 # What stands between two fields is another random text in each call.
-between=$(printf %s "$*" | sed -n 's/.*JobID:\(~[0-9a-f]*~\),.*/\1/p')
+between=$(printf %s "$*" | sed -n 's/.*JobArrayID:\(~[0-9a-f]*~\),.*/\1/p')
 if [ -z "$between" ]; then exec /usr/bin/squeue "$@"; fi
 if [ ! -e "$here/repeats" ]; then
   answer=$here/answer.$$
