@@ -78,6 +78,7 @@ struct TaskReport {
   std::string trouble;            // why it could not be started; empty otherwise
   core::Millis ended_at{0};       // since 1970, by its node's clock; 0: not known
   std::string error = {};         // the program's own words about its end; empty: it left none
+  bool operator==(const TaskReport&) const = default;
 };
 
 /// Why an executor's scheduler can't be asked, and since when.
@@ -194,6 +195,9 @@ class Executor {
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
   /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
   virtual void was_deaf() {}
+  /// Call it often. What tasks sent before `read_until` (monotonic) has been read, see Reading. No task is missed
+  /// before it is unheard for `missed_after`, see Pace.
+  virtual void tasks_read(core::Millis /*read_until*/, core::Millis /*missed_after*/) {}
   /// Keeps a queued attempt from starting, or lets it start.
   virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.

@@ -36,6 +36,9 @@ class RoutingExecutor : public Executor {
     return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
   }
   void was_deaf() override { both(&Executor::was_deaf); }
+  void tasks_read(core::Millis read_until, core::Millis missed_after) override {
+    slurm_.tasks_read(read_until, missed_after);
+  }
   HoldAnswer hold(const core::AttemptKey& key, bool hold) override {
     Executor* owner = of(key);
     return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);

@@ -57,17 +57,22 @@ class AttemptTable {
     std::lock_guard lock(mutex_);
     return use(state_);
   }
-  /// Calls `use` with one attempt, if it is followed.
+  /// Calls `use` with one attempt, if it is followed. A `use` that returns false has left nothing to look at.
   template <typename Use>
   void with(const core::AttemptKey& key, Use&& use) {
-    const bool found = locked([&](State& state) {
+    const bool is_news = locked([&](State& state) {
       const auto place = state.attempts.find(key);
       if (place == state.attempts.end()) return false;
-      use(place->second);
+      bool used = true;
+      if constexpr (std::is_void_v<std::invoke_result_t<Use, Tracked&>>) {
+        use(place->second);
+      } else {
+        used = use(place->second);
+      }
       state.urgent = state.urgent || place->second.attempt.wants_listing();
-      return true;
+      return used;
     });
-    if (found) wake();
+    if (is_news) wake();
   }
   /// What `use` makes of one attempt; `otherwise`: the attempt is not followed.
   template <typename T, typename Use>

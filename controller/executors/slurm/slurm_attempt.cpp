@@ -130,8 +130,11 @@ void SlurmAttempt::conclude(const Verdict& why, core::Millis now) {
   settle(now);
 }
 
-void SlurmAttempt::task(core::RankNumber number, const TaskReport& report, core::Millis now) {
-  if (number < ranks_.size()) heard(number, ranks_.hear(number, report, now), now);
+bool SlurmAttempt::task(core::RankNumber number, const TaskReport& report, core::Millis now) {
+  if (number >= ranks_.size()) return false;
+  const bool is_same = ranks_[number].report == report;
+  heard(number, ranks_.hear(number, report, now), now);
+  return !is_same;
 }
 
 void SlurmAttempt::file(core::RankNumber number, const TaskReport* report, core::Millis now) {
@@ -193,8 +196,9 @@ void SlurmAttempt::tick(core::Millis now) {
   if (!begun_ || !stop_at_ || now < std::min(*stop_at_, since_ + kLostAfter)) return;
   // Ranks that are being stopped and are not heard any more are given up: they are fenced, and Slurm may take minutes
   // to say that they are gone.
-  const bool listened = now - since_ >= kLostAfter && !recently_deaf(now);
-  const auto may_be_there = [&](const Rank& r) { return !r.told && !(listened && !r.heard_within(kLostAfter, now)); };
+  const auto limit = patience(kLostAfter, now);
+  const bool listened = now - since_ >= limit && !recently_deaf(now);
+  const auto may_be_there = [&](const Rank& r) { return !r.told && !(listened && !r.heard_within(limit, now)); };
   if (ranks_.any(may_be_there)) return;
   give_up(Cause::kNodeFailed, "its last ranks can't be heard any more", now);
 }
@@ -314,19 +318,19 @@ bool SlurmAttempt::had_started(core::Millis asked_at) const {
 }
 
 bool SlurmAttempt::is_heard(core::Millis now) const {
-  return ranks_.any([&](const Rank& r) { return !r.told && r.heard_within(kLostAfter, now); });
+  return ranks_.any([&](const Rank& r) { return !r.told && r.heard_within(patience(kLostAfter, now), now); });
 }
 
 std::string SlurmAttempt::node_of_missed(core::RankNumber number, core::Millis now) const {
   if (number >= ranks_.size() || number >= nodes_.size() || ended_at_) return {};
   const auto& rank = ranks_[number];
-  const bool missed = now - rank.heard_at.value_or(since_) >= kHeardWithin;
+  const bool missed = now - rank.heard_at.value_or(since_) >= patience(kHeardWithin, now);
   return missed && !rank.exited_at ? nodes_[number] : std::string();
 }
 
 bool SlurmAttempt::hears_on(const std::string& node, core::Millis now) const {
   for (core::RankNumber rank = 0; rank < ranks_.size() && rank < nodes_.size(); ++rank) {
-    if (nodes_[rank] == node && ranks_[rank].heard_within(kHeardWithin, now)) return true;
+    if (nodes_[rank] == node && ranks_[rank].heard_within(patience(kHeardWithin, now), now)) return true;
   }
   return false;
 }
@@ -350,7 +354,7 @@ bool SlurmAttempt::wants_cancel(core::Millis now) const {
 bool SlurmAttempt::has_fallen_silent(core::RankNumber number, core::Millis now) const {
   if (number >= ranks_.size()) return false;
   const auto& rank = ranks_[number];
-  return rank.heard_at && !rank.exited_at && !rank.heard_within(kHeardWithin, now);
+  return rank.heard_at && !rank.exited_at && !rank.heard_within(patience(kHeardWithin, now), now);
 }
 
 bool SlurmAttempt::suspended() const {
@@ -363,7 +367,7 @@ Vouch SlurmAttempt::vouch(core::RankNumber number, core::Millis now) const {
   const auto& rank = ranks_[number];
   // The task has left with its rank. The exit may be held as long as the other ranks take to save.
   if (rank.exited_at) return rank.told ? Vouch::kGone : Vouch::kEnded;
-  const bool is_heard = rank.report && rank.heard_within(kHeardWithin, now);
+  const bool is_heard = rank.report && rank.heard_within(patience(kHeardWithin, now), now);
   const auto listed = newest_listed(side_);
   const auto* running = listed ? std::get_if<Running>(&*listed) : nullptr;
   const bool wakes = running != nullptr && running->woken_at && now - *running->woken_at < kWakesWithin;

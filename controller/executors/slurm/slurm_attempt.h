@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +45,8 @@ class SlurmAttempt {
 
   /// A poll has an answer about the job.
   void observe(const Observation& seen);
-  /// The task beside a rank has spoken.
-  void task(core::RankNumber rank, const TaskReport& report, core::Millis now);
+  /// The task beside a rank has spoken. False: it has said the same again.
+  bool task(core::RankNumber rank, const TaskReport& report, core::Millis now);
   /// A rank has said that it is about to leave with an error.
   void failing(core::RankNumber rank) { ranks_.failing(rank); }
   /// What a rank's status file says; nullptr: there is none.
@@ -59,6 +60,11 @@ class SlurmAttempt {
   void stop(const StopRequest& how, core::Millis now);
   /// Nobody could be heard until now: silence counts from here on.
   void was_deaf(core::Millis now) { deaf_until_ = now; }
+  /// What tasks sent before `until` has been read. None is missed before it is unheard for `missed_after`.
+  void tasks_read(core::Millis until, core::Millis missed_after) {
+    read_until_ = until;
+    missed_after_ = missed_after;
+  }
   /// Time passes.
   void tick(core::Millis now);
 
@@ -104,7 +110,7 @@ class SlurmAttempt {
   bool has_fallen_silent(core::RankNumber rank, core::Millis now) const;
   std::uint32_t world_size() const { return what_.world_size; }
 
-  /// A task not heard for this long can't vouch.
+  /// A task not heard for this long can't vouch, see patience().
   static constexpr core::Millis kHeardWithin{1500};
   /// A rank whose task is not heard for this long while the attempt is being stopped is given up.
   static constexpr core::Millis kLostAfter{3000};
@@ -155,7 +161,11 @@ class SlurmAttempt {
   bool was_begun() const { return begun_ || ranks_.any_begun(); }
   bool requeued_for_its_exit() const;
   bool outlived_its_end() const;
-  bool recently_deaf(core::Millis now) const { return deaf_until_ && now - *deaf_until_ < kLostAfter; }
+  bool recently_deaf(core::Millis now) const { return deaf_until_ && now - *deaf_until_ < patience(kLostAfter, now); }
+  /// How long a task may be unheard: its word may be there unread, and it may have been asked to speak less often.
+  core::Millis patience(core::Millis limit, core::Millis now) const {
+    return std::max(limit, missed_after_) + (now - std::min(now, read_until_.value_or(now)));
+  }
 
   const Followed what_;
   const core::Millis since_;
@@ -180,6 +190,8 @@ class SlurmAttempt {
   bool second_run_left_ = false;
   std::optional<core::Millis> stop_at_;  // the end of the grace of a stop
   std::optional<core::Millis> cancel_sent_at_, files_read_, deaf_until_;
+  std::optional<core::Millis> read_until_;
+  core::Millis missed_after_{0};
 };
 
 }  // namespace executors::on_slurm

@@ -60,7 +60,7 @@ class SlurmExecutor : public Executor {
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.stop(how, clock_.monotonic()); });
   }
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override {
-    table_.with(key, [&](Tracked& tracked) { tracked.attempt.task(rank, report, clock_.monotonic()); });
+    table_.with(key, [&](Tracked& tracked) { return tracked.attempt.task(rank, report, clock_.monotonic()); });
   }
   void failing(const core::AttemptKey& key, core::RankNumber rank) override {
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.failing(rank); });
@@ -68,6 +68,11 @@ class SlurmExecutor : public Executor {
   void was_deaf() override {
     table_.locked([&](AttemptTable::State& state) {
       for (auto& [key, tracked] : state.attempts) tracked.attempt.was_deaf(clock_.monotonic());
+    });
+  }
+  void tasks_read(core::Millis read_until, core::Millis missed_after) override {
+    table_.locked([&](AttemptTable::State& state) {
+      for (auto& [key, tracked] : state.attempts) tracked.attempt.tasks_read(read_until, missed_after);
     });
   }
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;

@@ -44,6 +44,7 @@ struct Machine {
   std::vector<std::pair<core::AttemptKey, bool>> holds;
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
   std::vector<std::pair<core::AttemptKey, executors::TaskReport>> tasks;
+  core::Millis tasks_read_until{0}, task_missed_after{0};
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> failing;
   bool answers = true;                     // false: hold() and limit() can't be carried out now
   std::set<core::AttemptKey> beyond_hold;  // the queue has started them
@@ -123,6 +124,11 @@ class FakeExecutor : public executors::Executor {
   void task(const core::AttemptKey& key, core::RankNumber, const executors::TaskReport& report) override {
     std::lock_guard lock(machine_->mutex);
     machine_->tasks.emplace_back(key, report);
+  }
+  void tasks_read(core::Millis read_until, core::Millis missed_after) override {
+    std::lock_guard lock(machine_->mutex);
+    machine_->tasks_read_until = read_until;
+    machine_->task_missed_after = missed_after;
   }
   void failing(const core::AttemptKey& key, core::RankNumber rank) override {
     std::lock_guard lock(machine_->mutex);

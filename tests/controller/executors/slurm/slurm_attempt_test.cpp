@@ -670,6 +670,60 @@ TEST(SlurmAttempt, RanksThatAreHeardKeepAJobThatSlurmForgot) {
   EXPECT_TRUE(f.attempt.over());
 }
 
+TEST(SlurmAttempt, ATaskThatSpeaksAsRarelyAsItIsToldIsHeard) {
+  Following f;
+  f.under_way();
+  f.attempt.tasks_read(f.now, 12s);
+  for (int i = 0; i < 5; ++i) {
+    f.after(4s);
+    f.attempt.tasks_read(f.now, 12s);
+    EXPECT_EQ(f.attempt.vouch(0, f.now), Vouch::kAlive);
+    EXPECT_TRUE(f.attempt.is_heard(f.now));
+    EXPECT_TRUE(f.attempt.hears_on("node1", f.now));
+    EXPECT_FALSE(f.attempt.has_fallen_silent(0, f.now));
+    EXPECT_EQ(f.attempt.node_of_missed(0, f.now), "");
+    f.task(0, running("node1")).task(1, running("node2"));
+  }
+  f.after(12s);
+  f.attempt.tasks_read(f.now, 12s);
+  EXPECT_EQ(f.attempt.vouch(0, f.now), Vouch::kUnknown) << "three intervals are enough";
+  EXPECT_EQ(f.attempt.node_of_missed(0, f.now), "node1");
+}
+
+// Thousands of tasks say the same twice a second, and each word would make the executor look at every rank.
+TEST(SlurmAttempt, ATaskThatSaysTheSameAgainIsHeardAndIsNoNews) {
+  Following f;
+  f.under_way();
+  f.after(2s);
+  EXPECT_FALSE(f.attempt.task(0, running("node1"), f.now));
+  EXPECT_EQ(f.attempt.vouch(0, f.now), Vouch::kAlive);
+  EXPECT_TRUE(f.attempt.task(0, exited(1), f.now));
+}
+
+TEST(SlurmAttempt, WhatATaskSaidAndNobodyHasReadCountsAsHeard) {
+  Following f;
+  f.under_way();
+  const auto read_until = f.now;
+  f.attempt.tasks_read(read_until, 0s);
+  f.after(60s);
+  EXPECT_EQ(f.attempt.vouch(0, f.now), Vouch::kAlive);
+  EXPECT_FALSE(f.attempt.has_fallen_silent(0, f.now));
+  f.attempt.tasks_read(read_until + SlurmAttempt::kHeardWithin, 0s);
+  EXPECT_EQ(f.attempt.vouch(0, f.now), Vouch::kUnknown) << "by then its word would have been read";
+}
+
+TEST(SlurmAttempt, RanksThatAreBeingStoppedAreNotGivenUpWhileTheirTasksAreNotRead) {
+  Following f;
+  f.under_way();
+  f.attempt.tasks_read(f.now, 0s);
+  f.attempt.stop({.grace = 1s}, f.now);
+  f.after(20s);
+  EXPECT_FALSE(f.attempt.ended());
+  f.attempt.tasks_read(f.now, 0s);
+  f.after(1s);
+  EXPECT_TRUE(f.attempt.ended());
+}
+
 TEST(SlurmAttempt, AfterARestartTheStatusFilesTellWhatNobodyHeard) {
   Following f({{7, 1}, 2, 1, true, false});
   EXPECT_TRUE(f.attempt.wants_files(f.now));
