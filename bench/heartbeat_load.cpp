@@ -1,9 +1,10 @@
-// heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS CALM: plays the ranks of so many jobs, a
-// connection each, and sends a heartbeat of each every interval; ROWS 1: with a row of metrics. CALM 1: it first waits
-// until no rank is told a longer interval. The tokens of jobs 1, 2 ... are read from the input, a line each. It speaks
-// HTTP/2 by itself, since two cores must carry it and what it measures. As a rank does, it takes the interval that it
-// is told. Prints "warm" when all are connected and have been heard, then after SECONDS a line of JSON: heartbeats sent
-// and refused, connections lost, and how long an answer took that was asked for.
+// heartbeat_load PORT stream|call|task_stream|task_call WORLD JOBS INTERVAL_MS SECONDS ROWS CALM: plays the ranks of so
+// many jobs, a connection each, and sends a heartbeat of each every interval; ROWS 1: with a row of metrics. CALM 1: it
+// first waits until no rank is told a longer interval. With task_ it plays the tasks beside the ranks instead. The
+// tokens of jobs 1, 2 ... are read from the input, a line each. It speaks HTTP/2 by itself, since two cores must carry
+// it and what it measures. As a rank does, it takes the interval that it is told. Prints "warm" when all are connected
+// and have been heard, then after SECONDS a line of JSON: heartbeats sent and refused, connections lost, and how long
+// an answer took that was asked for.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -48,6 +49,7 @@ constexpr std::chrono::seconds kCalmWithin{120};
 struct Options {
   int port = 0;
   bool stream = true;
+  bool tasks = false;  // play muster-task instead of the ranks
   std::uint32_t world = 0, jobs = 0;
   double interval_ms = 0, seconds = 0;
   bool rows = false;
@@ -154,7 +156,7 @@ class Load {
     event.data.u64 = index;
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, rank.socket, &event);
     write(rank, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, ""));
-    if (options_.stream) write(rank, headers_of(rank, "Beat"));
+    if (options_.stream) write(rank, headers_of(rank, options_.tasks ? "FollowTask" : "Beat"));
   }
 
   std::string headers_of(Rank& rank, const std::string& method) {
@@ -197,30 +199,49 @@ class Load {
   void beat(Rank& rank, Clock::time_point now) {
     rank.due += milliseconds(rank.interval_ms);
     if (!options_.stream && rank.waits) return;  // a call at a time; it is late
-    request_.Clear();
-    auto& key = *request_.mutable_key();
-    key.set_job_id(rank.job);
-    key.set_attempt(1);
-    key.set_rank(rank.rank);
-    request_.set_step(static_cast<std::int64_t>(++rank.beats));
-    request_.set_section(muster::v1::SECTION_STEP);
-    request_.set_memory_bytes(1 << 30);
-    request_.set_memory_peak_bytes(1 << 30);
-    request_.set_step_ms(1000);
-    if (options_.rows) add_row(rank);
+    ++rank.beats;
     const bool asks = !options_.stream || rank.beats == 1 || (rank.beats + rank.rank) % kAskEvery == 0;
-    request_.set_answer_soon(options_.stream && asks);
     if (asks && !rank.waits) rank.asked = now, rank.waits = true;
-    const auto bytes = request_.SerializeAsString();
+    const auto bytes = options_.tasks ? task(rank, asks) : heartbeat(rank, asks);
     const auto message = std::string(1, '\0') + big_endian(static_cast<std::uint32_t>(bytes.size()), 4) + bytes;
     if (options_.stream) {
       write(rank, frame(kData, 0, 1, message));
     } else {
       rank.has_data = false;
-      const auto head = headers_of(rank, "Heartbeat");
+      const auto head = headers_of(rank, options_.tasks ? "Task" : "Heartbeat");
       write(rank, head + frame(kData, kEndStream, rank.next_stream - 2, message));
     }
     ++sent_;
+  }
+
+  static void set_key(muster::v1::RankKey& key, const Rank& rank) {
+    key.set_job_id(rank.job);
+    key.set_attempt(1);
+    key.set_rank(rank.rank);
+  }
+
+  std::string heartbeat(Rank& rank, bool asks) {
+    request_.Clear();
+    set_key(*request_.mutable_key(), rank);
+    request_.set_step(static_cast<std::int64_t>(rank.beats));
+    request_.set_section(muster::v1::SECTION_STEP);
+    request_.set_memory_bytes(1 << 30);
+    request_.set_memory_peak_bytes(1 << 30);
+    request_.set_step_ms(1000);
+    if (options_.rows) add_row(rank);
+    request_.set_answer_soon(options_.stream && asks);
+    return request_.SerializeAsString();
+  }
+
+  std::string task(const Rank& rank, bool asks) {
+    muster::v1::TaskRequest request;
+    set_key(*request.mutable_key(), rank);
+    request.set_node("node" + std::to_string(rank.rank / 8));
+    request.set_pid(1000 + rank.rank);
+    request.set_state(muster::v1::PROCESS_RUNNING);
+    request.set_slurm_job("1234");
+    request.set_answer_soon(options_.stream && asks);
+    return request.SerializeAsString();
   }
 
   void add_row(Rank& rank) {
@@ -261,7 +282,7 @@ class Load {
     if (type == kData && payload.size() >= kMessageHead) {
       rank.has_data = true;
       if (options_.stream) {
-        muster::v1::BeatResponse answer;
+        muster::v1::BeatResponse answer;  // TaskResponse has the interval in the same place
         answer.ParseFromArray(payload.data() + kMessageHead, static_cast<int>(payload.size() - kMessageHead));
         rank.interval_ms = static_cast<double>(answer.heartbeat_interval_ms());
         answered(rank);
@@ -293,14 +314,17 @@ class Load {
 
 int main(int argc, char** argv) {
   if (argc != 9) {
-    std::cerr << "usage: heartbeat_load PORT stream|call WORLD JOBS INTERVAL_MS SECONDS ROWS CALM < TOKENS\n";
+    std::cerr << "usage: heartbeat_load PORT stream|call|task_stream|task_call WORLD JOBS INTERVAL_MS SECONDS ROWS "
+                 "CALM < TOKENS\n";
     return 2;
   }
   try {
     os::raise_open_files_limit();
     Options options;
     options.port = std::stoi(argv[1]);
-    options.stream = std::string(argv[2]) == "stream";
+    const std::string how = argv[2];
+    options.stream = how.ends_with("stream");
+    options.tasks = how.starts_with("task_");
     options.world = static_cast<std::uint32_t>(std::stoul(argv[3]));
     options.jobs = static_cast<std::uint32_t>(std::stoul(argv[4]));
     options.interval_ms = std::stod(argv[5]);

@@ -78,6 +78,9 @@ def measure(binaries, quick):
             if how == "stream":
                 silent += result["silent"]
                 most_us = most_us if rows else max(most_us, result["us"])
+    world, jobs = (1024, 1) if quick else (1024, 4)
+    for how, name in (("task_stream", "tasks, a stream"), ("task_call", "tasks, calls")):
+        lines.append(row(f"{world} x {jobs}, {name}", load(binaries, how, world, jobs, 1000, seconds)))
     # More ranks than descriptors: each sends more often instead.
     carried = 0
     for world, jobs, interval_ms in [(1024, 2, 500)] if quick else [(4096, 4, 1000), (4096, 4, 500), (4096, 4, 250)]:

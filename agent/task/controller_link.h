@@ -20,7 +20,7 @@ class ControllerLink {
   virtual void tell(const muster::v1::TaskRequest& request) = 0;
   /// Waits until the controller has heard the last request, at most `patience`; false if it has not.
   virtual bool flush(std::chrono::milliseconds patience) = 0;
-  /// The time since the controller last answered.
+  /// How long the controller has been owing an answer; 0: it owes none.
   virtual std::chrono::milliseconds unheard_for() const = 0;
   /// Where rank 0 listens: rank 0 offers `mine`, the others ask with an empty text. Blocks until the answer is known,
   /// as long as there is patience. Empty if it is not, or if the attempt is over.

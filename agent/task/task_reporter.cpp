@@ -1,18 +1,24 @@
 #include "agent/task/task_reporter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "os/signals_blocked.h"
 
 namespace agent::task {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kCallLimit{2000};
 constexpr milliseconds kMeetLimit{5000};
 constexpr milliseconds kAgain{200};
+constexpr milliseconds kBackoffFirst{100};
+constexpr milliseconds kBackoffMost{1'000};
+/// A controller that has not answered for so long is asked to.
+constexpr milliseconds kAskAfter{2'000};
+/// The controller answers a stream every five seconds at the least.
+constexpr milliseconds kUnansweredLimit{15'000};
 constexpr std::int64_t kIntervalLeastMs = 50;
 constexpr std::int64_t kIntervalMostMs = 10'000;
 
@@ -20,7 +26,10 @@ constexpr std::int64_t kIntervalMostMs = 10'000;
 
 TaskReporter::TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
                            OnDirective on_directive)
-    : client_(controller, token), on_directive_(std::move(on_directive)), request_(std::move(first)) {
+    : client_(controller, token),
+      on_directive_(std::move(on_directive)),
+      request_(std::move(first)),
+      backoff_(kBackoffFirst, kBackoffMost) {
   const os::SignalsBlocked quiet;  // signals are the main thread's
   thread_ = std::thread([this] { run(); });
 }
@@ -52,7 +61,7 @@ bool TaskReporter::flush(milliseconds patience) {
 
 milliseconds TaskReporter::unheard_for() const {
   std::lock_guard lock(mutex_);
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - heard_at_);
+  return owes_since_ ? std::chrono::duration_cast<milliseconds>(Clock::now() - *owes_since_) : milliseconds(0);
 }
 
 std::string TaskReporter::meet(const std::string& mine, worker::MeetingPatience patience) {
@@ -76,28 +85,84 @@ std::string TaskReporter::meet(const std::string& mine, worker::MeetingPatience 
 }
 
 void TaskReporter::run() {
-  auto said = muster::v1::DIRECTIVE_CONTINUE;
-  milliseconds interval{500};
   std::unique_lock lock(mutex_);
   while (!closed_) {
-    const auto request = request_;
     const auto version = version_;
-    lock.unlock();
-    muster::v1::TaskResponse response;
-    const bool heard = client_.call(request, response, kCallLimit).ok();
-    if (heard && response.directive() != said) {
-      said = response.directive();
-      on_directive_(response);
-    }
-    lock.lock();
-    if (heard) {
-      heard_version_ = std::max(heard_version_, version);
-      heard_at_ = Clock::now();
-      heard_.notify_all();
-      interval = milliseconds(std::clamp(response.interval_ms(), kIntervalLeastMs, kIntervalMostMs));
-    }
-    wake_.wait_for(lock, heard ? interval : kAgain, [&] { return closed_ || version_ != version; });
+    const bool told = (!calls_ && send(lock)) || (calls_ && call(lock));
+    const auto stream_ended = [&] { return told && stream_ && stream_->end(); };
+    wake_.wait_for(lock, told ? interval_ : backoff_.next(),
+                   [&] { return closed_ || version_ != version || stream_ended(); });
   }
+}
+
+bool TaskReporter::call(Lock& lock) {
+  const auto request = request_;
+  ask(0);
+  lock.unlock();
+  muster::v1::TaskResponse response;
+  const bool heard = client_.call(request, response, kCallLimit).ok();
+  if (heard) answered(response, 0);
+  lock.lock();
+  if (heard) backoff_.reset();
+  return heard;
+}
+
+// What is new is asked about, so that flush() learns that it was heard.
+bool TaskReporter::send(Lock& lock) {
+  auto request = request_;
+  const bool opens = stream_ == nullptr;
+  request.set_answer_soon(opens || version_ > heard_version_ || Clock::now() - answered_at_ >= kAskAfter);
+  if (request.answer_soon()) ask(opens ? 1 : stream_->written() + 1);
+  if (opens) is_answered_ = false, answered_at_ = Clock::now();
+  lock.unlock();
+  if (opens) open_stream();
+  const bool written = stream_->write(request, kCallLimit);
+  lock.lock();
+  if (is_answered_) backoff_.reset();
+  if (written && !stream_is_broken()) return true;
+  close_stream(lock);
+  return false;
+}
+
+void TaskReporter::open_stream() {
+  stream_ = std::make_unique<worker::TaskStream>(
+      client_, [this](const muster::v1::TaskResponse& answer) { answered(answer, answer.requests_heard()); },
+      [this] {
+        std::lock_guard own(mutex_);
+        wake_.notify_all();
+      });
+}
+
+bool TaskReporter::stream_is_broken() const {
+  return stream_->end() || Clock::now() - answered_at_ > (is_answered_ ? kUnansweredLimit + 3 * interval_ : kCallLimit);
+}
+
+// Its thread may be about to tell an answer, so the lock is released meanwhile.
+void TaskReporter::close_stream(Lock& lock) {
+  lock.unlock();
+  const auto end = stream_->end();
+  calls_ = end && end->error_code() == grpc::StatusCode::UNIMPLEMENTED;
+  stream_.reset();
+  lock.lock();
+}
+
+void TaskReporter::ask(std::uint64_t number) {
+  asked_version_ = version_;
+  asked_number_ = number;
+  if (!owes_since_) owes_since_ = Clock::now();
+}
+
+void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard) {
+  if (std::exchange(said_, answer.directive()) != answer.directive()) on_directive_(answer);
+  std::lock_guard lock(mutex_);
+  answered_at_ = Clock::now();
+  is_answered_ = true;
+  interval_ = milliseconds(std::clamp(answer.interval_ms(), kIntervalLeastMs, kIntervalMostMs));
+  if (owes_since_) owes_since_ = answered_at_;
+  if (requests_heard < asked_number_) return;
+  owes_since_.reset();
+  heard_version_ = asked_version_;
+  heard_.notify_all();
 }
 
 std::unique_ptr<ControllerLink> report_by_grpc(const worker::Endpoint& controller, const std::string& token,

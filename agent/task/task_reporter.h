@@ -4,15 +4,19 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "agent/task/controller_link.h"
+#include "rank/backoff.h"
 #include "rank/grpc_client.h"
+#include "rank/grpc_stream.h"
 
 namespace agent::task {
 
 /// The link by gRPC. It tells the controller the last request, at once when the request changes and at the controller's
-/// interval otherwise. A controller that is away is called again and again. Thread-safe; one thread of its own.
+/// interval otherwise. It does so on one stream, which is opened anew when it breaks, and by calls where the controller
+/// knows no stream. Thread-safe; one thread of its own, and the stream's.
 class TaskReporter : public ControllerLink {
  public:
   TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
@@ -27,16 +31,38 @@ class TaskReporter : public ControllerLink {
   std::string meet(const std::string& mine, worker::MeetingPatience patience) override;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
+
   void run();
+  /// These tell the newest request, with the lock released meanwhile. False: the controller can't be told now.
+  bool call(Lock& lock);
+  bool send(Lock& lock);
+  void open_stream();
+  void close_stream(Lock& lock);
+  bool stream_is_broken() const;
+  /// Notes that an answer is asked for.
+  void ask(std::uint64_t number);
+  void answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard);
 
   worker::GrpcClient client_;
-  OnDirective on_directive_;
+  const OnDirective on_directive_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, heard_;
-  std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
   muster::v1::TaskRequest request_;
-  std::uint64_t version_ = 1, heard_version_ = 0;
+  std::uint64_t version_ = 1, heard_version_ = 0;               // of request_
+  std::uint64_t asked_version_ = 0, asked_number_ = 0;          // of the newest request that asked for an answer
+  std::optional<Clock::time_point> owes_since_ = Clock::now();  // the controller an answer
+  Clock::time_point answered_at_ = Clock::now();                // on this stream; or the stream was opened then
+  bool is_answered_ = false;                                    // this stream
+  std::chrono::milliseconds interval_{500};
   bool closed_ = false;
+
+  muster::v1::Directive said_ = muster::v1::DIRECTIVE_CONTINUE;  // of the thread that hears
+  // Of the thread that tells.
+  worker::Backoff backoff_;
+  bool calls_ = false;  // the controller knows no stream
+  std::unique_ptr<worker::TaskStream> stream_;
   std::thread thread_;
 };
 

@@ -11,6 +11,7 @@ AttemptStanding standing_of(const core::Job& job, core::AttemptNumber number) {
   if (standing.upcoming) standing.directive = muster::v1::DIRECTIVE_CONTINUE;
   if (!standing.current) return standing;
   const auto& attempt = attempts.back();
+  standing.cause = attempt.cause;
   if (attempt.state != core::AttemptState::kDraining) {
     standing.directive = muster::v1::DIRECTIVE_CONTINUE;
   } else if (core::leaves_with_save(attempt.cause)) {

@@ -10,6 +10,7 @@ struct AttemptStanding {
   bool current = false;   // recorded and not ended
   bool upcoming = false;  // launched, but that is not recorded yet
   muster::v1::Directive directive = muster::v1::DIRECTIVE_STOP;
+  core::Cause cause = core::Cause::kNone;  // why it ends, of a current one
   bool operator==(const AttemptStanding&) const = default;
 };
 

@@ -25,36 +25,6 @@ constexpr core::Millis kReadAgainAfter{1000};
 /// Looked through in one round, so that a network folder holds nobody up.
 constexpr int kFoldersAtOnce = 50;
 
-executors::TaskReport report_of(const muster::v1::TaskRequest& request) {
-  using Process = executors::TaskReport::Process;
-  executors::TaskReport report;
-  switch (request.state()) {
-    case muster::v1::PROCESS_RUNNING:
-      report.process = Process::kRunning;
-      break;
-    case muster::v1::PROCESS_STOPPED:
-      report.process = Process::kStopped;
-      break;
-    case muster::v1::PROCESS_EXITED:
-      report.process = Process::kExited;
-      break;
-    case muster::v1::PROCESS_STEP_LOST:
-      report.process = Process::kStepLost;
-      break;
-    default:
-      break;
-  }
-  report.node = request.node();
-  report.pid = request.pid();
-  report.exit = {request.exit_code(), request.signal()};
-  report.out_of_memory = request.out_of_memory();
-  report.error = request.error();
-  report.trouble = request.trouble();
-  report.ended_at = core::Millis(request.ended_at_ms());
-  report.signals_seen.assign(request.signals_seen().begin(), request.signals_seen().end());
-  return report;
-}
-
 }  // namespace
 
 RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secret, bool threads)
@@ -63,7 +33,8 @@ RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secre
       secret_(std::move(secret)),
       errands_(threads),
       streams_({parts_.clock, parts_.live_ranks, parts_.metrics, parts_.changes, parts_.pace,
-                [this](const muster::v1::HeartbeatRequest& request) { return write(request); }}) {
+                [this](const muster::v1::HeartbeatRequest& request) { return write(request); }}),
+      tasks_({parts_.clock, parts_.executor, parts_.pace}) {
   parts_.metrics.on_settled([this] { streams_.settle(); });
 }
 
@@ -88,7 +59,7 @@ base::Outcome<RankSessions::Caller> RankSessions::identify(const muster::v1::Ran
 }
 
 base::Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey& key) {
-  Caller caller{{key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr, false, false};
+  Caller caller{{}, {key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr};
   try {
     caller.spec = parts_.specs.get(caller.key.job);
     place(caller);
@@ -108,10 +79,7 @@ base::Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey
 void RankSessions::place(Caller& caller) {
   caller.job = parts_.event_log.job(caller.key.job);
   if (caller.job == nullptr || caller.spec == nullptr) return;
-  const auto standing = standing_of(*caller.job, caller.key.number);
-  caller.current = standing.current;
-  caller.upcoming = standing.upcoming;
-  caller.directive = standing.directive;
+  static_cast<AttemptStanding&>(caller) = standing_of(*caller.job, caller.key.number);
   if (!caller.current && !caller.upcoming) return;
   const auto now = parts_.clock.monotonic();
   parts_.live_ranks.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
@@ -160,16 +128,17 @@ base::Outcome<std::shared_ptr<RankStream>> RankSessions::open(const muster::v1::
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
   parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
-  const RankStreams::Rank rank{caller.key, caller.rank, core::Millis(caller.spec->liveness().heartbeat_interval_ms()),
-                               keeps_rows(caller)};
-  return streams_.open(rank, std::move(tell), [&] {
-    try {
-      place(caller);
-    } catch (const std::exception& e) {
-      spdlog::warn("job {}: {}", caller.key.job, e.what());
-    }
-    return AttemptStanding{caller.current, caller.upcoming, caller.directive};
-  });
+  const RankStreams::Rank rank{caller.key, caller.rank, interval_of_job(caller), keeps_rows(caller)};
+  return streams_.open(rank, std::move(tell), [&] { return standing_now(caller); });
+}
+
+AttemptStanding RankSessions::standing_now(Caller& caller) {
+  try {
+    place(caller);
+  } catch (const std::exception& e) {
+    spdlog::warn("job {}: {}", caller.key.job, e.what());
+  }
+  return caller;
 }
 
 RankStreams::Written RankSessions::write(const muster::v1::HeartbeatRequest& request) {
@@ -197,7 +166,7 @@ RankStreams::Written RankSessions::write(Caller& caller, const muster::v1::Heart
 }
 
 core::Millis RankSessions::interval_of(const Caller& caller) const {
-  return parts_.pace.interval(core::Millis(caller.spec->liveness().heartbeat_interval_ms()));
+  return parts_.pace.interval(interval_of_job(caller));
 }
 
 // A rank known as starting has spoken, or one of any program, which nobody expects to. If that cannot be written now,
@@ -423,15 +392,20 @@ base::Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::Tas
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
   if (caller.current || caller.upcoming) parts_.executor.task(caller.key, caller.rank, report_of(request));
-  muster::v1::TaskResponse response;
-  response.set_directive(caller.directive);
-  response.set_interval_ms(caller.spec->liveness().heartbeat_interval_ms());
-  if (response.directive() == muster::v1::DIRECTIVE_CONTINUE) return response;
-  const bool save = response.directive() == muster::v1::DIRECTIVE_SAVE_AND_LEAVE;
-  const auto* attempt = caller.attempt();
-  response.set_stop_why(executors::stop_word(attempt == nullptr ? core::Cause::kNone : attempt->cause));
-  response.set_stop_grace_ms(jobs::stop_grace(*caller.spec, save).count());
-  return response;
+  return tasks_.answer(task_of(caller), caller);
+}
+
+base::Outcome<std::shared_ptr<TaskStream>> RankSessions::open_task(const muster::v1::RankKey& key,
+                                                                   const std::string& token, TellTask tell) {
+  auto found = identify(key, token);
+  if (!found.ok()) return found.refusal();
+  auto& caller = found.value();
+  return tasks_.open(task_of(caller), std::move(tell), [&] { return standing_now(caller); });
+}
+
+TaskStreams::Rank RankSessions::task_of(const Caller& caller) {
+  return {caller.key, caller.rank, interval_of_job(caller), jobs::stop_grace(*caller.spec, false),
+          jobs::stop_grace(*caller.spec, true)};
 }
 
 // On disk before rank 0 is answered, unless the disk takes its time: only a restart of the controller in the next

@@ -17,13 +17,15 @@
 #include "ranks/live_ranks.h"
 #include "ranks/metrics_writer.h"
 #include "ranks/rank_streams.h"
+#include "ranks/task_streams.h"
 
 namespace ranks {
 
 /// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
 ///
 /// A heartbeat is noted before anything is written, and answered whatever the disk does: what is not durable by then is
-/// not acknowledged, and the rank tells it again. RankStreams has the streams; a single heartbeat is for older workers.
+/// not acknowledged, and the rank tells it again. RankStreams and TaskStreams have the streams; single calls are for
+/// older workers.
 class RankSessions {
  public:
   struct Parts {
@@ -47,10 +49,17 @@ class RankSessions {
   base::Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token,
                                                   TellRank tell);
   RankStreams& streams() { return streams_; }
+  /// The job's history has gone on: tells ranks and tasks whose directive has changed.
+  void follow(const core::Job& job) {
+    streams_.follow(job);
+    tasks_.follow(job);
+  }
   /// Answers at once, with an empty endpoint while it is not known.
   base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                            const std::string& token);
   base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
+  base::Outcome<std::shared_ptr<TaskStream>> open_task(const muster::v1::RankKey& key, const std::string& token,
+                                                       TellTask tell);
   /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
   /// to the event_log. Checkpoints that the store does not take now come before that end all the same; metrics are
   /// read again by take_what_waits(). Never throws.
@@ -64,14 +73,11 @@ class RankSessions {
 
  private:
   /// Where an attempt stands when one of its ranks calls.
-  struct Caller {
+  struct Caller : AttemptStanding {
     core::AttemptKey key;
     core::RankNumber rank = 0;
     jobs::JobPtr job;
     jobs::SpecPtr spec;
-    bool current = false;   // recorded and not ended
-    bool upcoming = false;  // launched, but that is not recorded yet
-    muster::v1::Directive directive = muster::v1::DIRECTIVE_STOP;
     const core::Attempt* attempt() const { return current ? &job->attempts[key.number - 1] : nullptr; }
   };
   enum class Late {
@@ -89,7 +95,12 @@ class RankSessions {
   base::Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
   std::string token_of(const core::AttemptKey& attempt);
+  AttemptStanding standing_now(Caller& caller);
+  static core::Millis interval_of_job(const Caller& caller) {
+    return core::Millis(caller.spec->liveness().heartbeat_interval_ms());
+  }
   core::Millis interval_of(const Caller& caller) const;
+  static TaskStreams::Rank task_of(const Caller& caller);
   static bool keeps_rows(const Caller& caller);
   RankStreams::Written write(const muster::v1::HeartbeatRequest& request);
   RankStreams::Written write(Caller& caller, const muster::v1::HeartbeatRequest& request);
@@ -107,6 +118,7 @@ class RankSessions {
   const std::string secret_;
   base::Errands errands_;
   RankStreams streams_;
+  TaskStreams tasks_;
 
   std::mutex tokens_mutex_;
   std::map<core::AttemptKey, std::string> tokens_;  // computing one costs more than looking it up

@@ -7,22 +7,29 @@
 
 namespace ranks {
 
-/// The heartbeats of one rank, one after the other, on one stream. Its token was checked when it was opened.
+/// The requests of one rank, or of the task beside it, one after the other, on one stream. Its token was checked when
+/// it was opened.
 ///
 /// beat() is called by the threads that read from all ranks, so it touches memory alone. What must be written waits for
 /// work(). Thread-safe.
-class RankStream {
+template <typename Request>
+class StreamOf {
  public:
-  virtual ~RankStream() = default;
+  virtual ~StreamOf() = default;
   /// Notes a request. True: work() is due, in a thread that may wait. A refusal ends the stream.
-  virtual base::Outcome<bool> beat(const muster::v1::HeartbeatRequest& request) = 0;
+  virtual base::Outcome<bool> beat(const Request& request) = 0;
   /// Writes what the newest requests have brought. Never throws.
-  virtual void work() = 0;
+  virtual void work() {}
   /// Nothing is told any more when this returns.
   virtual void close() = 0;
 };
+using RankStream = StreamOf<muster::v1::HeartbeatRequest>;
+using TaskStream = StreamOf<muster::v1::TaskRequest>;
 
-/// Sends an answer to the rank, and returns at once. A later answer may replace one that is not sent yet.
-using TellRank = std::function<void(const muster::v1::BeatResponse&)>;
+/// Sends an answer to the rank or the task, and returns at once. A later answer may replace one that is not sent yet.
+template <typename Response>
+using Tell = std::function<void(const Response&)>;
+using TellRank = Tell<muster::v1::BeatResponse>;
+using TellTask = Tell<muster::v1::TaskResponse>;
 
 }  // namespace ranks

@@ -11,17 +11,18 @@ namespace ranks {
 
 using muster::v1::HeartbeatRequest;
 
-class RankStreams::Stream : public RankStream, public std::enable_shared_from_this<Stream> {
+class RankStreams::Stream : public RankStream,
+                            public AttemptStreams::Stream,
+                            public std::enable_shared_from_this<Stream> {
  public:
-  Stream(RankStreams& streams, Rank rank, std::shared_ptr<Attempt> attempt, TellRank tell)
+  Stream(RankStreams& streams, Rank rank, std::shared_ptr<AttemptStreams::Attempt> attempt, TellRank tell)
       : streams_(streams), parts_(streams.parts_), rank_(rank), attempt_(std::move(attempt)), tell_(std::move(tell)) {}
   ~Stream() override { close(); }
 
   base::Outcome<bool> beat(const HeartbeatRequest& request) override;
   void work() override;
   void close() override;
-  /// The attempt's directive may have changed.
-  void news();
+  void news() override;
   /// False: nothing of this stream is on its way any more.
   bool settle();
 
@@ -42,7 +43,7 @@ class RankStreams::Stream : public RankStream, public std::enable_shared_from_th
   RankStreams& streams_;
   const Parts& parts_;
   const Rank rank_;
-  const std::shared_ptr<Attempt> attempt_;
+  const std::shared_ptr<AttemptStreams::Attempt> attempt_;
 
   std::mutex mutex_;
   TellRank tell_;  // null: closed
@@ -152,7 +153,7 @@ void RankStreams::Stream::close() {
     if (!std::exchange(is_open_, false)) return;
     tell_ = nullptr;
   }
-  streams_.forget(rank_.attempt, this);
+  streams_.attempts_.forget(rank_.attempt, this);
 }
 
 void RankStreams::Stream::news() {
@@ -212,46 +213,9 @@ void RankStreams::Stream::answer(core::Millis now) {
 
 std::shared_ptr<RankStream> RankStreams::open(const Rank& rank, TellRank tell,
                                               const std::function<AttemptStanding()>& standing) {
-  std::lock_guard lock(attempts_mutex_);
-  auto& attempt = attempts_[rank.attempt];
-  if (attempt == nullptr) attempt = std::make_shared<Attempt>();
-  auto stream = std::make_shared<Stream>(*this, rank, attempt, std::move(tell));
-  attempt->streams.emplace(stream.get(), stream);
-  ++open_;
-  // Asked with the lock held: what is published later waits for it in follow().
-  auto now = standing();
-  std::lock_guard own(attempt->mutex);
-  attempt->standing = now;
-  return stream;
-}
-
-void RankStreams::forget(const core::AttemptKey& key, Stream* stream) {
-  std::lock_guard lock(attempts_mutex_);
-  const auto found = attempts_.find(key);
-  if (found == attempts_.end() || found->second->streams.erase(stream) == 0) return;
-  --open_;
-  if (found->second->streams.empty()) attempts_.erase(found);
-}
-
-void RankStreams::follow(const core::Job& job) {
-  std::vector<std::shared_ptr<Stream>> changed;
-  {
-    std::lock_guard lock(attempts_mutex_);
-    for (auto place = attempts_.lower_bound({job.id, 0}); place != attempts_.end() && place->first.job == job.id;
-         ++place) {
-      const auto standing = standing_of(job, place->first.number);
-      auto& attempt = *place->second;
-      {
-        std::lock_guard own(attempt.mutex);
-        if (attempt.standing == standing) continue;
-        attempt.standing = standing;
-      }
-      for (const auto& [_, stream] : attempt.streams) {
-        if (auto open = stream.lock()) changed.push_back(std::move(open));
-      }
-    }
-  }
-  for (const auto& stream : changed) stream->news();
+  return attempts_.open(rank.attempt, standing, [&](auto attempt) {
+    return std::make_shared<Stream>(*this, rank, std::move(attempt), std::move(tell));
+  });
 }
 
 void RankStreams::wait_for_commit(const std::shared_ptr<Stream>& stream) {

@@ -2,15 +2,13 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "base/changes.h"
 #include "base/outcome.h"
-#include "ranks/attempt_standing.h"
+#include "ranks/attempt_streams.h"
 #include "ranks/live_ranks.h"
 #include "ranks/metrics_writer.h"
 #include "ranks/pace.h"
@@ -57,33 +55,20 @@ class RankStreams {
   /// `standing` tells where the attempt stands now, and must not throw.
   std::shared_ptr<RankStream> open(const Rank& rank, TellRank tell, const std::function<AttemptStanding()>& standing);
   /// The job's history has gone on: tells ranks whose directive has changed.
-  void follow(const core::Job& job);
+  void follow(const core::Job& job) { attempts_.follow(job); }
   /// A commit of rows has come back.
   void settle();
-  std::size_t open_now() const { return open_; }
+  std::size_t open_now() const { return attempts_.open_now(); }
   /// Heartbeats that have come on streams.
   std::uint64_t beats() const { return beats_; }
 
  private:
   class Stream;
-  /// What the streams of one attempt share.
-  struct Attempt {
-    mutable std::mutex mutex;
-    AttemptStanding standing;
-    std::map<Stream*, std::weak_ptr<Stream>> streams;  // guarded by attempts_mutex_
-    AttemptStanding now() const {
-      std::lock_guard lock(mutex);
-      return standing;
-    }
-  };
-  void forget(const core::AttemptKey& key, Stream* stream);
   void wait_for_commit(const std::shared_ptr<Stream>& stream);
 
   Parts parts_;
-  std::atomic<std::size_t> open_ = 0;
   std::atomic<std::uint64_t> beats_ = 0;
-  std::mutex attempts_mutex_;
-  std::map<core::AttemptKey, std::shared_ptr<Attempt>> attempts_;
+  AttemptStreams attempts_;
   std::mutex waiting_mutex_;
   std::vector<std::weak_ptr<Stream>> waiting_;  // each has rows on their way
 };

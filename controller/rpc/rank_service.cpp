@@ -1,5 +1,7 @@
 #include "rpc/rank_service.h"
 
+#include <functional>
+
 #include "rpc/call.h"
 #include "rpc/server.h"
 
@@ -7,7 +9,6 @@ namespace rpc {
 namespace {
 
 constexpr int kMeetingThreads = 8;
-constexpr int kMaxSignals = 64;
 constexpr std::size_t kMaxText = 4096;  // last words, node names, endpoints
 
 grpc::Status invalid(const std::string& text) {
@@ -31,7 +32,8 @@ RankService::RankService(service::Controller& controller, const Callers& callers
       callers_(callers),
       pool_(kRankThreads, kMaxRankCalls),
       meetings_(kMeetingThreads, kMaxRankCalls),
-      beats_(controller, callers, pool_),
+      beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, pool_),
+      tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_),
       desk_(kMaxRankCalls) {}
 
 grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, const muster::v1::RankKey& key,
@@ -88,13 +90,17 @@ grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* c
   return reactor;
 }
 
+grpc::ServerBidiReactor<muster::v1::TaskRequest, muster::v1::TaskResponse>* RankService::FollowTask(
+    grpc::CallbackServerContext* context) {
+  return tasks_.open(*context);
+}
+
 grpc::ServerUnaryReactor* RankService::Task(grpc::CallbackServerContext* context,
                                             const muster::v1::TaskRequest* request,
                                             muster::v1::TaskResponse* response) {
   return run(context, request->key(), [=, this] {
     if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
-    if (request->node().size() > kMaxText) return invalid("node: at most 4096 characters");
-    if (request->signals_seen_size() > kMaxSignals) return invalid("signals_seen: at most 64");
+    if (auto status = check(*request); !status.ok()) return status;
     return answer(controller_.task(*request, bearer_token(*context)), response);
   });
 }

@@ -6,18 +6,18 @@
 #include <memory>
 
 #include "muster/v1/rank_service.grpc.pb.h"
-#include "rpc/beat_stream.h"
 #include "rpc/call.h"
 #include "rpc/pool.h"
 #include "rpc/reading_probe.h"
 #include "rpc/rendezvous_desk.h"
+#include "rpc/report_stream.h"
 #include "service/controller.h"
 
 namespace rpc {
 
-/// What ranks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams (BeatStream) and are noted
-/// by the thread that reads them. Calls hold no thread while they wait: the controller is asked from a fixed number of
-/// threads. Its `rendezvous` must answer at once, the waiting is done here.
+/// What ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams
+/// (ReportStream) and are noted by the thread that reads them. Calls hold no thread while they wait: the controller is
+/// asked from a fixed number of threads. Its `rendezvous` must answer at once, the waiting is done here.
 class RankService final : public muster::v1::RankService::CallbackService {
  public:
   RankService(service::Controller& controller, const Callers& callers);
@@ -31,13 +31,18 @@ class RankService final : public muster::v1::RankService::CallbackService {
   grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
                                        const muster::v1::RendezvousRequest* request,
                                        muster::v1::RendezvousResponse* response) override;
+  grpc::ServerBidiReactor<muster::v1::TaskRequest, muster::v1::TaskResponse>* FollowTask(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Task(grpc::CallbackServerContext* context, const muster::v1::TaskRequest* request,
                                  muster::v1::TaskResponse* response) override;
 
   /// Ranks that wait are told "not yet", now and later.
   void stop_waiting() { desk_.close(); }
-  /// Ranks are told to come back.
-  void stop_beats() { beats_.stop(); }
+  /// Ranks and tasks are told to come back.
+  void stop_streams() {
+    beats_.stop();
+    tasks_.stop();
+  }
   /// From now on this one's stream is told from those of ranks. Call it before the server takes calls.
   void set_probe(ReadingProbe* probe) { probe_ = probe; }
 
@@ -53,6 +58,7 @@ class RankService final : public muster::v1::RankService::CallbackService {
   Pool pool_;
   Pool meetings_;  // so that heartbeats never queue behind ranks that meet
   BeatStreams beats_;
+  TaskStreams tasks_;
   std::atomic<ReadingProbe*> probe_ = nullptr;
   RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pools
 };

@@ -59,7 +59,7 @@ class GrpcServer final : public Server {
     streams_.stop();
     ranks_.stop_waiting();
     if (probe_) probe_->stop();
-    ranks_.stop_beats();
+    ranks_.stop_streams();
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     server_->Wait();
     server_.reset();

@@ -98,6 +98,10 @@ class Controller {
   virtual base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
                                                                         const std::string& token,
                                                                         ranks::TellRank tell) = 0;
+  /// The same from muster-task, which stands beside a rank where a scheduler starts the ranks.
+  virtual base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
+                                                                             const std::string& token,
+                                                                             ranks::TellTask tell) = 0;
   /// Where rpc/ tells how late it reads; null: nobody asks.
   virtual base::Reading* reading() { return nullptr; }
   /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
@@ -105,7 +109,7 @@ class Controller {
   virtual base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                                    const std::string& token) = 0;
 
-  /// From muster-task, which stands beside a rank where a scheduler starts the ranks.
+  /// One request of muster-task as a call.
   virtual base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
                                                        const std::string& token) = 0;
 

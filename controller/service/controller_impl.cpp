@@ -234,6 +234,11 @@ class Impl final : public RunningController {
                                                                 ranks::TellRank tell) override {
     return sessions_.open(key, token, std::move(tell));
   }
+  base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
+                                                                     const std::string& token,
+                                                                     ranks::TellTask tell) override {
+    return sessions_.open_task(key, token, std::move(tell));
+  }
   base::Reading* reading() override { return &reading_; }
   base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                            const std::string& token) override {
@@ -388,7 +393,7 @@ void Impl::publish(const jobs::JobPtr& job, bool has_actions) {
     }
   }
   live_ranks_.follow(*job, now);
-  sessions_.streams().follow(*job);
+  sessions_.follow(*job);
   admission_.follow(*job);
   dependencies_.follow(*job);
   changes_.bump(job->id);
@@ -417,7 +422,9 @@ void Impl::watch() {
   pace_.note(lag, now);
   const bool deaf = hearing_.was_deaf() || lag > base::Hearing::kLate;
   if (deaf) executor_.was_deaf();
-  const ranks::LiveRanks::Round round{now, deaf, reading_.read_until(),
+  const auto read_until = reading_.read_until();
+  executor_.tasks_read(read_until, pace_.grace(core::Millis(0)));
+  const ranks::LiveRanks::Round round{now, deaf, read_until,
                                       [this](core::Millis silent_after) { return pace_.grace(silent_after); }};
   auto found = live_ranks_.watch(
       round, [this](const core::AttemptKey& key, core::RankNumber rank) { return executor_.vouch(key, rank); });

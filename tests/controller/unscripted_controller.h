@@ -27,6 +27,10 @@ class UnscriptedController : public service::Controller {
                                                          const std::string&) override {
     return unscripted();
   }
+  base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey&, const std::string&,
+                                                                     ranks::TellTask) override {
+    return unscripted();
+  }
   base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey&, const std::string&,
                                                                 ranks::TellRank) override {
     return unscripted();

@@ -69,13 +69,23 @@ grpc::Status GrpcClient::call(const muster::v1::TaskRequest& request, muster::v1
   return run(limit, [&](grpc::ClientContext* context) { return stub_->Task(context, request, &response); });
 }
 
-std::unique_ptr<grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>>
-GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue) {
+void GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue,
+                              std::unique_ptr<BeatCall>& call) {
+  begin(context);
+  call = stub_->PrepareAsyncBeat(&context, &queue);
+}
+
+void GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue,
+                              std::unique_ptr<TaskCall>& call) {
+  begin(context);
+  call = stub_->PrepareAsyncFollowTask(&context, &queue);
+}
+
+void GrpcClient::begin(grpc::ClientContext& context) {
   context.AddMetadata("authorization", authorization_);
   std::lock_guard lock(mutex_);
   if (cancelled_) context.TryCancel();
   under_way_.insert(&context);
-  return stub_->PrepareAsyncBeat(&context, &queue);
 }
 
 void GrpcClient::end_stream(grpc::ClientContext& context) {

@@ -26,9 +26,11 @@ class GrpcClient {
                     Millis limit);
   grpc::Status call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response, Millis limit);
 
-  /// A stream of heartbeats that is not started yet. end_stream() must be called before `context` goes.
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>> begin_stream(
-      grpc::ClientContext& context, grpc::CompletionQueue& queue);
+  using BeatCall = grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;
+  using TaskCall = grpc::ClientAsyncReaderWriter<muster::v1::TaskRequest, muster::v1::TaskResponse>;
+  /// `call` becomes a stream that is not started yet. end_stream() must be called before `context` goes.
+  void begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue, std::unique_ptr<BeatCall>& call);
+  void begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue, std::unique_ptr<TaskCall>& call);
   void end_stream(grpc::ClientContext& context);
 
   /// Calls and streams under way, and all later ones, end at once with CANCELLED.
@@ -37,6 +39,7 @@ class GrpcClient {
  private:
   template <typename Method>
   grpc::Status run(Millis limit, const Method& method);
+  void begin(grpc::ClientContext& context);
 
   std::string authorization_;
   std::unique_ptr<muster::v1::RankService::Stub> stub_;

@@ -138,7 +138,7 @@ Endpoint GrpcReporter::rendezvous(std::optional<Endpoint> mine) {
   *request.mutable_key() = key_;
   if (mine) request.set_endpoint(to_string(*mine));
   MeetingPatience patience(options_.rendezvous_limit, options_.rendezvous_away_limit, Clock::now());
-  Backoff backoff(options_);
+  Backoff backoff(options_.backoff_first, options_.backoff_most);
   std::string last_error;
   while (true) {
     const auto left = patience.left(Clock::now());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -8,13 +7,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "rank/backoff.h"
 #include "rank/grpc_client.h"
 #include "rank/grpc_file_desk.h"
 #include "rank/grpc_outbox.h"
@@ -23,26 +22,6 @@
 #include "rank/grpc_words.h"
 
 namespace worker {
-
-/// How long to wait after each failure, see GrpcReporterOptions.
-class Backoff {
- public:
-  explicit Backoff(const GrpcReporterOptions& options) : first_(options.backoff_first), most_(options.backoff_most) {}
-
-  /// Between half of the wait and all of it, so that the ranks of a controller that is back do not come all at once.
-  std::chrono::milliseconds next() {
-    const auto now = wait_;
-    wait_ = std::min(wait_ * 2, most_);
-    return std::chrono::milliseconds(
-        std::uniform_int_distribution<std::int64_t>(now.count() / 2, now.count())(random_));
-  }
-  void reset() { wait_ = first_; }
-
- private:
-  std::chrono::milliseconds first_, most_;
-  std::chrono::milliseconds wait_ = first_;
-  std::minstd_rand random_{std::random_device()()};
-};
 
 /// What make_grpc_reporter() makes. grpc_reporter.cpp has its life, grpc_sending.cpp what it sends and hears.
 class GrpcReporter final : public Reporter {
@@ -167,7 +146,7 @@ class GrpcReporter final : public Reporter {
   muster::v1::BeatResponse answer_;
   Clock::time_point answered_at_{}, acknowledged_at_{};
 
-  std::unique_ptr<GrpcStream> stream_;  // of the thread, and of the destructor after it
+  std::unique_ptr<BeatStream> stream_;  // of the thread, and of the destructor after it
   grpc::Status ended_with_;             // the stream before
   bool calls_ = false;                  // the controller knows no stream
   bool registered_ = false;
@@ -175,7 +154,7 @@ class GrpcReporter final : public Reporter {
   bool away_ = false;
   Clock::time_point away_since_{};
   std::chrono::milliseconds interval_{500};
-  Backoff backoff_{options_};
+  Backoff backoff_{options_.backoff_first, options_.backoff_most};
 
   std::thread thread_;
 };

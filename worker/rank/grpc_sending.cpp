@@ -86,7 +86,7 @@ GrpcReporter::Sent GrpcReporter::send_beat(Lock& lock) {
   const auto until = Clock::now() + call_limit();
   lock.unlock();
   if (opens) {
-    stream_ = std::make_unique<GrpcStream>(
+    stream_ = std::make_unique<BeatStream>(
         *client_, [this](const v1::BeatResponse& answer) { answered(answer); },
         [this] {
           std::lock_guard own(mutex_);

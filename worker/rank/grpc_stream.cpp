@@ -13,21 +13,24 @@ void* tag(Done what) {
 
 }  // namespace
 
-GrpcStream::GrpcStream(GrpcClient& client, std::function<void(const muster::v1::BeatResponse&)> answered,
-                       std::function<void()> ended)
+template <typename Request, typename Response>
+GrpcStream<Request, Response>::GrpcStream(GrpcClient& client, std::function<void(const Response&)> answered,
+                                          std::function<void()> ended)
     : client_(client), answered_(std::move(answered)), ended_(std::move(ended)) {
-  call_ = client_.begin_stream(context_, queue_);
+  client_.begin_stream(context_, queue_, call_);
   call_->StartCall(tag(Done::kOpen));
   thread_ = std::thread([this] { run(); });
 }
 
-GrpcStream::~GrpcStream() {
+template <typename Request, typename Response>
+GrpcStream<Request, Response>::~GrpcStream() {
   context_.TryCancel();
   thread_.join();
   client_.end_stream(context_);
 }
 
-bool GrpcStream::write(const muster::v1::HeartbeatRequest& request, Millis limit) {
+template <typename Request, typename Response>
+bool GrpcStream<Request, Response>::write(const Request& request, Millis limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   std::unique_lock lock(mutex_);
   const auto may_write = [&] { return is_ending_ || (is_open_ && !is_writing_); };
@@ -38,12 +41,14 @@ bool GrpcStream::write(const muster::v1::HeartbeatRequest& request, Millis limit
   return changed_.wait_until(lock, until, [&] { return is_ending_ || !is_writing_; }) && !is_ending_;
 }
 
-std::optional<grpc::Status> GrpcStream::end() const {
+template <typename Request, typename Response>
+std::optional<grpc::Status> GrpcStream<Request, Response>::end() const {
   std::lock_guard lock(mutex_);
   return end_;
 }
 
-void GrpcStream::run() {
+template <typename Request, typename Response>
+void GrpcStream<Request, Response>::run() {
   void* what = nullptr;
   bool ok = false;
   const auto finish = [&] {
@@ -73,5 +78,8 @@ void GrpcStream::run() {
     queue_.Shutdown();
   }
 }
+
+template class GrpcStream<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;
+template class GrpcStream<muster::v1::TaskRequest, muster::v1::TaskResponse>;
 
 }  // namespace worker

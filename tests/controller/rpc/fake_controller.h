@@ -64,6 +64,11 @@ class FakeController : public test::UnscriptedController {
   void set_directive(muster::v1::Directive directive) {
     change([&] { directive_ = directive; });
   }
+  /// Tells every task that has a stream, whatever it is waiting for.
+  void push(const muster::v1::TaskResponse& answer) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [_, tell] : task_tellers_) tell(answer);
+  }
   void set_stop_why(std::string why, std::chrono::milliseconds grace) {
     change([&] { stop_why_ = std::move(why), stop_grace_ = grace; });
   }
@@ -96,6 +101,7 @@ class FakeController : public test::UnscriptedController {
   std::map<core::RankNumber, std::pair<int, std::string>> left;
   std::set<std::string> rank_tokens;
   int streams_opened = 0, streams_closed = 0;
+  int task_streams_opened = 0, task_streams_closed = 0;
   int largest_batch = 0;
   int refused_batches = 0;
   int refusals = 0;
@@ -263,6 +269,17 @@ class FakeController : public test::UnscriptedController {
     change([&] { ++streams_opened; });
     return std::shared_ptr<ranks::RankStream>(std::make_shared<Stream>(*this, key, token, std::move(tell)));
   }
+  /// Answers when it is asked to, or has another directive to tell.
+  base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
+                                                                     const std::string& token,
+                                                                     ranks::TellTask tell) override {
+    std::lock_guard lock(mutex_);
+    ++task_streams_opened;
+    if (auto refusal = refuse_rank(token)) return *refusal;
+    auto stream = std::make_shared<Tasks>(*this, key, token, tell);
+    task_tellers_[stream.get()] = std::move(tell);
+    return std::shared_ptr<ranks::TaskStream>(stream);
+  }
   base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                            const std::string& token) override {
     std::lock_guard lock(mutex_);
@@ -316,6 +333,36 @@ class FakeController : public test::UnscriptedController {
     std::mutex mutex_;
     ranks::TellRank tell_;
   };
+  class Tasks : public ranks::TaskStream {
+   public:
+    Tasks(FakeController& controller, const muster::v1::RankKey& key, std::string token, ranks::TellTask tell)
+        : controller_(controller), key_(key), token_(std::move(token)), tell_(std::move(tell)) {}
+    base::Outcome<bool> beat(const muster::v1::TaskRequest& request) override {
+      auto with_key = request;
+      *with_key.mutable_key() = key_;
+      auto said = controller_.task(with_key, token_);
+      if (!said.ok()) return said.refusal();
+      said.value().set_requests_heard(++heard_);
+      if (request.answer_soon() || std::exchange(told_, said.value().directive()) != said.value().directive()) {
+        tell_(said.value());
+      }
+      return false;
+    }
+    void close() override {
+      controller_.change([&] {
+        controller_.task_tellers_.erase(this);
+        ++controller_.task_streams_closed;
+      });
+    }
+
+   private:
+    FakeController& controller_;
+    const muster::v1::RankKey key_;
+    const std::string token_;
+    const ranks::TellTask tell_;
+    std::uint64_t heard_ = 0;
+    muster::v1::Directive told_ = muster::v1::DIRECTIVE_CONTINUE;
+  };
   template <typename Edit>
   void change(const Edit& edit) {
     {
@@ -344,6 +391,7 @@ class FakeController : public test::UnscriptedController {
   std::vector<muster::v1::Metric> metrics_;
   std::filesystem::path log_folder_;
   std::map<core::AttemptKey, std::string> endpoints_;
+  std::map<const void*, ranks::TellTask> task_tellers_;
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
   std::string stop_why_;
   std::chrono::milliseconds stop_grace_{0};

@@ -34,6 +34,19 @@ class Answers {
   std::vector<muster::v1::BeatResponse> answers_;
 };
 
+/// A task that keeps what it is told.
+class TaskAnswers {
+ public:
+  ranks::TellTask teller() {
+    return [this](const muster::v1::TaskResponse& answer) { answers_.push_back(answer); };
+  }
+  std::size_t count() const { return answers_.size(); }
+  const muster::v1::TaskResponse& newest() const { return answers_.back(); }
+
+ private:
+  std::vector<muster::v1::TaskResponse> answers_;
+};
+
 class Streams : public ::testing::Test {
  protected:
   std::shared_ptr<ranks::RankStream> open(core::AttemptKey key, core::RankNumber rank, Answers& into) {
@@ -127,6 +140,111 @@ TEST_F(Streams, ANewStreamGoesOnWithTheNumbersOfTheOld) {
   EXPECT_EQ(other.newest().metrics_durable(), 5U);
   EXPECT_EQ(other.newest().checkpoints_durable(), 5U);
   EXPECT_EQ(bench.count_events(id, "checkpoint_saved"), 1);
+}
+
+class TasksOnStreams : public Streams {
+ protected:
+  std::shared_ptr<ranks::TaskStream> open_task(core::AttemptKey key, core::RankNumber rank = 0) {
+    auto opened = bench.controller().open_task_stream(Bench::beat(key, rank).key(), bench.token(key), told.teller());
+    EXPECT_TRUE(opened.ok());
+    return opened.ok() ? opened.value() : nullptr;
+  }
+  static muster::v1::TaskRequest task(muster::v1::ProcessState state, bool answer_soon = false) {
+    muster::v1::TaskRequest request;
+    request.set_state(state);
+    request.set_answer_soon(answer_soon);
+    return request;
+  }
+  TaskAnswers told;
+};
+
+TEST_F(TasksOnStreams, OpenWithTheAttemptsOwnTokenAndReachTheExecutor) {
+  const auto id = bench.submit(recipe_request("a"));
+  const auto key = Bench::beat({id, 1}, 0).key();
+  const auto bad = bench.controller().open_task_stream(key, bench.token({id, 2}), told.teller());
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
+  const auto unknown = Bench::beat({id, 1}, 9).key();
+  EXPECT_FALSE(bench.controller().open_task_stream(unknown, bench.token({id, 1}), told.teller()).ok());
+  const auto stream = open_task({id, 1});
+  EXPECT_FALSE(stream->beat(task(muster::v1::PROCESS_RUNNING)).value()) << "nothing is left to be written";
+  ASSERT_EQ(bench.machine->tasks.size(), 1U);
+  EXPECT_EQ(bench.machine->tasks[0].second.process, executors::TaskReport::Process::kRunning);
+  EXPECT_EQ(told.newest().interval_ms(), 500);
+  EXPECT_EQ(told.newest().requests_heard(), 1U);
+}
+
+TEST_F(TasksOnStreams, AreAnsweredWhenTheyAskOrAfterFiveSeconds) {
+  const auto id = bench.submit(recipe_request("a"));
+  const auto stream = open_task({id, 1});
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+    bench.clock.advance(500ms);
+  }
+  EXPECT_EQ(told.count(), 1U) << "nothing new for four and a half seconds";
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  EXPECT_EQ(told.count(), 2U) << "a sign of life";
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_EXITED, true)).ok());
+  EXPECT_EQ(told.count(), 3U);
+  EXPECT_EQ(told.newest().requests_heard(), 12U) << "so the task knows that its end is heard";
+}
+
+TEST_F(TasksOnStreams, AreToldADirectiveAtOnceWithItsReason) {
+  const auto id = bench.submit(recipe_request("a"));
+  const auto stream = open_task({id, 1});
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  ASSERT_EQ(told.newest().directive(), muster::v1::DIRECTIVE_CONTINUE);
+  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
+  EXPECT_EQ(told.newest().directive(), muster::v1::DIRECTIVE_SAVE_AND_LEAVE) << "without a request in between";
+  muster::v1::TaskRequest called;
+  *called.mutable_key() = Bench::beat({id, 1}, 0).key();
+  const auto call = bench.controller().task(called, bench.token({id, 1}));
+  EXPECT_FALSE(told.newest().stop_why().empty());
+  EXPECT_EQ(told.newest().stop_why(), call.value().stop_why());
+  EXPECT_EQ(told.newest().stop_grace_ms(), call.value().stop_grace_ms());
+  const auto count = told.count();
+  stream->close();
+  bench.executor().end_all({id, 1}, {0, 9});
+  bench.tick();
+  EXPECT_EQ(told.count(), count) << "a closed stream is told nothing";
+}
+
+TEST_F(TasksOnStreams, OfAnAttemptThatIsOverAreToldToStopAndSayNothingNew) {
+  const auto id = bench.submit(recipe_request("a"));
+  const auto stream = open_task({id, 1});
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
+  bench.executor().end_all({id, 1}, {0, 9});
+  bench.tick();
+  EXPECT_EQ(told.newest().directive(), muster::v1::DIRECTIVE_STOP);
+  const auto count = bench.machine->tasks.size();
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  EXPECT_EQ(bench.machine->tasks.size(), count);
+}
+
+// Each of musterd's own words is read 400 ms late.
+TEST_F(TasksOnStreams, AnOverloadSlowsTasksDownAndTheExecutorKnows) {
+  const auto id = bench.submit(recipe_request("a"));
+  const auto stream = open_task({id, 1});
+  auto& reading = *bench.controller().reading();
+  std::uint64_t word = 0;
+  core::Millis late{0};
+  reading.attach([&](std::uint64_t n) { word = n; });
+  bench.pass(60s, [&] {
+    if (word != 0 && (late += 100ms) >= 400ms) {
+      late = 0ms;
+      reading.arrived(std::exchange(word, 0));
+    }
+    bench.heartbeats({id, 1}, 2, 1);
+  });
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  EXPECT_EQ(told.newest().interval_ms(), 4000);
+  muster::v1::TaskRequest called;
+  *called.mutable_key() = Bench::beat({id, 1}, 0).key();
+  EXPECT_EQ(bench.controller().task(called, bench.token({id, 1})).value().interval_ms(), 4000);
+  EXPECT_EQ(bench.machine->task_missed_after, 12s) << "three intervals";
+  EXPECT_LT(bench.machine->tasks_read_until, bench.clock.monotonic());
+  reading.detach();
 }
 
 // Goal: a heartbeat that has arrived and is not read yet counts as heard.

@@ -1,4 +1,4 @@
-#include "rpc/beat_stream.h"
+#include "rpc/report_stream.h"
 
 #include <utility>
 #include <vector>
@@ -9,7 +9,8 @@
 namespace rpc {
 namespace {
 
-constexpr std::size_t kMaxReason = 4096;
+constexpr int kMaxSignals = 64;
+constexpr std::size_t kMaxText = 4096;
 
 grpc::Status invalid(const std::string& text) {
   return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
@@ -46,23 +47,32 @@ grpc::Status check(const muster::v1::HeartbeatRequest& request) {
     return invalid("step " + std::to_string(metric.step()) + " with " + std::to_string(metric.values_size()) +
                    " values; a job has at most " + std::to_string(schema::kMostSeries) + " series");
   }
-  if (request.leaving_reason().size() > kMaxReason) return invalid("leaving_reason: at most 4096 characters");
+  if (request.leaving_reason().size() > kMaxText) return invalid("leaving_reason: at most 4096 characters");
   return grpc::Status::OK;
 }
 
-void BeatStream::begin(std::shared_ptr<BeatStream> self) {
+grpc::Status check(const muster::v1::TaskRequest& request) {
+  if (request.node().size() > kMaxText) return invalid("node: at most 4096 characters");
+  if (request.signals_seen_size() > kMaxSignals) return invalid("signals_seen: at most 64");
+  return grpc::Status::OK;
+}
+
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::begin(std::shared_ptr<ReportStream> self) {
   self_ = std::move(self);
-  StartRead(&request_);
+  this->StartRead(&request_);
 }
 
 // A thread that reads from all ranks.
-void BeatStream::OnReadDone(bool ok) {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::OnReadDone(bool ok) {
   if (!ok) return end(grpc::Status::OK);
-  if (rank_ == nullptr) {
+  if (taker_ == nullptr) {
     if (auto status = check_key(request_.has_key(), request_.key()); !status.ok()) return end(std::move(status));
     streams_.callers_.note_rank(context_, {request_.key().job_id(), request_.key().attempt()});
     // The context is gone when stop() ends this stream while it opens.
-    if (!streams_.pool_.post([self = shared_from_this(), token = bearer_token(context_)] { self->open(token); })) {
+    if (!streams_.pool_.post(
+            [self = this->shared_from_this(), token = bearer_token(context_)] { self->open(token); })) {
       end(busy());
     }
     return;
@@ -71,34 +81,36 @@ void BeatStream::OnReadDone(bool ok) {
 }
 
 // A thread that may wait. Nothing is read meanwhile.
-void BeatStream::open(const std::string& token) {
-  std::shared_ptr<ranks::RankStream> rank;
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::open(const std::string& token) {
+  std::shared_ptr<ranks::StreamOf<Request>> taker;
   const auto status = guarded([&] {
-    return answer(streams_.controller_.open_stream(request_.key(), token,
-                                                   [this](const muster::v1::BeatResponse& answer) { tell(answer); }),
-                  &rank);
+    return answer(streams_.open_taker_(request_.key(), token, [this](const Response& answer) { tell(answer); }),
+                  &taker);
   });
   if (!status.ok()) return end(status);
   {
     const std::lock_guard lock(mutex_);
-    if (!ending_) rank_ = rank;
+    if (!ending_) taker_ = taker;
   }
-  if (rank_ == nullptr) return rank->close();
+  if (taker_ == nullptr) return taker->close();
   take();
 }
 
-void BeatStream::take() {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::take() {
   if (auto status = check(request_); !status.ok()) return end(std::move(status));
-  const auto must_write = rank_->beat(request_);
+  const auto must_write = taker_->beat(request_);
   if (!must_write.ok()) return end(failure(must_write.refusal()));
-  // If the pool is full, the rank's next heartbeat asks again.
-  if (must_write.value()) (void)streams_.pool_.post([rank = rank_] { rank->work(); });
+  // If the pool is full, the next request asks again.
+  if (must_write.value()) (void)streams_.pool_.post([taker = taker_] { taker->work(); });
   const std::lock_guard lock(mutex_);
   // After the end nothing may begin.
-  if (!ending_) StartRead(&request_);
+  if (!ending_) this->StartRead(&request_);
 }
 
-void BeatStream::tell(const muster::v1::BeatResponse& answer) {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::tell(const Response& answer) {
   const std::lock_guard lock(mutex_);
   if (ending_) return;
   if (is_writing_) {
@@ -107,10 +119,11 @@ void BeatStream::tell(const muster::v1::BeatResponse& answer) {
   }
   is_writing_ = true;
   writing_ = answer;
-  StartWrite(&writing_);
+  this->StartWrite(&writing_);
 }
 
-void BeatStream::OnWriteDone(bool ok) {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::OnWriteDone(bool ok) {
   std::unique_lock lock(mutex_);
   is_writing_ = false;
   if (!ok && !ending_) ending_ = grpc::Status::CANCELLED;
@@ -118,31 +131,35 @@ void BeatStream::OnWriteDone(bool ok) {
   if (!next_) return;
   is_writing_ = true;
   writing_ = *std::exchange(next_, std::nullopt);
-  StartWrite(&writing_);
+  this->StartWrite(&writing_);
 }
 
-void BeatStream::end(grpc::Status status) {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::end(grpc::Status status) {
   std::unique_lock lock(mutex_);
   if (!ending_) ending_ = std::move(status);
   finish(lock);
 }
 
-void BeatStream::finish(std::unique_lock<std::mutex>& lock) {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::finish(std::unique_lock<std::mutex>& lock) {
   if (is_writing_ || std::exchange(is_finished_, true)) return;
   lock.unlock();
-  Finish(*ending_);
+  this->Finish(*ending_);
 }
 
-void BeatStream::OnDone() {
+template <typename Request, typename Response>
+void ReportStream<Request, Response>::OnDone() {
   const auto self = std::move(self_);
-  if (rank_) rank_->close();
+  if (taker_) taker_->close();
   const std::lock_guard lock(streams_.mutex_);
   streams_.open_.erase(self);
 }
 
-grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* BeatStreams::open(
+template <typename Request, typename Response>
+grpc::ServerBidiReactor<Request, Response>* ReportStreams<Request, Response>::open(
     const grpc::CallbackServerContext& context) {
-  auto stream = std::make_shared<BeatStream>(*this, context);
+  auto stream = std::make_shared<ReportStream<Request, Response>>(*this, context);
   bool stopping = false;
   {
     const std::lock_guard lock(mutex_);
@@ -155,8 +172,9 @@ grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>*
   return reactor;
 }
 
-void BeatStreams::stop() {
-  std::vector<std::shared_ptr<BeatStream>> open;
+template <typename Request, typename Response>
+void ReportStreams<Request, Response>::stop() {
+  std::vector<std::shared_ptr<ReportStream<Request, Response>>> open;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -164,5 +182,8 @@ void BeatStreams::stop() {
   }
   for (const auto& stream : open) stream->end(leaving());
 }
+
+template class ReportStreams<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;
+template class ReportStreams<muster::v1::TaskRequest, muster::v1::TaskResponse>;
 
 }  // namespace rpc
