@@ -12,7 +12,7 @@
 
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
-#include "agent/task/status_keeper.h"
+#include "agent/task/status_file_writer.h"
 #include "beside/rank_files.h"
 #include "contract/task_launch.h"
 #include "launch/environment.h"
@@ -86,7 +86,7 @@ class Task {
   const contract::TaskLaunch& launch_ = setup_.launch;
   worker::RankEnvironment environment_;
   contract::RankStatus status_;
-  std::optional<StatusKeeper> file_;
+  std::optional<StatusFileWriter> file_;
   const bool counts_alone_;  // the counter of kills for memory counts this task's processes alone
   os::OomWatch oom_;
   muster::v1::TaskRequest told_;

@@ -23,7 +23,7 @@ struct RankService::Meeting {
   const muster::v1::RendezvousRequest* request = nullptr;
   muster::v1::RendezvousResponse* response = nullptr;
   std::string token;
-  RendezvousDesk::Clock::time_point until;
+  RendezvousWaiters::Clock::time_point until;
   core::AttemptKey attempt() const { return {request->key().job_id(), request->key().attempt()}; }
 };
 
@@ -34,7 +34,7 @@ RankService::RankService(service::Controller& controller, const Callers& callers
       meetings_(kMeetingThreads, kMaxRankCalls),
       beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, pool_),
       tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_),
-      desk_(kMaxRankCalls) {}
+      waiters_(kMaxRankCalls) {}
 
 grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, const muster::v1::RankKey& key,
                                            std::function<grpc::Status()> body) {
@@ -77,7 +77,7 @@ grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* c
                                                   const muster::v1::RendezvousRequest* request,
                                                   muster::v1::RendezvousResponse* response) {
   auto meeting = std::make_shared<Meeting>(Meeting{context->DefaultReactor(), request, response, bearer_token(*context),
-                                                   RendezvousDesk::Clock::now() + RendezvousDesk::kPatience});
+                                                   RendezvousWaiters::Clock::now() + RendezvousWaiters::kPatience});
   auto* reactor = meeting->reactor;
   callers_.note_rank(*context, meeting->attempt());
   if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
@@ -112,20 +112,20 @@ void RankService::ask_later(const std::shared_ptr<Meeting>& meeting) {
 }
 
 void RankService::ask(const std::shared_ptr<Meeting>& meeting) {
-  const auto news = desk_.news();
+  const auto news = waiters_.news();
   const auto status =
       guarded([&] { return answer(controller_.rendezvous(*meeting->request, meeting->token), meeting->response); });
   const bool known = !meeting->response->endpoint().empty();
-  if (status.ok() && !meeting->request->endpoint().empty()) desk_.announce(meeting->attempt());
+  if (status.ok() && !meeting->request->endpoint().empty()) waiters_.announce(meeting->attempt());
   if (!status.ok() || known || meeting->response->directive() != muster::v1::DIRECTIVE_CONTINUE) {
     meeting->reactor->Finish(status);
     return;
   }
-  const auto waiting = desk_.wait(
+  const auto waiting = waiters_.wait(
       meeting->attempt(), news, meeting->until, [this, meeting] { ask_later(meeting); },
       [meeting] { meeting->reactor->Finish(grpc::Status::OK); });
-  if (waiting == RendezvousDesk::Waiting::kNewsSince) ask_later(meeting);
-  if (waiting == RendezvousDesk::Waiting::kFull) meeting->reactor->Finish(busy());
+  if (waiting == RendezvousWaiters::Waiting::kNewsSince) ask_later(meeting);
+  if (waiting == RendezvousWaiters::Waiting::kFull) meeting->reactor->Finish(busy());
 }
 
 }  // namespace rpc

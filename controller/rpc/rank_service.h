@@ -9,7 +9,7 @@
 #include "rpc/call.h"
 #include "rpc/pool.h"
 #include "rpc/reading_probe.h"
-#include "rpc/rendezvous_desk.h"
+#include "rpc/rendezvous_waiters.h"
 #include "rpc/report_stream.h"
 #include "service/controller.h"
 
@@ -37,7 +37,7 @@ class RankService final : public muster::v1::RankService::CallbackService {
                                  muster::v1::TaskResponse* response) override;
 
   /// Ranks that wait are told "not yet", now and later.
-  void stop_waiting() { desk_.close(); }
+  void stop_waiting() { waiters_.close(); }
   /// Ranks and tasks are told to come back.
   void stop_streams() {
     beats_.stop();
@@ -60,7 +60,7 @@ class RankService final : public muster::v1::RankService::CallbackService {
   BeatStreams beats_;
   TaskStreams tasks_;
   std::atomic<ReadingProbe*> probe_ = nullptr;
-  RendezvousDesk desk_;  // first to go: its last answers need nothing, those before may need the pools
+  RendezvousWaiters waiters_;  // first to go: its last answers need nothing, those before may need the pools
 };
 
 }  // namespace rpc

@@ -38,7 +38,7 @@ GrpcReporter::GrpcReporter(const RankEnvironment& environment, GrpcReporterOptio
       outbox_(key_.rank()) {
   // gRPC starts its own threads with the channel.
   const os::SignalsBlocked blocked;
-  files_ = std::make_unique<FileDesk>(unsent_path(environment), "[rank " + std::to_string(key_.rank()) + "] ");
+  files_ = std::make_unique<FileWriter>(unsent_path(environment), "[rank " + std::to_string(key_.rank()) + "] ");
   client_ = std::make_unique<GrpcClient>(controller_, environment.token);
   thread_ = std::thread([this] { run(); });
 }
@@ -126,7 +126,7 @@ void GrpcReporter::wait_fenced(Lock& lock) {
         leaving_ ? std::max(fenced_at_ + options_.fenced_grace, leaving_->until) : fenced_at_ + options_.fenced_grace;
     if (Clock::now() >= until) {
       say("fenced, and stuck: ending this process (exit code " + std::to_string(contract::kExitFenced) + ")");
-      files_->wait(Clock::now() + FileDesk::kLastWait);
+      files_->wait(Clock::now() + FileWriter::kLastWait);
       ::_exit(contract::kExitFenced);
     }
     wake_.wait_until(lock, until);

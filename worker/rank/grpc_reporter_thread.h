@@ -15,7 +15,7 @@
 
 #include "rank/backoff.h"
 #include "rank/grpc_client.h"
-#include "rank/grpc_file_desk.h"
+#include "rank/grpc_file_writer.h"
 #include "rank/grpc_outbox.h"
 #include "rank/grpc_reporter.h"
 #include "rank/grpc_stream.h"
@@ -124,7 +124,7 @@ class GrpcReporter final : public Reporter {
   const Endpoint controller_;
   const muster::v1::RankKey key_;
   const int world_size_;
-  std::unique_ptr<FileDesk> files_;
+  std::unique_ptr<FileWriter> files_;
   std::unique_ptr<GrpcClient> client_;
   std::atomic<StopKind> stop_{StopKind::kNone};
 

@@ -14,17 +14,17 @@
 namespace rpc {
 
 /// Lets ranks wait for rank 0's address without holding a thread each. Thread-safe.
-class RendezvousDesk {
+class RendezvousWaiters {
  public:
   /// How long a rank waits for one answer. After a time-out the rank asks again.
   static constexpr core::Millis kPatience{2000};
   using Clock = std::chrono::steady_clock;
 
-  explicit RendezvousDesk(std::size_t most_waiting);
+  explicit RendezvousWaiters(std::size_t most_waiting);
   /// Calls `on_time_out` of every waiter.
-  ~RendezvousDesk();
-  RendezvousDesk(const RendezvousDesk&) = delete;
-  RendezvousDesk& operator=(const RendezvousDesk&) = delete;
+  ~RendezvousWaiters();
+  RendezvousWaiters(const RendezvousWaiters&) = delete;
+  RendezvousWaiters& operator=(const RendezvousWaiters&) = delete;
 
   /// The number of announcements so far. Read it before asking the controller and give it to wait(), so that an address
   /// that arrives in between is not missed.

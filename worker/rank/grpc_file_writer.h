@@ -18,17 +18,17 @@ namespace worker {
 /// when there is room again.
 ///
 /// Thread-safe. The destructor waits at most kLastWait. A thread that the kernel still holds then is left behind.
-class FileDesk {
+class FileWriter {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMostLines = 256;
   static constexpr std::chrono::milliseconds kLastWait{200};
 
   /// `unsent` as UnsentFile takes it. `prefix` begins each line.
-  FileDesk(std::string unsent, std::string prefix);
-  ~FileDesk();
-  FileDesk(const FileDesk&) = delete;
-  FileDesk& operator=(const FileDesk&) = delete;
+  FileWriter(std::string unsent, std::string prefix);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
 
   void say(const std::string& text);
 

@@ -1,4 +1,4 @@
-#include "agent/task/status_keeper.h"
+#include "agent/task/status_file_writer.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -24,13 +24,13 @@ void write_status(const std::filesystem::path& attempt_folder, int rank, const c
   os::replace_file_at(opened.get(), path.filename().string(), draft, to_text(status));
 }
 
-StatusKeeper::StatusKeeper(std::filesystem::path attempt_folder, int rank)
+StatusFileWriter::StatusFileWriter(std::filesystem::path attempt_folder, int rank)
     : attempt_folder_(std::move(attempt_folder)), rank_(rank) {
   const os::SignalsBlocked quiet;
   thread_ = std::thread([this] { run(); });
 }
 
-void StatusKeeper::put(const contract::RankStatus& status) {
+void StatusFileWriter::put(const contract::RankStatus& status) {
   {
     std::lock_guard lock(mutex_);
     next_ = status;
@@ -38,7 +38,7 @@ void StatusKeeper::put(const contract::RankStatus& status) {
   wake_.notify_all();
 }
 
-void StatusKeeper::finish() {
+void StatusFileWriter::finish() {
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
@@ -47,7 +47,7 @@ void StatusKeeper::finish() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StatusKeeper::run() {
+void StatusFileWriter::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return closed_ || next_.has_value(); });

@@ -1,11 +1,11 @@
-#include "rpc/rendezvous_desk.h"
+#include "rpc/rendezvous_waiters.h"
 
 namespace rpc {
 
-RendezvousDesk::RendezvousDesk(std::size_t most_waiting)
+RendezvousWaiters::RendezvousWaiters(std::size_t most_waiting)
     : most_waiting_(most_waiting), timer_([this] { watch_time(); }) {}
 
-RendezvousDesk::~RendezvousDesk() {
+RendezvousWaiters::~RendezvousWaiters() {
   close();
   {
     std::lock_guard lock(mutex_);
@@ -15,14 +15,14 @@ RendezvousDesk::~RendezvousDesk() {
   timer_.join();
 }
 
-std::uint64_t RendezvousDesk::news() const {
+std::uint64_t RendezvousWaiters::news() const {
   std::lock_guard lock(mutex_);
   return news_;
 }
 
-RendezvousDesk::Waiting RendezvousDesk::wait(const core::AttemptKey& attempt, std::uint64_t news_seen,
-                                             Clock::time_point until, std::function<void()> on_news,
-                                             std::function<void()> on_time_out) {
+RendezvousWaiters::Waiting RendezvousWaiters::wait(const core::AttemptKey& attempt, std::uint64_t news_seen,
+                                                   Clock::time_point until, std::function<void()> on_news,
+                                                   std::function<void()> on_time_out) {
   {
     std::lock_guard lock(mutex_);
     if (news_ != news_seen) return Waiting::kNewsSince;
@@ -34,7 +34,7 @@ RendezvousDesk::Waiting RendezvousDesk::wait(const core::AttemptKey& attempt, st
   return Waiting::kYes;
 }
 
-void RendezvousDesk::announce(const core::AttemptKey& attempt) {
+void RendezvousWaiters::announce(const core::AttemptKey& attempt) {
   std::vector<std::function<void()>> calls;
   {
     std::lock_guard lock(mutex_);
@@ -46,7 +46,7 @@ void RendezvousDesk::announce(const core::AttemptKey& attempt) {
   for (const auto& call : calls) call();
 }
 
-void RendezvousDesk::close() {
+void RendezvousWaiters::close() {
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
@@ -55,7 +55,7 @@ void RendezvousDesk::close() {
   wake_.notify_all();
 }
 
-void RendezvousDesk::watch_time() {
+void RendezvousWaiters::watch_time() {
   std::unique_lock lock(mutex_);
   while (!ending_ || !waiters_.empty()) {
     const auto now = Clock::now();

@@ -1,4 +1,4 @@
-#include "rank/grpc_file_desk.h"
+#include "rank/grpc_file_writer.h"
 
 #include <unistd.h>
 
@@ -12,8 +12,8 @@
 
 namespace worker {
 
-// Shared with the thread, which may outlive the desk.
-struct FileDesk::State {
+// Shared with the thread, which may outlive the FileWriter.
+struct FileWriter::State {
   State(std::string path, std::string line_prefix) : unsent(std::move(path)), prefix(std::move(line_prefix)) {}
 
   UnsentFile unsent;  // the thread's while `on_unsent`, else of whoever holds the mutex
@@ -32,12 +32,12 @@ struct FileDesk::State {
   bool is_idle() const { return !busy && queue.empty() && lines.empty(); }
 };
 
-FileDesk::FileDesk(std::string unsent, std::string prefix)
+FileWriter::FileWriter(std::string unsent, std::string prefix)
     : state_(std::make_shared<State>(std::move(unsent), std::move(prefix))) {
   thread_ = std::thread([state = state_] { run(state); });
 }
 
-FileDesk::~FileDesk() {
+FileWriter::~FileWriter() {
   const bool done = wait(Clock::now() + kLastWait);
   {
     std::lock_guard lock(state_->mutex);
@@ -47,7 +47,7 @@ FileDesk::~FileDesk() {
   done ? thread_.join() : thread_.detach();
 }
 
-void FileDesk::say(const std::string& text) {
+void FileWriter::say(const std::string& text) {
   {
     std::lock_guard lock(state_->mutex);
     if (state_->lines.size() >= kMostLines) {
@@ -59,7 +59,7 @@ void FileDesk::say(const std::string& text) {
   state_->wake.notify_all();
 }
 
-void FileDesk::post(Work what) {
+void FileWriter::post(Work what) {
   {
     std::lock_guard lock(state_->mutex);
     // Twice the same is once; so the queue has at most one of each, and one after it.
@@ -69,11 +69,11 @@ void FileDesk::post(Work what) {
   state_->wake.notify_all();
 }
 
-void FileDesk::reserve() {
+void FileWriter::reserve() {
   post(Work::kReserve);
 }
 
-bool FileDesk::keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news) {
+bool FileWriter::keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news) {
   {
     std::lock_guard lock(state_->mutex);
     if (!state_->unsent_is_idle()) return false;
@@ -84,7 +84,7 @@ bool FileDesk::keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest
   return true;
 }
 
-void FileDesk::drop() {
+void FileWriter::drop() {
   {
     std::lock_guard lock(state_->mutex);
     if (state_->unsent_is_idle() && state_->unsent.empty()) return;
@@ -92,26 +92,26 @@ void FileDesk::drop() {
   post(Work::kDrop);
 }
 
-void FileDesk::remove() {
+void FileWriter::remove() {
   post(Work::kRemove);
 }
 
-bool FileDesk::holds_all() const {
+bool FileWriter::holds_all() const {
   std::lock_guard lock(state_->mutex);
   return state_->unsent_is_idle() && state_->unsent.holds_all();
 }
 
-bool FileDesk::holds_nothing() const {
+bool FileWriter::holds_nothing() const {
   std::lock_guard lock(state_->mutex);
   return state_->unsent_is_idle() && state_->unsent.empty();
 }
 
-bool FileDesk::wait(Clock::time_point until) {
+bool FileWriter::wait(Clock::time_point until) {
   std::unique_lock lock(state_->mutex);
   return state_->idle.wait_until(lock, until, [&] { return state_->is_idle(); });
 }
 
-void FileDesk::run(const std::shared_ptr<State>& state) {
+void FileWriter::run(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   while (true) {
     state->wake.wait(lock, [&] { return state->closed || !state->queue.empty() || !state->lines.empty(); });
@@ -140,7 +140,7 @@ void FileDesk::run(const std::shared_ptr<State>& state) {
   }
 }
 
-void FileDesk::work(State& state, Work what) {
+void FileWriter::work(State& state, Work what) {
   switch (what) {
     case Work::kReserve:
       return state.unsent.reserve();
@@ -158,7 +158,7 @@ void FileDesk::work(State& state, Work what) {
 }
 
 // Not through stdio: whoever waits in a print of the training's holds the lock of stderr.
-void FileDesk::print(State&, const std::string& line) {
+void FileWriter::print(State&, const std::string& line) {
   for (std::size_t at = 0; at < line.size();) {
     const auto count = ::write(STDERR_FILENO, line.data() + at, line.size() - at);
     if (count < 0 && errno == EINTR) continue;

@@ -16,12 +16,12 @@ void write_status(const std::filesystem::path& attempt_folder, int rank, const c
 
 /// Writes the newest status in a thread of its own: a disk that stands still holds up nothing else of a task. A status
 /// that cannot be written is reported on stderr.
-class StatusKeeper {
+class StatusFileWriter {
  public:
-  StatusKeeper(std::filesystem::path attempt_folder, int rank);
-  ~StatusKeeper() { finish(); }
-  StatusKeeper(const StatusKeeper&) = delete;
-  StatusKeeper& operator=(const StatusKeeper&) = delete;
+  StatusFileWriter(std::filesystem::path attempt_folder, int rank);
+  ~StatusFileWriter() { finish(); }
+  StatusFileWriter(const StatusFileWriter&) = delete;
+  StatusFileWriter& operator=(const StatusFileWriter&) = delete;
 
   /// Replaces a status whose writing has not begun. Returns at once.
   void put(const contract::RankStatus& status);
