@@ -13,6 +13,9 @@ namespace ranks {
 /// The open streams of one kind by attempt, and where each attempt stands. Thread-safe.
 class AttemptStreams {
  public:
+  /// Without news a rank or a task is answered this often.
+  static constexpr core::Millis kAnswerEvery{5000};
+
   class Stream {
    public:
     virtual ~Stream() = default;

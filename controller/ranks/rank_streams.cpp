@@ -46,8 +46,7 @@ class RankStreams::Stream : public RankStream,
   const std::shared_ptr<AttemptStreams::Attempt> attempt_;
 
   std::mutex mutex_;
-  TellRank tell_;  // null: closed
-  bool is_open_ = true;
+  TellRank tell_;            // null: closed
   std::uint64_t heard_ = 0;  // requests
   // Rows, by the rank's numbers.
   bool numbered_ = false;
@@ -150,8 +149,7 @@ void RankStreams::Stream::work() {
 void RankStreams::Stream::close() {
   {
     std::lock_guard lock(mutex_);
-    if (!std::exchange(is_open_, false)) return;
-    tell_ = nullptr;
+    if (!std::exchange(tell_, nullptr)) return;
   }
   streams_.attempts_.forget(rank_.attempt, this);
 }
@@ -191,7 +189,7 @@ void RankStreams::Stream::answer_if_due(core::Millis now) {
   const bool due = !answered_at_ || attempt_->now().directive != told_directive_ ||
                    parts_.pace.interval(rank_.interval) != told_interval_ ||
                    (answer_soon_ && (nothing_waits() || store_waits)) || store_waits != told_waits_ ||
-                   now - *answered_at_ >= kAnswerEvery;
+                   now - *answered_at_ >= AttemptStreams::kAnswerEvery;
   if (due) answer(now);
 }
 

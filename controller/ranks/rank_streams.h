@@ -21,8 +21,8 @@ namespace ranks {
 /// A heartbeat comes in on the thread that read it. It is noted in LiveRanks, and its rows are taken into the memory of
 /// MetricsWriter. A checkpoint, the start of a rank and its end are written by work(), in another thread. An answer
 /// goes out when there is something to tell: the attempt's directive has changed, the interval has changed, rows that
-/// the rank waits for are durable, or kAnswerEvery has passed. Nothing here survives a restart: ranks open their
-/// streams anew and send what is not acknowledged. Thread-safe.
+/// the rank waits for are durable, or AttemptStreams::kAnswerEvery has passed. Nothing here survives a restart: ranks
+/// open their streams anew and send what is not acknowledged. Thread-safe.
 class RankStreams {
  public:
   /// What work() has written of a request.
@@ -46,9 +46,6 @@ class RankStreams {
     core::Millis interval{0};  // of the job
     bool is_known = true;      // false: its rows are acknowledged and not kept
   };
-
-  /// Without news a rank is answered this often.
-  static constexpr core::Millis kAnswerEvery{5000};
 
   explicit RankStreams(Parts parts) : parts_(std::move(parts)) {}
 

@@ -55,8 +55,7 @@ class TaskStreams::Stream : public TaskStream, public AttemptStreams::Stream {
   void close() override {
     {
       std::lock_guard lock(mutex_);
-      if (!std::exchange(is_open_, false)) return;
-      tell_ = nullptr;
+      if (!std::exchange(tell_, nullptr)) return;
     }
     streams_.attempts_.forget(rank_.attempt, this);
   }
@@ -72,7 +71,7 @@ class TaskStreams::Stream : public TaskStream, public AttemptStreams::Stream {
     const auto standing = attempt_->now();
     const auto interval = streams_.parts_.pace.interval(rank_.interval);
     const bool is_told = answered_at_ && standing == told_standing_ && interval == told_interval_;
-    if (is_told && !asked && now - *answered_at_ < kAnswerEvery) return;
+    if (is_told && !asked && now - *answered_at_ < AttemptStreams::kAnswerEvery) return;
     answered_at_ = now;
     told_standing_ = standing;
     told_interval_ = interval;
@@ -86,8 +85,7 @@ class TaskStreams::Stream : public TaskStream, public AttemptStreams::Stream {
   const std::shared_ptr<AttemptStreams::Attempt> attempt_;
 
   std::mutex mutex_;
-  TellTask tell_;  // null: closed
-  bool is_open_ = true;
+  TellTask tell_;            // null: closed
   std::uint64_t heard_ = 0;  // requests
   // The newest answer.
   std::optional<core::Millis> answered_at_;

@@ -18,7 +18,7 @@ executors::TaskReport report_of(const muster::v1::TaskRequest& request);
 ///
 /// A request is given to the executor by the thread that read it: an executor notes it in memory. An answer goes out
 /// when there is something to tell: the attempt stands elsewhere, the interval has changed, the task waits for the
-/// answer, or kAnswerEvery has passed. Thread-safe.
+/// answer, or AttemptStreams::kAnswerEvery has passed. Thread-safe.
 class TaskStreams {
  public:
   struct Parts {
@@ -33,9 +33,6 @@ class TaskStreams {
     core::Millis interval{0};                   // of the job
     core::Millis stop_grace{0}, save_grace{0};  // until SIGKILL
   };
-
-  /// Without news a task is answered this often.
-  static constexpr core::Millis kAnswerEvery{5000};
 
   explicit TaskStreams(Parts parts) : parts_(parts) {}
 

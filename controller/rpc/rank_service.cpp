@@ -9,11 +9,6 @@ namespace rpc {
 namespace {
 
 constexpr int kMeetingThreads = 8;
-constexpr std::size_t kMaxText = 4096;  // last words, node names, endpoints
-
-grpc::Status invalid(const std::string& text) {
-  return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
-}
 
 }  // namespace
 

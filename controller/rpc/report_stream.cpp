@@ -10,17 +10,16 @@ namespace rpc {
 namespace {
 
 constexpr int kMaxSignals = 64;
-constexpr std::size_t kMaxText = 4096;
-
-grpc::Status invalid(const std::string& text) {
-  return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
-}
 
 grpc::Status leaving() {
   return failure(grpc::StatusCode::UNAVAILABLE, "musterd is leaving; open the stream again when it is back");
 }
 
 }  // namespace
+
+grpc::Status invalid(const std::string& text) {
+  return failure(grpc::StatusCode::INVALID_ARGUMENT, text);
+}
 
 grpc::Status busy() {
   return failure(grpc::StatusCode::RESOURCE_EXHAUSTED,

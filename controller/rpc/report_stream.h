@@ -16,6 +16,10 @@
 
 namespace rpc {
 
+/// The longest text of a rank or a task: last words, node names, endpoints.
+inline constexpr std::size_t kMaxText = 4096;
+
+grpc::Status invalid(const std::string& text);
 /// Too many calls of ranks wait.
 grpc::Status busy();
 /// Refuses requests that no rank and no task sends.
