@@ -23,11 +23,7 @@ class Beats : public Rpc {
  protected:
   StatusCode end_of(const std::string& token, const HeartbeatRequest& request) {
     Call call(token);
-    const auto stream = ranks_->Beat(&call);
-    stream->Write(request);
-    BeatResponse answer;
-    while (stream->Read(&answer)) stream->WritesDone();
-    return stream->Finish().error_code();
+    return end_after(*ranks_->Beat(&call), request);
   }
 };
 
@@ -67,16 +63,7 @@ TEST_F(Beats, AreRefusedWithTheReason) {
 
 TEST_F(Beats, EndWithTheServer) {
   Call call(FakeController::kRankToken);
-  const auto stream = ranks_->Beat(&call);
-  BeatResponse answer;
-  ASSERT_TRUE(stream->Write(beat(0, 1)));
-  ASSERT_TRUE(stream->Read(&answer));
-  const auto begin = Clock::now();
-  std::thread shutdown([this] { server_->shutdown(); });
-  EXPECT_FALSE(stream->Read(&answer));
-  EXPECT_EQ(stream->Finish().error_code(), StatusCode::UNAVAILABLE);
-  shutdown.join();
-  EXPECT_LT(Clock::now() - begin, 1s) << "an open stream does not use up the grace";
+  expect_end_with_the_server(*ranks_->Beat(&call), beat(0, 1));
 }
 
 TEST_F(Beats, OfARankThatIsGoneEndWithItsConnection) {

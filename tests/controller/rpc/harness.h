@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "controller/rpc/fake_controller.h"
 #include "muster/v1/admin_service.grpc.pb.h"
@@ -47,6 +48,27 @@ class Rpc : public ::testing::Test {
     const auto until = Clock::now() + 10s;
     while (server_->open_streams() != count && Clock::now() < until) std::this_thread::sleep_for(5ms);
     return server_->open_streams() == count;
+  }
+  /// How a stream ends that has sent one request.
+  template <typename Request, typename Response>
+  static grpc::StatusCode end_after(grpc::ClientReaderWriter<Request, Response>& stream, const Request& request) {
+    stream.Write(request);
+    Response answer;
+    while (stream.Read(&answer)) stream.WritesDone();
+    return stream.Finish().error_code();
+  }
+  /// An open stream is told at once that the server leaves.
+  template <typename Request, typename Response>
+  void expect_end_with_the_server(grpc::ClientReaderWriter<Request, Response>& stream, const Request& first) {
+    Response answer;
+    ASSERT_TRUE(stream.Write(first));
+    ASSERT_TRUE(stream.Read(&answer));
+    const auto begin = Clock::now();
+    std::thread shutdown([this] { server_->shutdown(); });
+    EXPECT_FALSE(stream.Read(&answer));
+    EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+    shutdown.join();
+    EXPECT_LT(Clock::now() - begin, 1s) << "an open stream does not use up the grace";
   }
   static muster::v1::GetRequest job_request(core::JobId id) {
     muster::v1::GetRequest request;

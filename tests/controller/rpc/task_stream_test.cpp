@@ -1,7 +1,5 @@
 // Goal: a task tells what it sees over one stream, which is opened once with the attempt's token, and it is told
 // directives and the end of the server over the same stream.
-#include <thread>
-
 #include "controller/rpc/harness.h"
 
 namespace {
@@ -26,11 +24,7 @@ class Tasks : public Rpc {
  protected:
   StatusCode end_of(const std::string& token, const TaskRequest& request) {
     Call call(token);
-    const auto stream = ranks_->FollowTask(&call);
-    stream->Write(request);
-    TaskResponse answer;
-    while (stream->Read(&answer)) stream->WritesDone();
-    return stream->Finish().error_code();
+    return end_after(*ranks_->FollowTask(&call), request);
   }
 };
 
@@ -92,16 +86,7 @@ TEST_F(Tasks, AreToldWhatTheControllerPushes) {
 
 TEST_F(Tasks, EndWithTheServer) {
   Call call(FakeController::kRankToken);
-  const auto stream = ranks_->FollowTask(&call);
-  TaskResponse answer;
-  ASSERT_TRUE(stream->Write(task(muster::v1::PROCESS_RUNNING)));
-  ASSERT_TRUE(stream->Read(&answer));
-  const auto begin = Clock::now();
-  std::thread shutdown([this] { server_->shutdown(); });
-  EXPECT_FALSE(stream->Read(&answer));
-  EXPECT_EQ(stream->Finish().error_code(), StatusCode::UNAVAILABLE);
-  shutdown.join();
-  EXPECT_LT(Clock::now() - begin, 1s) << "an open stream does not use up the grace";
+  expect_end_with_the_server(*ranks_->FollowTask(&call), task(muster::v1::PROCESS_RUNNING));
 }
 
 }  // namespace
