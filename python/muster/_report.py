@@ -1,0 +1,135 @@
+"""The report file of a rank: JSON lines that muster reads beside the program. docs/report.md is the contract.
+
+A thread writes the lines, so that a full or frozen disk never blocks the training.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import errno
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Deque, Dict, Optional
+
+MOST_LINE_BYTES = 64 * 1024  # with its newline; muster ignores a longer line
+MOST_WAITING_BYTES = 16 * 1024 * 1024  # of lines that the disk has not taken; beyond, the oldest are lost and counted
+RETRY_SECONDS = 1.0
+PATIENCE_AT_EXIT_SECONDS = 3.0
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+class ReportFile:
+    """Appends lines to `path`. No method blocks on the disk except flush(), and none raises for the disk's sake.
+
+    A forked child of the program writes nothing: the lines are those of the rank.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._waiting: Deque[bytes] = collections.deque()
+        self._waiting_bytes = 0
+        self._lost = 0
+        self._news = threading.Condition()
+        self._closed = False
+        self._pid = os.getpid()
+        self._fd = -1
+        self._is_writing = False
+        self._told: set = set()
+        self._thread = threading.Thread(target=self._run, name="muster-report", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def write(self, line: Dict[str, Any]) -> None:
+        """Takes a line. It is written soon, after all earlier ones. A line over 64 KiB is left out, with a warning."""
+        if os.getpid() != self._pid:
+            return
+        data = _dumps(line).encode(errors="replace") + b"\n"  # a lone surrogate is no UTF-8
+        if len(data) > MOST_LINE_BYTES:
+            self._warn(f"a line of {len(data)} bytes is over the limit of {MOST_LINE_BYTES} bytes and was left out: "
+                       f"{data[:60].decode(errors='replace')}...")
+            return
+        with self._news:
+            if self._closed:
+                return
+            self._waiting.append(data)
+            self._waiting_bytes += len(data)
+            while self._waiting_bytes > MOST_WAITING_BYTES:
+                self._waiting_bytes -= len(self._waiting.popleft())
+                self._lost += 1
+            self._news.notify_all()
+
+    @property
+    def lost(self) -> int:
+        """Lines given up since the disk did not take them."""
+        return self._lost
+
+    def flush(self, patience: float = PATIENCE_AT_EXIT_SECONDS) -> bool:
+        """Waits until all lines are in the file, at most `patience` seconds. False: some are not."""
+        if os.getpid() != self._pid:
+            return True
+        end = time.monotonic() + patience
+        with self._news:
+            while self._waiting or self._is_writing:
+                left = end - time.monotonic()
+                if left <= 0 or not self._thread.is_alive():
+                    return False
+                self._news.wait(left)
+        return True
+
+    def close(self) -> None:
+        """Flushes and takes no further lines."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        if not self.flush():
+            self._warn(f"{len(self._waiting)} lines are not in {self.path}: the disk takes none")
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+        atexit.unregister(self.close)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._told and len(self._told) < 10:
+            self._told.add(text)
+            print(f"muster: {text}", file=sys.stderr)
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                while not self._waiting:
+                    if self._closed:
+                        if self._fd >= 0:
+                            os.close(self._fd)
+                        return
+                    self._news.wait()
+                line = self._waiting.popleft()
+                self._waiting_bytes -= len(line)
+                self._is_writing = True
+            try:
+                self._write_whole(line)
+            finally:
+                with self._news:
+                    self._is_writing = False
+                    self._news.notify_all()
+
+    def _write_whole(self, line: bytes) -> None:
+        """Writes one line with one write. Where the disk takes a part, the rest follows, so that no line is torn."""
+        while line and not self._closed:
+            try:
+                if self._fd < 0:
+                    self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                line = line[os.write(self._fd, line):]
+            except OSError as error:
+                if error.errno != errno.EINTR:
+                    self._warn(f"cannot write {self.path}: {error.strerror}; the reports wait")
+                    with self._news:
+                        self._news.wait_for(lambda: self._closed, RETRY_SECONDS)
+
+
+def open_report(path: Optional[str]) -> Optional[ReportFile]:
+    """The report file that muster named for this rank; None outside muster."""
+    return ReportFile(path) if path else None

@@ -1,0 +1,244 @@
+"""The report file: what stands in it, and what a bad disk, a fork and an exception do to it."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+class Program:
+    """Runs a Python program as a rank would run."""
+
+    def __init__(self, case: unittest.TestCase) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        case.addCleanup(lambda: subprocess.run(["rm", "-rf", str(self.folder)], check=False))
+        self.report = self.folder / "rank-0.jsonl"
+        self.stop = self.folder / "rank-0.stop"
+        self.env = {**os.environ, "PYTHONPATH": PACKAGE, "MUSTER_REPORT": str(self.report), "MUSTER_STOP": str(self.stop)}
+
+    def start(self, text: str, **more) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, "-c", "import muster\n" + textwrap.dedent(text)], env=self.env, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+    def run(self, text: str, code: int = 0) -> subprocess.CompletedProcess:
+        process = self.start(text)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == code, f"exit {process.returncode}: {out}\n{err}"
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def lines(self) -> list:
+        return [json.loads(line) for line in self.report.read_text().splitlines()]
+
+    def without_times(self) -> list:
+        return [{key: value for key, value in line.items() if key not in ("at_ms", "step_ms")} for line in self.lines()]
+
+
+class Lines(unittest.TestCase):
+    def setUp(self):
+        self.program = Program(self)
+
+    def test_every_kind_of_report_is_a_line(self):
+        checkpoint = self.program.folder / "ckpt"
+        checkpoint.mkdir()
+        (checkpoint / "weights").write_bytes(b"12345")
+        self.program.run(f"""
+            run = muster.init(total_steps=60, config={{"lr": 3e-4, "nested": {{"a": [1, None]}}, "path": muster.Run}})
+            run.describe({{"accuracy": {{"unit": "%", "better": "higher"}}}})
+            assert run.resume(lambda: 40) == 40
+            run.status("downloading data")
+            run.log(41, {{"validation/loss": 2.5}}, loss=2.25)
+            with run.section("evaluate"): pass
+            run.checkpoint({str(checkpoint)!r}, 41, took_ms=12.5)
+        """)
+        lines = self.program.without_times()
+        self.assertEqual(lines[0], {"total_steps": 60, "config": {
+            "lr": 3e-4, "nested": {"a": [1, None]}, "path": "<class 'muster._run.Run'>"}})
+        self.assertEqual(lines[1:], [
+            {"series": {"accuracy": {"unit": "%", "better": "higher"}}},
+            {"resumed": 40},
+            {"status": "downloading data"},
+            {"step": 41, "validation/loss": 2.5, "loss": 2.25},
+            {"section": "evaluate"}, {"section": "step"},
+            {"checkpoint": str(checkpoint), "step": 41, "bytes": 5, "took_ms": 12.5},
+        ])
+        self.assertTrue(all(abs(line["at_ms"] / 1000 - time.time()) < 60 for line in self.program.lines()))
+
+    def test_the_step_time_leaves_out_sections_and_counts_steps_between(self):
+        self.program.run("""
+            import time
+            run = muster.init()
+            run.log(0, loss=1)
+            time.sleep(0.2)
+            with run.section("evaluate"): time.sleep(0.5)
+            run.log(10, loss=1)
+        """)
+        steps = [line for line in self.program.lines() if "step" in line]
+        self.assertNotIn("step_ms", steps[0])
+        self.assertGreaterEqual(steps[1]["step_ms"], 19)
+        self.assertLess(steps[1]["step_ms"], 50)
+
+    def test_numbers_that_json_does_not_know_and_numbers_of_libraries(self):
+        self.program.run("""
+            class Tensor:
+                def item(self): return 1.5
+            run = muster.init()
+            run.log(1, a=float("nan"), b=float("inf"), c=Tensor(), d=True)
+        """)
+        line = self.program.lines()[0]
+        self.assertTrue(math.isnan(line["a"]))
+        self.assertEqual((line["b"], line["c"], line["d"]), (math.inf, 1.5, 1))
+
+    def test_wrong_arguments_are_named_inside_and_outside_muster(self):
+        text = """
+            run = muster.init()
+            for call, words in [
+                (lambda: run.log(1, loss="high"), "loss"), (lambda: run.log("x"), "'x'"), (lambda: run.log(-1), "-1"),
+                (lambda: run.log(1, step_ms=3), "step_ms"),
+                (lambda: run.describe({"acc": {"better": "more"}}), "lower, higher, neither"),
+                (lambda: run.describe({"acc": {"color": "red"}}), "color"),
+            ]:
+                try: call()
+                except (TypeError, ValueError) as error: assert words in str(error), error
+                else: raise SystemExit(words)
+        """
+        self.program.run(text)
+        del self.program.env["MUSTER_REPORT"], self.program.env["MUSTER_STOP"]
+        self.program.run(text)
+
+    def test_outside_muster_nothing_happens(self):
+        del self.program.env["MUSTER_REPORT"], self.program.env["MUSTER_STOP"]
+        done = self.program.run("""
+            import signal, threading
+            run = muster.init(total_steps=3, config={"a": 1})
+            assert not run.is_active and run.resume(None) == 0 and not run.should_stop(1) and run.stop is None
+            run.log(1, loss=2.0); run.checkpoint("/nowhere", 1); run.status("x")
+            with run.section("evaluate"): pass
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and threading.active_count() == 1
+        """)
+        self.assertEqual((done.stdout, done.stderr), ("", ""))
+        self.assertEqual(list(self.program.folder.iterdir()), [])
+
+    def test_a_line_that_is_too_long_is_left_out_with_a_warning(self):
+        done = self.program.run("""
+            run = muster.init(config={"text": "x" * 70_000})
+            run.log(1, loss=1)
+        """)
+        self.assertEqual([line["step"] for line in self.program.lines()], [1])
+        self.assertIn("over the limit of 65536 bytes", done.stderr)
+
+
+class Ends(unittest.TestCase):
+    def setUp(self):
+        self.program = Program(self)
+
+    def test_an_uncaught_exception_is_the_last_line_and_is_printed_as_ever(self):
+        done = self.program.run("""
+            run = muster.init()
+            run.log(1, loss=1)
+            def f(): raise ValueError("no such file: data.bin")
+            f()
+        """, code=1)
+        error = self.program.lines()[-1]["error"]
+        self.assertEqual((error["type"], error["message"]), ("ValueError", "no such file: data.bin"))
+        self.assertIn("in f", error["trace"])
+        self.assertIn("ValueError: no such file: data.bin", done.stderr)
+
+    def test_a_long_trace_fits_into_a_line(self):
+        self.program.run("""
+            run = muster.init()
+            raise ValueError("é" * 50_000)
+        """, code=1)
+        self.assertEqual(self.program.lines()[-1]["error"]["message"], "é" * 2000)
+
+    def test_leave_ends_with_99_after_all_lines_are_written(self):
+        self.program.run("""
+            run = muster.init()
+            for step in range(2000): run.log(step, loss=1.0)
+            run.leave()
+        """, code=99)
+        self.assertEqual([line["step"] for line in self.program.lines()], list(range(2000)))
+
+    def test_a_killed_program_has_written_what_it_logged_a_moment_before(self):
+        process = self.program.start("""
+            import time
+            run = muster.init()
+            run.log(7, loss=1.0)
+            time.sleep(0.5); print("done", flush=True); time.sleep(60)
+        """)
+        process.stdout.readline()
+        process.kill()
+        process.communicate()
+        self.assertEqual(self.program.lines()[0]["step"], 7)
+
+    def test_a_forked_child_writes_nothing(self):
+        self.program.run("""
+            import os
+            run = muster.init()
+            run.log(1, loss=1)
+            child = os.fork()
+            run.log(2, loss=2)
+            if child == 0: raise SystemExit(0)
+            os.waitpid(child, 0)
+        """)
+        self.assertEqual([line["step"] for line in self.program.lines()], [1, 2])
+
+
+class Disk(unittest.TestCase):
+    def setUp(self):
+        self.program = Program(self)
+
+    def test_a_full_disk_never_blocks_and_lines_are_whole_when_it_has_room_again(self):
+        # A limit on the file's size is a disk that takes a part of a line and then nothing.
+        done = self.program.run("""
+            import resource, signal, time
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+            run = muster.init()
+            began = time.monotonic()
+            for step in range(100): run.log(step, loss=1.0)
+            assert time.monotonic() - began < 1
+            assert not run.flush(0.3)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert run.flush(10)
+        """)
+        self.assertIn("File too large; the reports wait", done.stderr)
+        self.assertEqual([line["step"] for line in self.program.lines()], list(range(100)))
+
+    def test_a_frozen_disk_never_blocks_the_training_nor_its_end_for_long(self):
+        os.mkfifo(self.program.report)  # opening it waits for a reader that never comes
+        began = time.monotonic()
+        done = self.program.run("""
+            import time
+            run = muster.init()
+            began = time.monotonic()
+            for step in range(1000): run.log(step, loss=1.0)
+            assert time.monotonic() - began < 1
+        """)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertIn("the disk takes none", done.stderr)
+
+    def test_what_waits_is_bounded_and_the_newest_stay(self):
+        os.mkfifo(self.program.report)
+        self.program.run("""
+            from muster import _report
+            _report.MOST_WAITING_BYTES = 10_000
+            run = muster.init()
+            for step in range(1000): run.log(step, loss=1.0)
+            report = run._report
+            assert report.lost > 500 and sum(map(len, report._waiting)) <= 10_000
+            assert b'"step":999' in report._waiting[-1]
+        """)
+
+
+if __name__ == "__main__":
+    unittest.main()
