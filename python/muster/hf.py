@@ -1,0 +1,90 @@
+"""muster for the Trainer of Hugging Face transformers.
+
+    trainer = Trainer(model, args, train_dataset=data, callbacks=[muster.hf.Callback()])
+    trainer.train(resume_from_checkpoint=muster.hf.newest_checkpoint(args.output_dir))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Dict, Optional
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from ._files import newest
+from ._run import RESERVED, Run, init
+
+
+def newest_checkpoint(output_dir: str) -> Optional[str]:
+    """The newest checkpoint of a Trainer in its output folder; None: there is none."""
+    return newest(output_dir, PREFIX_CHECKPOINT_DIR + r"-(\d+)")
+
+
+class Callback(TrainerCallback):
+    """Reports steps, logged numbers, evaluations and checkpoints. When muster asks the program to leave, the Trainer
+    saves, train() ends the program with code 99, and muster starts it again."""
+
+    def __init__(self) -> None:
+        self._run: Optional[Run] = None
+        self._leaves = False
+        self._unlogged: Optional[int] = None  # a step that on_log has not reported
+        self._evaluation: Optional[contextlib.AbstractContextManager] = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        config = {key: value for key, value in args.to_sanitized_dict().items() if value not in ("", None)}
+        self._run = init(total_steps=state.max_steps, config=config)
+        self._run.describe({"learning_rate": {"better": "neither"}, "loss": {"better": "lower"},
+                            "validation/loss": {"better": "lower"}})
+        self._run.resume(state.global_step)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        self._log_the_rest()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        self._unlogged = state.global_step
+        if self._run is not None and self._run.should_stop(state.global_step):
+            stop = self._run.stop
+            self._leaves = True
+            control.should_save = stop is None or stop.save
+            control.should_training_stop = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **more: Any) -> None:
+        if self._run is None:
+            return
+        self._unlogged = None
+        self._run.log(state.global_step, {
+            _series_name(key): value for key, value in (logs or {}).items()
+            if isinstance(value, (int, float)) and key not in RESERVED
+        })
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if self._run is not None and self._evaluation is None:
+            self._evaluation = self._run.section("evaluate")
+            self._evaluation.__enter__()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if self._evaluation is not None:
+            self._evaluation.__exit__(None, None, None)
+            self._evaluation = None
+
+    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if self._run is not None:
+            path = os.path.join(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+            self._run.checkpoint(path, state.global_step)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        self._log_the_rest()
+        if self._run is not None and self._leaves:
+            self._run.leave()
+
+    def _log_the_rest(self) -> None:
+        if self._run is not None and self._unlogged is not None:
+            self._run.log(self._unlogged)
+        self._unlogged = None
+
+
+def _series_name(key: str) -> str:
+    """The Trainer's names as groups: "eval_loss" is plotted with "loss"."""
+    return "validation/" + key[len("eval_"):] if key.startswith("eval_") else key
