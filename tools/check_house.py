@@ -21,6 +21,7 @@ ALLOWED = {
     "launch": {"contract"},
     "beside": {"contract", "json", "schema"},
     "agent/process": {"contract", "os"},
+    "agent/report": {"beside", "contract", "os", "schema", "worker/rank"},
     "agent/supervisor": {"agent/process", "beside", "contract", "launch", "os"},
     "agent/task": {"agent/process", "beside", "contract", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc"},
     "worker": {"fsdp", "libtorch"},

@@ -1,0 +1,136 @@
+#include "agent/report/relay.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "os/signals_blocked.h"
+
+namespace agent::report {
+namespace {
+
+/// How long a turn waits for the disk.
+constexpr std::chrono::milliseconds kDiskPatience{500};
+
+std::int64_t wall_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+worker::Section section_of(const std::string& name) {
+  if (name == "init") return worker::Section::kInit;
+  if (name == "data") return worker::Section::kData;
+  if (name == "checkpoint") return worker::Section::kCheckpoint;
+  return worker::Section::kStep;
+}
+
+}  // namespace
+
+Relay::Relay(std::filesystem::path file, Connect connect)
+    : connect_(std::move(connect)), tail_(std::make_shared<beside::ReportTail>(std::move(file))) {
+  const os::SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+}
+
+Relay::~Relay() {
+  {
+    const std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Relay::ended(contract::ExitStatus exit) {
+  const std::lock_guard lock(mutex_);
+  if (!exit_) exit_ = exit;
+  wake_.notify_all();
+}
+
+bool Relay::wait(std::chrono::steady_clock::time_point until) {
+  Lock lock(mutex_);
+  return wake_.wait_until(lock, until, [this] { return done_; });
+}
+
+void Relay::run() {
+  Lock lock(mutex_);
+  while (!quit_) {
+    const auto exit = exit_;
+    lock.unlock();
+    const auto reports = read(exit.has_value());
+    try {
+      if (reports) tell(*reports);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster: the reports of a rank are not told to the controller: %s\n", error.what());
+      lock.lock();
+      break;
+    }
+    const bool told_all = exit && reports && reports->empty();
+    if (told_all && reporter_) reporter_->leaving(exit->code, "");
+    lock.lock();
+    if (told_all) break;
+    const bool has_more = reports && !reports->empty();
+    if (!has_more || !exit) wake_.wait_for(lock, kLook, [&] { return quit_ || (exit_ && !exit); });
+  }
+  done_ = true;
+  wake_.notify_all();
+}
+
+std::optional<std::vector<beside::Report>> Relay::read(bool ended) {
+  if (!reading_.valid()) {
+    std::packaged_task<std::vector<beside::Report>()> task([tail = tail_, ended] { return tail->read(ended); });
+    reading_ = task.get_future();
+    std::thread(std::move(task)).detach();
+  }
+  if (reading_.wait_for(kDiskPatience) != std::future_status::ready) return std::nullopt;
+  return reading_.get();
+}
+
+void Relay::enter(worker::Section section) {
+  if (std::exchange(section_, section) != section) reporter_->section(section);
+}
+
+/// 0: not known.
+double Relay::step_ms_since_last(std::int64_t step, std::int64_t at_ms) const {
+  if (!last_step_ || step <= last_step_->first || at_ms < last_step_->second) return 0;
+  return static_cast<double>(at_ms - last_step_->second) / static_cast<double>(step - last_step_->first);
+}
+
+void Relay::tell(const std::vector<beside::Report>& reports) {
+  if (reports.empty()) return;
+  if (!reporter_) reporter_ = connect_();
+  for (const auto& report : reports) tell(report);
+}
+
+void Relay::tell(const beside::Report& report) {
+  if (!report.series.empty()) {
+    for (const auto& one : report.series) {
+      std::erase_if(series_, [&](const auto& other) { return other.name == one.name; });
+      series_.push_back(one);
+    }
+    reporter_->declare(series_);
+  }
+  if (report.resumed) reporter_->resumed_from(*report.resumed);
+  if (report.section) enter(section_of(*report.section));
+  if (report.step) {
+    const auto& step = *report.step;
+    worker::StepReport out;
+    out.step = step.step;
+    for (const auto& [name, value] : step.values) out.values.push_back({name, value});
+    out.at_ms = report.at_ms.value_or(wall_ms());
+    out.step_ms = step.step_ms.value_or(step_ms_since_last(step.step, out.at_ms));
+    last_step_ = {step.step, out.at_ms};
+    out.memory_bytes = step.memory_bytes.value_or(0);
+    out.memory_peak_bytes = step.memory_peak_bytes.value_or(0);
+    out.bytes_communicated = step.bytes_communicated.value_or(0);
+    reporter_->step(out);
+    if (section_ == worker::Section::kInit) enter(worker::Section::kStep);
+  }
+  if (report.checkpoint) {
+    const auto& saved = *report.checkpoint;
+    reporter_->checkpoint_saved(saved.step, saved.bytes.value_or(0), saved.took_ms.value_or(0));
+  }
+}
+
+}  // namespace agent::report

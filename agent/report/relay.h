@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "beside/report_tail.h"
+#include "contract/exit_codes.h"
+#include "rank/reporter.h"
+
+namespace agent::report {
+
+/// What connects a rank to the controller. Called once, when the rank's program has reported something.
+using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
+
+/// Follows the report file of one rank and tells the controller what it says, with the rank's heartbeats. A program
+/// that writes no report is never heard of here.
+///
+/// A thread of its own reads and tells, so neither a disk nor the controller ever holds up who owns the relay. A read
+/// that the disk holds up goes on by itself; what it brings is told when it comes.
+class Relay {
+ public:
+  static constexpr std::chrono::milliseconds kLook{200};
+
+  Relay(std::filesystem::path file, Connect connect);
+  /// Gives up what has not been told.
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  /// The rank's program has ended: what its file still holds is told, and that the rank leaves.
+  void ended(contract::ExitStatus exit);
+  /// Waits until that is done, at most until `until`. False: it is not.
+  bool wait(std::chrono::steady_clock::time_point until);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void run();
+  /// What the disk has brought by now; nullopt: it has not answered yet.
+  std::optional<std::vector<beside::Report>> read(bool ended);
+  void tell(const std::vector<beside::Report>& reports);
+  void tell(const beside::Report& report);
+  void enter(worker::Section section);
+  double step_ms_since_last(std::int64_t step, std::int64_t at_ms) const;
+
+  const Connect connect_;
+  const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
+  std::future<std::vector<beside::Report>> reading_;
+  std::unique_ptr<worker::Reporter> reporter_;
+  std::vector<schema::Series> series_;
+  worker::Section section_ = worker::Section::kInit;
+  std::optional<std::pair<std::int64_t, std::int64_t>> last_step_;  // its number, and when it was done
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::optional<contract::ExitStatus> exit_;
+  bool quit_ = false, done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace agent::report

@@ -1,0 +1,134 @@
+// Goal: what a program writes into its report file reaches the controller whole and in order, and neither a disk nor a
+// controller holds up the agent.
+// Method: files that a test writes as a program would, and a reporter that remembers what it was told.
+#include "agent/report/relay.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "temporary_folder.h"
+
+namespace agent::report {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// What a controller was told, as lines.
+class Told {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+    news_.notify_all();
+  }
+  /// Waits until there are so many lines.
+  std::vector<std::string> lines(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    news_.wait_for(lock, 10s, [&] { return lines_.size() >= count; });
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::vector<std::string> lines_;
+};
+
+class FakeReporter : public worker::Reporter {
+ public:
+  explicit FakeReporter(Told& told) : told_(told) {}
+  void section(worker::Section now) override { told_.add("section " + std::to_string(static_cast<int>(now))); }
+  void declare(std::vector<schema::Series> series) override {
+    std::string line = "declare";
+    for (const auto& one : series) line += " " + one.name;
+    told_.add(line);
+  }
+  void step(const worker::StepReport& report) override {
+    std::string line = "step " + std::to_string(report.step);
+    for (const auto& value : report.values) line += " " + value.series + "=" + std::to_string(value.value);
+    told_.add(line + " in " + std::to_string(report.step_ms));
+  }
+  void resumed_from(std::int64_t step) override { told_.add("resumed " + std::to_string(step)); }
+  void checkpoint_saved(std::int64_t step, std::int64_t bytes, double) override {
+    told_.add("checkpoint " + std::to_string(step) + " " + std::to_string(bytes));
+  }
+  worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
+  bool assigns_rendezvous() const override { return false; }
+  worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
+  void leaving(int exit_code, std::string_view) override { told_.add("leaving " + std::to_string(exit_code)); }
+
+ private:
+  Told& told_;
+};
+
+class RelayTest : public testing::Test {
+ protected:
+  void append(std::string_view text) { std::ofstream(file_, std::ios::app) << text; }
+  Connect connect() {
+    return [this] {
+      ++connections_;
+      return std::make_unique<FakeReporter>(told_);
+    };
+  }
+
+  test::TemporaryFolder folder_;
+  const std::filesystem::path file_ = folder_.path() / "rank-0.report.jsonl";
+  Told told_;
+  std::atomic<int> connections_ = 0;
+};
+
+TEST_F(RelayTest, TellsEachFactInTheOrderOfTheFile) {
+  Relay relay(file_, connect());
+  append(R"({"series":{"acc":{"unit":"%"}}}
+{"resumed":40}
+{"step":41,"loss":2.5,"at_ms":1000}
+{"section":"checkpoint"}
+{"checkpoint":"c","step":41,"bytes":7}
+{"section":"step"}
+{"step":51,"loss":2.25,"at_ms":1500}
+)");
+  EXPECT_EQ(told_.lines(8), (std::vector<std::string>{"declare acc", "resumed 40", "step 41 loss=2.500000 in 0.000000",
+                                                      "section 2", "section 3", "checkpoint 41 7", "section 2",
+                                                      "step 51 loss=2.250000 in 50.000000"}))
+      << "500 ms for ten steps";
+}
+
+TEST_F(RelayTest, TellsTheLastLinesAndTheEndWhenTheProgramHasEnded) {
+  Relay relay(file_, connect());
+  append("{\"step\":1,\"step_ms\":5}\n");
+  told_.lines(2);
+  append("{\"step\":2,\"step_ms\":5}\n{\"step\":3,\"step_ms\":5}");
+  relay.ended({.code = 99, .signal = 0});
+  ASSERT_TRUE(relay.wait(Clock::now() + 10s));
+  const auto lines = told_.lines(5);
+  EXPECT_EQ(lines.at(3), "step 3 in 5.000000") << "a last line without its newline counts";
+  EXPECT_EQ(lines.back(), "leaving 99");
+  EXPECT_EQ(connections_, 1);
+}
+
+TEST_F(RelayTest, AProgramThatReportsNothingIsNeverHeardOf) {
+  Relay relay(file_, connect());
+  relay.ended({.code = 0, .signal = 0});
+  ASSERT_TRUE(relay.wait(Clock::now() + 10s));
+  EXPECT_EQ(connections_, 0);
+}
+
+TEST_F(RelayTest, BadLinesAloneDoNotConnect) {
+  append("no report at all\n");
+  Relay relay(file_, connect());
+  relay.ended({.code = 0, .signal = 0});
+  ASSERT_TRUE(relay.wait(Clock::now() + 10s));
+  EXPECT_EQ(connections_, 0);
+}
+
+TEST_F(RelayTest, AControllerThatCannotBeReachedForGoodEndsTheRelayAlone) {
+  append("{\"step\":1}\n");
+  Relay relay(file_, []() -> std::unique_ptr<worker::Reporter> { throw std::invalid_argument("no controller"); });
+  EXPECT_TRUE(relay.wait(Clock::now() + 10s));
+}
+
+}  // namespace
+}  // namespace agent::report
