@@ -6,11 +6,13 @@ namespace beside {
 
 RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank) {
   const auto stem = (log_folder / ("rank-" + std::to_string(rank))).string();
-  return {stem + ".log", stem + ".error.json", stem + ".stop.json"};
+  return {stem + ".log", stem + ".error.json", stem + ".stop.json", stem + ".report.jsonl"};
 }
 
 std::map<std::string, std::string> file_variables(const RankFiles& files) {
-  return {{contract::variable::kStop, files.stop.string()}, {contract::variable::kErrorFile, files.error.string()}};
+  return {{contract::variable::kReport, files.report.string()},
+          {contract::variable::kStop, files.stop.string()},
+          {contract::variable::kErrorFile, files.error.string()}};
 }
 
 }  // namespace beside

@@ -99,6 +99,7 @@ double Relay::step_ms_since_last(std::int64_t step, std::int64_t at_ms) const {
 
 void Relay::tell(const std::vector<beside::Report>& reports) {
   if (reports.empty()) return;
+  has_told_ = true;
   if (!reporter_) reporter_ = connect_();
   for (const auto& report : reports) tell(report);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -42,6 +43,8 @@ class Relay {
   void ended(contract::ExitStatus exit);
   /// Waits until that is done, at most until `until`. False: it is not.
   bool wait(std::chrono::steady_clock::time_point until);
+  /// Whether the program has reported anything.
+  bool has_told() const { return has_told_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -60,6 +63,8 @@ class Relay {
   std::vector<schema::Series> series_;
   worker::Section section_ = worker::Section::kInit;
   std::optional<std::pair<std::int64_t, std::int64_t>> last_step_;  // its number, and when it was done
+
+  std::atomic<bool> has_told_ = false;
 
   std::mutex mutex_;
   std::condition_variable wake_;

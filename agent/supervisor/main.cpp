@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "agent/report/connect.h"
 #include "agent/supervisor/supervisor.h"
 
 // muster-supervisor <attempt folder>: see supervisor.h. People need it only to look at what a controller does.
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
     std::fputs(kHelp, stderr);
     return 2;
   }
+  options.connect = agent::report::connect_by_grpc;
   options.folder = argv[argc - 1];
   return agent::supervisor::supervise(options);
 }

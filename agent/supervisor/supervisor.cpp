@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -53,6 +54,9 @@ constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKIL
 constexpr milliseconds kKillAgain{20};
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
+/// The longest that a rank's last reports delay the news of its end, and what most ends take: nothing was reported.
+constexpr milliseconds kReportPatience{3000};
+constexpr milliseconds kQuickRelay{5};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
 
@@ -93,6 +97,7 @@ class Supervisor {
     if (options_.on_step) options_.on_step(name);
   }
   void record(const Fact& fact);
+  void follow_reports(const LocalLaunch& launch, const std::string& node);
   void turn();
   int patience() const;
   void accept_client();
@@ -105,6 +110,7 @@ class Supervisor {
   void reap();
   void rank_ended(std::uint32_t rank, ExitStatus exit);
   std::string last_words(std::uint32_t rank, ExitStatus exit);
+  void record_told_ends();
   void kill_the_rest();
 
   const SupervisorOptions& options_;
@@ -114,6 +120,13 @@ class Supervisor {
   std::unique_ptr<Gang> gang_;
   std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<std::uint32_t> living_;
+  std::map<std::uint32_t, std::unique_ptr<report::Relay>> relays_;
+  /// Ranks that have ended and whose last reports are on their way.
+  struct Leaving {
+    Exited end;
+    Clock::time_point since;
+  };
+  std::list<Leaving> leaving_;
   std::list<Client> clients_;
   os::OomWatch oom_;
   bool asked_to_leave_ = false;
@@ -170,12 +183,22 @@ void Supervisor::start() {
     throw *failure;
   }
   record(Running{});
+  follow_reports(*launch, node);
   step("running");
+}
+
+void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& node) {
+  if (!options_.connect) return;
+  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
+    relays_[rank] = std::make_unique<report::Relay>(
+        beside::rank_files(log_folder_, rank).report,
+        options_.connect(rank_environment(launch, rank, node), gang_->ranks()[rank].pid));
+  }
 }
 
 /// Until every rank has ended, nothing is left of them, and both are on disk.
 void Supervisor::run() {
-  while (!living_.empty()) turn();
+  while (!living_.empty() || !leaving_.empty()) turn();
   kill_the_rest();
   record(Ended{});
   for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
@@ -210,6 +233,7 @@ void Supervisor::turn() {
     if (polled[1].revents != 0) accept_client();
   }
   clients_.remove_if([](const Client& client) { return client.gone; });
+  record_told_ends();
   oom_.tick(Clock::now());
   if (kill_at_ && Clock::now() >= *kill_at_) {
     kill_at_.reset();
@@ -221,7 +245,7 @@ void Supervisor::turn() {
 /// Milliseconds until something is due.
 int Supervisor::patience() const {
   milliseconds wait = os::OomWatch::kWindow;
-  if (living_.empty()) wait = std::min(wait, kLookForRecord);
+  if (living_.empty() || !leaving_.empty()) wait = std::min(wait, kLookForRecord);
   if (kill_at_) wait = std::min(wait, std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now()));
   return static_cast<int>(std::max(wait, milliseconds{0}).count());
 }
@@ -313,8 +337,26 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
   if (living_.erase(rank) == 0) return;
   const bool by_others = exit.signal == SIGKILL && !killed_;
   const auto ended_at = wall_ms();
-  record(Exited{rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)});
-  step("exited");
+  const auto relay = relays_.find(rank);
+  if (relay != relays_.end()) relay->second->ended(exit);
+  leaving_.push_back(
+      {{rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)}, Clock::now()});
+  if (relay != relays_.end()) relay->second->wait(Clock::now() + kQuickRelay);
+  record_told_ends();
+}
+
+// The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then.
+void Supervisor::record_told_ends() {
+  leaving_.remove_if([this](const Leaving& rank) {
+    const auto relay = relays_.find(rank.end.rank);
+    if (relay != relays_.end() && !relay->second->wait(Clock::now())) {
+      const auto patience = relay->second->has_told() ? kReportPatience : kFilePatience;
+      if (Clock::now() - rank.since < patience) return false;
+    }
+    record(rank.end);
+    step("exited");
+    return true;
+  });
 }
 
 /// A rank that was asked to leave is not asked why it left.

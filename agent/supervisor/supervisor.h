@@ -4,12 +4,17 @@
 #include <functional>
 #include <string_view>
 
+#include "agent/report/relay.h"
+#include "launch/environment.h"
+
 namespace agent::supervisor {
 
 struct SupervisorOptions {
   std::filesystem::path folder;
   /// true: contract::kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
   bool started_by_executor = false;
+  /// How a rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
+  std::function<report::Connect(const launch::Environment& rank, pid_t pid)> connect;
   /// For tests of crashes: called at "forked", "recorded", "running" and "exited".
   std::function<void(std::string_view)> on_step;
 };
@@ -19,6 +24,7 @@ struct SupervisorOptions {
 /// - writes down each fact (see contract/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
 /// without
 ///   waiting for the disk;
+/// - tells the controller what the ranks report (see beside/report.h),
 /// - kills what a rank leaves behind, and returns when no process of the attempt is left.
 ///
 /// A connection is told every fact from the first one on. It may send stop commands (see contract/supervisor_words.h).

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "agent/report/connect.h"
 #include "agent/task/task.h"
 #include "agent/task/task_reporter.h"
 #include "contract/attempt_set.h"
@@ -65,7 +66,8 @@ int main(int argc, char** argv) {
                             .launch = contract::read_task_launch(arguments.attempt_folder),
                             .inherited = launch::own_environment(),
                             .oom_counter = arguments.oom_counter,
-                            .connect = agent::task::report_by_grpc});
+                            .connect = agent::task::report_by_grpc,
+                            .report = agent::report::connect_by_grpc});
     return task.run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster-task: %s\n", error.what());

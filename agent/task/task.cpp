@@ -45,6 +45,8 @@ constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
+/// The longest that a rank's last reports delay the news of its end.
+constexpr milliseconds kReportPatience{3'000};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 
@@ -97,6 +99,7 @@ int Task::run() {
     const auto planned = plan();
     if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
     process_.emplace(planned);
+    follow_report(planned.ranks.front().environment);
     link_log();
   } catch (const std::exception& error) {
     return finish_unstarted(error.what());
@@ -331,6 +334,7 @@ int Task::finish() {
   process_->signal(SIGKILL);  // what the program left behind in its group
   status_.error = last_words();
   hear_late_signals();
+  tell_last_reports();
   status_.state = step_lost_ ? contract::RankStatus::State::kStepLost : contract::RankStatus::State::kExited;
   return last_word(step_lost_ ? v1::PROCESS_STEP_LOST : v1::PROCESS_EXITED);
 }
@@ -350,6 +354,19 @@ int Task::last_word(v1::ProcessState state) {
   link_->flush(kLastWord);
   file_->finish();
   return status_.exit.signal != 0 ? 128 + status_.exit.signal : status_.exit.code;
+}
+
+void Task::follow_report(const launch::Environment& rank) {
+  if (!setup_.report) return;
+  relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()));
+}
+
+// The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then.
+void Task::tell_last_reports() {
+  if (!relay_) return;
+  relay_->ended(status_.exit);
+  const auto since = Clock::now();
+  if (!relay_->wait(since + kFilePatience) && relay_->has_told()) relay_->wait(since + kReportPatience);
 }
 
 // A command that leaves in good order when it is asked to would pass for one that is done. muster-worker says by its

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include "agent/report/relay.h"
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
 #include "agent/task/status_file_writer.h"
@@ -29,6 +31,8 @@ struct TaskSetup {
   launch::Environment inherited;      // of this process
   std::filesystem::path oom_counter;  // see os::OomWatch
   ConnectToController connect;
+  /// How the rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
+  std::function<report::Connect(const launch::Environment& rank, pid_t pid)> report = {};
 };
 
 /// One rank on Slurm from its start to its end.
@@ -63,6 +67,8 @@ class Task {
   bool is_fenced() const;
   void link_log() const;
   void plan_save();
+  void follow_report(const launch::Environment& rank);
+  void tell_last_reports();
 
   void watch();
   void take_signals();
@@ -100,6 +106,7 @@ class Task {
   muster::v1::TaskResponse answer_;  // the one that brought the directive
   std::optional<Clock::time_point> kill_at_, save_at_;
   Clock::time_point limit_at_{};
+  std::unique_ptr<report::Relay> relay_;
   std::unique_ptr<ControllerLink> link_;  // last: its thread uses the others
 };
 

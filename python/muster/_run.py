@@ -177,7 +177,10 @@ class Run:
 
     def should_stop(self, step: int) -> bool:
         """Whether the program is to save and leave after `step`. All ranks get True at the same step, if each asks once
-        a step and a step takes less than the margin that muster gives."""
+        a step and a step takes less than the margin that muster gives.
+
+        The first call takes SIGTERM, if the program has no handler for it: until then the signal ends the program."""
+        self._watch.take_sigterm()
         return self._watch.is_due(_as_step(step))
 
     @property
@@ -204,15 +207,13 @@ def init(total_steps: Optional[int] = None, config: Optional[Mapping[str, Any]] 
 
     total_steps: how many steps the training has in all; gives progress and time left.
     config: the settings of this run, shown with the job and compared between jobs.
-    Under muster it takes SIGTERM, if the program has no handler for it, and reports an exception that nobody catches.
+    Under muster it reports an exception that nobody catches.
     """
     global _current
     if _current is None:
         report = open_report(os.environ.get("MUSTER_REPORT"))
         watch = StopWatch(stop_file())
         _current = Run(report, watch)
-        if stop_file():
-            watch.take_sigterm()
         if report is not None:
             _report_uncaught(_current)
     _current.begin(total_steps, config)

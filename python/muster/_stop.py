@@ -59,10 +59,13 @@ class StopWatch:
         self._stop: Optional[Stop] = None
         self._looked_at = float("-inf")
         self._signalled_at: Optional[float] = None
-        self._earlier: Any = None
+        self._takes_sigterm = False
 
     def take_sigterm(self) -> None:
-        """Installs the handler if this is the main thread and nobody else wants the signal."""
+        """Installs the handler if this is the main thread, muster names a stop file, and nobody else wants the signal."""
+        if not self._path or self._takes_sigterm:
+            return
+        self._takes_sigterm = True
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 

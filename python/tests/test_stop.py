@@ -11,6 +11,7 @@ from test_report import Program
 LOOP = """
     import itertools, time
     run = muster.init()
+    assert not run.should_stop(0)
     print("ready", flush=True)
     for step in itertools.count(1):
         run.log(step, loss=1.0)
@@ -80,9 +81,21 @@ class Stops(unittest.TestCase):
             import signal
             mine = lambda *_: None
             signal.signal(signal.SIGTERM, mine)
-            muster.init()
+            muster.init().should_stop(1)
             assert signal.getsignal(signal.SIGTERM) is mine
         """)
+
+    def test_a_program_that_never_asks_is_ended_by_the_signal(self):
+        process = self.program.start("""
+            import time
+            muster.init().log(1, loss=1.0)
+            print("ready", flush=True)
+            time.sleep(600)
+        """)
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
 
     def test_a_damaged_file_asks_for_nothing(self):
         self.program.stop.write_text("{half")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 #include "rank/environment.h"
@@ -17,6 +18,11 @@ struct GrpcReporterOptions {
   /// Between being told to stop and ending the process, when training does not leave by itself: a rank that hangs in a
   /// collective with dead peers must not keep its node.
   std::chrono::milliseconds fenced_grace{1'000};
+  /// The reports are those of another process. A stop is no matter of this one: what the other has reported is sent all
+  /// the same.
+  bool for_another = false;
+  /// The rank's process; 0: this one. Of another process the heartbeats tell no memory.
+  std::int64_t pid = 0;
   /// After a call that failed; doubled at each further one, up to the most. A success begins anew.
   std::chrono::milliseconds backoff_first{100};
   std::chrono::milliseconds backoff_most{2'000};

@@ -38,7 +38,7 @@ GrpcReporter::Sent GrpcReporter::send_register(Lock& lock) {
   v1::RegisterRequest request;
   *request.mutable_key() = key_;
   request.set_world_size(static_cast<std::uint32_t>(world_size_));
-  request.set_pid(::getpid());
+  request.set_pid(options_.pid != 0 ? options_.pid : ::getpid());
   request.set_node(os::node_name());
   v1::RegisterResponse response;
   const auto limit = call_limit();
@@ -56,9 +56,11 @@ v1::HeartbeatRequest GrpcReporter::heartbeat() const {
   *request.mutable_key() = key_;
   request.set_step(step_);
   request.set_section(wire(section_));
-  const auto memory = os::process_memory();
-  request.set_memory_bytes(memory.resident_bytes);
-  request.set_memory_peak_bytes(memory.peak_bytes);
+  if (!options_.for_another) {
+    const auto memory = os::process_memory();
+    request.set_memory_bytes(memory.resident_bytes);
+    request.set_memory_peak_bytes(memory.peak_bytes);
+  }
   request.set_step_ms(step_ms_);
   if (resumed_from_) request.set_resumed_from_step(*resumed_from_);
   return request;
@@ -220,6 +222,7 @@ void GrpcReporter::heard(v1::Directive directive, std::int64_t interval_ms) {
 }
 
 void GrpcReporter::follow(v1::Directive directive) {
+  if (options_.for_another) return;
   if (directive == v1::DIRECTIVE_STOP && stop_ != StopKind::kNow) {
     fenced_at_ = Clock::now();
     stop_ = StopKind::kNow;

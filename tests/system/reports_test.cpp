@@ -1,0 +1,144 @@
+// Goal: any program that writes a report file has curves, progress, a true FROM and hang detection, as recipes have.
+// Method: a shell script and a plain Python loop under the real controller, which is killed meanwhile in one story.
+#include <map>
+#include <thread>
+
+#include "system/world.h"
+
+namespace test {
+namespace {
+
+/// A job of ranks that run a Python program with the package of this repository.
+std::string python_job(const std::string& program, const std::string& more = "") {
+  return "name = \"python\"\ncommand = [\"python3\", \"-B\", \"-c\", '''\n" + program +
+         "''']\n[env]\nPYTHONPATH = \"" MUSTER_SOURCE_FOLDER "/python\"\n" + more;
+}
+
+/// The numbers of one series in the order of the rows: those that are there.
+std::vector<std::pair<int, double>> series(const Json& rows, const std::string& name) {
+  std::vector<std::pair<int, double>> out;
+  for (const auto& row : rows) {
+    if (row.contains(name) && row.at(name).is_number()) out.emplace_back(row.at("step"), row.at(name).get<double>());
+  }
+  return out;
+}
+
+/// Waits until the program has reported this step.
+void until_reported(World& world, const std::string& job, int step) {
+  world.until(job, [&](const Json& view) { return view.at("step").is_number() && view.at("step") >= step; });
+}
+
+TEST(Reports, AShellScriptNeedsNoLibraryForItsCurves) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(
+      shell_job("for i in 1 2 3; do echo \"{\\\"step\\\":$i,\\\"loss\\\":$i.5,\\\"eval_accuracy\\\":0.$i}\" >> "
+                "$MUSTER_REPORT; done\n"
+                "echo 'no report at all' >> $MUSTER_REPORT"));
+  world.until_state(job, "succeeded");
+  const auto rows = world.metrics(job);
+  EXPECT_EQ(series(rows, "loss"), (std::vector<std::pair<int, double>>{{1, 1.5}, {2, 2.5}, {3, 3.5}})) << rows;
+  EXPECT_EQ(world.show(job).at("step"), 3) << world.show(job);
+}
+
+TEST(Reports, APythonLoopThatIsKilledGoesOnFromItsCheckpoint) {
+  World world;
+  world.start_daemon();
+  const auto job =
+      world.submit(python_job(R"(
+import os, signal, time, muster
+path = os.path.join(os.environ["MUSTER_CHECKPOINT_FOLDER"], "step")
+def load():
+    return int(open(path).read()) if os.path.exists(path) else 0
+run = muster.init(total_steps=60, config={"lr": 0.5})
+for step in range(run.resume(load) + 1, 61):
+    run.log(step, loss=100.0 / step)
+    if step % 10 == 0:
+        if run.rank == 0:
+            with open(path + ".new", "w") as file: file.write(str(step))
+            os.replace(path + ".new", path)
+        run.checkpoint(path, step)
+    if step == 25 and run.attempt == 1:
+        run.flush()
+        if run.rank == 0: open(path + ".25", "w")
+        while run.rank == 0 or not os.path.exists(path + ".25"): time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+)",
+                              "[resources]\nranks_per_node = 2\n[requeue]\nbackoff_initial = \"100ms\"\n"));
+  const auto done = world.until_state(job, "succeeded");
+  const auto& attempts = done.at("attempts");
+  ASSERT_EQ(attempts.size(), 2u) << done;
+  EXPECT_EQ(attempts[0].at("resumed_from_step"), 0) << attempts;
+  EXPECT_EQ(attempts[1].at("resumed_from_step"), 20) << attempts;
+  std::map<int, double> newest;
+  for (const auto& [step, loss] : series(world.metrics(job), "loss")) newest[step] = loss;
+  ASSERT_EQ(newest.size(), 60u);
+  for (const auto& [step, loss] : newest) EXPECT_DOUBLE_EQ(loss, 100.0 / step);
+}
+
+TEST(Reports, AProgramThatStopsReportingHangs) {
+  World world;
+  world.start_daemon();
+  const auto job =
+      world.submit(python_job(R"(
+import muster, time
+run = muster.init(total_steps=60)
+if run.attempt == 1:
+    for step in range(1, 6): run.log(step, loss=1.0)
+    time.sleep(600)
+)",
+                              "[liveness]\nhung_after = \"3s\"\n[requeue]\nbackoff_initial = \"100ms\"\n"));
+  const auto done = world.until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 2u);
+  EXPECT_EQ(done.at("attempts")[0].at("cause"), "rank_hung") << done;
+}
+
+TEST(Reports, NothingIsLostWhileTheControllerIsAway) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job(R"(
+import muster, time
+run = muster.init(total_steps=200)
+for step in range(1, 201):
+    run.log(step, loss=float(step))
+    time.sleep(0.02)
+)"));
+  until_reported(world, job, 20);
+  world.kill_daemon();
+  std::this_thread::sleep_for(2s);  // the length of the outage, in which some hundred steps are done
+  world.start_daemon();
+  world.until_state(job, "succeeded");
+  const auto loss = series(world.metrics(job), "loss");
+  ASSERT_EQ(loss.size(), 200u);
+  for (const auto& [step, value] : loss) EXPECT_EQ(step, value);
+  EXPECT_EQ(world.show(job).at("attempts").size(), 1u);
+}
+
+TEST(Reports, AProgramThatIsAskedToLeaveSavesAndComesBack) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job(R"(
+import muster, os, time
+path = os.path.join(os.environ["MUSTER_CHECKPOINT_FOLDER"], "step")
+run = muster.init(total_steps=100000)
+start = run.resume(lambda: int(open(path).read()) if os.path.exists(path) else 0)
+for step in range(start + 1, start + 3000):
+    run.log(step, loss=1.0)
+    if run.attempt == 2 and step == start + 5: break
+    if run.should_stop(step):
+        open(path, "w").write(str(step))
+        run.checkpoint(path, step)
+        run.leave()
+    time.sleep(0.02)
+)"));
+  until_reported(world, job, 5);
+  EXPECT_EQ(world.cli({"requeue", job}).exit, 0);
+  const auto done = world.until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 2u) << done;
+  const auto saved = std::stoi(read_file(world.checkpoints(job) / "step"));
+  EXPECT_GE(saved, 5);
+  EXPECT_EQ(done.at("attempts")[1].at("resumed_from_step"), saved) << done;
+}
+
+}  // namespace
+}  // namespace test
