@@ -23,7 +23,7 @@ inline constexpr const char* kMetricsFile = "MUSTER_METRICS_FILE";
 // Set by the agent for each rank.
 inline constexpr const char* kNodes = "MUSTER_NODES";
 inline constexpr const char* kNodeList = "MUSTER_NODELIST";
-inline constexpr const char* kStop = "MUSTER_STOP";  // the stop file, see beside/stop_file.h
+inline constexpr const char* kStop = "MUSTER_STOP";      // the stop file, see beside/stop_file.h
 inline constexpr const char* kReport = "MUSTER_REPORT";  // the report file, see beside/report.h
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kMasterAddress = "MASTER_ADDR";
