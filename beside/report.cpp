@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "contract/report_keys.h"
+
 namespace beside {
 namespace {
 
@@ -150,7 +152,7 @@ class Reader {
   void read_step(std::optional<std::int64_t> step) {
     ReportedStep out;
     for (const auto& [key, value] : line_.items()) {
-      if (is_reserved(key) || (!value.is_number() && !(value.is_null() && step))) continue;
+      if (contract::is_report_key(key) || (!value.is_number() && !(value.is_null() && step))) continue;
       if (is_name(key)) out.values.emplace_back(key, value.is_null() ? kNoNumber : value.get<double>());
     }
     if (!step) {
@@ -165,14 +167,6 @@ class Reader {
     out.memory_peak_bytes = count("memory_peak_bytes");
     out.bytes_communicated = count("bytes_communicated");
     report_.step = std::move(out);
-  }
-
-  static bool is_reserved(std::string_view key) {
-    for (const std::string_view one : {"step", "at_ms", "step_ms", "memory_bytes", "memory_peak_bytes",
-                                       "bytes_communicated", "bytes", "took_ms", "total_steps", "resumed"}) {
-      if (key == one) return true;
-    }
-    return false;
   }
 
   bool is_name(const std::string& name) {
@@ -191,9 +185,9 @@ class Reader {
 }  // namespace
 
 std::variant<Report, BadLine> parse_report(std::string_view line) {
-  if (line.size() >= kMostReportLine) {
+  if (line.size() >= contract::kMostReportLine) {
     return BadLine{"a line of " + std::to_string(line.size() + 1) + " bytes is over the limit of " +
-                   std::to_string(kMostReportLine)};
+                   std::to_string(contract::kMostReportLine)};
   }
   if (std::ranges::count(line, '[') + std::ranges::count(line, '{') > kMostBrackets) {
     return BadLine{"a line has over " + std::to_string(kMostBrackets) + " lists and objects"};

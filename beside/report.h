@@ -12,9 +12,6 @@
 
 namespace beside {
 
-/// The longest line of a report file, with its newline.
-inline constexpr std::size_t kMostReportLine = 64 << 10;
-
 /// A checkpoint that a program has written.
 struct ReportedCheckpoint {
   std::string path;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "contract/report_keys.h"
+
 namespace beside {
 namespace {
 
@@ -34,7 +36,7 @@ std::vector<Report> ReportTail::read(bool ended) {
   while (!rest.empty()) {
     const auto end = rest.find('\n');
     const bool whole = end != std::string_view::npos;
-    if (!whole && rest.size() < kMostReportLine && !(ended && bytes.size() < kMostAtOnce)) break;
+    if (!whole && rest.size() < contract::kMostReportLine && !(ended && bytes.size() < kMostAtOnce)) break;
     const auto line = rest.substr(0, end);
     const auto taken = whole ? end + 1 : rest.size();
     if (!skips_) take(line, out);

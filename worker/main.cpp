@@ -36,7 +36,7 @@ Environment
                                                           a single process without either)
   MASTER_ADDR MASTER_PORT    where rank 0 listens (needed for several ranks without a controller)
   MUSTER_CONTROLLER          host:port of musterd; without it metrics go to a file
-  MUSTER_METRICS_FILE        that file, JSON lines (default: metrics.rank<r>.jsonl)
+  MUSTER_METRICS_FILE        that file, JSON lines (default: $MUSTER_REPORT, else metrics.rank<r>.jsonl)
   OMP_NUM_THREADS            threads of this rank (default: cores / ranks on this node)
 
 Signals: SIGUSR2 or SIGTERM: all ranks finish the step, save and leave together. A SIGTERM half a second

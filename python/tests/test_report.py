@@ -3,7 +3,7 @@
 import json
 import math
 import os
-import signal
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).resolve().parent.parent)
+sys.path.insert(0, PACKAGE)
 
 
 class Program:
@@ -126,6 +127,12 @@ class Lines(unittest.TestCase):
         """)
         self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertEqual(list(self.program.folder.iterdir()), [])
+
+    def test_the_keys_that_are_no_series_are_those_that_muster_reads(self):
+        header = (Path(PACKAGE).parent / "contract" / "report_keys.h").read_text()
+        table = header[header.index("kReportKeys{"):header.index("};")]
+        from muster import _run
+        self.assertEqual(set(re.findall(r'"(\w+)"', table)), set(_run.RESERVED))
 
     def test_a_line_that_is_too_long_is_left_out_with_a_warning(self):
         done = self.program.run("""

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "beside/report_tail.h"
+#include "contract/report_keys.h"
 #include "temporary_folder.h"
 
 namespace beside {
@@ -100,7 +101,7 @@ TEST(ReportLine, WhatIsNoObjectIsABadLine) {
   for (const auto* line : {"loss 2.5", "[1]", "12", "{\"step\":1", "\"text\"", "{\"step\":1}}", "\x01\x02"}) {
     EXPECT_NE(bad(line).find("is no JSON object"), std::string::npos) << line;
   }
-  EXPECT_NE(bad(std::string(kMostReportLine, 'x')).find("over the limit of 65536"), std::string::npos);
+  EXPECT_NE(bad(std::string(contract::kMostReportLine, 'x')).find("over the limit of 65536"), std::string::npos);
   EXPECT_NE(bad("{\"config\":{\"a\":" + std::string(30'000, '[') + std::string(30'000, ']') + "}}").find("over 5000"),
             std::string::npos);
 }

@@ -102,7 +102,8 @@ TEST(Worker, TwoRanksLearnFromText) {
   }
   EXPECT_THAT(values(ranks.lines(1, "section"), "section"),
               ElementsAre("init", "data", "init", "step", "checkpoint", "step", "done"));
-  EXPECT_THAT(values(ranks.lines(0, "leaving"), "exit_code"), ElementsAre("0"));
+  EXPECT_THAT(values(ranks.lines(0, "status"), "status"),
+              ElementsAre(::testing::StartsWith("leaving with exit code 0")));
 }
 
 // Goal: a stop loses no work and does not change the result.
@@ -126,7 +127,7 @@ TEST(Worker, ARunThatWasStoppedAndResumedEqualsOneThatWasNot) {
 
   Ranks second(folder.path(), broken.json(folder), {.label = "broken"});
   ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
-  EXPECT_THAT(values(second.lines(1, "resumed"), "step"), ElementsAre("0", saved[0]));
+  EXPECT_THAT(values(second.lines(1, "resumed"), "resumed"), ElementsAre("0", saved[0]));
   EXPECT_EQ(losses(second), losses(reference));
   EXPECT_EQ(values(second.lines(0, "step"), "grad_norm"), values(reference.lines(0, "step"), "grad_norm"));
   const auto expected = tensors_of(folder / "whole" / step_folder(whole.steps));
@@ -156,7 +157,8 @@ TEST(Worker, ARankThatIsKilledTakesTheOthersAlong) {
     EXPECT_EQ(ranks.wait_rank(victim, 5s), 128 + SIGKILL);
     EXPECT_EQ(ranks.wait_rank(1 - victim, 10s), 1) << ranks.log(1 - victim);
     EXPECT_THAT(ranks.log(1 - victim), HasSubstr("error: "));
-    EXPECT_THAT(values(ranks.lines(1 - victim, "leaving"), "exit_code"), ElementsAre("1"));
+    EXPECT_THAT(values(ranks.lines(1 - victim, "status"), "status"),
+                ElementsAre(::testing::StartsWith("leaving with exit code 1")));
   }
 }
 
@@ -242,7 +244,7 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   std::filesystem::resize_file(folder / "checkpoints" / step_folder(8) / "rank-00001-of-00002.safetensors", 100);
   Ranks second(folder.path(), run.json(folder), {.label = "second"});
   ASSERT_THAT(second.wait(), Each(0)) << second.log(0);
-  EXPECT_THAT(values(second.lines(0, "resumed"), "step"), ElementsAre("4"));
+  EXPECT_THAT(values(second.lines(0, "resumed"), "resumed"), ElementsAre("4"));
   EXPECT_THAT(second.log(0), HasSubstr("passed over a checkpoint: "));
 
   // All checkpoints are damaged. Starting at step 0 would discard the job's work without asking.
@@ -287,7 +289,7 @@ TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
   std::filesystem::rename(newest, folder / "away");
   Ranks again(folder.path(), run.json(folder), {.label = "again"});
   ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
-  EXPECT_THAT(values(again.lines(0, "resumed"), "step"), ElementsAre("4"));
+  EXPECT_THAT(values(again.lines(0, "resumed"), "resumed"), ElementsAre("4"));
 }
 
 /// A text of `lines` lines, the same every time.
@@ -323,7 +325,7 @@ TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
     std::filesystem::remove_all(newest);
     Ranks ranks(folder.path(), run.json(folder), {.label = label});
     ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0) << ranks.log(1);
-    EXPECT_THAT(values(ranks.lines(0, "resumed"), "step"), ElementsAre("4")) << label;
+    EXPECT_THAT(values(ranks.lines(0, "resumed"), "resumed"), ElementsAre("4")) << label;
     EXPECT_TRUE(tensors_of(newest) == expected) << label;
     for (const int rank : {0, 1}) {
       EXPECT_THAT(ranks.log(rank), HasSubstr("] the files of the text have changed since the run began")) << label;
@@ -353,7 +355,7 @@ TEST(Worker, WithoutItsTokensARunGoesOnWithTheSameTextAlone) {
   std::filesystem::remove_all(folder / "cache");
   Ranks restored(folder.path(), run.json(folder), {.label = "restored"});
   EXPECT_THAT(restored.wait(), Each(0)) << restored.log(0);
-  EXPECT_THAT(values(restored.lines(0, "resumed"), "step"), ElementsAre("4"));
+  EXPECT_THAT(values(restored.lines(0, "resumed"), "resumed"), ElementsAre("4"));
   EXPECT_THAT(restored.log(0), Not(HasSubstr("have changed since the run began")));
 }
 

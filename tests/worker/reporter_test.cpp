@@ -28,34 +28,33 @@ TEST(JsonlReporter, WritesALineAnEvent) {
     reporter.leaving(93, "a \"bad\"\nthing");
   }
   const std::string text = read_file(folder / "m.jsonl");
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
-  EXPECT_THAT(text, HasSubstr(R"({"kind":"section","section":"data","at_ms":)"));
-  EXPECT_THAT(text,
-              HasSubstr(R"({"kind":"step","step":3,"loss":1.25,"validation/loss":2.5,"tokens_per_s":100,"step_ms":8,)"
-                        R"("memory_bytes":0,"memory_peak_bytes":0,"bytes_communicated":0,"at_ms":77})"));
-  EXPECT_THAT(text, HasSubstr(R"({"kind":"resumed","step":2,)"));
-  EXPECT_THAT(text, HasSubstr(R"({"kind":"checkpoint","step":3,"bytes":4096,"ms":1.5,)"));
-  EXPECT_THAT(text, HasSubstr(R"("exit_code":93,"reason":"a \"bad\"\u000athing")"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6);
+  EXPECT_THAT(text, HasSubstr(R"({"section":"data","at_ms":)"));
+  EXPECT_THAT(text, HasSubstr(R"({"step":3,"loss":1.25,"validation/loss":2.5,"tokens_per_s":100,"step_ms":8,)"
+                              R"("memory_bytes":0,"memory_peak_bytes":0,"bytes_communicated":0,"at_ms":77})"));
+  EXPECT_THAT(text, HasSubstr(R"({"resumed":2,)"));
+  EXPECT_THAT(text, HasSubstr(R"({"series":{"loss":{"unit":"nats","better":"neither","over_ranks":"mean"}},)"));
+  EXPECT_THAT(text, HasSubstr(R"({"checkpoint":"step-00000003","step":3,"bytes":4096,"took_ms":1.5,)"));
+  EXPECT_THAT(text, HasSubstr(R"("status":"leaving with exit code 93: a \"bad\"\u000athing")"));
 }
 
 TEST(JsonlReporter, ASeriesNamedLikeAFieldOfTheLineHasAKeyOfItsOwn) {
   const TemporaryFolder folder;
   JsonlReporter((folder / "m.jsonl").native(), std::nullopt)
       .step({.step = 3,
-             .values = {{"step", 1}, {"at_ms", 2}, {"series/kind", 3}, {"kind", 4}, {"loss", 5}, {"loss", 6}},
+             .values = {{"step", 1}, {"at_ms", 2}, {"series/resumed", 3}, {"resumed", 4}, {"loss", 5}, {"loss", 6}},
              .at_ms = 77});
-  EXPECT_EQ(
-      read_file(folder / "m.jsonl"),
-      R"({"kind":"step","step":3,"series/step":1,"series/at_ms":2,"series/kind":3,"series/series/kind":4,"loss":5,)"
-      R"("series/loss":6,"step_ms":0,"memory_bytes":0,"memory_peak_bytes":0,"bytes_communicated":0,"at_ms":77})"
-      "\n");
+  EXPECT_EQ(read_file(folder / "m.jsonl"),
+            R"({"step":3,"series/step":1,"series/at_ms":2,"series/resumed":3,"series/series/resumed":4,"loss":5,)"
+            R"("series/loss":6,"step_ms":0,"memory_bytes":0,"memory_peak_bytes":0,"bytes_communicated":0,"at_ms":77})"
+            "\n");
 }
 
 TEST(JsonlReporter, AppendsToWhatAnEarlierAttemptWrote) {
   const TemporaryFolder folder;
   testing::write_file(folder / "m.jsonl", "{}\n");
   JsonlReporter((folder / "m.jsonl").native(), std::nullopt).resumed_from(1);
-  EXPECT_THAT(read_file(folder / "m.jsonl"), ::testing::StartsWith("{}\n{\"kind\":\"resumed\""));
+  EXPECT_THAT(read_file(folder / "m.jsonl"), ::testing::StartsWith("{}\n{\"resumed\":1"));
 }
 
 TEST(JsonlReporter, WritesNullForWhatJsonCannotSay) {

@@ -153,7 +153,8 @@ std::vector<Line> Ranks::lines(int number, const std::string& kind) const {
   for (std::string text; std::getline(in, text);) {
     if (!text.ends_with('}')) continue;  // the line is still being written
     auto line = parse_line(text);
-    if (line["kind"] == kind) out.push_back(std::move(line));
+    const bool is_step = line.contains("step") && !line.contains("checkpoint");
+    if (kind == "step" ? is_step : line.contains(kind)) out.push_back(std::move(line));
   }
   return out;
 }

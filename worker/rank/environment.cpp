@@ -146,7 +146,8 @@ RankEnvironment read_environment(const GetVariable& get) {
   }
   out.attempt_folder = get(variable::kAttemptFolder).value_or("");
   out.run_file = get(variable::kRunFile).value_or("");
-  out.metrics_file = get(variable::kMetricsFile).value_or("metrics.rank" + std::to_string(out.rank) + ".jsonl");
+  const auto report = get(variable::kReport).value_or("metrics.rank" + std::to_string(out.rank) + ".jsonl");
+  out.metrics_file = get(variable::kMetricsFile).value_or(report);
   return out;
 }
 

@@ -24,7 +24,7 @@ struct RankEnvironment {
   std::int64_t attempt = 0;            ///< MUSTER_ATTEMPT, from 1; 0 without a controller
   std::string attempt_folder;          ///< MUSTER_ATTEMPT_FOLDER: the attempt's own files; "" without a controller
   std::string run_file;                ///< MUSTER_RUN_FILE
-  std::string metrics_file;            ///< MUSTER_METRICS_FILE; default metrics.rank<r>.jsonl
+  std::string metrics_file;            ///< MUSTER_METRICS_FILE, else MUSTER_REPORT; default metrics.rank<r>.jsonl
 };
 
 /// Looks up one environment variable; nothing when it is not set.

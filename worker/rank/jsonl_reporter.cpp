@@ -3,13 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <set>
 #include <stdexcept>
+
+#include "contract/report_keys.h"
 
 namespace worker {
 namespace {
@@ -48,13 +49,9 @@ std::string field(std::string_view key, std::int64_t value) {
   return field(key, std::to_string(value));
 }
 
-/// The keys of a step's line that are no series.
-constexpr std::array<std::string_view, 7> kStepKeys{
-    "kind", "step", "step_ms", "memory_bytes", "memory_peak_bytes", "bytes_communicated", "at_ms"};
-
 /// The values of a step, each under a key of its own.
 std::string values_of(const StepReport& report) {
-  std::set<std::string> taken(kStepKeys.begin(), kStepKeys.end());
+  std::set<std::string> taken(contract::kReportKeys.begin(), contract::kReportKeys.end());
   std::string fields;
   for (const auto& value : report.values) {
     std::string key = value.series;
@@ -107,23 +104,38 @@ void JsonlReporter::write_line(const std::string& fields) {
   std::fprintf(stderr, "warning: metrics are being lost: cannot write %s: %s\n", path_.c_str(), std::strerror(errno));
 }
 
+void JsonlReporter::write_fact(const std::string& fields) {
+  write_line(fields + field("at_ms", now_ms()));
+}
+
+void JsonlReporter::declare(std::vector<schema::Series> series) {
+  std::string all;
+  for (const auto& one : series) {
+    all += (all.empty() ? "" : ",") + quoted(one.name) + ":{\"unit\":" + quoted(one.unit) +
+           field("better", quoted(schema::to_string(one.better))) +
+           field("over_ranks", quoted(schema::to_string(one.over_ranks))) + "}";
+  }
+  write_fact("\"series\":{" + all + "}");
+}
+
 void JsonlReporter::section(Section now) {
-  write_line("\"kind\":\"section\"" + field("section", quoted(to_string(now))) + field("at_ms", now_ms()));
+  write_fact("\"section\":" + quoted(to_string(now)));
 }
 
 void JsonlReporter::step(const StepReport& r) {
-  write_line("\"kind\":\"step\"" + field("step", r.step) + values_of(r) + field("step_ms", r.step_ms) +
+  write_line("\"step\":" + std::to_string(r.step) + values_of(r) + field("step_ms", r.step_ms) +
              field("memory_bytes", r.memory_bytes) + field("memory_peak_bytes", r.memory_peak_bytes) +
              field("bytes_communicated", r.bytes_communicated) + field("at_ms", r.at_ms));
 }
 
 void JsonlReporter::resumed_from(std::int64_t step) {
-  write_line("\"kind\":\"resumed\"" + field("step", step) + field("at_ms", now_ms()));
+  write_fact("\"resumed\":" + std::to_string(step));
 }
 
 void JsonlReporter::checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) {
-  write_line("\"kind\":\"checkpoint\"" + field("step", step) + field("bytes", bytes) + field("ms", ms) +
-             field("at_ms", now_ms()));
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));  // its folder, see fsdp
+  write_fact("\"checkpoint\":" + quoted(name) + field("step", step) + field("bytes", bytes) + field("took_ms", ms));
 }
 
 Endpoint JsonlReporter::rendezvous(std::optional<Endpoint> mine) {
@@ -133,8 +145,9 @@ Endpoint JsonlReporter::rendezvous(std::optional<Endpoint> mine) {
 }
 
 void JsonlReporter::leaving(int exit_code, std::string_view reason) {
-  write_line("\"kind\":\"leaving\"" + field("exit_code", std::int64_t{exit_code}) + field("reason", quoted(reason)) +
-             field("at_ms", now_ms()));
+  std::string text = "leaving with exit code " + std::to_string(exit_code);
+  if (!reason.empty()) text.append(": ").append(reason);
+  write_fact("\"status\":" + quoted(text));
 }
 
 }  // namespace worker

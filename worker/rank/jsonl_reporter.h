@@ -10,17 +10,16 @@
 namespace worker {
 
 /// Reports into a file, one JSON object a line, each written with one call so that a reader never sees half a line of a
-/// living process. Every line holds "kind" and "at_ms"; kinds are section, step, resumed, checkpoint, leaving. The file
-/// is appended to, so a resumed run's lines follow those of the run before. Losing the file's disk costs a warning, not
-/// the training.
+/// living process. It is a report file as any program may write one (docs/report.md). The file is appended to, so a
+/// resumed run's lines follow those of the run before. Losing the file's disk costs a warning, not the training.
 ///
 /// The line of a step:
-///   {"kind":"step","step":30,"loss":2.3,"validation/loss":2.4,...,"step_ms":8.1,"memory_bytes":...,
-///    "memory_peak_bytes":...,"bytes_communicated":...,"at_ms":...}
-/// Each value stands under its series' name, in the order of the report; a value that is no number is null. All seven
-/// other keys are there in every line and keep their meaning. A series whose name is one of them, or stands in the line
-/// already, gets "series/" before its name: "series/step". Every rank writes all that it reports, since each has a file
-/// of its own.
+///   {"step":30,"loss":2.3,"validation/loss":2.4,...,"step_ms":8.1,"memory_bytes":...,"memory_peak_bytes":...,
+///    "bytes_communicated":...,"at_ms":...}
+/// Each value stands under its series' name, in the order of the report; a value that is no number is null. All six
+/// other keys are there in every line and keep their meaning. A series whose name is a key of the contract, or stands
+/// in the line already, gets "series/" before its name: "series/step". Every rank writes all that it reports, since
+/// each has a file of its own.
 class JsonlReporter : public Reporter {
  public:
   /// Opens (creates, appends to) `path`. `master` is the fixed rendezvous address, absent for a single process. Throws
@@ -31,8 +30,7 @@ class JsonlReporter : public Reporter {
   JsonlReporter& operator=(const JsonlReporter&) = delete;
 
   void section(Section now) override;
-  /// Writes nothing: the names in the lines of steps say what was measured.
-  void declare(std::vector<schema::Series>) override {}
+  void declare(std::vector<schema::Series> series) override;
   void step(const StepReport& report) override;
   void resumed_from(std::int64_t step) override;
   void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) override;
@@ -43,6 +41,8 @@ class JsonlReporter : public Reporter {
 
  private:
   void write_line(const std::string& fields);
+  /// The same with the time.
+  void write_fact(const std::string& fields);
 
   std::string path_;
   std::optional<Endpoint> master_;
