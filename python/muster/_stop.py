@@ -61,12 +61,14 @@ class StopWatch:
         self._signalled_at: Optional[float] = None
         self._takes_sigterm = False
 
-    def take_sigterm(self) -> None:
-        """Installs the handler if this is the main thread, muster names a stop file, and nobody else wants the signal."""
+    def take_sigterm(self, from_others: bool = False) -> None:
+        """Installs the handler if this is the main thread, muster names a stop file, and nobody else wants the signal.
+        from_others: even if somebody does."""
         if not self._path or self._takes_sigterm:
             return
         self._takes_sigterm = True
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        if threading.current_thread() is threading.main_thread() and (is_free or from_others):
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Any) -> None:

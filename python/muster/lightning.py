@@ -99,6 +99,8 @@ class Callback(_Callback):
         steps = trainer.estimated_stepping_batches
         known = isinstance(steps, int) and steps > 0
         self._run = init(total_steps=steps if known else None, config=dict(module.hparams))
+        # Lightning's own handler broadcasts among the ranks inside the signal, and would end them without a checkpoint.
+        self._run._watch.take_sigterm(from_others=True)
         self._run.resume(trainer.global_step)
         self._step = trainer.global_step
         self._saved = self._checkpoints_of(trainer)
