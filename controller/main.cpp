@@ -18,8 +18,6 @@
 #include "daemon/environment.h"
 #include "daemon/executors.h"
 #include "daemon/place.h"
-#include "daemon/remembered_ports.h"
-#include "daemon/usage_error.h"
 #include "executors/slurm/submission.h"
 #include "http/server.h"
 #include "net/connections.h"
@@ -143,11 +141,6 @@ std::uint64_t take_all_descriptors() {
   return before.soft;
 }
 
-void tell_shares(const net::Shares& shares) {
-  spdlog::info("{} files may be open: {} connections of ranks, {} of people, {} of strangers",
-               os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers);
-}
-
 // The file by which `muster` and scripts find the running musterd. It is removed when musterd ends in order.
 class ReadyFile {
  public:
@@ -168,6 +161,52 @@ class ReadyFile {
 
  private:
   fs::path file_;
+};
+
+/// Remembers the ports that the system chose. The next musterd on the data folder asks for the same ports, since
+/// running ranks know no other address.
+class RememberedPorts {
+ public:
+  explicit RememberedPorts(fs::path file) : file_(std::move(file)) {
+    known_ = nlohmann::json::parse(os::read_small_file(file_), nullptr, false);
+    if (!known_.is_object()) known_ = nlohmann::json::object();
+  }
+
+  /// Calls serve(address) with the remembered port and, if that fails, with the given address. Returns the server and
+  /// writes its port into `address`.
+  template <typename Serve>
+  auto serve(const char* name, ListenAddress& address, Serve serve) {
+    auto wanted = address;
+    if (address.port == 0) wanted.port = known_port(name);
+    try {
+      return keep(name, address, serve(wanted.text()));
+    } catch (const std::runtime_error& e) {
+      if (wanted.port == address.port) throw;
+      spdlog::warn("the {} port of the last run is taken, choosing another one: {}", name, e.what());
+    }
+    return keep(name, address, serve(address.text()));
+  }
+  void save() const { os::write_file_durably(file_, known_.dump() + "\n"); }
+
+ private:
+  /// 0: no port is remembered. A damaged file counts as none, so musterd starts all the same.
+  std::uint16_t known_port(const char* name) const {
+    const auto entry = known_.find(name);
+    if (entry == known_.end()) return 0;
+    const auto port = entry->is_number_integer() ? entry->get<std::int64_t>() : 0;
+    if (port > 0 && port <= 65535) return static_cast<std::uint16_t>(port);
+    spdlog::warn("{}: \"{}\" is {}, which is no port; any free one is taken", file_.string(), name, entry->dump());
+    return 0;
+  }
+  template <typename Server>
+  Server keep(const char* name, ListenAddress& address, Server server) {
+    address.port = static_cast<std::uint16_t>(server->port());
+    known_[name] = server->port();
+    return server;
+  }
+
+  fs::path file_;
+  nlohmann::json known_;
 };
 
 int serve(const Flags& flags) {
@@ -206,8 +245,10 @@ int serve(const Flags& flags) {
   const auto controller = service::make_controller(*store, executors.get(), clock, options);
 
   const auto connections = net::connections_of_this_process();
-  tell_shares(connections->shares());
-  musterd::RememberedPorts ports(data / "ports.json");
+  const auto shares = connections->shares();
+  spdlog::info("{} files may be open: {} connections of ranks, {} of people, {} of strangers",
+               os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers);
+  RememberedPorts ports(data / "ports.json");
   const auto grpc = ports.serve(
       "grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address, connections); });
   const auto http = ports.serve(

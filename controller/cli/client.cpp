@@ -1,8 +1,12 @@
 #include "cli/client.h"
 
-#include <algorithm>
+#include <signal.h>
+#include <unistd.h>
 
-#include "cli/ready_file.h"
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
 #include "cli/text.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
@@ -23,6 +27,9 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address) {
   arguments.SetMaxReceiveMessageSize(kMostAnswerBytes);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
+
+constexpr std::chrono::milliseconds kFirstWait{200};
+constexpr std::chrono::milliseconds kLongestWait{2000};
 
 }  // namespace
 
@@ -134,6 +141,86 @@ bool is_lost_contact(const grpc::Status& status) {
   constexpr StatusCode kLost[] = {StatusCode::UNAVAILABLE, StatusCode::DEADLINE_EXCEEDED, StatusCode::CANCELLED,
                                   StatusCode::UNKNOWN, StatusCode::INTERNAL};
   return is_overloaded(status) || std::ranges::find(kLost, status.error_code()) != std::end(kLost);
+}
+
+Contact::Contact(Client& client, std::optional<Clock::time_point> deadline)
+    : client_(client), deadline_(deadline), wait_(kFirstWait) {
+  Interrupts::instance().gently();
+}
+
+bool Contact::settle(const grpc::Status& status) {
+  if (status.ok()) return true;
+  if (!is_lost_contact(status)) throw client_.failure(status);
+  if (!lost_) {
+    std::cerr << "muster: lost contact with the controller at " << client_.address()
+              << "; jobs go on without it. Reconnecting...\n";
+  }
+  lost_ = true;
+  return pause();
+}
+
+bool Contact::pause() {
+  auto time = wait_;
+  wait_ = std::min(wait_ * 2, kLongestWait);
+  if (deadline_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline_ - Clock::now());
+    time = std::clamp(left, std::chrono::milliseconds(0), time);
+  }
+  return Interrupts::instance().sleep(time) && !out_of_time();
+}
+
+void Contact::regained() {
+  if (lost_) std::cerr << "muster: the controller is back\n";
+  lost_ = false;
+  wait_ = kFirstWait;
+}
+
+StreamEnd Contact::stopped() const {
+  return Interrupts::instance().requested() ? StreamEnd::kInterrupted : StreamEnd::kTimedOut;
+}
+
+Interrupts& Interrupts::instance() {
+  static auto* const only = new Interrupts();  // never destroyed, since its thread uses it until the process ends
+  return *only;
+}
+
+Interrupts::Interrupts() {
+  struct sigaction now {};
+  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN)
+    return;  // SIGINT is ignored: nohup, or a background job
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+  std::thread([this, interrupt] {
+    for (int signal = 0; sigwait(&interrupt, &signal) == 0;) on_interrupt();
+  }).detach();
+}
+
+void Interrupts::on_interrupt() {
+  if (left_to_children_) return;
+  if (!gently_ || requested_.exchange(true)) _exit(kInterrupted);
+  std::lock_guard lock(mutex_);
+  if (call_ != nullptr) call_->TryCancel();
+  woken_.notify_all();
+}
+
+bool Interrupts::sleep(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !woken_.wait_for(lock, time, [this] { return requested(); });
+}
+
+Interrupts::Scope::Scope(grpc::ClientContext& context) {
+  auto& interrupts = instance();
+  std::lock_guard lock(interrupts.mutex_);
+  interrupts.call_ = &context;
+  if (interrupts.requested_) context.TryCancel();
+}
+
+Interrupts::Scope::~Scope() {
+  auto& interrupts = instance();
+  std::lock_guard lock(interrupts.mutex_);
+  interrupts.call_ = nullptr;
 }
 
 }  // namespace cli

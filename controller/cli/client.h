@@ -1,9 +1,15 @@
 #pragma once
 
+#include <grpcpp/client_context.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "cli/config.h"
@@ -12,6 +18,43 @@
 #include "muster/v1/job_service.grpc.pb.h"
 
 namespace cli {
+
+/// Handles Ctrl-C. It ends the program with 130. After `gently()` the first Ctrl-C only cancels the running call and
+/// wakes sleepers, so that the program can say that the job goes on. A second Ctrl-C always ends the program.
+///
+/// There is one object for the process. Create it before any other thread: it blocks SIGINT in all threads, and a
+/// thread of its own waits for SIGINT.
+class Interrupts {
+ public:
+  static Interrupts& instance();
+
+  void gently() { gently_ = true; }
+  /// From now on this program ignores Ctrl-C. The programs that it has started in its terminal handle it.
+  void leave_to_children() { left_to_children_ = true; }
+  bool requested() const { return requested_; }
+  /// Returns false if it was interrupted.
+  bool sleep(std::chrono::milliseconds time);
+
+  /// Cancels its call when Ctrl-C is pressed, or if it was pressed before.
+  class Scope {
+   public:
+    explicit Scope(grpc::ClientContext& context);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+  };
+
+ private:
+  Interrupts();
+  void on_interrupt();
+
+  std::atomic<bool> gently_{false};
+  std::atomic<bool> left_to_children_{false};
+  std::atomic<bool> requested_{false};
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  grpc::ClientContext* call_ = nullptr;
+};
 
 using JobStub = muster::v1::JobService::Stub;
 using AdminStub = muster::v1::AdminService::Stub;
@@ -90,5 +133,78 @@ bool is_lost_contact(const grpc::Status& status);
 bool is_unchanged(const grpc::Status& status);
 /// True if the controller refused the call unread, because too many calls are running.
 bool is_overloaded(const grpc::Status& status);
+
+/// How reading a stream ended.
+enum class StreamEnd { kComplete, kTimedOut, kInterrupted };
+
+/// Reads streams to their end. If the connection is lost, it says so once on stderr, and opens the stream again until
+/// that works, the deadline passes, or Ctrl-C is pressed.
+class Contact {
+ public:
+  using Clock = std::chrono::system_clock;
+
+  /// Without a `deadline` it tries for ever.
+  explicit Contact(Client& client, std::optional<Clock::time_point> deadline = std::nullopt);
+
+  template <typename Message>
+  using Open = std::function<std::unique_ptr<grpc::ClientReader<Message>>(grpc::ClientContext*)>;
+
+  /// Calls `open` for each try; it must ask only for what was not read yet. After `longest` the stream is opened again,
+  /// so that a connection that died silently is noticed. Leave `longest` out if opening again is costly.
+  template <typename Message>
+  StreamEnd follow(const Open<Message>& open, const std::function<void(const Message&)>& take,
+                   std::optional<std::chrono::seconds> longest = std::nullopt) {
+    while (true) {
+      grpc::ClientContext context;
+      client_.authorize(context);
+      std::optional<Clock::time_point> until = deadline_;
+      if (longest) until = std::min(until.value_or(Clock::time_point::max()), Clock::now() + *longest);
+      if (until) context.set_deadline(*until);
+      const Interrupts::Scope scope(context);
+      auto reader = open(&context);
+      Message message;
+      while (reader->Read(&message)) {
+        regained();
+        take(message);
+      }
+      const auto status = reader->Finish();
+      if (status.ok()) return StreamEnd::kComplete;
+      if (Interrupts::instance().requested() || out_of_time()) return stopped();
+      const bool is_due = longest && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+      if (!is_due && !settle(status)) return stopped();
+    }
+  }
+
+  /// As follow() if `follows`; else reads the stream once, and throws if the connection is lost.
+  template <typename Message>
+  static StreamEnd read(Client& client, bool follows, const Open<Message>& open,
+                        const std::function<void(const Message&)>& take) {
+    if (follows) return Contact(client).follow<Message>(open, take);
+    grpc::ClientContext context;
+    client.authorize(context);
+    auto reader = open(&context);
+    Message message;
+    while (reader->Read(&message)) take(message);
+    if (const auto status = reader->Finish(); !status.ok()) throw client.failure(status);
+    return StreamEnd::kComplete;
+  }
+
+  /// Waits a moment before the next try. Returns false if it was interrupted or the deadline has passed.
+  bool pause();
+  /// Handles a failed try. Returns true to try again. Throws errors other than a lost connection.
+  bool settle(const grpc::Status& status);
+  /// Notes that the connection works again.
+  void regained();
+  /// Why settle() or pause() returned false.
+  StreamEnd stopped() const;
+
+ private:
+  bool out_of_time() const { return deadline_ && Clock::now() >= *deadline_; }
+
+  Client& client_;
+  std::optional<Clock::time_point> deadline_;
+  std::chrono::milliseconds wait_;
+  bool lost_ = false;
+};
 
 }  // namespace cli

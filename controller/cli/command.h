@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -10,8 +12,7 @@
 
 #include "cli/client.h"
 #include "cli/config.h"
-#include "cli/json_view.h"
-#include "cli/usage.h"
+#include "cli/output.h"
 
 namespace cli {
 
@@ -48,29 +49,26 @@ std::span<const Command> commands();
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
-void define_spec(CLI::App& app, Session& session);        // spec.cpp
+void define_why(CLI::App& app, Session& session);         // show.cpp
+void define_spec(CLI::App& app, Session& session);        // show.cpp
+void define_events(CLI::App& app, Session& session);      // show.cpp
 void define_logs(CLI::App& app, Session& session);        // log_view.cpp
-void define_events(CLI::App& app, Session& session);      // events.cpp
 void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
-void define_wait(CLI::App& app, Session& session);        // wait.cpp
-void define_cancel(CLI::App& app, Session& session);      // control.cpp
-void define_requeue(CLI::App& app, Session& session);     // control.cpp
-void define_hold(CLI::App& app, Session& session);        // control.cpp
-void define_release(CLI::App& app, Session& session);     // control.cpp
-void define_limit(CLI::App& app, Session& session);       // limit.cpp
-void define_rm(CLI::App& app, Session& session);          // removal.cpp
-void define_prune(CLI::App& app, Session& session);       // removal.cpp
-void define_why(CLI::App& app, Session& session);         // why.cpp
 void define_results(CLI::App& app, Session& session);     // results.cpp
-void define_partitions(CLI::App& app, Session& session);  // partitions.cpp
-void define_nodes(CLI::App& app, Session& session);       // nodes.cpp
-void define_admin(CLI::App& app, Session& session);       // admin.cpp
+void define_wait(CLI::App& app, Session& session);        // follow.cpp
+void define_change(CLI::App& app, Session& session);      // control.cpp: cancel, requeue, hold, release
+void define_limit(CLI::App& app, Session& session);       // control.cpp
+void define_rm(CLI::App& app, Session& session);          // control.cpp
+void define_prune(CLI::App& app, Session& session);       // control.cpp
+void define_partitions(CLI::App& app, Session& session);  // cluster.cpp
+void define_nodes(CLI::App& app, Session& session);       // cluster.cpp
+void define_admin(CLI::App& app, Session& session);       // cluster.cpp
 void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
-void define_help(CLI::App& app, Session& session);        // help.cpp
+void define_help(CLI::App& app, Session& session);        // usage.cpp
 void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
 void define_completion(CLI::App& app, Session& session);  // completion.cpp
 /// Answers completion scripts: "WORD<tab>meaning" a line. Prints nothing if the controller does not answer soon.
-void define_completion_words(CLI::App& app, Session& session);  // completion_words.cpp
+void define_completion_words(CLI::App& app, Session& session);  // completion.cpp
 void define_version(CLI::App& app, Session& session);           // program.cpp
 
 /// Adds a command below the program or another command, with its own help.
@@ -99,6 +97,9 @@ struct JobsOptions {
 /// Adds the positional argument JOB, or JOB... for several.
 CLI::Option* add_job(CLI::App& app, std::int64_t& job);
 CLI::Option* add_jobs(CLI::App& app, std::vector<std::int64_t>& jobs);
+
+/// Accepts whole numbers in this range. Refuses others with a plain message.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
 /// Adds an option with a whole number in this range.
 template <typename Number>
@@ -133,6 +134,31 @@ int ask_each(const std::string& command, const std::vector<std::int64_t>& jobs, 
   return exit;
 }
 
+// usage.cpp: help, and what is wrong with a command line.
+
+/// Formats help. An option's value is shown as "N", "JOB" or "{bash,zsh,fish}", without the parser's type names.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter();
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
+  std::string make_option_opts(const CLI::Option* option) const override;
+  std::string make_option_usage(const CLI::Option* option) const override;
+};
+
+/// The first word of a command line that is neither an option nor an option's value; empty: there is none.
+std::string command_word(int argc, char** argv);
+
+/// The chosen command with its program: "muster admin partition".
+std::string command_name(const CLI::App& app);
+
+/// The problem with the first argument of the chosen command that is not valid UTF-8; empty: there is none.
+std::string not_utf8(const CLI::App& app);
+
+/// The problem with the command line and what to try next, in one line.
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv);
+
+// program.cpp
+
 /// Builds the parser with all commands.
 std::unique_ptr<CLI::App> make_app(Session& session);
 
@@ -141,5 +167,8 @@ int run_program(int argc, char** argv);
 
 /// The user's name, for the controller's records.
 std::string user_name();
+
+/// The file of a program, beside this one or else in PATH; empty: there is none.
+std::filesystem::path find_program(const std::string& name);
 
 }  // namespace cli

@@ -1,25 +1,54 @@
 #include "cli/config.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "cli/failure.h"
-#include "cli/ready_file.h"
 #include "jobfile/toml_value.h"
+#include "os/host_name.h"
 #include "schema/nearest.h"
+#include "schema/whole_number.h"
 
 namespace cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kMostReadyBytes = 4096;
+
+/// A client on the same machine reaches a daemon that listens on all addresses by the loopback address.
+std::string reached_at(const std::string& address) {
+  for (const auto& [everywhere, own] : {std::pair{"0.0.0.0:", "127.0.0.1:"}, std::pair{"[::]:", "[::1]:"}}) {
+    if (address.starts_with(everywhere)) return own + address.substr(std::string_view(everywhere).size());
+  }
+  return address;
+}
+
+std::string text_of(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// Why the file's addresses will not answer: "…/musterd.json was left by process 12, which has ended". Empty: its
+/// musterd runs.
+std::string stale_text(const ReadyFile& ready) {
+  if (!ready.host.empty() && ready.host != os::host_name()) {
+    return ready.file.native() + " belongs to a musterd on host " + ready.host + ", and this is " + os::host_name();
+  }
+  if (ready.pid > 0 && kill(static_cast<pid_t>(ready.pid), 0) != 0 && errno == ESRCH) {
+    return ready.file.native() + " was left by process " + std::to_string(ready.pid) + ", which has ended";
+  }
+  return {};
+}
 
 const std::vector<std::string> kKeys{"address", "token_file"};
 constexpr std::uintmax_t kMostFileBytes = 64 * 1024;
@@ -76,10 +105,7 @@ void check_address(const Setting& address) {
   if (text.starts_with("unix:")) return;
   const auto colon = text.rfind(':');
   const auto port = colon == std::string::npos ? std::string() : text.substr(colon + 1);
-  int number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  const bool fine = error == std::errc() && end == port.data() + port.size() && number >= 1 && number <= 65535;
-  if (!fine || colon == 0) {
+  if (colon == 0 || schema::whole_number<std::uint16_t>(port).value_or(0) == 0) {
     throw Failure(kUsage, address.source + " \"" + jobfile::shown(text) + "\": want host:port such as 127.0.0.1:7600");
   }
 }
@@ -95,6 +121,23 @@ std::string token_problem(const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folder) {
+  ReadyFile ready;
+  ready.file = data_folder / "musterd.json";
+  std::ifstream in(ready.file);
+  std::string text(kMostReadyBytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  const auto object = nlohmann::json::parse(text, nullptr, false);
+  if (!object.is_object()) return std::nullopt;
+  ready.grpc = reached_at(text_of(object, "grpc"));
+  ready.http = reached_at(text_of(object, "http"));
+  ready.host = text_of(object, "host");
+  if (const auto pid = object.find("pid"); pid != object.end() && pid->is_number_integer()) ready.pid = *pid;
+  if (ready.grpc.empty()) return std::nullopt;
+  return ready;
+}
 
 ConfigPlaces usual_places() {
   ConfigPlaces places;
@@ -146,12 +189,11 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
       throw Failure(kUsage, file.native() + ": larger than 64 KiB; this is not a configuration of muster");
     }
     config.files.push_back(file);
-    const auto keys = read_keys(file);
-    if (const auto found = keys.find("address"); found != keys.end()) {
-      take(config.address, found->second, file.native());
-    }
-    if (const auto found = keys.find("token_file"); found != keys.end()) {
-      take(config.token_file, absolute(found->second, fs::absolute(file).parent_path(), places), file.native());
+    for (const auto& [key, value] : read_keys(file)) {
+      if (key == "address") take(config.address, value, file.native());
+      if (key == "token_file") {
+        take(config.token_file, absolute(value, fs::absolute(file).parent_path(), places), file.native());
+      }
     }
   }
   if (!named_folder) {

@@ -56,4 +56,16 @@ std::string read_token(const Config& config);
 /// True for an address of this machine. Paths then mean the same for the controller.
 bool is_loopback(const std::string& address);
 
+/// The contents of <data>/musterd.json, which a running musterd writes. A musterd that was killed leaves the file
+/// behind.
+struct ReadyFile {
+  std::filesystem::path file;
+  std::string grpc, http;  // HOST:PORT for clients on this machine
+  std::int64_t pid = 0;
+  std::string host;  // empty: an older musterd wrote the file
+};
+
+/// nullopt: the file is missing, unreadable or malformed.
+std::optional<ReadyFile> read_ready_file(const std::filesystem::path& data_folder);
+
 }  // namespace cli

@@ -1,3 +1,5 @@
+#include "cli/dashboard.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,11 +11,39 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/dashboard_link.h"
-#include "cli/programs.h"
 
 namespace cli {
 namespace {
+
+struct HostPort {
+  std::string host, port;
+};
+
+HostPort host_and_port(const std::string& address) {
+  const auto colon = address.rfind(':');
+  return {address.substr(0, colon), colon == std::string::npos ? "" : address.substr(colon + 1)};
+}
+
+/// The address in a URL: "127.0.0.1:7601" for "http://127.0.0.1:7601/".
+std::string address_of(std::string url) {
+  if (const auto scheme = url.find("://"); scheme != std::string::npos) url.erase(0, scheme + 3);
+  return url.substr(0, url.find('/'));
+}
+
+/// The machine on which the ssh shell runs: its address, and the port if it is not ssh's usual one.
+HostPort ssh_server(const std::string& connection) {
+  std::istringstream words(connection);
+  std::string client, client_port;
+  HostPort server;
+  words >> client >> client_port >> server.host >> server.port;
+  return server;
+}
+
+std::string tunnel_to(const HostPort& dashboard, const std::string& user, const HostPort& server) {
+  const auto forward = dashboard.port + ":" + dashboard.host + ":" + dashboard.port;
+  const auto port = server.port.empty() || server.port == "22" ? "" : "-p " + server.port + " ";
+  return "ssh -N -L " + forward + " " + port + user + "@" + server.host;
+}
 
 namespace fs = std::filesystem;
 
@@ -86,17 +116,35 @@ int run_dashboard(Session& session, const DashboardOptions& options) {
     }
   }
   std::cout << std::flush;
-  if (options.open) {
-    if (!link.tunnel.empty()) {
-      throw Failure(kUsage,
-                    "--open can't reach the browser of your own machine: run the ssh line there, then open the link");
-    }
-    open_in_browser(link.link);
+  if (!options.open) return kSuccess;
+  if (!link.tunnel.empty()) {
+    throw Failure(kUsage,
+                  "--open can't reach the browser of your own machine: run the ssh line there, then open the link");
   }
+  open_in_browser(link.link);
   return kSuccess;
 }
 
 }  // namespace
+
+DashboardLink dashboard_link(const DashboardFacts& facts) {
+  auto dashboard = host_and_port(address_of(facts.url));
+  const auto controller = host_and_port(facts.controller);
+  const bool here = is_loopback(facts.controller);
+  const bool everywhere = dashboard.host == "0.0.0.0" || dashboard.host == "[::]";
+  if (everywhere) dashboard.host = here ? "127.0.0.1" : controller.host;
+  DashboardLink link;
+  link.link = "http://" + dashboard.host + ":" + dashboard.port + "/#token=" + facts.token;
+  if (!is_loopback(dashboard.host + ":" + dashboard.port)) return link;
+  if (!here) {
+    link.listens_on = controller.host;
+    link.tunnel = tunnel_to(dashboard, facts.user, {controller.host, ""});
+  } else if (const auto server = ssh_server(facts.ssh_connection); !server.host.empty()) {
+    link.listens_on = "this machine";
+    link.tunnel = tunnel_to(dashboard, facts.user, server);
+  }
+  return link;
+}
 
 void define_dashboard(CLI::App& app, Session& session) {
   auto options = add_action<DashboardOptions>(app, session, run_dashboard);

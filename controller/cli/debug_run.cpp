@@ -1,19 +1,27 @@
-#include "cli/debug_run.h"
+#include "cli/submit.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "beside/rank_files.h"
-#include "cli/debug_ranks.h"
-#include "cli/failure.h"
-#include "cli/programs.h"
+#include "beside/stop_file.h"
 #include "contract/variables.h"
 #include "jobfile/run_file.h"
 #include "jobfile/spec.h"
@@ -21,13 +29,247 @@
 #include "launch/rank_variables.h"
 #include "launch/submitter.h"
 #include "launch/visible_devices.h"
+#include "os/fd.h"
 #include "os/host_name.h"
+#include "slurm/command.h"
 
 namespace cli {
 namespace {
 
 namespace fs = std::filesystem;
 namespace names = contract::variable;
+using DebugClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLook{20};
+
+/// Set by SIGTERM and SIGHUP. The ranks are then asked to leave, and this process stays to clean up.
+std::atomic<bool> told_to_leave{false};
+
+void note_leave(int) {
+  told_to_leave = true;
+}
+
+/// How to start one rank.
+struct DebugRank {
+  std::vector<std::string> words;
+  launch::Environment environment;
+  std::string working_folder;
+  fs::path stop_file;  // the value of MUSTER_STOP
+};
+
+/// Why a rank could not be started.
+struct StartProblem {
+  enum Step { kEnterFolder, kStartProgram } step = kEnterFolder;
+  int error = 0;
+};
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+/// What a child needs after the fork. It may only make system calls, since this process has several threads.
+struct Wanted {
+  const char* file;
+  std::vector<char*> argv, envp;
+  const char* working_folder;
+  int output;  // -1: the output of this process
+  int told;
+  pid_t parent;
+};
+
+[[noreturn]] void become_rank(const Wanted& wanted) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != wanted.parent) ::_exit(127);
+  for (const int number : {SIGTERM, SIGHUP}) ::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (wanted.output >= 0) {
+    const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(wanted.output, STDOUT_FILENO);
+    ::dup2(wanted.output, STDERR_FILENO);
+  }
+  StartProblem problem;
+  if (::chdir(wanted.working_folder) == 0) {
+    problem.step = StartProblem::kStartProgram;
+    ::execve(wanted.file, wanted.argv.data(), wanted.envp.data());
+  }
+  problem.error = errno;
+  [[maybe_unused]] const auto written = ::write(wanted.told, &problem, sizeof problem);
+  ::_exit(127);
+}
+
+/// The program's file, found in the rank's PATH as a shell does; empty: there is none.
+std::string program_of(const DebugRank& rank) {
+  const auto& name = rank.words.front();
+  const auto path = rank.environment.find("PATH");
+  if (name.find('/') != std::string::npos || path == rank.environment.end()) return name;
+  return slurm::find_in(path->second, name).value_or("");
+}
+
+[[noreturn]] void fail_to_start(const DebugRank& rank, const StartProblem& problem) {
+  const std::string why = std::strerror(problem.error);
+  if (problem.step == StartProblem::kEnterFolder) {
+    throw Failure(kUsage, "cannot enter working_folder " + rank.working_folder + ": " + why);
+  }
+  throw Failure(kUsage, "cannot start " + rank.words[0] + ": " + why +
+                            "; is it in PATH, and may it be executed? A relative path starts at working_folder");
+}
+
+struct Pipe {
+  os::Fd read, write;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure(kUsage, std::string("cannot make a pipe: ") + std::strerror(errno));
+  return {os::Fd(ends[0]), os::Fd(ends[1])};
+}
+
+/// The processes of a debug run, in the foreground of this terminal.
+class DebugRanks {
+ public:
+  /// Starts all ranks. If one cannot be started, ends the others and throws a Failure.
+  explicit DebugRanks(const std::vector<DebugRank>& ranks) {
+    std::cout << std::flush;
+    Interrupts::instance().leave_to_children();
+    for (const int number : {SIGTERM, SIGHUP}) ::signal(number, note_leave);
+    try {
+      for (const auto& rank : ranks) start(rank);
+    } catch (...) {
+      signal_all(SIGKILL);
+      while (::waitpid(-1, nullptr, 0) > 0) {
+      }
+      throw;
+    }
+  }
+
+  /// Waits until all ranks have ended. Returns muster's exit code.
+  int wait(std::chrono::milliseconds stop_grace) {
+    std::optional<DebugClock::time_point> kill_at;
+    while (any_left()) {
+      read_outputs(kLook);
+      take_ends();
+      if ((first_failure_ || told_to_leave) && !kill_at) {
+        ask_to_leave(stop_grace);
+        kill_at = DebugClock::now() + stop_grace;
+      }
+      if (kill_at && DebugClock::now() >= *kill_at) signal_all(SIGKILL);
+    }
+    // Read the rest of the pipes, but do not wait for processes that a rank has left behind.
+    while (read_outputs(std::chrono::milliseconds(0))) {
+    }
+    return first_failure_.value_or(0);
+  }
+
+ private:
+  struct Rank {
+    pid_t pid;  // -1: the rank has ended
+    os::Fd output;
+    fs::path stop_file;
+    std::string line = {};  // the unfinished line at the end of the output
+  };
+
+  void start(const DebugRank& rank) {
+    auto told = make_pipe();
+    auto output = ranks_.empty() ? Pipe() : make_pipe();
+    const auto program = program_of(rank);
+    if (program.empty()) fail_to_start(rank, {StartProblem::kStartProgram, ENOENT});
+    std::vector<std::string> settings;
+    for (const auto& [name, value] : rank.environment) settings.push_back(name + "=" + value);
+    const Wanted wanted{program.c_str(),
+                        pointers_to(rank.words),
+                        pointers_to(settings),
+                        rank.working_folder.c_str(),
+                        output.write.get(),
+                        told.write.get(),
+                        ::getpid()};
+    const pid_t pid = ::fork();
+    if (pid == 0) become_rank(wanted);
+    StartProblem problem{StartProblem::kStartProgram, errno};
+    told.write.reset();
+    ranks_.push_back({pid, std::move(output.read), rank.stop_file});
+    if (pid < 0 || ::read(told.read.get(), &problem, sizeof problem) == sizeof problem) fail_to_start(rank, problem);
+  }
+
+  void signal_all(int number) {
+    for (const auto& rank : ranks_) {
+      if (rank.pid > 1) ::kill(rank.pid, number);
+    }
+  }
+
+  // As in an attempt, the stop file with the reason is written before the signal is sent.
+  void ask_to_leave(std::chrono::milliseconds stop_grace) {
+    const auto at = std::chrono::system_clock::now() + stop_grace;
+    const auto deadline = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
+    const bool failed = first_failure_.has_value();
+    for (const auto& rank : ranks_) {
+      if (rank.pid <= 0) continue;
+      // Without the stop file the program would take the signal for a preemption, and save.
+      beside::write_stop_file(rank.stop_file, {failed ? "peer_failed" : "cancelled", !failed, deadline.count()});
+    }
+    signal_all(SIGTERM);
+  }
+
+  bool any_left() const {
+    return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.pid > 0; });
+  }
+
+  void take_ends() {
+    for (std::size_t number = 0; number < ranks_.size(); ++number) {
+      auto& rank = ranks_[number];
+      int status = 0;
+      if (rank.pid <= 0 || ::waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      rank.pid = -1;
+      const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (code == 0 || first_failure_) continue;
+      first_failure_ = code;
+      if (!any_left()) continue;
+      std::cerr << "muster: rank " << number
+                << (WIFSIGNALED(status) ? " was ended by signal " + std::to_string(WTERMSIG(status))
+                                        : " exited with " + std::to_string(code))
+                << "; asking the others to leave" << std::endl;
+    }
+  }
+
+  void take(Rank& rank, std::size_t number) {
+    char buffer[4096];
+    const auto count = ::read(rank.output.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) return;
+    if (count > 0) rank.line.append(buffer, static_cast<std::size_t>(count));
+    if (count <= 0) {
+      rank.output.reset();
+      if (!rank.line.empty()) rank.line += '\n';
+    }
+    const auto name = "[rank " + std::to_string(number) + "] ";
+    std::string lines;
+    for (auto end = rank.line.find('\n'); end != std::string::npos; end = rank.line.find('\n')) {
+      // muster-worker begins its lines with the rank.
+      if (!rank.line.starts_with(name)) lines += name;
+      lines += rank.line.substr(0, end + 1);
+      rank.line.erase(0, end + 1);
+    }
+    std::cerr << lines << std::flush;
+  }
+
+  /// Returns false if no output came in this time.
+  bool read_outputs(std::chrono::milliseconds patience) {
+    std::vector<pollfd> waits;  // poll() ignores the descriptor -1
+    for (const auto& rank : ranks_) waits.push_back({rank.output.get(), POLLIN, 0});
+    if (::poll(waits.data(), waits.size(), static_cast<int>(patience.count())) <= 0) return false;
+    for (std::size_t number = 0; number < waits.size(); ++number) {
+      if (waits[number].revents != 0) take(ranks_[number], number);
+    }
+    return true;
+  }
+
+  std::vector<Rank> ranks_;
+  std::optional<int> first_failure_;  // the exit code of the first rank that failed
+};
 
 /// A folder for this run. It is removed at the end with its contents.
 class DebugFolder {
@@ -59,10 +301,9 @@ std::string free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool bound = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (fd >= 0) close(fd);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  const os::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool bound = fd && bind(fd.get(), any, size) == 0 && getsockname(fd.get(), any, &size) == 0;
   return bound ? std::to_string(ntohs(address.sin_port)) : "29500";
 }
 

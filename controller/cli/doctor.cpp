@@ -6,8 +6,6 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/programs.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
 #include "slurm/command.h"
 
@@ -181,7 +179,7 @@ std::string check_controller(Client& client, std::vector<Finding>& findings) {
   }
 }
 
-void print(const Finding& finding) {
+void print_finding(const Finding& finding) {
   const auto& [verdict, colour] = finding.verdict;
   const auto lead = painted(verdict, colour) + std::string(6 - verdict.size(), ' ') + finding.check +
                     std::string(15 - finding.check.size(), ' ');
@@ -202,15 +200,13 @@ int run_doctor(Session& session, const JsonOption& options) {
   }
   findings.push_back(check_data());
   findings.push_back(check_slurm(no_slurm));
-  JsonRows rows(JsonRows::Form::kArray);
-  for (const auto& finding : findings) {
-    if (options.json) {
-      rows.add(with_version({{"check", finding.check}, {"verdict", finding.verdict.name}, {"text", finding.text}}));
-    } else {
-      print(finding);
-    }
+  if (options.json) {
+    print_json_array(findings, [](const Finding& finding) {
+      return with_version({{"check", finding.check}, {"verdict", finding.verdict.name}, {"text", finding.text}});
+    });
+  } else {
+    std::ranges::for_each(findings, print_finding);
   }
-  if (options.json) rows.end();
   const bool bad = std::ranges::any_of(findings, [](const Finding& f) { return f.verdict.name == kBad.name; });
   return bad ? kJobFailed : kSuccess;
 }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iostream>
 
-#include "cli/job_pages.h"
-#include "cli/series_text.h"
-#include "cli/slurm_words.h"
-#include "cli/terminal.h"
+#include "cli/command.h"
+#include "cli/list.h"
+#include "cli/log_view.h"
+#include "cli/metrics.h"
 #include "cli/text.h"
 #include "core/text.h"
 
@@ -14,22 +14,15 @@ namespace cli {
 namespace {
 
 constexpr std::chrono::seconds kLongestWatch{60};
-constexpr std::chrono::milliseconds kConnectPause{250};
 constexpr std::chrono::seconds kProgressEvery{10};
 constexpr int kBarWidth = 24;
-
-std::string name_of(std::int64_t id) {
-  return "job " + std::to_string(id);
-}
 
 /// The job's reason, unless the line before it says the same: "attempt 2: running" tells nothing new about a running
 /// job.
 std::string news_of(const muster::v1::Job& job) {
   auto reason = job.reason();
-  if (job.attempts_size() > 0) {
-    const auto lead = "attempt " + std::to_string(job.attempts().rbegin()->number()) + ": ";
-    if (reason.starts_with(lead)) reason.erase(0, lead.size());
-  }
+  const auto lead = "attempt " + std::to_string(newest_attempt(job).number()) + ": ";
+  if (reason.starts_with(lead)) reason.erase(0, lead.size());
   return reason.empty() || reason == status_of(job) ? "" : ": " + reason;
 }
 
@@ -41,25 +34,56 @@ std::string progress_text(const muster::v1::Job& job) {
   return text + held_out_text(job);
 }
 
+struct WaitOptions {
+  std::int64_t job = 0;
+  std::string timeout;
+  bool json = false;
+};
+
+int run_wait(Session& session, const WaitOptions& options) {
+  std::optional<Contact::Clock::time_point> deadline;
+  if (!options.timeout.empty()) {
+    deadline = Contact::Clock::now() + duration_of("--timeout", options.timeout, "90s or 12h");
+  }
+  auto& client = session.client();
+  muster::v1::Job job;
+  const auto end = wait_for_end(client, options.job, &job, deadline);
+  if (options.json && job.id() != 0) print_json(json_of(job));
+  return tell_end(client, end, options.job, job);
+}
+
 }  // namespace
+
+void TimeLeft::see(const muster::v1::Job& job, Time now) {
+  const auto attempt = newest_attempt(job).number();
+  if (attempt != attempt_ || (!samples_.empty() && job.step() < samples_.back().step)) samples_.clear();
+  attempt_ = attempt;
+  total_ = job.steps_total();
+  trains_ = job.state() == "running";
+  step_ms_ = 0;
+  for (const auto& rank : job.ranks()) step_ms_ = std::max(step_ms_, rank.step_ms());
+  if (samples_.empty() || samples_.back().step != job.step()) samples_.push_back({now, job.step()});
+  while (samples_.size() > 2 && (now - samples_.front().at > kWindow || samples_.size() > kMostSamples)) {
+    samples_.pop_front();
+  }
+}
+
+std::optional<std::chrono::milliseconds> TimeLeft::left() const {
+  if (!trains_ || total_ <= 0 || samples_.empty() || samples_.back().step <= 0) return std::nullopt;
+  const auto& first = samples_.front();
+  const auto& last = samples_.back();
+  const auto steps = static_cast<double>(last.step - first.step);
+  const double seen_ms = std::chrono::duration<double, std::milli>(last.at - first.at).count();
+  const double step_ms = steps > 0 && seen_ms > 0 ? seen_ms / steps : step_ms_;
+  if (step_ms <= 0) return std::nullopt;
+  const auto to_go = static_cast<double>(std::max<std::int64_t>(0, total_ - last.step));
+  const std::chrono::milliseconds left(static_cast<std::int64_t>(to_go * step_ms));
+  if (left < std::chrono::seconds(1)) return std::nullopt;
+  return left;
+}
 
 bool is_ended(const muster::v1::Job& job) {
   return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
-}
-
-void connect_patiently(Client& client, std::chrono::seconds limit) {
-  const auto deadline = Contact::Clock::now() + limit;
-  for (bool told = false; !client.connect();) {
-    if (Contact::Clock::now() >= deadline) throw client.unreachable();
-    if (!told) {
-      if (client.is_wrong_port()) throw client.unreachable();
-      std::cerr << "muster: controller unreachable at " << client.address() << ", trying for " << limit.count()
-                << " s; start it with musterd, or set --address\n";
-    }
-    told = true;
-    Interrupts::instance().sleep(kConnectPause);
-  }
-  client.must_connect();
 }
 
 StreamEnd wait_for_end(Client& client, std::int64_t job, muster::v1::Job* last,
@@ -103,17 +127,16 @@ std::string summary_text(const muster::v1::Job& job) {
 }
 
 int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::Job& job) {
-  const auto number = std::to_string(id);
   if (end != StreamEnd::kComplete) {
-    std::cerr << "muster: " << name_of(id) << " goes on; watch it with muster logs " << number
-              << " -f, cancel it with muster cancel " << number << "\n";
+    std::cerr << "muster: job " << id << " goes on; watch it with muster logs " << id
+              << " -f, cancel it with muster cancel " << id << "\n";
     return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
   }
-  std::cerr << "muster: " << name_of(id) << " " << outcome_text(job) << "\n";
+  std::cerr << "muster: job " << id << " " << outcome_text(job) << "\n";
   if (job.attempts_size() > 0) std::cerr << "muster: " << summary_text(job) << "\n";
   if (job.state() == "succeeded") return kSuccess;
   if (job.state() == "failed") {
-    std::cerr << "muster: look at muster show " << number << " and muster logs " << number;
+    std::cerr << "muster: look at muster show " << id << " and muster logs " << id;
     const auto words = slurm_words(client, job);
     if (const auto log = slurm_log_place(job); !log.empty())
       std::cerr << "; the output of Slurm and of the lines before the ranks: " << log
@@ -125,8 +148,8 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
 }
 
 void Progress::line(const muster::v1::Job& job) {
-  std::cerr << name_of(job.id()) << " " << status_of(job);
-  if (job.attempts_size() > 0) std::cerr << ", attempt " << job.attempts().rbegin()->number();
+  std::cerr << "job " << job.id() << " " << status_of(job);
+  if (job.attempts_size() > 0) std::cerr << ", attempt " << newest_attempt(job).number();
   std::cerr << progress_text(job);
   if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
   if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
@@ -165,6 +188,14 @@ void Progress::show(const muster::v1::Job& job) {
 void Progress::close() {
   if (bar_open_) std::cerr << "\n";
   bar_open_ = false;
+}
+
+void define_wait(CLI::App& app, Session& session) {
+  auto options = add_action<WaitOptions>(app, session, run_wait);
+  add_job(app, options->job);
+  app.add_option("--timeout", options->timeout, "Give up after this time, such as 90s or 12h, with exit code 124")
+      ->type_name("TIME");
+  app.add_flag("--json", options->json, "The job at the end");
 }
 
 }  // namespace cli

@@ -1,18 +1,42 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 
-#include "cli/contact.h"
-#include "cli/time_left.h"
+#include "cli/client.h"
+#include "muster/v1/job.pb.h"
 
 namespace cli {
 
-bool is_ended(const muster::v1::Job& job);
+/// Estimates how long a training will go on, from the steps that were seen lately. The caller passes the time.
+class TimeLeft {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
 
-/// Connects, and tries again until `limit` has passed, so that a submission survives a restart of the controller. Says
-/// once on stderr that it waits.
-void connect_patiently(Client& client, std::chrono::seconds limit);
+  /// Notes the job as it is now. A new attempt, or an earlier step than before, restarts the estimate.
+  void see(const muster::v1::Job& job, Time now);
+  /// The time until the last step. nullopt: the job is not in training, its last step is not known, or no step was
+  /// seen. Before two steps were seen, the ranks' newest step time is used.
+  std::optional<std::chrono::milliseconds> left() const;
+
+ private:
+  static constexpr std::chrono::seconds kWindow{120};
+  static constexpr std::size_t kMostSamples = 1000;
+  struct Sample {
+    Time at;
+    std::int64_t step;
+  };
+  std::deque<Sample> samples_;
+  std::uint32_t attempt_ = 0;
+  std::int64_t total_ = 0;
+  double step_ms_ = 0;  // the step time of the slowest rank
+  bool trains_ = false;
+};
+
+bool is_ended(const muster::v1::Job& job);
 
 /// Waits until the job has ended, even if the connection is lost in between. Calls `on_change` with the job at once and
 /// after each change. After kComplete `last` is the ended job.

@@ -1,17 +1,68 @@
+#include "cli/list.h"
+
 #include <algorithm>
 #include <iostream>
-#include <sstream>
 
 #include "cli/command.h"
-#include "cli/contact.h"
-#include "cli/job_pages.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
+#include "jobfile/key_names.h"
+#include "jobfile/sweep_axis.h"
 
 namespace cli {
 namespace {
 
 using muster::v1::Job;
+
+constexpr std::uint32_t kPage = 1000;
+constexpr const char* kHeld = "held";
+constexpr const char* kHoldable[]{"pending", "queued", "running", "stopping", "waiting"};
+
+bool asks_for(const JobQuery& query, const std::string& state) {
+  return std::ranges::find(query.states, state) != query.states.end();
+}
+
+grpc::Status read_pages(Client& client, const JobQuery& query, Listing* listing) {
+  muster::v1::ListRequest request;
+  for (const auto& state : query.states) request.add_states(state);
+  request.set_sweep(query.sweep);
+  request.mutable_job_ids()->Assign(query.ids.begin(), query.ids.end());
+  while (listing->jobs.size() < query.limit) {
+    request.set_limit(std::min<std::uint32_t>(kPage, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
+    muster::v1::ListResponse response;
+    const auto status = client.try_call(&JobStub::List, request, &response);
+    if (!status.ok()) return status;
+    if (request.before_id() == 0) listing->total = response.total();
+    for (auto& job : *response.mutable_jobs()) listing->jobs.push_back(std::move(job));
+    if (static_cast<std::uint32_t>(response.jobs_size()) < request.limit()) break;
+    request.set_before_id(listing->jobs.back().id());
+  }
+  return grpc::Status::OK;
+}
+
+/// As list_jobs(), but returns the status of a page that fails. The controller has no state "held". For that state this
+/// reads all jobs in states that can be held, and filters them.
+grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) {
+  if (!asks_for(query, kHeld)) return read_pages(client, query, listing);
+  JobQuery wider = query;
+  std::erase(wider.states, kHeld);
+  for (const char* state : kHoldable) {
+    if (!asks_for(query, state)) wider.states.emplace_back(state);
+  }
+  wider.limit = UINT32_MAX;
+  Listing all;
+  if (const auto status = read_pages(client, wider, &all); !status.ok()) return status;
+  for (auto& job : all.jobs) {
+    if (job.held_by().empty() && !asks_for(query, job.state())) continue;
+    ++listing->total;
+    if (listing->jobs.size() < query.limit) listing->jobs.push_back(std::move(job));
+  }
+  return grpc::Status::OK;
+}
+
+/// The Failure for a sweep that has no job.
+Failure no_such_sweep(const std::string& sweep) {
+  return {kNotFound, "there is no sweep " + sweep + "; muster list shows the sweeps"};
+}
 
 constexpr std::chrono::milliseconds kRefresh{1000};
 
@@ -30,30 +81,22 @@ std::string step_text(const Job& job) {
   return job.step() > 0 ? std::to_string(job.step()) : "-";
 }
 
-std::string scheduler_job(const Job& job) {
-  return job.attempts_size() > 0 ? job.attempts().rbegin()->scheduler_job() : "";
-}
-
-std::string attempt_number(const Job& job) {
-  return job.attempts_size() > 0 ? std::to_string(job.attempts().rbegin()->number()) : "-";
-}
-
 /// A column that few jobs have a value for is shown if a job of the list has one.
 std::string table_of(const Listing& listing, const JobQuery& query) {
-  if (listing.jobs.empty()) return "";
-  const auto in_slurm = [](const Job& job) { return !scheduler_job(job).empty(); };
+  const auto in_slurm = [](const Job& job) { return !newest_attempt(job).scheduler_job().empty(); };
   const auto in_sweep = [](const Job& job) { return !job.sweep().sweep().empty(); };
   const bool of_sweep = !query.sweep.empty();
   Table table;
   const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), listing.jobs, text_of); };
   add({"ID", true}, [](const Job& job) { return std::to_string(job.id()); });
-  add({"NAME", false, 10}, [](const Job& job) { return job.name(); });
+  add({"NAME", false, 10}, &Job::name);
   add({"STATE", false, 0, true}, status_of);
   if (std::ranges::any_of(listing.jobs, in_slurm)) {
-    add({"SLURM", true}, [](const Job& job) { return or_dash(scheduler_job(job)); });
+    add({"SLURM", true}, [](const Job& job) { return or_dash(newest_attempt(job).scheduler_job()); });
   }
   if (of_sweep) add({"SETTINGS", false, 36}, [](const Job& job) { return settings_text(job.sweep()); });
-  add({"ATT", true}, attempt_number);
+  add({"ATT", true},
+      [](const Job& job) { return job.attempts_size() > 0 ? std::to_string(newest_attempt(job).number()) : "-"; });
   add({"STEP", true}, step_text);
   add({"LOSS", true}, [](const Job& job) { return job.has_loss() ? number_text(job.loss()) : "-"; });
   add({"TOK/S", true}, [](const Job& job) { return job.has_tokens_per_s() ? number_text(job.tokens_per_s()) : "-"; });
@@ -61,7 +104,7 @@ std::string table_of(const Listing& listing, const JobQuery& query) {
   if (!of_sweep && std::ranges::any_of(listing.jobs, in_sweep)) {
     add({"SWEEP"}, [](const Job& job) { return or_dash(job.sweep().sweep()); });
   }
-  add({"REASON", false, 8}, [](const Job& job) { return job.reason(); });
+  add({"REASON", false, 8}, &Job::reason);
   return table.text();
 }
 
@@ -99,12 +142,6 @@ std::string note_of(const Listing& listing, const JobQuery& query, bool limit_as
          " jobs; --limit shows more\n";
 }
 
-nlohmann::ordered_json json_rows(const Listing& listing) {
-  auto rows = nlohmann::ordered_json::array();
-  for (const auto& job : listing.jobs) rows.push_back(json_of(job));
-  return rows;
-}
-
 void print(const Listing& listing, const ListOptions& options) {
   if (options.json) return print_json_array(listing.jobs);
   std::cout << table_of(listing, options.query) << std::flush;
@@ -129,7 +166,9 @@ std::string screen_of(Listing listing, const JobQuery& query) {
 /// Shows the table again. On a terminal it replaces the old one. Elsewhere it is printed if it has changed.
 void print_again(const Listing& listing, const ListOptions& options, std::string* shown) {
   const bool on_screen = !options.json && stdout_is_terminal();
-  const auto now = options.json ? json_rows(listing).dump() + "\n"
+  auto rows = nlohmann::ordered_json::array();
+  if (options.json) std::ranges::transform(listing.jobs, std::back_inserter(rows), json_of);
+  const auto now = options.json ? rows.dump() + "\n"
                    : on_screen  ? screen_of(listing, options.query)
                                 : table_of(listing, options.query);
   if (on_screen) {
@@ -168,6 +207,57 @@ int run_list(Session& session, const ListOptions& options) {
 }
 
 }  // namespace
+
+Listing list_jobs(Client& client, const JobQuery& query) {
+  Listing listing;
+  if (const auto status = read_jobs(client, query, &listing); !status.ok()) throw client.failure(status);
+  return listing;
+}
+
+std::vector<Job> jobs_of_sweep(Client& client, const std::string& sweep) {
+  auto listing = list_jobs(client, {{}, sweep, jobfile::kMostSweepJobs});
+  if (listing.jobs.empty()) throw no_such_sweep(sweep);
+  std::ranges::sort(listing.jobs, [](const auto& a, const auto& b) { return a.id() < b.id(); });
+  return std::move(listing.jobs);
+}
+
+std::vector<std::int64_t> jobs_to_prune(const std::vector<Job>& jobs, const PruneRule& rule, std::int64_t now_ms) {
+  std::vector<std::int64_t> chosen;
+  std::uint32_t kept = 0;
+  for (const auto& job : jobs) {
+    if (!rule.user.empty() && job.user() != rule.user) continue;
+    if (rule.keep_last && kept < *rule.keep_last) {
+      ++kept;
+      continue;
+    }
+    const auto ended = time_ms(job.ended_at());
+    if (rule.older_than && (ended < 0 || now_ms - ended < rule.older_than->count())) continue;
+    chosen.push_back(job.id());
+  }
+  return chosen;
+}
+
+std::string status_of(const Job& job) {
+  return job.status().empty() ? job.state() : job.status();
+}
+
+const muster::v1::Attempt& newest_attempt(const Job& job) {
+  return job.attempts().empty() ? muster::v1::Attempt::default_instance() : *job.attempts().rbegin();
+}
+
+std::string short_name(const std::string& key, const std::vector<std::string>& keys) {
+  const auto leaf = jobfile::leaf_of(key);
+  return jobfile::keys_ending_in(leaf, keys).size() == 1 ? leaf : key;
+}
+
+std::string settings_text(const muster::v1::SweepElement& element) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : element.settings()) keys.push_back(key);
+  std::ranges::sort(keys);
+  std::string text;
+  for (const auto& key : keys) append(text, short_name(key, keys) + "=" + element.settings().at(key), " ");
+  return text;
+}
 
 void define_list(CLI::App& app, Session& session) {
   auto options = add_action<ListOptions>(app, session, run_list);

@@ -1,14 +1,37 @@
 #include "cli/log_view.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <map>
+#include <utility>
 
 #include "base/time_text.h"
 #include "cli/command.h"
 #include "cli/follow.h"
+#include "cli/list.h"
+#include "cli/text.h"
 #include "wire/logs.h"
 
 namespace cli {
 namespace {
+
+constexpr std::uint32_t kMostWords = 5;            // lines
+constexpr std::size_t kLongestWord = 200;          // the most characters of a line
+constexpr std::size_t kMostWordBytes = 64 * 1024;  // read at most this much of the log
+constexpr std::chrono::seconds kWordsWithin{5};
+
+std::vector<std::string> last_lines(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    auto line = cut(harmless(text.substr(0, end)), kLongestWord);
+    if (line.find_first_not_of(' ') != std::string::npos) lines.push_back(std::move(line));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  if (lines.size() > kMostWords) lines.erase(lines.begin(), lines.end() - kMostWords);
+  return lines;
+}
 
 using muster::v1::LogChunk;
 
@@ -29,27 +52,96 @@ class LogPrinter {
         out_(out),
         rows_(options.follow ? JsonRows::Form::kLines : JsonRows::Form::kArray) {}
 
-  void take(const LogChunk& chunk);
-  void end();
+  void take(const LogChunk& chunk) {
+    const std::pair key(chunk.attempt(), chunk.rank());
+    auto& log = logs_.try_emplace(key, Log{chunk.attempt(), chunk.rank()}).first->second;
+    log.next_offset = chunk.next_offset();
+    seen_at_ms_ = chunk.seen_at_ms();
+    announce(chunk.attempt());
+    std::string_view data = chunk.data();
+    if (data.empty()) return;
+    nothing_ = false;
+    for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
+      log.held += data.substr(0, end);
+      print_line(log);
+      data.remove_prefix(end + 1);
+    }
+    log.held += data;
+    if (log.held.size() > kLongestHeldLine) print_piece(log);
+    if (options_.follow) out_ << std::flush;
+  }
+  void end() {
+    flush_all();
+    if (options_.json) rows_.end();
+    out_ << std::flush;
+  }
   /// True if no text has come.
   bool nothing() const { return nothing_; }
   /// Lets the request begin after everything that was taken.
-  void go_on(muster::v1::LogsRequest& request) const;
+  void go_on(muster::v1::LogsRequest& request) const {
+    request.clear_from();
+    for (const auto& [key, log] : logs_) {
+      if (log.attempt != attempt_) continue;
+      auto* position = request.add_from();
+      position->set_attempt(log.attempt);
+      position->set_rank(log.rank);
+      position->set_offset(log.next_offset);
+    }
+    request.set_tail_lines(attempt_ == first_attempt_ ? options_.tail : 0);
+  }
 
  private:
   struct Log {
-    Log(std::uint32_t of_attempt, std::uint32_t of_rank) : attempt(of_attempt), rank(of_rank) {}
-    const std::uint32_t attempt, rank;
+    std::uint32_t attempt, rank;
     std::uint64_t next_offset = 0;  // offset in the file
-    std::string held;               // the beginning of a line
+    std::string held = {};          // the beginning of a line
     bool continues = false;         // a piece of this line was printed already
   };
-  void announce(std::uint32_t attempt);
-  void print_stamp(const Log& log);
+
+  void announce(std::uint32_t attempt) {
+    if (attempt_ != 0 && attempt != attempt_) {
+      flush_all();
+      std::cerr << "--- attempt " << attempt << " ---\n";
+    }
+    if (attempt_ == 0) first_attempt_ = attempt;
+    attempt_ = attempt;
+  }
+
+  void print_stamp(const Log& log) {
+    if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
+  }
+
   /// Prints the held text as a line.
-  void print_line(Log& log);
-  void print_piece(Log& log);
-  void flush_all();
+  void print_line(Log& log) {
+    const auto line = std::exchange(log.held, {});
+    if (options_.json) {
+      nlohmann::ordered_json row{{"attempt", log.attempt}, {"rank", log.rank}, {"text", line}};
+      if (log.rank == proto::kSchedulerLog) row["rank"] = nullptr;
+      if (options_.timestamps) row["seen_at"] = stamp_text(seen_at_ms_);
+      if (options_.timestamps && seen_at_ms_ == 0) row["seen_at"] = nullptr;
+      return rows_.add(with_version(row));
+    }
+    const auto name = "[rank " + std::to_string(log.rank) + "]";
+    print_stamp(log);
+    if (name_ranks_ && !log.continues && !line.starts_with(name)) out_ << name << " ";
+    out_ << line << "\n";
+    log.continues = false;
+  }
+
+  /// Prints the beginning of a long line. With the log of one rank the line is not broken. With several ranks it is,
+  /// since other lines may follow.
+  void print_piece(Log& log) {
+    if (options_.json || name_ranks_) return print_line(log);
+    print_stamp(log);
+    out_ << std::exchange(log.held, {});
+    log.continues = true;
+  }
+
+  void flush_all() {
+    for (auto& [key, log] : logs_) {
+      if (!log.held.empty() || log.continues) print_line(log);
+    }
+  }
 
   const LogOptions& options_;
   bool name_ranks_;
@@ -61,88 +153,6 @@ class LogPrinter {
   std::uint32_t first_attempt_ = 0;  // options_.tail applies to this attempt
   std::map<std::pair<std::uint32_t, std::uint32_t>, Log> logs_;
 };
-
-void LogPrinter::announce(std::uint32_t attempt) {
-  if (attempt_ != 0 && attempt != attempt_) {
-    flush_all();
-    std::cerr << "--- attempt " << attempt << " ---\n";
-  }
-  if (attempt_ == 0) first_attempt_ = attempt;
-  attempt_ = attempt;
-}
-
-void LogPrinter::go_on(muster::v1::LogsRequest& request) const {
-  request.clear_from();
-  for (const auto& [key, log] : logs_) {
-    if (log.attempt != attempt_) continue;
-    auto* position = request.add_from();
-    position->set_attempt(log.attempt);
-    position->set_rank(log.rank);
-    position->set_offset(log.next_offset);
-  }
-  request.set_tail_lines(attempt_ == first_attempt_ ? options_.tail : 0);
-}
-
-void LogPrinter::print_stamp(const Log& log) {
-  if (options_.timestamps && !log.continues) out_ << stamp_text(seen_at_ms_) << " ";
-}
-
-void LogPrinter::print_line(Log& log) {
-  const auto line = std::exchange(log.held, {});
-  if (options_.json) {
-    const auto rank = log.rank == proto::kSchedulerLog ? nlohmann::ordered_json() : nlohmann::ordered_json(log.rank);
-    nlohmann::ordered_json row{{"attempt", log.attempt}, {"rank", rank}, {"text", line}};
-    if (options_.timestamps) {
-      row["seen_at"] = seen_at_ms_ == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(stamp_text(seen_at_ms_));
-    }
-    return rows_.add(with_version(row));
-  }
-  const auto name = "[rank " + std::to_string(log.rank) + "]";
-  print_stamp(log);
-  if (name_ranks_ && !log.continues && !line.starts_with(name)) out_ << name << " ";
-  out_ << line << "\n";
-  log.continues = false;
-}
-
-/// Prints the beginning of a long line. With the log of one rank the line is not broken. With several ranks it is,
-/// since other lines may follow.
-void LogPrinter::print_piece(Log& log) {
-  if (options_.json || name_ranks_) return print_line(log);
-  print_stamp(log);
-  out_ << std::exchange(log.held, {});
-  log.continues = true;
-}
-
-void LogPrinter::take(const LogChunk& chunk) {
-  const std::pair key(chunk.attempt(), chunk.rank());
-  auto& log = logs_.try_emplace(key, chunk.attempt(), chunk.rank()).first->second;
-  log.next_offset = chunk.next_offset();
-  seen_at_ms_ = chunk.seen_at_ms();
-  announce(chunk.attempt());
-  std::string_view data = chunk.data();
-  if (data.empty()) return;
-  nothing_ = false;
-  for (auto end = data.find('\n'); end != std::string_view::npos; end = data.find('\n')) {
-    log.held += data.substr(0, end);
-    print_line(log);
-    data.remove_prefix(end + 1);
-  }
-  log.held += data;
-  if (log.held.size() > kLongestHeldLine) print_piece(log);
-  if (options_.follow) out_ << std::flush;
-}
-
-void LogPrinter::flush_all() {
-  for (auto& [key, log] : logs_) {
-    if (!log.held.empty() || log.continues) print_line(log);
-  }
-}
-
-void LogPrinter::end() {
-  flush_all();
-  if (options_.json) rows_.end();
-  out_ << std::flush;
-}
 
 muster::v1::LogsRequest request_of(const LogOptions& options) {
   muster::v1::LogsRequest request;
@@ -162,19 +172,55 @@ void tell_nothing(const muster::v1::Job& job, const LogOptions& options) {
     std::cerr << "muster: " << name << " has no log: no attempt has started\n";
     return;
   }
-  const auto& newest = *job.attempts().rbegin();
   std::string what = options.slurm ? "Slurm's log of " : "the log of ";
   if (options.rank) what += "rank " + std::to_string(*options.rank) + " of ";
   if (options.attempt != 0) what += "attempt " + std::to_string(options.attempt) + " of ";
   std::cerr << "muster: " << what << name << " is empty";
-  if (!options.slurm && !newest.scheduler_job().empty()) {
+  if (!options.slurm && !newest_attempt(job).scheduler_job().empty()) {
     std::cerr << "; for the output of Slurm and of the lines before the ranks: muster logs " << job.id() << " --slurm";
     if (options.attempt != 0) std::cerr << " --attempt " << options.attempt;
   }
   std::cerr << "\n";
 }
 
+bool failed_before_ranks(const muster::v1::Job& job) {
+  const auto& attempt = newest_attempt(job);
+  const auto& cause = attempt.cause();
+  if (attempt.scheduler_job().empty() || attempt.state() != "ended") return false;
+  if (cause != "failed" && cause != "node_failed" && cause != "controller_lost") return false;
+  return std::ranges::none_of(job.ranks(), [](const muster::v1::Rank& rank) { return rank.pid() > 0; });
+}
+
+int run_logs(Session& session, const LogOptions& options) {
+  return print_logs(session.client(), options, std::cout) == StreamEnd::kInterrupted ? kInterrupted : kSuccess;
+}
+
 }  // namespace
+
+std::vector<std::string> slurm_words(Client& client, const muster::v1::Job& job) {
+  if (!failed_before_ranks(job)) return {};
+  const LogOptions options{.job = job.id(), .attempt = newest_attempt(job).number(), .slurm = true, .tail = kMostWords};
+  grpc::ClientContext context;
+  client.authorize(context);
+  context.set_deadline(std::chrono::system_clock::now() + kWordsWithin);
+  const auto reader = client.jobs().Logs(&context, request_of(options));
+  std::string text;
+  LogChunk chunk;
+  while (text.size() < kMostWordBytes && reader->Read(&chunk)) text += chunk.data();
+  // A line may be as long as the file, so stop after kMostWordBytes. A log that cannot be read is not mentioned.
+  context.TryCancel();
+  reader->Finish();
+  return last_lines(text);
+}
+
+std::string slurm_log_place(const muster::v1::Job& job) {
+  const auto& id = newest_attempt(job).scheduler_job();
+  if (id.empty()) return "";
+  // The log of an array's element is in the folder of the array.
+  const bool is_element = id.find('_') != std::string::npos;
+  if (is_element || job.log_folder().empty()) return "muster logs " + std::to_string(job.id()) + " --slurm";
+  return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
+}
 
 StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out) {
   auto job = client.call(&JobStub::Get, of_job(options.job));
@@ -201,14 +247,6 @@ StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& ou
   }
   return end;
 }
-
-namespace {
-
-int run_logs(Session& session, const LogOptions& options) {
-  return print_logs(session.client(), options, std::cout) == StreamEnd::kInterrupted ? kInterrupted : kSuccess;
-}
-
-}  // namespace
 
 void define_logs(CLI::App& app, Session& session) {
   auto options = add_action<LogOptions>(app, session, run_logs);

@@ -2,19 +2,18 @@
 
 #include <cstdint>
 #include <iosfwd>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
-#include "cli/contact.h"
+#include "cli/client.h"
 
 namespace cli {
 
 struct LogOptions {
   std::int64_t job = 0;
   std::uint32_t attempt = 0;  // 0: the newest; with follow, also later ones
-  std::optional<std::uint32_t> rank;
+  std::optional<std::uint32_t> rank = {};
   bool slurm = false;      // print Slurm's log, not the ranks' logs
   std::uint32_t tail = 0;  // 0: all lines
   bool follow = false;
@@ -26,5 +25,13 @@ struct LogOptions {
 /// Prints a job's log lines to `out`. If there are several ranks, each line begins with its rank, unless it does so
 /// itself. A new attempt is announced on stderr. After a lost connection the log goes on where it stopped.
 StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out);
+
+/// If the newest attempt ran on Slurm and failed before any rank had a process: the last lines of Slurm's log of it,
+/// safe for a terminal. Empty: another attempt, or the log cannot be read.
+std::vector<std::string> slurm_words(Client& client, const muster::v1::Job& job);
+
+/// How to read Slurm's log of the newest attempt: its path, or a command if the path is not known; empty: there is no
+/// such log.
+std::string slurm_log_place(const muster::v1::Job& job);
 
 }  // namespace cli

@@ -1,17 +1,37 @@
+#include "cli/metrics.h"
+
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <iostream>
+#include <ranges>
+#include <set>
 
 #include "cli/command.h"
-#include "cli/contact.h"
-#include "cli/series_text.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
+#include "jobfile/toml_value.h"
 #include "json/proto_json.h"
+#include "schema/nearest.h"
 
 namespace cli {
 namespace {
 
 using muster::v1::Metric;
+
+constexpr int kMostHeldOut = 3;
+constexpr int kMostNamed = 12;
+
+/// The name of a series as words: "validation loss" for "validation/loss".
+std::string series_words(const std::string& series) {
+  auto words = series;
+  std::ranges::replace_if(
+      words, [](char c) { return c == '/' || c == '_'; }, ' ');
+  return words;
+}
+
+bool is_named_elsewhere(const muster::v1::JobSeries& series) {
+  return series.name() == "tokens_per_s" || (series.quantity() == "loss" && !series.held_out());
+}
 
 struct MetricsOptions {
   std::int64_t job = 0;
@@ -27,64 +47,50 @@ class MetricColumns {
  public:
   explicit MetricColumns(std::vector<std::string> asked) : asked_(!asked.empty()), series_(std::move(asked)) {}
 
-  /// Adds the job's series. Returns true if there are new columns.
-  bool add(const muster::v1::Job& job);
-  bool add(const muster::v1::Metric& metric);
+  /// Adds the row's series. Returns true if there are new columns.
+  bool add(const Metric& metric) {
+    std::set<std::string> names;
+    for (const auto& [name, value] : metric.series()) names.insert(name);
+    bool grown = false;
+    for (const auto& name : names) grown = add(name) || grown;
+    return grown;
+  }
+  /// Adds a series. Returns true if it is a new column.
+  bool add(const std::string& name) {
+    if (asked_ || has(name)) return false;
+    series_.push_back(name);
+    return true;
+  }
+  bool has(const std::string& name) const { return std::ranges::find(series_, name) != series_.end(); }
   /// True if the row has a series that was asked for.
-  bool wants(const muster::v1::Metric& metric) const;
+  bool wants(const Metric& metric) const {
+    return !asked_ || std::ranges::any_of(series_, [&](const auto& name) { return metric.series().contains(name); });
+  }
   /// Removes the series that were not asked for.
-  void cut(muster::v1::Metric& metric) const;
+  void cut(Metric& metric) const {
+    if (!asked_) return;
+    auto& series = *metric.mutable_series();
+    for (auto at = series.begin(); at != series.end();) {
+      at = has(at->first) ? std::next(at) : series.erase(at);
+    }
+  }
 
   bool asked() const { return asked_; }
   const std::vector<std::string>& series() const { return series_; }
 
  private:
-  bool add(const std::string& name);
-
   bool asked_;
   std::vector<std::string> series_;
 };
 
-bool MetricColumns::add(const std::string& name) {
-  if (asked_ || std::ranges::find(series_, name) != series_.end()) return false;
-  series_.push_back(name);
-  return true;
-}
-
-bool MetricColumns::add(const muster::v1::Job& job) {
-  bool grown = false;
-  for (const auto& series : job.series()) grown = add(series.name()) || grown;
-  return grown;
-}
-
-bool MetricColumns::add(const Metric& metric) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : metric.series()) names.push_back(name);
-  std::ranges::sort(names);
-  bool grown = false;
-  for (const auto& name : names) grown = add(name) || grown;
-  return grown;
-}
-
-bool MetricColumns::wants(const Metric& metric) const {
-  return !asked_ || std::ranges::any_of(series_, [&](const auto& name) { return metric.series().contains(name); });
-}
-
-void MetricColumns::cut(Metric& metric) const {
-  if (!asked_) return;
-  auto& series = *metric.mutable_series();
-  for (auto at = series.begin(); at != series.end();) {
-    at = std::ranges::find(series_, at->first) == series_.end() ? series.erase(at) : std::next(at);
-  }
-}
-
 constexpr std::size_t kLeastWidth = 10;  // "0.00030146"
 constexpr std::size_t kLongestTitle = 24;
 
+/// A column of the table. Its width is fixed, so that rows can be printed as they come.
 struct Column {
   std::string title;
   std::size_t width;
-  std::string series;  // empty: a fixed column
+  std::function<std::string(const Metric&)> cell;
 };
 
 /// The title of a series: "VAL LOSS" for "validation/loss".
@@ -94,95 +100,69 @@ std::string title_of(const std::string& series) {
   return cut(capitals_of(series.starts_with("validation/") ? "val" + series.substr(10) : series), kLongestTitle);
 }
 
+Column column_of(const std::string& series) {
+  const auto title = title_of(series);
+  return {title, std::max(kLeastWidth, title.size()), [series](const Metric& metric) {
+            const auto value = metric.series().find(series);
+            return value == metric.series().end() ? "-" : number_text(value->second, 5);
+          }};
+}
+
 bool stands_first(const std::string& series) {
   return series == "loss" || series == "train/loss" || series == "tokens_per_s";
 }
 
+/// The order is: loss and throughput, step time and memory, other series.
 std::vector<Column> table_of(const MetricColumns& columns) {
-  std::vector<Column> table{{"ATT", 3, {}}, {"STEP", 8, {}}};
+  std::vector<Column> table{{"ATT", 3, [](const Metric& metric) { return std::to_string(metric.attempt()); }},
+                            {"STEP", 8, [](const Metric& metric) { return std::to_string(metric.step()); }}};
   const auto add = [&](bool first) {
     for (const auto& series : columns.series()) {
-      if (stands_first(series) != first && !columns.asked()) continue;
-      const auto title = title_of(series);
-      table.push_back({title, std::max(kLeastWidth, title.size()), series});
+      if (stands_first(series) == first || columns.asked()) table.push_back(column_of(series));
     }
   };
   add(true);
   if (columns.asked()) return table;
-  table.push_back({"MS/STEP", kLeastWidth, {}});
-  table.push_back({"PEAK MEMORY", 11, {}});
+  table.push_back({"MS/STEP", kLeastWidth,
+                   [](const Metric& metric) { return metric.has_step_ms() ? number_text(metric.step_ms()) : "-"; }});
+  table.push_back({"PEAK MEMORY", 11, [](const Metric& metric) {
+                     return metric.has_memory_peak_bytes() ? bytes_text(metric.memory_peak_bytes()) : "-";
+                   }});
   add(false);
   return table;
 }
 
-/// Joins the cells. Leaves out the last columns if the row would be longer than `most`.
-std::string row_text(const std::vector<Column>& table, const std::vector<std::string>& cells, std::size_t most) {
+/// A row, or the line of titles without a metric. Leaves out the last columns if they do not fit into the terminal.
+std::string row_text(const std::vector<Column>& table, const Metric* metric) {
   std::string text;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto width = std::max(table[i].width, cells[i].size());
-    if (text.size() + width + (i == 0 ? 0 : 1) > most) break;
-    text += (i == 0 ? "" : " ") + std::string(width - cells[i].size(), ' ') + cells[i];
+  for (const auto& column : table) {
+    const auto cell = metric == nullptr ? column.title : column.cell(*metric);
+    const auto width = std::max(column.width, cell.size());
+    const std::string gap = text.empty() ? "" : " ";
+    if (text.size() + gap.size() + width > table_columns()) break;
+    text += gap + std::string(width - cell.size(), ' ') + cell;
   }
   return text;
-}
-
-std::string cell_of(const Column& column, const Metric& metric) {
-  if (!column.series.empty()) {
-    const auto value = metric.series().find(column.series);
-    return value == metric.series().end() ? "-" : number_text(value->second, 5);
-  }
-  if (column.title == "ATT") return std::to_string(metric.attempt());
-  if (column.title == "STEP") return std::to_string(metric.step());
-  if (column.title == "MS/STEP") return metric.has_step_ms() ? number_text(metric.step_ms()) : "-";
-  return metric.has_memory_peak_bytes() ? bytes_text(metric.memory_peak_bytes()) : "-";
 }
 
 constexpr const char* kMeasures[] = {"loss",         "tokens_per_s",       "step_ms", "memory_peak_bytes",
                                      "memory_bytes", "bytes_communicated", "at_ms"};
 
-/// True for a series with a fixed column.
-bool is_in_fixed(const std::string& series) {
-  return series == "loss" || series == "tokens_per_s";
-}
-
-/// A table with columns of fixed width, so that rows can be printed as they come. The order is: loss and throughput,
-/// step time and memory, other series. Columns that do not fit into the terminal are left out.
-std::string metric_head(const MetricColumns& columns, std::size_t width) {
-  const auto table = table_of(columns);
-  std::vector<std::string> cells;
-  for (const auto& column : table) cells.push_back(column.title);
-  return row_text(table, cells, width);
-}
-
-std::string metric_text(const MetricColumns& columns, const Metric& metric, std::size_t width) {
-  const auto table = table_of(columns);
-  std::vector<std::string> cells;
-  for (const auto& column : table) cells.push_back(cell_of(column, metric));
-  return row_text(table, cells, width);
-}
-
 /// Comma-separated values: the fixed columns and then the series. The cell of a value that is not a number is empty.
-std::string metric_csv_head(const MetricColumns& columns) {
-  std::string head = "attempt,step";
-  if (!columns.asked()) append(head, joined(kMeasures, ","), ",");
-  for (const auto& name : columns.series()) {
-    if (columns.asked() || !is_in_fixed(name)) append(head, name, ",");
-  }
-  return head;
-}
-
-std::string metric_csv(const MetricColumns& columns, const Metric& metric) {
-  std::string row = std::to_string(metric.attempt()) + "," + std::to_string(metric.step());
-  const auto json = proto::to_json(metric);
-  const auto add = [&row](const nlohmann::ordered_json& from, const std::string& name) {
-    const auto value = from.find(name);
-    row += "," + (value == from.end() ? "" : csv_cell(*value));
+/// Without a metric, the line of titles.
+std::string csv_text(const MetricColumns& columns, const Metric* metric) {
+  const auto json = metric == nullptr ? nlohmann::ordered_json{{"series", nullptr}} : proto::to_json(*metric);
+  std::string row;
+  const auto add = [&](const nlohmann::ordered_json& from, const std::string& name) {
+    append(row, metric == nullptr ? name : csv_cell(from.value(name, nlohmann::ordered_json())), ",");
   };
+  for (const auto* name : {"attempt", "step"}) add(json, name);
   if (!columns.asked()) {
     for (const auto* name : kMeasures) add(json, name);
   }
   for (const auto& name : columns.series()) {
-    if (columns.asked() || !is_in_fixed(name)) add(json.at("series"), name);
+    const bool is_fixed = name == "loss" || name == "tokens_per_s";
+    if (columns.asked() || !is_fixed) add(json.at("series"), name);
   }
   return row;
 }
@@ -207,8 +187,9 @@ class Printer {
       csv(metric);
     } else {
       const bool grown = columns_.add(metric);
-      if (!any_ || grown) std::cout << painted(metric_head(columns_, table_columns()), Colour::kDim) << "\n";
-      std::cout << metric_text(columns_, metric, table_columns()) << "\n";
+      const auto table = table_of(columns_);
+      if (!any_ || grown) std::cout << painted(row_text(table, nullptr), Colour::kDim) << "\n";
+      std::cout << row_text(table, &metric) << "\n";
     }
     any_ = true;
     if (options_.follow) std::cout << std::flush;
@@ -232,12 +213,12 @@ class Printer {
   void csv(const Metric& metric) {
     if (!any_) {
       columns_.add(metric);
-      std::cout << metric_csv_head(columns_) << "\n";
+      std::cout << csv_text(columns_, nullptr) << "\n";
     }
     for (const auto& [name, value] : metric.series()) {
-      if (std::ranges::find(columns_.series(), name) == columns_.series().end()) left_out_ = name;
+      if (!columns_.has(name)) left_out_ = name;
     }
-    std::cout << metric_csv(columns_, metric) << "\n";
+    std::cout << csv_text(columns_, &metric) << "\n";
   }
 
   const MetricsOptions& options_;
@@ -254,10 +235,10 @@ MetricColumns columns_of(Client& client, const MetricsOptions& options) {
   muster::v1::Job job;
   const auto status = client.try_call(&JobStub::Get, of_job(options.job), &job);
   if (!status.ok()) return columns;  // the stream will report the error
-  columns.add(job);
-  if (options.follow || job.series_size() == 0) return columns;
   std::vector<std::string> known;
   for (const auto& series : job.series()) known.push_back(series.name());
+  for (const auto& name : known) columns.add(name);
+  if (options.follow || known.empty()) return columns;
   for (const auto& name : options.series) {
     if (std::ranges::find(known, name) != known.end()) continue;
     throw Failure(kUsage, "job " + std::to_string(options.job) + ": " + no_such_series(name, known));
@@ -280,6 +261,78 @@ int run_metrics(Session& session, const MetricsOptions& options) {
 }
 
 }  // namespace
+
+std::string capitals_of(const std::string& series) {
+  auto words = series_words(series);
+  std::ranges::transform(words, words.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return words;
+}
+
+std::string held_out_text(const muster::v1::Job& job) {
+  std::string text;
+  int named = 0;
+  for (const auto& series : job.series()) {
+    if (!series.held_out() || !series.has_value() || named == kMostHeldOut) continue;
+    text += ", " + series_words(series.name()) + " " + number_text(series.value());
+    ++named;
+  }
+  return text;
+}
+
+std::string other_series_text(const muster::v1::Job& job, std::size_t most) {
+  std::string text;
+  std::size_t named = 0, others = 0;
+  for (const auto& series : job.series()) {
+    if (is_named_elsewhere(series)) continue;
+    if (named == most) {
+      ++others;
+      continue;
+    }
+    ++named;
+    append(text, series.name() + " " + (series.has_value() ? number_text(series.value()) : "not a number"));
+    if (series.step() != job.step()) text += " at step " + std::to_string(series.step());
+  }
+  if (others > 0) text += ", and " + std::to_string(others) + " more";
+  return text;
+}
+
+std::string no_such_series(const std::string& wanted, const std::vector<std::string>& known) {
+  if (known.empty()) return "there is no series " + jobfile::shown(wanted) + ": none has been reported yet";
+  auto all = joined(known | std::views::take(kMostNamed));
+  if (std::ssize(known) > kMostNamed) all += " and " + std::to_string(std::ssize(known) - kMostNamed) + " more";
+  const auto near = schema::nearest(wanted, known);
+  return "there is no series " + jobfile::shown(wanted) + ", want one of " + all +
+         (near.empty() ? "" : "; did you mean " + near);
+}
+
+void Curve::add(const muster::v1::Metric& metric) {
+  if (metric.attempt() != attempt_) values_.erase(values_.lower_bound(metric.step()), values_.end());
+  attempt_ = metric.attempt();
+  const auto value = metric.series().find(series_);
+  if (value != metric.series().end() && std::isfinite(value->second)) values_[metric.step()] = value->second;
+}
+
+std::optional<Curve::Point> Curve::last() const {
+  if (values_.empty()) return std::nullopt;
+  return Point{values_.rbegin()->first, values_.rbegin()->second};
+}
+
+std::optional<Curve::Point> Curve::best(schema::Better better) const {
+  std::optional<Point> found;
+  for (const auto& [step, value] : values_) {
+    const bool is_better = !found || (better == schema::Better::kHigher ? value > found->value : value < found->value);
+    if (is_better) found = {step, value};
+  }
+  return found;
+}
+
+std::optional<Curve::Point> Curve::smoothed() const {
+  if (values_.empty()) return std::nullopt;
+  double sum = 0;
+  int count = 0;
+  for (auto at = values_.rbegin(); at != values_.rend() && count < kSmoothedSteps; ++at, ++count) sum += at->second;
+  return Point{values_.rbegin()->first, sum / count};
+}
 
 void define_metrics(CLI::App& app, Session& session) {
   auto options = add_action<MetricsOptions>(app, session, run_metrics);

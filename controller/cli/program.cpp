@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <vector>
 
 #include "cli/command.h"
-#include "cli/interrupts.h"
-#include "cli/terminal.h"
 #include "jobfile/toml_value.h"
 #include "schema/units.h"
+#include "slurm/command.h"
 
 namespace cli {
 namespace {
@@ -21,14 +21,12 @@ constexpr const char* kProse =
     "and MUSTER_TOKEN; MUSTER_DATA_FOLDER, with its musterd.json and token; ./muster.toml,\n"
     "~/.config/muster/config.toml and /etc/muster/config.toml (keys: address, token_file); musterd's usual data "
     "folder;\n"
-    "127.0.0.1:7600.\n"
-    "\n"
+    "127.0.0.1:7600.\n\n"
     "Exit codes: 0 success; 1 the job failed or was cancelled; 2 wrong usage, job file or configuration, or the job's\n"
     "state does not allow it; 3 no such job or attempt; 4 controller unreachable, or it refuses the token; 5 a limit "
     "of the\n"
     "controller (a full disk, too) or the scheduler refused it; 124 wait timed out; 130 interrupted. --address and\n"
-    "--token-file may also follow the command.\n"
-    "\n"
+    "--token-file may also follow the command.\n\n"
     "  musterd &                              start a controller on this machine\n"
     "  muster doctor                          is everything in place?\n"
     "  muster submit --follow job.toml        train, and watch\n"
@@ -158,6 +156,211 @@ int run_program(int argc, char** argv) {
     return kUsage;
   }
   return run_action(session, *app);
+}
+
+namespace fs = std::filesystem;
+
+fs::path find_program(const std::string& name) {
+  std::error_code error;
+  const auto beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  if (fs::exists(beside, error)) return beside;
+  return slurm::find_in_path(name).value_or("");
+}
+
+std::span<const Command> commands() {
+  static const std::vector<Command> table{
+      {"submit", "Submit a job file",
+       "Checks the whole file first, and stores nothing if it has a problem. The job is safe once the id is\n"
+       "printed (on stdout, alone; everything else goes to stderr). If the controller does not answer, muster asks\n"
+       "again for 20 s; a lost answer never makes a second job.\n"
+       "--wait and --follow return the job's result: 0 succeeded, 1 failed or cancelled. Ctrl-C leaves the job "
+       "alone.\n\n"
+       "--sweep submits a job for each combination of values, all of them or none, and prints the sweep's name. Each\n"
+       "job stands alone: one that fails does not fail the others. Values are 1e-4,3e-4 or 0..3 (0, 1, 2, 3). The\n"
+       "last part of a key is enough where no other key ends in it, as with --set: seed for train.seed. Job 7 of\n"
+       "\"tune\" is tune-0007. A checkpoint.folder gets a subfolder for each job, named by its settings. --wait waits\n"
+       "for all jobs and returns 1 if one did not succeed.\n\n"
+       "--print-script prints the script that muster would give sbatch; a sweep has one script for each array of "
+       "jobs.\n"
+       "--check asks Slurm whether it would take that script and when it would start it: exit code 5 if it would not.\n"
+       "Neither submits anything.\n\n"
+       "--env NAME gives the ranks a variable with its value in this shell, --env NAME=VALUE another value. Both\n"
+       "work like [env]. Arguments after -- are added to the job file's command. --like 7 takes job 7's settings\n"
+       "instead of a job file, with the environment that job 7 was submitted with; --set environment=submit takes\n"
+       "your environment. muster spec 7 prints these settings as a job file.\n\n"
+       "executor = \"debug\" runs the job's ranks on this machine, without a controller. Rank 0 has this terminal;\n"
+       "the output of the others goes to stderr. The exit code is that of the first rank that failed. There is no\n"
+       "requeue and no time limit. The job's files are in a temporary folder, which is removed at the end.\n\n"
+       "  muster submit job.toml\n"
+       "  muster submit --follow job.toml --set train.steps=50 --set data.source=fixture\n"
+       "  id=$(muster submit job.toml) && muster wait $id --timeout 12h\n"
+       "  muster submit --after $id --after failed:13 evaluate.toml\n"
+       "  muster submit --sweep train.learning_rate=1e-4,3e-4 --sweep seed=0..3 --parallel 2 job.toml\n"
+       "  muster submit job.toml --env WANDB_API_KEY -- --lr 3e-4\n"
+       "  muster submit --like 7 --set train.steps=5000\n"
+       "  muster submit --executor debug job.toml",
+       define_submit},
+      {"list", "List jobs, newest first",
+       "SLURM is Slurm's number of the newest attempt. A held job starts no attempt until it is released; an attempt\n"
+       "that runs already goes on. A queued job waits in Slurm: muster why says for what. A terminal shows as much of\n"
+       "the table as fits its width. A pipe gets all of it, unless COLUMNS is set. -w shows the newest jobs that fit\n"
+       "on the screen.\n\n"
+       "  muster list\n"
+       "  muster list 7 9\n"
+       "  muster list -w --state running --state waiting\n"
+       "  muster list --sweep s12\n"
+       "  muster list --json | jq '.[] | select(.state == \"failed\") | .id'",
+       define_list},
+      {"show", "Show jobs: why each is in its state, its attempts and ranks",
+       "HEARD is the age of a rank's newest heartbeat. SLOW marks a slow rank: each of its last 50 steps took more\n"
+       "than 1.2 times the median over all ranks. Its number is the mean of these factors. With fewer than three\n"
+       "ranks no rank counts as slow.\n\n"
+       "  muster show 7\n"
+       "  muster show 7 9\n"
+       "  muster show 7 --json | jq .reason",
+       define_show},
+      {"spec", "Print a job's settings as a job file",
+       "The printed file makes the same job again, with the environment of the first submitter ([submitted_env]).\n"
+       "Without that table the job gets the environment of the new submitter. Keys with their default are left out.\n"
+       "Secrets are hidden, as in muster show; a job file with a hidden value is refused.\n\n"
+       "  muster spec 7 > job.toml\n"
+       "  diff <(muster spec 7) <(muster spec 9)",
+       define_spec},
+      {"logs", "Print what a job's ranks wrote",
+       "Lines of several ranks begin with [rank N]. -f waits for the job to start, goes on with its next attempts and\n"
+       "ends with the job. Earlier attempts keep their logs: --attempt. If a job failed before any rank started, the\n"
+       "reason is in Slurm's log: --slurm.\n"
+       "Log files hold no times. With -f --timestamps each line has the time at which the controller saw it, a moment\n"
+       "after it was written. Older lines have \"-\".\n\n"
+       "  muster logs 7 -f --rank 0\n"
+       "  muster logs 7 --slurm\n"
+       "  muster logs 7 -f --tail 10 --timestamps\n"
+       "  muster logs 7 --attempt 1 --tail 50",
+       define_logs},
+      {"events", "Print the history of a job, or of all jobs",
+       "Every change of a job is an event. Events are kept for ever, even those of removed jobs. Without a job muster\n"
+       "prints the events of all jobs.\n\n"
+       "  muster events 7\n"
+       "  muster events -f --json",
+       define_events},
+      {"metrics", "Print every number that a job reports, with step time and memory, by step",
+       "A resumed job goes back to its checkpoint, so a step may come twice, the second time with a later attempt.\n"
+       "Rows are sorted by attempt, then by step.\n\n"
+       "  muster metrics 7 --csv > run.csv\n"
+       "  muster metrics 7 --series validation/loss\n"
+       "  muster metrics 7 -f --json | jq .loss",
+       define_metrics},
+      {"wait", "Wait until a job has ended, and return its result",
+       "Exit code 0: succeeded; 1: failed or cancelled; 124: --timeout passed, and the job goes on. If the controller\n"
+       "cannot be reached, muster says so once and keeps waiting.\n\n"
+       "  muster wait 7 --timeout 12h",
+       define_wait},
+      {"cancel", "Cancel jobs: their ranks save and leave, and the jobs never come back",
+       "Ranks get resources.stop_grace (30s) to save and leave, then they are killed. The last checkpoint stays.\n"
+       "Cancelling again while they leave is fine; an ended job cannot be cancelled (exit code 2). If one of several\n"
+       "jobs refuses, the others are still cancelled. --sweep cancels the jobs that have not ended.\n\n"
+       "  muster cancel 7\n"
+       "  muster cancel --sweep s12",
+       define_change},
+      {"requeue", "End the running attempt after a save and start the next one",
+       "A failed job starts again from its last checkpoint, with full requeue budgets. A job that succeeded or was\n"
+       "cancelled never comes back (exit code 2): submit it again with muster submit --like. --sweep leaves such jobs\n"
+       "alone.\n\n"
+       "  muster requeue 7\n"
+       "  muster requeue --sweep s12",
+       define_change},
+      {"hold", "Start no further attempt of jobs before they are released",
+       "An attempt in Slurm's queue stays there and is held. An attempt that runs goes on. When it ends and the job\n"
+       "would come back, the job waits for muster release.\n\n"
+       "  muster hold 7 8\n"
+       "  muster hold --sweep s12",
+       define_change},
+      {"release", "Let held jobs start",
+       "Releasing a job that is not held is an error (exit code 2).\n\n"
+       "  muster release 7",
+       define_change},
+      {"limit", "Change a job's time limit",
+       "The limit holds for the running attempt and for later ones. It counts from the start of the attempt, not from\n"
+       "now. If it has passed already, the attempt saves and ends, and the job comes back (requeue.max_timed_out).\n"
+       "Slurm lets only its operators give a running job more time.\n\n"
+       "  muster limit 7 4h\n"
+       "  muster limit 7 none",
+       define_limit},
+      {"rm", "Remove jobs that have ended, with their logs and checkpoints",
+       "Lists do not show a removed job. muster deletes its metrics, its logs and the checkpoints in musterd's data\n"
+       "folder. A checkpoint.folder that the job file names elsewhere stays, and so does the history (muster events).\n"
+       "No other job gets its number. A job cannot be removed (exit code 2) before it has ended, or while an open job\n"
+       "waits for it or saves into its folder. On a terminal muster asks first.\n\n"
+       "  muster rm 7 8\n"
+       "  muster rm --sweep s12 --dry-run",
+       define_rm},
+      {"prune", "Remove your old jobs",
+       "Removes your jobs that have ended, as muster rm does. With both --older-than and --keep-last it removes jobs\n"
+       "that are old and not among the newest. Jobs that an open job needs stay.\n\n"
+       "  muster prune --older-than 30d --dry-run\n"
+       "  muster prune --keep-last 100 --state succeeded",
+       define_prune},
+      {"why", "Explain why a job is in its state, and what to do about it",
+       "Prints one sentence. For a job in Slurm's queue it also prints Slurm's reason, and the start that Slurm\n"
+       "expects.\n\n"
+       "  muster why 7\n"
+       "  muster why 5 9\n"
+       "  muster why 7 --json | jq -r .action",
+       define_why},
+      {"results", "Compare the jobs of a sweep by a metric, best first",
+       "Jobs are compared by their best validation loss, once one of them has reported one: every evaluation measures\n"
+       "the same data. Series of the training itself, such as loss and tokens_per_s, are compared by the mean of the\n"
+       "last 20 steps: the best single step is only the luckiest batch. The table's title, and ranked_by in JSON and\n"
+       "CSV, name the series. --metric takes any series that a job has reported; muster metrics shows them.\n"
+       "A step that a resumed attempt repeated counts once. Jobs that failed or were cancelled come last, whatever\n"
+       "they reached. The series says whether small or large is good. If it does not, --best must say it.\n\n"
+       "  muster results\n"
+       "  muster results --sweep s12 --metric loss --top 5\n"
+       "  muster results --sweep s12 --csv > sweep.csv",
+       define_results},
+      {"partitions", "Show the partitions you may use, and their limits",
+       "* marks the partition of jobs that name none. LIMITS shows the limits of muster's admins, SLURM'S those of\n"
+       "Slurm. PREEMPTED is the time that a job there has to save when another job preempts it.\n\n"
+       "  muster partitions\n"
+       "  muster partitions --json | jq '.[] | select(.may_use) | .name'",
+       define_partitions},
+      {"nodes", "Show Slurm's nodes, and which of them muster avoids",
+       "A node that was lost under a job, or that failed its partition's health check, gets no rank for ten minutes.\n"
+       "A node that failed a job's own health check gets no rank of that job.\n\n"
+       "  muster nodes\n"
+       "  muster nodes --json | jq '.[] | select(.excluded_until) | .name'",
+       define_nodes},
+      {"admin", "Manage partitions: who may use them, limits, defaults, and who changed them",
+       "Everybody who has the controller's token is an admin.\n\n"
+       "  muster admin partition list\n"
+       "  muster admin partition add main --default true --max-time 12h\n"
+       "  muster admin audit",
+       define_admin},
+      {"dashboard", "Print the link that opens the dashboard",
+       "Opening the link logs you in. The link holds the controller's token, so do not show it to others. stdout has\n"
+       "the link alone. If only the dashboard's own machine can reach it and you are on another one (over ssh, or\n"
+       "with --address of another host), stderr has the ssh command to run on your machine before you open the link.\n"
+       "--open starts this machine's browser. The browser gets a file that only you can read, not the link itself.\n\n"
+       "  muster dashboard\n"
+       "  muster dashboard --open",
+       define_dashboard},
+      {"doctor", "Check that everything that muster needs is in place",
+       "Prints one line for each check: ok, note (fine, but good to know) or bad with a remedy. Exit code 1 if any is "
+       "bad.",
+       define_doctor},
+      {"completion", "Print the completion script of a shell",
+       "  source <(muster completion bash)                     # in ~/.bashrc\n"
+       "  source <(muster completion zsh)                      # in ~/.zshrc, after compinit\n"
+       "  muster completion fish > ~/.config/fish/completions/muster.fish",
+       define_completion},
+      {"help", "Explain a command",
+       "Does the same as --help after the command.\n\n"
+       "  muster help submit\n"
+       "  muster help admin partition",
+       define_help},
+      {"version", "Print the version", "", define_version},
+  };
+  return table;
 }
 
 }  // namespace cli

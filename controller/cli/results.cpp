@@ -4,13 +4,9 @@
 #include <set>
 
 #include "cli/command.h"
-#include "cli/contact.h"
-#include "cli/job_pages.h"
-#include "cli/results_curve.h"
-#include "cli/series_text.h"
-#include "cli/terminal.h"
+#include "cli/list.h"
+#include "cli/metrics.h"
 #include "cli/text.h"
-#include "jobfile/key_names.h"
 #include "schema/series.h"
 
 namespace cli {
@@ -29,15 +25,10 @@ struct ResultsOptions {
   bool json = false;
 };
 
-/// The values of a job's series that the table shows.
-struct Values {
-  std::optional<Curve::Point> last, best;
-  std::optional<Curve::Point> ranked;  // the value by which jobs are compared
-};
-
 struct Result {
   muster::v1::Job job;
-  Values values;
+  std::optional<Curve::Point> last = {}, best = {};  // of the series that the table shows
+  std::optional<Curve::Point> ranked = {};           // the value by which jobs are compared
 };
 
 /// The series by which jobs are compared, and the direction.
@@ -55,25 +46,19 @@ struct Ranking {
 };
 
 /// The series that the jobs of a sweep have reported.
-class Reported {
- public:
+struct Reported {
+  std::vector<std::string> names;  // in the order in which they appeared
+  std::map<std::string, Better> directions;
+
   void add(const muster::v1::Job& job) {
     for (const auto& series : job.series()) {
-      if (better_.try_emplace(series.name(), schema::better_of(series.better())).second)
-        names_.push_back(series.name());
+      const bool is_new = directions.try_emplace(series.name(), schema::better_of(series.better())).second;
+      if (is_new) names.push_back(series.name());
     }
   }
-  const std::vector<std::string>& names() const { return names_; }
+  bool has(const std::string& name) const { return directions.contains(name); }
   /// kNeither if no job has reported the series.
-  Better better(const std::string& name) const {
-    const auto found = better_.find(name);
-    return found == better_.end() ? Better::kNeither : found->second;
-  }
-  bool has(const std::string& name) const { return better_.contains(name); }
-
- private:
-  std::vector<std::string> names_;  // in the order in which they appeared
-  std::map<std::string, Better> better_;
+  Better better(const std::string& name) const { return has(name) ? directions.at(name) : Better::kNeither; }
 };
 
 /// How well a series describes a training; 0: it is compared only if a person asks for it.
@@ -91,20 +76,20 @@ Ranking decide(const ResultsOptions& options, const Reported& reported) {
   if (options.metric.empty()) {
     ranking.series = "loss";
     int most = 0;
-    for (const auto& name : reported.names()) {
+    for (const auto& name : reported.names) {
       if (const int weight = weight_of(name, reported.better(name)); weight > most) {
         most = weight;
         ranking.series = name;
       }
     }
-    if (most == 0 && !reported.names().empty() && !reported.has("loss")) {
+    if (most == 0 && !reported.names.empty() && !reported.has("loss")) {
       throw Failure(kUsage,
                     "it is not known for any series whether low or high is good: choose one with --metric, and add "
                     "--best min or --best max; there are " +
-                        joined(reported.names()));
+                        joined(reported.names));
     }
-  } else if (!reported.has(options.metric) && !reported.names().empty()) {
-    throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names()));
+  } else if (!reported.has(options.metric) && !reported.names.empty()) {
+    throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names));
   }
   ranking.better = reported.better(ranking.series);
   if (options.best == "min") ranking.better = Better::kLower;
@@ -124,23 +109,23 @@ bool went_wrong(const Result& result) {
 void sort_best_first(std::vector<Result>& results, Better better) {
   std::ranges::stable_sort(results, [better](const Result& a, const Result& b) {
     if (went_wrong(a) != went_wrong(b)) return went_wrong(b);
-    const auto &left = a.values.ranked, &right = b.values.ranked;
+    const auto &left = a.ranked, &right = b.ranked;
     if (left.has_value() != right.has_value()) return left.has_value();
     if (!left || left->value == right->value) return false;
     return (left->value > right->value) == (better == Better::kHigher);
   });
 }
 
-Values values_of(Client& client, std::int64_t job, const Ranking& ranking) {
+void read_values(Client& client, const Ranking& ranking, Result& result) {
   muster::v1::MetricsRequest request;
-  request.set_job_id(job);
+  request.set_job_id(result.job.id());
   Curve curve(ranking.series);
   Contact::read<muster::v1::Metric>(
       client, false, [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); },
       [&](const muster::v1::Metric& metric) { curve.add(metric); });
-  Values values{curve.last(), curve.best(ranking.better), {}};
-  values.ranked = ranking.by_best() ? values.best : curve.smoothed();
-  return values;
+  result.last = curve.last();
+  result.best = curve.best(ranking.better);
+  result.ranked = ranking.by_best() ? result.best : curve.smoothed();
 }
 
 /// The series of the jobs that have run. Other jobs have reported nothing.
@@ -180,24 +165,25 @@ std::string setting(const Result& result, const std::string& key) {
   return found == settings.end() ? "" : found->second;
 }
 
-std::uint32_t attempts_of(const Result& result) {
-  return result.job.attempts_size() == 0 ? 0 : result.job.attempts().rbegin()->number();
-}
-
 nlohmann::ordered_json json_of_result(const Result& result, const Ranking& ranking) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const auto& key : keys_of({result})) settings[key] = setting(result, key);
-  nlohmann::ordered_json row{
-      {"job_id", result.job.id()},           {"name", result.job.name()}, {"sweep", result.job.sweep().sweep()},
-      {"index", result.job.sweep().index()}, {"settings", settings},      {"state", result.job.state()},
-      {"attempts", attempts_of(result)},     {"metric", ranking.series},  {"ranked_by", ranking.text()}};
+  nlohmann::ordered_json row{{"job_id", result.job.id()},
+                             {"name", result.job.name()},
+                             {"sweep", result.job.sweep().sweep()},
+                             {"index", result.job.sweep().index()},
+                             {"settings", settings},
+                             {"state", result.job.state()},
+                             {"attempts", newest_attempt(result.job).number()},
+                             {"metric", ranking.series},
+                             {"ranked_by", ranking.text()}};
   const auto add = [&](const std::string& name, const std::optional<Curve::Point>& point) {
     row[name] = point ? nlohmann::ordered_json(point->value) : nullptr;
     row[name + "_step"] = point ? nlohmann::ordered_json(point->step) : nullptr;
   };
-  add("value", result.values.ranked);
-  add("best", result.values.best);
-  add("final", result.values.last);
+  add("value", result.ranked);
+  add("best", result.best);
+  add("final", result.last);
   return with_version(row);
 }
 
@@ -221,41 +207,34 @@ void print_csv(const std::vector<Result>& results, const Ranking& ranking) {
 
 void print_table(const std::vector<Result>& results, const Ranking& ranking) {
   const auto keys = keys_of(results);
-  std::multiset<std::string> leaves;
-  for (const auto& key : keys) leaves.insert(jobfile::leaf_of(key));
   const auto value = [](const auto& point) { return point ? number_text(point->value, 5) : "-"; };
   const auto step = [](const auto& point) { return point ? std::to_string(point->step) : "-"; };
   Table table;
   const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), results, text_of); };
   add({"JOB", true}, [](const Result& result) { return std::to_string(result.job.id()); });
   add({(ranking.by_best() ? "BEST " : "MEAN ") + capitals_of(ranking.series), true},
-      [&](const Result& result) { return value(result.values.ranked); });
-  add({"AT STEP", true}, [&](const Result& result) { return step(result.values.ranked); });
+      [&](const Result& result) { return value(result.ranked); });
+  add({"AT STEP", true}, [&](const Result& result) { return step(result.ranked); });
   for (const auto& key : keys) {
-    const auto leaf = jobfile::leaf_of(key);
-    add({leaves.count(leaf) == 1 ? leaf : key, false, 6}, [&](const Result& result) { return setting(result, key); });
+    add({short_name(key, keys), false, 6}, [&](const Result& result) { return setting(result, key); });
   }
   add({"STATE", false, 0, true}, [](const Result& result) { return result.job.state(); });
   if (ranking.by_best()) {
-    add({"FINAL", true}, [&](const Result& result) { return value(result.values.last); });
-    add({"STEP", true}, [&](const Result& result) { return step(result.values.last); });
+    add({"FINAL", true}, [&](const Result& result) { return value(result.last); });
+    add({"STEP", true}, [&](const Result& result) { return step(result.last); });
   }
-  add({"ATT", true}, [](const Result& result) { return std::to_string(attempts_of(result)); });
+  add({"ATT", true}, [](const Result& result) { return std::to_string(newest_attempt(result.job).number()); });
   std::cout << table.text();
 }
 
 void print(const std::vector<Result>& results, const Ranking& ranking, const ResultsOptions& options) {
   if (options.csv) return print_csv(results, ranking);
-  if (!options.json) {
-    print_table(results, ranking);
-    std::cerr << "muster: sorted by the " << ranking.text()
-              << (options.metric.empty() && !ranking.by_best() ? "; no job has reported a validation loss" : "")
-              << "\n";
-    return;
+  if (options.json) {
+    return print_json_array(results, [&](const Result& result) { return json_of_result(result, ranking); });
   }
-  JsonRows rows(JsonRows::Form::kArray);
-  for (const auto& result : results) rows.add(json_of_result(result, ranking));
-  rows.end();
+  print_table(results, ranking);
+  std::cerr << "muster: sorted by the " << ranking.text()
+            << (options.metric.empty() && !ranking.by_best() ? "; no job has reported a validation loss" : "") << "\n";
 }
 
 int run_results(Session& session, const ResultsOptions& options) {
@@ -267,9 +246,9 @@ int run_results(Session& session, const ResultsOptions& options) {
     return kSuccess;
   }
   std::vector<Result> results;
-  for (auto& job : jobs_of_sweep(client, sweep)) results.push_back({std::move(job), {}});
+  for (auto& job : jobs_of_sweep(client, sweep)) results.push_back({std::move(job)});
   const auto ranking = decide(options, reported_by(client, results));
-  for (auto& result : results) result.values = values_of(client, result.job.id(), ranking);
+  for (auto& result : results) read_values(client, ranking, result);
   sort_best_first(results, ranking.better);
   const auto all = results.size();
   if (options.top > 0 && options.top < all) results.resize(options.top);

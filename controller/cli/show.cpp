@@ -3,19 +3,22 @@
 #include <map>
 
 #include "cli/command.h"
-#include "cli/job_pages.h"
-#include "cli/series_text.h"
-#include "cli/slurm_words.h"
-#include "cli/terminal.h"
+#include "cli/list.h"
+#include "cli/log_view.h"
+#include "cli/metrics.h"
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/job_file_text.h"
+#include "jobfile/secrets.h"
+#include "jobfile/toml_value.h"
+#include "launch/secrets.h"
 #include "slurm/batch_script.h"
 
 namespace cli {
 namespace {
 
 using muster::v1::Attempt;
+using muster::v1::Event;
 using muster::v1::Job;
 using muster::v1::Rank;
 
@@ -134,8 +137,7 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   print_scheduling(job);
   print_program(job.spec());
   if (job.attempts_size() > 0) {
-    const auto& newest = *job.attempts().rbegin();
-    print_entry("attempt " + std::to_string(newest.number()), attempt_text(newest));
+    print_entry("attempt " + std::to_string(newest_attempt(job).number()), attempt_text(newest_attempt(job)));
   }
   print_entry("step", progress_text(job));
   print_entry("series", other_series_text(job, kSeriesShown));
@@ -146,26 +148,24 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   for (const auto& note : job.notes()) print_entry("note", note);
 }
 
-std::string resumed_text(const Attempt& attempt) {
-  return attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-";
-}
-
 void print_attempts(const Job& job) {
   if (job.attempts_size() == 0) return;
   Table table;
   const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), job.attempts(), text_of); };
   add({"ATTEMPT", true}, [](const Attempt& attempt) { return std::to_string(attempt.number()); });
-  add({"STATE", false, 0, true}, [](const Attempt& attempt) { return attempt.state(); });
+  add({"STATE", false, 0, true}, &Attempt::state);
   add({"CAUSE"}, [](const Attempt& attempt) { return or_dash(attempt.cause()); });
-  add({"FROM", true}, resumed_text);
-  add({"STARTED (UTC)"}, [](const Attempt& attempt) { return time_text(attempt.started_at()).substr(0, 19); });
+  add({"FROM", true}, [](const Attempt& attempt) {
+    return attempt.has_resumed_from_step() ? std::to_string(attempt.resumed_from_step()) : "-";
+  });
+  add({"STARTED (UTC)"}, [](const Attempt& attempt) { return time_text(attempt.started_at()); });
   add({"RAN", true}, [](const Attempt& attempt) { return span_text(attempt.started_at(), attempt.ended_at()); });
   if (std::ranges::any_of(job.attempts(), [](const Attempt& attempt) { return !attempt.scheduler_job().empty(); })) {
     add({"SLURM", true}, [](const Attempt& attempt) { return or_dash(attempt.scheduler_job()); });
     add({"WAITED", true}, waited_text);
     add({"NODES", false, 6}, [](const Attempt& attempt) { return or_dash(joined(attempt.nodes())); });
   }
-  add({"REASON", false, 10}, [](const Attempt& attempt) { return attempt.reason(); });
+  add({"REASON", false, 10}, &Attempt::reason);
   std::cout << "\n" << table.text();
 }
 
@@ -180,9 +180,9 @@ void print_ranks(const Job& job) {
   const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), job.ranks(), text_of); };
   const auto known = [](bool is_known, const std::string& text) { return is_known ? text : "-"; };
   add({"RANK", true}, [](const Rank& rank) { return std::to_string(rank.rank()); });
-  add({"NODE", false, 8}, [](const Rank& rank) { return rank.node(); });
+  add({"NODE", false, 8}, &Rank::node);
   add({"PID", true}, [&](const Rank& rank) { return known(rank.pid() > 0, std::to_string(rank.pid())); });
-  add({"STATE", false, 0, true}, [](const Rank& rank) { return rank.state(); });
+  add({"STATE", false, 0, true}, &Rank::state);
   add({"SECTION"}, [](const Rank& rank) { return or_dash(rank.section()); });
   add({"STEP", true}, [&](const Rank& rank) { return known(rank.has_step(), std::to_string(rank.step())); });
   add({"HEARD", true},
@@ -198,17 +198,118 @@ void print_ranks(const Job& job) {
   std::cout << "\n" << table.text();
 }
 
-int run_show(Session& session, const JobsOptions& options) {
+/// As ask_each(), with an empty line between the answers.
+template <auto method, typename Print>
+int show_each(Session& session, const std::string& command, const JobsOptions& options, Print print) {
   auto& client = session.client();
-  const auto print = [&, lead = ""](const Job& job) mutable {
+  const auto ask = [&](std::int64_t id) { return client.call(method, of_job(id)); };
+  return ask_each(command, options.jobs, options.json, ask, [&, lead = ""](const auto& answer) mutable {
     std::cout << std::exchange(lead, "\n");
-    print_summary(job, slurm_words(client, job));
+    print(answer);
+  });
+}
+
+int run_show(Session& session, const JobsOptions& options) {
+  return show_each<&JobStub::Get>(session, "show", options, [&](const Job& job) {
+    print_summary(job, slurm_words(session.client(), job));
     print_attempts(job);
     print_ranks(job);
+  });
+}
+
+std::string expected_text(const std::string& at) {
+  const auto start = time_ms(at);
+  if (start < 0) return "";
+  const auto left = start - now_ms();
+  return utc_text(at) + (left > 0 ? ", in " + duration_text(left) : "");
+}
+
+void print_why(const muster::v1::WhyResponse& why) {
+  const auto& status = why.status().empty() ? why.state() : why.status();
+  std::cout << "job " << why.job_id() << "  " << painted(status, colour_of_state(status)) << "\n";
+  print_entry("why", why.reason());
+  print_entry("do", why.action());
+  print_entry("Slurm says", why.scheduler_reason());
+  print_entry("starts", expected_text(why.expected_start()));
+  for (const auto& note : why.notes()) print_entry("note", note);
+}
+
+int run_why(Session& session, const JobsOptions& options) {
+  return show_each<&JobStub::Why>(session, "why", options, print_why);
+}
+
+struct SpecOptions {
+  std::int64_t job = 0;
+  bool secrets = false;
+};
+
+/// The masked secrets: "env.WANDB_API_KEY, env.HF_TOKEN"; empty: there are none.
+std::string secrets_of(const muster::v1::JobSpec& spec) {
+  std::string names;
+  const auto add = [&](const char* table, const Map& variables) {
+    for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
+      if (launch::is_secret(name, value)) append(names, table + name);
+    }
   };
-  return ask_each(
-      "show", options.jobs, options.json, [&](std::int64_t id) { return client.call(&JobStub::Get, of_job(id)); },
-      print);
+  add("env.", spec.env());
+  add("submitted_env.", spec.submitted_env());
+  return names;
+}
+
+/// Comments at the head of the file that tell its origin.
+std::string header_of(std::int64_t id, const muster::v1::JobSpec& spec) {
+  std::string text = "# The settings of job " + std::to_string(id);
+  if (!spec.job_file().empty()) text += ", submitted from " + jobfile::shown(spec.job_file());
+  text += ".\n";
+  if (spec.has_sweep() && spec.sweep().settings_size() > 0) {
+    text += "# The job is one of a sweep: " + jobfile::shown(settings_text(spec.sweep())) + "\n";
+  }
+  return text;
+}
+
+int run_spec(Session& session, const SpecOptions& options) {
+  auto spec = session.client().call(&JobStub::GetSpec, of_job(options.job));
+  const auto hidden = options.secrets ? std::string() : secrets_of(spec);
+  if (!options.secrets) jobfile::mask_secrets(spec);
+  std::cout << header_of(options.job, spec) << jobfile::job_file_text(spec);
+  if (!hidden.empty()) {
+    std::cerr << "muster: these secrets are hidden: " << hidden << "; --secrets prints them, and muster submit --like "
+              << options.job << " uses their values\n";
+  }
+  return kSuccess;
+}
+
+struct EventsOptions {
+  std::int64_t job = 0;
+  bool follow = false;
+  bool json = false;
+};
+
+/// Prints "2026-11-20 19:48:55 UTC  job 1.2  rank_exited         what happened". Further lines are indented.
+void print_event(const Event& event, bool name_job) {
+  auto lead = utc_text(event.at()) + "  ";
+  auto subject = name_job ? "job " + std::to_string(event.job_id()) : std::string();
+  if (event.attempt() > 0) subject += (name_job ? " attempt " : "attempt ") + std::to_string(event.attempt());
+  const std::size_t subject_width = name_job ? 18 : 10;
+  lead += subject + std::string(subject_width - std::min(subject_width, subject.size()), ' ') + "  ";
+  print_behind(lead, lead.size(), event.text().empty() ? event.type() : event.text());
+}
+
+int run_events(Session& session, const EventsOptions& options) {
+  auto& client = session.client();
+  muster::v1::EventsRequest request;
+  request.set_job_id(options.job);
+  request.set_follow(options.follow);
+  JsonRows rows(options.follow ? JsonRows::Form::kLines : JsonRows::Form::kArray);
+  const auto take = [&](const Event& event) {
+    request.set_after_id(event.id());
+    options.json ? rows.add(json_of(event)) : print_event(event, options.job == 0);
+    if (options.follow) std::cout << std::flush;
+  };
+  const auto open = [&](grpc::ClientContext* context) { return client.jobs().Events(context, request); };
+  const auto end = Contact::read<Event>(client, options.follow, open, take);
+  if (options.json) rows.end();
+  return end == StreamEnd::kInterrupted ? kInterrupted : kSuccess;
 }
 
 }  // namespace
@@ -217,6 +318,28 @@ void define_show(CLI::App& app, Session& session) {
   auto options = add_action<JobsOptions>(app, session, run_show);
   add_jobs(app, options->jobs)->required();
   app.add_flag("--json", options->json, "The whole job with its spec, as an object; several jobs as an array");
+}
+
+void define_why(CLI::App& app, Session& session) {
+  auto options = add_action<JobsOptions>(app, session, run_why);
+  add_jobs(app, options->jobs)->required();
+  app.add_flag("--json", options->json,
+               "{api_version, job_id, state, reason, action, scheduler_reason, expected_start, status, notes}; several "
+               "as an array");
+}
+
+void define_spec(CLI::App& app, Session& session) {
+  auto options = add_action<SpecOptions>(app, session, run_spec);
+  add_job(app, options->job);
+  app.add_flag("--secrets", options->secrets, "Also print secrets");
+}
+
+void define_events(CLI::App& app, Session& session) {
+  auto options = add_action<EventsOptions>(app, session, run_events);
+  add_job(app, options->job)->required(false);
+  app.add_flag("-f,--follow", options->follow,
+               "Go on with new events until the job ends, or for all jobs until Ctrl-C");
+  app.add_flag("--json", options->json, "An array; with -f one object a line");
 }
 
 }  // namespace cli

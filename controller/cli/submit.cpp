@@ -1,13 +1,12 @@
+#include "cli/submit.h"
+
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <random>
 
-#include "cli/debug_run.h"
-#include "cli/key_help.h"
+#include "cli/command.h"
 #include "cli/log_view.h"
-#include "cli/submission.h"
-#include "cli/submit_options.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/idle_keys.h"
@@ -18,14 +17,59 @@ namespace {
 constexpr std::chrono::seconds kSweepLimit{120};  // a transaction may store ten thousand jobs
 constexpr std::size_t kMostBytes = 31 << 20;      // the controller's limit for one call
 
+/// How long a submission waits for a controller that restarts.
+constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::milliseconds kPause{250};
+
+/// A unique id for a submission: 32 hexadecimal digits.
+std::string fresh_request_id() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) {
+    char part[9];
+    std::snprintf(part, sizeof part, "%08x", static_cast<unsigned>(random()));
+    id += part;
+  }
+  return id;
+}
+
+/// Connects, and tries again until kPatience has passed, so that a submission survives a restart of the controller.
+/// Says once on stderr that it waits.
+void connect_patiently(Client& client) {
+  const auto deadline = Contact::Clock::now() + kPatience;
+  for (bool told = false; !client.connect();) {
+    if (Contact::Clock::now() >= deadline) throw client.unreachable();
+    if (!told) {
+      if (client.is_wrong_port()) throw client.unreachable();
+      std::cerr << "muster: controller unreachable at " << client.address() << ", trying for " << kPatience.count()
+                << " s; start it with musterd, or set --address\n";
+    }
+    told = true;
+    Interrupts::instance().sleep(kPause);
+  }
+  client.must_connect();
+}
+
+/// Repeats the call until there is an answer. The request id keeps a lost answer from becoming a second job. Each try
+/// may take `limit`. Throws a Failure after kPatience.
+template <typename Call, typename Answer>
+Answer submit_surely(Client& client, grpc::Status (JobStub::*method)(grpc::ClientContext*, const Call&, Answer*),
+                     const Call& call, std::chrono::seconds limit = Client::kCallLimit) {
+  Tries tries{Contact::Clock::now() + kPatience};
+  connect_patiently(client);
+  while (true) {
+    Answer answer;
+    const auto status = client.try_call(method, call, &answer, limit);
+    if (status.ok()) return answer;
+    ask_again(client, status, tries);
+  }
+}
+
 /// Prints the controller's whole answer, or only the id.
 template <typename Answer, typename Id>
 void print_answer(const SubmitOptions& options, const Answer& answer, const Id& id) {
-  if (options.json) {
-    print_json(json_of(answer));
-  } else {
-    std::cout << id << "\n";
-  }
+  if (options.json) print_json(json_of(answer));
+  if (!options.json) std::cout << id << "\n";
   std::cout << std::flush;
 }
 
@@ -49,12 +93,7 @@ muster::v1::PlanScriptRequest script_call_of(const Request& request) {
 int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   Interrupts::instance().gently();
   auto end = StreamEnd::kComplete;
-  if (spec.has_command()) {
-    LogOptions logs;
-    logs.job = id;
-    logs.follow = true;
-    end = print_logs(client, logs, std::cerr);
-  }
+  if (spec.has_command()) end = print_logs(client, {.job = id, .follow = true}, std::cerr);
   muster::v1::Job job;
   Progress progress;
   if (end == StreamEnd::kComplete) {
@@ -195,8 +234,7 @@ std::string verdict_of(const muster::v1::CheckScriptResponse& answer) {
 }
 
 int print_script(Session& session, const SubmitOptions& options, const Request& request) {
-  const auto call = script_call_of(request);
-  const auto plan = session.client().call(&JobStub::PlanScript, call);
+  const auto plan = session.client().call(&JobStub::PlanScript, script_call_of(request));
   tell_of_several(request, plan);
   if (options.json) {
     print_json(json_of(plan));
@@ -243,6 +281,30 @@ int run_submit(Session& session, const SubmitOptions& options) {
 }
 
 }  // namespace
+
+void ask_again(Client& client, const grpc::Status& status, Tries& tries) {
+  const auto failure = client.failure(status);
+  const bool overloaded = is_overloaded(status), unchanged = is_unchanged(status);
+  if (!unchanged && !is_lost_contact(status)) throw failure;
+  if (!unchanged && !overloaded) tries.maybe_accepted = true;
+  if (Contact::Clock::now() >= tries.deadline) {
+    throw Failure(
+        failure.exit(),
+        failure.what() + std::string(tries.maybe_accepted
+                                         ? ". It is not known whether the submission was accepted: see muster list"
+                                         : ". The submission was not accepted"));
+  }
+  if (!tries.told) {
+    std::cerr << "muster: "
+              << (unchanged    ? status.error_message()
+                  : overloaded ? "the controller has too many calls at the same time"
+                               : "the answer to the submission was lost")
+              << "; trying again\n";
+  }
+  tries.told = true;
+  Interrupts::instance().sleep(kPause);
+  client.connect();
+}
 
 void define_submit(CLI::App& app, Session& session) {
   auto options = add_action<SubmitOptions>(app, session, run_submit);

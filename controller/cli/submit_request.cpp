@@ -6,7 +6,7 @@
 #include <iostream>
 #include <set>
 
-#include "cli/submit_options.h"
+#include "cli/submit.h"
 #include "cli/text.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_file_text.h"
@@ -140,12 +140,10 @@ Wish wish_of(Session& session, const SubmitOptions& options, const Overrides& ov
              const launch::Environment& here) {
   if (options.like > 0) return wish_like(session, options.like, overrides, here);
   std::error_code error;
-  if (options.file == "-") {
-    Wish wish{jobfile::JobSource::of_text(standard_input(), kStandardInput, fs::current_path(error)), kStandardInput};
-    wish.source.set_submitter(here);
-    return wish;
-  }
-  Wish wish{jobfile::JobSource::of_file(options.file), jobfile::shown(fs::absolute(options.file, error).native())};
+  auto wish =
+      options.file == "-"
+          ? Wish{jobfile::JobSource::of_text(standard_input(), kStandardInput, fs::current_path(error)), kStandardInput}
+          : Wish{jobfile::JobSource::of_file(options.file), jobfile::shown(fs::absolute(options.file, error).native())};
   wish.source.set_submitter(here);
   return wish;
 }

@@ -36,6 +36,8 @@ std::string bytes_text(std::int64_t bytes);
 std::string duration_text(std::int64_t milliseconds);
 /// Milliseconds since 1970 of an RFC 3339 time in UTC; -1: the text is not such a time.
 std::int64_t time_ms(const std::string& rfc3339);
+/// The time now, in milliseconds since 1970.
+std::int64_t now_ms();
 /// An RFC 3339 time as "2026-11-20 19:48:55", in UTC; "-" if it is empty.
 std::string time_text(const std::string& rfc3339);
 /// As time_text(), followed by " UTC".
@@ -44,5 +46,9 @@ std::string utc_text(const std::string& rfc3339);
 std::string span_text(const std::string& from, const std::string& to);
 /// A number with four to five significant digits: "2.871", "21034", "1.2e+08".
 std::string number_text(double value, int digits = 4);
+
+/// The help on all keys of a job file, with defaults and meanings, table by table. Lines have at most `width`
+/// characters.
+std::string key_help(std::size_t width);
 
 }  // namespace cli

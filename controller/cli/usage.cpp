@@ -1,14 +1,14 @@
-#include "cli/usage.h"
+#include "cli/command.h"
 
 #include <algorithm>
-#include <charconv>
+#include <iostream>
 #include <vector>
 
-#include "cli/command.h"
 #include "cli/text.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
 #include "schema/utf8.h"
+#include "schema/whole_number.h"
 
 namespace cli {
 namespace {
@@ -55,6 +55,23 @@ std::string meant_by(const std::string& word, const std::vector<std::string>& na
   return schema::nearest(word, names);
 }
 
+/// The message for an unknown command: `there is no command "shwo", did you mean muster show`. `names`: the commands of
+/// `program`.
+std::string no_such_command(const std::string& program, const std::string& word,
+                            const std::vector<std::string>& names) {
+  const auto near = meant_by(word, names);
+  return "there is no command \"" + jobfile::shown(word) + "\"" +
+         (near.empty() ? "" : ", did you mean " + program + " " + near);
+}
+
+std::vector<std::string> names_below(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(below->get_name());
+  }
+  return names;
+}
+
 /// The problem with a command that needs a command below it.
 std::string missing_below(const CLI::App& app, const CLI::App& command) {
   const auto names = names_below(command);
@@ -95,6 +112,25 @@ std::string problem_of(const CLI::App& app, const CLI::App& command, const CLI::
   return text;
 }
 
+struct HelpOptions {
+  std::vector<std::string> words;
+  CLI::App* app = nullptr;
+};
+
+int run_help(Session&, const HelpOptions& options) {
+  auto* app = options.app;
+  auto name = app->get_name();
+  for (const auto& word : options.words) {
+    const auto names = names_below(*app);
+    if (std::ranges::find(names, word) == names.end()) throw Failure(kUsage, no_such_command(name, word, names));
+    app = app->get_subcommand(word);
+    name += " " + word;
+  }
+  // app->help() would print the help of the command that was parsed, which is this one.
+  std::cout << app->get_formatter()->make_help(app, name, CLI::AppFormatMode::Normal);
+  return kSuccess;
+}
+
 }  // namespace
 
 HelpFormatter::HelpFormatter() {
@@ -118,9 +154,8 @@ std::string HelpFormatter::make_option_usage(const CLI::Option* option) const {
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   const auto check = [low, high](const std::string& text) -> std::string {
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error == std::errc() && end == text.data() + text.size() && number >= low && number <= high) return {};
+    const auto number = schema::whole_number<std::int64_t>(text);
+    if (number && *number >= low && *number <= high) return {};
     auto wanted = "want a whole number from " + std::to_string(low);
     if (high < INT32_MAX) wanted += " to " + std::to_string(high);
     return wanted + ", not \"" + jobfile::shown(text) + "\"";
@@ -138,21 +173,6 @@ std::string command_word(int argc, char** argv) {
     }
   }
   return {};
-}
-
-std::string no_such_command(const std::string& program, const std::string& word,
-                            const std::vector<std::string>& names) {
-  const auto near = meant_by(word, names);
-  return "there is no command \"" + jobfile::shown(word) + "\"" +
-         (near.empty() ? "" : ", did you mean " + program + " " + near);
-}
-
-std::vector<std::string> names_below(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const auto* below : command.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(below->get_name());
-  }
-  return names;
 }
 
 std::string command_name(const CLI::App& app) {
@@ -181,18 +201,24 @@ std::string not_utf8(const CLI::App& app) {
 }
 
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const auto chosen = app.get_subcommands();
-  if (!chosen.empty()) {
-    const auto* command = chosen.front();
-    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const auto* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  if (command != &app) {
     const auto name = command_name(app);
     return name + ": " + problem_of(app, *command, error) + "; see " + name + " --help";
   }
   const auto word = command_word(argc, argv);
   if (word.empty()) return "muster: " + problem_of(app, app, error) + "; see muster --help";
   std::vector<std::string> names;
-  for (const auto& command : commands()) names.push_back(command.name);
+  for (const auto& each : commands()) names.push_back(each.name);
   return "muster: " + no_such_command("muster", word, names) + "; see muster --help";
+}
+
+void define_help(CLI::App& app, Session& session) {
+  auto options = add_action<HelpOptions>(app, session, run_help);
+  options->app = app.get_parent();
+  app.add_option("commands", options->words, "The command to explain, such as submit or admin partition")
+      ->type_name("COMMAND");
 }
 
 }  // namespace cli

@@ -3,31 +3,48 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/tokens.h"
 #include "daemon/environment.h"
-#include "daemon/slurm_detection.h"
-#include "daemon/usage_error.h"
 #include "executors/slurm/slurm_attempt.h"
 #include "executors/slurm/submission.h"
+#include "slurm/command.h"
 
 namespace musterd {
 namespace {
 
 namespace fs = std::filesystem;
 
+// The files that Slurm's commands read without SLURM_CONF. slurmd writes the last one when slurmctld sends it the
+// configuration.
+constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
+                                       "/run/slurm/conf/slurm.conf"};
+
+// The error of a Slurm command that finds no configuration or cannot read it; empty: it has one. A command that gets no
+// answer from slurmctld has found its configuration.
+std::string configuration_problem(slurm::CommandRunner& runner) {
+  slurm::Command ask;
+  ask.argv = {"sinfo", "--noheader", "--format=%R"};
+  ask.time_limit = std::chrono::milliseconds(10'000);
+  ask.unset = {"SINFO_*"};
+  const auto said = runner.run(ask);
+  if (!said.could_not_start.empty()) return said.could_not_start;
+  for (const char* sign : {"configuration source", "process configuration file", "s_p_parse_file"}) {
+    if (said.err.find(sign) == std::string::npos) continue;
+    auto text = said.err;
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    std::ranges::replace(text, '\n', ';');
+    return text;
+  }
+  return {};
+}
+
 std::string own_user() {
   const passwd* entry = ::getpwuid(::geteuid());
   return entry == nullptr ? std::to_string(::geteuid()) : entry->pw_name;
-}
-
-slurm::ClientOptions client_options() {
-  slurm::ClientOptions options;
-  options.conf = environment("SLURM_CONF");
-  // An attempt waits this long for accounting. A listing waits with it.
-  options.history_limit = executors::on_slurm::SlurmAttempt::kHistoryPatience;
-  return options;
 }
 
 executors::local::LocalOptions local_options(const ExecutorSettings& settings, const fs::path& supervisor) {
@@ -46,6 +63,31 @@ bool can_run(const fs::path& file) {
 std::string missing(const fs::path& file, const std::string& name) {
   return file.string() + " is missing or cannot be run; install " + name +
          " beside musterd (./dev build makes all programs), or name it with --" + name.substr(std::strlen("muster-"));
+}
+
+/// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
+/// `wanted` is the value of --slurm: "auto", "yes" or "no". With "yes", sinfo is run to find out, since Slurm may get
+/// its configuration from elsewhere.
+std::string reason_against_slurm(const std::string& wanted, slurm::CommandRunner& runner) {
+  if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
+  for (const char* name : {"sbatch", "sinfo"}) {
+    if (!slurm::find_in_path(name)) {
+      return std::string("there is no ") + name +
+             " in musterd's PATH; install Slurm's commands, and start musterd again";
+    }
+  }
+  const std::string remedy = "; set SLURM_CONF to the cluster's slurm.conf, and start musterd again";
+  const auto named = environment("SLURM_CONF");
+  if (!named.empty() && !fs::exists(named)) return "SLURM_CONF names " + named + ", which does not exist" + remedy;
+  if (wanted == "yes") {
+    const auto problem = configuration_problem(runner);
+    return problem.empty() ? "" : "Slurm's commands have no usable configuration (" + problem + ")" + remedy;
+  }
+  if (!named.empty()) return {};
+  const bool found = std::ranges::any_of(kSlurmConfs, [](const char* file) { return fs::exists(file); });
+  return found ? ""
+               : std::string("sbatch is installed, but there is no slurm.conf (looked for ") + kSlurmConfs[0] + ")" +
+                     remedy + ", with --slurm yes if the cluster sends it";
 }
 
 }  // namespace
@@ -67,13 +109,16 @@ Executors::Executors(const ExecutorSettings& settings, base::Clock& clock)
       task_(program(settings.task, "muster-task")),
       local_(executors::local::make_local_executor(local_options(settings, supervisor_))),
       runner_(true, settings.open_files) {
-  why_no_slurm_ = musterd::why_no_slurm(settings.slurm, runner_);
+  why_no_slurm_ = reason_against_slurm(settings.slurm, runner_);
   // Without muster-task every attempt on Slurm would fail, until the job's budget is spent.
   task_is_missing_ = why_no_slurm_.empty() && !can_run(task_);
   if (task_is_missing_) why_no_slurm_ = missing(task_, "muster-task") + ", and start musterd again";
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw UsageError("--slurm yes: " + why_no_slurm_);
   if (!why_no_slurm_.empty()) return;
-  client_ = std::make_unique<slurm::Client>(runner_, client_options());
+  // An attempt waits this long for accounting. A listing waits with it.
+  const std::chrono::milliseconds history = executors::on_slurm::SlurmAttempt::kHistoryPatience;
+  client_ = std::make_unique<slurm::Client>(
+      runner_, slurm::ClientOptions{.conf = environment("SLURM_CONF"), .history_limit = history});
   slurm_ = executors::on_slurm::make_slurm_executor(
       *client_, clock,
       // muster-task needs the same libraries as musterd.

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/key_help.h"
+#include "cli/text.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/key_names.h"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cli/dashboard_link.h"
+#include "cli/dashboard.h"
 #include "fake_controller.h"
 
 namespace test {

@@ -12,7 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/follow.h"
-#include "cli/submission.h"
+#include "cli/submit.h"
 #include "cli/text.h"
 #include "fake_controller.h"
 

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/removal.h"
+#include "cli/list.h"
 #include "fake_controller.h"
 
 namespace test {

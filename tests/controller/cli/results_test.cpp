@@ -1,4 +1,4 @@
-#include "cli/results_curve.h"
+#include "cli/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,7 @@
-#include "cli/time_left.h"
+#include "cli/follow.h"
 
 #include <gtest/gtest.h>
 
-#include "cli/follow.h"
 #include "fake_controller.h"
 
 namespace test {

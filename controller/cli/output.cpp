@@ -1,4 +1,4 @@
-#include "cli/terminal.h"
+#include "cli/output.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "cli/text.h"
+#include "json/proto_json.h"
 
 namespace cli {
 namespace {
@@ -20,20 +21,17 @@ constexpr std::size_t kGap = 2;
 constexpr std::size_t kLabelWidth = 13;
 constexpr std::size_t kLeastRoom = 19;
 
-/// 0: not known.
-std::size_t known_columns() {
-  winsize size{};
-  std::size_t width = 0;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  if (const char* text = std::getenv("COLUMNS"); width == 0 && text != nullptr) width = std::strtoul(text, nullptr, 10);
-  return width == 0 ? 0 : std::clamp(width, kFewestColumns, kMostColumns);
+/// A measure of the terminal on stdout, else the variable; 0: not known.
+std::size_t known_size(unsigned short winsize::*measure, const char* variable) {
+  winsize terminal{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.*measure > 0) return terminal.*measure;
+  const char* text = std::getenv(variable);
+  return text == nullptr ? 0 : std::strtoul(text, nullptr, 10);
 }
 
-std::size_t known_lines() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0) return size.ws_row;
-  const char* text = std::getenv("LINES");
-  return text == nullptr ? 0 : std::strtoul(text, nullptr, 10);
+std::size_t known_columns() {
+  const auto width = known_size(&winsize::ws_col, "COLUMNS");
+  return width == 0 ? 0 : std::clamp(width, kFewestColumns, kMostColumns);
 }
 
 bool colours_wanted() {
@@ -48,6 +46,28 @@ bool colours_wanted() {
 
 std::string lead_of(const std::string& label) {
   return "  " + label + std::string(std::max(kLabelWidth, label.size() + 1) - label.size(), ' ');
+}
+
+using Json = nlohmann::ordered_json;
+constexpr auto kReplace = Json::error_handler_t::replace;
+
+/// Replaces empty times by null. Does not enter `spec` and `settings`, which hold names that users choose.
+void empty_times_to_null(Json& json) {
+  for (auto& [key, value] : json.items()) {
+    if (value.is_string() && value.get_ref<const std::string&>().empty() &&
+        (key == "at" || key.ends_with("_at") || key.ends_with("_until") || key == "expected_start")) {
+      value = nullptr;
+    } else if (value.is_structured() && key != "spec" && key != "settings") {
+      empty_times_to_null(value);
+    }
+  }
+}
+
+/// Replaces the steps of a command that has not reported by null: it is not known whether it saved.
+void unknown_steps_to_null(Json& job) {
+  const auto step = job.find("step"), saved = job.find("last_checkpoint_step");
+  if (step == job.end() || saved == job.end()) return;
+  if (step->is_null() && *saved == 0) *saved = nullptr;
 }
 
 }  // namespace
@@ -70,7 +90,7 @@ std::size_t table_columns() {
 }
 
 std::size_t screen_lines() {
-  const auto known = known_lines();
+  const auto known = known_size(&winsize::ws_row, "LINES");
   return known == 0 ? SIZE_MAX : std::max(known, kFewestLines);
 }
 
@@ -105,7 +125,8 @@ void print_path(const std::string& label, const std::string& path) {
   if (!path.empty()) std::cout << lead_of(label) << path << "\n";
 }
 
-std::vector<std::size_t> Table::widths(std::size_t room) const {
+std::vector<std::size_t> Table::widths() const {
+  const auto room = table_columns();
   std::vector<std::size_t> widths;
   std::size_t total = 0;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -147,14 +168,57 @@ std::string Table::line(const std::vector<std::string>& row, const std::vector<s
   return out;
 }
 
-std::string Table::text(std::size_t indent) const {
-  const auto fitting = widths(table_columns() - indent);
+std::string Table::text() const {
+  if (rows_.empty()) return "";
+  const auto fitting = widths();
   std::vector<std::string> titles;
   for (const auto& column : columns_) titles.push_back(column.title);
-  const std::string margin(indent, ' ');
-  auto out = margin + line(titles, fitting, true) + "\n";
-  for (const auto& row : rows_) out += margin + line(row, fitting, false) + "\n";
+  auto out = line(titles, fitting, true) + "\n";
+  for (const auto& row : rows_) out += line(row, fitting, false) + "\n";
   return out;
+}
+
+Json with_version(const Json& object) {
+  Json out{{"api_version", "v1"}};
+  for (const auto& [key, value] : object.items()) out[key] = value;
+  return out;
+}
+
+Json json_of(const google::protobuf::Message& message) {
+  auto json = proto::to_json(message);
+  empty_times_to_null(json);
+  unknown_steps_to_null(json);
+  return with_version(json);
+}
+
+void print_json(const Json& document) {
+  std::cout << document.dump(2, ' ', false, kReplace) << "\n";
+}
+
+std::string csv_cell(const Json& value) {
+  if (!value.is_string()) {
+    const auto text = value.dump();
+    return text == "null" ? "" : text;
+  }
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+void JsonRows::add(const Json& row) {
+  if (form_ == Form::kObject) return print_json(row);
+  if (form_ == Form::kLines) {
+    std::cout << row.dump(-1, ' ', false, kReplace) << std::endl;
+  } else {
+    std::cout << (any_ ? ",\n  " : "[\n  ") << row.dump(-1, ' ', false, kReplace);
+  }
+  any_ = true;
+}
+
+void JsonRows::end() {
+  if (form_ == Form::kArray) std::cout << (any_ ? "\n]" : "[]") << "\n";
 }
 
 }  // namespace cli

@@ -3,11 +3,25 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/v1/job.pb.h"
 #include "schema/series.h"
 
 namespace cli {
+
+/// The name of a series as words in capitals: "VALIDATION LOSS" for "validation/loss".
+std::string capitals_of(const std::string& series);
+
+/// ", validation loss 2.9": the newest values of the first three validation series.
+std::string held_out_text(const muster::v1::Job& job);
+
+/// "learning_rate 0.0003, grad_norm 1.2, validation/loss 2.9 at step 40": the newest values of at most `most` series
+/// that `muster show` prints nowhere else.
+std::string other_series_text(const muster::v1::Job& job, std::size_t most);
+
+/// The message for an unknown series: `want one of loss, validation/loss, did you mean validation/loss`.
+std::string no_such_series(const std::string& wanted, const std::vector<std::string>& known);
 
 /// The values of one series of a job, by step. If an attempt resumed from an earlier step, the values that earlier
 /// attempts had after that step are dropped. Values that are not finite numbers are ignored.

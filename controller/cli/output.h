@@ -1,5 +1,9 @@
 #pragma once
 
+#include <google/protobuf/message.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,27 +43,60 @@ class Table {
     std::size_t shrinks = 0;  // the column may be cut to this width; 0: never
     bool state = false;       // the cells are states, and get their colours
   };
-  /// Adds a column with a cell for each object. All columns of a table have the same objects.
+  /// Adds a column with a cell for each object. All columns of a table have the same objects. `text_of` is a function
+  /// of an object or a member.
   template <typename Objects, typename Text>
   void add(Column column, Objects&& objects, Text text_of) {
     columns_.push_back(std::move(column));
     std::size_t row = 0;
     for (const auto& object : objects) {
       if (row == rows_.size()) rows_.emplace_back();
-      rows_[row++].push_back(text_of(object));
+      rows_[row++].push_back(std::invoke(text_of, object));
     }
   }
-  bool empty() const { return rows_.empty(); }
-  /// The table as text. Each row begins with `indent` spaces and ends with a line break.
-  std::string text(std::size_t indent = 0) const;
+  /// The table as text, with a line break after each row; empty: there are no objects.
+  std::string text() const;
 
  private:
   /// The widths of the columns that are shown.
-  std::vector<std::size_t> widths(std::size_t room) const;
+  std::vector<std::size_t> widths() const;
   std::string line(const std::vector<std::string>& row, const std::vector<std::size_t>& widths, bool title) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+/// A message as --json prints it: "api_version" and then its fields. A time that is not known yet is null.
+nlohmann::ordered_json json_of(const google::protobuf::Message& message);
+nlohmann::ordered_json with_version(const nlohmann::ordered_json& object);
+
+/// Prints one document on stdout, indented.
+void print_json(const nlohmann::ordered_json& document);
+
+/// A value as a cell of comma-separated values: a number has the shortest text that gives the same number again. The
+/// cell of null, and of a number that is not finite, is empty.
+std::string csv_cell(const nlohmann::ordered_json& value);
+
+/// Prints rows on stdout as they come: in one array, which may be `[]`; each in a line; or a lone row as an object.
+class JsonRows {
+ public:
+  enum class Form { kArray, kLines, kObject };
+  explicit JsonRows(Form form) : form_(form) {}
+  void add(const nlohmann::ordered_json& row);
+  /// Call it once, after the last row.
+  void end();
+
+ private:
+  Form form_;
+  bool any_ = false;
+};
+
+/// Prints objects on stdout as one array. `to_json` is json_of() for messages.
+template <typename Objects, typename ToJson = decltype(&json_of)>
+void print_json_array(const Objects& objects, ToJson to_json = &json_of) {
+  JsonRows rows(JsonRows::Form::kArray);
+  for (const auto& object : objects) rows.add(to_json(object));
+  rows.end();
+}
 
 }  // namespace cli

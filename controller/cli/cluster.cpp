@@ -1,14 +1,156 @@
+// Commands about Slurm's partitions and nodes: partitions, nodes, admin.
 #include <iostream>
 #include <map>
+#include <ranges>
 
 #include "cli/command.h"
-#include "cli/partition_text.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
 #include "jobfile/partition_keys.h"
+#include "schema/units.h"
 
 namespace cli {
 namespace {
+
+using muster::v1::ListPartitionsResponse;
+using muster::v1::NodeView;
+using muster::v1::PartitionPolicy;
+using muster::v1::PartitionView;
+using schema::Kind;
+
+/// "max_nodes 4, users ann bob": the fields, or only the limits, that the policy has; empty: none.
+std::string policy_text(const PartitionPolicy& policy, bool only_limits) {
+  std::string text;
+  for (const auto& field : jobfile::partition_keys()) {
+    const auto values = jobfile::texts(policy, field);
+    if (values.empty() || (only_limits && !field.name.starts_with("max_"))) continue;
+    append(text, field.name);
+    for (const auto& value : values) text += " " + value;
+  }
+  return text;
+}
+
+std::string whole_policy_text(const PartitionPolicy& policy) {
+  const auto text = policy_text(policy, false);
+  return text.empty() ? "everybody, without limits" : text;
+}
+
+/// "2 idle, 1 used, 1 down"; "-": not known.
+std::string nodes_text(const PartitionView& partition) {
+  if (!partition.in_slurm()) return "-";
+  std::string text;
+  const auto add = [&](std::uint32_t count, const char* what) {
+    if (count > 0) append(text, std::to_string(count) + " " + what);
+  };
+  add(partition.nodes_idle(), "idle");
+  add(partition.nodes_used(), "used");
+  add(partition.nodes_down(), "down");
+  return text.empty() ? "none" : text;
+}
+
+/// Slurm's longest time and most nodes: "12h, 4 nodes"; "-": no limit.
+std::string slurm_limits_text(const PartitionView& partition) {
+  std::string text;
+  if (partition.slurm_max_time_ms() > 0) text = schema::print_duration_ms(partition.slurm_max_time_ms());
+  if (partition.slurm_max_nodes() > 0) append(text, std::to_string(partition.slurm_max_nodes()) + " nodes");
+  return or_dash(text);
+}
+
+/// The partitions as the current user sees them.
+ListPartitionsResponse ask_partitions(Client& client) {
+  muster::v1::ListPartitionsRequest request;
+  request.set_user(user_name());
+  return client.call(&AdminStub::ListPartitions, request);
+}
+
+/// Says on stderr that Slurm does not answer, if there is a problem.
+void tell_slurm_problem(const std::string& problem) {
+  if (!problem.empty()) std::cerr << "muster: Slurm is " << problem << "; its facts may be out of date or missing\n";
+}
+
+std::string name_of(const PartitionView& partition) {
+  const bool is_default = partition.policy().is_default() || (!partition.has_policy() && partition.slurm_default());
+  return partition.name() + (is_default ? "*" : "");
+}
+
+/// Whether jobs in the partition may be preempted, and how long they have to save then.
+std::string preempted_text(const PartitionView& partition) {
+  if (partition.preempt_mode().empty()) return "-";
+  if (partition.preempt_mode() == "OFF") return "no";
+  return "after " + schema::print_duration_ms(partition.grace_ms());
+}
+
+std::string mine_text(const PartitionView& partition) {
+  if (partition.jobs_handed_over() + partition.jobs_waiting() == 0) return "-";
+  return std::to_string(partition.jobs_handed_over()) + " in Slurm, " + std::to_string(partition.jobs_waiting()) +
+         " waiting";
+}
+
+void print(const ListPartitionsResponse& listed) {
+  Table table;
+  auto usable = listed.partitions() | std::views::filter(&PartitionView::may_use);
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), usable, text_of); };
+  add({"NAME"}, name_of);
+  add({"STATE"}, [](const PartitionView& one) { return one.in_slurm() ? one.state() : "unknown"; });
+  add({"NODES", false, 8}, nodes_text);
+  add({"LIMITS", false, 10}, [](const PartitionView& one) { return or_dash(policy_text(one.policy(), true)); });
+  add({"SLURM'S", false, 8}, slurm_limits_text);
+  add({"PREEMPTED"}, preempted_text);
+  add({"YOUR JOBS", false, 8}, mine_text);
+  std::cout << table.text() << std::flush;
+  for (const auto& one : listed.partitions()) {
+    if (!one.may_use()) std::cerr << "muster: " << one.name() << " may not be used by you: " << one.why_not() << "\n";
+  }
+}
+
+int run_partitions(Session& session, const JsonOption& options) {
+  const auto listed = ask_partitions(session.client());
+  options.json ? print_json_array(listed.partitions()) : print(listed);
+  tell_slurm_problem(listed.slurm_problem());
+  return kSuccess;
+}
+
+std::string used_text(std::uint32_t used, std::uint32_t all) {
+  return all == 0 ? "-" : std::to_string(used) + "/" + std::to_string(all);
+}
+
+std::string gres_text(const NodeView& node) {
+  if (node.gres().empty()) return "-";
+  return node.gres() + (node.gres_used().empty() ? "" : " (" + node.gres_used() + " used)");
+}
+
+/// Why no rank starts on the node: muster's reason, then Slurm's.
+std::string remark(const NodeView& node) {
+  std::string text;
+  const auto by = "job " + std::to_string(node.lost_by_job()) + " attempt " + std::to_string(node.lost_by_attempt());
+  if (!node.excluded_until().empty()) {
+    text = "excluded until " + utc_text(node.excluded_until()) + ": " + node.lost_reason() + " (" + by + ")";
+  } else if (!node.lost_at().empty()) {
+    text = "avoided by job " + std::to_string(node.lost_by_job()) + " only: " + node.lost_reason() + " (" + by + ")";
+  }
+  if (!node.reason().empty()) append(text, node.reason(), "; ");
+  return text;
+}
+
+void print(const muster::v1::ListNodesResponse& listed) {
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), listed.nodes(), text_of); };
+  add({"NAME"}, &NodeView::name);
+  add({"STATE", false, 8}, [](const NodeView& node) { return node.state().empty() ? "unknown" : node.state(); });
+  add({"CPUS", true}, [](const NodeView& node) { return used_text(node.cpus_used(), node.cpus()); });
+  add({"MEMORY", true},
+      [](const NodeView& node) { return node.memory_bytes() == 0 ? "-" : bytes_text(node.memory_bytes()); });
+  add({"GRES", false, 8}, gres_text);
+  add({"PARTITIONS", false, 10}, [](const NodeView& node) { return or_dash(joined(node.partitions(), ",")); });
+  add({"REMARK", false, 12}, remark);
+  std::cout << table.text() << std::flush;
+}
+
+int run_nodes(Session& session, const JsonOption& options) {
+  const auto listed = session.client().call(&AdminStub::ListNodes, muster::v1::ListNodesRequest());
+  options.json ? print_json_array(listed.nodes()) : print(listed);
+  tell_slurm_problem(listed.slurm_problem());
+  return kSuccess;
+}
 
 constexpr const char* kNone = "none";
 
@@ -18,7 +160,7 @@ struct PolicyOptions {
   bool json = false;
 };
 
-struct NameOptions {
+struct RemoveOptions {
   std::string name;
   bool json = false;
 };
@@ -30,26 +172,20 @@ std::string option_of(const schema::Key& field) {
   return text;
 }
 
+/// How help shows the option's value.
 std::string label_of(const schema::Key& field) {
-  switch (field.kind) {
-    case schema::Kind::kWords:
-      return "NAME,...";
-    case schema::Kind::kLines:
-      return "LINE";
-    case schema::Kind::kWhole:
-      return "N";
-    case schema::Kind::kDuration:
-      return "TIME";
-    case schema::Kind::kFlag:
-      return "{true,false}";
-    default:
-      return "TEXT";
-  }
+  static const std::map<Kind, std::string> labels{{Kind::kWords, "NAME,..."},
+                                                  {Kind::kLines, "LINE"},
+                                                  {Kind::kWhole, "N"},
+                                                  {Kind::kDuration, "TIME"},
+                                                  {Kind::kFlag, "{true,false}"}};
+  const auto found = labels.find(field.kind);
+  return found == labels.end() ? "TEXT" : found->second;
 }
 
 /// The values of an option. Names are split at commas.
 std::vector<std::string> values_of(const schema::Key& field, const std::vector<std::string>& typed) {
-  if (field.kind != schema::Kind::kWords) return typed;
+  if (field.kind != Kind::kWords) return typed;
   std::vector<std::string> names;
   for (const auto& text : typed) {
     for (std::size_t at = 0; at <= text.size();) {
@@ -86,25 +222,21 @@ int change(Session& session, const PolicyOptions& options) {
   if (!create && request.keys().empty()) {
     throw Failure(kUsage, "want something to change, such as --max-nodes 4; see muster admin partition set --help");
   }
-  auto& client = session.client();
-  const auto partition = client.call(&AdminStub::SetPartition, request);
+  const auto partition = session.client().call(&AdminStub::SetPartition, request);
   if (options.json) {
     print_json(json_of(partition));
   } else {
-    const auto text = policy_text(partition.policy(), [](const schema::Key&) { return true; });
-    std::cout << "partition " << partition.name() << ": " << (text.empty() ? "everybody, without limits" : text)
-              << "\n";
+    std::cout << "partition " << partition.name() << ": " << whole_policy_text(partition.policy()) << "\n";
   }
   for (const auto& problem : partition.problems()) std::cerr << "muster: " << problem << "\n";
   return kSuccess;
 }
 
-int run_remove(Session& session, const NameOptions& options) {
+int run_remove(Session& session, const RemoveOptions& options) {
   muster::v1::RemovePartitionRequest request;
   request.set_name(options.name);
   request.set_user(user_name());
-  auto& client = session.client();
-  const auto removed = client.call(&AdminStub::RemovePartition, request);
+  const auto removed = session.client().call(&AdminStub::RemovePartition, request);
   if (options.json) {
     print_json(json_of(removed));
     return kSuccess;
@@ -117,10 +249,9 @@ int run_remove(Session& session, const NameOptions& options) {
   return kSuccess;
 }
 
-void print(const muster::v1::PartitionView& partition) {
+void print(const PartitionView& partition) {
   std::cout << partition.name() << "\n";
-  const auto text = policy_text(partition.policy(), [](const schema::Key&) { return true; });
-  print_entry("policy", !partition.has_policy() ? "none" : text.empty() ? "everybody, without limits" : text);
+  print_entry("policy", partition.has_policy() ? whole_policy_text(partition.policy()) : "none");
   if (!partition.in_slurm()) return print_entry("Slurm", "does not know the partition, or does not answer");
   print_entry("Slurm", partition.state() + ", nodes " + partition.node_list() + ": " + nodes_text(partition) +
                            "; limits " + slurm_limits_text(partition) + "; PreemptMode " + partition.preempt_mode() +
@@ -128,7 +259,7 @@ void print(const muster::v1::PartitionView& partition) {
                            std::to_string(partition.priority_tier()));
 }
 
-int run_partition_list(Session& session, const NameOptions& options) {
+int run_partition_list(Session& session, const JsonOption& options) {
   const auto listed = ask_partitions(session.client());
   if (options.json) {
     print_json_array(listed.partitions());
@@ -136,7 +267,11 @@ int run_partition_list(Session& session, const NameOptions& options) {
     for (const auto& partition : listed.partitions()) print(partition);
     if (!listed.file().empty()) std::cerr << "muster: policies come from " << listed.file() << "\n";
   }
-  tell_problems(listed);
+  tell_slurm_problem(listed.slurm_problem());
+  if (!listed.file_problem().empty()) std::cerr << "muster: " << listed.file_problem() << "\n";
+  for (const auto& partition : listed.partitions()) {
+    for (const auto& problem : partition.problems()) std::cerr << "muster: " << problem << "\n";
+  }
   return kSuccess;
 }
 
@@ -214,13 +349,13 @@ void define_admin_partition(CLI::App& app, Session& session) {
   auto& remove = add_below(app, "remove", "Close a partition for muster",
                            "Jobs in the partition go on. When no policy is left, every partition may be used again.\n\n"
                            "  muster admin partition remove big");
-  auto gone = add_action<NameOptions>(remove, session, run_remove);
+  auto gone = add_action<RemoveOptions>(remove, session, run_remove);
   remove.add_option("name", gone->name, "The partition")->required()->type_name("PARTITION");
   remove.add_flag("--json", gone->json, "{api_version, jobs, was_last}");
   auto& list = add_below(app, "list", "Show policies, Slurm's facts, and contradictions between them",
                          "  muster admin partition list\n"
                          "  muster admin partition list --json | jq '.[] | select(.problems != [])'");
-  auto listed = add_action<NameOptions>(list, session, run_partition_list);
+  auto listed = add_action<JsonOption>(list, session, run_partition_list);
   list.add_flag("--json", listed->json, "An array of partitions: policy, Slurm's facts, problems");
 }
 
@@ -232,6 +367,17 @@ void define_admin_audit(CLI::App& app, Session& session) {
 }
 
 }  // namespace
+
+void define_partitions(CLI::App& app, Session& session) {
+  auto options = add_action<JsonOption>(app, session, run_partitions);
+  app.add_flag("--json", options->json, "An array of all partitions: policy, Slurm's facts, may_use, problems");
+}
+
+void define_nodes(CLI::App& app, Session& session) {
+  auto options = add_action<JsonOption>(app, session, run_nodes);
+  app.add_flag("--json", options->json,
+               "An array of nodes: state, reason, cpus, memory_bytes, gres, partitions, lost_at, excluded_until");
+}
 
 void define_admin(CLI::App& app, Session& session) {
   app.require_subcommand(1);

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/client.h"
+
+namespace cli {
+
+struct JobQuery {
+  std::vector<std::string> states;  // empty: all; "held": held jobs in any state
+  std::string sweep;                // empty: jobs of any sweep and of none
+  std::uint32_t limit = 100;
+  std::vector<std::int64_t> ids = {};  // empty: any
+};
+
+struct Listing {
+  std::vector<muster::v1::Job> jobs;  // newest first
+  std::int64_t total = 0;             // how many jobs match, including those not listed
+};
+
+/// Reads the jobs page by page. Throws a Failure if a page fails.
+Listing list_jobs(Client& client, const JobQuery& query);
+
+/// The jobs of a sweep in the order of their index. Throws a Failure if there is none.
+std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep);
+
+/// The jobs that `muster prune` chooses.
+struct PruneRule {
+  std::optional<std::chrono::milliseconds> older_than = {};  // jobs that ended longer ago than this
+  std::optional<std::uint32_t> keep_last = {};               // spare this number of the newest jobs of the rule
+  std::string user = {};                                     // empty: jobs of all users
+};
+
+/// The jobs to remove. `jobs` have ended, and the newest comes first. Pure.
+std::vector<std::int64_t> jobs_to_prune(const std::vector<muster::v1::Job>& jobs, const PruneRule& rule,
+                                        std::int64_t now_ms);
+
+/// The word for the job's status, such as "held". An older controller sends none; then it is the state.
+std::string status_of(const muster::v1::Job& job);
+
+/// The newest attempt; an empty one, with number 0, if there is none.
+const muster::v1::Attempt& newest_attempt(const muster::v1::Job& job);
+
+/// The last part of a key, or the whole key if another of the keys has the same last part.
+std::string short_name(const std::string& key, const std::vector<std::string>& keys);
+
+/// "learning_rate=1e-4 seed=0". Keys are as short_name() has them.
+std::string settings_text(const muster::v1::SweepElement& element);
+
+}  // namespace cli
