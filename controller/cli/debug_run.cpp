@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "beside/rank_files.h"
 #include "cli/debug_ranks.h"
 #include "cli/failure.h"
 #include "cli/programs.h"
 #include "contract/variables.h"
-#include "jobfile/run_file.h"
 #include "jobfile/spec.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"

@@ -10,7 +10,7 @@
 #include "cli/series_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "jobfile/key_names.h"
+#include "jobfile/job_keys.h"
 #include "schema/series.h"
 
 namespace cli {

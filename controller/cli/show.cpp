@@ -9,7 +9,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "core/text.h"
-#include "jobfile/job_file_text.h"
+#include "jobfile/toml_value.h"
 #include "slurm/batch_script.h"
 
 namespace cli {

@@ -3,8 +3,8 @@
 #include "cli/command.h"
 #include "cli/job_pages.h"
 #include "cli/text.h"
-#include "jobfile/job_file_text.h"
-#include "jobfile/secrets.h"
+#include "jobfile/job_file.h"
+#include "jobfile/spec.h"
 #include "jobfile/toml_value.h"
 #include "launch/secrets.h"
 

@@ -10,7 +10,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "core/text.h"
-#include "jobfile/idle_keys.h"
+#include "jobfile/spec.h"
 
 namespace cli {
 namespace {

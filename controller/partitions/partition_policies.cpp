@@ -1,6 +1,8 @@
 #include "partitions/partition_policies.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "core/text.h"
 #include "jobfile/partition_keys.h"
@@ -23,17 +25,6 @@ void fill_text(const std::string& from, std::string* now) {
   if (now->empty()) *now = from;
 }
 
-// What the job file leaves out; a budget is left out if the message does not have it.
-void fill_budgets(const PartitionPolicy& policy, JobSpec& spec) {
-  if (!policy.has_requeue()) return;
-  PartitionPolicy both;
-  *both.mutable_requeue() = spec.requeue();
-  for (const auto& field : jobfile::partition_keys()) {
-    if (field.name.starts_with("requeue.") && !jobfile::has(both, field)) jobfile::copy_field(both, field, policy);
-  }
-  if (both.has_requeue()) *spec.mutable_requeue() = both.requeue();
-}
-
 void fill(const PartitionPolicy& policy, JobSpec& spec) {
   auto& slurm = *spec.mutable_slurm();
   fill_text(policy.default_account(), slurm.mutable_account());
@@ -47,7 +38,11 @@ void fill(const PartitionPolicy& policy, JobSpec& spec) {
     const auto time = policy.has_default_time_ms() ? policy.default_time_ms() : policy.max_time_ms();
     if (time > 0) spec.mutable_resources()->set_time_limit_ms(time);
   }
-  fill_budgets(policy, spec);
+  if (policy.has_requeue()) {
+    auto budgets = policy.requeue();
+    budgets.MergeFrom(spec.requeue());  // the job file's replace the partition's
+    *spec.mutable_requeue() = std::move(budgets);
+  }
 }
 
 std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
@@ -66,6 +61,14 @@ std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const 
   return std::nullopt;
 }
 
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> texts_of(const Json& value) {
+  if (value.is_array()) return value.get<std::vector<std::string>>();
+  if (value.is_string()) return {value.get<std::string>()};
+  return {value.dump()};
+}
+
 }  // namespace
 
 std::string names_text(const std::vector<std::string>& names) {
@@ -76,10 +79,12 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 PartitionPolicies::PartitionPolicies(std::vector<PartitionPolicy> policies) {
-  for (auto& policy : policies) {
-    auto name = policy.name();
-    policies_.insert_or_assign(std::move(name), std::move(policy));
-  }
+  for (auto& policy : policies) put(std::move(policy));
+}
+
+void PartitionPolicies::put(PartitionPolicy policy) {
+  auto name = policy.name();
+  policies_.insert_or_assign(std::move(name), std::move(policy));
 }
 
 const PartitionPolicy* PartitionPolicies::find(const std::string& partition) const {
@@ -193,6 +198,37 @@ std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::stri
                                     (waiting == 1 ? " waits" : " wait") + " there" +
                                     (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
                                     "; wait until one starts or cancel one, " + kAsk};
+}
+
+std::string policy_to_json(const PartitionPolicy& policy) {
+  Json json = Json::object();
+  for (const auto& field : jobfile::partition_keys()) {
+    const auto texts = jobfile::texts(policy, field);
+    const bool is_literal = field.kind == schema::Kind::kWhole || field.kind == schema::Kind::kFlag;
+    if (texts.empty()) continue;
+    json[std::string(field.name)] = jobfile::is_list(field) ? Json(texts)
+                                    : is_literal            ? Json::parse(texts.front())
+                                                            : Json(texts.front());
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+PartitionPolicy policy_from_json(const std::string& name, const std::string& text) {
+  PartitionPolicy policy;
+  policy.set_name(name);
+  try {
+    const auto json = Json::parse(text);
+    for (const auto& [key, value] : json.items()) {
+      const auto* field = jobfile::find_partition_key(key);
+      if (field == nullptr) continue;
+      if (const auto want = jobfile::put(policy, *field, texts_of(value)); !want.empty()) {
+        throw std::runtime_error(key + ": want " + want);
+      }
+    }
+  } catch (const std::exception& error) {
+    throw std::runtime_error("the stored policy of partition \"" + name + "\" cannot be read: " + error.what());
+  }
+  return policy;
 }
 
 }  // namespace partitions
