@@ -42,18 +42,13 @@ std::string name_of(const Job& job) {
   return "job " + std::to_string(job.id);
 }
 
-/// Empty: the job has not ended.
-std::string how_it_ended(const Job& job) {
-  return is_ended(job.state) ? name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")" : "";
-}
-
 std::string how_to_submit_again(const Job& job) {
   return "to run it once more, muster submit --like " + std::to_string(job.id);
 }
 
-/// As how_it_ended(), and also for a job that is being cancelled; empty: the job goes on.
+/// Empty: the job goes on.
 std::string how_it_ends(const Job& job) {
-  if (is_ended(job.state)) return how_it_ended(job);
+  if (is_ended(job.state)) return name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")";
   return job.cancel_requested ? name_of(job) + " is being cancelled" : "";
 }
 
@@ -86,7 +81,7 @@ std::string refuse(const Job& job, const HoldRequested&) {
 }
 
 std::string refuse(const Job& job, const ReleaseRequested&) {
-  if (is_ended(job.state)) return how_it_ended(job) + ": there is nothing to release";
+  if (is_ended(job.state)) return how_it_ends(job) + ": there is nothing to release";
   return job.held ? "" : name_of(job) + " is not held";
 }
 

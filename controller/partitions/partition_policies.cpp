@@ -21,6 +21,11 @@ std::string of(const std::string& partition) {
   return "slurm.partition \"" + jobfile::shown(std::string_view(partition)) + "\": ";
 }
 
+/// Refuses the job for a limit or a right.
+base::Refusal limited(const std::string& partition, const std::string& why) {
+  return {base::Refusal::Kind::kLimit, of(partition) + why};
+}
+
 void fill_text(const std::string& from, std::string* now) {
   if (now->empty()) *now = from;
 }
@@ -45,12 +50,12 @@ void fill(const PartitionPolicy& policy, JobSpec& spec) {
   }
 }
 
-std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
+std::optional<base::Refusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
   const std::uint64_t nodes = std::max(1U, spec.resources().nodes());
   const std::uint64_t ranks = nodes * std::max(1U, spec.resources().ranks_per_node());
   const auto too_many = [&](const char* key, std::uint64_t most, std::uint64_t wanted, const std::string& remedy) {
-    return PartitionRefusal{true, of(policy.name()) + key + " is " + std::to_string(most) + ", the job wants " +
-                                      std::to_string(wanted) + "; use at most " + remedy + ", " + kAsk};
+    return limited(policy.name(), key + (" is " + std::to_string(most)) + ", the job wants " + std::to_string(wanted) +
+                                      "; use at most " + remedy + ", " + kAsk);
   };
   if (policy.has_max_nodes() && nodes > policy.max_nodes()) {
     return too_many("max_nodes", policy.max_nodes(), nodes, core::count_text(policy.max_nodes(), "node"));
@@ -135,19 +140,20 @@ std::string PartitionPolicies::remedy(const Applicant& who, const executors::Clu
                        : "you may use " + names_text(names);
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
-                                                           const std::string& partition) const {
+std::optional<base::Refusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
+                                                        const std::string& partition) const {
   const auto near = schema::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
   const bool hidden = facts != nullptr && !policies_.empty();
-  return PartitionRefusal{
-      hidden, of(partition) +
-                  (hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition") +
-                  (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm)};
+  auto refusal = limited(
+      partition, (hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition") +
+                     (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm));
+  if (!hidden) refusal.kind = base::Refusal::Kind::kInvalid;
+  return refusal;
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
-                                                         JobSpec& spec) const {
+std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
+                                                      JobSpec& spec) const {
   auto partition = spec.slurm().partition();
   if (policies_.empty()) {
     const bool several = partition.find(',') != std::string::npos;
@@ -157,17 +163,18 @@ std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, c
   if (partition.empty()) {
     partition = default_partition(slurm);
     if (partition.empty()) {
-      return PartitionRefusal{false, "slurm.partition: want one, there is no default; " + remedy(who, slurm)};
+      return base::Refusal{base::Refusal::Kind::kInvalid,
+                           "slurm.partition: want one, there is no default; " + remedy(who, slurm)};
     }
   }
   if (partition.find(',') != std::string::npos) {
-    return PartitionRefusal{
-        false, of(partition) + "want one partition, since each has limits of its own; " + remedy(who, slurm)};
+    return base::Refusal{base::Refusal::Kind::kInvalid,
+                         of(partition) + "want one partition, since each has limits of its own; " + remedy(who, slurm)};
   }
   const auto* policy = find(partition);
   if (policy == nullptr) return unknown(who, slurm, partition);
   if (const auto why = why_not(who, partition); !why.empty()) {
-    return PartitionRefusal{true, of(partition) + why + "; " + remedy(who, slurm)};
+    return limited(partition, why + "; " + remedy(who, slurm));
   }
   spec.mutable_slurm()->set_partition(partition);
   fill(*policy, spec);
@@ -175,29 +182,27 @@ std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, c
   return judge_time(partition, spec.resources().time_limit_ms());
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::judge_time(const std::string& partition,
-                                                              std::int64_t time_limit_ms) const {
+std::optional<base::Refusal> PartitionPolicies::judge_time(const std::string& partition,
+                                                           std::int64_t time_limit_ms) const {
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_time_ms()) return std::nullopt;
   if (time_limit_ms > 0 && time_limit_ms <= policy->max_time_ms()) return std::nullopt;
   const auto most = schema::print_duration_ms(policy->max_time_ms());
-  return PartitionRefusal{true,
-                          of(partition) + "max_time is " + most + ", the job wants " +
-                              (time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : std::string("no limit")) +
-                              "; set resources.time_limit to at most " + most + ", " + kAsk};
+  const auto wanted = time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : "no limit";
+  return limited(partition, "max_time is " + most + ", the job wants " + wanted +
+                                "; set resources.time_limit to at most " + most + ", " + kAsk);
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
-                                                                 std::uint32_t waiting, std::uint32_t more) const {
+std::optional<base::Refusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
+                                                              std::uint32_t waiting, std::uint32_t more) const {
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) return std::nullopt;
   const auto most = policy->max_queued_jobs_per_user();
   if (std::uint64_t{waiting} + more <= most) return std::nullopt;
-  return PartitionRefusal{true, of(partition) + "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
-                                    core::count_text(waiting, "job") + " of " + user +
-                                    (waiting == 1 ? " waits" : " wait") + " there" +
-                                    (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
-                                    "; wait until one starts or cancel one, " + kAsk};
+  return limited(partition, "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
+                                core::count_text(waiting, "job") + " of " + user + (waiting == 1 ? " waits" : " wait") +
+                                " there" + (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
+                                "; wait until one starts or cancel one, " + kAsk);
 }
 
 std::string policy_to_json(const PartitionPolicy& policy) {
