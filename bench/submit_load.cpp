@@ -33,7 +33,7 @@ std::string first_line(const std::string& path) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  const auto file = jobfile::read_job_file(arguments[2], {}, jobfile::FileChecks::kLook);
+  const auto file = jobfile::compose(jobfile::JobSource::of_file(arguments[2]), {}, jobfile::FileChecks::kLook);
   for (const auto& problem : file.problems) std::cerr << problem << '\n';
   if (!file.problems.empty()) return 2;
   const auto token = "Bearer " + first_line(arguments[1]);

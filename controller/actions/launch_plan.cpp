@@ -7,7 +7,7 @@
 #include "base/tokens.h"
 #include "contract/variables.h"
 #include "executors/node_fitness.h"
-#include "jobfile/run_file.h"
+#include "jobfile/spec.h"
 #include "jobs/progress_watch.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"

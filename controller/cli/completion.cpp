@@ -9,8 +9,8 @@
 #include "cli/list.h"
 #include "cli/text.h"
 #include "core/text.h"
-#include "jobfile/key_names.h"
-#include "jobfile/sweep_axis.h"
+#include "jobfile/job_keys.h"
+#include "jobfile/sweep.h"
 #include "schema/recipes.h"
 
 namespace cli {

@@ -18,12 +18,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "beside/rank_files.h"
 #include "beside/stop_file.h"
 #include "contract/variables.h"
-#include "jobfile/run_file.h"
 #include "jobfile/spec.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"

@@ -5,8 +5,8 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobfile/key_names.h"
-#include "jobfile/sweep_axis.h"
+#include "jobfile/job_keys.h"
+#include "jobfile/sweep.h"
 
 namespace cli {
 namespace {

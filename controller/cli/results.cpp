@@ -7,6 +7,7 @@
 #include "cli/list.h"
 #include "cli/metrics.h"
 #include "cli/text.h"
+#include "jobfile/job_keys.h"
 #include "schema/series.h"
 
 namespace cli {

@@ -9,7 +9,7 @@
 #include "cli/log_view.h"
 #include "cli/text.h"
 #include "core/text.h"
-#include "jobfile/idle_keys.h"
+#include "jobfile/spec.h"
 
 namespace cli {
 namespace {

@@ -9,7 +9,6 @@
 #include "cli/submit.h"
 #include "cli/text.h"
 #include "jobfile/job_file.h"
-#include "jobfile/job_file_text.h"
 #include "jobfile/toml_value.h"
 #include "launch/submitter.h"
 #include "schema/utf8.h"
@@ -26,19 +25,12 @@ struct Overrides {
   std::vector<std::string> problems;
 };
 
-bool is_variable(const std::string& name) {
-  const auto ok = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::ranges::all_of(name, ok);
-}
-
 /// Reads NAME=VALUE, or NAME with the value that it has here. Messages never show the value, which may be a secret.
 void add_variable(const std::string& text, const launch::Environment& here, Overrides& to) {
   const auto equals = text.find('=');
   const auto name = text.substr(0, equals);
   const auto option = "--env " + jobfile::shown(name);
-  if (!is_variable(name)) {
+  if (!jobfile::is_variable_name(name)) {
     to.problems.push_back(
         option + ": want NAME or NAME=VALUE; a name has letters, digits and \"_\", and does not begin with a digit");
     return;

@@ -31,14 +31,16 @@ namespace core {
 // event that was not stored happens again: the executor and the ranks report once more.
 
 /// What a state change asks of the runtime. An action is performed at least once and is idempotent: performing it
-/// twice, or late, does no harm.
+/// twice, or late, does no harm. kName is stored, so it never changes.
 struct StartAttempt {
+  static constexpr std::string_view kName = "start_attempt";
   AttemptNumber attempt = 0;
   Time not_before{};  // backoff
   bool operator==(const StartAttempt&) const = default;
 };
 /// Ask every rank to leave, and kill the ranks that are left after the grace period.
 struct StopAttempt {
+  static constexpr std::string_view kName = "stop_attempt";
   AttemptNumber attempt = 0;
   /// True: the ranks finish their step, save and leave within the job's grace period (cancel, requeue, time limit).
   /// False: the ranks get a short grace period, since a gang that has lost a rank cannot finish its step.
@@ -48,18 +50,21 @@ struct StopAttempt {
 };
 /// Hold a queued attempt in the scheduler, or release it.
 struct HoldAttempt {
+  static constexpr std::string_view kName = "hold_attempt";
   AttemptNumber attempt = 0;
   bool hold = true;
   bool operator==(const HoldAttempt&) const = default;
 };
 /// Give the scheduler the job's new time limit.
 struct LimitAttempt {
+  static constexpr std::string_view kName = "limit_attempt";
   AttemptNumber attempt = 0;
   Millis time_limit{0};
   bool operator==(const LimitAttempt&) const = default;
 };
 /// Delete the metrics and files of a removed job.
 struct RemoveFiles {
+  static constexpr std::string_view kName = "remove_files";
   bool operator==(const RemoveFiles&) const = default;
 };
 using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt, RemoveFiles>;
@@ -78,13 +83,9 @@ struct Applied {
 /// another attempt was expected) asks for StopAttempt, so that no process runs unwatched.
 Applied apply(Job now, const Event& event);
 
-/// Why the job's state refuses a person's request, and what to do instead; empty: the request is allowed.
-std::string refuse_cancel(const Job& job);
-std::string refuse_requeue(const Job& job);
-std::string refuse_hold(const Job& job);
-std::string refuse_release(const Job& job);
-std::string refuse_time_limit(const Job& job);
-std::string refuse_remove(const Job& job);
+/// Why the job's state refuses a person's request, and what to do instead; empty: the request is allowed, or the event
+/// is no request.
+std::string refusal_of(const Job& job, const EventBody& request);
 /// "job 7 was removed by ada"; empty: the job was not removed. Only the history of a removed job can be read.
 std::string removed_text(const Job& job);
 

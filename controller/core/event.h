@@ -10,9 +10,10 @@ namespace core {
 
 // Events are facts, in the order in which the controller learned them. They are stored for ever: a field may be added
 // (with a default), but never renamed, removed or given another meaning. An event about an attempt that has ended is
-// late news and changes nothing.
+// late news and changes nothing. kName is stored and shown, so it never changes.
 
 struct JobSubmitted {
+  static constexpr std::string_view kName = "job_submitted";
   std::string name;
   std::string user;
   bool is_command = false;
@@ -26,6 +27,7 @@ struct JobSubmitted {
 };
 /// The executor has started the attempt, or found it after a crash of the controller.
 struct AttemptLaunched {
+  static constexpr std::string_view kName = "attempt_launched";
   AttemptNumber attempt = 0;
   std::string handle;
   std::string node;                // of a one-node executor; empty otherwise
@@ -37,6 +39,7 @@ struct AttemptLaunched {
 };
 /// The scheduler gave a queued attempt its nodes.
 struct AttemptStarted {
+  static constexpr std::string_view kName = "attempt_started";
   AttemptNumber attempt = 0;
   std::vector<std::string> nodes;  // by rank; empty if not known
   /// True: the muster-task of each rank told its node. False: `nodes` is the scheduler's list, which need not be in the
@@ -46,6 +49,7 @@ struct AttemptStarted {
 };
 /// The scheduler is ending the attempt and has told the ranks. `save`: the ranks have time to save.
 struct AttemptStopping {
+  static constexpr std::string_view kName = "attempt_stopping";
   AttemptNumber attempt = 0;
   Cause cause = Cause::kPreempted;
   std::string reason;
@@ -55,6 +59,7 @@ struct AttemptStopping {
 /// The executor could not start the attempt, and left nothing behind. `retryable` is false when another try cannot help
 /// (no such program).
 struct AttemptLaunchFailed {
+  static constexpr std::string_view kName = "attempt_launch_failed";
   AttemptNumber attempt = 0;
   std::string reason;
   bool retryable = true;
@@ -62,6 +67,7 @@ struct AttemptLaunchFailed {
 };
 /// The first message of a rank. A command's rank sends one only if the program reports by itself.
 struct RankJoined {
+  static constexpr std::string_view kName = "rank_joined";
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
   std::string node;
@@ -70,12 +76,14 @@ struct RankJoined {
 };
 /// All ranks agree on the step from which training goes on; 0 is the beginning.
 struct AttemptResumed {
+  static constexpr std::string_view kName = "attempt_resumed";
   AttemptNumber attempt = 0;
   Step step = 0;
   bool operator==(const AttemptResumed&) const = default;
 };
 /// The event's time is when the controller learned of the save. After an outage that is much later than the save.
 struct CheckpointSaved {
+  static constexpr std::string_view kName = "checkpoint_saved";
   AttemptNumber attempt = 0;
   Step step = 0;
   Millis saved_at{0};  // since 1970, by the clock of the rank that reported the save; 0: not known
@@ -84,6 +92,7 @@ struct CheckpointSaved {
 /// The checkpoint folder of a program that reports nothing, compared with the folder at the attempt's start. The event
 /// comes before the end of the last rank. It comes only if something is new, or if the folder could not be read.
 struct CheckpointFolderSeen {
+  static constexpr std::string_view kName = "checkpoint_folder_seen";
   AttemptNumber attempt = 0;
   std::uint32_t fresh = 0;  // files and folders at its top that are new or have changed
   std::string newest;       // the name of one of them
@@ -94,6 +103,7 @@ struct CheckpointFolderSeen {
 };
 /// A rank's process is gone. `out_of_memory`: the kernel killed it for memory.
 struct RankExited {
+  static constexpr std::string_view kName = "rank_exited";
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
   ExitStatus exit;
@@ -104,6 +114,7 @@ struct RankExited {
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {
+  static constexpr std::string_view kName = "rank_silent";
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
   Millis silent_for{0};
@@ -113,6 +124,7 @@ struct RankSilent {
 /// Without `why`: all ranks of the node and their muster-tasks are silent. With `why`: the node is not fit to run
 /// ranks.
 struct NodeLost {
+  static constexpr std::string_view kName = "node_lost";
   AttemptNumber attempt = 0;
   std::string node;
   Millis silent_for{0};
@@ -123,6 +135,7 @@ struct NodeLost {
 };
 /// The rank sends heartbeats, but its step has not moved.
 struct RankHung {
+  static constexpr std::string_view kName = "rank_hung";
   AttemptNumber attempt = 0;
   RankNumber rank = 0;
   std::string section;
@@ -130,41 +143,48 @@ struct RankHung {
   bool operator==(const RankHung&) const = default;
 };
 struct TimeLimitReached {
+  static constexpr std::string_view kName = "time_limit_reached";
   AttemptNumber attempt = 0;
   bool operator==(const TimeLimitReached&) const = default;
 };
 /// The executor says that the whole attempt is over, with all its ranks. Slurm: the job has a final state. Local: no
 /// trace of the attempt is left.
 struct AttemptGone {
+  static constexpr std::string_view kName = "attempt_gone";
   AttemptNumber attempt = 0;
   Cause cause = Cause::kControllerLost;
   std::string reason;
   bool operator==(const AttemptGone&) const = default;
 };
 struct CancelRequested {
+  static constexpr std::string_view kName = "cancel_requested";
   std::string user;
   bool operator==(const CancelRequested&) const = default;
 };
 struct RequeueRequested {
+  static constexpr std::string_view kName = "requeue_requested";
   std::string user;
   bool operator==(const RequeueRequested&) const = default;
 };
-
 struct HoldRequested {
+  static constexpr std::string_view kName = "hold_requested";
   std::string user;
   bool operator==(const HoldRequested&) const = default;
 };
 struct ReleaseRequested {
+  static constexpr std::string_view kName = "release_requested";
   std::string user;
   bool operator==(const ReleaseRequested&) const = default;
 };
 struct TimeLimitChanged {
+  static constexpr std::string_view kName = "time_limit_changed";
   std::string user;
   Millis time_limit{0};  // 0: none
   bool operator==(const TimeLimitChanged&) const = default;
 };
 /// The scheduler's answer to LimitAttempt.
 struct TimeLimitAnswered {
+  static constexpr std::string_view kName = "time_limit_answered";
   AttemptNumber attempt = 0;
   Millis time_limit{0};
   std::string refusal;  // empty: the limit is in force now
@@ -172,13 +192,14 @@ struct TimeLimitAnswered {
 };
 /// A job that this one waits for has ended.
 struct DependencyEnded {
+  static constexpr std::string_view kName = "dependency_ended";
   JobId job = 0;
   JobState state = JobState::kSucceeded;
   bool operator==(const DependencyEnded&) const = default;
 };
-
 /// A person removed the ended job. Its metrics and files are deleted; its events stay.
 struct JobRemoved {
+  static constexpr std::string_view kName = "job_removed";
   std::string user;
   bool operator==(const JobRemoved&) const = default;
 };

@@ -1,6 +1,93 @@
 #include "core/job.h"
 
+#include "schema/whole_number.h"
+
 namespace core {
+
+namespace {
+
+// The names are stored and shown, so they never change.
+
+template <typename Enum>
+struct Named {
+  Enum value;
+  std::string_view name;
+};
+
+constexpr Named<JobState> kJobStates[]{{JobState::kPending, "pending"}, {JobState::kQueued, "queued"},
+                                       {JobState::kRunning, "running"}, {JobState::kStopping, "stopping"},
+                                       {JobState::kWaiting, "waiting"}, {JobState::kSucceeded, "succeeded"},
+                                       {JobState::kFailed, "failed"},   {JobState::kCancelled, "cancelled"}};
+constexpr Named<AttemptState> kAttemptStates[]{{AttemptState::kQueued, "queued"},
+                                               {AttemptState::kStarting, "starting"},
+                                               {AttemptState::kRunning, "running"},
+                                               {AttemptState::kDraining, "draining"},
+                                               {AttemptState::kEnded, "ended"}};
+constexpr Named<RankState> kRankStates[]{{RankState::kStarting, "starting"},
+                                         {RankState::kRunning, "running"},
+                                         {RankState::kSilent, "silent"},
+                                         {RankState::kExited, "exited"}};
+constexpr Named<DependsOn> kConditions[]{
+    {DependsOn::kSucceeded, "succeeded"}, {DependsOn::kFailed, "failed"}, {DependsOn::kEnded, "ended"}};
+
+template <typename Enum, std::size_t Size>
+std::string_view name_in(const Named<Enum> (&rows)[Size], Enum value) {
+  const auto* found = std::ranges::find(rows, value, &Named<Enum>::value);
+  return found == std::end(rows) ? "unknown" : found->name;
+}
+
+template <typename Enum, std::size_t Size>
+std::optional<Enum> value_in(const Named<Enum> (&rows)[Size], std::string_view name) {
+  const auto* found = std::ranges::find(rows, name, &Named<Enum>::name);
+  return found == std::end(rows) ? std::nullopt : std::optional(found->value);
+}
+
+}  // namespace
+
+std::string_view to_string(JobState state) {
+  return name_in(kJobStates, state);
+}
+
+std::optional<JobState> job_state_from_string(std::string_view text) {
+  return value_in(kJobStates, text);
+}
+
+std::string_view to_string(AttemptState state) {
+  return name_in(kAttemptStates, state);
+}
+
+std::optional<AttemptState> attempt_state_from_string(std::string_view text) {
+  return value_in(kAttemptStates, text);
+}
+
+std::string_view to_string(RankState state) {
+  return name_in(kRankStates, state);
+}
+
+std::string_view to_string(DependsOn condition) {
+  return name_in(kConditions, condition);
+}
+
+std::optional<DependsOn> depends_on_from_string(std::string_view text) {
+  return value_in(kConditions, text);
+}
+
+std::optional<Dependency> parse_dependency(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto on = depends_on_from_string(text.substr(0, colon));
+  const auto job = schema::whole_number<JobId>(text.substr(colon + 1));
+  if (!on || !job || *job <= 0) return std::nullopt;
+  return Dependency{*job, *on, false};
+}
+
+std::string to_string(const SchedulerJob& job) {
+  return std::to_string(job.number) + (job.element ? "_" + std::to_string(*job.element) : "");
+}
+
+bool is_ended(JobState state) {
+  return state == JobState::kSucceeded || state == JobState::kFailed || state == JobState::kCancelled;
+}
 
 bool is_upcoming(const Job& job, AttemptNumber number) {
   if (job.cancel_requested || is_ended(job.state) || !job.dependencies_met()) return false;
@@ -10,11 +97,6 @@ bool is_upcoming(const Job& job, AttemptNumber number) {
   }
   const bool between = newest == nullptr || newest->state == AttemptState::kEnded;
   return between && number == (newest == nullptr ? 1 : newest->number + 1);
-}
-
-bool leaves_with_save(Cause cause) {
-  return cause == Cause::kCancelled || cause == Cause::kRequeued || cause == Cause::kTimedOut ||
-         cause == Cause::kPreempted;
 }
 
 }  // namespace core

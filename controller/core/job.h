@@ -118,6 +118,8 @@ struct Dependency {
   bool met = false;
   bool operator==(const Dependency&) const = default;
 };
+/// "succeeded:12"; nullopt if it is nothing of the kind.
+std::optional<Dependency> parse_dependency(std::string_view text);
 
 /// The place of a job in the sweep that it was submitted with.
 struct SweepElement {

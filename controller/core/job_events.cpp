@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/outcome.h"
 #include "core/text.h"
 #include "core/transitions.h"
 
@@ -39,7 +38,108 @@ bool can_be_met(const Dependency& dependency, JobState ended) {
   return false;
 }
 
+std::string name_of(const Job& job) {
+  return "job " + std::to_string(job.id);
+}
+
+std::string how_to_submit_again(const Job& job) {
+  return "to run it once more, muster submit --like " + std::to_string(job.id);
+}
+
+/// Empty: the job goes on.
+std::string how_it_ends(const Job& job) {
+  if (is_ended(job.state)) return name_of(job) + " has ended (" + std::string(to_string(job.state)) + ")";
+  return job.cancel_requested ? name_of(job) + " is being cancelled" : "";
+}
+
+std::string refuse(const Job& job, const CancelRequested&) {
+  if (!is_ended(job.state)) return "";
+  return name_of(job) + " has " + (job.state == JobState::kCancelled ? "been " : "") +
+         std::string(to_string(job.state)) + " already: there is nothing to cancel";
+}
+
+std::string refuse(const Job& job, const RequeueRequested&) {
+  if (job.removed_at) return removed_text(job);
+  if (job.cancel_requested || job.state == JobState::kCancelled) {
+    return name_of(job) + " was cancelled and never comes back: " + how_to_submit_again(job);
+  }
+  switch (job.state) {
+    case JobState::kPending:
+      return name_of(job) + " has not started yet: there is nothing to start again";
+    case JobState::kQueued:
+      return name_of(job) + " waits in the scheduler's queue: there is nothing to start again";
+    case JobState::kSucceeded:
+      return name_of(job) + " has succeeded: " + how_to_submit_again(job);
+    default:
+      return "";
+  }
+}
+
+std::string refuse(const Job& job, const HoldRequested&) {
+  const auto end = how_it_ends(job);
+  return end.empty() ? "" : end + ": there is nothing to hold";
+}
+
+std::string refuse(const Job& job, const ReleaseRequested&) {
+  if (is_ended(job.state)) return how_it_ends(job) + ": there is nothing to release";
+  return job.held ? "" : name_of(job) + " is not held";
+}
+
+std::string refuse(const Job& job, const TimeLimitChanged&) {
+  const auto end = how_it_ends(job);
+  return end.empty() ? "" : end + ": its time limit can't be changed";
+}
+
+std::string refuse(const Job& job, const JobRemoved&) {
+  if (job.removed_at) return removed_text(job);
+  if (is_ended(job.state)) return "";
+  return name_of(job) + " is " + std::string(to_string(job.state)) + ": only a job that has ended can be removed; " +
+         (job.cancel_requested ? "wait until it is cancelled" : "cancel it first");
+}
+
+/// Tells that the state of the job does not allow the request.
+void nothing_changes(Applied& out, const std::string& user, std::string_view asked, std::string_view state) {
+  out.text = person(user) + " asked ";
+  out.text.append(asked).append("; the job is ").append(state).append(": nothing changes");
+}
+
 }  // namespace
+
+std::string refusal_of(const Job& job, const EventBody& request) {
+  return std::visit(
+      [&](const auto& e) -> std::string {
+        if constexpr (requires { refuse(job, e); }) return refuse(job, e);
+        return "";
+      },
+      request);
+}
+
+std::string removed_text(const Job& job) {
+  return job.removed_at ? name_of(job) + " was removed by " + job.removed_by : "";
+}
+
+std::string effect_of_cancel(const Job& job) {
+  const std::string what = job.state == JobState::kQueued ? "It leaves the scheduler's queue."
+                           : is_idle(job)                 ? "No attempt starts."
+                                                          : "Its ranks are asked to save and leave, then stopped.";
+  return what + " A cancelled job never comes back.";
+}
+
+std::string effect_of_requeue(const Job& job) {
+  const std::string next = "ttempt " + std::to_string(next_number(job)) + " starts";
+  const std::string when = job.may_start() ? "" : " as soon as the job may start";
+  // A command decides by itself where it begins.
+  const std::string step = std::to_string(job.last_checkpoint_step);
+  const std::string from = job.is_command                  ? "."
+                           : job.last_checkpoint_step == 0 ? ", from the beginning."
+                                                           : ", from the checkpoint of step " + step + ".";
+  if (job.state == JobState::kRunning) return "Its ranks are asked to save and leave. Then a" + next + when + ".";
+  if (job.state == JobState::kStopping) {
+    return "A" + next + when + " when this one has stopped. It costs no budget.";
+  }
+  return "A" + next + (when.empty() ? " now" : when) + from +
+         (job.state == JobState::kFailed ? " Every budget is refilled." : "");
+}
 
 void on(Applied& out, const JobSubmitted& e, Time at) {
   Job& job = out.job;
@@ -72,24 +172,22 @@ void on(Applied& out, const JobSubmitted& e, Time at) {
 void on(Applied& out, const CancelRequested& e, Time at) {
   Job& job = out.job;
   if (is_ended(job.state) || job.cancel_requested) {
-    out.text = person(e.user) + " asked to cancel; the job is " + std::string(to_string(job.state)) +
-               (job.cancel_requested && !is_ended(job.state) ? " for that already" : "") + ": nothing changes";
-    return;
+    const bool under_way = !is_ended(job.state);
+    return nothing_changes(out, e.user, "to cancel",
+                           std::string(to_string(job.state)) + (under_way ? " for that already" : ""));
   }
   job.cancel_requested = true;
   job.cancelled_by = person(e.user);
   job.requeue_requested = false;
   const std::string reason = "cancelled by " + job.cancelled_by;
-  out.text = reason;
   if (is_idle(job)) {
+    out.text = reason;
     end_job(job, JobState::kCancelled, reason, at);
     // The attempt may be starting now, or may have been started before a crash. StopAttempt ends it in both cases.
     out.actions.push_back(StopAttempt{next_number(job), false, reason});
-  } else if (job.attempts.back().state == AttemptState::kDraining) {
-    job.reason = reason + "; " + job.reason;
-    out.text += "; " + attempt_text(job.attempts.back().number) + " is stopping already";
   } else {
-    drain(out, {Cause::kCancelled, reason, true, std::nullopt, std::nullopt});
+    if (job.state == JobState::kStopping) job.reason = reason + "; " + job.reason;
+    drain(out, {Cause::kCancelled, reason, true});
   }
 }
 
@@ -97,12 +195,11 @@ void on(Applied& out, const RequeueRequested& e, Time at) {
   Job& job = out.job;
   const std::string reason = "requeued by " + person(e.user);
   out.text = reason;
-  if (!refuse_requeue(job).empty()) {
-    out.text =
-        person(e.user) + " asked to requeue; the job is " + std::string(to_string(job.state)) + ": nothing changes";
+  if (!refuse(job, e).empty()) {
+    nothing_changes(out, e.user, "to requeue", to_string(job.state));
   } else if (job.state == JobState::kRunning) {
     job.requeue_requested = true;
-    drain(out, {Cause::kRequeued, reason, true, std::nullopt, std::nullopt});
+    drain(out, {Cause::kRequeued, reason, true});
   } else if (job.requeue_requested || (job.state == JobState::kStopping && job.current()->cause == Cause::kRequeued)) {
     out.text += "; that is under way already";
   } else if (job.state == JobState::kStopping) {
@@ -121,10 +218,9 @@ void on(Applied& out, const RequeueRequested& e, Time at) {
 void on(Applied& out, const HoldRequested& e, Time) {
   Job& job = out.job;
   const std::string who = person(e.user);
-  if (!refuse_hold(job).empty() || job.held) {
-    out.text = who + " asked to hold; the job is " + (job.held ? "held" : std::string(to_string(job.state))) +
-               " already: nothing changes";
-    return;
+  if (!refuse(job, e).empty() || job.held) {
+    return nothing_changes(out, e.user, "to hold",
+                           (job.held ? "held" : std::string(to_string(job.state))) + " already");
   }
   job.held = true;
   job.held_by = who;
@@ -142,9 +238,8 @@ void on(Applied& out, const HoldRequested& e, Time) {
 void on(Applied& out, const ReleaseRequested& e, Time at) {
   Job& job = out.job;
   const std::string who = person(e.user);
-  if (!refuse_release(job).empty()) {
-    out.text = who + " asked to release; the job is not held: nothing changes";
-    return;
+  if (!refuse(job, e).empty()) {
+    return nothing_changes(out, e.user, "to release", "not held");
   }
   job.held = false;
   job.held_by.clear();
@@ -158,10 +253,8 @@ void on(Applied& out, const ReleaseRequested& e, Time at) {
 
 void on(Applied& out, const TimeLimitChanged& e, Time) {
   Job& job = out.job;
-  if (!refuse_time_limit(job).empty()) {
-    out.text = person(e.user) + " asked for another time limit; the job is " + std::string(to_string(job.state)) +
-               ": nothing changes";
-    return;
+  if (!refuse(job, e).empty()) {
+    return nothing_changes(out, e.user, "for another time limit", to_string(job.state));
   }
   const Millis limit = std::max(e.time_limit, Millis{0});
   const std::string words = limit > Millis{0} ? duration_text(limit) : "none";
@@ -209,10 +302,8 @@ void on(Applied& out, const DependencyEnded& e, Time at) {
 void on(Applied& out, const JobRemoved& e, Time at) {
   Job& job = out.job;
   const std::string who = person(e.user);
-  if (!refuse_remove(job).empty()) {
-    out.text = who + " asked to remove; the job is " +
-               (job.removed_at ? "removed already" : std::string(to_string(job.state))) + ": nothing changes";
-    return;
+  if (!refuse(job, e).empty()) {
+    return nothing_changes(out, e.user, "to remove", job.removed_at ? "removed already" : to_string(job.state));
   }
   job.removed_at = at;
   job.removed_by = who;

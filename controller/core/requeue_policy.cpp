@@ -9,6 +9,30 @@ namespace core {
 
 namespace {
 
+using Policy = RequeuePolicy;
+
+constexpr CauseRule kRules[]{
+    {Cause::kNone, "none"},
+    {Cause::kCompleted, "completed"},
+    {Cause::kFailed, "failed", &Policy::max_failed, "failure", "failed", Backoff::kAlways, Stopped::kOtherRanks},
+    {Cause::kRankSilent, "rank_silent", &Policy::max_rank_silent, "silence", "fell silent", Backoff::kAlways,
+     Stopped::kEveryRank},
+    {Cause::kRankHung, "rank_hung", &Policy::max_rank_hung, "hang", "hung", Backoff::kAlways, Stopped::kEveryRank},
+    {Cause::kCancelled, "cancelled", nullptr, "failure", "failed", Backoff::kAlways, Stopped::kEveryRank, true},
+    {Cause::kPreempted, "preempted", &Policy::max_preempted, "preemption", "was preempted", Backoff::kNever,
+     Stopped::kNobody, true},
+    // A long training reaches its time limit many times.
+    {Cause::kTimedOut, "timed_out", &Policy::max_timed_out, "time limit", "reached the time limit",
+     Backoff::kUnlessSaved, Stopped::kNobody, true},
+    // The next attempt avoids the lost node, so there is nothing to wait for.
+    {Cause::kNodeFailed, "node_failed", &Policy::max_node_failed, "lost node", "lost a node", Backoff::kNever},
+    {Cause::kOutOfMemory, "out_of_memory", &Policy::max_out_of_memory, "lack of memory", "ran out of memory",
+     Backoff::kAlways, Stopped::kOtherRanks},
+    {Cause::kControllerLost, "controller_lost", &Policy::max_controller_lost, "loss",
+     "was lost or could not be started"},
+    {Cause::kRequeued, "requeued", nullptr, "failure", "failed", Backoff::kUnlessSaved, Stopped::kEveryRank, true},
+};
+
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
@@ -40,38 +64,32 @@ std::string without_numbers(std::string_view text) {
 
 }  // namespace
 
+const CauseRule& rule_of(Cause cause) {
+  const auto* found = std::ranges::find(kRules, cause, &CauseRule::cause);
+  return found == std::end(kRules) ? kRules[0] : *found;
+}
+
+std::string_view to_string(Cause cause) {
+  return rule_of(cause).name;
+}
+
+std::optional<Cause> cause_from_string(std::string_view text) {
+  const auto* found = std::ranges::find(kRules, text, &CauseRule::name);
+  return found == std::end(kRules) ? std::nullopt : std::optional(found->cause);
+}
+
+bool leaves_with_save(Cause cause) {
+  return rule_of(cause).leaves_with_save;
+}
+
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
-  switch (cause) {
-    case Cause::kFailed:
-      return policy.max_failed;
-    case Cause::kRankSilent:
-      return policy.max_rank_silent;
-    case Cause::kRankHung:
-      return policy.max_rank_hung;
-    case Cause::kPreempted:
-      return policy.max_preempted;
-    case Cause::kTimedOut:
-      return policy.max_timed_out;
-    case Cause::kNodeFailed:
-      return policy.max_node_failed;
-    case Cause::kOutOfMemory:
-      return policy.max_out_of_memory;
-    case Cause::kControllerLost:
-      return policy.max_controller_lost;
-    case Cause::kNone:
-    case Cause::kCompleted:
-    case Cause::kCancelled:
-    case Cause::kRequeued:
-      return std::nullopt;
-  }
-  return std::nullopt;
+  const auto member = rule_of(cause).budget;
+  return member == nullptr ? std::nullopt : std::optional(policy.*member);
 }
 
 bool has_backoff(Cause cause, bool saved_anew) {
-  // A long training reaches its time limit many times.
-  if (cause == Cause::kTimedOut || cause == Cause::kRequeued) return !saved_anew;
-  // The next attempt avoids the lost node, so there is nothing to wait for.
-  return cause != Cause::kPreempted && cause != Cause::kNodeFailed;
+  const Backoff rule = rule_of(cause).backoff;
+  return rule == Backoff::kAlways || (rule == Backoff::kUnlessSaved && !saved_anew);
 }
 
 bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, Time ended_at) {

@@ -8,12 +8,28 @@
 
 namespace core {
 
-/// How often in a row this cause may bring a job back. nullopt for causes without a budget: a job always comes back
-/// after kRequeued, and never after kCompleted, kCancelled or kNone.
-std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
+/// Whether the attempt after an end waits.
+enum class Backoff { kAlways, kUnlessSaved, kNever };
+/// The ranks that muster ends itself when an attempt ends.
+enum class Stopped { kNobody, kEveryRank, kOtherRanks };  // kOtherRanks: all but the culprit
 
-/// False for ends that are not the job's fault. After kPreempted and kNodeFailed the next attempt starts at once. After
-/// kTimedOut and kRequeued it starts at once if the ended attempt saved.
+/// What follows from a cause.
+struct CauseRule {
+  Cause cause;
+  std::string_view name;  // stored and shown, so it never changes
+  /// How often in a row the cause may bring a job back. Null for causes without a budget: a job always comes back after
+  /// kRequeued, and never after kCompleted, kCancelled or kNone.
+  std::uint32_t RequeuePolicy::*budget = nullptr;
+  std::string_view noun = "failure";  // for one end by this cause, as in "failure 1 of 3"
+  std::string_view verb = "failed";   // for an end by this cause, as in "failed 4 times without progress"
+  Backoff backoff = Backoff::kAlways;
+  Stopped stopped = Stopped::kNobody;
+  bool leaves_with_save = false;
+};
+const CauseRule& rule_of(Cause cause);
+
+/// The policy's budget of the cause; nullopt: the cause has none.
+std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
 bool has_backoff(Cause cause, bool saved_anew);
 
 /// How soon after its start an end is hasty.

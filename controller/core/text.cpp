@@ -146,48 +146,6 @@ std::string what_it_waits_for(const Job& job) {
   return text;
 }
 
-std::string_view cause_noun(Cause cause) {
-  switch (cause) {
-    case Cause::kRankSilent:
-      return "silence";
-    case Cause::kRankHung:
-      return "hang";
-    case Cause::kPreempted:
-      return "preemption";
-    case Cause::kTimedOut:
-      return "time limit";
-    case Cause::kNodeFailed:
-      return "lost node";
-    case Cause::kOutOfMemory:
-      return "lack of memory";
-    case Cause::kControllerLost:
-      return "loss";
-    default:
-      return "failure";
-  }
-}
-
-std::string_view cause_verb(Cause cause) {
-  switch (cause) {
-    case Cause::kRankSilent:
-      return "fell silent";
-    case Cause::kRankHung:
-      return "hung";
-    case Cause::kPreempted:
-      return "was preempted";
-    case Cause::kTimedOut:
-      return "reached the time limit";
-    case Cause::kNodeFailed:
-      return "lost a node";
-    case Cause::kOutOfMemory:
-      return "ran out of memory";
-    case Cause::kControllerLost:
-      return "was lost or could not be started";
-    default:
-      return "failed";
-  }
-}
-
 std::string times_text(std::uint32_t count) {
   return count == 1 ? "once" : std::to_string(count) + " times";
 }

@@ -50,10 +50,6 @@ std::string starts_at_text(const Job& job, Millis wait);
 /// Why the job may not start: "held by anna until released", "waiting for job 12 to succeed".
 std::string what_it_waits_for(const Job& job);
 
-/// The noun for one end by this cause: "failure", as in "failure 1 of 3".
-std::string_view cause_noun(Cause cause);
-/// The verb for an end by this cause: "failed", as in "failed 4 times without progress".
-std::string_view cause_verb(Cause cause);
 /// "once", "4 times".
 std::string times_text(std::uint32_t count);
 /// "1 rank", "2 ranks".

@@ -47,6 +47,10 @@ inline bool is_c_text(const std::string& text) {
 void check_variables(const muster::v1::JobSpec& spec, Findings& findings);
 /// Checks the options for sbatch.
 void check_slurm(const muster::v1::JobSpec& spec, FileChecks checks, Findings& findings);
+/// Why `[slurm.options]` may not have this option, with the key to use instead; empty: it may. Refuses options that
+/// muster sets itself, and names that sbatch takes as abbreviations of them.
+std::string refuse_slurm_option(std::string_view name);
+
 /// Checks the keys that say where and when the job starts: executor, after, hold.
 void check_start(const muster::v1::JobSpec& spec, Findings& findings);
 

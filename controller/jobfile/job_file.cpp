@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "jobfile/key_names.h"
+#include "jobfile/job_keys.h"
 #include "jobfile/toml_value.h"
 #include "launch/submitter.h"
 
@@ -26,6 +26,8 @@ struct Place {
 struct Located {
   Place place;
   std::string text;
+
+  auto order() const { return std::tuple(place.option, place.depth, place.at.line, place.at.column); }
 };
 
 /// Reads a parsed file into a spec. Collects problems, and remembers where each key was given.
@@ -64,7 +66,7 @@ class Reader {
   muster::v1::JobSpec spec_;
   std::vector<SweepAxis> axes_;
   std::uint32_t parallel_ = 0;
-  std::map<std::string, const Override*> overridden_;
+  std::map<std::string, Place> overridden_;
   std::map<std::string, Place> given_;
   std::set<std::string> broken_;  // keys with a bad value; problems that follow from them are left out
   std::vector<Located> found_;
@@ -92,15 +94,11 @@ void Reader::refuse_unknown(const std::string& path, const Place& place) {
 
 Place Reader::place_of(const std::string& path, const toml::source_region& source) const {
   for (auto key = path; !key.empty(); key = table_of(key)) {
-    if (const auto found = overridden_.find(key); found != overridden_.end()) {
-      return {true, 0, {1, 1}, found->second->option, found->second->key};
-    }
+    if (const auto found = overridden_.find(key); found != overridden_.end()) return found->second;
   }
   if (!source.path) {  // an option created the table
     const auto found = overridden_.lower_bound(path + ".");
-    if (found != overridden_.end() && found->first.starts_with(path + ".")) {
-      return {true, 0, {1, 1}, found->second->option, found->second->key};
-    }
+    if (found != overridden_.end() && found->first.starts_with(path + ".")) return found->second;
   }
   return {false, source_.depth_of(source), source.begin, source.path ? *source.path : source_.name(), ""};
 }
@@ -118,17 +116,16 @@ void Reader::apply(toml::table& root, const Override& override) {
   const bool open = is_open_table(parent);
   const bool shape_fine = !leaf.empty() && override.key[0] != '.' && (open || parent.find('.') == std::string::npos);
   const Place place{true, 0, {1, 1}, override.option, override.key};
-  if (!override.problem.empty()) return refuse(override.key, place, std::nullopt, override.problem);
+  const auto no = [&](const std::string& message) { refuse(override.key, place, std::nullopt, message); };
+  if (!override.problem.empty()) return no(override.problem);
   if (!override.append.empty()) return append_words(root, override, place);
-  if (!override.value) return refuse(override.key, place, std::nullopt, "want key=value");
+  if (!override.value) return no("want key=value");
   const auto* field = find_key(override.key);
   if (!shape_fine || (field == nullptr && !open && !is_table_name(override.key))) {
     return refuse_unknown(override.key, place);
   }
-  if (override.key == "extends" || override.key == "sweep") {
-    return refuse(override.key, place, std::nullopt,
-                  override.key == "sweep" ? "want --sweep key=values" : "this key can be set in the job file only");
-  }
+  if (override.key == "sweep") return no("want --sweep key=values");
+  if (override.key == "extends") return no("this key can be set in the job file only");
   toml::table* table = &root;
   for (std::size_t at = 0; table != nullptr && at < parent.size();) {
     const auto end = std::min(parent.find('.', at), parent.size());
@@ -137,7 +134,7 @@ void Reader::apply(toml::table& root, const Override& override) {
   }
   if (table == nullptr) return;  // the file has a value where a table should be; read_node() refuses it
   static constexpr Key kVariable{.name = "env", .kind = Kind::kText};
-  overridden_[override.key] = &override;
+  overridden_[override.key] = place;
   insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
 }
 
@@ -344,10 +341,7 @@ void Reader::read(const std::vector<Override>& overrides, FileChecks checks) {
 }
 
 JobFile Reader::finish() {
-  std::ranges::stable_sort(found_, [](const Located& a, const Located& b) {
-    return std::tuple(a.place.option, a.place.depth, a.place.at.line, a.place.at.column) <
-           std::tuple(b.place.option, b.place.depth, b.place.at.line, b.place.at.column);
-  });
+  std::ranges::stable_sort(found_, {}, &Located::order);
   JobFile result{std::move(spec_), {}, std::move(axes_), parallel_};
   for (const auto& [place, text] : found_) {
     if (result.problems.size() == kMostProblems) {
@@ -379,15 +373,6 @@ JobFile compose(const JobSource& source, const std::vector<Override>& overrides,
   Reader reader(source);
   reader.read(overrides, checks);
   return reader.finish();
-}
-
-JobFile parse_job_file(std::string_view text, const std::string& name, const fs::path& folder,
-                       const std::vector<Override>& overrides, FileChecks checks) {
-  return compose(JobSource::of_text(text, name, folder), overrides, checks);
-}
-
-JobFile read_job_file(const fs::path& file, const std::vector<Override>& overrides, FileChecks checks) {
-  return compose(JobSource::of_file(file), overrides, checks);
 }
 
 }  // namespace jobfile

@@ -8,7 +8,7 @@
 
 #include "jobfile/job_source.h"
 #include "jobfile/spec.h"
-#include "jobfile/sweep_axis.h"
+#include "jobfile/sweep.h"
 
 namespace jobfile {
 
@@ -36,12 +36,8 @@ struct JobFile {
 /// out.
 JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks);
 
-/// Reads and checks a job file and the files that it extends. Problems call the file `name`. Relative paths start at
-/// `folder`, which is absolute.
-JobFile parse_job_file(std::string_view text, const std::string& name, const std::filesystem::path& folder,
-                       const std::vector<Override>& overrides, FileChecks checks);
-
-/// As parse_job_file(), from a file. A file that is missing, unreadable, a folder or too large is a problem.
-JobFile read_job_file(const std::filesystem::path& file, const std::vector<Override>& overrides, FileChecks checks);
+/// Writes a spec as a job file: TOML with the keys and units of job_keys(). compose() makes the same spec from it. Keys
+/// with their default are left out, and so are parts of a spec that no key sets (a job's index in its sweep).
+std::string job_file_text(const muster::v1::JobSpec& spec);
 
 }  // namespace jobfile

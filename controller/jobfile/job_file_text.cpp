@@ -1,15 +1,12 @@
-#include "jobfile/job_file_text.h"
-
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <vector>
 
+#include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/key_names.h"
-#include "jobfile/spec.h"
+#include "jobfile/toml_value.h"
 
 namespace jobfile {
 namespace {
@@ -81,27 +78,6 @@ std::string table_of_texts(const JobSpec& spec, const Key& field) {
 }
 
 }  // namespace
-
-std::string toml_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += std::string("\\") + c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\u%04X", static_cast<unsigned>(byte));
-      out += escaped;
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
 
 std::string job_file_text(const JobSpec& given) {
   auto whole = given;

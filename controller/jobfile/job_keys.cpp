@@ -4,9 +4,11 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "schema/limits.h"
+#include "schema/nearest.h"
 #include "schema/tables/checkpoints.h"
 
 namespace jobfile {
@@ -20,17 +22,32 @@ constexpr double kNicest = 2'147'483'645;  // sbatch's limit
 constexpr double kMiB = 1 << 20;
 constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
 
-constexpr Key memory(std::string_view name, std::string_view meaning) {
-  return {.name = name, .kind = Kind::kSize, .low = kMiB, .high = kMostMemory, .meaning = meaning};
+constexpr Key number(std::string_view name, std::string_view standard, double low, double high,
+                     std::string_view meaning) {
+  return {.name = name, .kind = Kind::kWhole, .standard = standard, .low = low, .high = high, .meaning = meaning};
 }
 
 constexpr Key budget(std::string_view name, std::string_view standard, std::string_view meaning) {
-  return {.name = name, .kind = Kind::kWhole, .standard = standard, .high = kMostBudget, .meaning = meaning};
+  return number(name, standard, 0, kMostBudget, meaning);
+}
+
+constexpr Key memory(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kSize, .low = kMiB, .high = kMostMemory, .meaning = meaning};
 }
 
 constexpr Key duration(std::string_view name, std::string_view standard, double low, double high,
                        std::string_view meaning) {
   return {.name = name, .kind = Kind::kDuration, .standard = standard, .low = low, .high = high, .meaning = meaning};
+}
+
+constexpr Key flag(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kFlag, .derived = "false", .meaning = meaning};
+}
+
+/// The key without a standard. `how` describes its default.
+constexpr Key derived(Key key, std::string_view how) {
+  key.derived = how;
+  return key;
 }
 
 /// The keys that the help shows before the keys of recipes.
@@ -61,47 +78,22 @@ constexpr auto kFirst = std::to_array<Key>({
     {.name = "after",
      .kind = Kind::kWords,
      .meaning = "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."},
-    {.name = "hold",
-     .kind = Kind::kFlag,
-     .derived = "false",
-     .meaning = "Submit the job held: it starts after muster release."},
+    flag("hold", "Submit the job held: it starts after muster release."),
     {.name = "extends",
      .kind = Kind::kPath,
      .meaning =
          "Another job file, which is read first. Values of this file replace its values; tables are merged, arrays "
          "replaced. Its relative paths start at its own folder. At most 8 files deep."},
 
-    {.name = "resources.nodes",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 1,
-     .high = 4096,
-     .meaning = "Number of machines."},
-    {.name = "resources.ranks_per_node",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 1,
-     .high = 4096,
-     .meaning = "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."},
-    {.name = "resources.cpus_per_rank",
-     .kind = Kind::kWhole,
-     .derived = "no limit",
-     .low = 1,
-     .high = 4096,
-     .meaning = "CPU cores of each rank."},
-    {.name = "resources.gpus_per_rank",
-     .kind = Kind::kWhole,
-     .derived = "none",
-     .low = 0,
-     .high = 64,
-     .meaning = "GPUs of each rank."},
-    {.name = "resources.time_limit",
-     .kind = Kind::kDuration,
-     .derived = "no limit",
-     .low = 1000,
-     .high = kLongest,
-     .meaning = "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
-                "(requeue.max_timed_out)."},
+    number("resources.nodes", "1", 1, 4096, "Number of machines."),
+    number("resources.ranks_per_node", "1", 1, 4096,
+           "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."),
+    derived(number("resources.cpus_per_rank", "", 1, 4096, "CPU cores of each rank."), "no limit"),
+    derived(number("resources.gpus_per_rank", "", 0, 64, "GPUs of each rank."), "none"),
+    derived(duration("resources.time_limit", "", 1000, kLongest,
+                     "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
+                     "(requeue.max_timed_out)."),
+            "no limit"),
     duration("resources.stop_grace", "30s", 0, kLongestDelay,
              "Time that ranks have to save and leave before they are killed."),
 
@@ -119,24 +111,14 @@ constexpr auto kFirst = std::to_array<Key>({
     memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."),
     memory("slurm.mem_per_cpu", "Memory of each CPU."),
     memory("slurm.mem_per_gpu", "Memory of each GPU."),
-    {.name = "slurm.exclusive",
-     .kind = Kind::kFlag,
-     .derived = "false",
-     .meaning = "Do not share the nodes with other jobs."},
-    {.name = "slurm.nice",
-     .kind = Kind::kWhole,
-     .derived = "0",
-     .low = -kNicest,
-     .high = kNicest,
-     .meaning = "Lowers the priority. A value below 0 needs an operator's rights."},
-    {.name = "slurm.array_parallelism",
-     .kind = Kind::kWhole,
-     .derived = "no limit",
-     .low = 1,
-     .high = 10'000,
-     .meaning =
-         "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job arrays, "
-         "and muster keeps no limit of its own for it. Excludes the sweep's parallel."},
+    flag("slurm.exclusive", "Do not share the nodes with other jobs."),
+    derived(
+        number("slurm.nice", "", -kNicest, kNicest, "Lowers the priority. A value below 0 needs an operator's rights."),
+        "0"),
+    derived(number("slurm.array_parallelism", "", 1, 10'000,
+                   "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job "
+                   "arrays, and muster keeps no limit of its own for it. Excludes the sweep's parallel."),
+            "no limit"),
     {.name = "slurm.licenses", .meaning = "Licenses, such as \"matlab:2\"."},
     {.name = "slurm.mail_user", .meaning = "The person to whom Slurm sends mail."},
     {.name = "slurm.mail_type",
@@ -181,12 +163,8 @@ constexpr auto kLast = std::to_array<Key>({
     budget("requeue.max_controller_lost", "5", "New attempts after the controller found no trace of an attempt."),
     duration("requeue.backoff_initial", "1s", 0, kLongest,
              "Wait before the second attempt. It doubles with each attempt that ends without progress."),
-    {.name = "requeue.backoff_max",
-     .kind = Kind::kDuration,
-     .derived = "5m, or backoff_initial if that is longer",
-     .low = 1,
-     .high = kLongest,
-     .meaning = "Longest wait between two attempts."},
+    derived(duration("requeue.backoff_max", "", 1, kLongest, "Longest wait between two attempts."),
+            "5m, or backoff_initial if that is longer"),
     duration("requeue.healthy_after", "10m", 1, kLongest,
              "Running this long counts as progress, like a new checkpoint."),
 
@@ -195,12 +173,9 @@ constexpr auto kLast = std::to_array<Key>({
         "liveness.silent_after", "2500ms", 100, kLongest,
         "A rank is silent if nothing was heard from it this long, and its process is stopped or cannot be seen. At "
         "least twice heartbeat_interval."),
-    {.name = "liveness.silent_after_vouched",
-     .kind = Kind::kDuration,
-     .derived = "15s, or silent_after if that is longer",
-     .low = 100,
-     .high = kLongest,
-     .meaning = "As silent_after, for a rank whose process is known to be alive and not stopped."},
+    derived(duration("liveness.silent_after_vouched", "", 100, kLongest,
+                     "As silent_after, for a rank whose process is known to be alive and not stopped."),
+            "15s, or silent_after if that is longer"),
     duration("liveness.hung_after", "30m", 1000, kLongest,
              "A rank hangs if it reports but makes no progress for this long."),
     duration("liveness.join_within", "2m", 1000, kLongest,
@@ -265,6 +240,74 @@ const Key* find_key(std::string_view name) {
 bool is_recipe_key(const Key& key) {
   if (key.name == schema::recipe_key().name || key.name == schema::family_key().name) return true;
   return schema::find_key(schema::recipe_tables(), key.name) != nullptr;
+}
+
+std::string leaf_of(std::string_view key) {
+  return std::string(key.substr(key.rfind('.') + 1));
+}
+
+std::string table_of(std::string_view key) {
+  const auto dot = key.rfind('.');
+  return std::string(dot == std::string_view::npos ? std::string_view() : key.substr(0, dot));
+}
+
+bool is_table_name(std::string_view path) {
+  const auto start = std::string(path) + ".";
+  return path.find('.') == std::string_view::npos &&
+         std::ranges::any_of(job_keys(), [&](const Key& f) { return f.name.starts_with(start); });
+}
+
+bool is_open_table(std::string_view path) {
+  const auto* field = find_key(path);
+  return field != nullptr && (field->kind == Kind::kVariables || field->kind == Kind::kOptions);
+}
+
+std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys) {
+  std::vector<std::string> meant;
+  for (const auto& key : keys) {
+    if (word.find('.') == std::string_view::npos && leaf_of(key) == word) meant.push_back(key);
+  }
+  return meant;
+}
+
+std::string several_keys(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key;
+  return "several keys end in this name; want one of " + list;
+}
+
+std::vector<std::string> settable_keys() {
+  std::vector<std::string> keys;
+  for (const auto& field : job_keys()) {
+    if (field.name != "extends" && field.name != "sweep") keys.emplace_back(field.name);
+  }
+  return keys;
+}
+
+std::string did_you_mean(std::string_view path) {
+  std::map<std::string, std::vector<std::string>> leaves;
+  std::set<std::string> tables;
+  for (const auto& field : job_keys()) {
+    leaves[table_of(field.name)].push_back(leaf_of(field.name));
+    if (!table_of(field.name).empty()) tables.insert(table_of(field.name));
+  }
+  const auto table = table_of(path), leaf = leaf_of(path);
+  auto candidates = leaves[table];
+  if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
+  if (const auto near = schema::nearest(leaf, candidates); !near.empty())
+    return table.empty() ? near : table + "." + near;
+  if (const auto near = table.empty() ? "" : schema::nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
+    if (const auto key = schema::nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
+  }
+  for (const auto& [other, names] : leaves) {
+    if (const auto near = schema::nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
+  }
+  return {};
+}
+
+std::string unknown_key(std::string_view path) {
+  const auto near = did_you_mean(path);
+  return near.empty() ? "unknown key; muster submit --help lists all" : "unknown key, did you mean " + near;
 }
 
 }  // namespace jobfile

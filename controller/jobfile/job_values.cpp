@@ -40,10 +40,6 @@ Place<Holder> find_place(Holder& root, const Key& key) {
   }
 }
 
-bool is_read_by_the_parser_alone(const Key& key) {
-  return key.name == "extends" || key.name == "sweep";
-}
-
 std::optional<Value> value_of(const muster::v1::Value& value) {
   switch (value.kind_case()) {
     case muster::v1::Value::kFlag:
@@ -179,7 +175,7 @@ schema::Values values_of(const muster::v1::JobSpec& spec, const std::vector<cons
 }
 
 bool is_plain(const Key& key) {
-  return schema::is_plain(key.kind) && !is_read_by_the_parser_alone(key);
+  return schema::is_plain(key.kind) && key.name != "extends";
 }
 
 std::string path_of(const Key& key) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "jobfile/spec.h"
+#include "jobfile/toml_value.h"
 #include "schema/nearest.h"
 #include "schema/units.h"
 
@@ -13,7 +15,18 @@ constexpr double kMostCount = 1'000'000;
 constexpr double kMinute = 60'000;
 constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
 constexpr std::size_t kMostValues = 1000;
-constexpr std::string_view kBudget = "Of jobs that don't say; as in a job file.";
+constexpr Key count(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kWhole, .low = 1, .high = kMostCount, .meaning = meaning};
+}
+
+constexpr Key budget(std::string_view name) {
+  return {
+      .name = name, .kind = Kind::kWhole, .high = kMostCount, .meaning = "Of jobs that don't say; as in a job file."};
+}
+
+constexpr Key duration(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kDuration, .low = kMinute, .high = kLongest, .meaning = meaning};
+}
 
 constexpr auto kFields = std::to_array<Key>({
     {.name = "users",
@@ -22,50 +35,30 @@ constexpr auto kFields = std::to_array<Key>({
     {.name = "groups",
      .kind = Kind::kWords,
      .meaning = "Members of these groups may use the partition. Without users and groups everybody may."},
-    {.name = "max_nodes", .kind = Kind::kWhole, .low = 1, .high = kMostCount, .meaning = "The most nodes of a job."},
-    {.name = "max_ranks",
-     .kind = Kind::kWhole,
-     .low = 1,
-     .high = kMostCount,
-     .meaning = "The most ranks of a job: nodes x ranks_per_node."},
-    {.name = "max_time",
-     .kind = Kind::kDuration,
-     .low = kMinute,
-     .high = kLongest,
-     .meaning = "The longest time of one attempt. Without default_time also the limit of jobs that set none."},
-    {.name = "max_running_jobs_per_user",
-     .kind = Kind::kWhole,
-     .low = 1,
-     .high = kMostCount,
-     .meaning = "How many jobs of a user are in Slurm at once. Further jobs wait in muster."},
-    {.name = "max_queued_jobs_per_user",
-     .kind = Kind::kWhole,
-     .low = 1,
-     .high = kMostCount,
-     .meaning = "How many jobs of a user may wait, in muster or in Slurm's queue. Further jobs are refused at submit."},
-    {.name = "default_account", .kind = Kind::kText, .meaning = "For jobs that set none."},
-    {.name = "default_qos", .kind = Kind::kText, .meaning = "For jobs that set none."},
-    {.name = "default_constraint", .kind = Kind::kText, .meaning = "For jobs that set none."},
-    {.name = "default_gres", .kind = Kind::kText, .meaning = "For jobs that set neither slurm.gres nor gpus_per_rank."},
-    {.name = "default_time",
-     .kind = Kind::kDuration,
-     .low = kMinute,
-     .high = kLongest,
-     .meaning = "Time limit of jobs that set none."},
+    count("max_nodes", "The most nodes of a job."),
+    count("max_ranks", "The most ranks of a job: nodes x ranks_per_node."),
+    duration("max_time", "The longest time of one attempt. Without default_time also the limit of jobs that set none."),
+    count("max_running_jobs_per_user", "How many jobs of a user are in Slurm at once. Further jobs wait in muster."),
+    count("max_queued_jobs_per_user",
+          "How many jobs of a user may wait, in muster or in Slurm's queue. Further jobs are refused at submit."),
+    {.name = "default_account", .meaning = "For jobs that set none."},
+    {.name = "default_qos", .meaning = "For jobs that set none."},
+    {.name = "default_constraint", .meaning = "For jobs that set none."},
+    {.name = "default_gres", .meaning = "For jobs that set neither slurm.gres nor gpus_per_rank."},
+    duration("default_time", "Time limit of jobs that set none."),
     {.name = "preemptible",
      .kind = Kind::kFlag,
      .meaning = "Whether Slurm may preempt jobs. Checked against Slurm's PreemptMode."},
-    {.name = "requeue.max_failed", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_rank_silent", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_rank_hung", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_preempted", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_timed_out", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_node_failed", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_out_of_memory", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_same_error", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
-    {.name = "requeue.max_controller_lost", .kind = Kind::kWhole, .high = kMostCount, .meaning = kBudget},
+    budget("requeue.max_failed"),
+    budget("requeue.max_rank_silent"),
+    budget("requeue.max_rank_hung"),
+    budget("requeue.max_preempted"),
+    budget("requeue.max_timed_out"),
+    budget("requeue.max_node_failed"),
+    budget("requeue.max_out_of_memory"),
+    budget("requeue.max_same_error"),
+    budget("requeue.max_controller_lost"),
     {.name = "health_check",
-     .kind = Kind::kText,
      .meaning = "Command that runs on every node before the ranks start. A node where it fails gets no ranks."},
     {.name = "setup",
      .kind = Kind::kLines,
@@ -115,10 +108,6 @@ bool is_list(const Key& field) {
   return field.kind == Kind::kWords || field.kind == Kind::kLines;
 }
 
-bool has(const PartitionPolicy& policy, const Key& field) {
-  return !texts(policy, field).empty();
-}
-
 void clear(PartitionPolicy& policy, const Key& field) {
   clear(static_cast<google::protobuf::Message&>(policy), field);
   if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
@@ -140,12 +129,6 @@ std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std
   return {};
 }
 
-void copy_field(PartitionPolicy& to, const Key& field, const PartitionPolicy& from) {
-  const auto values = texts(from, field);
-  clear(to, field);
-  if (!values.empty()) put(to, field, values);
-}
-
 bool is_partition_name(std::string_view name) {
   static constexpr Key kName{.name = "partition", .kind = Kind::kName};
   return allowed(kName, Value(std::string(name)));
@@ -162,6 +145,127 @@ std::vector<std::string> contradictions(const PartitionPolicy& policy) {
                     std::to_string(policy.max_ranks()) + ": a node has at least one rank");
   }
   return found;
+}
+
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const std::string& name) : name_(name) {}
+
+  PartitionFile read(std::string_view text) {
+    toml::table root;
+    try {
+      root = toml::parse(text, name_);
+    } catch (const toml::parse_error& error) {
+      refuse(error.source(), syntax_problem(error.description()));
+      return finish();
+    }
+    for (const auto& [key, node] : root) {
+      const auto* table = key.str() == "partition" ? node.as_table() : nullptr;
+      if (table == nullptr) {
+        refuse(key.source(), shown(key.str()) + ": want [partition.NAME] tables and nothing else");
+        continue;
+      }
+      for (const auto& [partition, body] : *table) read_partition(partition, body);
+    }
+    std::ranges::stable_sort(result_.policies, {}, &PartitionPolicy::name);
+    return finish();
+  }
+
+ private:
+  void refuse(const toml::source_region& at, const std::string& text) { found_.push_back({at.begin, text}); }
+
+  void read_partition(const toml::key& key, const toml::node& node) {
+    const std::string partition(key.str());
+    const auto* table = node.as_table();
+    if (table == nullptr || !is_partition_name(partition)) {
+      return refuse(key.source(), "partition." + shown(partition) +
+                                      ": want a table whose name is 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
+    }
+    if (result_.policies.size() == kMostPartitions) {
+      return refuse(key.source(), "more than " + std::to_string(kMostPartitions) + " partitions");
+    }
+    auto& policy = result_.policies.emplace_back();
+    policy.set_name(partition);
+    read_keys(*table, "", policy);
+    for (const auto& problem : contradictions(policy)) refuse(key.source(), problem);
+    if (!policy.is_default()) return;
+    if (!default_.empty()) {
+      refuse(key.source(), "default \"true\": partition " + default_ + " is the default already; keep one of them");
+    }
+    default_ = partition;
+  }
+
+  void read_keys(const toml::table& table, const std::string& prefix, PartitionPolicy& policy) {
+    for (const auto& [key, node] : table) {
+      const auto path = prefix + std::string(key.str());
+      if (path == "requeue" && node.is_table()) {
+        read_keys(*node.as_table(), "requeue.", policy);
+        continue;
+      }
+      const auto* field = find_partition_key(path);
+      if (field == nullptr || key.str().find('.') != std::string_view::npos) {
+        const auto near = nearest_partition_key(path);
+        refuse(key.source(),
+               shown(path) + ": unknown key" +
+                   (near.empty() ? "; muster admin partition set --help lists all" : ", did you mean " + near));
+        continue;
+      }
+      read_value(*field, node, policy);
+    }
+  }
+
+  void read_value(const Key& field, const toml::node& node, PartitionPolicy& policy) {
+    std::vector<std::string> values;
+    std::string want;
+    if (is_list(field)) {
+      const auto* array = node.as_array();
+      if (array == nullptr) want = "an array of texts such as [\"a\", \"b\"]";
+      for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+        const auto* text = array->get(i)->as_string();
+        if (text == nullptr) want = "an array of texts such as [\"a\", \"b\"]";
+        values.push_back(text == nullptr ? std::string() : text->get());
+      }
+    } else if (const auto value = value_of(field, node)) {
+      values.push_back(print(field, *value));
+    } else {
+      want = wanted(field);
+    }
+    if (want.empty()) want = put(policy, field, values);
+    if (!want.empty()) refuse(node.source(), std::string(field.name) + " \"" + shown(node) + "\": want " + want);
+  }
+
+  PartitionFile finish() {
+    std::ranges::stable_sort(found_, [](const Found& a, const Found& b) {
+      return std::tuple(a.at.line, a.at.column) < std::tuple(b.at.line, b.at.column);
+    });
+    for (const auto& [at, text] : found_) {
+      if (result_.problems.size() == kMostProblems) {
+        result_.problems.push_back(name_ + ": and " + std::to_string(found_.size() - kMostProblems) + " more problems");
+        break;
+      }
+      result_.problems.push_back(name_ + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " + text);
+    }
+    return std::move(result_);
+  }
+
+  struct Found {
+    toml::source_position at;
+    std::string text;
+  };
+  const std::string name_;
+  PartitionFile result_;
+  std::vector<Found> found_;
+  std::string default_;
+};
+
+}  // namespace
+
+PartitionFile parse_partition_file(std::string_view text, const std::string& name) {
+  if (text.size() > kMostPartitionFileBytes)
+    return {{}, {name + ":1:1: larger than 1 MiB; this is no partitions file"}};
+  return Reader(name).read(text);
 }
 
 }  // namespace jobfile

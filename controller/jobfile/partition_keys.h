@@ -23,20 +23,30 @@ std::string nearest_partition_key(std::string_view wrong);
 
 /// True for fields that take several values.
 bool is_list(const Key& field);
-bool has(const PartitionPolicy& policy, const Key& field);
 void clear(PartitionPolicy& policy, const Key& field);
 /// The field's values as people write them; empty: the policy has none.
 std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field);
 /// Replaces the field's values. Returns an empty text, or what is wanted instead, as a text that follows "want".
 std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values);
 
-/// Copies the field from `from`. If `from` does not have it, removes it.
-void copy_field(PartitionPolicy& to, const Key& field, const PartitionPolicy& from);
-
 /// 1 to 64 letters, digits, ".", "_", "-".
 bool is_partition_name(std::string_view name);
 
 /// The policy's contradictions: `default_time "2h": want at most max_time, ...`.
 std::vector<std::string> contradictions(const PartitionPolicy& policy);
+
+/// A parsed partitions file. It has a table [partition.NAME] for each partition, with the keys of partition_keys().
+struct PartitionFile {
+  std::vector<PartitionPolicy> policies;  // ordered by name; do not use them if there are problems
+  std::vector<std::string>
+      problems;  // lines for people, each with its place: `partitions.toml:4:1: max_nodes "x": ...`
+};
+
+inline constexpr std::size_t kMostPartitionFileBytes = 1 << 20;
+inline constexpr std::size_t kMostPartitions = 1000;
+
+/// Parses and checks the text. Unknown keys, wrong types, values out of range and contradictions are problems. All
+/// problems are found at once, and the first kMostProblems are returned. They call the file `name`.
+PartitionFile parse_partition_file(std::string_view text, const std::string& name);
 
 }  // namespace jobfile

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,29 @@ enum class FileChecks { kSkip, kLook };
 std::vector<Problem> validate(const muster::v1::JobSpec& spec, FileChecks checks);
 inline constexpr std::size_t kMostProblems = 20;
 
+/// True for letters, digits and "_" with no digit first.
+bool is_variable_name(const std::string& name);
 /// True for a variable that muster sets for the ranks, whatever the job file says.
 bool is_set_by_muster(const muster::v1::JobSpec& spec, std::string_view variable);
 
 /// nodes x ranks_per_node.
 inline constexpr std::uint64_t kMostRanks = 4096;
 std::uint64_t world_size(const muster::v1::JobSpec& spec);
+
+/// The keys that have no effect on a command, a sentence each. A key is named if it differs from its default and only
+/// muster-worker, or only a program that reports its steps, can obey it. `reports`: the program has reported steps.
+/// Of any job: the keys that have an effect on sweeps alone.
+std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports);
+
+/// Replaces every secret of a spec by launch::kMask: in [env], in variables from the submitter, and in the values that
+/// a sweep varies. launch/secrets.h says what a secret is.
+void mask_secrets(muster::v1::JobSpec& spec);
+/// Masks the secrets in a sweep's settings only.
+void mask_secrets(muster::v1::SweepElement& element);
+
+/// The run file that muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp. Values that the
+/// spec leaves out are left out, except folders. `cache_folder` is used if the spec names none.
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::string& checkpoint_folder,
+                                const std::string& cache_folder);
 
 }  // namespace jobfile

@@ -18,6 +18,9 @@ std::optional<Value> value_of(const Key& field, const toml::node& node);
 std::string shown(const toml::node& node);
 std::string shown(std::string_view text);
 
+/// The text as a TOML string, with quotes.
+std::string toml_text(const std::string& text);
+
 /// Explains a syntax error with a remedy. Errors of the parser that are not known here keep the parser's words.
 std::string syntax_problem(std::string_view description);
 

@@ -4,7 +4,6 @@
 
 #include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/key_names.h"
 #include "jobfile/spec.h"
 #include "schema/tables/checkpoints.h"
 #include "schema/utf8.h"

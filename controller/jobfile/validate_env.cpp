@@ -22,13 +22,6 @@ constexpr const char* kWantSecret = "want the value itself: muster shows this in
 constexpr int kMostRankNumber = 1 << 20;  // the worker's limit
 constexpr int kMostPort = 65535;
 
-bool is_variable_name(const std::string& name) {
-  const auto ok = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), ok);
-}
-
 std::optional<int> number_of(const std::string& text, int low, int high) {
   const auto value = schema::whole_number<int>(text);
   return value && *value >= low && *value <= high ? value : std::nullopt;
@@ -170,17 +163,6 @@ class RankVariables {
   const int ranks_, per_node_;
 };
 
-}  // namespace
-
-bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
-  constexpr std::array kAlways{names::kController, names::kRankToken,     names::kJobId,
-                               names::kAttempt,    names::kAttemptFolder, names::kCheckpointFolder,
-                               names::kNodes,      names::kNodeList,      names::kStop};
-  return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == names::kRunFile);
-}
-
-namespace {
-
 std::string kibibytes(std::size_t bytes) {
   return std::to_string((bytes + 1023) / 1024) + " KiB";
 }
@@ -230,6 +212,20 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
 }
 
 }  // namespace
+
+bool is_variable_name(const std::string& name) {
+  const auto ok = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), ok);
+}
+
+bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
+  constexpr std::array kAlways{names::kController, names::kRankToken,     names::kJobId,
+                               names::kAttempt,    names::kAttemptFolder, names::kCheckpointFolder,
+                               names::kNodes,      names::kNodeList,      names::kStop};
+  return std::ranges::find(kAlways, variable) != kAlways.end() || (spec.has_recipe() && variable == names::kRunFile);
+}
 
 void check_variables(const JobSpec& spec, Findings& findings) {
   if (spec.env_size() > static_cast<int>(kMostVariables)) {

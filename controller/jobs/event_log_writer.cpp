@@ -125,7 +125,7 @@ void EventLog::prepare(Entry& entry, Group& group) {
   if (entry.kind == Kind::kRequest && now->removed_at) {
     return refuse(base::Refusal::Kind::kNotFound, core::removed_text(*now));
   }
-  if (auto why = refusal_of(*now, entry.body); !why.empty()) {
+  if (auto why = core::refusal_of(*now, entry.body); !why.empty()) {
     return refuse(base::Refusal::Kind::kWrongState, std::move(why));
   }
   const bool is_fact = entry.kind == Kind::kFact, is_known = is_fact && known_already(*now, entry.body);
@@ -152,7 +152,7 @@ void EventLog::prepare_all(Entry& entry, Group& group) {
   for (const auto id : entry.jobs) {
     const JobPtr now = current(id, group);
     if (now == nullptr) continue;
-    if (auto why = refusal_of(*now, entry.body); !why.empty()) {
+    if (auto why = core::refusal_of(*now, entry.body); !why.empty()) {
       result.changed.refusals.push_back(std::move(why));
     } else {
       result.changed.jobs.push_back(add(*now, entry.body, group));

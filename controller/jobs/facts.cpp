@@ -30,16 +30,6 @@ std::string subject_of(const core::EventBody& body) {
       body);
 }
 
-std::string refusal_of(const core::Job& job, const core::EventBody& body) {
-  if (std::holds_alternative<core::CancelRequested>(body)) return core::refuse_cancel(job);
-  if (std::holds_alternative<core::RequeueRequested>(body)) return core::refuse_requeue(job);
-  if (std::holds_alternative<core::HoldRequested>(body)) return core::refuse_hold(job);
-  if (std::holds_alternative<core::ReleaseRequested>(body)) return core::refuse_release(job);
-  if (std::holds_alternative<core::TimeLimitChanged>(body)) return core::refuse_time_limit(job);
-  if (std::holds_alternative<core::JobRemoved>(body)) return core::refuse_remove(job);
-  return {};
-}
-
 bool known_already(const core::Job& job, const core::EventBody& body) {
   if (job.removed_at) return true;  // the fact changes nothing any more
   const auto number = core::attempt_of(body);

@@ -11,9 +11,6 @@ namespace jobs {
 /// The rank, node, step or other job that a fact is about. Two facts of one kind with two subjects are two facts.
 std::string subject_of(const core::EventBody& body);
 
-/// Why a person's request is refused in the job's state; empty if it is not.
-std::string refusal_of(const core::Job& job, const core::EventBody& body);
-
 /// True if the job's history holds the fact already. An executor tells a new controller what it told the one before.
 bool known_already(const core::Job& job, const core::EventBody& body);
 

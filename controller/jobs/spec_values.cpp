@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "json/proto_json.h"
-#include "schema/whole_number.h"
 
 namespace jobs {
 namespace {
@@ -35,15 +34,6 @@ core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
   return policy;
 }
 
-std::optional<core::Dependency> parse_dependency(std::string_view text) {
-  const auto colon = text.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  const auto on = core::depends_on_from_string(text.substr(0, colon));
-  const auto job = schema::whole_number<core::JobId>(text.substr(colon + 1));
-  if (!on || !job || *job <= 0) return std::nullopt;
-  return core::Dependency{*job, *on, false};
-}
-
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {
   core::JobSubmitted event;
   event.name = spec.name();
@@ -54,7 +44,7 @@ core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::str
   event.policy = requeue_policy(spec);
   event.held = spec.hold();
   for (const auto& text : spec.after()) {
-    if (const auto dependency = parse_dependency(text)) event.after.push_back(*dependency);
+    if (const auto dependency = core::parse_dependency(text)) event.after.push_back(*dependency);
   }
   event.sweep = {spec.sweep().sweep(), spec.sweep().index(), spec.sweep().parallel()};
   return event;

@@ -12,8 +12,6 @@ namespace jobs {
 
 std::string spec_to_text(const muster::v1::JobSpec& spec);
 core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec);
-/// "succeeded:12"; nullopt if it is nothing of the kind.
-std::optional<core::Dependency> parse_dependency(std::string_view text);
 /// What the job's history begins with.
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user);
 /// Between the polite signal and SIGKILL: the job's own grace where ranks are to save, a short one where they can't.

@@ -1,6 +1,8 @@
 #include "partitions/partition_policies.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "core/text.h"
 #include "jobfile/partition_keys.h"
@@ -19,19 +21,13 @@ std::string of(const std::string& partition) {
   return "slurm.partition \"" + jobfile::shown(std::string_view(partition)) + "\": ";
 }
 
-void fill_text(const std::string& from, std::string* now) {
-  if (now->empty()) *now = from;
+/// Refuses the job for a limit or a right.
+base::Refusal limited(const std::string& partition, const std::string& why) {
+  return {base::Refusal::Kind::kLimit, of(partition) + why};
 }
 
-// What the job file leaves out; a budget is left out if the message does not have it.
-void fill_budgets(const PartitionPolicy& policy, JobSpec& spec) {
-  if (!policy.has_requeue()) return;
-  PartitionPolicy both;
-  *both.mutable_requeue() = spec.requeue();
-  for (const auto& field : jobfile::partition_keys()) {
-    if (field.name.starts_with("requeue.") && !jobfile::has(both, field)) jobfile::copy_field(both, field, policy);
-  }
-  if (both.has_requeue()) *spec.mutable_requeue() = both.requeue();
+void fill_text(const std::string& from, std::string* now) {
+  if (now->empty()) *now = from;
 }
 
 void fill(const PartitionPolicy& policy, JobSpec& spec) {
@@ -47,15 +43,19 @@ void fill(const PartitionPolicy& policy, JobSpec& spec) {
     const auto time = policy.has_default_time_ms() ? policy.default_time_ms() : policy.max_time_ms();
     if (time > 0) spec.mutable_resources()->set_time_limit_ms(time);
   }
-  fill_budgets(policy, spec);
+  if (policy.has_requeue()) {
+    auto budgets = policy.requeue();
+    budgets.MergeFrom(spec.requeue());  // the job file's replace the partition's
+    *spec.mutable_requeue() = std::move(budgets);
+  }
 }
 
-std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
+std::optional<base::Refusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
   const std::uint64_t nodes = std::max(1U, spec.resources().nodes());
   const std::uint64_t ranks = nodes * std::max(1U, spec.resources().ranks_per_node());
   const auto too_many = [&](const char* key, std::uint64_t most, std::uint64_t wanted, const std::string& remedy) {
-    return PartitionRefusal{true, of(policy.name()) + key + " is " + std::to_string(most) + ", the job wants " +
-                                      std::to_string(wanted) + "; use at most " + remedy + ", " + kAsk};
+    return limited(policy.name(), key + (" is " + std::to_string(most)) + ", the job wants " + std::to_string(wanted) +
+                                      "; use at most " + remedy + ", " + kAsk);
   };
   if (policy.has_max_nodes() && nodes > policy.max_nodes()) {
     return too_many("max_nodes", policy.max_nodes(), nodes, core::count_text(policy.max_nodes(), "node"));
@@ -64,6 +64,14 @@ std::optional<PartitionRefusal> judge_size(const PartitionPolicy& policy, const 
     return too_many("max_ranks", policy.max_ranks(), ranks, core::count_text(policy.max_ranks(), "rank") + " in all");
   }
   return std::nullopt;
+}
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> texts_of(const Json& value) {
+  if (value.is_array()) return value.get<std::vector<std::string>>();
+  if (value.is_string()) return {value.get<std::string>()};
+  return {value.dump()};
 }
 
 }  // namespace
@@ -76,10 +84,12 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 PartitionPolicies::PartitionPolicies(std::vector<PartitionPolicy> policies) {
-  for (auto& policy : policies) {
-    auto name = policy.name();
-    policies_.insert_or_assign(std::move(name), std::move(policy));
-  }
+  for (auto& policy : policies) put(std::move(policy));
+}
+
+void PartitionPolicies::put(PartitionPolicy policy) {
+  auto name = policy.name();
+  policies_.insert_or_assign(std::move(name), std::move(policy));
 }
 
 const PartitionPolicy* PartitionPolicies::find(const std::string& partition) const {
@@ -130,19 +140,20 @@ std::string PartitionPolicies::remedy(const Applicant& who, const executors::Clu
                        : "you may use " + names_text(names);
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
-                                                           const std::string& partition) const {
+std::optional<base::Refusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
+                                                        const std::string& partition) const {
   const auto near = schema::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
   const bool hidden = facts != nullptr && !policies_.empty();
-  return PartitionRefusal{
-      hidden, of(partition) +
-                  (hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition") +
-                  (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm)};
+  auto refusal = limited(
+      partition, (hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition") +
+                     (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm));
+  if (!hidden) refusal.kind = base::Refusal::Kind::kInvalid;
+  return refusal;
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
-                                                         JobSpec& spec) const {
+std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
+                                                      JobSpec& spec) const {
   auto partition = spec.slurm().partition();
   if (policies_.empty()) {
     const bool several = partition.find(',') != std::string::npos;
@@ -152,17 +163,18 @@ std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, c
   if (partition.empty()) {
     partition = default_partition(slurm);
     if (partition.empty()) {
-      return PartitionRefusal{false, "slurm.partition: want one, there is no default; " + remedy(who, slurm)};
+      return base::Refusal{base::Refusal::Kind::kInvalid,
+                           "slurm.partition: want one, there is no default; " + remedy(who, slurm)};
     }
   }
   if (partition.find(',') != std::string::npos) {
-    return PartitionRefusal{
-        false, of(partition) + "want one partition, since each has limits of its own; " + remedy(who, slurm)};
+    return base::Refusal{base::Refusal::Kind::kInvalid,
+                         of(partition) + "want one partition, since each has limits of its own; " + remedy(who, slurm)};
   }
   const auto* policy = find(partition);
   if (policy == nullptr) return unknown(who, slurm, partition);
   if (const auto why = why_not(who, partition); !why.empty()) {
-    return PartitionRefusal{true, of(partition) + why + "; " + remedy(who, slurm)};
+    return limited(partition, why + "; " + remedy(who, slurm));
   }
   spec.mutable_slurm()->set_partition(partition);
   fill(*policy, spec);
@@ -170,29 +182,58 @@ std::optional<PartitionRefusal> PartitionPolicies::admit(const Applicant& who, c
   return judge_time(partition, spec.resources().time_limit_ms());
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::judge_time(const std::string& partition,
-                                                              std::int64_t time_limit_ms) const {
+std::optional<base::Refusal> PartitionPolicies::judge_time(const std::string& partition,
+                                                           std::int64_t time_limit_ms) const {
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_time_ms()) return std::nullopt;
   if (time_limit_ms > 0 && time_limit_ms <= policy->max_time_ms()) return std::nullopt;
   const auto most = schema::print_duration_ms(policy->max_time_ms());
-  return PartitionRefusal{true,
-                          of(partition) + "max_time is " + most + ", the job wants " +
-                              (time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : std::string("no limit")) +
-                              "; set resources.time_limit to at most " + most + ", " + kAsk};
+  const auto wanted = time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : "no limit";
+  return limited(partition, "max_time is " + most + ", the job wants " + wanted +
+                                "; set resources.time_limit to at most " + most + ", " + kAsk);
 }
 
-std::optional<PartitionRefusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
-                                                                 std::uint32_t waiting, std::uint32_t more) const {
+std::optional<base::Refusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
+                                                              std::uint32_t waiting, std::uint32_t more) const {
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) return std::nullopt;
   const auto most = policy->max_queued_jobs_per_user();
   if (std::uint64_t{waiting} + more <= most) return std::nullopt;
-  return PartitionRefusal{true, of(partition) + "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
-                                    core::count_text(waiting, "job") + " of " + user +
-                                    (waiting == 1 ? " waits" : " wait") + " there" +
-                                    (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
-                                    "; wait until one starts or cancel one, " + kAsk};
+  return limited(partition, "max_queued_jobs_per_user is " + std::to_string(most) + ", and " +
+                                core::count_text(waiting, "job") + " of " + user + (waiting == 1 ? " waits" : " wait") +
+                                " there" + (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
+                                "; wait until one starts or cancel one, " + kAsk);
+}
+
+std::string policy_to_json(const PartitionPolicy& policy) {
+  Json json = Json::object();
+  for (const auto& field : jobfile::partition_keys()) {
+    const auto texts = jobfile::texts(policy, field);
+    const bool is_literal = field.kind == schema::Kind::kWhole || field.kind == schema::Kind::kFlag;
+    if (texts.empty()) continue;
+    json[std::string(field.name)] = jobfile::is_list(field) ? Json(texts)
+                                    : is_literal            ? Json::parse(texts.front())
+                                                            : Json(texts.front());
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+PartitionPolicy policy_from_json(const std::string& name, const std::string& text) {
+  PartitionPolicy policy;
+  policy.set_name(name);
+  try {
+    const auto json = Json::parse(text);
+    for (const auto& [key, value] : json.items()) {
+      const auto* field = jobfile::find_partition_key(key);
+      if (field == nullptr) continue;
+      if (const auto want = jobfile::put(policy, *field, texts_of(value)); !want.empty()) {
+        throw std::runtime_error(key + ": want " + want);
+      }
+    }
+  } catch (const std::exception& error) {
+    throw std::runtime_error("the stored policy of partition \"" + name + "\" cannot be read: " + error.what());
+  }
+  return policy;
 }
 
 }  // namespace partitions

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/outcome.h"
 #include "executors/cluster_facts.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/partition.pb.h"
@@ -19,12 +20,6 @@ struct Applicant {
   std::vector<std::string> groups;
 };
 
-/// Why a job is refused.
-struct PartitionRefusal {
-  bool limit = true;  // a limit or a right; false: the job file is wrong
-  std::string text;
-};
-
 /// What admins allow: policies by partition. Pure: it asks nobody, and the same questions get the same answers.
 ///
 /// Without any policy every partition of Slurm may be used. With one, only those that have a policy.
@@ -33,20 +28,25 @@ class PartitionPolicies {
   PartitionPolicies() = default;
   explicit PartitionPolicies(std::vector<PartitionPolicy> policies);
 
+  void put(PartitionPolicy policy);
+  void remove(const std::string& partition) { policies_.erase(partition); }
+
   bool empty() const { return policies_.empty(); }
   const std::map<std::string, PartitionPolicy>& policies() const { return policies_; }
   /// Null: it has none.
   const PartitionPolicy* find(const std::string& partition) const;
 
+  // Refusals are kLimit for a limit or a right, and kInvalid where the job file is wrong.
+
   /// Gives a job without a partition the one it goes to (the default; else Slurm's), fills what it leaves out from the
   /// policy, and then judges it. `spec` is as the job file has it: its own defaults are not filled in yet.
-  std::optional<PartitionRefusal> admit(const Applicant& who, const executors::ClusterFacts& slurm,
-                                        muster::v1::JobSpec& spec) const;
+  std::optional<base::Refusal> admit(const Applicant& who, const executors::ClusterFacts& slurm,
+                                     muster::v1::JobSpec& spec) const;
   /// Whether a job of that partition may have this time limit.
-  std::optional<PartitionRefusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
+  std::optional<base::Refusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
   /// Whether so many `more` jobs of a user may wait beside those that wait already.
-  std::optional<PartitionRefusal> judge_waiting(const std::string& partition, const std::string& user,
-                                                std::uint32_t waiting, std::uint32_t more) const;
+  std::optional<base::Refusal> judge_waiting(const std::string& partition, const std::string& user,
+                                             std::uint32_t waiting, std::uint32_t more) const;
 
   /// Empty: this user may. Otherwise why not.
   std::string why_not(const Applicant& who, const std::string& partition) const;
@@ -56,8 +56,8 @@ class PartitionPolicies {
   std::string default_partition(const executors::ClusterFacts& slurm) const;
 
  private:
-  std::optional<PartitionRefusal> unknown(const Applicant& who, const executors::ClusterFacts& slurm,
-                                          const std::string& partition) const;
+  std::optional<base::Refusal> unknown(const Applicant& who, const executors::ClusterFacts& slurm,
+                                       const std::string& partition) const;
   std::string remedy(const Applicant& who, const executors::ClusterFacts& slurm) const;
 
   std::map<std::string, PartitionPolicy> policies_;
@@ -65,5 +65,12 @@ class PartitionPolicies {
 
 /// A list of names for a sentence: "big, main"; "none" if there are none.
 std::string names_text(const std::vector<std::string>& names);
+
+/// A policy as it is stored and audited: an object of the keys of a partitions file, those alone that are said, without
+/// the name. The same policy always gives the same text.
+std::string policy_to_json(const PartitionPolicy& policy);
+
+/// The reverse. Keys that this version does not know are left out; throws std::runtime_error for anything else.
+PartitionPolicy policy_from_json(const std::string& name, const std::string& json);
 
 }  // namespace partitions

@@ -19,12 +19,15 @@ constexpr std::chrono::milliseconds kSubmitPatience{2000};
 constexpr std::uint32_t kAuditDefault = 100;
 constexpr std::uint32_t kAuditMost = 1000;
 
-base::Refusal refusal_of(PartitionRefusal&& from) {
-  return {from.limit ? base::Refusal::Kind::kLimit : base::Refusal::Kind::kInvalid, std::move(from.text)};
-}
-
 bool lacks(const executors::ClusterFacts& facts, const std::string& partition) {
   return !partition.empty() && facts.find(partition) == nullptr;
+}
+
+/// Slurm's words for what no waiting mends; they don't say what is wrong.
+bool may_never_start(std::string_view reason) {
+  constexpr std::string_view kWords[]{"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints"};
+  return std::ranges::find(kWords, reason) != std::end(kWords) || reason.starts_with("ReqNodeNotAvail") ||
+         reason.starts_with("Nodes required for job are");
 }
 
 }  // namespace
@@ -66,8 +69,7 @@ std::optional<base::Refusal> Partitions::admit(muster::v1::JobSpec& spec, const 
   if (book->empty() && facts->known() && lacks(*facts, spec.slurm().partition())) facts = cluster_.ask(kSubmitPatience);
   // Groups may cost a question to a directory service.
   const auto who = book->empty() ? Applicant{user, {}} : applicant(user);
-  if (auto refusal = book->admit(who, *facts, spec)) return refusal_of(std::move(*refusal));
-  return std::nullopt;
+  return book->admit(who, *facts, spec);
 }
 
 Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user) {
@@ -77,29 +79,15 @@ Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t
     const auto* policy = book->find(partition);
     if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) continue;
     if (!turn.lock) turn.lock = std::unique_lock(turn_);
-    auto refusal = book->judge_waiting(partition, user, parts_.count_jobs(partition, user).waiting, count);
-    if (!refusal) continue;
-    turn.refusal = refusal_of(std::move(*refusal));
-    break;
+    turn.refusal = book->judge_waiting(partition, user, parts_.count_jobs(partition, user).waiting, count);
+    if (turn.refusal) break;
   }
   return turn;
 }
 
 std::optional<base::Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
-  auto refusal = keeper_.book()->judge_time(partition_of(job.id), limit.count());
-  return refusal ? std::optional(refusal_of(std::move(*refusal))) : std::nullopt;
+  return keeper_.book()->judge_time(partition_of(job.id), limit.count());
 }
-
-namespace {
-
-/// Slurm's words for what no waiting mends; they don't say what is wrong.
-bool may_never_start(std::string_view reason) {
-  constexpr std::string_view kWords[]{"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints"};
-  return std::ranges::find(kWords, reason) != std::end(kWords) || reason.starts_with("ReqNodeNotAvail") ||
-         reason.starts_with("Nodes required for job are");
-}
-
-}  // namespace
 
 std::optional<base::Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
   if (job.state != core::JobState::kQueued || job.held || !may_never_start(scheduler_reason)) return std::nullopt;

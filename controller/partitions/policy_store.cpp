@@ -6,9 +6,7 @@
 #include <fstream>
 
 #include "core/text.h"
-#include "jobfile/partition_file.h"
 #include "jobfile/partition_keys.h"
-#include "partitions/policy_json.h"
 #include "schema/nearest.h"
 #include "schema/utf8.h"
 
@@ -46,15 +44,6 @@ std::vector<std::string> names_of(const PartitionPolicies& book) {
   return names;
 }
 
-/// The policies of all partitions but this one.
-std::vector<PartitionPolicy> others(const PartitionPolicies& book, const std::string& partition) {
-  std::vector<PartitionPolicy> all;
-  for (const auto& [name, policy] : book.policies()) {
-    if (name != partition) all.push_back(policy);
-  }
-  return all;
-}
-
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names) {
   const auto near = schema::nearest(wrong, names);
   return near.empty() ? "" : ", did you mean \"" + near + "\"";
@@ -79,8 +68,16 @@ std::string read(const std::filesystem::path& file, std::string* problem) {
   return text;
 }
 
-std::string action_of(const std::string& before, const std::string& after) {
-  return before.empty() ? "add" : after.empty() ? "remove" : "set";
+/// What the audit keeps of a change. Null: the partition had no policy, or has none any more.
+store::AuditRow change_of(const PartitionPolicy* was, const PartitionPolicy* is, core::Time at, std::string user) {
+  const char* action = was == nullptr ? "add" : is == nullptr ? "remove" : "set";
+  return {0,
+          at,
+          std::move(user),
+          action,
+          (is == nullptr ? was : is)->name(),
+          was == nullptr ? "" : policy_to_json(*was),
+          is == nullptr ? "" : policy_to_json(*is)};
 }
 
 /// What is wrong with the new policy; empty: nothing.
@@ -183,16 +180,13 @@ void PolicyStore::take(std::vector<PartitionPolicy> policies) {
   const auto old = book();
   PartitionPolicies next(std::move(policies));
   std::vector<store::AuditRow> rows;
-  const auto note = [&](const std::string& name) {
-    const auto* was = old->find(name);
-    const auto* is = next.find(name);
-    const auto before = was == nullptr ? "" : policy_to_json(*was);
-    const auto after = is == nullptr ? "" : policy_to_json(*is);
-    if (before != after) rows.push_back({0, clock_.wall(), kByFile, action_of(before, after), name, before, after});
+  const auto note = [&](const PartitionPolicy* was, const PartitionPolicy* is) {
+    auto row = change_of(was, is, clock_.wall(), kByFile);
+    if (row.before != row.after) rows.push_back(std::move(row));
   };
-  for (const auto& name : names_of(*old)) note(name);
-  for (const auto& name : names_of(next)) {
-    if (old->find(name) == nullptr) note(name);
+  for (const auto& [name, policy] : old->policies()) note(&policy, next.find(name));
+  for (const auto& [name, policy] : next.policies()) {
+    if (old->find(name) == nullptr) note(nullptr, &policy);
   }
   change(rows, std::move(next));
 }
@@ -203,9 +197,9 @@ void PolicyStore::change(const std::vector<store::AuditRow>& rows, PartitionPoli
   book_ = std::make_shared<const PartitionPolicies>(std::move(next));
 }
 
-std::optional<base::Refusal> PolicyStore::refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next) {
+std::optional<base::Refusal> PolicyStore::refused(const store::AuditRow& row, PartitionPolicies next) {
   try {
-    change(rows, std::move(next));
+    change({row}, std::move(next));
   } catch (const store::Error& error) {
     if (error.kind() != store::Error::Kind::kFull) throw;
     return refuse(base::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what());
@@ -260,12 +254,10 @@ base::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRe
                                                         " is the default already; muster admin partition set " + other +
                                                         " --default none, then this one");
   }
-  auto all = others(*old, name);
-  all.push_back(policy);
-  const std::vector<store::AuditRow> rows{{0, clock_.wall(), name_of(request.user()), request.create() ? "add" : "set",
-                                           name, known == nullptr ? "" : policy_to_json(*known),
-                                           policy_to_json(policy)}};
-  if (const auto refusal = refused(rows, PartitionPolicies(std::move(all)))) return *refusal;
+  auto next = *old;
+  next.put(policy);
+  const auto row = change_of(known, &policy, clock_.wall(), name_of(request.user()));
+  if (const auto refusal = refused(row, std::move(next))) return *refusal;
   return policy;
 }
 
@@ -279,11 +271,11 @@ base::Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemoveParti
                                                       did_you_mean(request.name(), names_of(*old)) +
                                                       "; muster admin partition list shows those there are");
   }
-  const auto removed = *known;
-  const std::vector<store::AuditRow> rows{
-      {0, clock_.wall(), name_of(request.user()), "remove", request.name(), policy_to_json(removed), ""}};
-  if (const auto refusal = refused(rows, PartitionPolicies(others(*old, request.name())))) return *refusal;
-  return removed;
+  auto next = *old;
+  next.remove(request.name());
+  const auto row = change_of(known, nullptr, clock_.wall(), name_of(request.user()));
+  if (const auto refusal = refused(row, std::move(next))) return *refusal;
+  return *known;
 }
 
 }  // namespace partitions

@@ -51,7 +51,7 @@ class PolicyStore {
   void take(std::vector<PartitionPolicy> policies);
   void change(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
   /// `change` by a command: a store that takes no writes is a refusal.
-  std::optional<base::Refusal> refused(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
+  std::optional<base::Refusal> refused(const store::AuditRow& row, PartitionPolicies next);
   std::optional<base::Refusal> refuse_by_command() const;
 
   store::Store& store_;

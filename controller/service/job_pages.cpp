@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "core/apply.h"
-#include "jobfile/idle_keys.h"
+#include "jobfile/spec.h"
 #include "service/requests.h"
 #include "service/views.h"
 

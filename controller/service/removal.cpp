@@ -50,7 +50,7 @@ base::Outcome<muster::v1::RemoveResponse> Removal::remove(const muster::v1::Remo
       const auto job = parts_.event_log.job(id);
       if (job == nullptr) {
         refused(id, "there is no job " + std::to_string(id), true);
-      } else if (const auto why = core::refuse_remove(*job); !why.empty()) {
+      } else if (const auto why = core::refusal_of(*job, core::JobRemoved{}); !why.empty()) {
         refused(id, why, job->removed_at.has_value());
       } else {
         wanted.emplace(id, removal_of(*job));

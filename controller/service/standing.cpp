@@ -128,12 +128,12 @@ void fill_standing(const Standing& standing, muster::v1::WhyResponse& out) {
 }
 
 std::string refusal_of(const core::Job& job, std::string_view request) {
-  if (request == "cancel") return core::refuse_cancel(job);
-  if (request == "requeue") return core::refuse_requeue(job);
-  if (request == "hold") return job.held ? "it is held already" : core::refuse_hold(job);
-  if (request == "release") return core::refuse_release(job);
-  if (request == "limit") return core::refuse_time_limit(job);
-  if (request == "rm") return core::refuse_remove(job);
+  if (request == "cancel") return core::refusal_of(job, core::CancelRequested{});
+  if (request == "requeue") return core::refusal_of(job, core::RequeueRequested{});
+  if (request == "hold") return job.held ? "it is held already" : core::refusal_of(job, core::HoldRequested{});
+  if (request == "release") return core::refusal_of(job, core::ReleaseRequested{});
+  if (request == "limit") return core::refusal_of(job, core::TimeLimitChanged{});
+  if (request == "rm") return core::refusal_of(job, core::JobRemoved{});
   return "";
 }
 

@@ -90,7 +90,7 @@ std::string Submission::problems_of(muster::v1::JobSpec& spec) const {
     }
   }
   for (const auto& text : spec.after()) {
-    const auto dependency = jobs::parse_dependency(text);
+    const auto dependency = core::parse_dependency(text);
     if (!dependency) {
       add("after \"" + text + "\": want succeeded:<job>, failed:<job> or ended:<job>");
     } else if (const auto other = parts_.event_log.job(dependency->job); other == nullptr) {

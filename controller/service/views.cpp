@@ -9,9 +9,8 @@
 #include <ctime>
 
 #include "actions/launch_plan.h"
-#include "jobfile/idle_keys.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/secrets.h"
+#include "jobfile/spec.h"
 #include "schema/series.h"
 
 namespace service {

@@ -4,8 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "store/action_codec.h"
-#include "store/event_codec.h"
+#include "store/codec.h"
 
 namespace store {
 
@@ -94,19 +93,7 @@ JobRow read_job_row(const Query& row) {
   return job;
 }
 
-std::int64_t read_number(Connection& connection, const char* sql) {
-  return connection.first<std::int64_t>(sql).value();
-}
-
 }  // namespace
-
-std::optional<core::JobId> read_request(Connection& connection, const std::string& request_id) {
-  return connection.first<core::JobId>("SELECT id FROM jobs WHERE request_id = ?", request_id);
-}
-
-core::JobId read_next_job_id(Connection& connection) {
-  return read_number(connection, "SELECT ifnull(max(id), 0) + 1 FROM jobs");
-}
 
 std::optional<core::Job> read_job(Connection& connection, core::JobId id) {
   Query row = connection.query("SELECT at_ms, type, payload FROM events WHERE job_id = ? ORDER BY version", id);
@@ -116,10 +103,6 @@ std::optional<core::Job> read_job(Connection& connection, core::JobId id) {
     fold(*job, row, 0);
   }
   return job;
-}
-
-std::optional<std::string> read_spec(Connection& connection, core::JobId id) {
-  return connection.first<std::string>("SELECT spec_json FROM jobs WHERE id = ?", id);
 }
 
 std::vector<core::Job> read_open_jobs(Connection& connection) {
@@ -212,10 +195,6 @@ Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32
   return totals;
 }
 
-std::int64_t read_last_event_id(Connection& connection) {
-  return read_number(connection, "SELECT ifnull(max(id), 0) FROM events");
-}
-
 std::vector<PendingAction> read_pending_actions(Connection& connection) {
   return connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id")
       .all([](const Query& row) {
@@ -253,10 +232,6 @@ std::string read_secret(Connection& connection) {
   auto secret = connection.first<std::string>("SELECT value FROM meta WHERE key = 'secret'");
   if (!secret) throw Error(Error::Kind::kCorrupt, "the database has lost its secret: restore a backup");
   return *std::move(secret);
-}
-
-std::string read_place(Connection& connection) {
-  return connection.first<std::string>("SELECT value FROM meta WHERE key = 'place'").value_or("");
 }
 
 }  // namespace store

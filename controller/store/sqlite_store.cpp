@@ -1,23 +1,14 @@
 #include "store/sqlite_store.h"
 
-#include <fcntl.h>
-
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <mutex>
 
-#include "os/fd.h"
-#include "store/clean_end.h"
-#include "store/schema.h"
-#include "store/secret.h"
+#include "store/codec.h"
 #include "store/sqlite_connection.h"
-#include "store/sqlite_errors.h"
-#include "store/sqlite_lock.h"
+#include "store/sqlite_file.h"
 #include "store/sqlite_metrics.h"
-#include "store/sqlite_migrate.h"
 #include "store/sqlite_rows.h"
-#include "store/sqlite_writes.h"
 
 namespace store {
 
@@ -32,13 +23,93 @@ constexpr const char* kWalKeptBytes = "67108864";
 constexpr std::chrono::seconds kReadPatience{15};
 constexpr const char* kReadStandsStill = " could not be read for 15 s: its disk does not respond; try again later";
 
-/// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it.
-void create_private(const fs::path& file) {
-  if (const os::Fd created(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); created) return;
-  const bool full = errno == ENOSPC || errno == EDQUOT;
-  throw Error(Error::Kind::kFull, full ? "the disk is full: " + file.string() + " cannot be created; free space"
-                                       : file.string() + " cannot be written (" + std::strerror(errno) +
-                                             "): make it writable for this user");
+constexpr const char* kFindRequest = "SELECT id FROM jobs WHERE request_id = ?";
+
+/// resumed_from_step before the ranks have reported it.
+constexpr std::int64_t kNotTold = -1;
+
+void insert_job(Connection& connection, const Commit& commit, const JobRow& job) {
+  const auto request = commit.request_id.empty() ? std::nullopt : std::optional(commit.request_id);
+  if (request && connection.first<core::JobId>(kFindRequest, *request)) throw request_taken(*request);
+  const auto sweep = job.sweep.empty() ? std::nullopt : std::optional(job.sweep);
+  const auto sweep_index = sweep ? std::optional(job.sweep_index) : std::nullopt;
+  connection.run(
+      "INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, "
+      "last_checkpoint_step, submitted_at_ms, sweep, sweep_index) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      job.id, request, commit.spec_json, job.name, job.user, job.is_command, job.state, job.reason, job.version,
+      job.last_checkpoint_step, job.submitted_at, sweep, sweep_index);
+}
+
+void update_job(Connection& connection, const JobRow& job) {
+  connection.run(
+      "UPDATE jobs SET state = ?, reason = ?, version = ?, last_checkpoint_step = ?, started_at_ms = ?, "
+      "ended_at_ms = ?, next_attempt_at_ms = ? WHERE id = ?",
+      job.state, job.reason, job.version, job.last_checkpoint_step, job.started_at, job.ended_at, job.next_attempt_at,
+      job.id);
+}
+
+/// Marks the job as removed and deletes its spec, which may hold secrets.
+void mark_removed(Connection& connection, const JobRow& job) {
+  connection.run("INSERT INTO removed_jobs (job_id, at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", job.id,
+                 *job.removed_at);
+  connection.run("UPDATE jobs SET spec_json = '{}' WHERE id = ?", job.id);
+}
+
+void upsert_attempt(Connection& connection, core::JobId job, const core::Attempt& attempt) {
+  const auto& exit = attempt.culprit_exit;
+  const auto& there = attempt.scheduler_job;
+  connection.run(
+      "INSERT OR REPLACE INTO attempts (job_id, number, state, cause, reason, reason_started, culprit, "
+      "culprit_code, culprit_signal, started_at_ms, running_at_ms, ended_at_ms, resumed_from_step, handle, "
+      "queued_at_ms, scheduler_job, scheduler_element) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      job, attempt.number, attempt.state, attempt.cause, attempt.reason, attempt.reason_started, attempt.culprit,
+      exit ? std::optional(exit->code) : std::nullopt, exit ? std::optional(exit->signal) : std::nullopt,
+      attempt.started_at, attempt.running_at, attempt.ended_at, attempt.resumed_from_step.value_or(kNotTold),
+      attempt.handle, attempt.queued_at, there ? std::optional(there->number) : std::nullopt,
+      there ? there->element : std::nullopt);
+}
+
+std::int64_t insert_event(Connection& connection, const Commit& commit) {
+  const core::Job& job = commit.applied->job;
+  const auto& [at, body] = commit.event;
+  connection.run(
+      "INSERT INTO events (job_id, version, at_ms, type, attempt, payload, state_after, text) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      job.id, job.version, at, type_name(body), attempt_of(body), encode_event(body), job.state, commit.applied->text);
+  return connection.database().getLastInsertRowid();
+}
+
+/// Adds one event, its projections and its actions; returns the event's id. Throws Error kConflict.
+std::int64_t write_commit(Connection& connection, const Commit& commit) {
+  const core::Job& job = commit.applied->job;
+  const auto version = connection.first<std::int64_t>("SELECT version FROM jobs WHERE id = ?", job.id);
+  require_next(job, version.value_or(0));
+  const JobRow row = row_of(job);
+  if (job.version == 1)
+    insert_job(connection, commit, row);
+  else
+    update_job(connection, row);
+  if (row.removed_at) mark_removed(connection, row);
+  // An event never changes any attempt but the newest.
+  if (job.current() != nullptr) upsert_attempt(connection, job.id, *job.current());
+  const std::int64_t event_id = insert_event(connection, commit);
+  std::int64_t index = 0;
+  for (const core::Action& action : commit.applied->actions) {
+    connection.run("INSERT INTO actions (event_id, idx, job_id, kind, payload) VALUES (?, ?, ?, ?, ?)", event_id,
+                   index++, job.id, action_kind(action), encode_action(action));
+  }
+  return event_id;
+}
+
+/// Stores the change in the audit, and the partition's new policy.
+void write_partition_change(Connection& connection, const AuditRow& change) {
+  connection.run("INSERT INTO audit (at_ms, user, action, partition, before, after) VALUES (?, ?, ?, ?, ?, ?)",
+                 change.at, change.user, change.action, change.partition, change.before, change.after);
+  if (change.after.empty()) {
+    connection.run("DELETE FROM partitions WHERE name = ?", change.partition);
+  } else {
+    connection.run("INSERT OR REPLACE INTO partitions (name, policy) VALUES (?, ?)", change.partition, change.after);
+  }
 }
 
 class SqliteStore final : public Store {
@@ -61,8 +132,12 @@ class SqliteStore final : public Store {
   void set_actions(std::span<const std::int64_t> action_ids, ActionState state) override {
     if (action_ids.empty()) return;
     const auto now = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
+    const auto done_at = state == ActionState::kDone ? std::optional<core::Time>(now) : std::nullopt;
     writing([&] {
-      for (const auto id : action_ids) write_action_state(writer_, id, state, now);
+      for (const auto id : action_ids) {
+        writer_.run("UPDATE actions SET state = ?, done_at_ms = ? WHERE id = ? AND state <> 'done'", state, done_at,
+                    id);
+      }
     });
   }
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override {
@@ -79,11 +154,13 @@ class SqliteStore final : public Store {
   }
 
   std::optional<core::JobId> find_request(const std::string& request_id) override {
-    return reading(read_request, request_id);
+    return first<core::JobId>(kFindRequest, request_id);
   }
-  core::JobId next_job_id() override { return reading(read_next_job_id); }
+  core::JobId next_job_id() override { return *first<core::JobId>("SELECT ifnull(max(id), 0) + 1 FROM jobs"); }
   std::optional<core::Job> load(core::JobId id) override { return reading(read_job, id); }
-  std::optional<std::string> spec_json(core::JobId id) override { return reading(read_spec, id); }
+  std::optional<std::string> spec_json(core::JobId id) override {
+    return first<std::string>("SELECT spec_json FROM jobs WHERE id = ?", id);
+  }
   std::vector<core::Job> load_open() override { return reading(read_open_jobs); }
   std::vector<JobRow> list(const ListFilter& filter) override { return reading(read_list, filter); }
   std::int64_t count(std::span<const core::JobState> states, const std::string& sweep) override {
@@ -95,7 +172,7 @@ class SqliteStore final : public Store {
   std::vector<StoredEvent> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
     return reading(read_events, job, after_id, limit);
   }
-  std::int64_t last_event_id() override { return reading(read_last_event_id); }
+  std::int64_t last_event_id() override { return *first<std::int64_t>("SELECT ifnull(max(id), 0) FROM events"); }
   Totals totals(std::int64_t after_event, std::uint32_t most) override {
     return reading(read_totals, after_event, most);
   }
@@ -118,11 +195,13 @@ class SqliteStore final : public Store {
     return reading(read_audit, before_id, partition, limit);
   }
   std::string secret() override { return reading(read_secret); }
-  std::string place() override { return reading(read_place); }
+  std::string place() override { return first<std::string>("SELECT value FROM meta WHERE key = 'place'").value_or(""); }
   void settle(const std::string& place, bool new_secret) override {
     writing([&] {
-      write_place(writer_, place);
-      if (new_secret) change_secret(writer_, random_secret());
+      writer_.run(
+          "INSERT INTO meta (key, value) VALUES ('place', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+          place);
+      if (new_secret) writer_.run("UPDATE meta SET value = ? WHERE key = 'secret'", random_secret());
     });
   }
   std::int64_t schema_version() override {
@@ -154,7 +233,7 @@ class SqliteStore final : public Store {
     database.exec(std::string("PRAGMA journal_size_limit = ") + kWalKeptBytes);
     migrate(database, migrations());
     settle_older(writer_);
-    write_secret(writer_, random_secret());
+    writer_.run("INSERT INTO meta (key, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING", random_secret());
     read_secret(writer_);  // throws if the database is damaged
     writer_.tidy_on_close();
   }
@@ -212,6 +291,12 @@ class SqliteStore final : public Store {
     const std::unique_lock lock(reader_mutex_, kReadPatience);
     if (!lock.owns_lock()) throw Error(Error::Kind::kOther, file_ + kReadStandsStill);
     return translating(*reader_, [&] { return read(*reader_, arguments...); });
+  }
+
+  /// The first column of the first row; nullopt: there is no row.
+  template <typename T, typename... Values>
+  std::optional<T> first(const char* sql, const Values&... values) {
+    return reading([&](Connection& connection) { return connection.first<T>(sql, values...); });
   }
 
   const std::string file_;

@@ -1,11 +1,11 @@
-#include "store/sqlite_thinning.h"
-
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "store/sqlite_metrics.h"
 
 namespace store {
 namespace {

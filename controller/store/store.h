@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "core/apply.h"
-#include "store/metric_rows.h"
-#include "store/thinning.h"
+#include "store/metrics.h"
 
 namespace store {
 
@@ -204,5 +203,16 @@ class Store {
   virtual void settle(const std::string& place, bool new_secret) = 0;
   virtual std::int64_t schema_version() = 0;
 };
+
+// Rules that every store shares.
+
+/// Throws kConflict unless the job's version is one more than the stored one.
+void require_next(const core::Job& job, std::int64_t stored_version);
+/// The kConflict error for a request id that was used before.
+Error request_taken(const std::string& request_id);
+/// The job's row in lists.
+JobRow row_of(const core::Job& job);
+/// 32 bytes from the kernel's random source, in hexadecimal. Throws Error if there is none.
+std::string random_secret();
 
 }  // namespace store

@@ -9,8 +9,7 @@
 #include "cli/text.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/key_names.h"
-#include "jobfile/run_file.h"
+#include "jobfile/spec.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
@@ -44,7 +43,7 @@ bool is_a_folder_of_the_controllers(const Key& key) {
 }
 
 jobfile::JobFile parsed(const std::string& toml) {
-  return jobfile::parse_job_file(toml, "job.toml", "/", {}, jobfile::FileChecks::kSkip);
+  return jobfile::compose(jobfile::JobSource::of_text(toml, "job.toml", "/"), {}, jobfile::FileChecks::kSkip);
 }
 
 /// The values of one rank that a person starts.

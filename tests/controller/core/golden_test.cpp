@@ -223,12 +223,13 @@ TEST(JobStatesGolden, EveryStateTakesEveryEventAsReviewed) {
          "reason where it is another than the text.\n";
   for (const auto& state : states()) {
     table << "\n" << state.name << "\n";
-    const std::string cancel = core::refuse_cancel(state.story.job);
-    const std::string requeue = core::refuse_requeue(state.story.job);
+    const std::string cancel = core::refusal_of(state.story.job, core::CancelRequested{});
+    const std::string requeue = core::refusal_of(state.story.job, core::RequeueRequested{});
     table << "  may cancel: " << (cancel.empty() ? "yes" : cancel) << "\n";
     table << "  may requeue: " << (requeue.empty() ? "yes" : requeue) << "\n";
-    const std::string hold = core::refuse_hold(state.story.job), release = core::refuse_release(state.story.job);
-    const std::string limit = core::refuse_time_limit(state.story.job);
+    const std::string hold = core::refusal_of(state.story.job, core::HoldRequested{}),
+                      release = core::refusal_of(state.story.job, core::ReleaseRequested{});
+    const std::string limit = core::refusal_of(state.story.job, core::TimeLimitChanged{});
     table << "  may hold: " << (hold.empty() ? "yes" : hold) << "\n";
     table << "  may release: " << (release.empty() ? "yes" : release) << "\n";
     table << "  may change the time limit: " << (limit.empty() ? "yes" : limit) << "\n";

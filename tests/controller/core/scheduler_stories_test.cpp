@@ -306,8 +306,10 @@ TEST(HoldStory, AHeldJobThatWasCancelledIsOver) {
   Story story;
   story.tell(job).tell(core::CancelRequested{"ben"});
   EXPECT_EQ(story.job.state, JobState::kCancelled);
-  EXPECT_EQ(core::refuse_release(story.job), "job 7 has ended (cancelled): there is nothing to release");
-  EXPECT_EQ(core::refuse_hold(story.job), "job 7 has ended (cancelled): there is nothing to hold");
+  EXPECT_EQ(core::refusal_of(story.job, core::ReleaseRequested{}),
+            "job 7 has ended (cancelled): there is nothing to release");
+  EXPECT_EQ(core::refusal_of(story.job, core::HoldRequested{}),
+            "job 7 has ended (cancelled): there is nothing to hold");
   story.tell(core::ReleaseRequested{"ben"});
   EXPECT_TRUE(story.last.actions.empty());
   EXPECT_EQ(story.job.state, JobState::kCancelled);
@@ -343,7 +345,7 @@ TEST(DependencyStory, OneThatCanNeverBeMetEndsTheJobWithTheReason) {
     EXPECT_EQ(story.job.state, JobState::kCancelled);
     EXPECT_EQ(story.job.reason, "job 5 " + std::string(to_string(ended)) +
                                     ", so this job can never start: submit it again without that dependency");
-    EXPECT_FALSE(core::refuse_requeue(story.job).empty());
+    EXPECT_FALSE(core::refusal_of(story.job, core::RequeueRequested{}).empty());
   }
 }
 
@@ -474,7 +476,8 @@ TEST(LimitStory, AnEndedJobsTimeLimitStaysAsItWas) {
   Story story;
   story.tell(submitted()).tell(core::CancelRequested{"ben"}).tell(core::TimeLimitChanged{"ben", 1h});
   EXPECT_EQ(story.job.time_limit, 0h);
-  EXPECT_EQ(core::refuse_time_limit(story.job), "job 7 has ended (cancelled): its time limit can't be changed");
+  EXPECT_EQ(core::refusal_of(story.job, core::TimeLimitChanged{}),
+            "job 7 has ended (cancelled): its time limit can't be changed");
 }
 
 TEST(HastyStory, AProgramThatAlwaysAsksToBeStartedAgainIsSlowedDown) {

@@ -262,7 +262,7 @@ TEST(JobStory, ARunningJobSavesBeforeItIsCancelledAndNeverComesBack) {
   story.tell(core::RequeueRequested{"anna"}).tell(exited(1, 0, 99)).tell(exited(1, 1, 0));
   EXPECT_EQ(story.job.state, JobState::kCancelled);
   EXPECT_EQ(story.attempt(1).cause, Cause::kCancelled);
-  EXPECT_FALSE(core::refuse_requeue(story.job).empty());
+  EXPECT_FALSE(core::refusal_of(story.job, core::RequeueRequested{}).empty());
   const core::Job before = story.job;
   story.tell(core::RequeueRequested{"anna"});
   EXPECT_EQ(story.job.state, before.state);
@@ -337,13 +337,16 @@ TEST(JobStory, RequeueOfAStoppingJobStartsAgainWhateverTheBudget) {
 TEST(JobStory, RefusalsSayWhatToDoInstead) {
   Story story;
   story.tell(submitted(1));
-  EXPECT_EQ(core::refuse_cancel(story.job), "");
-  EXPECT_EQ(core::refuse_requeue(story.job), "job 7 has not started yet: there is nothing to start again");
+  EXPECT_EQ(core::refusal_of(story.job, core::CancelRequested{}), "");
+  EXPECT_EQ(core::refusal_of(story.job, core::RequeueRequested{}),
+            "job 7 has not started yet: there is nothing to start again");
   story.run(1);
-  EXPECT_EQ(core::refuse_requeue(story.job), "");
+  EXPECT_EQ(core::refusal_of(story.job, core::RequeueRequested{}), "");
   story.tell(exited(1, 0, 0));
-  EXPECT_EQ(core::refuse_cancel(story.job), "job 7 has succeeded already: there is nothing to cancel");
-  EXPECT_EQ(core::refuse_requeue(story.job), "job 7 has succeeded: to run it once more, muster submit --like 7");
+  EXPECT_EQ(core::refusal_of(story.job, core::CancelRequested{}),
+            "job 7 has succeeded already: there is nothing to cancel");
+  EXPECT_EQ(core::refusal_of(story.job, core::RequeueRequested{}),
+            "job 7 has succeeded: to run it once more, muster submit --like 7");
 }
 
 TEST(JobStory, ALaunchThatFailsIsTriedAgainUnlessThatCannotHelp) {

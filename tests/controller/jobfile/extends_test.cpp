@@ -21,7 +21,7 @@ class Extends : public testing::Test {
   JobFile read(const std::string& name, const std::vector<std::string>& set = {}) {
     std::vector<Override> overrides;
     for (const auto& assignment : set) overrides.push_back(override_of_set(assignment));
-    return read_job_file(folder_ / name, overrides, FileChecks::kSkip);
+    return compose(JobSource::of_file(folder_ / name), overrides, FileChecks::kSkip);
   }
   std::string at(const std::string& name) const { return folder_ / name; }
 

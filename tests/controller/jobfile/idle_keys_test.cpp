@@ -1,10 +1,9 @@
 // Goal: a person is told of each key in the job file that has no effect.
-#include "jobfile/idle_keys.h"
+#include "jobfile/spec.h"
 
 #include <gmock/gmock.h>
 
 #include "jobfile/job_keys.h"
-#include "jobfile/spec.h"
 
 namespace jobfile {
 namespace {

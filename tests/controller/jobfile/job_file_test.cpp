@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 JobFile parsed(const std::string& text, const std::vector<std::string>& set = {}) {
   std::vector<Override> overrides;
   for (const auto& assignment : set) overrides.push_back(override_of_set(assignment));
-  return parse_job_file(text, "job.toml", "/tmp", overrides, FileChecks::kLook);
+  return compose(JobSource::of_text(text, "job.toml", "/tmp"), overrides, FileChecks::kLook);
 }
 
 constexpr const char* kRecipe = "name = \"a\"\n[train]\n";
@@ -180,7 +180,9 @@ TEST(JobFiles, WhatTheReadersOfRankVariablesTakeStaysTheUsers) {
         recipe("[env]\nMASTER_PORT = \"x\""), recipe("[env]\nRANK = \"0\""),
         recipe("[env]\nLOCAL_RANK = \"0\"\n[resources]\nranks_per_node = 2"),
         command("[env]\nMUSTER_OF_MY_OWN = \"1\"\nMUSTER_RUN_FILE = \"/mine\"")}) {
-    EXPECT_THAT(parse_job_file(text, "job.toml", "/tmp", {}, FileChecks::kSkip).problems, testing::IsEmpty()) << text;
+    EXPECT_THAT(compose(JobSource::of_text(text, "job.toml", "/tmp"), {}, FileChecks::kSkip).problems,
+                testing::IsEmpty())
+        << text;
   }
 }
 
@@ -312,17 +314,19 @@ TEST(JobFiles, SlipsInTheSyntaxComeWithTheirRemedy) {
 }
 
 TEST(JobFiles, MissingFilesAndFoldersAreNamed) {
-  EXPECT_THAT(read_job_file("/no/such.toml", {}, FileChecks::kLook).problems,
+  EXPECT_THAT(compose(JobSource::of_file("/no/such.toml"), {}, FileChecks::kLook).problems,
               ElementsAre(StartsWith("/no/such.toml: there is no such job file")));
-  EXPECT_THAT(read_job_file("/tmp", {}, FileChecks::kLook).problems,
+  EXPECT_THAT(compose(JobSource::of_file("/tmp"), {}, FileChecks::kLook).problems,
               ElementsAre("/tmp: this is a folder; want a job file"));
 }
 
 TEST(JobFiles, RelativePathsCountFromTheFilesFolder) {
-  const auto file = parse_job_file(
-      "name = \"a\"\n[data]\nsource = \"folder\"\npath = \"text/../words\"\ncache_folder = \"/var/cache\"\n"
-      "[checkpoint]\nfolder = \"out\"",
-      "job.toml", "/home/someone/jobs", {}, FileChecks::kSkip);
+  const auto file =
+      compose(JobSource::of_text(
+                  "name = \"a\"\n[data]\nsource = \"folder\"\npath = \"text/../words\"\ncache_folder = \"/var/cache\"\n"
+                  "[checkpoint]\nfolder = \"out\"",
+                  "job.toml", "/home/someone/jobs"),
+              {}, FileChecks::kSkip);
   ASSERT_THAT(file.problems, IsEmpty());
   EXPECT_EQ(test::text(file.spec, "data.path"), "/home/someone/jobs/words");
   EXPECT_EQ(test::text(file.spec, "data.cache_folder"), "/var/cache");
@@ -334,7 +338,7 @@ TEST(JobFiles, RelativePathsCountFromTheFilesFolder) {
 TEST(JobFiles, AFolderWhoseNameIsNotUtf8IsNamedWithTheRemedy) {
   const auto text = recipe("[data]\nsource = \"folder\"\npath = \"texts\"\n");
   const auto in = [&](const char* folder) {
-    return parse_job_file(text, "job.toml", folder, {}, FileChecks::kSkip).problems;
+    return compose(JobSource::of_text(text, "job.toml", folder), {}, FileChecks::kSkip).problems;
   };
   const std::string want = "want a path in UTF-8; rename the folder or file, or choose another path";
   EXPECT_THAT(in("/tmp/Mod\xE8le"), ElementsAre("job.toml:1:1: working_folder \"/tmp/Mod\\xE8le\": " + want,
@@ -414,10 +418,10 @@ TEST(Set, OfAKeyItsLastPartIsEnoughWhereNoOtherEndsTheSame) {
 
 TEST(Append, AddsWordsToACommandAndToNothingElse) {
   const Override more{"-- --lr 3e-4", "command", std::nullopt, {"--lr", "3e-4"}};
-  const auto command = parse_job_file(kCommand, "job.toml", "/tmp", {more}, FileChecks::kLook);
+  const auto command = compose(JobSource::of_text(kCommand, "job.toml", "/tmp"), {more}, FileChecks::kLook);
   ASSERT_THAT(command.problems, IsEmpty());
   EXPECT_THAT(command.spec.command().argv(), ElementsAre("true", "--lr", "3e-4"));
-  EXPECT_THAT(parse_job_file(kRecipe, "job.toml", "/tmp", {more}, FileChecks::kLook).problems,
+  EXPECT_THAT(compose(JobSource::of_text(kRecipe, "job.toml", "/tmp"), {more}, FileChecks::kLook).problems,
               ElementsAre("-- --lr 3e-4: want a job file with a command to add these words to; set a recipe's keys "
                           "with --set train.steps=10"));
 }
@@ -446,14 +450,14 @@ TEST(Examples, AreValid) {
   for (const auto& entry : std::filesystem::directory_iterator(MUSTER_EXAMPLES_FOLDER)) {
     if (entry.path().extension() != ".toml") continue;
     ++count;
-    EXPECT_THAT(read_job_file(entry.path(), {}, FileChecks::kLook).problems, IsEmpty()) << entry.path();
+    EXPECT_THAT(compose(JobSource::of_file(entry.path()), {}, FileChecks::kLook).problems, IsEmpty()) << entry.path();
   }
   EXPECT_GE(count, 4);
 }
 
 TEST(Examples, TheMultiNodeFineTuneAccumulatesItsTotalBatch) {
-  const auto file =
-      read_job_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml", {}, FileChecks::kLook);
+  const auto file = compose(JobSource::of_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml"), {},
+                            FileChecks::kLook);
   EXPECT_EQ(world_size(file.spec), 8U);
   EXPECT_EQ(test::whole(file.spec, "train.batch_size") /
                 (test::whole(file.spec, "train.micro_batch_size") * static_cast<std::int64_t>(world_size(file.spec))),
@@ -468,7 +472,7 @@ TEST(Examples, TheMultiNodeFineTuneIsTriedSmallByAFewSettings) {
     overrides.push_back(override_of_set(set));
   }
   const auto path = std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml";
-  EXPECT_THAT(read_job_file(path, overrides, FileChecks::kLook).problems, IsEmpty());
+  EXPECT_THAT(compose(JobSource::of_file(path), overrides, FileChecks::kLook).problems, IsEmpty());
 }
 
 TEST(Examples, TheSweepIsSixJobs) {

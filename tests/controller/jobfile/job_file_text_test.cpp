@@ -1,5 +1,4 @@
 // Goal: a job file written from a spec gives the same spec, whatever the values of its keys.
-#include "jobfile/job_file_text.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -94,7 +93,7 @@ void set_other(JobSpec& spec, const Key& field) {
 
 /// Reads the spec of a job file. Problems between keys do not matter here.
 JobSpec read_back(const std::string& text) {
-  auto spec = parse_job_file(text, "job.toml", "/elsewhere", {}, FileChecks::kSkip).spec;
+  auto spec = compose(JobSource::of_text(text, "job.toml", "/elsewhere"), {}, FileChecks::kSkip).spec;
   fill_defaults(spec);
   return spec;
 }
@@ -131,10 +130,12 @@ TEST(JobFileText, AllKeysTogetherComeBack) {
 }
 
 TEST(JobFileText, LeavesOutWhatIsTheDefaultAndReadsWell) {
-  const auto file = parse_job_file(
-      "name = \"tune\"\n[resources]\ntime_limit = \"1h30m\"\n[data]\nmax_bytes = \"32MiB\"\n[train]\nsteps = 1000\n"
-      "learning_rate = 1e-4\n",
-      "job.toml", "/work", {}, FileChecks::kSkip);
+  const auto file = compose(
+      JobSource::of_text(
+          "name = \"tune\"\n[resources]\ntime_limit = \"1h30m\"\n[data]\nmax_bytes = \"32MiB\"\n[train]\nsteps = 1000\n"
+          "learning_rate = 1e-4\n",
+          "job.toml", "/work"),
+      {}, FileChecks::kSkip);
   ASSERT_THAT(file.problems, IsEmpty());
   EXPECT_EQ(job_file_text(file.spec),
             "name = \"tune\"\nworking_folder = \"/work\"\n\n[resources]\ntime_limit = \"1h30m\"\n\n[data]\nmax_bytes = "

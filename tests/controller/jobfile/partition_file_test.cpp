@@ -1,10 +1,8 @@
 // Goal: every key of a partition is read, and each mistake is reported with its line and a remedy.
-#include "jobfile/partition_file.h"
+#include "jobfile/partition_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "jobfile/partition_keys.h"
 
 namespace jobfile {
 namespace {

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "jobfile/findings.h"
 #include "jobfile/job_file.h"
-#include "jobfile/slurm_options.h"
 
 namespace jobfile {
 namespace {
@@ -16,8 +16,8 @@ using ::testing::StartsWith;
 JobFile parsed(const std::string& rest, const std::vector<std::string>& set = {}) {
   std::vector<Override> overrides;
   for (const auto& assignment : set) overrides.push_back(override_of_set(assignment));
-  return parse_job_file("name = \"a\"\ncommand = [\"true\"]\n" + rest, "job.toml", "/tmp", overrides,
-                        FileChecks::kLook);
+  return compose(JobSource::of_text("name = \"a\"\ncommand = [\"true\"]\n" + rest, "job.toml", "/tmp"), overrides,
+                 FileChecks::kLook);
 }
 
 TEST(SlurmKeys, ASweepIsLimitedByMusterOrBySlurmAndNotByBoth) {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
 #include "recipe_values.h"
 
@@ -75,8 +76,8 @@ TEST(Sweep, TheTableInTheFileMeansTheSame) {
   ASSERT_THAT(replaced.specs, SizeIs(8));
   EXPECT_EQ(text_of(replaced.specs[1]),
             "tune-0001 env.A=x y train.learning_rate=1e-4 train.schedule=constant train.seed=5");
-  const auto plain =
-      parse_job_file(std::string("name = \"tune\"\n[train]\n") + table, "job.toml", "/tmp", {}, FileChecks::kSkip);
+  const auto plain = compose(JobSource::of_text(std::string("name = \"tune\"\n[train]\n") + table, "job.toml", "/tmp"),
+                             {}, FileChecks::kSkip);
   EXPECT_THAT(plain.problems, IsEmpty());
   EXPECT_THAT(plain.axes, SizeIs(3));
 }
@@ -136,7 +137,8 @@ TEST(Sweep, AWrongTableIsRefusedAtItsPlace) {
                   StartsWith("job.toml:9:14: sweep.train.seed \"1979-05-27\": want an array of values")));
   EXPECT_THAT(swept("[sweep]\nseed = 1\ntrain.seed = [2]\n", {}).problems,
               ElementsAre(HasSubstr("the key is given twice; remove one of them")));
-  EXPECT_THAT(parse_job_file("name = \"a\"\ncommand = [\"true\"]\nsweep = 5", "job.toml", "/tmp", {}, FileChecks::kSkip)
+  EXPECT_THAT(compose(JobSource::of_text("name = \"a\"\ncommand = [\"true\"]\nsweep = 5", "job.toml", "/tmp"), {},
+                      FileChecks::kSkip)
                   .problems,
               ElementsAre("job.toml:3:9: sweep \"5\": want a table: [sweep] and its keys below"));
 }

@@ -11,7 +11,6 @@
 
 #include "jobfile/partition_keys.h"
 #include "partitions/partition_views.h"
-#include "partitions/policy_json.h"
 #include "partitions/user_groups.h"
 
 namespace partitions {

@@ -8,8 +8,7 @@
 
 #include "core/golden.h"
 #include "core/story.h"
-#include "store/action_codec.h"
-#include "store/event_codec.h"
+#include "store/codec.h"
 #include "store/store.h"
 
 namespace test {

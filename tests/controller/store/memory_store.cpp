@@ -4,10 +4,8 @@
 #include <limits>
 #include <set>
 
-#include "store/event_codec.h"
-#include "store/projection.h"
-#include "store/schema.h"
-#include "store/secret.h"
+#include "store/codec.h"
+#include "store/sqlite_file.h"
 
 namespace store {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/random_events.h"
-#include "store/event_codec.h"
+#include "store/codec.h"
 #include "store/saga.h"
 #include "store/sqlite_store.h"
 #include "temporary_folder.h"

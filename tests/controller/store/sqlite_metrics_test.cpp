@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "store/schema.h"
+#include "store/sqlite_file.h"
 #include "store/sqlite_store.h"
 #include "temporary_folder.h"
 

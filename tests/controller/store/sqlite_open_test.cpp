@@ -12,8 +12,7 @@
 
 #include "store/error_of.h"
 #include "store/saga.h"
-#include "store/schema.h"
-#include "store/sqlite_migrate.h"
+#include "store/sqlite_file.h"
 #include "store/sqlite_store.h"
 #include "temporary_folder.h"
 

@@ -1,0 +1,148 @@
+#include "jobfile/spec.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "jobfile/job_keys.h"
+#include "json/proto_json.h"
+#include "launch/secrets.h"
+
+namespace jobfile {
+namespace {
+
+using muster::v1::JobSpec;
+
+constexpr std::int64_t kBackoffMaxMs = 300'000;
+constexpr std::int64_t kVouchedMs = 15'000;
+
+void fill_recipe(JobSpec& spec) {
+  const auto tables = tables_of(spec.recipe());
+  auto values = values_of(spec, tables);
+  schema::fill_defaults(values, tables, world_size(spec));
+  for (const auto& [name, value] : values) {
+    if (const auto* key = schema::find_key(tables, name)) set(spec, *key, value);
+  }
+}
+
+/// Keys that need a program that reports its steps.
+constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
+/// Keys that only muster-worker obeys.
+constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within", "checkpoint.every_steps",
+                                    "checkpoint.keep", "checkpoint.best"};
+
+/// The spec as it would be without these keys.
+JobSpec without_wishes(const JobSpec& spec) {
+  JobSpec plain;
+  *plain.mutable_command() = spec.command();
+  plain.mutable_liveness()->set_silent_after_ms(spec.liveness().silent_after_ms());
+  fill_defaults(plain);
+  return plain;
+}
+
+/// "liveness.hung_after has", "checkpoint.keep, checkpoint.best have": those of the keys that the spec sets to another
+/// value than `plain`; empty: there are none.
+std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const char* const> keys) {
+  std::string found;
+  for (const char* key : keys) {
+    const auto value = get(spec, *find_key(key));
+    if (value && value != get(plain, *find_key(key))) found += (found.empty() ? "" : ", ") + std::string(key);
+  }
+  if (found.empty()) return found;
+  return found + (found.find(',') == std::string::npos ? " has" : " have");
+}
+
+void mask(Texts& variables) {
+  for (auto& [name, value] : variables) value = launch::shown_value(name, value);
+}
+
+void drop_nulls(nlohmann::ordered_json& json) {
+  if (!json.is_object()) return;
+  for (auto it = json.begin(); it != json.end();) {
+    if (it->is_null()) {
+      it = json.erase(it);
+    } else {
+      drop_nulls(*it);
+      ++it;
+    }
+  }
+}
+
+nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
+  auto json = proto::to_json(message);
+  drop_nulls(json);
+  return json;
+}
+
+}  // namespace
+
+std::uint64_t world_size(const JobSpec& spec) {
+  return std::uint64_t{spec.resources().nodes()} * spec.resources().ranks_per_node();
+}
+
+void fill_defaults(JobSpec& spec) {
+  for (const auto& key : job_keys()) {
+    const bool of_family = is_recipe_key(key) && schema::find_key(schema::recipe_tables(), key.name) != nullptr;
+    if (key.standard.empty() || of_family || (is_recipe_key(key) && !spec.has_recipe()) || get(spec, key)) continue;
+    set(spec, key, parse(key, key.standard).value());
+  }
+  if (spec.environment().empty()) spec.set_environment(spec.has_recipe() ? "clean" : "submit");
+  if (spec.has_recipe()) fill_recipe(spec);
+  auto& requeue = *spec.mutable_requeue();
+  if (requeue.backoff_max_ms() == 0) {
+    requeue.set_backoff_max_ms(std::max(kBackoffMaxMs, requeue.backoff_initial_ms()));
+  }
+  for (auto& job : *spec.mutable_after()) {
+    if (!job.empty() && job.find_first_not_of("0123456789") == std::string::npos) job = "succeeded:" + job;
+  }
+  auto& liveness = *spec.mutable_liveness();
+  if (liveness.silent_after_vouched_ms() == 0) {
+    liveness.set_silent_after_vouched_ms(std::max(kVouchedMs, liveness.silent_after_ms()));
+  }
+}
+
+std::vector<std::string> idle_keys(const JobSpec& spec, bool reports) {
+  std::vector<std::string> notes;
+  if (spec.slurm().array_parallelism() > 0 && !spec.has_sweep()) {
+    notes.push_back("slurm.array_parallelism has no effect on a job that is not of a sweep");
+  }
+  if (!spec.has_command()) return notes;
+  const auto plain = without_wishes(spec);
+  if (const auto keys = asked_for(spec, plain, kForSteps); !keys.empty() && !reports) {
+    notes.push_back(keys + " no effect while this program reports no steps");
+  }
+  if (const auto keys = asked_for(spec, plain, kForRecipes); !keys.empty()) {
+    notes.push_back(keys + " no effect on a program of your own");
+  }
+  return notes;
+}
+
+void mask_secrets(muster::v1::SweepElement& element) {
+  for (auto& [key, value] : *element.mutable_settings()) {
+    const auto dot = key.find('.');
+    const auto table = key.substr(0, dot);
+    if (table == "env" || table == "submitted_env") value = launch::shown_value(key.substr(dot + 1), value);
+  }
+}
+
+void mask_secrets(JobSpec& spec) {
+  mask(*spec.mutable_env());
+  mask(*spec.mutable_submitted_env());
+  if (spec.has_sweep()) mask_secrets(*spec.mutable_sweep());
+}
+
+nlohmann::ordered_json run_file(const JobSpec& spec, const std::string& checkpoint_folder,
+                                const std::string& cache_folder) {
+  const auto recipe = without_nulls(spec.recipe());
+  nlohmann::ordered_json out;
+  out["format"] = 1;
+  out["name"] = spec.name();
+  for (const auto& [table, values] : recipe.items()) out[table == "kind" ? "recipe" : table] = values;
+  if (!out["data"].contains("cache_folder")) out["data"]["cache_folder"] = cache_folder;
+  out["checkpoint"] = without_nulls(spec.checkpoint());
+  out["checkpoint"]["folder"] = checkpoint_folder;
+  return out;
+}
+
+}  // namespace jobfile

@@ -1,0 +1,226 @@
+#include "store/codec.h"
+
+#include <boost/describe.hpp>
+#include <boost/mp11.hpp>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "schema/utf8.h"
+#include "store/store.h"
+
+// BOOST_DESCRIBE_STRUCT lists the stored members of a type once, for writing and reading. Their names are stored for
+// ever. The name of a time or of a duration ends in "_ms". A reader ignores unknown names and keeps the default of
+// missing ones, so a member may be added at any time.
+
+namespace contract {
+
+BOOST_DESCRIBE_STRUCT(ExitStatus, (), (code, signal))
+
+}  // namespace contract
+
+namespace core {
+
+BOOST_DESCRIBE_STRUCT(RequeuePolicy, (),
+                      (max_failed, max_rank_silent, max_rank_hung, max_preempted, max_timed_out, max_node_failed,
+                       max_out_of_memory, max_controller_lost, max_same_error, backoff_initial, backoff_max,
+                       healthy_after))
+BOOST_DESCRIBE_STRUCT(Dependency, (), (job, on))
+BOOST_DESCRIBE_STRUCT(SweepElement, (), (sweep, index, parallel))
+
+BOOST_DESCRIBE_STRUCT(JobSubmitted, (), (name, user, is_command, world_size, time_limit, policy, held, after, sweep))
+BOOST_DESCRIBE_STRUCT(SchedulerJob, (), (number, element))
+BOOST_DESCRIBE_STRUCT(AttemptLaunched, (), (attempt, handle, node, pids, queued, time_limit, scheduler_job))
+BOOST_DESCRIBE_STRUCT(AttemptLaunchFailed, (), (attempt, reason, retryable))
+BOOST_DESCRIBE_STRUCT(AttemptStarted, (), (attempt, nodes, seen_there))
+BOOST_DESCRIBE_STRUCT(AttemptStopping, (), (attempt, cause, reason, save))
+BOOST_DESCRIBE_STRUCT(AttemptResumed, (), (attempt, step))
+BOOST_DESCRIBE_STRUCT(AttemptGone, (), (attempt, cause, reason))
+BOOST_DESCRIBE_STRUCT(RankJoined, (), (attempt, rank, node, pid))
+BOOST_DESCRIBE_STRUCT(RankExited, (), (attempt, rank, exit, out_of_memory, last_words, error, step))
+BOOST_DESCRIBE_STRUCT(RankSilent, (), (attempt, rank, silent_for, seen))
+BOOST_DESCRIBE_STRUCT(RankHung, (), (attempt, rank, section, no_progress_for))
+BOOST_DESCRIBE_STRUCT(NodeLost, (), (attempt, node, silent_for, why, only_this_job))
+BOOST_DESCRIBE_STRUCT(CheckpointSaved, (), (attempt, step, saved_at))
+BOOST_DESCRIBE_STRUCT(CheckpointFolderSeen, (), (attempt, fresh, newest, trouble, new_names))
+BOOST_DESCRIBE_STRUCT(TimeLimitReached, (), (attempt))
+BOOST_DESCRIBE_STRUCT(TimeLimitChanged, (), (user, time_limit))
+BOOST_DESCRIBE_STRUCT(TimeLimitAnswered, (), (attempt, time_limit, refusal))
+BOOST_DESCRIBE_STRUCT(DependencyEnded, (), (job, state))
+BOOST_DESCRIBE_STRUCT(CancelRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(RequeueRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(HoldRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(ReleaseRequested, (), (user))
+BOOST_DESCRIBE_STRUCT(JobRemoved, (), (user))
+
+BOOST_DESCRIBE_STRUCT(StartAttempt, (), (attempt, not_before))
+BOOST_DESCRIBE_STRUCT(StopAttempt, (), (attempt, save, reason))
+BOOST_DESCRIBE_STRUCT(HoldAttempt, (), (attempt, hold))
+BOOST_DESCRIBE_STRUCT(LimitAttempt, (), (attempt, time_limit))
+BOOST_DESCRIBE_STRUCT(RemoveFiles, (), ())
+
+}  // namespace core
+
+namespace store {
+
+namespace {
+
+template <typename T>
+inline constexpr bool is_time = std::is_same_v<T, core::Millis> || std::is_same_v<T, core::Time>;
+
+/// Calls each(name, member) for every stored member of `value`.
+template <typename T, typename Each>
+void for_each_field(T& value, Each each) {
+  using Members = boost::describe::describe_members<std::remove_const_t<T>, boost::describe::mod_public>;
+  boost::mp11::mp_for_each<Members>([&](auto field) {
+    auto& member = value.*field.pointer;
+    constexpr bool in_ms = is_time<std::remove_cvref_t<decltype(member)>>;
+    each(std::string(field.name) + (in_ms ? "_ms" : ""), member);
+  });
+}
+
+template <typename T>
+nlohmann::ordered_json to_stored(const T& value) {
+  if constexpr (std::is_same_v<T, core::Time>) {
+    return to_stored(value.time_since_epoch());
+  } else if constexpr (std::is_same_v<T, core::Millis>) {
+    return value.count();
+  } else if constexpr (std::is_enum_v<T>) {
+    return to_string(value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return schema::valid_utf8(value);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return value;
+  } else if constexpr (requires { value.has_value(); }) {
+    return value ? to_stored(*value) : nlohmann::ordered_json();
+  } else if constexpr (requires { typename T::value_type; }) {
+    auto list = nlohmann::ordered_json::array();
+    for (const auto& entry : value) list.push_back(to_stored(entry));
+    return list;
+  } else {
+    auto json = nlohmann::ordered_json::object();
+    for_each_field(value, [&](const std::string& name, const auto& member) { json[name] = to_stored(member); });
+    return json;
+  }
+}
+
+// A newer muster may know further words. The reason tells more about a cause.
+void from_word(std::string_view word, core::Cause& cause) {
+  cause = core::cause_from_string(word).value_or(core::Cause::kFailed);
+}
+void from_word(std::string_view word, core::JobState& state) {
+  state = core::job_state_from_string(word).value_or(core::JobState::kPending);
+}
+void from_word(std::string_view word, core::DependsOn& on) {
+  on = core::depends_on_from_string(word).value_or(core::DependsOn::kSucceeded);
+}
+
+/// Throws nlohmann::json::exception if the value, or one in it, has the wrong type.
+template <typename T>
+void from_stored(const nlohmann::json& json, T& value) {
+  if constexpr (is_time<T>) {
+    value = T(core::Millis(json.get<std::int64_t>()));
+  } else if constexpr (std::is_enum_v<T>) {
+    from_word(json.get_ref<const std::string&>(), value);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    value = json.get<T>();
+  } else if constexpr (requires { value.has_value(); }) {
+    if (!json.is_null()) from_stored(json, value.emplace());
+  } else if constexpr (requires { typename T::value_type; }) {
+    for (const auto& entry : json.get_ref<const nlohmann::json::array_t&>()) from_stored(entry, value.emplace_back());
+  } else {
+    const auto& fields = json.get_ref<const nlohmann::json::object_t&>();
+    for_each_field(value, [&](const std::string& name, auto& member) {
+      if (const auto found = fields.find(name); found != fields.end()) from_stored(found->second, member);
+    });
+  }
+}
+
+/// The alternative of the variant that has this name, with default members. `what` is for the error.
+template <typename Variant>
+Variant blank(std::string_view name, const std::string& what) {
+  std::optional<Variant> result;
+  boost::mp11::mp_for_each<boost::mp11::mp_iota_c<std::variant_size_v<Variant>>>([&](auto index) {
+    if (std::variant_alternative_t<index, Variant>::kName == name) result.emplace(std::in_place_index<index>);
+  });
+  if (result) return *result;
+  throw Error(Error::Kind::kNewer, "an " + what + " is unknown to this version of muster: use the one that wrote it");
+}
+
+template <typename Read>
+void read_stored(std::string_view payload, const std::string& what, Read read) {
+  try {
+    read(nlohmann::json::parse(payload));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(Error::Kind::kCorrupt, "a stored " + what + " cannot be read: " + error.what());
+  }
+}
+
+/// Raise it when a field changes its meaning, and let decode_event() translate the older shape.
+constexpr int kShapeVersion = 1;
+
+/// NodeLost::why had this ending before the field only_this_job existed.
+constexpr std::string_view kOwnCheckOfBefore = " (of this job alone)";
+
+/// The name of an attempt on Slurm, whose number had no field of its own: "Slurm job 1234", "Slurm job 1234_5".
+constexpr std::string_view kSlurmJobOfBefore = "Slurm job ";
+
+std::optional<core::SchedulerJob> scheduler_job_of(std::string_view handle) {
+  if (!handle.starts_with(kSlurmJobOfBefore)) return std::nullopt;
+  core::SchedulerJob job;
+  const char* end = handle.data() + handle.size();
+  const auto number = std::from_chars(handle.data() + kSlurmJobOfBefore.size(), end, job.number);
+  if (number.ptr != end && *number.ptr == '_') std::from_chars(number.ptr + 1, end, job.element.emplace());
+  return job;
+}
+
+/// Fills the fields that older events lack from the words that told the same.
+void fill_missing(core::EventBody& body, const nlohmann::json& json) {
+  if (auto* lost = std::get_if<core::NodeLost>(&body); lost != nullptr && !json.contains("only_this_job")) {
+    lost->only_this_job = lost->why.find(kOwnCheckOfBefore) != std::string::npos;
+  }
+  if (auto* launched = std::get_if<core::AttemptLaunched>(&body); launched && !json.contains("scheduler_job")) {
+    launched->scheduler_job = scheduler_job_of(launched->handle);
+  }
+}
+
+}  // namespace
+
+std::string encode_event(const core::EventBody& body) {
+  nlohmann::ordered_json json = {{"v", kShapeVersion}};
+  json.update(std::visit([](const auto& event) { return to_stored(event); }, body));
+  return json.dump();
+}
+
+core::EventBody decode_event(std::string_view type, std::string_view payload) {
+  const auto what = "event of type \"" + std::string(type) + "\"";
+  auto body = blank<core::EventBody>(type, what);
+  read_stored(payload, what, [&](const nlohmann::json& json) {
+    if (json.at("v").get<int>() > kShapeVersion) {
+      throw Error(Error::Kind::kNewer,
+                  "an " + what + " was written by a newer muster: use that version or a later one");
+    }
+    std::visit([&](auto& event) { from_stored(json, event); }, body);
+    fill_missing(body, json);
+  });
+  return body;
+}
+
+std::string_view action_kind(const core::Action& action) {
+  return std::visit([](const auto& fields) { return fields.kName; }, action);
+}
+
+std::string encode_action(const core::Action& action) {
+  return std::visit([](const auto& fields) { return to_stored(fields).dump(); }, action);
+}
+
+core::Action decode_action(std::string_view kind, std::string_view payload) {
+  const auto what = "action of kind \"" + std::string(kind) + "\"";
+  auto action = blank<core::Action>(kind, what);
+  read_stored(payload, what, [&](const nlohmann::json& json) {
+    std::visit([&](auto& fields) { from_stored(json, fields); }, action);
+  });
+  return action;
+}
+
+}  // namespace store

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Exception.h>
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "os/fd.h"
+#include "store/store.h"
+
+namespace store {
+
+// The file of a SQLite store: its lock, its checks, its schema, the mark of its clean end, and its errors.
+
+/// An exclusive lock on a file, valid for the whole machine. The file holds the owner's pid. The kernel frees the lock
+/// when the process ends, even by kill -9; the file stays.
+class FileLock {
+ public:
+  /// Throws Error: kInUse with `what` and the owner's pid; kFull if the folder cannot be written; kOther if there is no
+  /// such folder.
+  FileLock(const std::filesystem::path& file, const std::filesystem::path& what);
+
+ private:
+  os::Fd lock_;
+};
+
+/// Remembers that a database was closed cleanly, so that the next start need not check the whole file.
+///
+/// The mark is the file `<database>.clean`. It holds the size, inode and modification time of the closed database. Any
+/// later change of the database makes the mark invalid.
+class CleanEnd {
+ public:
+  explicit CleanEnd(std::filesystem::path database);
+  /// Writes the mark if begin() was called, doubt() was not, and the database has no log file left. Destroy this object
+  /// after the database is closed.
+  ~CleanEnd();
+  CleanEnd(const CleanEnd&) = delete;
+  CleanEnd& operator=(const CleanEnd&) = delete;
+
+  /// True if the mark is valid: nothing has changed the database since it was closed cleanly.
+  bool is_known() const;
+  /// Deletes the mark. Call it before the first write.
+  void begin();
+  /// Call it when the database was found damaged. No mark is written then.
+  void doubt() { doubted_ = true; }
+
+ private:
+  std::filesystem::path database_, mark_;
+  bool begun_ = false, doubted_ = false;
+};
+
+/// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it. Throws Error kFull.
+void create_private(const std::filesystem::path& file);
+
+/// Checks that the file begins as a SQLite database does. SQLite itself takes a very short file of garbage for an empty
+/// database. An empty or missing file passes. Throws Error kCorrupt.
+void check_header(const std::string& file);
+
+/// Checks that the database is new or belongs to a muster not newer than this one. Unless the database `is_known` to be
+/// sound, reads all of it, which takes about a second for each GiB. Changes nothing. Throws Error kCorrupt or kNewer,
+/// and SQLite::Exception if the file cannot be read.
+void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known);
+
+/// The SQL of every migration: number n (from 1) brings a database of version n - 1 to version n.
+std::span<const std::string_view> migrations();
+/// Brings the schema to the newest version. Each migration and its version number are one transaction, so that a crash
+/// leaves a complete version.
+void migrate(SQLite::Database& database, std::span<const std::string_view> migrations);
+
+/// The schema version of the database.
+std::int64_t stored_version(SQLite::Database& database);
+
+/// Turns an error of SQLite about the database `file` into a message with a remedy. `system_error` is the errno that
+/// SQLite saw; 0: unknown.
+Error translate(const SQLite::Exception& error, int system_error, const std::string& file);
+
+}  // namespace store
