@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "executors/slurm/explain.h"
 #include "executors/slurm/rank_exits.h"
-#include "executors/slurm/slurm_side.h"
 
 namespace executors::on_slurm {
 
@@ -21,10 +21,10 @@ struct Followed {
 };
 
 /// One attempt on Slurm: draws conclusions from what Slurm lists, what the tasks beside the ranks say, and what their
-/// status files say. The states are in slurm_side.h, with their diagram. Pure: no thread, no clock, no I/O; times are
+/// status files say. The states are in explain.h, with their diagram. Pure: no thread, no clock, no I/O; times are
 /// passed in. tests/golden/slurm_attempt_states.txt shows what each state makes of each observation.
 ///
-/// - A listing moves the attempt to another state (slurm_side.h). explain() says why the attempt ends.
+/// - A listing moves the attempt to another state (explain.h). explain() says why the attempt ends.
 /// - An exit that may be Slurm's doing (code 99, SIGTERM, SIGKILL) is held until a listing that was asked for after the
 ///   exit has said why: preempted, requeued, timed out, cancelled, node down, or nothing of the kind. The cause is
 ///   Slurm's word and never a guess. While Slurm can't be reached this takes minutes. Nothing is lost by that: Slurm

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "executors/slurm/task_files.h"
+#include "executors/slurm/attempt_files.h"
 #include "os/durable_file.h"
 #include "os/fd.h"
 
