@@ -18,7 +18,7 @@ std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller,
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers);
 
 /// What ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams
-/// (ReportStream) and are noted by the thread that reads them. Calls hold no thread while they wait: the controller is
+/// (ReportStreams) and are noted by the thread that reads them. Calls hold no thread while they wait: the controller is
 /// asked from a fixed number of threads. Its `rendezvous` must answer at once, the waiting is done here.
 struct RankService {
   std::unique_ptr<grpc::Service> calls;

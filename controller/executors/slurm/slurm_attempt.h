@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executors/slurm/explain.h"
@@ -31,8 +32,7 @@ struct Followed {
 ///   would start nothing anyway. A rank that was told to leave and whose exit is never explained counts as preempted,
 ///   whatever its exit code: the rank was not done.
 /// - A failure is held until every other rank has been heard after it. Where one rank was lost, the others fail a
-/// moment
-///   later, and often tell it first. The rank that is told first is blamed: [Note: who failed first].
+///   moment later, and often tell it first. The rank that is told first is blamed: [Note: who failed first].
 /// - Listings forget: a preempted job waits again and PreemptTime is gone, or the job is not listed at all. The attempt
 ///   then waits a moment for accounting before it tells a requeue or a loss. It also waits before it tells a cancel,
 ///   because listings do not say who cancelled.
@@ -69,7 +69,7 @@ class SlurmAttempt {
   void tick(core::Millis now);
 
   /// What has been learned since the last call, in order.
-  std::vector<core::EventBody> take_facts();
+  std::vector<core::EventBody> take_facts() { return std::exchange(facts_, {}); }
 
   /// The next listing should not wait for its turn.
   bool wants_listing() const { return wants_listing_; }
