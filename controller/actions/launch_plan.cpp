@@ -6,7 +6,6 @@
 #include "actions/fence.h"
 #include "base/tokens.h"
 #include "contract/variables.h"
-#include "executors/node_fitness.h"
 #include "jobfile/spec.h"
 #include "jobs/progress_watch.h"
 #include "launch/login_environment.h"

@@ -124,7 +124,7 @@ Executors::Executors(const ExecutorSettings& settings, base::Clock& clock)
       // muster-task needs the same libraries as musterd.
       executors::on_slurm::SlurmOptions{settings.data, task_, environment("LD_LIBRARY_PATH"),
                                         base::store_name(settings.secret), own_user(), settings.slurm_poll});
-  both_ = std::make_unique<executors::RoutingExecutor>(*local_, *slurm_);
+  both_ = executors::make_routing_executor(*local_, *slurm_);
 }
 
 std::vector<std::string> Executors::problems() const {

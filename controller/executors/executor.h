@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -155,6 +156,17 @@ inline constexpr std::uint32_t kMostExcluded = 256;
 using LostNodes = std::vector<std::pair<std::string, core::JobId>>;
 /// Those that concern a job.
 std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost);
+
+/// What a job's log says of a node on which a health check failed, before the node's name.
+inline constexpr std::string_view kUnfitMark = "muster: the health check failed on ";
+
+/// And what it says after the name where the check is the job file's own.
+inline constexpr std::string_view kOwnCheckMark = " (of this job alone)";
+
+/// The same check, which also writes into the job's log on which node it failed.
+std::string telling_check(const std::string& check);
+/// A check that is the job file's own, with its failure told so: others are not kept from the node.
+std::string own_check(const std::string& check);
 
 /// Starts, stops and follows attempts. Contract (one suite for every executor):
 /// - launch() is idempotent by key: if the attempt was started before (by this process or an earlier one that crashed),

@@ -1,89 +1,150 @@
 #include "executors/routing_executor.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <type_traits>
 
 namespace executors {
+namespace {
 
-void RoutingExecutor::set_history(std::function<bool(const core::AttemptKey&)> is_over) {
-  local_.set_history(is_over);
-  slurm_.set_history(is_over);
-  is_over_ = std::move(is_over);
-}
+/// See make_routing_executor().
+class RoutingExecutor : public Executor {
+ public:
+  RoutingExecutor(Executor& local, Executor& slurm, std::size_t remembered)
+      : local_(local), slurm_(slurm), remembered_(remembered) {}
 
-std::vector<LaunchAnswer> RoutingExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
-  std::vector<LaunchAnswer> answers(requests.size());
-  for (Executor* executor : {&local_, &slurm_}) {
-    std::vector<LaunchRequest> theirs;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (&chosen(requests[i].executor) != executor) continue;
-      theirs.push_back(requests[i]);
-      places.push_back(i);
-    }
-    if (theirs.empty()) continue;
-    for (const auto& request : theirs) remember(request.key, *executor);
-    forget_ended(theirs.size());
-    auto some = executor->launch_all(theirs);
-    for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
+  std::string name() const override { return slurm_.name(); }
+  std::vector<std::string> names() const override { return {slurm_.name(), local_.name()}; }
+  void set_history(std::function<bool(const core::AttemptKey&)> is_over) override {
+    both(&Executor::set_history, is_over);
+    is_over_ = std::move(is_over);
   }
-  return answers;
-}
+  void set_lost_nodes(std::function<LostNodes()> lost) override { slurm_.set_lost_nodes(std::move(lost)); }
+  std::vector<Unfit> unfit(const LaunchRequest& request) const override {
+    return chosen(request.executor).unfit(request);
+  }
+  void start(FactSink sink) override { both(&Executor::start, sink); }
+  void shutdown() override { both(&Executor::shutdown); }
 
-std::optional<LaunchAnswer> RoutingExecutor::withdraw(const LaunchRequest& request) {
-  Executor& owner = chosen(request.executor);
-  auto answer = owner.withdraw(request);
-  if (answer) remember(request.key, owner);
-  return answer;
-}
+  LaunchAnswer launch(const LaunchRequest& request) override { return launch_all({request}).front(); }
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
+    std::vector<LaunchAnswer> answers(requests.size());
+    for (Executor* executor : {&local_, &slurm_}) {
+      std::vector<LaunchRequest> theirs;
+      std::vector<std::size_t> places;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        if (&chosen(requests[i].executor) != executor) continue;
+        theirs.push_back(requests[i]);
+        places.push_back(i);
+      }
+      if (theirs.empty()) continue;
+      for (const auto& request : theirs) remember(request.key, *executor);
+      forget_ended(theirs.size());
+      auto some = executor->launch_all(theirs);
+      for (std::size_t i = 0; i < places.size(); ++i) answers[places[i]] = std::move(some[i]);
+    }
+    return answers;
+  }
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+    Executor& owner = chosen(request.executor);
+    auto answer = owner.withdraw(request);
+    if (answer) remember(request.key, owner);
+    return answer;
+  }
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
+    Executor& owner = attempt.scheduler_job ? slurm_ : local_;
+    remember(key, owner);
+    owner.adopt(key, attempt);
+  }
+  // An attempt that nobody knows may be with either; stopping what is not there does no harm.
+  void stop(const core::AttemptKey& key, const StopRequest& how) override {
+    if (Executor* owner = of(key)) return owner->stop(key, how);
+    both(&Executor::stop, key, how);
+  }
 
-// Twice as many as have come are looked at, in turns: a launch costs the same however many are remembered, and those
-// that are over go faster than others come.
-void RoutingExecutor::forget_ended(std::size_t launched) {
-  std::vector<core::AttemptKey> over;
-  {
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? Vouch::kUnknown : owner->vouch(key, rank);
+  }
+  HoldAnswer hold(const core::AttemptKey& key, bool hold) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? HoldAnswer::kRefused : owner->hold(key, hold);
+  }
+  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? LimitAnswer{} : owner->limit(key, limit);
+  }
+  void failing(const core::AttemptKey& key, core::RankNumber rank) override {
+    if (Executor* owner = of(key)) owner->failing(key, rank);
+  }
+  void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override {
+    if (Executor* owner = of(key)) owner->task(key, rank, report);
+  }
+  void was_deaf() override { both(&Executor::was_deaf); }
+  void tasks_read(core::Millis read_until, core::Millis missed_after) override {
+    slurm_.tasks_read(read_until, missed_after);
+  }
+
+  bool has_queue(const std::string& wanted) const override { return chosen(wanted).has_queue(wanted); }
+  std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override {
+    auto theirs = requests;
+    std::erase_if(theirs, [&](const LaunchRequest& request) { return &chosen(request.executor) != &slurm_; });
+    return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
+  }
+  ScriptCheck check_script(const std::string& script) override { return slurm_.check_script(script); }
+  std::optional<Trouble> trouble() const override { return slurm_.trouble(); }
+  std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override { return slurm_.queue_word(key); }
+  std::optional<ClusterFacts> cluster() override { return slurm_.cluster(); }
+
+ private:
+  Executor& chosen(const std::string& wanted) const { return wanted == local_.name() ? local_ : slurm_; }
+  template <typename... Given>
+  void both(void (Executor::*call)(Given...), const std::type_identity_t<Given>&... given) {
+    (local_.*call)(given...);
+    (slurm_.*call)(given...);
+  }
+  void remember(const core::AttemptKey& key, Executor& owner) {
     std::lock_guard lock(mutex_);
-    if (!is_over_ || owners_.size() <= remembered_) return;
-    for (auto left = std::min(2 * launched, owners_.size()); left > 0; --left) {
-      auto next = owners_.upper_bound(looked_at_);
-      if (next == owners_.end()) next = owners_.begin();
-      over.push_back(looked_at_ = next->first);
+    owners_[key] = &owner;
+  }
+  /// Null: an attempt that this run of the controller has not seen, or that is over and forgotten.
+  Executor* of(const core::AttemptKey& key) const {
+    std::lock_guard lock(mutex_);
+    const auto found = owners_.find(key);
+    return found == owners_.end() ? nullptr : found->second;
+  }
+  // Makes room after so many launches. Twice as many as have come are looked at, in turns: a launch costs the same
+  // however many are remembered, and those that are over go faster than others come.
+  void forget_ended(std::size_t launched) {
+    std::vector<core::AttemptKey> over;
+    {
+      std::lock_guard lock(mutex_);
+      if (!is_over_ || owners_.size() <= remembered_) return;
+      for (auto left = std::min(2 * launched, owners_.size()); left > 0; --left) {
+        auto next = owners_.upper_bound(looked_at_);
+        if (next == owners_.end()) next = owners_.begin();
+        over.push_back(looked_at_ = next->first);
+      }
     }
+    std::erase_if(over, [&](const core::AttemptKey& key) { return !is_over_(key); });
+    std::lock_guard lock(mutex_);
+    for (const auto& key : over) owners_.erase(key);
   }
-  std::erase_if(over, [&](const core::AttemptKey& key) { return !is_over_(key); });
-  std::lock_guard lock(mutex_);
-  for (const auto& key : over) owners_.erase(key);
-}
 
-void RoutingExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  Executor& owner = attempt.scheduler_job ? slurm_ : local_;
-  remember(key, owner);
-  owner.adopt(key, attempt);
-}
+  Executor& local_;
+  Executor& slurm_;
+  const std::size_t remembered_;
+  std::function<bool(const core::AttemptKey&)> is_over_;
+  mutable std::mutex mutex_;
+  std::map<core::AttemptKey, Executor*> owners_;
+  core::AttemptKey looked_at_;  // last, for room
+};
 
-void RoutingExecutor::remember(const core::AttemptKey& key, Executor& owner) {
-  std::lock_guard lock(mutex_);
-  owners_[key] = &owner;
-}
+}  // namespace
 
-Executor* RoutingExecutor::of(const core::AttemptKey& key) const {
-  std::lock_guard lock(mutex_);
-  const auto found = owners_.find(key);
-  return found == owners_.end() ? nullptr : found->second;
-}
-
-// One that nobody knows may be with either; stopping what is not there does no harm.
-void RoutingExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
-  if (Executor* owner = of(key)) return owner->stop(key, how);
-  local_.stop(key, how);
-  slurm_.stop(key, how);
-}
-
-std::vector<std::string> RoutingExecutor::scripts(const std::vector<LaunchRequest>& requests) {
-  std::vector<LaunchRequest> theirs;
-  for (const auto& request : requests) {
-    if (&chosen(request.executor) == &slurm_) theirs.push_back(request);
-  }
-  return theirs.empty() ? std::vector<std::string>{} : slurm_.scripts(theirs);
+std::unique_ptr<Executor> make_routing_executor(Executor& local, Executor& slurm, std::size_t remembered) {
+  return std::make_unique<RoutingExecutor>(local, slurm, remembered);
 }
 
 }  // namespace executors

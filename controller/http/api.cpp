@@ -1,6 +1,5 @@
 #include "http/api.h"
 
-#include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
@@ -9,10 +8,9 @@
 
 #include "core/job.h"
 #include "http/assets.h"
-#include "http/curves.h"
-#include "http/rank_page.h"
 #include "json/proto_json.h"
 #include "logs/log_tail.h"
+#include "schema/whole_number.h"
 #include "service/controller.h"
 
 namespace http {
@@ -65,20 +63,13 @@ Response rows_page(const char* name, const std::vector<Message>& rows, std::uint
   return as_json(out);
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
-}
-
 /// The parameter as a number; `otherwise` if it is absent.
 template <typename Number>
 Number number(const Request& request, const std::string& name, Number otherwise,
               std::uint64_t most = std::numeric_limits<Number>::max()) {
   const std::string& text = request.parameter(name);
   if (text.empty()) return otherwise;
-  const auto value = parse_number(text);
+  const auto value = schema::whole_number<std::uint64_t>(text);
   if (!value || *value > most)
     throw BadParameter{name + "=" + text.substr(0, 80) + " is not a number from 0 to " + std::to_string(most),
                        "correct the parameter " + name};
@@ -203,6 +194,26 @@ Response whole_job(service::Controller&, const muster::v1::Job& job, const Reque
   return as_json(proto::to_json(shown));
 }
 
+bool is_page(std::string_view path) {
+  return path == "/" || path == "/login" || path.starts_with("/jobs/");
+}
+
+/// Answers with the file of the path. Every page ("/", "/jobs/7", "/login") is index.html. Any other path is a 404. A
+/// browser that asks for an unknown page gets index.html with the 404, and the page says so.
+Response serve_asset(const Request& request) {
+  const Asset* asset = find_asset(is_page(request.path) ? "/index.html" : request.path);
+  const bool lost = asset == nullptr;
+  // A person who mistyped an address gets a page that says so, not JSON.
+  if (lost && request.header("accept").find("text/html") != std::string::npos) asset = find_asset("/index.html");
+  if (asset == nullptr) return refuse(404, "there is nothing at " + request.path, "the dashboard is at /");
+  const bool known = !lost && request.header("if-none-match") == asset->etag;
+  auto response = response_of(known ? std::string() : std::string(asset->body), asset->type);
+  response.result(lost ? 404 : known ? 304 : 200);
+  response.set("ETag", asset->etag);
+  response.set("Cache-Control", asset->immutable ? "public, max-age=31536000, immutable" : "no-cache");
+  return response;
+}
+
 Response wrong_method(const char* allowed) {
   Response response = refuse(405, "this address does not take that method", std::string("use ") + allowed);
   response.set("Allow", allowed);
@@ -222,7 +233,7 @@ const std::map<std::string_view, Change> kChanges{{"cancel", &service::Controlle
 // Answers "jobs/7" and "jobs/7/metrics". `rest` is "7" or "7/metrics".
 Response one_job(service::Controller& controller, std::string_view rest, const Request& request) {
   const auto slash = rest.find('/');
-  const auto id = parse_number(rest.substr(0, slash));
+  const auto id = schema::whole_number<std::uint64_t>(rest.substr(0, slash));
   if (!id || *id == 0 || *id > std::numeric_limits<core::JobId>::max())
     return refuse(404, "'" + std::string(rest.substr(0, slash)) + "' is not a job's number",
                   "the list of jobs is at /");

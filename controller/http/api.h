@@ -2,11 +2,7 @@
 
 #include "http/access.h"
 #include "http/message.h"
-#include "http/metrics_page.h"
-
-namespace service {
-class Controller;
-}
+#include "http/pages.h"
 
 namespace http {
 

@@ -1,8 +1,10 @@
 #include "http/message.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 
 namespace http {
 namespace {
@@ -43,11 +45,8 @@ bool Request::reads() const {
 
 std::string Request::cookie(std::string_view name) const {
   const auto all = header("cookie");
-  std::string_view rest = all;
-  while (!rest.empty()) {
-    const auto end = rest.find(';');
-    std::string_view pair = rest.substr(0, end);
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  for (const auto part : std::views::split(std::string_view(all), ';')) {
+    std::string_view pair(part.begin(), part.end());
     pair.remove_prefix(std::min(pair.find_first_not_of(' '), pair.size()));
     const auto equals = pair.find('=');
     if (equals != std::string_view::npos && pair.substr(0, equals) == name) return std::string(pair.substr(equals + 1));
@@ -75,11 +74,9 @@ bool parse_target(Request& request) {
   const auto path = decode(target.substr(0, mark), false);
   if (!path || path->empty() || path->front() != '/') return false;
   request.path = *path;
-  std::string_view rest = mark == std::string_view::npos ? std::string_view() : target.substr(mark + 1);
-  while (!rest.empty()) {
-    const auto end = rest.find('&');
-    const std::string_view pair = rest.substr(0, end);
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  if (mark == std::string_view::npos) return true;
+  for (const auto part : std::views::split(target.substr(mark + 1), '&')) {
+    const std::string_view pair(part.begin(), part.end());
     const auto equals = pair.find('=');
     const auto name = decode(pair.substr(0, equals), true);
     const auto value = decode(equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1), true);

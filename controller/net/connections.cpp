@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <string_view>
 
 #include "os/open_files.h"
 
@@ -23,39 +22,29 @@ constexpr std::chrono::seconds kTidyEvery{1};
 constexpr std::chrono::milliseconds kSweepEvery{50};
 constexpr std::chrono::minutes kTellEvery{1};
 
-/// Writes the address as IPv6. An IPv4 address is mapped to "::ffff:a.b.c.d".
-bool as_v6(const sockaddr_storage& from, std::uint8_t* address, std::uint16_t& port) {
-  if (from.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
-    std::memcpy(address, &v6.sin6_addr, 16);
-    port = ntohs(v6.sin6_port);
-    return true;
-  }
-  if (from.ss_family != AF_INET) return false;
-  const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
-  std::memset(address, 0, 10);
-  std::memset(address + 10, 0xFF, 2);
-  std::memcpy(address + 12, &v4.sin_addr, 4);
-  port = ntohs(v4.sin_port);
-  return true;
-}
+// The process itself gets a quarter, within these bounds. An idle musterd has about 25 open; a Slurm command takes 8.
+constexpr std::uint64_t kFewestOwn = 40, kMostOwn = 2048;
+// More descriptors would not help: memory runs out first.
+constexpr std::uint64_t kMostDescriptors = 262'144;
+constexpr std::uint64_t kFewestStrangers = 6, kMostStrangers = 512;
+constexpr std::uint64_t kFewestPeople = 4, kMostPeople = 512;
 
-void put_port(std::uint16_t port, std::uint8_t* at) {
-  at[0] = static_cast<std::uint8_t>(port >> 8);
-  at[1] = static_cast<std::uint8_t>(port);
-}
-
-/// "%5B" -> "["
-std::string percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const bool escaped = text[i] == '%' && i + 2 < text.size() &&
-                         std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr == &text[i] + 3;
-    out += escaped ? static_cast<char>(value) : text[i];
-    if (escaped) i += 2;
+/// What `read` (getpeername or getsockname) tells: the address as IPv6, where an IPv4 address is "::ffff:a.b.c.d", and
+/// the port. nullopt: the peer is gone already.
+std::optional<std::pair<Address, std::uint16_t>> end_of(int socket, int (*read)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage end{};
+  socklen_t size = sizeof end;
+  if (read(socket, reinterpret_cast<sockaddr*>(&end), &size) != 0) return std::nullopt;
+  Address address{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+  if (end.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end);
+    std::memcpy(address.data(), &v6.sin6_addr, address.size());
+    return std::pair(address, ntohs(v6.sin6_port));
   }
-  return out;
+  if (end.ss_family != AF_INET) return std::nullopt;
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(end);
+  std::memcpy(address.data() + 12, &v4.sin_addr, 4);
+  return std::pair(address, ntohs(v4.sin_port));
 }
 
 const char* name_of(Party party) {
@@ -64,8 +53,12 @@ const char* name_of(Party party) {
 
 }  // namespace
 
-std::size_t Connections::HashEnds::operator()(const Ends& ends) const {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(ends.data()), ends.size()});
+Shares shares_of(std::uint64_t descriptors) {
+  const auto all = std::clamp(descriptors, kFewestDescriptors, kMostDescriptors);
+  const auto left = all - std::clamp(all / 4, kFewestOwn, kMostOwn);
+  const auto strangers = std::clamp(left / 16, kFewestStrangers, kMostStrangers);
+  const auto people = std::clamp(left / 8, kFewestPeople, kMostPeople);
+  return {strangers, people, left - 2 * strangers - people};
 }
 
 /// The kernel's number for this socket, which no other socket ever gets; 0: not an open socket.
@@ -75,45 +68,29 @@ Connections::Id Connections::cookie_of(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
-bool Connections::ends_of(int socket, Ends& ends) {
-  sockaddr_storage peer{}, here{};
-  socklen_t peer_size = sizeof peer, here_size = sizeof here;
-  std::array<std::uint8_t, 16> unused;
-  std::uint16_t peer_port = 0, local_port = 0;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 ||
-      ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
-      !as_v6(peer, ends.data(), peer_port) || !as_v6(here, unused.data(), local_port)) {
-    return false;
-  }
-  put_port(peer_port, &ends[16]);
-  put_port(local_port, &ends[18]);
-  return true;
+std::optional<Connections::Ends> Connections::ends_of(int socket) {
+  const auto peer = end_of(socket, ::getpeername), here = end_of(socket, ::getsockname);
+  if (!peer || !here) return std::nullopt;
+  return Ends{peer->first, peer->second, here->second};
 }
 
-bool Connections::ends_of(std::uint16_t local_port, const std::string& peer, Ends& ends) {
-  const auto text = percent_decoded(peer);
-  const auto first = text.find(':');
-  const auto last = text.rfind(':');
-  if (first == std::string::npos || last <= first) return false;
+std::optional<Connections::Ends> Connections::ends_of(std::uint16_t local_port, std::string_view peer) {
+  const auto first = peer.find(':');
+  const auto last = peer.rfind(':');
+  if (first == std::string_view::npos || last <= first) return std::nullopt;
   std::uint16_t port = 0;
-  const char* end = text.data() + text.size();
-  if (std::from_chars(text.data() + last + 1, end, port).ptr != end) return false;
-  auto host = text.substr(first + 1, last - first - 1);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  host = host.substr(0, host.find('%'));  // the scope
-  sockaddr_storage address{};
-  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
-  if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
-    address.ss_family = AF_INET;
-  } else if (::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
-    address.ss_family = AF_INET6;
+  const char* end = peer.data() + peer.size();
+  if (std::from_chars(peer.data() + last + 1, end, port).ptr != end) return std::nullopt;
+  // "127.0.0.1", "[::1]" or "%5B::1%5D"; a scope is left out: "%5Bfe80::1%25eth0%5D".
+  auto host = peer.substr(first + 1, last - first - 1);
+  for (const std::string_view bracket : {"[", "%5B"}) {
+    if (host.starts_with(bracket)) host.remove_prefix(bracket.size());
   }
-  std::uint16_t unused = 0;
-  if (!as_v6(address, ends.data(), unused)) return false;
-  put_port(port, &ends[16]);
-  put_port(local_port, &ends[18]);
-  return true;
+  host = host.substr(0, host.find_first_of("%]"));
+  const auto v6 = (host.find(':') == std::string_view::npos ? "::ffff:" : "") + std::string(host);
+  Address address{};
+  if (::inet_pton(AF_INET6, v6.c_str(), address.data()) != 1) return std::nullopt;
+  return Ends{address, port, local_port};
 }
 
 bool Connections::make_room(Time now, std::size_t waiting) {
@@ -159,11 +136,13 @@ bool Connections::had_its_time(Entry& entry, Time now, bool crowd) const {
 }
 
 void Connections::enter(int socket, Time now) {
+  const auto id = cookie_of(socket);
+  const auto ends = ends_of(socket);
+  if (id == 0 || !ends) return;  // the peer is gone already
   Entry entry;
   entry.socket = socket;
+  entry.ends = *ends;
   entry.since = entry.quiet_since = now;
-  const auto id = cookie_of(socket);
-  if (id == 0 || !ends_of(socket, entry.ends)) return;  // the peer is gone already
   const std::lock_guard lock(mutex_);
   entry.place = strangers_.insert(strangers_.end(), id);
   by_ends_[entry.ends] = id;
@@ -178,16 +157,16 @@ void Connections::know(int socket, Party party, Time now) {
 
 void Connections::know(std::uint16_t local_port, const std::string& peer, Party party, Time now,
                        const std::function<bool()>& valid) {
-  Ends ends{};
-  if (!ends_of(local_port, peer, ends)) return;
+  const auto ends = ends_of(local_port, peer);
+  if (!ends) return;
   {
     const std::lock_guard lock(mutex_);
-    const auto id = by_ends_.find(ends);
+    const auto id = by_ends_.find(*ends);
     if (id == by_ends_.end() || entries_.at(id->second).party != Party::kStranger) return;
   }
   const bool is_valid = valid();
   const std::lock_guard lock(mutex_);
-  const auto id = by_ends_.find(ends);
+  const auto id = by_ends_.find(*ends);
   if (id == by_ends_.end()) return;
   auto& entry = entries_.at(id->second);
   entry.is_answered = !is_valid;

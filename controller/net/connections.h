@@ -2,18 +2,42 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "net/shares.h"
-
 namespace net {
+
+/// musterd does not start with fewer descriptors.
+inline constexpr std::uint64_t kFewestDescriptors = 64;
+
+/// How many connections each party may have open at once.
+struct Shares {
+  /// Connections without a valid token. The same number again may be closing.
+  std::size_t strangers = 0;
+  /// Command lines, scripts and browsers.
+  std::size_t people = 0;
+  /// A rank of a training has two connections (worker and task), a rank of a command one.
+  std::size_t ranks = 0;
+};
+
+/// The shares of a process with this limit of descriptors. A part is reserved for the process itself: store, logs,
+/// supervisors, Slurm's commands.
+Shares shares_of(std::uint64_t descriptors);
+
+/// An address as IPv6.
+using Address = std::array<std::uint8_t, 16>;
 
 /// Who is at the other end of a connection.
 enum class Party { kStranger, kPerson, kRank };
@@ -80,13 +104,11 @@ class Connections {
 
  private:
   using Id = std::uint64_t;
-  using Ends = std::array<std::uint8_t, 20>;  // the peer's address (as IPv6) and port, and the port here
-  struct HashEnds {
-    std::size_t operator()(const Ends& ends) const;
-  };
+  /// The peer's address and port, and the port here.
+  using Ends = std::tuple<Address, std::uint16_t, std::uint16_t>;
   struct Entry {
     int socket = -1;
-    Ends ends{};
+    Ends ends;
     Party party = Party::kStranger;
     bool is_valid = false;            // a stranger that showed a token while its party's share was used up
     bool is_answered = false;         // a stranger whose call was answered
@@ -97,8 +119,8 @@ class Connections {
   };
 
   static Id cookie_of(int socket);
-  static bool ends_of(int socket, Ends& ends);
-  static bool ends_of(std::uint16_t local_port, const std::string& peer, Ends& ends);
+  static std::optional<Ends> ends_of(int socket);
+  static std::optional<Ends> ends_of(std::uint16_t local_port, std::string_view peer);
   static bool is_open(Id id, int socket) { return cookie_of(socket) == id; }
   std::size_t& count(Party party) { return party == Party::kPerson ? people_ : ranks_; }
   std::size_t share(Party party) const { return party == Party::kPerson ? shares_.people : shares_.ranks; }
@@ -114,7 +136,7 @@ class Connections {
   const Shares shares_;
   mutable std::mutex mutex_;
   std::unordered_map<Id, Entry> entries_;
-  std::unordered_map<Ends, Id, HashEnds> by_ends_;
+  std::map<Ends, Id> by_ends_;
   std::list<Id> strangers_;  // in order of arrival; showing a token moves a stranger to the end
   std::vector<std::pair<Id, int>> closing_;
   std::size_t people_ = 0, ranks_ = 0;

@@ -1,7 +1,6 @@
 #include "net/listen_address.h"
 
-#include <arpa/inet.h>
-
+#include <boost/asio/ip/address.hpp>
 #include <charconv>
 #include <stdexcept>
 
@@ -13,11 +12,9 @@ std::string ListenAddress::text() const {
 }
 
 bool ListenAddress::is_loopback() const {
-  if (host == "localhost") return true;
-  in_addr v4{};
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  in6_addr v6{};
-  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+  boost::system::error_code not_numeric;
+  const auto address = boost::asio::ip::make_address(host, not_numeric);
+  return host == "localhost" || (!not_numeric && address.is_loopback());
 }
 
 ListenAddress parse_listen_address(const std::string& text) {

@@ -20,6 +20,8 @@
 namespace net {
 namespace {
 
+using boost::asio::ip::tcp;
+
 constexpr int kBacklog = 4096;
 constexpr int kTurnMs = 1000;
 /// The pause while the share of strangers is used up, and every stranger may still show a token.
@@ -46,41 +48,37 @@ std::string remedy(int error) {
   }
 }
 
-/// Returns the socket or the negated errno. There is no SO_REUSEPORT: a second daemon on the port would get half of the
-/// calls. SO_REUSEADDR lets a restarted daemon use its port at once.
-int listen_on(const sockaddr_storage& address, socklen_t size) {
-  const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -errno;
+/// Returns the socket, or none and sets errno. There is no SO_REUSEPORT: a second daemon on the port would get half of
+/// the calls. SO_REUSEADDR lets a restarted daemon use its port at once.
+os::Fd listen_on(const tcp::endpoint& address) {
+  os::Fd fd(::socket(address.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fd;
   const int yes = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (address.ss_family == AF_INET6) {
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (address.address().is_v6()) {
     // "[::]" means every address of the machine, including its IPv4 addresses.
-    const bool any = IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
-    const int only = any ? 0 : 1;
-    ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+    const int only = address.address().is_unspecified() ? 0 : 1;
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
   }
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 && ::listen(fd, kBacklog) == 0) return fd;
+  if (::bind(fd.get(), address.data(), static_cast<socklen_t>(address.size())) == 0 &&
+      ::listen(fd.get(), kBacklog) == 0) {
+    return fd;
+  }
   const int error = errno;
-  ::close(fd);
-  return -error;
-}
-
-void set_port(sockaddr_storage& address, std::uint16_t port) {
-  auto& field = address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                              : reinterpret_cast<sockaddr_in&>(address).sin_port;
-  field = htons(port);
+  fd.reset();
+  errno = error;
+  return fd;
 }
 
 std::uint16_t port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  tcp::endpoint address;
+  auto size = static_cast<socklen_t>(address.capacity());
+  ::getsockname(socket, address.data(), &size);
+  return address.port();
 }
 
-int open_spare() {
-  return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+os::Fd open_spare() {
+  return os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 /// How many connections wait for accept(). For a listening socket tcpi_unacked has this number.
@@ -88,13 +86,6 @@ std::size_t waiting_at(int socket) {
   tcp_info info{};
   socklen_t size = sizeof info;
   return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_unacked : 0;
-}
-
-void close_all(std::vector<int>& sockets) {
-  for (int& socket : sockets) {
-    if (socket >= 0) ::close(socket);
-    socket = -1;
-  }
 }
 
 /// True for errors of one connection or of the network. The listening socket still works.
@@ -120,18 +111,9 @@ Listener::Listener(const std::string& address, std::shared_ptr<Connections> conn
   }
   host_ = where.host;
   bind_all(address, where);
-  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  wake_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   spare_ = open_spare();
-  if (wake_ >= 0 && spare_ >= 0) return;
-  const int error = errno;
-  close_all(sockets_);
-  throw fail(std::strerror(error));
-}
-
-Listener::~Listener() {
-  stop();
-  ::close(wake_);
-  if (spare_ >= 0) ::close(spare_);
+  if (!wake_ || !spare_) throw fail(std::strerror(errno));
 }
 
 void Listener::bind_all(const std::string& text, const ListenAddress& where) {
@@ -149,25 +131,22 @@ void Listener::bind_all(const std::string& text, const ListenAddress& where) {
     int missing = 0, refused = 0;
     port_ = where.port;
     for (const addrinfo* at = list; at != nullptr && refused == 0; at = at->ai_next) {
-      Address address;
-      std::memcpy(&address.address, at->ai_addr, at->ai_addrlen);
-      address.size = at->ai_addrlen;
-      set_port(address.address, static_cast<std::uint16_t>(port_));
-      const int socket = listen_on(address.address, address.size);
-      if (socket >= 0) {
-        port_ = port_of(socket);
-        set_port(address.address, static_cast<std::uint16_t>(port_));
+      tcp::endpoint address;
+      address.resize(at->ai_addrlen);
+      std::memcpy(address.data(), at->ai_addr, at->ai_addrlen);
+      address.port(port_);
+      if (auto socket = listen_on(address)) {
+        address.port(port_ = port_of(socket.get()));
         addresses_.push_back(address);
-        sockets_.push_back(socket);
-      } else if (socket == -EADDRNOTAVAIL || socket == -EAFNOSUPPORT) {
-        missing = -socket;  // "localhost" may resolve to ::1 on a machine without IPv6
+        sockets_.push_back(std::move(socket));
+      } else if (errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT) {
+        missing = errno;  // "localhost" may resolve to ::1 on a machine without IPv6
       } else {
-        refused = -socket;
+        refused = errno;
       }
     }
     if (refused == 0 && !sockets_.empty()) return;
     const bool again = refused == EADDRINUSE && where.port == 0 && !sockets_.empty() && tried < kPortTries;
-    close_all(sockets_);
     sockets_.clear();
     addresses_.clear();
     if (!again) throw std::runtime_error(prefix + remedy(refused != 0 ? refused : missing));
@@ -183,7 +162,7 @@ void Listener::stop() {
   stopping_ = true;
   wake();
   if (thread_.joinable()) thread_.join();
-  close_all(sockets_);
+  sockets_.clear();
 }
 
 void Listener::reopen() {
@@ -193,22 +172,22 @@ void Listener::reopen() {
 
 void Listener::wake() const {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto wrote = ::write(wake_, &one, sizeof one);
+  [[maybe_unused]] const auto wrote = ::write(wake_.get(), &one, sizeof one);
 }
 
 void Listener::rest(int milliseconds) const {
-  pollfd woken{wake_, POLLIN, 0};
+  pollfd woken{wake_.get(), POLLIN, 0};
   ::poll(&woken, 1, milliseconds);
 }
 
 void Listener::run() {
   std::vector<pollfd> watched;
   while (!stopping_) {
-    watched.assign(1, {wake_, POLLIN, 0});
-    for (const int socket : sockets_) watched.push_back({socket, POLLIN, 0});  // poll() ignores -1
+    watched.assign(1, {wake_.get(), POLLIN, 0});
+    for (const auto& socket : sockets_) watched.push_back({socket.get(), POLLIN, 0});  // poll() ignores -1
     ::poll(watched.data(), watched.size(), kTurnMs);
     std::uint64_t ignored = 0;
-    [[maybe_unused]] const auto got = ::read(wake_, &ignored, sizeof ignored);
+    [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
     connections_->tidy(Connections::Clock::now());
     for (std::size_t place = 0; place < sockets_.size() && !stopping_; ++place) {
       if (watched[place + 1].revents != 0) accept_from(place);
@@ -219,8 +198,8 @@ void Listener::run() {
 
 void Listener::accept_from(std::size_t place) {
   for (int taken = 0; taken < kMostATurn && !stopping_ && !broken_; ++taken) {
-    if (!connections_->make_room(Connections::Clock::now(), waiting_at(sockets_[place]))) return rest(kCrowdedMs);
-    const int socket = ::accept4(sockets_[place], nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (!connections_->make_room(Connections::Clock::now(), waiting_at(sockets_[place].get()))) return rest(kCrowdedMs);
+    const int socket = ::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     const int error = errno;
     if (socket >= 0) {
       take_in(socket);
@@ -244,14 +223,11 @@ void Listener::take_in(int socket) {
 
 // Closing the connection tells the client at once. Otherwise it would wait for a server that cannot accept it.
 void Listener::turn_away(std::size_t place, int error) {
-  if (os::lacks_descriptors(error) && spare_ >= 0) {
-    ::close(spare_);
-    const int socket = ::accept4(sockets_[place], nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket >= 0) ::close(socket);
-    spare_ = open_spare();
-  } else if (spare_ < 0) {
-    spare_ = open_spare();
+  if (os::lacks_descriptors(error) && spare_) {
+    spare_.reset();
+    const os::Fd turned_away(::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
+  if (!spare_) spare_ = open_spare();
   if (const auto now = Connections::Clock::now(); now - told_ >= kTellEvery) {
     told_ = now;
     spdlog::error(
@@ -263,17 +239,17 @@ void Listener::turn_away(std::size_t place, int error) {
 }
 
 void Listener::open_again() {
-  close_all(sockets_);
+  for (auto& socket : sockets_) socket.reset();
   bool all = true;
   for (std::size_t place = 0; place < sockets_.size(); ++place) {
-    const int socket = listen_on(addresses_[place].address, addresses_[place].size);
-    sockets_[place] = std::max(socket, -1);
-    if (socket >= 0) continue;
+    sockets_[place] = listen_on(addresses_[place]);
+    if (sockets_[place]) continue;
+    const int error = errno;
     all = false;
     const auto now = Connections::Clock::now();
     if (now - told_ < kTellEvery) continue;
     told_ = now;
-    spdlog::error("port {} cannot be opened again: {}; trying again", port_, std::strerror(-socket));
+    spdlog::error("port {} cannot be opened again: {}; trying again", port_, std::strerror(error));
   }
   broken_ = !all;
   if (all) {

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <sys/socket.h>
-
 #include <atomic>
+#include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "net/connections.h"
 #include "net/listen_address.h"
+#include "os/fd.h"
 
 namespace net {
 
@@ -27,7 +27,7 @@ class Listener {
   /// Binds every address that the host of "host:port" resolves to. With port 0 the system chooses a port. Throws
   /// std::runtime_error with address, cause and remedy. An address in use is an error; the port is never shared.
   Listener(const std::string& address, std::shared_ptr<Connections> connections);
-  ~Listener();
+  ~Listener() { stop(); }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
@@ -43,11 +43,6 @@ class Listener {
   void reopen();
 
  private:
-  struct Address {
-    sockaddr_storage address{};
-    socklen_t size = 0;
-  };
-
   void bind_all(const std::string& text, const ListenAddress& where);
   void run();
   void accept_from(std::size_t place);
@@ -60,11 +55,10 @@ class Listener {
 
   std::shared_ptr<Connections> connections_;
   std::string host_;
-  int port_ = 0;
-  std::vector<Address> addresses_;
-  std::vector<int> sockets_;  // sockets_[i] listens on addresses_[i]; -1: could not be opened again yet
-  int wake_ = -1;
-  int spare_ = -1;
+  std::uint16_t port_ = 0;
+  std::vector<boost::asio::ip::tcp::endpoint> addresses_;
+  std::vector<os::Fd> sockets_;  // sockets_[i] listens on addresses_[i]; none: could not be opened again yet
+  os::Fd wake_, spare_;
   Connections::Time told_{};
   std::function<void(int)> take_;
   std::atomic<bool> stopping_ = false, broken_ = false;

@@ -1,5 +1,3 @@
-#include "rpc/log_stream.h"
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -8,6 +6,7 @@
 
 #include "logs/log_tail.h"
 #include "rpc/call.h"
+#include "rpc/follow.h"
 #include "wire/logs.h"
 
 namespace rpc {
@@ -134,7 +133,7 @@ grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsR
                      " has no Slurm log: Slurm did not start it; leave --slurm out");
 }
 
-grpc::Status check(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+grpc::Status check_request(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
   const auto name = "job " + std::to_string(job.id());
   if (const auto status = check_attempt(job, request.attempt()); !status.ok()) return status;
   if (request.rank() == proto::kSchedulerLog) return check_scheduler(job, request);
@@ -159,7 +158,7 @@ grpc::Status stream_logs(service::Controller& controller, Follow& follow, const 
     const auto job = controller.get(request.job_id());
     if (!job.ok()) return failure(job.refusal());
     if (first) {
-      if (const auto status = check(job.value(), request); !status.ok()) return status;
+      if (const auto status = check_request(job.value(), request); !status.ok()) return status;
       attempt = first_attempt(job.value(), request);
     }
     // Null before the first attempt exists.

@@ -1,37 +1,39 @@
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <atomic>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <utility>
 
 namespace rpc {
 
 /// A fixed number of threads and a bounded queue. Thread-safe.
 class Pool {
  public:
-  using Task = std::function<void()>;  // must not throw
-
-  Pool(int threads, std::size_t max_queued);
+  Pool(std::size_t threads, std::size_t max_queued) : max_queued_(max_queued), threads_(threads) {}
   /// Runs the queued tasks, then ends the threads.
-  ~Pool();
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  ~Pool() { threads_.join(); }
 
-  /// Returns false if the queue is full. Then `task` never runs.
-  [[nodiscard]] bool post(Task task);
+  /// Returns false if the queue is full. Then `task` never runs. It must not throw.
+  template <typename Task>
+  [[nodiscard]] bool post(Task task) {
+    if (queued_.fetch_add(1) >= max_queued_) {
+      --queued_;
+      return false;
+    }
+    boost::asio::post(threads_, [this, task = std::move(task)]() mutable {
+      --queued_;
+      task();
+    });
+    return true;
+  }
+  /// For timers, which call from the pool's threads.
+  auto executor() { return threads_.get_executor(); }
 
  private:
-  void work();
-
   const std::size_t max_queued_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Task> queue_;
-  bool ending_ = false;
-  std::vector<std::thread> threads_;
+  std::atomic<std::size_t> queued_{0};
+  boost::asio::thread_pool threads_;
 };
 
 }  // namespace rpc

@@ -1,126 +1,203 @@
-#include "rpc/rank_service.h"
-
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <map>
 
-#include "rpc/call.h"
+#include "rpc/report_stream.h"
 #include "rpc/server.h"
+#include "rpc/services.h"
 
 namespace rpc {
 namespace {
 
-constexpr int kMeetingThreads = 8;
+namespace v1 = muster::v1;
 
-}  // namespace
+constexpr int kMeetingThreads = 8;
+/// How long a rank waits for one answer at the rendezvous. After a time-out the rank asks again.
+constexpr core::Millis kPatience{2000};
 
 /// One rank at the rendezvous, from its call to its answer.
-struct RankService::Meeting {
+struct Meeting {
   grpc::ServerUnaryReactor* reactor = nullptr;
-  const muster::v1::RendezvousRequest* request = nullptr;
-  muster::v1::RendezvousResponse* response = nullptr;
+  const v1::RendezvousRequest* request = nullptr;
+  v1::RendezvousResponse* response = nullptr;
   std::string token;
-  RendezvousWaiters::Clock::time_point until;
+  boost::asio::steady_timer patience;
   core::AttemptKey attempt() const { return {request->key().job_id(), request->key().attempt()}; }
 };
 
-RankService::RankService(service::Controller& controller, const Callers& callers)
-    : controller_(controller),
-      callers_(callers),
-      pool_(kRankThreads, kMaxRankCalls),
-      meetings_(kMeetingThreads, kMaxRankCalls),
-      beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, pool_),
-      tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_),
-      waiters_(kMaxRankCalls) {}
-
-grpc::ServerUnaryReactor* RankService::run(grpc::CallbackServerContext* context, const muster::v1::RankKey& key,
-                                           std::function<grpc::Status()> body) {
-  callers_.note_rank(*context, {key.job_id(), key.attempt()});
-  auto* reactor = context->DefaultReactor();
-  // Served even when the caller has given up meanwhile: that it called is news.
-  if (!pool_.post([reactor, body = std::move(body)] { reactor->Finish(guarded(body)); })) reactor->Finish(busy());
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* RankService::Register(grpc::CallbackServerContext* context,
-                                                const muster::v1::RegisterRequest* request,
-                                                muster::v1::RegisterResponse* response) {
-  return run(context, request->key(), [=, this] {
-    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
-    if (request->node().size() > kMaxText) return invalid("node: at most 4096 characters");
-    return answer(controller_.register_rank(*request, bearer_token(*context)), response);
-  });
-}
-
-grpc::ServerUnaryReactor* RankService::Heartbeat(grpc::CallbackServerContext* context,
-                                                 const muster::v1::HeartbeatRequest* request,
-                                                 muster::v1::HeartbeatResponse* response) {
-  return run(context, request->key(), [=, this] {
-    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
-    if (auto status = check(*request); !status.ok()) return status;
-    return answer(controller_.heartbeat(*request, bearer_token(*context)), response);
-  });
-}
-
-grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* RankService::Beat(
-    grpc::CallbackServerContext* context) {
-  if (auto* probe = probe_.load()) {
-    if (auto* reactor = probe->accept(*context)) return reactor;
+/// Lets ranks wait for rank 0's address without holding a thread each. Thread-safe.
+class RendezvousWaiters {
+ public:
+  /// The number of announcements so far. Read it before asking the controller and give it to wait(), so that an address
+  /// that arrives in between is not missed.
+  std::uint64_t news() const {
+    const std::lock_guard lock(mutex_);
+    return news_;
   }
-  return beats_.open(*context);
-}
 
-grpc::ServerUnaryReactor* RankService::Rendezvous(grpc::CallbackServerContext* context,
-                                                  const muster::v1::RendezvousRequest* request,
-                                                  muster::v1::RendezvousResponse* response) {
-  auto meeting = std::make_shared<Meeting>(Meeting{context->DefaultReactor(), request, response, bearer_token(*context),
-                                                   RendezvousWaiters::Clock::now() + RendezvousWaiters::kPatience});
-  auto* reactor = meeting->reactor;
-  callers_.note_rank(*context, meeting->attempt());
-  if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
-    reactor->Finish(status);
-  } else if (request->endpoint().size() > kMaxText) {
-    reactor->Finish(invalid("endpoint: at most 4096 characters"));
-  } else {
-    ask_later(meeting);
+  enum class Waiting { kYes, kNewsSince, kFull };
+  /// If the answer is kYes, `then` is called later, from a thread of the timer's: with true when rank 0 has reported
+  /// its address, with false when the meeting's patience is over.
+  Waiting wait(const std::shared_ptr<Meeting>& meeting, std::uint64_t news_seen, std::function<void(bool)> then) {
+    const std::lock_guard lock(mutex_);
+    if (news_ != news_seen) return Waiting::kNewsSince;
+    if (waiting_.size() >= kMaxRankCalls) return Waiting::kFull;
+    if (closed_) meeting->patience.expires_after(core::Millis(0));
+    const auto place = waiting_.emplace(meeting->attempt(), &meeting->patience);
+    meeting->patience.async_wait([this, place, then = std::move(then)](const boost::system::error_code& cancelled) {
+      const bool is_open = leave(place);
+      then(cancelled && is_open);
+    });
+    return Waiting::kYes;
   }
-  return reactor;
-}
-
-grpc::ServerBidiReactor<muster::v1::TaskRequest, muster::v1::TaskResponse>* RankService::FollowTask(
-    grpc::CallbackServerContext* context) {
-  return tasks_.open(*context);
-}
-
-grpc::ServerUnaryReactor* RankService::Task(grpc::CallbackServerContext* context,
-                                            const muster::v1::TaskRequest* request,
-                                            muster::v1::TaskResponse* response) {
-  return run(context, request->key(), [=, this] {
-    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) return status;
-    if (auto status = check(*request); !status.ok()) return status;
-    return answer(controller_.task(*request, bearer_token(*context)), response);
-  });
-}
-
-void RankService::ask_later(const std::shared_ptr<Meeting>& meeting) {
-  // Who brings the address the others wait for does not queue behind them.
-  auto& pool = meeting->request->endpoint().empty() ? meetings_ : pool_;
-  if (!pool.post([this, meeting] { ask(meeting); })) meeting->reactor->Finish(busy());
-}
-
-void RankService::ask(const std::shared_ptr<Meeting>& meeting) {
-  const auto news = waiters_.news();
-  const auto status =
-      guarded([&] { return answer(controller_.rendezvous(*meeting->request, meeting->token), meeting->response); });
-  const bool known = !meeting->response->endpoint().empty();
-  if (status.ok() && !meeting->request->endpoint().empty()) waiters_.announce(meeting->attempt());
-  if (!status.ok() || known || meeting->response->directive() != muster::v1::DIRECTIVE_CONTINUE) {
-    meeting->reactor->Finish(status);
-    return;
+  /// Rank 0 of `attempt` has reported its address.
+  void announce(const core::AttemptKey& attempt) {
+    const std::lock_guard lock(mutex_);
+    ++news_;
+    const auto [begin, end] = waiting_.equal_range(attempt);
+    for (auto at = begin; at != end; ++at) at->second->cancel();
   }
-  const auto waiting = waiters_.wait(
-      meeting->attempt(), news, meeting->until, [this, meeting] { ask_later(meeting); },
-      [meeting] { meeting->reactor->Finish(grpc::Status::OK); });
-  if (waiting == RendezvousWaiters::Waiting::kNewsSince) ask_later(meeting);
-  if (waiting == RendezvousWaiters::Waiting::kFull) meeting->reactor->Finish(busy());
+  /// Every patience is over, now and later.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (const auto& [attempt, patience] : waiting_) patience->cancel();
+  }
+
+ private:
+  using Waiters = std::multimap<core::AttemptKey, boost::asio::steady_timer*>;
+  /// False after close().
+  bool leave(Waiters::const_iterator place) {
+    const std::lock_guard lock(mutex_);
+    waiting_.erase(place);
+    return !closed_;
+  }
+
+  mutable std::mutex mutex_;
+  std::uint64_t news_ = 0;
+  Waiters waiting_;
+  bool closed_ = false;
+};
+
+/// See make_rank_service().
+class RankCalls final : public v1::RankService::CallbackService {
+ public:
+  RankCalls(service::Controller& controller, const Callers& callers, ReadingProbe* probe)
+      : controller_(controller),
+        callers_(callers),
+        probe_(probe),
+        beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, pool_),
+        tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_) {}
+  ~RankCalls() override { stop(); }
+
+  void stop() {
+    waiters_.close();
+    beats_.stop();
+    tasks_.stop();
+  }
+
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request,
+                                     v1::RegisterResponse* response) override {
+    return run(context, request, response, &service::Controller::register_rank);
+  }
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const v1::HeartbeatRequest* request,
+                                      v1::HeartbeatResponse* response) override {
+    if (probe_ == nullptr || !probe_->took(*context, *request)) {
+      return run(context, request, response, &service::Controller::heartbeat);
+    }
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+  grpc::ServerUnaryReactor* Task(grpc::CallbackServerContext* context, const v1::TaskRequest* request,
+                                 v1::TaskResponse* response) override {
+    return run(context, request, response, &service::Controller::task);
+  }
+  grpc::ServerBidiReactor<v1::HeartbeatRequest, v1::BeatResponse>* Beat(grpc::CallbackServerContext* context) override {
+    return beats_.open(*context);
+  }
+  grpc::ServerBidiReactor<v1::TaskRequest, v1::TaskResponse>* FollowTask(
+      grpc::CallbackServerContext* context) override {
+    return tasks_.open(*context);
+  }
+  grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
+                                       v1::RendezvousResponse* response) override {
+    auto* reactor = context->DefaultReactor();
+    const auto meeting = std::make_shared<Meeting>(Meeting{reactor, request, response, bearer_token(*context),
+                                                           boost::asio::steady_timer(meetings_.executor(), kPatience)});
+    callers_.note_rank(*context, meeting->attempt());
+    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
+      reactor->Finish(status);
+    } else if (request->endpoint().size() > kMaxText) {
+      reactor->Finish(invalid("endpoint: at most 4096 characters"));
+    } else {
+      ask_later(meeting);
+    }
+    return reactor;
+  }
+
+ private:
+  template <typename Request, typename Response>
+  using Call = base::Outcome<Response> (service::Controller::*)(const Request&, const std::string& token);
+  /// Calls the controller, from a thread that may wait.
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* run(grpc::CallbackServerContext* context, const Request* request, Response* response,
+                                Call<Request, Response> call) {
+    callers_.note_rank(*context, {request->key().job_id(), request->key().attempt()});
+    auto* reactor = context->DefaultReactor();
+    auto status = check_key(request->has_key(), request->key());
+    if (status.ok()) status = check(*request);
+    // Served even when the caller has given up meanwhile: that it called is news.
+    const auto serve = [=, this] {
+      reactor->Finish(guarded([&] { return answer((controller_.*call)(*request, bearer_token(*context)), response); }));
+    };
+    if (!status.ok()) {
+      reactor->Finish(status);
+    } else if (!pool_.post(serve)) {
+      reactor->Finish(busy());
+    }
+    return reactor;
+  }
+
+  void ask_later(const std::shared_ptr<Meeting>& meeting) {
+    // Who brings the address the others wait for does not queue behind them.
+    auto& pool = meeting->request->endpoint().empty() ? meetings_ : pool_;
+    if (!pool.post([this, meeting] { ask(meeting); })) meeting->reactor->Finish(busy());
+  }
+
+  void ask(const std::shared_ptr<Meeting>& meeting) {
+    const auto news = waiters_.news();
+    const auto status =
+        guarded([&] { return answer(controller_.rendezvous(*meeting->request, meeting->token), meeting->response); });
+    const bool known = !meeting->response->endpoint().empty();
+    if (status.ok() && !meeting->request->endpoint().empty()) waiters_.announce(meeting->attempt());
+    if (!status.ok() || known || meeting->response->directive() != v1::DIRECTIVE_CONTINUE) {
+      meeting->reactor->Finish(status);
+      return;
+    }
+    const auto waiting = waiters_.wait(meeting, news, [this, meeting](bool is_news) {
+      is_news ? ask_later(meeting) : meeting->reactor->Finish(grpc::Status::OK);
+    });
+    if (waiting == RendezvousWaiters::Waiting::kNewsSince) ask_later(meeting);
+    if (waiting == RendezvousWaiters::Waiting::kFull) meeting->reactor->Finish(busy());
+  }
+
+  service::Controller& controller_;
+  const Callers& callers_;
+  ReadingProbe* const probe_;
+  RendezvousWaiters waiters_;                      // the pools call it until they end
+  Pool meetings_{kMeetingThreads, kMaxRankCalls};  // so that heartbeats never queue behind ranks that meet
+  Pool pool_{kRankThreads, kMaxRankCalls};
+  ReportStreams<v1::HeartbeatRequest, v1::BeatResponse> beats_;
+  ReportStreams<v1::TaskRequest, v1::TaskResponse> tasks_;
+};
+
+}  // namespace
+
+RankService make_rank_service(service::Controller& controller, const Callers& callers, ReadingProbe* probe) {
+  auto calls = std::make_unique<RankCalls>(controller, callers, probe);
+  auto* stops = calls.get();
+  return {std::move(calls), [stops] { stops->stop(); }};
 }
 
 }  // namespace rpc

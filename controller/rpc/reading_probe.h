@@ -7,12 +7,13 @@
 #include <mutex>
 #include <string>
 
+#include "base/loop.h"
 #include "base/reading.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 
 namespace rpc {
 
-/// musterd's own stream among those of the ranks. A word goes the whole way of a heartbeat: through a socket, and
+/// musterd's own calls among those of the ranks. A word goes the whole way of a heartbeat: through a socket, and
 /// through the threads that read from all ranks. So it is read when the heartbeats that came before it have been read.
 /// See base::Reading. Thread-safe.
 class ReadingProbe {
@@ -20,26 +21,27 @@ class ReadingProbe {
   /// `connect` hands one end of a pair of sockets to the server.
   ReadingProbe(base::Reading& reading, std::function<void(int socket)> connect);
   ~ReadingProbe() { stop(); }
-  ReadingProbe(const ReadingProbe&) = delete;
-  ReadingProbe& operator=(const ReadingProbe&) = delete;
 
-  /// The stream has ended when this returns; again is a no-op.
+  /// Sends words from now on. Call it when the server takes connections.
+  void start();
+  /// No word is under way when this returns; again is a no-op.
   void stop();
-
-  /// The server's side, if this call is the probe's; null: it is a rank's.
-  grpc::ServerBidiReactor<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>* accept(
-      const grpc::CallbackServerContext& context);
+  /// The server's side, in the thread that reads the word: notes it. False: the call is a rank's.
+  bool took(const grpc::CallbackServerContext& context, const muster::v1::HeartbeatRequest& word);
 
  private:
-  class Sender;
-  class Receiver;
-  void send(std::uint64_t n);
+  void send();
+  bool connect_if_broken();
 
   base::Reading& reading_;
   const std::function<void(int)> connect_;
   const std::string secret_;
+  std::unique_ptr<muster::v1::RankService::Stub> stub_;  // of the loop's thread; null: there is no connection
   std::mutex mutex_;
-  std::shared_ptr<Sender> sender_;  // null: there is no stream
+  std::uint64_t next_ = 0;  // the word to be sent; 0: none
+  bool stopping_ = false;
+  grpc::ClientContext* sent_ = nullptr;  // of the word under way
+  base::Loop loop_;
 };
 
 }  // namespace rpc

@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "muster/v1/rank_service.grpc.pb.h"
 #include "rpc/call.h"
@@ -24,51 +26,9 @@ grpc::Status invalid(const std::string& text);
 grpc::Status busy();
 /// Refuses requests that no rank and no task sends.
 grpc::Status check_key(bool has_key, const muster::v1::RankKey& key);
+grpc::Status check(const muster::v1::RegisterRequest& request);
 grpc::Status check(const muster::v1::HeartbeatRequest& request);
 grpc::Status check(const muster::v1::TaskRequest& request);
-
-template <typename Request, typename Response>
-class ReportStreams;
-
-/// The stream of one rank, or of the task beside it, from its opening to its end.
-///
-/// States: kFirst -> kOpening -> kReading -> kEnding. The thread that reads a request notes it: no other thread takes
-/// part, unless something must be written. Opening and writing go through the pool. One answer is under way at a time;
-/// of the others only the newest waits.
-template <typename Request, typename Response>
-class ReportStream final : public grpc::ServerBidiReactor<Request, Response>,
-                           public std::enable_shared_from_this<ReportStream<Request, Response>> {
- public:
-  ReportStream(ReportStreams<Request, Response>& streams, const grpc::CallbackServerContext& context)
-      : streams_(streams), context_(context) {}
-  /// `self` keeps this alive until gRPC is done with it.
-  void begin(std::shared_ptr<ReportStream> self);
-  /// Ends the stream; again is a no-op.
-  void end(grpc::Status status);
-
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnDone() override;
-
- private:
-  void open(const std::string& token);
-  void take();
-  void tell(const Response& answer);
-  void finish(std::unique_lock<std::mutex>& lock);
-
-  ReportStreams<Request, Response>& streams_;
-  const grpc::CallbackServerContext& context_;
-  std::shared_ptr<ReportStream> self_;
-  std::shared_ptr<ranks::StreamOf<Request>> taker_;  // of the reading thread, once it is open
-  Request request_;
-
-  std::mutex mutex_;
-  bool is_writing_ = false;
-  bool is_finished_ = false;
-  Response writing_;
-  std::optional<Response> next_;
-  std::optional<grpc::Status> ending_;
-};
 
 /// All streams of one kind that are open, and what they share. Thread-safe.
 template <typename Request, typename Response>
@@ -80,21 +40,151 @@ class ReportStreams {
 
   ReportStreams(Open open, const Callers& callers, Pool& pool)
       : open_taker_(std::move(open)), callers_(callers), pool_(pool) {}
-  grpc::ServerBidiReactor<Request, Response>* open(const grpc::CallbackServerContext& context);
+
+  grpc::ServerBidiReactor<Request, Response>* open(const grpc::CallbackServerContext& context) {
+    const auto stream = std::make_shared<Stream>(*this, context);
+    bool stopping = false;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping = stopping_;
+      open_.insert(stream);
+    }
+    auto* reactor = stream.get();
+    stream->begin(stream);
+    if (stopping) stream->end(leaving());
+    return reactor;
+  }
+
   /// Ends all, and every later one at once.
-  void stop();
+  void stop() {
+    std::vector<std::shared_ptr<Stream>> open;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      open.assign(open_.begin(), open_.end());
+    }
+    for (const auto& stream : open) stream->end(leaving());
+  }
 
  private:
-  friend class ReportStream<Request, Response>;
+  /// The stream of one rank, or of the task beside it, from its opening to its end.
+  ///
+  /// States: kFirst -> kOpening -> kReading -> kEnding. The thread that reads a request notes it: no other thread takes
+  /// part, unless something must be written. Opening and writing go through the pool. One answer is under way at a
+  /// time; of the others only the newest waits.
+  class Stream final : public grpc::ServerBidiReactor<Request, Response>, public std::enable_shared_from_this<Stream> {
+   public:
+    Stream(ReportStreams& streams, const grpc::CallbackServerContext& context) : streams_(streams), context_(context) {}
+
+    /// `self` keeps this alive until gRPC is done with it.
+    void begin(std::shared_ptr<Stream> self) {
+      self_ = std::move(self);
+      this->StartRead(&request_);
+    }
+    /// Ends the stream; again is a no-op.
+    void end(grpc::Status status) {
+      std::unique_lock lock(mutex_);
+      if (!ending_) ending_ = std::move(status);
+      finish(lock);
+    }
+
+    // A thread that reads from all ranks.
+    void OnReadDone(bool ok) override {
+      if (!ok) return end(grpc::Status::OK);
+      if (taker_ != nullptr) return take();
+      if (auto status = check_key(request_.has_key(), request_.key()); !status.ok()) return end(std::move(status));
+      streams_.callers_.note_rank(context_, {request_.key().job_id(), request_.key().attempt()});
+      // The context is gone when stop() ends this stream while it opens.
+      if (!streams_.pool_.post(
+              [self = this->shared_from_this(), token = bearer_token(context_)] { self->open(token); })) {
+        end(busy());
+      }
+    }
+    void OnWriteDone(bool ok) override {
+      std::unique_lock lock(mutex_);
+      is_writing_ = false;
+      if (!ok && !ending_) ending_ = grpc::Status::CANCELLED;
+      if (ending_) return finish(lock);
+      if (next_) write(*std::exchange(next_, std::nullopt));
+    }
+    void OnDone() override {
+      const auto self = std::move(self_);
+      if (taker_) taker_->close();
+      const std::lock_guard lock(streams_.mutex_);
+      streams_.open_.erase(self);
+    }
+
+   private:
+    // A thread that may wait. Nothing is read meanwhile.
+    void open(const std::string& token) {
+      std::shared_ptr<ranks::StreamOf<Request>> taker;
+      const auto status = guarded([&] {
+        return answer(streams_.open_taker_(request_.key(), token, [this](const Response& answer) { tell(answer); }),
+                      &taker);
+      });
+      if (!status.ok()) return end(status);
+      {
+        const std::lock_guard lock(mutex_);
+        if (!ending_) taker_ = taker;
+      }
+      if (taker_ == nullptr) return taker->close();
+      take();
+    }
+    void take() {
+      if (auto status = check(request_); !status.ok()) return end(std::move(status));
+      const auto must_write = taker_->beat(request_);
+      if (!must_write.ok()) return end(failure(must_write.refusal()));
+      // If the pool is full, the next request asks again.
+      if (must_write.value()) (void)streams_.pool_.post([taker = taker_] { taker->work(); });
+      const std::lock_guard lock(mutex_);
+      // After the end nothing may begin.
+      if (!ending_) this->StartRead(&request_);
+    }
+    void tell(const Response& answer) {
+      const std::lock_guard lock(mutex_);
+      if (ending_) return;
+      if (is_writing_) {
+        next_ = answer;
+      } else {
+        write(answer);
+      }
+    }
+    // The callers of these two hold the lock.
+    void write(const Response& answer) {
+      is_writing_ = true;
+      writing_ = answer;
+      this->StartWrite(&writing_);
+    }
+    void finish(std::unique_lock<std::mutex>& lock) {
+      if (is_writing_ || std::exchange(is_finished_, true)) return;
+      lock.unlock();
+      this->Finish(*ending_);
+    }
+
+    ReportStreams& streams_;
+    const grpc::CallbackServerContext& context_;
+    std::shared_ptr<Stream> self_;
+    std::shared_ptr<ranks::StreamOf<Request>> taker_;  // of the reading thread, once it is open
+    Request request_;
+
+    std::mutex mutex_;
+    bool is_writing_ = false;
+    bool is_finished_ = false;
+    Response writing_;
+    std::optional<Response> next_;
+    std::optional<grpc::Status> ending_;
+  };
+
+  static grpc::Status leaving() {
+    return failure(grpc::StatusCode::UNAVAILABLE, "musterd is leaving; open the stream again when it is back");
+  }
+
   const Open open_taker_;
   const Callers& callers_;
   Pool& pool_;
   std::mutex mutex_;
-  std::set<std::shared_ptr<ReportStream<Request, Response>>> open_;
+  std::set<std::shared_ptr<Stream>> open_;
   bool stopping_ = false;
 };
-
-using BeatStreams = ReportStreams<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;
-using TaskStreams = ReportStreams<muster::v1::TaskRequest, muster::v1::TaskResponse>;
 
 }  // namespace rpc

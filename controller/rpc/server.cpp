@@ -8,9 +8,7 @@
 #include <stdexcept>
 
 #include "net/listener.h"
-#include "rpc/call.h"
-#include "rpc/job_service.h"
-#include "rpc/rank_service.h"
+#include "rpc/services.h"
 
 namespace rpc {
 namespace {
@@ -27,23 +25,21 @@ class GrpcServer final : public Server {
       : listener_(address, connections),
         callers_(controller, *connections, listener_.port()),
         streams_(kMaxStreams),
-        jobs_(controller, callers_, streams_),
-        admin_(controller, callers_),
-        ranks_(controller, callers_) {
+        jobs_(make_job_service(controller, callers_, streams_)),
+        admin_(make_admin_service(controller, callers_)) {
+    if (auto* reading = controller.reading()) {
+      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { hand_over(socket); });
+    }
+    ranks_ = make_rank_service(controller, callers_, probe_.get());
     grpc::ServerBuilder builder;
     limit(builder);
     // gRPC's own listener closes a port for ever once the process has run out of descriptors.
     connections_to_grpc_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
-    builder.RegisterService(&jobs_);
-    builder.RegisterService(&admin_);
-    builder.RegisterService(&ranks_);
+    for (auto* service : {jobs_.get(), admin_.get(), ranks_.calls.get()}) builder.RegisterService(service);
     server_ = builder.BuildAndStart();
     if (!server_) throw std::runtime_error("cannot serve gRPC on " + address + ": see the lines above");
-    if (auto* reading = controller.reading()) {
-      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { hand_over(socket); });
-      ranks_.set_probe(probe_.get());
-    }
+    if (probe_) probe_->start();
     listener_.start([this](int socket) { hand_over(socket); });
   }
   ~GrpcServer() override { shutdown(); }
@@ -57,9 +53,8 @@ class GrpcServer final : public Server {
     if (!server_) return;
     listener_.stop();
     streams_.stop();
-    ranks_.stop_waiting();
     if (probe_) probe_->stop();
-    ranks_.stop_streams();
+    ranks_.stop();
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     server_->Wait();
     server_.reset();
@@ -91,13 +86,12 @@ class GrpcServer final : public Server {
   net::Listener listener_;
   Callers callers_;
   Streams streams_;
-  JobService jobs_;
-  AdminService admin_;
+  std::unique_ptr<ReadingProbe> probe_;
+  const std::unique_ptr<grpc::Service> jobs_, admin_;
   RankService ranks_;
   std::mutex shutdown_mutex_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_to_grpc_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<ReadingProbe> probe_;
 };
 
 }  // namespace

@@ -10,13 +10,25 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "contract/supervisor_facts.h"
 #include "core/event.h"
 #include "executors/executor.h"
 #include "os/fd.h"
+#include "os/process_stat.h"
 
 namespace executors::local {
+
+/// What is left of an attempt whose supervisor is gone: its ranks and whatever shares their session, dead ones not
+/// counted. Empty after a reboot.
+std::vector<os::ProcessStat> leftovers(const contract::Started& started);
+
+/// Whether any rank itself (not what it started) still runs.
+bool any_alive(const contract::Started& started);
+
+/// The attempt's supervisor, if it is still there: the leader of the ranks' session, older than every rank.
+std::optional<os::ProcessStat> supervisor_of(const contract::Started& started);
 
 /// Follows one attempt to its end: tells RankExited for each rank not in `told`, once, and AttemptGone if the attempt
 /// is over without that being known of every rank.

@@ -18,9 +18,7 @@
 #include "contract/local_launch.h"
 #include "contract/supervisor_facts.h"
 #include "executors/local/follower.h"
-#include "executors/local/launch_check.h"
-#include "executors/local/port_picker.h"
-#include "executors/local/start_supervisor.h"
+#include "executors/local/start.h"
 #include "os/durable_file.h"
 #include "os/process_table.h"
 
@@ -70,11 +68,84 @@ class LocalExecutor : public Executor {
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
     return unfit_for_local(request, options_.devices);
   }
-  LaunchAnswer launch(const LaunchRequest& request) override;
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override;
-  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
-  void stop(const core::AttemptKey& key, const StopRequest& how) override;
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
+  LaunchAnswer launch(const LaunchRequest& request) override {
+    const auto failed = [&](const std::string& reason, bool retryable) {
+      return core::AttemptLaunchFailed{request.key.number, reason, retryable};
+    };
+    try {
+      return find_or_start(request);
+    } catch (const Impossible& error) {
+      return failed(error.what(), false);
+    } catch (const std::invalid_argument& error) {
+      return failed(error.what(), false);
+    } catch (const std::system_error& error) {
+      if (os::lacks_room(error.code().value())) {
+        return no_room(request.key, error.what(), error.code().value());
+      }
+      return failed(error.what(), true);
+    } catch (const std::exception& error) {
+      return failed(error.what(), true);
+    }
+  }
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+    const auto path = folder_of(request.key);
+    try {
+      if (!std::filesystem::exists(path)) return std::nullopt;
+      const auto folder = open_folder(path);
+      const auto lock = try_lock(folder.get());
+      const auto status = read_status(folder.get());
+      if (status.running || (status.started && lock)) return found(request.key, folder.get(), *status.started);
+      if (lock || (status.failed && status.ended)) return std::nullopt;
+      return LaunchLater{.why = "an earlier launch of it is still under way", .unsure = true};
+    } catch (const std::exception& error) {
+      return LaunchLater{.why = error.what(), .unsure = true};
+    }
+  }
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
+    std::filesystem::path path = attempt.handle;
+    if (path.empty()) path = folder_of(key);
+    std::set<core::RankNumber> told;
+    for (core::RankNumber rank = 0; rank < attempt.ranks.size(); ++rank) {
+      if (attempt.ranks[rank].state == core::RankState::kExited) told.insert(rank);
+    }
+    boost::asio::post(io_, [this, key, path, told] {
+      try {
+        keep_port(key, open_folder(path).get());
+      } catch (const std::system_error&) {  // the follower finds out what is wrong
+      }
+      follow(key, path, told);
+    });
+  }
+  void stop(const core::AttemptKey& key, const StopRequest& how) override {
+    boost::asio::post(io_, [this, key, how] {
+      try {
+        if (!followers_.contains(key)) {
+          const auto folder = open_folder(folder_of(key));
+          const auto status = read_status(folder.get());
+          // A lock that is held says that it is being started this very moment, by us or for a controller before us.
+          if (status.ended || (!status.started && try_lock(folder.get()))) return;
+        }
+      } catch (const std::system_error& error) {
+        if (error.code() == std::errc::no_such_file_or_directory) return;
+      } catch (const std::runtime_error&) {  // the follower asks the supervisor instead
+      }
+      follow(key, folder_of(key), {}).stop(how);
+    });
+  }
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+    try {
+      const auto what = started(key);
+      if (!what || rank >= what->ranks.size() || what->boot_id != os::boot_id()) return Vouch::kGone;
+      const auto& process = what->ranks[rank];
+      const auto now = os::read_stat(process.pid);
+      if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
+      return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
+    } catch (const std::system_error& error) {
+      return error.code() == std::errc::no_such_file_or_directory ? Vouch::kGone : Vouch::kUnknown;
+    } catch (const std::runtime_error&) {
+      return Vouch::kUnknown;
+    }
+  }
   void was_deaf() override {
     // One is enough, however long its turn takes to come.
     if (told_deaf_.exchange(true)) return;
@@ -97,15 +168,99 @@ class LocalExecutor : public Executor {
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
-  LaunchAnswer find_or_start(const LaunchRequest& request);
-  LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline);
-  LaunchLater no_room(const core::AttemptKey& key, const std::string& why, int error) const;
-  LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started);
-  void keep_port(const core::AttemptKey& key, int folder);
+  LaunchAnswer find_or_start(const LaunchRequest& request) {
+    const auto& key = request.key;
+    const auto path = folder_of(key);
+    std::filesystem::create_directories(path);
+    const auto folder = open_folder(path);
+    for (const auto deadline = Clock::now() + kLaunchLimit;;) {
+      auto lock = try_lock(folder.get());
+      const auto status = read_status(folder.get());
+      if (status.failed && (status.ended || lock)) {
+        return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+      }
+      if (status.running || (status.started && lock)) return found(key, folder.get(), *status.started);
+      if (lock) return start_ranks(request, folder.get(), std::move(*lock), deadline);
+      if (Clock::now() >= deadline) {
+        throw std::runtime_error("another process keeps " + (path / kLockFile).string() + " locked but starts nothing");
+      }
+      std::this_thread::sleep_for(kLookAgain);
+    }
+  }
+  LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline) {
+    const auto& key = request.key;
+    const auto path = folder_of(key);
+    const auto program = check_launch(request);
+    std::filesystem::create_directories(request.log_folder);
+    const auto port = ports_.take(key);
+    StartAnswer answer;
+    try {
+      const auto launch = launch_of(request, program, port, options_.open_files);
+      os::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
+                          to_text(launch));
+      step("written");
+      answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
+      step("answered");
+    } catch (...) {
+      ports_.give_back(key);
+      throw;
+    }
+    const auto status = read_status(folder);
+    if (status.started && !status.failed) return found(key, folder, *status.started);
+    ports_.give_back(key);
+    if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
+    if (answer.no_room != 0) return no_room(key, answer.reason, answer.no_room);
+    if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
+    return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
+  }
+  LaunchLater no_room(const core::AttemptKey& key, const std::string& why, int error) const {
+    return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, base::make_room(error)};
+  }
+  LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started) {
+    keep_port(key, folder);
+    core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
+    for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
+    boost::asio::post(io_, [this, key] { follow(key, folder_of(key), {}); });
+    return launched;
+  }
+  void keep_port(const core::AttemptKey& key, int folder) {
+    try {
+      if (const auto launch = read_local_launch(folder)) ports_.keep(key, launch->master_port);
+    } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
+    }
+  }
   /// What was started; read once, so that a disk which stands still later keeps nobody from being asked about.
-  std::optional<Started> started(const core::AttemptKey& key);
+  std::optional<Started> started(const core::AttemptKey& key) {
+    {
+      const std::lock_guard lock(started_mutex_);
+      if (const auto known = started_.find(key); known != started_.end()) return known->second;
+    }
+    auto status = read_status(open_folder(folder_of(key)).get());
+    if (status.started && !status.ended) {
+      const std::lock_guard lock(started_mutex_);
+      started_.emplace(key, *status.started);
+    }
+    return std::move(status.started);
+  }
   /// In the executor's thread.
-  Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told);
+  Follower& follow(const core::AttemptKey& key, const std::filesystem::path& folder, std::set<core::RankNumber> told) {
+    const auto existing = followers_.find(key);
+    if (existing != followers_.end()) return *existing->second;
+    const auto over = [this, key] {
+      ports_.give_back(key);
+      {
+        const std::lock_guard lock(started_mutex_);
+        started_.erase(key);
+      }
+      // Not while it is still calling.
+      boost::asio::post(io_, [this, key] { followers_.erase(key); });
+    };
+    const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
+    const auto follower = std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over});
+    followers_.emplace(key, follower);
+    follower->begin(options_.look_every);
+    return *follower;
+  }
 
   const LocalOptions options_;
   PortPicker ports_{std::random_device{}()};
@@ -118,188 +273,6 @@ class LocalExecutor : public Executor {
   std::map<core::AttemptKey, Started> started_;  // of attempts that somebody asked about and that are not over
   std::thread thread_;
 };
-
-LaunchAnswer LocalExecutor::launch(const LaunchRequest& request) {
-  const auto failed = [&](const std::string& reason, bool retryable) {
-    return core::AttemptLaunchFailed{request.key.number, reason, retryable};
-  };
-  try {
-    return find_or_start(request);
-  } catch (const Impossible& error) {
-    return failed(error.what(), false);
-  } catch (const std::invalid_argument& error) {
-    return failed(error.what(), false);
-  } catch (const std::system_error& error) {
-    if (os::lacks_room(error.code().value())) {
-      return no_room(request.key, error.what(), error.code().value());
-    }
-    return failed(error.what(), true);
-  } catch (const std::exception& error) {
-    return failed(error.what(), true);
-  }
-}
-
-std::optional<LaunchAnswer> LocalExecutor::withdraw(const LaunchRequest& request) {
-  const auto path = folder_of(request.key);
-  try {
-    if (!std::filesystem::exists(path)) return std::nullopt;
-    const auto folder = open_folder(path);
-    const auto lock = try_lock(folder.get());
-    const auto status = read_status(folder.get());
-    if (status.running || (status.started && lock)) return found(request.key, folder.get(), *status.started);
-    if (lock || (status.failed && status.ended)) return std::nullopt;
-    return LaunchLater{.why = "an earlier launch of it is still under way", .unsure = true};
-  } catch (const std::exception& error) {
-    return LaunchLater{.why = error.what(), .unsure = true};
-  }
-}
-
-LaunchLater LocalExecutor::no_room(const core::AttemptKey& key, const std::string& why, int error) const {
-  return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, base::make_room(error)};
-}
-
-LaunchAnswer LocalExecutor::find_or_start(const LaunchRequest& request) {
-  const auto& key = request.key;
-  const auto path = folder_of(key);
-  std::filesystem::create_directories(path);
-  const auto folder = open_folder(path);
-  for (const auto deadline = Clock::now() + kLaunchLimit;;) {
-    auto lock = try_lock(folder.get());
-    const auto status = read_status(folder.get());
-    if (status.failed && (status.ended || lock)) {
-      return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
-    }
-    if (status.running || (status.started && lock)) return found(key, folder.get(), *status.started);
-    if (lock) return start_ranks(request, folder.get(), std::move(*lock), deadline);
-    if (Clock::now() >= deadline) {
-      throw std::runtime_error("another process keeps " + (path / kLockFile).string() + " locked but starts nothing");
-    }
-    std::this_thread::sleep_for(kLookAgain);
-  }
-}
-
-LaunchAnswer LocalExecutor::start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline) {
-  const auto& key = request.key;
-  const auto path = folder_of(key);
-  const auto program = check_launch(request);
-  std::filesystem::create_directories(request.log_folder);
-  const auto port = ports_.take(key);
-  StartAnswer answer;
-  try {
-    const auto launch = launch_of(request, program, port, options_.open_files);
-    os::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
-                        to_text(launch));
-    step("written");
-    answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
-    step("answered");
-  } catch (...) {
-    ports_.give_back(key);
-    throw;
-  }
-  const auto status = read_status(folder);
-  if (status.started && !status.failed) return found(key, folder, *status.started);
-  ports_.give_back(key);
-  if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
-  if (answer.no_room != 0) return no_room(key, answer.reason, answer.no_room);
-  if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
-  return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
-}
-
-LaunchAnswer LocalExecutor::found(const core::AttemptKey& key, int folder, const Started& started) {
-  keep_port(key, folder);
-  core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
-  for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
-  boost::asio::post(io_, [this, key] { follow(key, folder_of(key), {}); });
-  return launched;
-}
-
-void LocalExecutor::keep_port(const core::AttemptKey& key, int folder) {
-  try {
-    if (const auto launch = read_local_launch(folder)) ports_.keep(key, launch->master_port);
-  } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
-  }
-}
-
-Follower& LocalExecutor::follow(const core::AttemptKey& key, const std::filesystem::path& folder,
-                                std::set<core::RankNumber> told) {
-  const auto existing = followers_.find(key);
-  if (existing != followers_.end()) return *existing->second;
-  const auto over = [this, key] {
-    ports_.give_back(key);
-    {
-      const std::lock_guard lock(started_mutex_);
-      started_.erase(key);
-    }
-    // Not while it is still calling.
-    boost::asio::post(io_, [this, key] { followers_.erase(key); });
-  };
-  const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
-  const auto follower = std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over});
-  followers_.emplace(key, follower);
-  follower->begin(options_.look_every);
-  return *follower;
-}
-
-void LocalExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  std::filesystem::path path = attempt.handle;
-  if (path.empty()) path = folder_of(key);
-  std::set<core::RankNumber> told;
-  for (core::RankNumber rank = 0; rank < attempt.ranks.size(); ++rank) {
-    if (attempt.ranks[rank].state == core::RankState::kExited) told.insert(rank);
-  }
-  boost::asio::post(io_, [this, key, path, told] {
-    try {
-      keep_port(key, open_folder(path).get());
-    } catch (const std::system_error&) {  // the follower finds out what is wrong
-    }
-    follow(key, path, told);
-  });
-}
-
-void LocalExecutor::stop(const core::AttemptKey& key, const StopRequest& how) {
-  boost::asio::post(io_, [this, key, how] {
-    try {
-      if (!followers_.contains(key)) {
-        const auto folder = open_folder(folder_of(key));
-        const auto status = read_status(folder.get());
-        // A lock that is held says that it is being started this very moment, by us or for a controller before us.
-        if (status.ended || (!status.started && try_lock(folder.get()))) return;
-      }
-    } catch (const std::system_error& error) {
-      if (error.code() == std::errc::no_such_file_or_directory) return;
-    } catch (const std::runtime_error&) {  // the follower asks the supervisor instead
-    }
-    follow(key, folder_of(key), {}).stop(how);
-  });
-}
-
-Vouch LocalExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
-  try {
-    const auto what = started(key);
-    if (!what || rank >= what->ranks.size() || what->boot_id != os::boot_id()) return Vouch::kGone;
-    const auto& process = what->ranks[rank];
-    const auto now = os::read_stat(process.pid);
-    if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
-    return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
-  } catch (const std::system_error& error) {
-    return error.code() == std::errc::no_such_file_or_directory ? Vouch::kGone : Vouch::kUnknown;
-  } catch (const std::runtime_error&) {
-    return Vouch::kUnknown;
-  }
-}
-
-std::optional<Started> LocalExecutor::started(const core::AttemptKey& key) {
-  {
-    const std::lock_guard lock(started_mutex_);
-    if (const auto known = started_.find(key); known != started_.end()) return known->second;
-  }
-  auto status = read_status(open_folder(folder_of(key)).get());
-  if (status.started && !status.ended) {
-    const std::lock_guard lock(started_mutex_);
-    started_.emplace(key, *status.started);
-  }
-  return std::move(status.started);
-}
 
 }  // namespace
 

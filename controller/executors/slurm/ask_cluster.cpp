@@ -3,28 +3,22 @@
 namespace executors::on_slurm {
 namespace {
 
-std::optional<core::Millis> millis(const std::optional<std::chrono::seconds>& from) {
-  return from ? std::optional(core::Millis(*from)) : std::nullopt;
-}
-
 PartitionFacts facts_of(const ::slurm::Partition& from) {
-  PartitionFacts to;
-  to.name = from.name;
-  to.state = from.state;
-  to.node_list = from.node_list;
-  to.preempt_mode = from.preempt_mode;
-  to.is_default = from.is_default;
-  to.nodes = from.total_nodes;
-  to.cpus = from.total_cpus;
-  to.priority_tier = from.priority_tier;
-  to.max_time = millis(from.max_time);
-  to.default_time = millis(from.default_time);
-  to.max_nodes = from.max_nodes;
-  to.grace = core::Millis(from.grace);
-  to.allow_groups = from.allow_groups;
-  to.allow_accounts = from.allow_accounts;
-  to.allow_qos = from.allow_qos;
-  return to;
+  return {.name = from.name,
+          .state = from.state,
+          .node_list = from.node_list,
+          .preempt_mode = from.preempt_mode,
+          .is_default = from.is_default,
+          .nodes = from.total_nodes,
+          .cpus = from.total_cpus,
+          .priority_tier = from.priority_tier,
+          .max_time = from.max_time,
+          .default_time = from.default_time,
+          .max_nodes = from.max_nodes,
+          .grace = from.grace,
+          .allow_groups = from.allow_groups,
+          .allow_accounts = from.allow_accounts,
+          .allow_qos = from.allow_qos};
 }
 
 std::string state_of(const ::slurm::Node& node) {
@@ -47,19 +41,17 @@ std::string gres_of(const std::string& tres) {
 
 NodeFacts facts_of(const ::slurm::Node& from) {
   constexpr std::int64_t kMebi = 1 << 20;
-  NodeFacts to;
-  to.name = from.name;
-  to.state = state_of(from);
-  to.reason = from.reason;
-  to.usable = from.usable();
-  to.cpus = from.cpus;
-  to.cpus_used = from.cpus_used;
-  to.memory_bytes = static_cast<std::int64_t>(from.memory_mib) * kMebi;
-  to.memory_used_bytes = static_cast<std::int64_t>(from.memory_used_mib) * kMebi;
-  to.gres = from.gres;
-  to.gres_used = gres_of(from.tres_used);
-  to.partitions = from.partitions;
-  return to;
+  return {.name = from.name,
+          .state = state_of(from),
+          .reason = from.reason,
+          .usable = from.usable(),
+          .cpus = from.cpus,
+          .cpus_used = from.cpus_used,
+          .memory_bytes = static_cast<std::int64_t>(from.memory_mib) * kMebi,
+          .memory_used_bytes = static_cast<std::int64_t>(from.memory_used_mib) * kMebi,
+          .gres = from.gres,
+          .gres_used = gres_of(from.tres_used),
+          .partitions = from.partitions};
 }
 
 }  // namespace

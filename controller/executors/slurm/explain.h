@@ -1,13 +1,27 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/types.h"
-#include "executors/slurm/observation.h"
+#include "slurm/scheduler.h"
 
 namespace executors::on_slurm {
+
+/// Nodes that Slurm calls down, each with the reason that Slurm gives.
+using DownNodes = std::map<std::string, std::string>;
+
+/// What one poll says of one attempt.
+struct Observation {
+  const ::slurm::ListedJob* job = nullptr;  // nullptr: the listing lacks the job
+  const DownNodes& down;
+  core::Millis asked_at{0};  // squeue was called then
+  core::Millis now{0};
+  core::Time slurm_now{};  // the same moment by slurmctld's clock
+};
 
 inline constexpr const char* kForgotten = "Slurm does not know any more that it runs, and starts it again";
 
@@ -49,5 +63,66 @@ Verdict explain(const ::slurm::PastRun& run, bool run_again, const std::vector<s
 
 /// What Slurm's final state means; nullopt where the ranks' own exits tell (COMPLETED, FAILED).
 std::optional<core::Cause> cause_of(::slurm::JobState state);
+
+/// What Slurm does with the run of an attempt.
+///
+///   Queued --> Running <--> Suspended      listings alone move an attempt among these
+///      \          |         /
+///       \         v        /
+///        +---> Ending <---+
+///
+///   any of these --> Missing        a listing lacks the job; the next one that has it moves the attempt back
+///   any of these --> Requeued       Slurm starts the job again; accounting is asked why
+///   any of these --> Cancelled      accounting is asked who cancelled
+///   any of all   --> Ended          it is known why the run is over
+///
+/// Ended is the last state. A second run of the job, which Slurm starts, is no state: see SlurmAttempt::in_slurm_.
+
+/// The job waits, or its nodes boot.
+struct Queued {};
+struct Running {
+  /// Slurm's own limit is near from this moment on: the ranks are to save.
+  struct Limit {
+    core::Millis save_at{0};
+    core::Millis limit{0};
+  };
+  std::optional<Limit> limit;            // of a job that Slurm will end
+  std::optional<core::Millis> woken_at;  // Slurm has resumed the job then
+};
+/// Nobody is heard, however long it takes.
+struct Suspended {};
+/// COMPLETING: the nodes are cleaned up, and the final state is not told yet.
+struct Ending {
+  core::Millis since{0};
+};
+using Listed = std::variant<Queued, Running, Suspended, Ending>;
+struct Missing {
+  Listed before;  // in the newest listing that had the job
+  core::Millis since{0};
+  int listings = 0;
+  std::optional<core::Millis> asked_accounting_at;
+};
+struct Requeued {
+  core::Millis asked_accounting_at{0};
+};
+struct Cancelled {
+  ::slurm::ListedJob job;
+  core::Millis asked_accounting_at{0};
+};
+struct Ended {
+  Verdict why;
+  core::Millis since{0};
+};
+using SlurmSide = std::variant<Queued, Running, Suspended, Ending, Missing, Requeued, Cancelled, Ended>;
+
+/// The state in the newest listing that had the job; nullopt: Slurm has done with the run.
+std::optional<Listed> newest_listed(const SlurmSide& side);
+
+/// The state of a run that a listing has, and that is neither over nor started again. Pure. `stop_grace`: how long a
+/// save may take.
+Listed next(const Listed& before, const Observation& seen, core::Millis stop_grace);
+
+/// The state of a run that a listing lacks.
+Missing next_missing(const SlurmSide& before, core::Millis now);
 
 }  // namespace executors::on_slurm

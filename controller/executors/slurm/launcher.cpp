@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "executors/slurm/attempt_files.h"
 #include "executors/slurm/script_plan.h"
-#include "executors/slurm/task_files.h"
 #include "os/durable_file.h"
 #include "schema/whole_number.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.h"
+#include "core/event.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {
@@ -54,5 +54,11 @@ std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& 
 std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const std::string& slurmd_port,
                                 core::Millis limit);
 inline constexpr std::size_t kMostAskedAtOnce = 512;
+
+/// The nodes that could not start the attempt, as facts about it: Slurm has drained them for that, since `since` by
+/// slurmctld's clock. The clock has whole seconds. A node in `left_out` was drained for an earlier attempt.
+std::vector<core::EventBody> nodes_without_launch(const std::vector<::slurm::Node>& nodes, core::Time since,
+                                                  const std::vector<std::string>& left_out,
+                                                  core::AttemptNumber attempt);
 
 }  // namespace executors::on_slurm

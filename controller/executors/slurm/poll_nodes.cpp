@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executors/slurm/node_facts.h"
+#include "executors/slurm/attempt_files.h"
 #include "executors/slurm/poller.h"
 #include "slurm/batch_script.h"
 #include "slurm/pending_reason.h"

@@ -1,13 +1,51 @@
 #include "executors/slurm/poller.h"
 
+#include <pwd.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
 
-#include "executors/slurm/log_words.h"
-#include "executors/slurm/task_files.h"
+#include "executors/slurm/attempt_files.h"
 
 namespace executors::on_slurm {
+namespace {
+
+/// How far accounting's moment of submission may be from musterd's: an sbatch may be slow.
+constexpr core::Millis kClocksApart{60'000};
+
+/// "ada", or the number itself where no user has it.
+std::string person(const std::string& user_id) {
+  if (user_id.empty() || user_id.find_first_not_of("0123456789") != std::string::npos) return user_id;
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(static_cast<uid_t>(std::strtoul(user_id.c_str(), nullptr, 10)), &entry, buffer.data(), buffer.size(),
+               &found);
+  return found == nullptr ? user_id : found->pw_name;
+}
+
+/// The run of an attempt among those that accounting remembers: the first run of its job. Slurm gives numbers twice,
+/// and few clusters keep comments.
+std::optional<::slurm::PastRun> run_of(const Tracked& tracked, const std::vector<::slurm::PastRun>& runs,
+                                       const SlurmClock& clock) {
+  std::optional<::slurm::PastRun> first;
+  for (const auto& run : runs) {
+    const bool other_comment = !run.comment.empty() && run.comment != tracked.job.comment;
+    if (run.id != tracked.job.id || !run.submitted || other_comment) continue;
+    if (clock.ours(*run.submitted) < tracked.submitted_after - kClocksApart) continue;
+    if (first && first->submitted <= run.submitted) continue;
+    first = run;
+  }
+  if (!first || !first->ended) return std::nullopt;
+  if (clock.ours(*first->submitted) > tracked.submitted_before + kClocksApart) return std::nullopt;
+  first->state.by = person(first->state.by);
+  return first;
+}
+
+}  // namespace
 
 void Poller::poll() {
   ask_nodes();
@@ -160,6 +198,89 @@ void Poller::note(const std::string& why) {
   } else {
     trouble_->why = why;
   }
+}
+
+// Asks accounting about the attempts whose end no listing tells any more. Makes one query for all of them.
+void Poller::ask_accounting(const Listing& listing) {
+  const auto wanted = table_.pick([&](const core::AttemptKey& key, const Tracked& tracked) {
+    // A number that is another job's now does not tell what became of this job.
+    const bool is_anothers = listing.has(tracked.job.id) && listing.row_of(tracked.job) == nullptr;
+    const bool wants = tracked.attempt.wants_history() && tracked.job.id.job != 0 && !is_anothers;
+    return wants ? std::optional(std::pair(key, tracked.job.id.job)) : std::nullopt;
+  });
+  if (wanted.empty()) return;
+  std::set<std::uint64_t> ids;
+  for (const auto& [key, id] : wanted) ids.insert(id);
+  const auto runs = scheduler_.history({ids.begin(), ids.end()});
+  if (runs.unreachable()) return spdlog::debug("accounting does not answer: {}", runs.why());
+  const auto slurm_clock = this->slurm_clock();
+  for (const auto& [key, id] : wanted) {
+    table_.with(key, [&](Tracked& tracked) {
+      const auto run = runs ? run_of(tracked, *runs, slurm_clock) : std::nullopt;
+      if (run || !runs) tracked.attempt.remembered(run ? &*run : nullptr, clock_.monotonic());
+    });
+  }
+}
+
+// Cancels the jobs of this controller in Slurm whose attempts are over: a controller that died left them, or Slurm runs
+// them again.
+void Poller::cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs) {
+  std::vector<::slurm::JobId> leftovers;
+  std::set<::slurm::JobId> still_there;
+  const auto now = clock_.monotonic();
+  for (const auto& [job, key] : unfollowed(jobs)) {
+    if (!is_over_(key)) continue;
+    still_there.insert(job->id);
+    // A job that has its nodes may be at its teardown. Its ranks are told to leave by themselves.
+    const auto since = left_since_.try_emplace(job->id, now).first->second;
+    const bool active = ::slurm::classify(job->state.state) == ::slurm::JobPhase::kActive;
+    const bool may_tear_down = active && job->restarts == 0;
+    if (!may_tear_down || now - since >= SlurmAttempt::kTeardownMost) leftovers.push_back(job->id);
+  }
+  std::erase_if(left_since_, [&](const auto& entry) { return !still_there.contains(entry.first); });
+  if (leftovers.empty()) return;
+  spdlog::info("cancelling {} Slurm jobs whose attempts are over", leftovers.size());
+  const auto answer = scheduler_.cancel(leftovers);
+  if (!answer) spdlog::warn("they could not be cancelled: {}", answer.why());
+}
+
+// The jobs of this controller that wait or run, without those that are followed or are just being handed over.
+std::vector<Poller::Job> Poller::unfollowed(const std::vector<::slurm::ListedJob>& jobs) {
+  std::map<::slurm::JobId, core::AttemptKey> followed;
+  const auto launching = table_.locked([&](const AttemptTable::State& state) {
+    for (const auto& [key, tracked] : state.attempts) followed.emplace(tracked.job.id, key);
+    return state.launching;
+  });
+  std::vector<Job> found;
+  std::set<std::string> comments;
+  for (const auto& job : jobs) {
+    const auto phase = ::slurm::classify(job.state.state);
+    if (phase != ::slurm::JobPhase::kQueued && phase != ::slurm::JobPhase::kActive) continue;
+    comments.insert(job.comment);
+    const auto key = key_of(job);
+    if (!key || key->job == 0 || launching.contains(*key)) continue;
+    const auto here = followed.find(job.id);
+    if (here != followed.end() && here->second == *key) continue;
+    found.emplace_back(&job, *key);
+  }
+  std::erase_if(sets_, [&](const auto& entry) { return !comments.contains(entry.first); });
+  return found;
+}
+
+std::optional<core::AttemptKey> Poller::key_of(const ::slurm::ListedJob& job) {
+  if (const auto key = launcher_.key_of(job.comment)) return key;
+  const auto set = job.id.array_task ? launcher_.set_of(job.comment) : std::nullopt;
+  if (!set) return std::nullopt;
+  const auto [place, fresh] = sets_.try_emplace(job.comment);
+  if (fresh) {
+    try {
+      place->second = read_set_file(*set / kSetFile);
+    } catch (const std::exception& error) {
+      spdlog::warn("which attempts {} are cannot be read: {}", job.comment, error.what());
+    }
+  }
+  const auto& members = place->second;
+  return *job.id.array_task < members.size() ? std::optional(members[*job.id.array_task]) : std::nullopt;
 }
 
 }  // namespace executors::on_slurm

@@ -46,18 +46,16 @@ class Poller {
   void take_listing(const Listing& listing, core::Millis asked_at);
   std::string cancel_wanted();
   void note(const std::string& why);
+  void ask_accounting(const Listing& listing);
+  void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
+  std::vector<Job> unfollowed(const std::vector<::slurm::ListedJob>& jobs);
+  std::optional<core::AttemptKey> key_of(const ::slurm::ListedJob& job);
   // In poll_nodes.cpp.
   void ask_nodes();
   void tell_unfit_nodes(const Listing& listing);
   void tell_nodes_without_launch(const Listing& listing);
   DownNodes down_nodes(const Listing& listing);
   std::string end_exclusions();
-  // In accounting.cpp.
-  void ask_accounting(const Listing& listing);
-  // In leftovers.cpp.
-  void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
-  std::vector<Job> unfollowed(const std::vector<::slurm::ListedJob>& jobs);
-  std::optional<core::AttemptKey> key_of(const ::slurm::ListedJob& job);
 
   ::slurm::Scheduler& scheduler_;
   const base::Clock& clock_;

@@ -63,10 +63,6 @@ void RankExits::failing(core::RankNumber number) {
   if (number < ranks_.size() && !ranks_[number].failing) ranks_[number].failing = ++failing_;
 }
 
-void RankExits::clear_all() {
-  for (auto& rank : ranks_) rank.cleared = rank.cleared || rank.exited_at;
-}
-
 void RankExits::clear_before(core::Millis asked_at) {
   for (auto& rank : ranks_) rank.cleared = rank.cleared || (rank.exited_at && *rank.exited_at < asked_at);
 }
@@ -93,21 +89,14 @@ void RankExits::end_the_silent(core::Millis now) {
 }
 
 std::vector<core::EventBody> RankExits::take_held(core::AttemptNumber attempt) {
-  std::vector<core::RankNumber> held;
-  for (core::RankNumber rank = 0; rank < size(); ++rank) {
-    if (ranks_[rank].is_held()) held.push_back(rank);
-  }
-  return take(attempt, std::move(held));
+  return take(attempt, [](core::RankNumber) { return true; });
 }
 
 std::vector<core::EventBody> RankExits::take_settled(core::AttemptNumber attempt, std::optional<core::Millis> most,
                                                      core::Millis now) {
-  std::vector<core::RankNumber> settled;
-  for (core::RankNumber rank = 0; rank < size(); ++rank) {
-    if (!ranks_[rank].is_held()) continue;
-    if (is_settled(rank) || (most && now - *ranks_[rank].exited_at >= *most)) settled.push_back(rank);
-  }
-  return take(attempt, std::move(settled));
+  return take(attempt, [&](core::RankNumber rank) {
+    return is_settled(rank) || (most && now - *ranks_[rank].exited_at >= *most);
+  });
 }
 
 // Nothing that is still to come would explain the exit better.
@@ -131,7 +120,12 @@ bool RankExits::is_settled(core::RankNumber number) const {
 // - The order in which the ends were heard of. Two tasks may have needed the disk for unlike times.
 // A local supervisor sees the ends of its ranks in the kernel's order. An order that no rank says and no clock tells is
 // not known.
-std::vector<core::EventBody> RankExits::take(core::AttemptNumber attempt, std::vector<core::RankNumber> ranks) {
+std::vector<core::EventBody> RankExits::take(core::AttemptNumber attempt,
+                                             const std::function<bool(core::RankNumber)>& may_be_told) {
+  std::vector<core::RankNumber> ranks;
+  for (core::RankNumber rank = 0; rank < size(); ++rank) {
+    if (ranks_[rank].is_held() && may_be_told(rank)) ranks.push_back(rank);
+  }
   const auto order = order_of(ranks);
   std::ranges::stable_sort(ranks, [&](core::RankNumber a, core::RankNumber b) {
     const bool a_signalled = ranks_[a].report->exit.signal != 0, b_signalled = ranks_[b].report->exit.signal != 0;

@@ -48,7 +48,7 @@ class RankExits {
 
   /// Slurm did not cause the exit of this rank, of all that have exited, of those that exited before `asked_at`.
   void clear(core::RankNumber rank) { ranks_[rank].cleared = true; }
-  void clear_all();
+  void clear_all() { clear_before(core::Millis::max()); }
   void clear_before(core::Millis asked_at);
   /// The exits that Slurm may have caused, held for `most` and longer. They are cleared. Returns whether one of the
   /// ranks had been told to leave.
@@ -96,7 +96,8 @@ class RankExits {
 
  private:
   bool is_settled(core::RankNumber rank) const;
-  std::vector<core::EventBody> take(core::AttemptNumber attempt, std::vector<core::RankNumber> ranks);
+  std::vector<core::EventBody> take(core::AttemptNumber attempt,
+                                    const std::function<bool(core::RankNumber)>& may_be_told);
   std::function<core::Millis(const Rank&)> order_of(const std::vector<core::RankNumber>& ranks) const;
 
   std::vector<Rank> ranks_;

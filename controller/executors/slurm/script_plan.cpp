@@ -4,9 +4,7 @@
 #include <filesystem>
 
 #include "contract/variables.h"
-#include "executors/node_fitness.h"
-#include "executors/slurm/log_words.h"
-#include "executors/slurm/node_facts.h"
+#include "executors/slurm/attempt_files.h"
 #include "slurm/host_list.h"
 
 namespace executors::on_slurm {

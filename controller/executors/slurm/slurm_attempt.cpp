@@ -260,10 +260,6 @@ void SlurmAttempt::tell_exits(std::vector<core::EventBody> exits) {
   std::ranges::move(exits, std::back_inserter(facts_));
 }
 
-std::vector<core::EventBody> SlurmAttempt::take_facts() {
-  return std::exchange(facts_, {});
-}
-
 void SlurmAttempt::settle(core::Millis now) {
   if (is<Cancelled>()) return;
   if (ranks_.clear_held_for(kHoldUnanswered, now)) tell_why(Cause::kPreempted, kToldToLeaveUnexplained, false);

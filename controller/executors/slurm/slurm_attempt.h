@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "executors/slurm/explain.h"
 #include "executors/slurm/rank_exits.h"
-#include "executors/slurm/slurm_side.h"
 
 namespace executors::on_slurm {
 
@@ -21,18 +22,17 @@ struct Followed {
 };
 
 /// One attempt on Slurm: draws conclusions from what Slurm lists, what the tasks beside the ranks say, and what their
-/// status files say. The states are in slurm_side.h, with their diagram. Pure: no thread, no clock, no I/O; times are
+/// status files say. The states are in explain.h, with their diagram. Pure: no thread, no clock, no I/O; times are
 /// passed in. tests/golden/slurm_attempt_states.txt shows what each state makes of each observation.
 ///
-/// - A listing moves the attempt to another state (slurm_side.h). explain() says why the attempt ends.
+/// - A listing moves the attempt to another state (explain.h). explain() says why the attempt ends.
 /// - An exit that may be Slurm's doing (code 99, SIGTERM, SIGKILL) is held until a listing that was asked for after the
 ///   exit has said why: preempted, requeued, timed out, cancelled, node down, or nothing of the kind. The cause is
 ///   Slurm's word and never a guess. While Slurm can't be reached this takes minutes. Nothing is lost by that: Slurm
 ///   would start nothing anyway. A rank that was told to leave and whose exit is never explained counts as preempted,
 ///   whatever its exit code: the rank was not done.
 /// - A failure is held until every other rank has been heard after it. Where one rank was lost, the others fail a
-/// moment
-///   later, and often tell it first. The rank that is told first is blamed: [Note: who failed first].
+///   moment later, and often tell it first. The rank that is told first is blamed: [Note: who failed first].
 /// - Listings forget: a preempted job waits again and PreemptTime is gone, or the job is not listed at all. The attempt
 ///   then waits a moment for accounting before it tells a requeue or a loss. It also waits before it tells a cancel,
 ///   because listings do not say who cancelled.
@@ -69,7 +69,7 @@ class SlurmAttempt {
   void tick(core::Millis now);
 
   /// What has been learned since the last call, in order.
-  std::vector<core::EventBody> take_facts();
+  std::vector<core::EventBody> take_facts() { return std::exchange(facts_, {}); }
 
   /// The next listing should not wait for its turn.
   bool wants_listing() const { return wants_listing_; }

@@ -7,10 +7,9 @@
 #include "base/data_folder.h"
 #include "base/loop.h"
 #include "executors/slurm/ask_cluster.h"
-#include "executors/slurm/log_words.h"
+#include "executors/slurm/attempt_files.h"
 #include "executors/slurm/poller.h"
 #include "executors/slurm/script_plan.h"
-#include "executors/slurm/task_files.h"
 #include "slurm/pending_reason.h"
 
 namespace executors::on_slurm {
@@ -44,17 +43,67 @@ class SlurmExecutor : public Executor {
     poller_.set_history(std::move(is_over));
   }
   void set_lost_nodes(std::function<LostNodes()> lost) override { poller_.set_lost_nodes(std::move(lost)); }
-  void start(FactSink sink) override;
+  void start(FactSink sink) override {
+    sink_ = std::move(sink);
+    polling_.start();
+    telling_.start();
+  }
   void shutdown() override { close(); }
 
   LaunchAnswer launch(const LaunchRequest& request) override { return launch_all({request}).front(); }
-  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override;
-  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override;
-  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override;
+  std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) override {
+    table_.locked([&](AttemptTable::State& state) {
+      for (const auto& request : requests) state.launching.insert(request.key);
+    });
+    std::vector<LaunchAnswer> answers;
+    try {
+      answers = launcher_.launch_all(requests);
+    } catch (const std::exception& error) {
+      answers.clear();
+      for (const auto& request : requests) {
+        answers.emplace_back(LaunchLater{.why = error.what(), .unsure = may_be_submitted(request.attempt_folder)});
+      }
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
+    return answers;
+  }
+  std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
+    std::optional<LaunchAnswer> answer;
+    try {
+      answer = launcher_.withdraw(request);
+    } catch (const std::exception& error) {
+      answer = LaunchLater{.why = error.what(), .unsure = true};
+    }
+    if (answer) {
+      take(request, *answer);
+    } else {
+      table_.locked([&](AttemptTable::State& state) { state.later.erase(request.key); });
+    }
+    return answer;
+  }
+  void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
+    const auto folder = base::DataFolder(options_.root).attempt(key);
+    const auto record = read_record(folder);
+    const auto found = record.value_or(SubmissionRecord{});
+    follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
+            attempt.state == core::AttemptState::kDraining, found.stop_grace},
+           attempt.scheduler_job, folder, record, attempt.queued_at.value_or(clock_.wall()));
+  }
   std::vector<std::string> scripts(const std::vector<LaunchRequest>& requests) override {
     return launcher_.scripts(requests);
   }
-  ScriptCheck check_script(const std::string& script) override;
+  ScriptCheck check_script(const std::string& script) override {
+    const auto answer = scheduler_.test_only(script);
+    ScriptCheck check;
+    if (answer.unreachable()) check.unreachable = answer.why();
+    if (answer.refused()) check.refusal = answer.why();
+    if (!answer) return check;
+    if (answer->start) check.start = std::chrono::time_point_cast<core::Millis>(*answer->start);
+    check.partition = answer->partition;
+    check.nodes = answer->node_list;
+    check.cpus = answer->cpus;
+    return check;
+  }
 
   void stop(const core::AttemptKey& key, const StopRequest& how) override {
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.stop(how, clock_.monotonic()); });
@@ -75,23 +124,189 @@ class SlurmExecutor : public Executor {
       for (auto& [key, tracked] : state.attempts) tracked.attempt.tasks_read(read_until, missed_after);
     });
   }
-  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override;
+  // A task that could reach nobody has left its word in a file. If the file tells no end, the node is asked whether it
+  // is there, unless a task of another attempt is heard on the node.
+  Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
+    read_file_of_silent(key, rank);
+    const auto now = clock_.monotonic();
+    std::string node;
+    const auto word = table_.locked([&](const AttemptTable::State& state) {
+      const auto found = state.attempts.find(key);
+      if (found == state.attempts.end()) return Vouch::kUnknown;
+      const auto own = found->second.attempt.vouch(rank, now);
+      if (own != Vouch::kUnknown) return own;
+      node = found->second.attempt.node_of_missed(rank, now);
+      const bool heard = !node.empty() && std::ranges::any_of(state.attempts, [&](const auto& entry) {
+        return entry.second.attempt.hears_on(node, now);
+      });
+      return heard ? Vouch::kNodeAnswers : Vouch::kUnknown;
+    });
+    if (word != Vouch::kUnknown || node.empty()) return word;
+    const auto of_node = poller_.word_of(node, now);
+    if (of_node == NodeCheck::Word::kAnswers) return Vouch::kNodeAnswers;
+    if (of_node == NodeCheck::Word::kSilent) return Vouch::kUnknown;
+    table_.hurry();
+    return Vouch::kAsking;
+  }
 
-  HoldAnswer hold(const core::AttemptKey& key, bool hold) override;
-  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override;
+  HoldAnswer hold(const core::AttemptKey& key, bool hold) override {
+    const auto id = id_of(key);
+    if (!id) return table_.of(key, HoldAnswer::kRefused, [](const Tracked&) { return HoldAnswer::kLater; });
+    const auto answer = hold ? scheduler_.hold(*id) : scheduler_.release(*id);
+    if (answer.unreachable()) return HoldAnswer::kLater;
+    if (!answer.refused()) return HoldAnswer::kDone;
+    const auto words = std::string(hold ? "hold it: " : "release it: ") + answer.why();
+    table_.with(key, [&](Tracked& tracked) {
+      if (std::exchange(tracked.refused, words) == words) return;
+      spdlog::warn("job {} attempt {}: Slurm will not {}", key.job, key.number, words);
+    });
+    return HoldAnswer::kRefused;
+  }
+  LimitAnswer limit(const core::AttemptKey& key, core::Millis limit) override {
+    const auto id = id_of(key);
+    // The attempt is not followed yet, not listed, or no more. In the last case nobody asks again.
+    if (!id) return {LimitAnswer::Kind::kLater};
+    const auto answer = scheduler_.update_time_limit(*id, slurm_minutes(limit));
+    if (answer.unreachable()) return {LimitAnswer::Kind::kLater};
+    if (!answer.refused()) return {};
+    const bool forbidden = answer.refused(::slurm::Refusal::kForbidden);
+    return {LimitAnswer::Kind::kRefused,
+            answer.why() + (forbidden ? " (only Slurm's operators and admins may give a job more time)" : "")};
+  }
   std::optional<Trouble> trouble() const override { return poller_.trouble(); }
-  std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override;
+  std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override {
+    const auto slurm_clock = poller_.slurm_clock();
+    return table_.locked([&](const AttemptTable::State& state) -> std::optional<QueueWord> {
+      const auto found = state.attempts.find(key);
+      QueueWord word;
+      if (found == state.attempts.end()) {
+        const auto later = state.later.find(key);
+        if (later == state.later.end()) return std::nullopt;
+        word.sentence = "Not handed to Slurm yet: " + later->second;
+        word.action = "Nothing: muster tries again by itself. If it can never be, give it up: muster cancel " +
+                      std::to_string(key.job) + ".";
+        return word;
+      }
+      word.scheduler_job = ::slurm::to_string(found->second.job.id);
+      word.suspended_since = found->second.suspended_since;
+      if (!found->second.listed) return word;
+      const auto& job = *found->second.listed;
+      if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;
+      word.reason = job.reason;
+      const auto text = ::slurm::explain_waiting(job);
+      word.sentence = text.sentence;
+      word.action = text.action;
+      if (job.started) word.expected_start = slurm_clock.ours(*job.started);
+      return word;
+    });
+  }
   std::optional<ClusterFacts> cluster() override { return ask_cluster(scheduler_); }
 
  private:
-  void close();
-  void take(const LaunchRequest& request, LaunchAnswer& answer);
+  void close() {
+    telling_.stop();  // while polling ends
+    polling_.close();
+    telling_.close();
+  }
+  void take(const LaunchRequest& request, LaunchAnswer& answer) {
+    try {
+      if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
+        const auto record = read_record(request.attempt_folder);
+        if (record) launched->time_limit = record->time_limit;
+        follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
+                request.stop_grace},
+               launched->scheduler_job, request.attempt_folder, record, clock_.wall());
+      }
+    } catch (const std::exception& error) {
+      answer = LaunchLater{.why = error.what(), .unsure = true};
+    }
+    table_.locked([&](AttemptTable::State& state) {
+      state.launching.erase(request.key);
+      if (const auto* later = std::get_if<LaunchLater>(&answer)) {
+        state.later[request.key] = later->why;
+      } else {
+        state.later.erase(request.key);
+      }
+    });
+  }
   void follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
-              std::optional<SubmissionRecord> record, core::Time handed_over);
-  std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const;
-  void read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank);
-  std::optional<core::Millis> poll_if_due();
-  std::optional<core::Millis> tell();
+              std::optional<SubmissionRecord> record, core::Time handed_over) {
+    const auto key = what.key;
+    const bool in_array = record && !record->set_folder.empty();
+    Tracked tracked{
+        SlurmAttempt(std::move(what), clock_.monotonic()),
+        {job ? ::slurm::JobId{job->number, job->element} : ::slurm::JobId{},
+         record ? record->comment : launcher_.comment_of(key), in_array ? record->set_folder : folder.string()},
+        folder};
+    if (record) tracked.exclude = record->exclude, tracked.left_out = record->left_out;
+    // The record of the array says when the array was submitted.
+    if (in_array) record = read_record(record->set_folder);
+    tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
+    tracked.submitted_before = handed_over;
+    table_.locked([&](AttemptTable::State& state) { state.attempts.try_emplace(key, std::move(tracked)); });
+    table_.hurry();
+  }
+  // The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
+  std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const {
+    return table_.of(key, std::optional<::slurm::JobId>(), [](const Tracked& tracked) {
+      return tracked.listed ? std::optional(tracked.job.id) : std::nullopt;
+    });
+  }
+  void read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank) {
+    const auto folder = table_.of(key, std::optional<std::filesystem::path>(), [&](const Tracked& tracked) {
+      const auto now = clock_.monotonic();
+      const auto& attempt = tracked.attempt;
+      const bool silent = attempt.vouch(rank, now) == Vouch::kUnknown && attempt.has_fallen_silent(rank, now);
+      return silent ? std::optional(tracked.folder) : std::nullopt;
+    });
+    const auto report = folder ? read_rank_status(*folder, rank) : std::nullopt;
+    if (!report) return;
+    table_.with(key, [&](Tracked& tracked) { tracked.attempt.file(rank, &*report, clock_.monotonic()); });
+  }
+  // Without an attempt to follow it is enough to notice now and then what an earlier controller has left.
+  std::optional<core::Millis> poll_if_due() {
+    const auto now = clock_.monotonic();
+    const bool due = table_.locked([&](AttemptTable::State& state) {
+      const auto interval = state.attempts.empty() ? options_.poll_interval * kIdleTimes
+                            : state.urgent         ? options_.urgent_interval
+                                                   : options_.poll_interval;
+      if (polled_at_ && now - *polled_at_ < interval) return false;
+      state.urgent = false;
+      return true;
+    });
+    if (!due) return kTick;
+    polled_at_ = now;
+    poller_.poll();
+    return core::Millis(0);
+  }
+  std::optional<core::Millis> tell() {
+    std::vector<std::pair<core::JobId, core::EventBody>> facts;
+    std::map<std::size_t, std::filesystem::path> unheard;  // the facts that end an attempt of which nobody was heard
+    std::vector<core::AttemptKey> over;
+    const auto now = clock_.monotonic();
+    table_.locked([&](AttemptTable::State& state) {
+      for (auto& [key, tracked] : state.attempts) {
+        tracked.attempt.tick(now);
+        for (auto& fact : std::exchange(tracked.told, {})) facts.emplace_back(key.job, std::move(fact));
+        for (auto& fact : tracked.attempt.take_facts()) {
+          const auto* gone = std::get_if<core::AttemptGone>(&fact);
+          const bool failed = gone != nullptr && gone->cause == core::Cause::kFailed;
+          if (failed && tracked.attempt.never_heard()) unheard.emplace(facts.size(), tracked.folder);
+          facts.emplace_back(key.job, std::move(fact));
+        }
+        if (tracked.attempt.over()) over.push_back(key);
+      }
+    });
+    for (const auto& [place, folder] : unheard) {
+      std::get<core::AttemptGone>(facts[place].second).reason += quote_of_log(folder);
+    }
+    for (auto& [job, fact] : facts) sink_(job, std::move(fact));
+    // Not before their end is told: liveness would call the ranks of an unknown attempt silent.
+    table_.locked([&](AttemptTable::State& state) {
+      for (const auto& key : over) state.attempts.erase(key);
+    });
+    return kTick;
+  }
 
   ::slurm::Scheduler& scheduler_;
   base::Clock& clock_;
@@ -104,255 +319,6 @@ class SlurmExecutor : public Executor {
   FactSink sink_;
   base::Loop polling_, telling_;
 };
-
-void SlurmExecutor::start(FactSink sink) {
-  sink_ = std::move(sink);
-  polling_.start();
-  telling_.start();
-}
-
-void SlurmExecutor::close() {
-  telling_.stop();  // while polling ends
-  polling_.close();
-  telling_.close();
-}
-
-std::vector<LaunchAnswer> SlurmExecutor::launch_all(const std::vector<LaunchRequest>& requests) {
-  table_.locked([&](AttemptTable::State& state) {
-    for (const auto& request : requests) state.launching.insert(request.key);
-  });
-  std::vector<LaunchAnswer> answers;
-  try {
-    answers = launcher_.launch_all(requests);
-  } catch (const std::exception& error) {
-    answers.clear();
-    for (const auto& request : requests) {
-      answers.emplace_back(LaunchLater{.why = error.what(), .unsure = may_be_submitted(request.attempt_folder)});
-    }
-  }
-  for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
-  return answers;
-}
-
-void SlurmExecutor::take(const LaunchRequest& request, LaunchAnswer& answer) {
-  try {
-    if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
-      const auto record = read_record(request.attempt_folder);
-      if (record) launched->time_limit = record->time_limit;
-      follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
-              request.stop_grace},
-             launched->scheduler_job, request.attempt_folder, record, clock_.wall());
-    }
-  } catch (const std::exception& error) {
-    answer = LaunchLater{.why = error.what(), .unsure = true};
-  }
-  table_.locked([&](AttemptTable::State& state) {
-    state.launching.erase(request.key);
-    if (const auto* later = std::get_if<LaunchLater>(&answer)) {
-      state.later[request.key] = later->why;
-    } else {
-      state.later.erase(request.key);
-    }
-  });
-}
-
-std::optional<LaunchAnswer> SlurmExecutor::withdraw(const LaunchRequest& request) {
-  std::optional<LaunchAnswer> answer;
-  try {
-    answer = launcher_.withdraw(request);
-  } catch (const std::exception& error) {
-    answer = LaunchLater{.why = error.what(), .unsure = true};
-  }
-  if (answer) {
-    take(request, *answer);
-  } else {
-    table_.locked([&](AttemptTable::State& state) { state.later.erase(request.key); });
-  }
-  return answer;
-}
-
-void SlurmExecutor::follow(Followed what, std::optional<core::SchedulerJob> job, std::filesystem::path folder,
-                           std::optional<SubmissionRecord> record, core::Time handed_over) {
-  const auto key = what.key;
-  const bool in_array = record && !record->set_folder.empty();
-  Tracked tracked{
-      SlurmAttempt(std::move(what), clock_.monotonic()),
-      {job ? ::slurm::JobId{job->number, job->element} : ::slurm::JobId{},
-       record ? record->comment : launcher_.comment_of(key), in_array ? record->set_folder : folder.string()},
-      folder};
-  if (record) tracked.exclude = record->exclude, tracked.left_out = record->left_out;
-  // The record of the array says when the array was submitted.
-  if (in_array) record = read_record(record->set_folder);
-  tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
-  tracked.submitted_before = handed_over;
-  table_.locked([&](AttemptTable::State& state) { state.attempts.try_emplace(key, std::move(tracked)); });
-  table_.hurry();
-}
-
-void SlurmExecutor::adopt(const core::AttemptKey& key, const core::Attempt& attempt) {
-  const auto folder = base::DataFolder(options_.root).attempt(key);
-  const auto record = read_record(folder);
-  const auto found = record.value_or(SubmissionRecord{});
-  follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
-          attempt.state == core::AttemptState::kDraining, found.stop_grace},
-         attempt.scheduler_job, folder, record, attempt.queued_at.value_or(clock_.wall()));
-}
-
-// A task that could reach nobody has left its word in a file. If the file tells no end, the node is asked whether it is
-// there, unless a task of another attempt is heard on the node.
-Vouch SlurmExecutor::vouch(const core::AttemptKey& key, core::RankNumber rank) {
-  read_file_of_silent(key, rank);
-  const auto now = clock_.monotonic();
-  std::string node;
-  const auto word = table_.locked([&](const AttemptTable::State& state) {
-    const auto found = state.attempts.find(key);
-    if (found == state.attempts.end()) return Vouch::kUnknown;
-    const auto own = found->second.attempt.vouch(rank, now);
-    if (own != Vouch::kUnknown) return own;
-    node = found->second.attempt.node_of_missed(rank, now);
-    const bool heard = !node.empty() && std::ranges::any_of(state.attempts, [&](const auto& entry) {
-      return entry.second.attempt.hears_on(node, now);
-    });
-    return heard ? Vouch::kNodeAnswers : Vouch::kUnknown;
-  });
-  if (word != Vouch::kUnknown || node.empty()) return word;
-  const auto of_node = poller_.word_of(node, now);
-  if (of_node == NodeCheck::Word::kAnswers) return Vouch::kNodeAnswers;
-  if (of_node == NodeCheck::Word::kSilent) return Vouch::kUnknown;
-  table_.hurry();
-  return Vouch::kAsking;
-}
-
-void SlurmExecutor::read_file_of_silent(const core::AttemptKey& key, core::RankNumber rank) {
-  const auto folder = table_.of(key, std::optional<std::filesystem::path>(), [&](const Tracked& tracked) {
-    const auto now = clock_.monotonic();
-    const auto& attempt = tracked.attempt;
-    const bool silent = attempt.vouch(rank, now) == Vouch::kUnknown && attempt.has_fallen_silent(rank, now);
-    return silent ? std::optional(tracked.folder) : std::nullopt;
-  });
-  const auto report = folder ? read_rank_status(*folder, rank) : std::nullopt;
-  if (!report) return;
-  table_.with(key, [&](Tracked& tracked) { tracked.attempt.file(rank, &*report, clock_.monotonic()); });
-}
-
-// The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
-std::optional<::slurm::JobId> SlurmExecutor::id_of(const core::AttemptKey& key) const {
-  return table_.of(key, std::optional<::slurm::JobId>(), [](const Tracked& tracked) {
-    return tracked.listed ? std::optional(tracked.job.id) : std::nullopt;
-  });
-}
-
-HoldAnswer SlurmExecutor::hold(const core::AttemptKey& key, bool hold) {
-  const auto id = id_of(key);
-  if (!id) return table_.of(key, HoldAnswer::kRefused, [](const Tracked&) { return HoldAnswer::kLater; });
-  const auto answer = hold ? scheduler_.hold(*id) : scheduler_.release(*id);
-  if (answer.unreachable()) return HoldAnswer::kLater;
-  if (!answer.refused()) return HoldAnswer::kDone;
-  const auto words = std::string(hold ? "hold it: " : "release it: ") + answer.why();
-  table_.with(key, [&](Tracked& tracked) {
-    if (std::exchange(tracked.refused, words) == words) return;
-    spdlog::warn("job {} attempt {}: Slurm will not {}", key.job, key.number, words);
-  });
-  return HoldAnswer::kRefused;
-}
-
-LimitAnswer SlurmExecutor::limit(const core::AttemptKey& key, core::Millis limit) {
-  const auto id = id_of(key);
-  // The attempt is not followed yet, not listed, or no more. In the last case nobody asks again.
-  if (!id) return {LimitAnswer::Kind::kLater};
-  const auto answer = scheduler_.update_time_limit(*id, slurm_minutes(limit));
-  if (answer.unreachable()) return {LimitAnswer::Kind::kLater};
-  if (!answer.refused()) return {};
-  const bool forbidden = answer.refused(::slurm::Refusal::kForbidden);
-  return {LimitAnswer::Kind::kRefused,
-          answer.why() + (forbidden ? " (only Slurm's operators and admins may give a job more time)" : "")};
-}
-
-ScriptCheck SlurmExecutor::check_script(const std::string& script) {
-  const auto answer = scheduler_.test_only(script);
-  ScriptCheck check;
-  if (answer.unreachable()) check.unreachable = answer.why();
-  if (answer.refused()) check.refusal = answer.why();
-  if (!answer) return check;
-  if (answer->start) check.start = std::chrono::time_point_cast<core::Millis>(*answer->start);
-  check.partition = answer->partition;
-  check.nodes = answer->node_list;
-  check.cpus = answer->cpus;
-  return check;
-}
-
-std::optional<QueueWord> SlurmExecutor::queue_word(const core::AttemptKey& key) const {
-  const auto slurm_clock = poller_.slurm_clock();
-  return table_.locked([&](const AttemptTable::State& state) -> std::optional<QueueWord> {
-    const auto found = state.attempts.find(key);
-    QueueWord word;
-    if (found == state.attempts.end()) {
-      const auto later = state.later.find(key);
-      if (later == state.later.end()) return std::nullopt;
-      word.sentence = "Not handed to Slurm yet: " + later->second;
-      word.action = "Nothing: muster tries again by itself. If it can never be, give it up: muster cancel " +
-                    std::to_string(key.job) + ".";
-      return word;
-    }
-    word.scheduler_job = ::slurm::to_string(found->second.job.id);
-    word.suspended_since = found->second.suspended_since;
-    if (!found->second.listed) return word;
-    const auto& job = *found->second.listed;
-    if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;
-    word.reason = job.reason;
-    const auto text = ::slurm::explain_waiting(job);
-    word.sentence = text.sentence;
-    word.action = text.action;
-    if (job.started) word.expected_start = slurm_clock.ours(*job.started);
-    return word;
-  });
-}
-
-// Without an attempt to follow it is enough to notice now and then what an earlier controller has left.
-std::optional<core::Millis> SlurmExecutor::poll_if_due() {
-  const auto now = clock_.monotonic();
-  const bool due = table_.locked([&](AttemptTable::State& state) {
-    const auto interval = state.attempts.empty() ? options_.poll_interval * kIdleTimes
-                          : state.urgent         ? options_.urgent_interval
-                                                 : options_.poll_interval;
-    if (polled_at_ && now - *polled_at_ < interval) return false;
-    state.urgent = false;
-    return true;
-  });
-  if (!due) return kTick;
-  polled_at_ = now;
-  poller_.poll();
-  return core::Millis(0);
-}
-
-std::optional<core::Millis> SlurmExecutor::tell() {
-  std::vector<std::pair<core::JobId, core::EventBody>> facts;
-  std::map<std::size_t, std::filesystem::path> unheard;  // the facts that end an attempt of which nobody was heard
-  std::vector<core::AttemptKey> over;
-  const auto now = clock_.monotonic();
-  table_.locked([&](AttemptTable::State& state) {
-    for (auto& [key, tracked] : state.attempts) {
-      tracked.attempt.tick(now);
-      for (auto& fact : std::exchange(tracked.told, {})) facts.emplace_back(key.job, std::move(fact));
-      for (auto& fact : tracked.attempt.take_facts()) {
-        const auto* gone = std::get_if<core::AttemptGone>(&fact);
-        const bool failed = gone != nullptr && gone->cause == core::Cause::kFailed;
-        if (failed && tracked.attempt.never_heard()) unheard.emplace(facts.size(), tracked.folder);
-        facts.emplace_back(key.job, std::move(fact));
-      }
-      if (tracked.attempt.over()) over.push_back(key);
-    }
-  });
-  for (const auto& [place, folder] : unheard) {
-    std::get<core::AttemptGone>(facts[place].second).reason += quote_of_log(folder);
-  }
-  for (auto& [job, fact] : facts) sink_(job, std::move(fact));
-  // Not before their end is told: liveness would call the ranks of an unknown attempt silent.
-  table_.locked([&](AttemptTable::State& state) {
-    for (const auto& key : over) state.attempts.erase(key);
-  });
-  return kTick;
-}
 
 }  // namespace
 

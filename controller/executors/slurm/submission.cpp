@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "executors/slurm/task_files.h"
+#include "executors/slurm/attempt_files.h"
 #include "os/durable_file.h"
 #include "os/fd.h"
 
@@ -51,6 +51,23 @@ std::string looking_text(const SubmissionRecord& record) {
   return "sbatch gave no answer (" + record.why + "); looking whether Slurm has taken it";
 }
 
+/// The fields of a record that JSON takes as they are, by their names.
+template <typename Record, typename Use>
+void for_each_field(Record& record, Use use) {
+  use("comment", record.comment);
+  use("tried_at_ms", record.tried_at_ms);
+  use("ended_at_ms", record.ended_at_ms);
+  use("unsure", record.unsure);
+  use("sbatch_ended", record.sbatch_ended);
+  use("why", record.why);
+  use("failures", record.failures);
+  use("set_folder", record.set_folder);
+  use("index", record.index);
+  use("ranks_per_node", record.ranks_per_node);
+  use("exclude", record.exclude);
+  use("left_out", record.left_out);
+}
+
 /// This process holds the lock, and so does the sbatch that inherits it.
 class Lock {
  public:
@@ -73,21 +90,10 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
   if (!json.is_object()) return std::nullopt;
   try {
     SubmissionRecord record;
-    record.comment = json.value("comment", "");
+    for_each_field(record, [&](const char* name, auto& field) { field = json.value(name, field); });
     record.id = ::slurm::parse_job_id(json.value("id", ""));
-    record.tried_at_ms = json.value("tried_at_ms", std::int64_t{0});
-    record.ended_at_ms = json.value("ended_at_ms", std::int64_t{0});
-    record.unsure = json.value("unsure", false);
-    record.sbatch_ended = json.value("sbatch_ended", false);
-    record.why = json.value("why", "");
-    record.failures = json.value("failures", std::uint32_t{0});
-    record.set_folder = json.value("set_folder", "");
-    record.index = json.value("index", std::uint32_t{0});
-    record.ranks_per_node = json.value("ranks_per_node", std::uint32_t{1});
     record.stop_grace = core::Millis(json.value("stop_grace_ms", record.stop_grace.count()));
     record.time_limit = core::Millis(json.value("time_limit_ms", record.time_limit.count()));
-    record.exclude = json.value("exclude", "");
-    record.left_out = json.value("left_out", std::vector<std::string>{});
     return record;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -106,22 +112,11 @@ bool may_be_submitted(const std::filesystem::path& folder) {
 }
 
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record) {
-  const nlohmann::ordered_json json = {{"format", 1},
-                                       {"comment", record.comment},
-                                       {"id", record.id ? ::slurm::to_string(*record.id) : ""},
-                                       {"tried_at_ms", record.tried_at_ms},
-                                       {"ended_at_ms", record.ended_at_ms},
-                                       {"unsure", record.unsure},
-                                       {"sbatch_ended", record.sbatch_ended},
-                                       {"why", record.why},
-                                       {"failures", record.failures},
-                                       {"set_folder", record.set_folder},
-                                       {"index", record.index},
-                                       {"ranks_per_node", record.ranks_per_node},
-                                       {"stop_grace_ms", record.stop_grace.count()},
-                                       {"time_limit_ms", record.time_limit.count()},
-                                       {"exclude", record.exclude},
-                                       {"left_out", record.left_out}};
+  nlohmann::ordered_json json = {{"format", 1},
+                                 {"id", record.id ? ::slurm::to_string(*record.id) : ""},
+                                 {"stop_grace_ms", record.stop_grace.count()},
+                                 {"time_limit_ms", record.time_limit.count()}};
+  for_each_field(record, [&](const char* name, const auto& field) { json[name] = field; });
   // sbatch's words may hold any bytes.
   os::write_file_durably(folder / kRecord,
                          json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);

@@ -1,4 +1,4 @@
-#include "net/shares.h"
+#include "net/connections.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 
 #include "actions/launch_plan.h"
 #include "controller/service/bench.h"
-#include "executors/node_fitness.h"
 #include "jobfile/partition_keys.h"
 
 namespace partitions::testing {

@@ -108,6 +108,10 @@ TEST_F(Probed, AWordComesBackThroughTheServer) {
     };
     while (!arrived() && Clock::now() < until) std::this_thread::sleep_for(1ms);
     ASSERT_LT(Clock::now(), until) << "word " << i;
+    const auto before = controller_.clock_.monotonic();
+    std::this_thread::sleep_for(3ms);
+    ASSERT_LE(controller_.reading_.read_until(), before)
+        << "word " << i << ": the way is broken, so all counts as read";
   }
   server->shutdown();
   EXPECT_EQ(controller_.streams_opened, 0) << "the controller sees no rank";

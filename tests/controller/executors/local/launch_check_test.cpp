@@ -1,4 +1,4 @@
-#include "executors/local/launch_check.h"
+#include "executors/local/start.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

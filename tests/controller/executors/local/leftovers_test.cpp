@@ -1,4 +1,4 @@
-#include "executors/local/leftovers.h"
+#include "executors/local/follower.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "executors/local/port_picker.h"
+#include "executors/local/start.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

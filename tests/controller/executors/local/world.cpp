@@ -13,7 +13,7 @@
 
 #include "agent/supervisor/attempt_folder.h"
 #include "base/data_folder.h"
-#include "executors/local/leftovers.h"
+#include "executors/local/follower.h"
 #include "os/process_table.h"
 
 namespace test {

@@ -1,7 +1,7 @@
 // Goal: which node failed its health check is read from the log that Slurm wrote, of an attempt alone and of an array's
 // element alike.
 // Method: the check's own shell text runs here, and writes the logs.
-#include "executors/slurm/node_facts.h"
+#include "executors/slurm/attempt_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "controller/service/bench.h"
-#include "executors/node_fitness.h"
 #include "executors/slurm/submission.h"
 #include "os/durable_file.h"
 

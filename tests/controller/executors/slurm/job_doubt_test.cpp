@@ -1,4 +1,4 @@
-#include "executors/slurm/job_doubt.h"
+#include "executors/slurm/attempt_table.h"
 
 #include <gtest/gtest.h>
 

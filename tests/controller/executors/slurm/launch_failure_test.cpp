@@ -1,4 +1,4 @@
-#include "executors/slurm/node_facts.h"
+#include "executors/slurm/node_check.h"
 
 #include "slurm/follow.h"
 

@@ -1,4 +1,4 @@
-#include "executors/slurm/log_words.h"
+#include "executors/slurm/attempt_files.h"
 
 #include <gtest/gtest.h>
 

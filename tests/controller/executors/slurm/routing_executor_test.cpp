@@ -39,7 +39,8 @@ class Routing {
   }
 
   Named local{"local"}, slurm{"slurm"};
-  RoutingExecutor both{local, slurm};
+  const std::unique_ptr<Executor> owned = make_routing_executor(local, slurm);
+  Executor& both = *owned;
   std::vector<core::JobId> told;
 };
 
@@ -90,7 +91,8 @@ TEST(RoutingExecutor, ThatTheControllerWasDeafIsToldToBoth) {
 
 TEST(RoutingExecutor, ForgetsEndedAttemptsAloneHoweverManyCome) {
   Routing r;
-  RoutingExecutor both(r.local, r.slurm, 4);
+  const auto few = make_routing_executor(r.local, r.slurm, 4);
+  Executor& both = *few;
   std::set<core::JobId> open{1, 2};
   both.set_history([&](const core::AttemptKey& key) { return !open.contains(key.job); });
   r.slurm.machine().limit_refusal = "no";

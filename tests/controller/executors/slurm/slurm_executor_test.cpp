@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "controller/service/bench.h"
+#include "executors/slurm/attempt_files.h"
 #include "executors/slurm/launcher.h"
-#include "executors/slurm/log_words.h"
 #include "executors/slurm/submission.h"
 #include "slurm/fake_scheduler.h"
 #include "slurm/follow.h"

@@ -1,18 +1,44 @@
-#include "http/metrics_page.h"
+#include "http/pages.h"
 
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/job.h"
-#include "service/controller.h"
+#include "json/proto_json.h"
 
 namespace http {
 namespace {
 
+using nlohmann::ordered_json;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
+
+ordered_json to_json(const store::Curve& curve) {
+  ordered_json attempts = ordered_json::array(), steps = attempts, times = attempts, values = attempts,
+               lasts = attempts;
+  for (const auto& [attempt, spot, is_last] : curve.points) {
+    attempts.push_back(attempt);
+    steps.push_back(spot.step);
+    times.push_back(spot.at_ms);
+    lasts.push_back(is_last ? 1 : 0);
+    values.push_back(std::isfinite(spot.value) ? ordered_json(spot.value) : ordered_json());
+  }
+  return {{"name", curve.name},         {"values", curve.values},
+          {"steps", curve.steps},       {"attempt", std::move(attempts)},
+          {"step", std::move(steps)},   {"at_ms", std::move(times)},
+          {"value", std::move(values)}, {"last", std::move(lasts)}};
+}
+
+ordered_json to_json(const std::vector<store::Curve>& curves) {
+  ordered_json out = ordered_json::array();
+  for (const auto& curve : curves) out.push_back(to_json(curve));
+  return out;
+}
 
 /// A metric for each value of the label; `label` null: a lone metric.
 template <typename Value>
@@ -32,6 +58,40 @@ MetricFamily single(const char* name, const char* help, MetricType type, double 
 }
 
 }  // namespace
+
+ordered_json to_json(const store::Thinned& thinned) {
+  ordered_json attempts = ordered_json::array();
+  for (const auto& [attempt, first, last] : thinned.attempts) {
+    attempts.push_back({{"attempt", attempt}, {"first_step", first}, {"last_step", last}});
+  }
+  return {{"attempts", std::move(attempts)},
+          {"bucket_steps", thinned.bucket_steps},
+          {"series", to_json(thinned.series)},
+          {"measures", to_json(thinned.measures)}};
+}
+
+ordered_json rank_page(const muster::v1::Job& job, const RankRange& range) {
+  std::map<std::string, std::uint32_t> states;
+  std::uint32_t total = 0, slow = 0;
+  ordered_json ranks = ordered_json::array();
+  const auto known = static_cast<std::uint32_t>(job.ranks_size());
+  for (std::uint32_t number = 0; known > 0 && number < std::max(known, job.ranks_total()); ++number) {
+    muster::v1::Rank missing;
+    missing.set_rank(number);
+    missing.set_state("missing");
+    const auto& rank = number < known ? job.ranks(static_cast<int>(number)) : missing;
+    ++states[rank.state()];
+    slow += rank.has_slowness() ? 1 : 0;
+    const bool wanted = range.show.empty() || (range.show == "slow" ? rank.has_slowness() : rank.state() == range.show);
+    if (!wanted || total++ < range.from || ranks.size() >= range.limit) continue;
+    ranks.push_back(proto::to_json(rank));
+  }
+  return {{"attempt", job.attempts_size() ? job.attempts().rbegin()->number() : 0},
+          {"total", total},
+          {"states", states},
+          {"slow", slow},
+          {"ranks", std::move(ranks)}};
+}
 
 std::string MetricsPage::text(service::Controller& controller) {
   const std::lock_guard lock(mutex_);

@@ -1,7 +1,13 @@
-#include "executors/slurm/task_files.h"
+#include "executors/slurm/attempt_files.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
 
 #include "contract/rank_status.h"
 #include "contract/task_launch.h"
+#include "executors/slurm/submission.h"
 #include "os/durable_file.h"
 #include "schema/whole_number.h"
 
@@ -31,6 +37,39 @@ core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
   const auto job = schema::whole_number<core::JobId>(folder.parent_path().filename().string());
   const auto number = schema::whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
   return job && number ? core::AttemptKey{*job, *number} : core::AttemptKey{};
+}
+
+constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
+
+/// What the log of the attempt in this folder says at its end. Empty: there is no log, or it cannot be read.
+std::string end_of_log(const std::filesystem::path& attempt_folder) {
+  try {
+    const auto log = slurm_log_of(attempt_folder);
+    std::error_code none;
+    const auto size = std::filesystem::file_size(log, none);
+    return none ? std::string() : os::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+  } catch (const std::exception& error) {
+    spdlog::warn("the Slurm log of an attempt cannot be read: {}", error.what());
+    return {};
+  }
+}
+
+bool says_nothing(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+constexpr std::size_t kMostLog = 1 << 20;  // from the beginning, and from the end
+constexpr std::size_t kMostNodes = 256;
+constexpr std::size_t kLongestName = 255;
+
+/// The text of a log. A long log loses its middle, because setup lines before a check may print much. Lines stay whole:
+/// half a name is another node's name.
+std::string ends_of(const std::filesystem::path& log) {
+  auto text = os::read_small_file(log, 2 * kMostLog);
+  const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
+  if (size <= 2 * kMostLog) return text;
+  text.resize(text.rfind('\n', kMostLog) + 1);
+  return text + os::read_small_file(log, kMostLog, size - kMostLog);
 }
 
 }  // namespace
@@ -90,6 +129,60 @@ std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path) {
     keys.push_back(attempt_of_folder(folder));
   }
   return keys;
+}
+
+std::string telling_line(std::string_view log) {
+  std::string_view best;
+  while (!log.empty()) {
+    const auto begin = log.rfind('\n') + 1;  // 0 if there is none
+    const auto line = log.substr(begin);
+    log = log.substr(0, begin == 0 ? 0 : begin - 1);
+    if (says_nothing(line)) continue;
+    if (best.empty()) best = line;
+    if (line.starts_with("srun: ")) continue;
+    best = line;
+    break;
+  }
+  std::string text;
+  for (const char c : best.substr(0, kLongestQuote)) {
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F) text += c;
+  }
+  return text;
+}
+
+bool was_begun_already(const std::filesystem::path& attempt_folder) {
+  return telling_line(end_of_log(attempt_folder)).starts_with(kBegunAlready);
+}
+
+std::string quote_of_log(const std::filesystem::path& attempt_folder) {
+  const auto line = telling_line(end_of_log(attempt_folder));
+  return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
+}
+
+std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt) {
+  std::set<std::string_view> known;
+  std::vector<core::EventBody> facts;
+  for (auto at = log.find(kUnfitMark); at != std::string_view::npos && facts.size() < kMostNodes;
+       at = log.find(kUnfitMark, at + 1)) {
+    const auto line = log.substr(at + kUnfitMark.size(), log.find('\n', at) - at - kUnfitMark.size());
+    const auto node = line.substr(0, line.find(' '));
+    if (node.empty() || node.size() > kLongestName || !known.insert(node).second) continue;
+    core::NodeLost lost{attempt, std::string(node), core::Millis(0)};
+    const auto rest = line.substr(std::min(node.size(), line.size()));
+    lost.why = "its health check failed" + std::string(rest);
+    lost.only_this_job = rest.starts_with(kOwnCheckMark);
+    facts.emplace_back(std::move(lost));
+  }
+  return facts;
+}
+
+std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt) {
+  try {
+    return unfit_nodes(ends_of(slurm_log_of(attempt_folder)), attempt);
+  } catch (const std::exception& error) {
+    spdlog::warn("which nodes failed their health check cannot be told: {}", error.what());
+    return {};
+  }
 }
 
 }  // namespace executors::on_slurm

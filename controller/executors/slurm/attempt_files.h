@@ -1,0 +1,51 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/attempt_set.h"
+#include "core/event.h"
+#include "executors/executor.h"
+
+namespace executors::on_slurm {
+
+// musterd's side of the files that musterd and muster-task share in the attempt's folder; contract/ has their formats.
+
+/// <attempt>/task_launch.json, mode 0600: it holds the attempt's token. Throws std::system_error.
+void write_launch_file(const LaunchRequest& request, bool forward_signals);
+
+/// <attempt>/ranks/rank-<n>.json; nullopt: not there, or not readable now.
+std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank);
+/// Some rank has started: the attempt did run.
+bool any_rank_status(const std::filesystem::path& attempt_folder);
+
+using contract::kSetFile;
+/// The attempt folders of an array by index. Throws std::system_error.
+void write_set_file(const std::filesystem::path& path, const std::vector<std::string>& attempt_folders);
+/// The attempts of an array by index; a folder that is no attempt's is {}. Empty: there is no such file, or it is
+/// damaged. Throws std::system_error.
+std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path);
+
+/// The line of a Slurm log that says most about why nothing was started. It is the last line that is not srun's summary
+/// ("srun: error: node1: task 0: Exited with exit code 2"), else the last line. Control characters are removed, and the
+/// line is cut to kLongestQuote bytes. Empty: the log says nothing.
+std::string telling_line(std::string_view log);
+inline constexpr std::size_t kLongestQuote = 300;
+
+/// A run of the script writes this if its attempt has begun already: see claim_line() in script_plan.cpp.
+inline constexpr const char* kBegunAlready = "muster: this attempt has begun already, and Slurm does not know it";
+/// The newest run of the attempt in this folder has written kBegunAlready.
+bool was_begun_already(const std::filesystem::path& attempt_folder);
+
+/// "; its Slurm log ends with: ..." for the attempt in this folder; empty if there is nothing to quote.
+std::string quote_of_log(const std::filesystem::path& attempt_folder);
+
+/// The nodes whose check failed, by the job's log, each once, as facts about the attempt.
+std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt);
+/// The same from the log of the attempt in this folder. A log that is missing or can't be read names no node.
+std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt);
+
+}  // namespace executors::on_slurm

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+
+#include "rpc/call.h"
+#include "rpc/follow.h"
+#include "rpc/reading_probe.h"
+
+namespace rpc {
+
+/// The calls of people, see job_service.proto and admin_service.proto. They are synchronous, since people make few
+/// calls and the number of streams is limited.
+std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
+                                                Streams& streams);
+std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers);
+
+/// What ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams
+/// (ReportStreams) and are noted by the thread that reads them. Calls hold no thread while they wait: the controller is
+/// asked from a fixed number of threads. Its `rendezvous` must answer at once, the waiting is done here.
+struct RankService {
+  std::unique_ptr<grpc::Service> calls;
+  /// Ranks that wait are told "not yet", now and later. Ranks and tasks with a stream are told to come back.
+  std::function<void()> stop;
+};
+/// `probe`: tells musterd's own words from those of ranks; null: there are none.
+RankService make_rank_service(service::Controller& controller, const Callers& callers, ReadingProbe* probe);
+
+}  // namespace rpc
