@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "base/time_text.h"
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/follow.h"
 #include "wire/logs.h"
