@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "jobs/spec_values.h"
+#include "jobs/specs.h"
 
 namespace actions {
 namespace {
@@ -16,14 +16,6 @@ constexpr int kRestFactor = 4;
 constexpr core::Millis kMostRest{500};
 /// The batch of all stops: executors carry each out at once, so they need one transaction together.
 const std::string kStops = "stops";
-
-bool is_start(const Outbox::Row& row) {
-  return std::holds_alternative<core::StartAttempt>(row.action);
-}
-
-bool is_hold(const Outbox::Row& row) {
-  return std::holds_alternative<core::HoldAttempt>(row.action);
-}
 
 bool is_current(const core::Job& job, core::AttemptNumber number) {
   const auto* attempt = job.current();
@@ -144,7 +136,7 @@ void ActionRunner::poll() {
     if (threads_) return;
   }
   for (auto& batch : take_due()) {
-    if (!threads_ || !is_start(batch.front())) {
+    if (!threads_ || !Outbox::is_start(batch.front())) {
       perform(batch);
       continue;
     }
@@ -166,7 +158,7 @@ void ActionRunner::read_outbox() {
   }
   const auto now = parts_.clock.monotonic();
   for (const auto& row : outbox_.read()) {
-    if (is_start(row)) parts_.admission.expect(row.job, now + backoff_left(row));
+    if (Outbox::is_start(row)) parts_.admission.expect(row.job, now + backoff_left(row));
   }
 }
 
@@ -206,10 +198,10 @@ std::vector<ActionRunner::Batch> ActionRunner::take_due() {
 std::optional<std::string> ActionRunner::judge(const Row& row) {
   if (std::holds_alternative<core::StopAttempt>(row.action)) return kStops;
   const auto* hold = std::get_if<core::HoldAttempt>(&row.action);
-  if (hold == nullptr && !is_start(row)) return std::string();
+  if (hold == nullptr && !Outbox::is_start(row)) return std::string();
   const auto job = parts_.event_log.job(row.job);
   if (job == nullptr) return std::string();
-  if (is_start(row)) return judge_start(row, *job);
+  if (Outbox::is_start(row)) return judge_start(row, *job);
   const bool lets_go = !hold->hold && !job->held && is_queued(*job, hold->attempt);
   if (lets_go && parts_.admission.enter(*job, parts_.admission.limits(*job))) return std::nullopt;
   return std::string();
@@ -228,19 +220,19 @@ std::optional<std::string> ActionRunner::judge_start(const Row& row, const core:
 }
 
 void ActionRunner::perform(const Batch& batch) {
-  if (is_start(batch.front())) return launches_.perform(batch);
+  if (Outbox::is_start(batch.front())) return launches_.perform(batch);
   Outbox::Ids over;
   for (const auto& row : batch) {
     bool done = false;
     try {
       done = perform(row);
     } catch (const std::exception& e) {
-      const auto* what = is_hold(row) ? "a hold or release" : "an action";
+      const auto* what = Outbox::is_hold(row) ? "a hold or release" : "an action";
       spdlog::error("job {}: {} failed and is tried again: {}", row.job, what, e.what());
     }
     if (!done) {
       outbox_.pause(row, executors::kTryAgainAfter);
-    } else if (!is_hold(row)) {  // hold_attempt() has completed its row
+    } else if (!Outbox::is_hold(row)) {  // hold_attempt() has completed its row
       over.push_back(row.id);
     }
   }
@@ -249,7 +241,7 @@ void ActionRunner::perform(const Batch& batch) {
 }
 
 bool ActionRunner::perform(const Row& row) {
-  if (is_hold(row)) return hold_attempt(row);
+  if (Outbox::is_hold(row)) return hold_attempt(row);
   if (const auto* stop = std::get_if<core::StopAttempt>(&row.action)) return stop_attempt(row.job, *stop);
   return limit_attempt(row.job, std::get<core::LimitAttempt>(row.action));
 }
@@ -309,7 +301,7 @@ bool ActionRunner::hold_attempt(const Row& row) {
 
 void ActionRunner::give_back(const core::Job& job) {
   auto rows = outbox_.rows();
-  std::erase_if(rows, [&](const Row& row) { return row.job != job.id || !is_hold(row); });
+  std::erase_if(rows, [&](const Row& row) { return row.job != job.id || !Outbox::is_hold(row); });
   if (!rows.empty() && is_parked(job, rows)) parts_.admission.park(job);
 }
 

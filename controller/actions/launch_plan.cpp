@@ -1,16 +1,23 @@
 #include "actions/launch_plan.h"
-#include "jobs/spec_values.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
 
-#include "actions/fence.h"
+#include <cerrno>
+#include <system_error>
+#include <thread>
+
 #include "base/tokens.h"
+#include "contract/fence_file.h"
 #include "contract/variables.h"
 #include "jobfile/spec.h"
 #include "jobs/progress_watch.h"
+#include "jobs/specs.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
 #include "os/durable_file.h"
+#include "os/fd.h"
 
 namespace actions {
 namespace {
@@ -23,6 +30,16 @@ constexpr core::Millis kFencePatience{5000};
 std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
   const bool ours = spec.checkpoint().folder().empty();
   return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
+}
+
+// flock has no time limit of its own.
+bool lock_within(int fd, core::Millis patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
 }
 
 }  // namespace
@@ -117,6 +134,18 @@ void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& ke
   if (!spec.has_recipe()) return;
   if (!spec.recipe().values().contains("data.cache_folder")) os::make_private_folder(settings.data.cache());
   os::write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
+}
+
+bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
+  os::make_folders(folder);
+  const auto lock_path = folder / contract::kFenceLock;
+  const os::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
+  const bool locked = lock_within(lock.get(), patience);
+  if (read_fence(folder).value_or(0) < attempt) {
+    os::write_file_durably(folder / contract::kFenceFile, contract::fence_text(attempt));
+  }
+  return locked;
 }
 
 }  // namespace actions

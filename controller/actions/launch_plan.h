@@ -1,9 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/data_folder.h"
+#include "beside/fence.h"
 #include "core/job.h"
 #include "executors/executor.h"
 #include "muster/v1/job.pb.h"
@@ -31,5 +33,16 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
 /// Everything that must lie on disk before ranks start: folders, the raised fence, run.json. May be repeated. Throws
 /// std::system_error.
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings);
+
+/// A checkpoint folder belongs to the attempt that `<folder>/FENCE` names ("attempt 3\n"); ranks of an older one find
+/// that out before they make a checkpoint valid, under a shared flock on `<folder>/FENCE.lock`.
+///
+/// Raises it to `attempt`, never lowers it, under an exclusive flock waited for at most `patience`: an old rank that
+/// hangs inside its save must not keep the next attempt from starting. Creates the folder. Returns false if the lock
+/// was not to be had. The fence is raised all the same: that rank looks at it again when it has published, and
+/// withdraws what it has. Throws std::system_error when the folder takes no writes.
+bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience);
+
+using beside::read_fence;
 
 }  // namespace actions

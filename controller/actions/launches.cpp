@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/room.h"
-#include "jobs/spec_values.h"
+#include "base/wait.h"
+#include "jobs/specs.h"
 
 namespace actions {
 namespace {
@@ -22,93 +22,73 @@ std::string folder_problem(const std::system_error& e) {
   return std::string(e.what()) + (heals ? "" : "; make the folder writable or name another one in the job file");
 }
 
-core::AttemptKey key_of(const Outbox::Row& row) {
-  return {row.job, std::get<core::StartAttempt>(row.action).attempt};
-}
-
-bool may_be_there(const Outbox::Row& row) {
-  return row.state == store::ActionState::kLaunching;
-}
-
 }  // namespace
 
 void Launches::perform(const std::vector<Outbox::Row>& batch) {
-  Results results(batch.size());
+  std::vector<Launch> launches;
+  for (const auto& row : batch) {
+    launches.push_back({row, {row.job, std::get<core::StartAttempt>(row.action).attempt}, {}, {}, {}});
+  }
   try {
-    results = launch(batch);
+    launch(launches);
   } catch (const std::exception& e) {
     spdlog::error("job {}: a launch failed and is tried again: {}", batch.front().job, e.what());
-    for (auto& result : results) result = executors::LaunchLater{.why = e.what(), .unsure = true};
+    for (auto& each : launches) each.later = executors::LaunchLater{.why = e.what(), .unsure = true};
   }
-  finish(batch, results);
+  finish(launches);
 }
 
-Launches::Results Launches::launch(const std::vector<Outbox::Row>& batch) {
-  Results results(batch.size());
-  std::vector<executors::LaunchRequest> requests;
-  std::vector<std::size_t> places;  // of the requests, in the batch
-  std::vector<std::pair<std::size_t, executors::LaunchAnswer>> answers;
-  for (std::size_t i = 0; i < batch.size(); ++i) {
+void Launches::launch(std::vector<Launch>& launches) {
+  for (auto& each : launches) {
     try {
-      auto prepared = prepare(batch[i]);
-      if (auto* request = std::get_if<executors::LaunchRequest>(&prepared)) {
-        requests.push_back(std::move(*request));
-        places.push_back(i);
-      } else if (auto* answer = std::get_if<executors::LaunchAnswer>(&prepared)) {
-        answers.emplace_back(i, std::move(*answer));
-      }
+      prepare(each);
     } catch (const std::exception& e) {
-      results[i] = executors::LaunchLater{.why = e.what(), .unsure = may_be_there(batch[i])};
+      each = {each.row, each.key, {}, {}, executors::LaunchLater{.why = e.what(), .unsure = each.may_be_there()}};
     }
   }
-  auto launched = ask(batch, places, requests);
-  for (std::size_t i = 0; i < launched.size(); ++i) answers.emplace_back(places[i], std::move(launched[i]));
-  keep(batch, std::move(answers), results);
-  return results;
+  ask(launches);
+  keep(launches);
 }
 
-std::variant<std::monostate, executors::LaunchRequest, executors::LaunchAnswer> Launches::prepare(
-    const Outbox::Row& row) {
-  const auto key = key_of(row);
+void Launches::prepare(Launch& launch) {
+  const auto& key = launch.key;
   const auto job = parts_.event_log.job(key.job);
   const bool upcoming = job != nullptr && core::is_upcoming(*job, key.number);
-  if (job == nullptr || (!upcoming && key.number <= job->attempts.size())) return {};
+  if (job == nullptr || (!upcoming && key.number <= job->attempts.size())) return;
   if (!upcoming || job->held) {
-    auto answer = may_be_there(row) ? look(key) : std::nullopt;
-    if (!answer) return {};
-    return *std::move(answer);
+    if (launch.may_be_there()) launch.answer = look(key);
+  } else if (!parts_.admission.has_slots(key.job)) {
+    // It was held when it was judged.
+    launch.answer = executors::LaunchLater{.why = {}, .pause = core::Millis(0), .unsure = launch.may_be_there()};
+  } else {
+    plan(*job, launch);
+    if (launch.request || !launch.may_be_there()) return;
+    if (auto there = look(key)) launch.answer = std::move(there);
   }
-  // It was held when it was judged.
-  if (!parts_.admission.has_slots(key.job)) {
-    return executors::LaunchAnswer(
-        executors::LaunchLater{.why = {}, .pause = core::Millis(0), .unsure = may_be_there(row)});
-  }
-  auto planned = plan(*job, key.number);
-  if (auto* request = std::get_if<executors::LaunchRequest>(&planned)) return std::move(*request);
-  if (may_be_there(row)) {
-    if (auto answer = look(key)) return *std::move(answer);
-  }
-  if (auto* later = std::get_if<executors::LaunchLater>(&planned)) return executors::LaunchAnswer(std::move(*later));
-  return executors::LaunchAnswer(std::move(std::get<core::AttemptLaunchFailed>(planned)));
 }
 
-std::variant<executors::LaunchRequest, core::AttemptLaunchFailed, executors::LaunchLater> Launches::plan(
-    const core::Job& job, core::AttemptNumber attempt) {
-  const core::AttemptKey key{job.id, attempt};
+void Launches::plan(const core::Job& job, Launch& launch) {
+  const auto& key = launch.key;
   const auto spec = parts_.specs.get(job.id);
-  if (spec == nullptr) return core::AttemptLaunchFailed{attempt, "the job has no stored spec", false};
+  if (spec == nullptr) {
+    launch.answer = core::AttemptLaunchFailed{key.number, "the job has no stored spec", false};
+    return;
+  }
   try {
     prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
-    if (os::lacks_room(e.code().value()))
-      return executors::LaunchLater{e.what(), executors::kTryAgainAfter, base::make_room(e.code().value())};
-    return core::AttemptLaunchFailed{attempt, folder_problem(e), may_heal(e.code().value())};
+    const int error = e.code().value();
+    if (os::lacks_room(error)) {
+      launch.answer = executors::LaunchLater{e.what(), executors::kTryAgainAfter, base::make_room(error)};
+    } else {
+      launch.answer = core::AttemptLaunchFailed{key.number, folder_problem(e), may_heal(error)};
+    }
+    return;
   }
-  auto request = launch_request(*spec, key, settings_);
-  request.time_limit = job.time_limit;  // people may have changed it
-  request.sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
-  parts_.partitions.equip(request);
-  return request;
+  launch.request = launch_request(*spec, key, settings_);
+  launch.request->time_limit = job.time_limit;  // people may have changed it
+  launch.request->sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
+  parts_.partitions.equip(*launch.request);
 }
 
 std::optional<executors::LaunchAnswer> Launches::look(const core::AttemptKey& key) {
@@ -116,50 +96,54 @@ std::optional<executors::LaunchAnswer> Launches::look(const core::AttemptKey& ke
   return spec == nullptr ? std::nullopt : parts_.executor.withdraw(launch_request(*spec, key, settings_));
 }
 
-std::vector<executors::LaunchAnswer> Launches::ask(const std::vector<Outbox::Row>& batch,
-                                                   const std::vector<std::size_t>& places,
-                                                   std::vector<executors::LaunchRequest>& requests) {
-  if (requests.empty()) return {};
-  std::vector<executors::LaunchAnswer> answers;
+void Launches::ask(std::vector<Launch>& launches) {
+  std::vector<Launch*> asked;
+  std::vector<executors::LaunchRequest> requests;
+  Outbox::Ids ids;
+  for (auto& each : launches) {
+    if (!each.request) continue;
+    asked.push_back(&each);
+    requests.push_back(*std::move(each.request));
+    if (!each.may_be_there()) ids.push_back(each.row.id);
+  }
+  if (asked.empty()) return;
   try {
     leave_out_lost_nodes(requests);
-    Outbox::Ids ids;
-    for (const auto place : places) {
-      if (!may_be_there(batch[place])) ids.push_back(batch[place].id);
-    }
     outbox_.set_launching(ids);
   } catch (const std::exception& e) {
-    for (const auto place : places)
-      answers.emplace_back(executors::LaunchLater{.why = e.what(), .unsure = may_be_there(batch[place])});
-    return answers;
+    for (auto* each : asked) each->answer = executors::LaunchLater{.why = e.what(), .unsure = each->may_be_there()};
+    return;
   }
-  if (requests.size() == 1) return {parts_.executor.launch(requests.front())};
-  return parts_.executor.launch_all(requests);
+  if (asked.size() == 1) {
+    asked.front()->answer = parts_.executor.launch(requests.front());
+    return;
+  }
+  auto answers = parts_.executor.launch_all(requests);
+  for (std::size_t i = 0; i < answers.size(); ++i) asked[i]->answer = std::move(answers[i]);
 }
 
-void Launches::keep(const std::vector<Outbox::Row>& batch,
-                    std::vector<std::pair<std::size_t, executors::LaunchAnswer>> answers, Results& results) {
+void Launches::keep(std::vector<Launch>& launches) {
   std::vector<std::pair<core::JobId, core::EventBody>> facts;
-  std::vector<std::pair<std::size_t, bool>> of_facts;  // whose, and whether there is an attempt now
-  for (auto& [place, answer] : answers) {
-    const auto key = key_of(batch[place]);
-    if (auto* later = std::get_if<executors::LaunchLater>(&answer)) {
-      if (parts_.executor.queue_word(key)) later->why.clear();
-      results[place] = std::move(*later);
+  std::vector<Launch*> of_facts;
+  for (auto& each : launches) {
+    if (!each.answer) continue;
+    if (auto* later = std::get_if<executors::LaunchLater>(&*each.answer)) {
+      if (parts_.executor.queue_word(each.key)) later->why.clear();
+      each.later = std::move(*later);
       continue;
     }
-    auto* fact = std::get_if<core::AttemptLaunched>(&answer);
-    results[place] = executors::LaunchLater{.why = {}, .unsure = fact != nullptr};  // unless it is kept
-    facts.emplace_back(key.job, fact != nullptr ? core::EventBody(std::move(*fact))
-                                                : core::EventBody(std::get<core::AttemptLaunchFailed>(answer)));
-    of_facts.emplace_back(place, results[place]->unsure);
+    auto* fact = std::get_if<core::AttemptLaunched>(&*each.answer);
+    each.later = executors::LaunchLater{.why = {}, .unsure = fact != nullptr};  // unless it is kept
+    facts.emplace_back(each.key.job, fact != nullptr
+                                         ? core::EventBody(std::move(*fact))
+                                         : core::EventBody(std::get<core::AttemptLaunchFailed>(*each.answer)));
+    of_facts.push_back(&each);
   }
   const auto kept = parts_.event_log.keep_all_and_wait(std::move(facts));
   for (std::size_t i = 0; i < kept.size(); ++i) {
-    const auto [place, is_there] = of_facts[i];
     if (!kept[i]) continue;
-    results[place].reset();
-    if (is_there) stop_unwanted(key_of(batch[place]));
+    if (of_facts[i]->later->unsure) stop_unwanted(of_facts[i]->key);
+    of_facts[i]->later.reset();
   }
 }
 
@@ -171,25 +155,21 @@ void Launches::stop_unwanted(const core::AttemptKey& key) {
   parts_.executor.stop(key, {jobs::stop_grace(*spec, false)});
 }
 
-void Launches::finish(const std::vector<Outbox::Row>& batch, const Results& results) {
+void Launches::finish(const std::vector<Launch>& launches) {
   Outbox::Ids over, again;
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (!results[i]) {
-      over.push_back(batch[i].id);
-    } else if (!results[i]->unsure) {
-      again.push_back(batch[i].id);
-    }
+  for (const auto& each : launches) {
+    if (!each.later) over.push_back(each.row.id);
+    if (each.later && !each.later->unsure) again.push_back(each.row.id);
   }
   const bool is_pending = outbox_.set_pending(again);
   outbox_.complete(over);
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const auto& row = batch[i];
-    if (!results[i]) {
+  for (const auto& [row, key, request, answer, later] : launches) {
+    if (!later) {
       parts_.admission.forget(row.job);
     } else {
-      parts_.admission.put_off(row.job, *results[i]);
-      if (results[i]->unsure || !is_pending) {
-        outbox_.pause(row, results[i]->pause);
+      parts_.admission.put_off(row.job, *later);
+      if (later->unsure || !is_pending) {
+        outbox_.pause(row, later->pause);
       } else {
         parts_.admission.settle(row.job);
       }

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "actions/launch_plan.h"
@@ -10,7 +8,7 @@
 #include "admission/admission.h"
 #include "executors/executor.h"
 #include "jobs/event_log.h"
-#include "jobs/spec_cache.h"
+#include "jobs/specs.h"
 #include "partitions/partitions.h"
 
 namespace actions {
@@ -43,25 +41,27 @@ class Launches {
   executors::LostNodes nodes_lost_lately() const;
 
  private:
-  /// Nothing: it is over. Otherwise when to try again.
-  using Result = std::optional<executors::LaunchLater>;
-  using Results = std::vector<Result>;
-  Results launch(const std::vector<Outbox::Row>& batch);
-  /// What is to be launched, or what the answer is without that; neither: nothing is to be done any more.
-  std::variant<std::monostate, executors::LaunchRequest, executors::LaunchAnswer> prepare(const Outbox::Row& row);
-  /// What to launch, or why that can't be.
-  std::variant<executors::LaunchRequest, core::AttemptLaunchFailed, executors::LaunchLater> plan(
-      const core::Job& job, core::AttemptNumber attempt);
+  /// A start, and what comes of it.
+  struct Launch {
+    Outbox::Row row;
+    core::AttemptKey key;
+    std::optional<executors::LaunchRequest> request;  // what an executor is to be asked
+    std::optional<executors::LaunchAnswer> answer;    // with neither, nothing is to be done any more
+    std::optional<executors::LaunchLater> later;      // when to try again; nullopt: it is over
+    bool may_be_there() const { return row.state == store::ActionState::kLaunching; }
+  };
+  void launch(std::vector<Launch>& launches);
+  /// Finds out what to ask, or what the answer is without that.
+  void prepare(Launch& launch);
+  /// What to ask, or why that can't be.
+  void plan(const core::Job& job, Launch& launch);
   /// Of a launch that may have happened and is not to happen any more: what there is; nullopt: surely nothing.
   std::optional<executors::LaunchAnswer> look(const core::AttemptKey& key);
-  std::vector<executors::LaunchAnswer> ask(const std::vector<Outbox::Row>& batch,
-                                           const std::vector<std::size_t>& places,
-                                           std::vector<executors::LaunchRequest>& requests);
+  void ask(std::vector<Launch>& launches);
   /// Keeps what executors answered.
-  void keep(const std::vector<Outbox::Row>& batch, std::vector<std::pair<std::size_t, executors::LaunchAnswer>> answers,
-            Results& results);
+  void keep(std::vector<Launch>& launches);
   void stop_unwanted(const core::AttemptKey& key);
-  void finish(const std::vector<Outbox::Row>& batch, const Results& results);
+  void finish(const std::vector<Launch>& launches);
 
   Outbox& outbox_;
   const Parts parts_;

@@ -5,18 +5,6 @@
 #include <algorithm>
 
 namespace actions {
-namespace {
-
-bool is_start(const Outbox::Row& row) {
-  return std::holds_alternative<core::StartAttempt>(row.action);
-}
-
-bool is_hold(const Outbox::Row& row) {
-  return std::holds_alternative<core::HoldAttempt>(row.action);
-}
-
-}  // namespace
-
 std::vector<Outbox::Row> Outbox::read() {
   auto stored = store_.pending_actions();
   std::erase_if(stored, [](const Row& row) { return std::holds_alternative<core::RemoveFiles>(row.action); });
@@ -72,73 +60,74 @@ std::vector<Outbox::Row> Outbox::ready() const {
   return found;
 }
 
+Outbox::Entry* Outbox::find(std::int64_t id) {
+  const auto found = rows_.find(id);
+  return found == rows_.end() ? nullptr : &found->second;
+}
+
 bool Outbox::begin(Row& row) {
   std::lock_guard lock(mutex_);
-  const auto found = rows_.find(row.id);
-  if (found == rows_.end() || found->second.under_way || is_busy(row)) return false;
-  found->second.under_way = true;
-  row.state = found->second.row.state;
+  auto* entry = find(row.id);
+  if (entry == nullptr || entry->under_way || is_busy(row)) return false;
+  entry->under_way = true;
+  row.state = entry->row.state;
   if (is_start(row)) starting_.insert(row.job);
   return true;
 }
 
 void Outbox::end(const Row& row) {
   std::lock_guard lock(mutex_);
-  if (const auto found = rows_.find(row.id); found != rows_.end()) found->second.under_way = false;
+  if (auto* entry = find(row.id)) entry->under_way = false;
   if (is_start(row)) starting_.erase(row.job);
 }
 
-void Outbox::set_launching(const Ids& ids) {
+void Outbox::set_state(const Ids& ids, store::ActionState state) {
   if (ids.empty()) return;
-  store_.set_actions(ids, store::ActionState::kLaunching);
+  store_.set_actions(ids, state);
   std::lock_guard lock(mutex_);
   for (const auto id : ids) {
-    if (const auto found = rows_.find(id); found != rows_.end())
-      found->second.row.state = store::ActionState::kLaunching;
+    if (auto* entry = find(id)) entry->row.state = state;
   }
-  spread_launching();
+  if (state == store::ActionState::kLaunching) spread_launching();
 }
 
 bool Outbox::set_pending(Ids ids) {
   {
     std::lock_guard lock(mutex_);
     std::erase_if(ids, [&](std::int64_t id) {
-      const auto found = rows_.find(id);
-      return found == rows_.end() || found->second.row.state == store::ActionState::kPending;
+      const auto* entry = find(id);
+      return entry == nullptr || entry->row.state == store::ActionState::kPending;
     });
   }
-  if (ids.empty()) return true;
   try {
-    store_.set_actions(ids, store::ActionState::kPending);
+    set_state(ids, store::ActionState::kPending);
+    return true;
   } catch (const std::exception& error) {
     spdlog::warn("launches that did not happen cannot be written down yet: {}", error.what());
     return false;
   }
+}
+
+bool Outbox::tick_off(const Ids& ids, const std::string& what) {
+  try {
+    if (!ids.empty()) store_.complete_actions(ids);
+  } catch (const std::exception& error) {
+    spdlog::warn("{} cannot be ticked off yet: {}", what, error.what());
+    return false;
+  }
   std::lock_guard lock(mutex_);
   for (const auto id : ids) {
-    if (const auto found = rows_.find(id); found != rows_.end()) found->second.row.state = store::ActionState::kPending;
+    rows_.erase(id);
+    to_complete_.erase(id);
   }
   return true;
 }
 
 void Outbox::complete(const Ids& ids) {
-  if (ids.empty()) return;
-  bool completed = true;
-  try {
-    store_.complete_actions(ids);
-  } catch (const std::exception& error) {
-    spdlog::warn("finished actions cannot be ticked off yet: {}", error.what());
-    completed = false;
-  }
+  if (tick_off(ids, "finished actions")) return;
   std::lock_guard lock(mutex_);
-  for (const auto id : ids) {
-    rows_.erase(id);
-    if (completed) {
-      to_complete_.erase(id);
-    } else {
-      to_complete_.insert(id);
-    }
-  }
+  for (const auto id : ids) rows_.erase(id);
+  to_complete_.insert(ids.begin(), ids.end());
 }
 
 bool Outbox::complete_hold(const Row& row) {
@@ -149,15 +138,7 @@ bool Outbox::complete_hold(const Row& row) {
       if (id <= row.id && entry.row.job == row.job && is_hold(entry.row)) ids.push_back(id);
     }
   }
-  try {
-    store_.complete_actions(ids);
-  } catch (const std::exception& error) {
-    spdlog::warn("job {}: a hold cannot be ticked off yet: {}", row.job, error.what());
-    return false;
-  }
-  std::lock_guard lock(mutex_);
-  for (const auto id : ids) rows_.erase(id);
-  return true;
+  return tick_off(ids, "job " + std::to_string(row.job) + ": a hold");
 }
 
 void Outbox::complete_rest() {
@@ -171,9 +152,7 @@ void Outbox::complete_rest() {
 
 void Outbox::pause(const Row& row, core::Millis pause) {
   std::lock_guard lock(mutex_);
-  if (const auto found = rows_.find(row.id); found != rows_.end()) {
-    found->second.not_before = clock_.monotonic() + pause;
-  }
+  if (auto* entry = find(row.id)) entry->not_before = clock_.monotonic() + pause;
 }
 
 }  // namespace actions

@@ -4,7 +4,8 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <span>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +19,9 @@ class Outbox {
  public:
   using Row = store::PendingAction;
   using Ids = std::vector<std::int64_t>;
+  static bool is_start(const Row& row) { return std::holds_alternative<core::StartAttempt>(row.action); }
+  static bool is_hold(const Row& row) { return std::holds_alternative<core::HoldAttempt>(row.action); }
+
   Outbox(store::Store& store, base::Clock& clock) : store_(store), clock_(clock) {}
 
   /// Takes in what the store has by now, and returns the rows that are new. Once one start of a job is launching, all
@@ -34,7 +38,7 @@ class Outbox {
   bool begin(Row& row);
   void end(const Row& row);
   /// An executor is asked next: durable when it returns. Throws store::Error; then nothing is.
-  void set_launching(const Ids& ids);
+  void set_launching(const Ids& ids) { set_state(ids, store::ActionState::kLaunching); }
   /// It was asked, and surely has nothing of it. False: the store did not take that, so they stay as they are.
   bool set_pending(Ids ids);
   /// What came of them is durable. One that the store does not take now is not carried out again in this run.
@@ -52,6 +56,10 @@ class Outbox {
     core::Millis not_before{0};  // monotonic
   };
   bool is_busy(const Row& row) const;
+  Entry* find(std::int64_t id);
+  void set_state(const Ids& ids, store::ActionState state);
+  /// Forgets them once the store has. False: it does not take that now.
+  bool tick_off(const Ids& ids, const std::string& what);
   void spread_launching();
 
   store::Store& store_;

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "admission/ledger.h"
 #include "admission/limits.h"
 #include "base/clock.h"
 #include "base/wait.h"
 #include "executors/executor.h"
-#include "jobs/spec_cache.h"
+#include "jobs/specs.h"
 
 namespace admission {
 

@@ -22,7 +22,6 @@ void Changes::bump(core::JobId job) {
 std::uint64_t Changes::wait(core::JobId job, std::uint64_t seen, core::Millis timeout) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, timeout, [&] { return closed_ || newest(job) > seen; });
-
   return count_;
 }
 

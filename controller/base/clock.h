@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
+#include <string>
 
 #include "core/types.h"
 
@@ -25,6 +27,11 @@ class RealClock : public Clock {
     return std::chrono::duration_cast<core::Millis>(std::chrono::steady_clock::now().time_since_epoch());
   }
 };
+
+/// RFC 3339, UTC, milliseconds: "2026-11-20T19:45:24.123Z".
+std::string time_text(core::Time time);
+/// Empty: not yet.
+std::string time_text(const std::optional<core::Time>& time);
 
 /// Stands still until told to move. Thread-safe.
 class ManualClock : public Clock {

@@ -24,7 +24,7 @@ class DataFolder {
   std::filesystem::path log(const core::AttemptKey& key, core::RankNumber rank) const {
     return logs(key) / ("rank-" + std::to_string(rank) + ".log");
   }
-  /// What a program's checkpoint folder held before the attempt began, see checkpoint_files.h.
+  /// What a program's checkpoint folder held before the attempt began, see jobs::FolderContents.
   std::filesystem::path checkpoints_before(const core::AttemptKey& key) const {
     return attempt(key) / "checkpoints-before.json";
   }
@@ -47,5 +47,8 @@ class DataFolder {
  private:
   std::filesystem::path root_;
 };
+
+/// The room that a folder and all below it take on the disk. Links are not followed. 0: it is not there.
+std::int64_t bytes_below(const std::filesystem::path& folder);
 
 }  // namespace base

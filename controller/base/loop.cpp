@@ -81,4 +81,35 @@ std::optional<core::Millis> Loop::try_step() {
   }
 }
 
+Errands::Errands(bool threads) : threads_(threads), loop_("an errand failed", threads, [this] { return work(); }) {
+  loop_.start();
+}
+
+bool Errands::run(std::function<void()> errand, core::Millis patience) {
+  std::packaged_task<void()> task(std::move(errand));
+  const auto done = task.get_future();
+  if (!threads_) {
+    task();
+  } else {
+    std::lock_guard lock(mutex_);
+    if (waiting_.size() >= kMostWaiting) return false;
+    waiting_.push_back(std::move(task));
+    loop_.wake();
+  }
+  return done.wait_for(patience) == std::future_status::ready;
+}
+
+// One errand a step.
+std::optional<core::Millis> Errands::work() {
+  std::packaged_task<void()> oldest;
+  {
+    std::lock_guard lock(mutex_);
+    if (waiting_.empty()) return std::nullopt;
+    oldest = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+  oldest();
+  return core::Millis(0);
+}
+
 }  // namespace base

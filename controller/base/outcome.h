@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,12 +13,19 @@ struct Refusal {
   enum class Kind { kInvalid, kNotFound, kWrongState, kLimit, kUnavailable, kUnchanged, kUnauthenticated };
   Kind kind = Kind::kInvalid;
   std::string text;
+
+  static Refusal invalid(std::string text) { return {Kind::kInvalid, std::move(text)}; }
+  static Refusal not_found(std::string text) { return {Kind::kNotFound, std::move(text)}; }
+  static Refusal wrong_state(std::string text) { return {Kind::kWrongState, std::move(text)}; }
+  static Refusal limit(std::string text) { return {Kind::kLimit, std::move(text)}; }
+  static Refusal no_job(std::int64_t id) { return not_found("there is no job " + std::to_string(id)); }
+  static Refusal unavailable(std::string text) { return {Kind::kUnavailable, std::move(text)}; }
 };
 
 /// Of what only Slurm can do. `why` there is none, with the remedy; empty: not known.
 inline Refusal no_slurm(const std::string& why) {
-  return {Refusal::Kind::kWrongState,
-          "this controller has no Slurm: " + (why.empty() ? "start musterd where sbatch is to be found" : why)};
+  return Refusal::wrong_state("this controller has no Slurm: " +
+                              (why.empty() ? "start musterd where sbatch is to be found" : why));
 }
 
 /// A value or a refusal.

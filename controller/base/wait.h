@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/types.h"
+#include "os/room.h"
 
 namespace base {
 
@@ -17,5 +18,12 @@ struct Wait {
 
 /// The advice for whatever ends without anybody's help.
 inline constexpr const char* kStartsByItself = "It starts by itself.";
+
+/// What people can do meanwhile about a write that failed so.
+inline const char* make_room(int error) {
+  return os::lacks_descriptors(error) ? "Raise musterd's limit of open files (LimitNOFILE, ulimit -n), or wait until "
+                                        "other jobs have ended: it starts by itself."
+                                      : "Make room there: it starts by itself.";
+}
 
 }  // namespace base

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "base/time_text.h"
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/follow.h"
 #include "cli/list.h"

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "base/time_text.h"
-#include "jobs/facts.h"
+#include "base/clock.h"
 
 namespace jobs {
 namespace {
@@ -15,11 +14,54 @@ constexpr core::Millis kPeoplePatience{30'000};
 constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
 constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
 
-base::Refusal unavailable(const std::string& why) {
-  return {base::Refusal::Kind::kUnavailable, why};
+}  // namespace
+
+JobPtr JobTable::get(core::JobId id) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = jobs_.find(id); found != jobs_.end()) return found->second;
+  }
+  auto loaded = store_.load(id);
+  return loaded ? std::make_shared<const core::Job>(std::move(*loaded)) : nullptr;
 }
 
-}  // namespace
+std::vector<JobPtr> JobTable::open() const {
+  std::vector<JobPtr> open;
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, job] : jobs_) {
+    if (!core::is_ended(job->state)) open.push_back(job);
+  }
+  std::ranges::sort(open, {}, [](const JobPtr& job) { return job->id; });
+  return open;
+}
+
+void JobTable::load_open() {
+  for (auto& job : store_.load_open()) {
+    std::lock_guard lock(mutex_);
+    // try_emplace: a state that put() took since the read is newer.
+    jobs_.try_emplace(job.id, std::make_shared<const core::Job>(job));
+  }
+}
+
+void JobTable::put(const JobPtr& job) {
+  std::lock_guard lock(mutex_);
+  auto& known = jobs_[job->id];
+  const bool was_ended = known != nullptr && core::is_ended(known->state);
+  known = job;
+  if (core::is_ended(job->state) && !was_ended) ended_.push_back(job->id);
+  while (ended_.size() > kEndedInMemory) {
+    const auto oldest = jobs_.find(ended_.front());
+    if (oldest != jobs_.end() && core::is_ended(oldest->second->state)) jobs_.erase(oldest);
+    ended_.pop_front();
+  }
+}
+
+void JobTable::reload(core::JobId id) {
+  auto loaded = store_.load(id);
+  if (!loaded) return;
+  std::lock_guard lock(mutex_);
+  jobs_[id] = std::make_shared<const core::Job>(std::move(*loaded));
+}
 
 std::string sweep_name(core::JobId first) {
   return "s" + std::to_string(first);
@@ -73,7 +115,7 @@ base::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
   const auto key = key_of(entry);
   const auto future = enqueue(std::move(entry));
   if (!threads_) pump();
-  if (future.wait_for(patience) != std::future_status::ready) return unavailable(kNoAnswer);
+  if (future.wait_for(patience) != std::future_status::ready) return base::Refusal::unavailable(kNoAnswer);
   {
     std::lock_guard lock(mutex_);
     known_reports_.erase(key);
@@ -82,20 +124,16 @@ base::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
 }
 
 void EventLog::keep(core::JobId job, core::EventBody body) {
-  keep_entry(job, std::move(body));
+  enqueue({.job = job, .body = std::move(body)});
 }
 
 bool EventLog::keep_and_wait(core::JobId job, core::EventBody body) {
   return keep_all_and_wait({{job, std::move(body)}}).front();
 }
 
-EventLog::FactKey EventLog::key_of(const Entry& entry) {
-  return {entry.job, entry.body.index(), core::attempt_of(entry.body), subject_of(entry.body)};
-}
-
 std::vector<bool> EventLog::keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts) {
   std::vector<std::shared_future<Result>> futures;
-  for (auto& [job, body] : facts) futures.push_back(keep_entry(job, std::move(body))->future);
+  for (auto& [job, body] : facts) futures.push_back(enqueue({.job = job, .body = std::move(body)}));
   if (!threads_) pump();
   std::vector<bool> kept;
   for (const auto& future : futures) {
@@ -105,29 +143,13 @@ std::vector<bool> EventLog::keep_all_and_wait(std::vector<std::pair<core::JobId,
   return kept;
 }
 
-std::shared_ptr<EventLog::Answer> EventLog::keep_entry(core::JobId job, core::EventBody body) {
-  auto answer = std::make_shared<Answer>();
-  Entry entry{.job = job, .body = std::move(body), .answer = answer};
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_) {
-      answer->promise.set_value({.refusal = unavailable("musterd is shutting down")});
-      return answer;
-    }
-    const auto [known, fresh] = known_facts_.try_emplace(key_of(entry), answer);
-    if (!fresh) return known->second;
-    facts_.push_back(std::move(entry));
-  }
-  loop_.wake();
-  return answer;
-}
-
 // Who asks has seen the answer before anything is done, or knows that it may be done later: not both.
 EventLog::Result EventLog::ask_people(Entry entry) {
   if (const auto why = stands_still(); !why.empty()) return {.refusal = unchanged(why)};
   const auto future = enqueue(std::move(entry));
   if (!threads_) pump();
-  if (future.wait_for(kPeoplePatience) != std::future_status::ready) return {.refusal = unavailable(kNoAnswer)};
+  if (future.wait_for(kPeoplePatience) != std::future_status::ready)
+    return {.refusal = base::Refusal::unavailable(kNoAnswer)};
   return future.get();
 }
 
@@ -142,35 +164,35 @@ std::string EventLog::stands_still() const {
 }
 
 std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
-  entry.answer = std::make_shared<Answer>();
-  auto answer = entry.answer;
+  const auto answer = entry.answer = std::make_shared<Answer>();
+  const bool is_fact = entry.kind == Kind::kFact, may_come_again = is_fact || entry.kind == Kind::kReport;
   {
     std::lock_guard lock(mutex_);
-    const bool is_report = entry.kind == Kind::kReport;
-    const auto known = is_report ? known_reports_.find(key_of(entry)) : known_reports_.end();
-    if (known != known_reports_.end()) return known->second->future;
+    auto& known = is_fact ? known_facts_ : known_reports_;
+    const auto same = may_come_again ? known.find(key_of(entry)) : known.end();
+    if (same != known.end()) return same->second->future;
     if (closed_) {
-      answer->promise.set_value({.refusal = unavailable(kShutDown)});
-    } else if (queue_.size() >= kQueueLimit) {
-      answer->promise.set_value({.refusal = unavailable("too many requests are waiting; try again in a moment")});
+      answer->promise.set_value({.refusal = base::Refusal::unavailable(kShutDown)});
+    } else if (!is_fact && queue_.size() >= kQueueLimit) {
+      answer->promise.set_value(
+          {.refusal = base::Refusal::unavailable("too many requests are waiting; try again in a moment")});
     } else {
-      if (is_report) remember_report(entry);
-      queue_.push_back(std::move(entry));
+      if (!is_fact) forget_old_reports();
+      if (may_come_again) known.emplace(key_of(entry), answer);
+      (is_fact ? facts_ : queue_).push_back(std::move(entry));
     }
   }
   loop_.wake();
   return answer->future;
 }
 
-// Until its answer is fetched: a rank that was not answered in time tells it again, and it must not be written twice.
-// Ranks that have ended never fetch theirs.
-void EventLog::remember_report(const Entry& entry) {
-  if (known_reports_.size() >= kQueueLimit) {
-    std::erase_if(known_reports_, [](const auto& known) {
-      return known.second->future.wait_for(core::Millis(0)) == std::future_status::ready;
-    });
-  }
-  known_reports_.emplace(key_of(entry), entry.answer);
+// Reports are known until their answers are fetched: a rank that was not answered in time tells it again, and it must
+// not be written twice. Ranks that have ended never fetch theirs.
+void EventLog::forget_old_reports() {
+  if (known_reports_.size() < kQueueLimit) return;
+  std::erase_if(known_reports_, [](const auto& known) {
+    return known.second->future.wait_for(core::Millis(0)) == std::future_status::ready;
+  });
 }
 
 core::JobId EventLog::next_job_id() const {
@@ -220,7 +242,7 @@ void EventLog::close() {
   }
   loop_.stop();
   for (auto& entry : left) {
-    entry.answer->promise.set_value({.refusal = unavailable(kShutDown)});
+    entry.answer->promise.set_value({.refusal = base::Refusal::unavailable(kShutDown)});
   }
 }
 

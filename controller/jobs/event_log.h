@@ -16,10 +16,37 @@
 #include "base/hearing.h"
 #include "base/loop.h"
 #include "base/outcome.h"
-#include "jobs/job_table.h"
+#include "core/job.h"
 #include "store/store.h"
 
 namespace jobs {
+
+using JobPtr = std::shared_ptr<const core::Job>;
+
+/// The newest durable state of jobs: all open jobs and the kEndedInMemory that ended last are in memory, the others are
+/// read from the store. Thread-safe; only one thread calls put() and reload().
+class JobTable {
+ public:
+  static constexpr std::size_t kEndedInMemory = 512;
+  explicit JobTable(store::Store& store) : store_(store) {}
+
+  /// Null if there is no such job. Throws store::Error.
+  JobPtr get(core::JobId id) const;
+  /// In the order of their ids.
+  std::vector<JobPtr> open() const;
+  /// Puts the jobs that have not ended into memory. Throws store::Error.
+  void load_open();
+  /// Takes a state that is durable.
+  void put(const JobPtr& job);
+  /// Takes what the store says, if it has the job. Throws store::Error.
+  void reload(core::JobId id);
+
+ private:
+  store::Store& store_;
+  mutable std::mutex mutex_;
+  std::unordered_map<core::JobId, JobPtr> jobs_;
+  std::deque<core::JobId> ended_;  // the oldest end first; a job that was requeued since may be open again
+};
 
 /// Of the sweep whose first job this is: "s12".
 std::string sweep_name(core::JobId first);
@@ -133,9 +160,8 @@ class EventLog {
   template <typename Part>
   static base::Outcome<Part> outcome_of(Result result, Part Result::*part);
   static base::Refusal unchanged(const std::string& why);
-  void remember_report(const Entry& entry);
+  void forget_old_reports();
   std::string stands_still() const;
-  std::shared_ptr<Answer> keep_entry(core::JobId job, core::EventBody body);
 
   /// One step of the loop: writes what waits, and returns the pause before the next.
   std::optional<core::Millis> write_some();

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/apply.h"
 #include "jobs/event_log.h"
-#include "jobs/facts.h"
 
 namespace jobs {
 namespace {
@@ -26,6 +26,59 @@ void log(const store::Commit& commit) {
     spdlog::log(often ? spdlog::level::debug : spdlog::level::info, "job {}: {}", commit.applied->job.id, text);
 }
 
+// A rank may have told before that the attempt has started, but a rank knows only its own node. Tasks know the node of
+// each rank. The scheduler knows only which nodes the attempt has.
+bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& started) {
+  if (attempt.state == core::AttemptState::kQueued) return false;
+  if (attempt.state == core::AttemptState::kEnded) return true;
+  for (std::size_t r = 0; r < attempt.ranks.size() && r < started.nodes.size(); ++r) {
+    if (started.nodes[r].empty()) continue;
+    if (attempt.ranks[r].node.empty()) return false;
+    if (started.seen_there && attempt.ranks[r].node != started.nodes[r]) return false;
+  }
+  return true;
+}
+
+/// The rank, node, step or other job that a fact is about. Two facts of one kind with two subjects are two facts.
+std::string subject_of(const core::EventBody& body) {
+  return std::visit(
+      [](const auto& e) -> std::string {
+        if constexpr (requires { e.rank; }) return std::to_string(e.rank);
+        if constexpr (requires { e.node; }) return e.node;
+        if constexpr (requires { e.job; }) return std::to_string(e.job);
+        if constexpr (requires { e.step; }) return std::to_string(e.step);
+        return {};
+      },
+      body);
+}
+
+/// True if the job's history holds the fact already. An executor tells a new controller what it told the one before.
+bool known_already(const core::Job& job, const core::EventBody& body) {
+  if (job.removed_at) return true;  // the fact changes nothing any more
+  const auto number = core::attempt_of(body);
+  if (number == 0 || number > job.attempts.size()) return false;
+  const auto& attempt = job.attempts[number - 1];
+  if (const auto* exited = std::get_if<core::RankExited>(&body)) {
+    return exited->rank < attempt.ranks.size() && attempt.ranks[exited->rank].state == core::RankState::kExited;
+  }
+  if (std::holds_alternative<core::AttemptGone>(body)) return attempt.state == core::AttemptState::kEnded;
+  if (const auto* started = std::get_if<core::AttemptStarted>(&body)) return tells_nothing(attempt, *started);
+  if (const auto* stopping = std::get_if<core::AttemptStopping>(&body)) {
+    return attempt.state == core::AttemptState::kEnded || attempt.cause == stopping->cause;
+  }
+  const bool handed_over = attempt.started_at.has_value() || attempt.queued_at.has_value();
+  return std::holds_alternative<core::AttemptLaunched>(body) && handed_over;
+}
+
+/// True if the fact belongs to an attempt whose launch is not recorded yet. A rank may end before its launch is
+/// recorded.
+bool too_early(const core::Job& job, const core::EventBody& body) {
+  if (core::is_ended(job.state)) return false;
+  if (std::holds_alternative<core::AttemptLaunched>(body)) return false;
+  if (std::holds_alternative<core::AttemptLaunchFailed>(body)) return false;
+  return core::attempt_of(body) > job.attempts.size();
+}
+
 }  // namespace
 
 // The commits of one transaction, and the answers that follow once they are durable.
@@ -38,6 +91,10 @@ struct EventLog::Group {
   std::map<std::string, core::JobId> requests;
   core::JobId next_id = 0;
 };
+
+EventLog::FactKey EventLog::key_of(const Entry& entry) {
+  return {entry.job, entry.body.index(), core::attempt_of(entry.body), subject_of(entry.body)};
+}
 
 std::optional<core::Millis> EventLog::write_some() {
   pass();
@@ -118,16 +175,12 @@ void EventLog::prepare(Entry& entry, Group& group) {
   if (!entry.submissions.empty()) return prepare_submit(entry, group);
   if (!entry.jobs.empty()) return prepare_all(entry, group);
   const JobPtr now = current(entry.job, group);
-  const auto refuse = [&](base::Refusal::Kind kind, std::string why) {
-    group.results.push_back({&entry, {.refusal = base::Refusal{kind, std::move(why)}}});
-  };
-  if (now == nullptr) return refuse(base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(entry.job));
-  if (entry.kind == Kind::kRequest && now->removed_at) {
-    return refuse(base::Refusal::Kind::kNotFound, core::removed_text(*now));
-  }
-  if (auto why = core::refusal_of(*now, entry.body); !why.empty()) {
-    return refuse(base::Refusal::Kind::kWrongState, std::move(why));
-  }
+  const auto refuse = [&](base::Refusal why) { group.results.push_back({&entry, {.refusal = std::move(why)}}); };
+  if (now == nullptr) return refuse(base::Refusal::no_job(entry.job));
+  if (entry.kind == Kind::kRequest && now->removed_at)
+    return refuse(base::Refusal::not_found(core::removed_text(*now)));
+  if (auto why = core::refusal_of(*now, entry.body); !why.empty())
+    return refuse(base::Refusal::wrong_state(std::move(why)));
   const bool is_fact = entry.kind == Kind::kFact, is_known = is_fact && known_already(*now, entry.body);
   if (is_fact && !is_known && too_early(*now, entry.body)) {
     group.early.push_back(&entry);

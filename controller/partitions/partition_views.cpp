@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/time_text.h"
+#include "base/clock.h"
 #include "core/event.h"
 #include "core/text.h"
 #include "schema/units.h"

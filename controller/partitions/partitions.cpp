@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/time_text.h"
+#include "base/clock.h"
 #include "core/text.h"
 #include "partitions/partition_views.h"
 #include "schema/units.h"

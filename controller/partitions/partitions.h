@@ -9,7 +9,7 @@
 #include "base/wait.h"
 #include "executors/executor.h"
 #include "jobs/event_log.h"
-#include "jobs/spec_cache.h"
+#include "jobs/specs.h"
 #include "partitions/cluster_watch.h"
 #include "partitions/policy_store.h"
 #include "partitions/user_groups.h"

@@ -10,13 +10,9 @@ void LiveRanks::track(const core::AttemptKey& key, const LivenessRules& rules, s
   auto place = attempts_.find(key);
   const bool fresh = place == attempts_.end();
   if (fresh) {
-    Live live{AttemptWatch(rules, world_size, key.number, now),
-              std::vector<RankView>(world_size),
-              Stragglers(world_size),
-              {},
-              {},
-              false,
-              false};
+    Live live{.watch = AttemptWatch(rules, world_size, key.number, now),
+              .ranks = std::vector<RankView>(world_size),
+              .stragglers = Stragglers(world_size)};
     place = attempts_.emplace(key, std::move(live)).first;
   }
   // A rank may have spoken before its attempt was taken over; the others need their time all the same.
@@ -98,11 +94,6 @@ std::optional<RankView> LiveRanks::view(const core::AttemptKey& key, core::RankN
   return view;
 }
 
-std::string LiveRanks::leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const {
-  const auto seen = view(key, rank);
-  return seen ? seen->leaving_reason : std::string();
-}
-
 std::optional<core::Step> LiveRanks::checkpoint_told(const core::AttemptKey& key) const {
   std::lock_guard lock(mutex_);
   const auto* live = find(key);
@@ -112,17 +103,6 @@ std::optional<core::Step> LiveRanks::checkpoint_told(const core::AttemptKey& key
 void LiveRanks::set_checkpoint_told(const core::AttemptKey& key, core::Step step) {
   std::lock_guard lock(mutex_);
   if (auto* live = find(key)) live->checkpoint_told = std::max(live->checkpoint_told.value_or(step), step);
-}
-
-bool LiveRanks::resume_told(const core::AttemptKey& key) const {
-  std::lock_guard lock(mutex_);
-  const auto* live = find(key);
-  return live != nullptr && live->resume_told;
-}
-
-void LiveRanks::set_resume_told(const core::AttemptKey& key) {
-  std::lock_guard lock(mutex_);
-  if (auto* live = find(key)) live->resume_told = true;
 }
 
 void LiveRanks::set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {

@@ -61,13 +61,10 @@ class LiveRanks {
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
-  std::string leaving_reason(const core::AttemptKey& key, core::RankNumber rank) const;
 
-  /// Newest checkpoint and start already written to the history; nullopt: none yet.
+  /// Newest checkpoint already written to the history; nullopt: none yet.
   std::optional<core::Step> checkpoint_told(const core::AttemptKey& key) const;
   void set_checkpoint_told(const core::AttemptKey& key, core::Step step);
-  bool resume_told(const core::AttemptKey& key) const;
-  void set_resume_told(const core::AttemptKey& key);
 
   void set_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   /// Empty if it is not known or the attempt has ended.
@@ -91,9 +88,8 @@ class LiveRanks {
     AttemptWatch watch;
     std::vector<RankView> ranks;
     Stragglers stragglers;
-    std::string endpoint;
-    std::optional<core::Step> checkpoint_told;
-    bool resume_told = false;
+    std::string endpoint = {};
+    std::optional<core::Step> checkpoint_told = {};
     bool ended = false;
   };
   Live* find(const core::AttemptKey& key);

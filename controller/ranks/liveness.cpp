@@ -42,6 +42,19 @@ bool passed(core::Millis limit, core::Millis since, core::Millis now) {
 
 }  // namespace
 
+LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
+  const auto& l = spec.liveness();
+  LivenessRules rules;
+  rules.silent_after = core::Millis(l.silent_after_ms());
+  rules.silent_after_vouched = core::Millis(l.silent_after_vouched_ms());
+  rules.hung_after = core::Millis(l.hung_after_ms());
+  rules.join_within = core::Millis(l.join_within_ms());
+  rules.stop_grace = core::Millis(spec.resources().stop_grace_ms());
+  rules.time_limit = core::Millis(spec.resources().time_limit_ms());
+  rules.heartbeats = spec.has_recipe();
+  return rules;
+}
+
 void AttemptWatch::heard(core::RankNumber rank, core::Step step, int section, core::Millis now) {
   auto& r = ranks_.at(rank);
   if (!r.joined || step != r.step || section != r.section) r.progress_at = now;
@@ -160,8 +173,12 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, execut
       break;
   }
   if (!tells_of_process(vouch) && node_is_silent(rank, now)) return judge_node(rank, vouch, now);
-  r.reported = true;
-  return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+  return silent(rank, now - r.heard_at, vouch);
+}
+
+core::RankSilent AttemptWatch::silent(core::RankNumber rank, core::Millis silence, executors::Vouch vouch) {
+  ranks_[rank].reported = true;
+  return {number_, rank, silence, word(vouch)};
 }
 
 // Nobody on the rank's node is heard.
@@ -171,8 +188,7 @@ std::optional<core::EventBody> AttemptWatch::judge_node(core::RankNumber rank, e
   if (vouch == executors::Vouch::kAsking) return std::nullopt;
   if (vouch != executors::Vouch::kNodeAnswers) return lose_node(rank, now);
   if (!passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
-  r.reported = true;
-  return core::RankSilent{number_, rank, now - r.heard_at, word(vouch)};
+  return silent(rank, now - r.heard_at, vouch);
 }
 
 std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, executors::Vouch vouch,
@@ -185,8 +201,7 @@ std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank
                               ? std::max(rules_.silent_after, kStopIsSure)
                               : rules_.silent_after;
   if (vouch == executors::Vouch::kStopped && passed(stop_limit, *r.stopped_since, now)) {
-    r.reported = true;
-    return core::RankSilent{number_, rank, now - *r.stopped_since, word(vouch)};
+    return silent(rank, now - *r.stopped_since, vouch);
   }
   const bool missed = scheduled_ && r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
   return missed && node_is_silent(rank, now) ? judge_node(rank, vouch, now) : std::nullopt;

@@ -7,6 +7,7 @@
 
 #include "core/event.h"
 #include "executors/executor.h"
+#include "muster/v1/job.pb.h"
 
 namespace ranks {
 
@@ -23,6 +24,7 @@ struct LivenessRules {
   bool limit_is_hard = false;
   bool heartbeats = true;  // false: any program; only its processes tell
 };
+LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
 
 /// What is known of one rank, in monotonic time.
 struct RankWatch {
@@ -125,6 +127,7 @@ class AttemptWatch {
   bool node_is_silent(core::RankNumber rank, core::Millis now) const;
   void move_to(core::RankNumber rank, const std::string& node);
   void add_neighbours(std::vector<core::RankNumber>& overdue) const;
+  core::RankSilent silent(core::RankNumber rank, core::Millis silence, executors::Vouch vouch);
   core::NodeLost lose_node(core::RankNumber rank, core::Millis now);
   /// After this long the ranks are asked to save; 0: never.
   core::Millis save_at() const;

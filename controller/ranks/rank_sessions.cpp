@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <system_error>
 
-#include "base/room.h"
 #include "base/tokens.h"
-#include "jobs/spec_values.h"
+#include "jobs/specs.h"
 #include "os/durable_file.h"
-#include "ranks/liveness_rules.h"
-#include "ranks/metric_rows.h"
-#include "ranks/unsent_reports.h"
+#include "os/room.h"
+#include "ranks/reports.h"
 #include "schema/whole_number.h"
 
 namespace ranks {
@@ -33,7 +31,7 @@ RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secre
       secret_(std::move(secret)),
       errands_(threads),
       streams_({parts_.clock, parts_.live_ranks, parts_.metrics, parts_.changes, parts_.pace,
-                [this](const muster::v1::HeartbeatRequest& request) { return write(request); }}),
+                [this](const v1::HeartbeatRequest& request) { return write(request); }}),
       tasks_({parts_.clock, parts_.executor, parts_.pace}) {
   parts_.metrics.on_settled([this] { streams_.settle(); });
 }
@@ -49,29 +47,28 @@ std::string RankSessions::token_of(const core::AttemptKey& attempt) {
   return tokens_.emplace(attempt, std::move(token)).first->second;
 }
 
-base::Outcome<RankSessions::Caller> RankSessions::identify(const muster::v1::RankKey& key, const std::string& token) {
+Outcome<RankSessions::Caller> RankSessions::identify(const v1::RankKey& key, const std::string& token) {
   if (!base::same_secret(token, token_of({key.job_id(), key.attempt()}))) {
-    return base::Refusal{
-        base::Refusal::Kind::kUnauthenticated,
-        "this is not the token of job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt())};
+    return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
+                                                        " attempt " + std::to_string(key.attempt())};
   }
   return find(key);
 }
 
-base::Outcome<RankSessions::Caller> RankSessions::find(const muster::v1::RankKey& key) {
+Outcome<RankSessions::Caller> RankSessions::find(const v1::RankKey& key) {
   Caller caller{{}, {key.job_id(), key.attempt()}, key.rank(), nullptr, nullptr};
   try {
     caller.spec = parts_.specs.get(caller.key.job);
     place(caller);
   } catch (const std::exception& e) {
-    return base::Refusal{base::Refusal::Kind::kUnavailable, e.what()};
+    return Refusal::unavailable(e.what());
   }
   if (caller.job == nullptr || caller.spec == nullptr) {
-    return base::Refusal{base::Refusal::Kind::kNotFound, "there is no job " + std::to_string(caller.key.job)};
+    return Refusal::no_job(caller.key.job);
   }
   if (caller.rank >= caller.job->world_size) {
-    return base::Refusal{base::Refusal::Kind::kInvalid, "rank " + std::to_string(caller.rank) + " of a job with " +
-                                                            std::to_string(caller.job->world_size) + " ranks"};
+    return Refusal::invalid("rank " + std::to_string(caller.rank) + " of a job with " +
+                            std::to_string(caller.job->world_size) + " ranks");
   }
   return caller;
 }
@@ -85,33 +82,31 @@ void RankSessions::place(Caller& caller) {
   parts_.live_ranks.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
 }
 
-base::Outcome<muster::v1::RegisterResponse> RankSessions::register_rank(const muster::v1::RegisterRequest& request,
-                                                                        const std::string& token) {
+Outcome<v1::RegisterResponse> RankSessions::register_rank(const v1::RegisterRequest& request,
+                                                          const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
   if (request.world_size() != caller.job->world_size) {
-    return base::Refusal{base::Refusal::Kind::kInvalid, "a rank of " + std::to_string(request.world_size()) +
-                                                            " registers for a job of " +
-                                                            std::to_string(caller.job->world_size) +
-                                                            " ranks; WORLD_SIZE must not be changed by the job"};
+    return Refusal::invalid("a rank of " + std::to_string(request.world_size()) + " registers for a job of " +
+                            std::to_string(caller.job->world_size) +
+                            " ranks; WORLD_SIZE must not be changed by the job");
   }
   parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
   join(caller, request.node(), request.pid());
-  muster::v1::RegisterResponse response;
+  v1::RegisterResponse response;
   response.set_directive(caller.directive);
   response.set_heartbeat_interval_ms(interval_of(caller).count());
   return response;
 }
 
-base::Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                                     const std::string& token) {
+Outcome<v1::HeartbeatResponse> RankSessions::heartbeat(const v1::HeartbeatRequest& request, const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
   // First of all: a disk that stands still must not make ranks look silent.
   const bool moved = parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
-  muster::v1::HeartbeatResponse response;
+  v1::HeartbeatResponse response;
   response.set_metrics_accepted(take_metrics(caller, request, core::Millis(0)));
   response.set_checkpoints_accepted(write(caller, request).checkpoints);
   // What was written meanwhile may have changed what the rank is to do.
@@ -122,8 +117,8 @@ base::Outcome<muster::v1::HeartbeatResponse> RankSessions::heartbeat(const muste
   return response;
 }
 
-base::Outcome<std::shared_ptr<RankStream>> RankSessions::open(const muster::v1::RankKey& key, const std::string& token,
-                                                              TellRank tell) {
+Outcome<std::shared_ptr<RankStream>> RankSessions::open(const v1::RankKey& key, const std::string& token,
+                                                        TellRank tell) {
   auto found = identify(key, token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
@@ -141,7 +136,7 @@ AttemptStanding RankSessions::standing_now(Caller& caller) {
   return caller;
 }
 
-RankStreams::Written RankSessions::write(const muster::v1::HeartbeatRequest& request) {
+RankStreams::Written RankSessions::write(const v1::HeartbeatRequest& request) {
   try {
     auto found = find(request.key());
     if (found.ok()) return write(found.value(), request);
@@ -152,15 +147,14 @@ RankStreams::Written RankSessions::write(const muster::v1::HeartbeatRequest& req
   return {};
 }
 
-RankStreams::Written RankSessions::write(Caller& caller, const muster::v1::HeartbeatRequest& request) {
+RankStreams::Written RankSessions::write(Caller& caller, const v1::HeartbeatRequest& request) {
   // Before it is gone, and before others can have noticed.
   if (caller.current && request.leaving() && request.exit_code() != 0) {
     parts_.executor.failing(caller.key, caller.rank);
   }
   RankStreams::Written written;
   written.joined = join(caller, {}, 0);
-  tell_resumed(caller, request);
-  written.resumed = parts_.live_ranks.resume_told(caller.key);
+  written.resumed = tell_resumed(caller, request);
   written.checkpoints = take_checkpoints(caller, request);
   return written;
 }
@@ -186,11 +180,12 @@ bool RankSessions::join(Caller& caller, const std::string& node, std::int64_t pi
 }
 
 // The ranks agree on it, so rank 0 speaks for all.
-void RankSessions::tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
-  if (caller.rank != 0 || !caller.current || !request.has_resumed_from_step()) return;
-  if (parts_.live_ranks.resume_told(caller.key)) return;
+bool RankSessions::tell_resumed(const Caller& caller, const v1::HeartbeatRequest& request) {
+  const auto* attempt = caller.attempt();
+  if (attempt != nullptr && attempt->resumed_from_step) return true;
+  if (caller.rank != 0 || attempt == nullptr || !request.has_resumed_from_step()) return false;
   const core::AttemptResumed resumed{caller.key.number, request.resumed_from_step()};
-  if (parts_.event_log.report(caller.key.job, resumed).ok()) parts_.live_ranks.set_resume_told(caller.key);
+  return parts_.event_log.report(caller.key.job, resumed).ok();
 }
 
 // Late metrics of an attempt that is over are as true as any. Those of one that never was, or of
@@ -199,7 +194,7 @@ bool RankSessions::keeps_rows(const Caller& caller) {
   return !caller.job->removed_at && (caller.upcoming || caller.key.number <= caller.job->attempts.size());
 }
 
-std::uint32_t RankSessions::take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request,
+std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::HeartbeatRequest& request,
                                          core::Millis patience) {
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
   std::vector<store::MetricRow> rows;
@@ -213,7 +208,7 @@ std::uint32_t RankSessions::take_metrics(const Caller& caller, const muster::v1:
 
 // Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it
 // is not sent for ever.
-std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request) {
+std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request) {
   const auto all = static_cast<std::uint32_t>(request.checkpoints_size());
   if (caller.rank != 0 || (!caller.current && !caller.upcoming)) return all;
   if (caller.upcoming) return 0;  // in a moment
@@ -244,7 +239,7 @@ RankSessions::Late RankSessions::read_late(const RankKey& rank) {
   try {
     Late all = Late::kTaken;
     int reports = 0;
-    read_unsent(file, [&](const muster::v1::HeartbeatRequest& request) {
+    read_unsent(file, [&](const v1::HeartbeatRequest& request) {
       const auto& from = request.key();
       const bool own = from.job_id() == key.job && from.attempt() == key.number && from.rank() == number;
       reports += own ? 1 : 0;
@@ -277,9 +272,9 @@ void RankSessions::take_unsent(const core::AttemptKey& key) {
   for (core::RankNumber rank = 0; rank < ranks; ++rank) take_unsent(key, rank);
 }
 
-RankSessions::Late RankSessions::take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics) {
+RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, bool with_metrics) {
   const auto found = find(request.key());
-  if (!found.ok()) return found.refusal().kind == base::Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
+  if (!found.ok()) return found.refusal().kind == Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
   const auto& caller = found.value();
   parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
   tell_resumed(caller, request);
@@ -292,8 +287,7 @@ RankSessions::Late RankSessions::take_late(const muster::v1::HeartbeatRequest& r
 
 // An attempt that has ended takes no checkpoint any more, and its end is given to the event_log next: what the store
 // refuses now is kept there before it.
-RankSessions::Late RankSessions::take_late_checkpoints(const Caller& caller,
-                                                       const muster::v1::HeartbeatRequest& request) {
+RankSessions::Late RankSessions::take_late_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request) {
   if (take_checkpoints(caller, request) == static_cast<std::uint32_t>(request.checkpoints_size())) return Late::kTaken;
   for (const auto& checkpoint : request.checkpoints()) {
     const auto told = parts_.live_ranks.checkpoint_told(caller.key);
@@ -360,18 +354,18 @@ void RankSessions::take_what_waits() {
   }
 }
 
-base::Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const muster::v1::RendezvousRequest& request,
-                                                                       const std::string& token) {
+Outcome<v1::RendezvousResponse> RankSessions::rendezvous(const v1::RendezvousRequest& request,
+                                                         const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
-  muster::v1::RendezvousResponse response;
+  v1::RendezvousResponse response;
   response.set_directive(caller.directive);
   if (!caller.current && !caller.upcoming) return response;
   if (!request.endpoint().empty()) {
     if (caller.rank != 0 || request.endpoint().size() > kMostEndpoint ||
         request.endpoint().find(':') == std::string::npos) {
-      return base::Refusal{base::Refusal::Kind::kInvalid, "endpoint: want host:port, from rank 0 alone"};
+      return Refusal::invalid("endpoint: want host:port, from rank 0 alone");
     }
     parts_.live_ranks.set_endpoint(caller.key, request.endpoint());
     keep_endpoint(caller.key, request.endpoint());
@@ -379,15 +373,13 @@ base::Outcome<muster::v1::RendezvousResponse> RankSessions::rendezvous(const mus
   response.set_endpoint(known_endpoint(caller.key));
   if (response.endpoint().empty() && parts_.hearing.stuck_since()) {
     // "Not yet" would be held against rank 0, which may wait for the same disk.
-    return base::Refusal{base::Refusal::Kind::kUnavailable,
-                         "the disk of the data folder stands still; rank 0 may wait for it"};
+    return Refusal::unavailable("the disk of the data folder stands still; rank 0 may wait for it");
   }
   return response;
 }
 
 // The executor draws the conclusions: it knows what its scheduler says of the same attempt.
-base::Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::TaskRequest& request,
-                                                           const std::string& token) {
+Outcome<v1::TaskResponse> RankSessions::task(const v1::TaskRequest& request, const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
@@ -395,8 +387,8 @@ base::Outcome<muster::v1::TaskResponse> RankSessions::task(const muster::v1::Tas
   return tasks_.answer(task_of(caller), caller);
 }
 
-base::Outcome<std::shared_ptr<TaskStream>> RankSessions::open_task(const muster::v1::RankKey& key,
-                                                                   const std::string& token, TellTask tell) {
+Outcome<std::shared_ptr<TaskStream>> RankSessions::open_task(const v1::RankKey& key, const std::string& token,
+                                                             TellTask tell) {
   auto found = identify(key, token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();

@@ -5,24 +5,23 @@
 #include <optional>
 #include <utility>
 
-#include "ranks/metric_rows.h"
+#include "ranks/reports.h"
 
 namespace ranks {
 
-using muster::v1::HeartbeatRequest;
+using v1::HeartbeatRequest;
 
-class RankStreams::Stream : public RankStream,
-                            public AttemptStreams::Stream,
+class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatResponse>,
                             public std::enable_shared_from_this<Stream> {
  public:
-  Stream(RankStreams& streams, Rank rank, std::shared_ptr<AttemptStreams::Attempt> attempt, TellRank tell)
-      : streams_(streams), parts_(streams.parts_), rank_(rank), attempt_(std::move(attempt)), tell_(std::move(tell)) {}
-  ~Stream() override { close(); }
+  Stream(RankStreams& all, Rank rank, std::shared_ptr<AttemptStreams::Attempt> attempt, TellRank tell)
+      : AnsweringStream(all.attempts_, rank.attempt, std::move(attempt), std::move(tell)),
+        all_(all),
+        parts_(all.parts_),
+        rank_(rank) {}
 
-  base::Outcome<bool> beat(const HeartbeatRequest& request) override;
+  Outcome<bool> beat(const HeartbeatRequest& request) override;
   void work() override;
-  void close() override;
-  void news() override;
   /// False: nothing of this stream is on its way any more.
   bool settle();
 
@@ -35,19 +34,13 @@ class RankStreams::Stream : public RankStream,
   void take_rows(const HeartbeatRequest& request);
   bool must_be_written(const HeartbeatRequest& request, const AttemptStanding& standing) const;
   void pop_settled();
-  void answer_if_due(core::Millis now);
-  void answer(core::Millis now);
+  void answer_if_due() override;
   bool nothing_waits() const { return pending_.empty() && !to_write_ && !working_; }
   bool waits_for_store() const { return !pending_.empty() && parts_.metrics.stands(); }
 
-  RankStreams& streams_;
+  RankStreams& all_;
   const Parts& parts_;
   const Rank rank_;
-  const std::shared_ptr<AttemptStreams::Attempt> attempt_;
-
-  std::mutex mutex_;
-  TellRank tell_;            // null: closed
-  std::uint64_t heard_ = 0;  // requests
   // Rows, by the rank's numbers.
   bool numbered_ = false;
   std::uint64_t durable_ = 0, taken_ = 0;
@@ -59,20 +52,16 @@ class RankStreams::Stream : public RankStream,
   std::optional<HeartbeatRequest> to_write_;
   bool working_ = false, joined_ = false, resumed_ = false, left_ = false;
   // The newest answer.
-  std::optional<core::Millis> answered_at_;
-  muster::v1::Directive told_directive_ = muster::v1::DIRECTIVE_CONTINUE;
-  core::Millis told_interval_{0};
+  v1::Directive told_directive_ = v1::DIRECTIVE_CONTINUE;
   bool told_waits_ = false;
-  bool answer_soon_ = false;
 };
 
-base::Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
-  const auto now = parts_.clock.monotonic();
+Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
   // First of all: whatever follows must not make the rank look silent.
-  const bool moved = parts_.live_ranks.heartbeat(rank_.attempt, rank_.rank, request, now);
-  ++streams_.beats_;
+  const bool moved = parts_.live_ranks.heartbeat(key_, rank_.rank, request, parts_.clock.monotonic());
+  ++all_.beats_;
   const auto standing = attempt_->now();
-  if (moved || request.metrics_size() > 0) parts_.changes.bump(rank_.attempt.job);
+  if (moved || request.metrics_size() > 0) parts_.changes.bump(key_.job);
   std::lock_guard lock(mutex_);
   ++heard_;
   take_rows(request);
@@ -82,7 +71,7 @@ base::Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
     to_write_->clear_series();
   }
   answer_soon_ = answer_soon_ || request.answer_soon();
-  answer_if_due(now);
+  answer_if_due();
   return to_write_.has_value() && !working_;
 }
 
@@ -106,13 +95,13 @@ void RankStreams::Stream::take_rows(const HeartbeatRequest& request) {
   }
   std::vector<store::MetricRow> rows;
   for (auto number = taken_; number < end; ++number) {
-    rows.push_back(row_of(rank_.attempt, rank_.rank, request.metrics(static_cast<int>(number - first))));
+    rows.push_back(row_of(key_, rank_.rank, request.metrics(static_cast<int>(number - first))));
   }
-  parts_.live_ranks.steps(rank_.attempt, rows);
+  parts_.live_ranks.steps(key_, rows);
   const auto wanted = rows.size();
   // Before they are on their way: the commit may come back at any moment, and then waits for this stream.
-  if (!std::exchange(waits_for_commit_, true)) streams_.wait_for_commit(shared_from_this());
-  auto taken = parts_.metrics.take(std::move(rows), declared_of(rank_.attempt, request), request.answer_soon());
+  if (!std::exchange(waits_for_commit_, true)) all_.wait_for_commit(shared_from_this());
+  auto taken = parts_.metrics.take(std::move(rows), declared_of(key_, request), request.answer_soon());
   refused_ = taken.rows < wanted;
   if (taken.rows == 0) return;
   taken_ += taken.rows;
@@ -143,26 +132,13 @@ void RankStreams::Stream::work() {
     checkpoints_ = std::max(checkpoints_, request.first_checkpoint() + written.checkpoints);
   }
   working_ = false;
-  answer_if_due(parts_.clock.monotonic());
-}
-
-void RankStreams::Stream::close() {
-  {
-    std::lock_guard lock(mutex_);
-    if (!std::exchange(tell_, nullptr)) return;
-  }
-  streams_.attempts_.forget(rank_.attempt, this);
-}
-
-void RankStreams::Stream::news() {
-  std::lock_guard lock(mutex_);
-  if (answered_at_) answer_if_due(parts_.clock.monotonic());
+  answer_if_due();
 }
 
 bool RankStreams::Stream::settle() {
   std::lock_guard lock(mutex_);
   pop_settled();
-  answer_if_due(parts_.clock.monotonic());
+  answer_if_due();
   waits_for_commit_ = !pending_.empty();
   return waits_for_commit_;
 }
@@ -183,28 +159,25 @@ void RankStreams::Stream::pop_settled() {
   }
 }
 
-void RankStreams::Stream::answer_if_due(core::Millis now) {
-  if (!tell_) return;
+void RankStreams::Stream::answer_if_due() {
+  const auto now = parts_.clock.monotonic();
+  const auto directive = attempt_->now().directive;
+  const auto interval = parts_.pace.interval(rank_.interval);
   const bool store_waits = refused_ || waits_for_store();
-  const bool due = !answered_at_ || attempt_->now().directive != told_directive_ ||
-                   parts_.pace.interval(rank_.interval) != told_interval_ ||
-                   (answer_soon_ && (nothing_waits() || store_waits)) || store_waits != told_waits_ ||
-                   now - *answered_at_ >= AttemptStreams::kAnswerEvery;
-  if (due) answer(now);
-}
-
-void RankStreams::Stream::answer(core::Millis now) {
+  const bool is_asked = answer_soon_ && (nothing_waits() || store_waits);
+  const bool is_told = directive == told_directive_ && interval == told_interval_ && store_waits == told_waits_;
+  if (!tell_ || (is_told && !is_asked && !has_long_said_nothing(now))) return;
   answered_at_ = now;
-  told_directive_ = attempt_->now().directive;
-  told_interval_ = parts_.pace.interval(rank_.interval);
-  told_waits_ = refused_ || waits_for_store();
-  answer_soon_ = answer_soon_ && !told_waits_ && !nothing_waits();
-  muster::v1::BeatResponse response;
-  response.set_directive(told_directive_);
-  response.set_heartbeat_interval_ms(told_interval_.count());
+  told_directive_ = directive;
+  told_interval_ = interval;
+  told_waits_ = store_waits;
+  answer_soon_ = answer_soon_ && !is_asked;
+  v1::BeatResponse response;
+  response.set_directive(directive);
+  response.set_heartbeat_interval_ms(interval.count());
   response.set_metrics_durable(durable_);
   response.set_checkpoints_durable(checkpoints_);
-  response.set_store_waits(told_waits_);
+  response.set_store_waits(store_waits);
   response.set_requests_heard(heard_);
   tell_(response);
 }
@@ -233,6 +206,60 @@ void RankStreams::settle() {
   });
   std::lock_guard lock(waiting_mutex_);
   waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
+}
+
+class TaskStreams::Stream : public AnsweringStream<v1::TaskRequest, v1::TaskResponse> {
+ public:
+  Stream(TaskStreams& all, Rank rank, std::shared_ptr<AttemptStreams::Attempt> attempt, TellTask tell)
+      : AnsweringStream(all.attempts_, rank.attempt, std::move(attempt), std::move(tell)), all_(all), rank_(rank) {}
+
+  Outcome<bool> beat(const v1::TaskRequest& request) override {
+    const auto standing = attempt_->now();
+    if (standing.current || standing.upcoming) all_.parts_.executor.task(key_, rank_.rank, report_of(request));
+    std::lock_guard lock(mutex_);
+    ++heard_;
+    answer_soon_ = request.answer_soon();
+    answer_if_due();
+    return false;
+  }
+
+ private:
+  void answer_if_due() override {
+    const auto now = all_.parts_.clock.monotonic();
+    const auto standing = attempt_->now();
+    const auto interval = all_.parts_.pace.interval(rank_.interval);
+    const bool is_told = standing == told_standing_ && interval == told_interval_;
+    if (!tell_ || (is_told && !answer_soon_ && !has_long_said_nothing(now))) return;
+    answered_at_ = now;
+    told_standing_ = standing;
+    told_interval_ = interval;
+    answer_soon_ = false;
+    auto answer = all_.answer(rank_, standing);
+    answer.set_requests_heard(heard_);
+    tell_(answer);
+  }
+
+  TaskStreams& all_;
+  const Rank rank_;
+  AttemptStanding told_standing_;  // with the newest answer
+};
+
+v1::TaskResponse TaskStreams::answer(const Rank& rank, const AttemptStanding& standing) const {
+  v1::TaskResponse response;
+  response.set_directive(standing.directive);
+  response.set_interval_ms(parts_.pace.interval(rank.interval).count());
+  if (standing.directive == v1::DIRECTIVE_CONTINUE) return response;
+  const bool save = standing.directive == v1::DIRECTIVE_SAVE_AND_LEAVE;
+  response.set_stop_why(executors::stop_word(standing.cause));
+  response.set_stop_grace_ms((save ? rank.save_grace : rank.stop_grace).count());
+  return response;
+}
+
+std::shared_ptr<TaskStream> TaskStreams::open(const Rank& rank, TellTask tell,
+                                              const std::function<AttemptStanding()>& standing) {
+  return attempts_.open(rank.attempt, standing, [&](auto attempt) {
+    return std::make_shared<Stream>(*this, rank, std::move(attempt), std::move(tell));
+  });
 }
 
 }  // namespace ranks

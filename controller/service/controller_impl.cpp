@@ -2,25 +2,17 @@
 
 #include <spdlog/spdlog.h>
 
-#include "actions/action_runner.h"
 #include "base/changes.h"
-#include "base/disk_probe.h"
 #include "base/hearing.h"
 #include "base/loop.h"
 #include "base/tokens.h"
 #include "jobs/dependencies.h"
 #include "jobs/job_remover.h"
 #include "jobs/progress_watch.h"
-#include "partitions/partitions.h"
-#include "ranks/liveness_rules.h"
-#include "ranks/newest_metrics.h"
 #include "ranks/rank_sessions.h"
-#include "service/job_pages.h"
+#include "service/job_changes.h"
 #include "service/reconciler.h"
-#include "service/removal.h"
 #include "service/requests.h"
-#include "service/scripts.h"
-#include "service/standing.h"
 #include "service/status_page.h"
 #include "service/submission.h"
 #include "service/views.h"
@@ -30,16 +22,6 @@ namespace {
 
 /// Between two words that tell how late heartbeats are read.
 constexpr core::Millis kProbeReading{500};
-
-void fill_change(const core::Job& job, muster::v1::Job& out) {
-  out.set_id(job.id);
-  out.set_name(job.name);
-  out.set_state(std::string(core::to_string(job.state)));
-  out.set_reason(job.reason);
-  out.set_user(job.user);
-  out.set_status(status_word(job));
-  if (job.held) out.set_held_by(job.held_by);
-}
 
 class Impl final : public RunningController {
  public:
@@ -74,14 +56,12 @@ class Impl final : public RunningController {
         sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_, pace_}, data_,
                   secret_, options_.threads),
         remover_({store, event_log_, data_, options_.scheduler_log}, options_.threads),
-        submission_({store, executor, event_log_, partitions_, data_, options_.check_folders}),
-        scripts_({executor, clock, event_log_, partitions_, runner_, submission_, data_, secret_,
-                  options_.worker_program, options_.why_no_slurm}),
-        removal_({event_log_, specs_, data_}),
-        pages_({store, executor, clock, event_log_, specs_, newest_, live_ranks_, partitions_, admission_, data_,
-                options_.scheduler_log}),
-        status_({store, executor, event_log_, metrics_, partitions_, hearing_, probe_, reading_, pace_,
-                 sessions_.streams(), data_, clock.wall(), options_.version, options_.problems}),
+        parts_{store,       executor,   clock,   event_log_, specs_,  newest_, live_ranks_,
+               partitions_, admission_, runner_, data_,      secret_, options_},
+        submission_(parts_),
+        views_(parts_),
+        job_changes_(parts_, views_),
+        status_(parts_, {metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
         ticker_("ranks could not be watched this time", options_.threads, [this] {
           watch();
           return options_.tick_interval;
@@ -112,7 +92,7 @@ class Impl final : public RunningController {
     started_ = true;
     status_.look_at_store();
     partitions_.start();
-    Reconciler({store_, executor_, clock_, event_log_, specs_, live_ranks_}).take_over();
+    take_over_attempts(parts_);
     sessions_.search_unsent(attempts_that_are_over());
     runner_.start({data_, options_.worker_program, addresses.grpc, secret_});
     remover_.start();
@@ -138,61 +118,52 @@ class Impl final : public RunningController {
     }
   }
 
-  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override {
-    return submission_.submit(request);
+  Outcome<v1::SubmitResponse> submit(const v1::SubmitRequest& request) override { return submission_.submit(request); }
+  v1::ListResponse list(const v1::ListRequest& request) override { return views_.list(request); }
+  Outcome<v1::Job> get(core::JobId id) override { return views_.get(id); }
+  Outcome<v1::JobSpec> spec(core::JobId id) override { return views_.spec(id); }
+  Outcome<v1::Job> cancel(core::JobId id, const std::string& user) override {
+    return job_changes_.ask(id, core::CancelRequested{user_or_unknown(user)});
   }
-  muster::v1::ListResponse list(const muster::v1::ListRequest& request) override { return pages_.list(request); }
-  base::Outcome<muster::v1::Job> get(core::JobId id) override { return pages_.get(id); }
-  base::Outcome<muster::v1::JobSpec> spec(core::JobId id) override { return pages_.spec(id); }
-  base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override {
-    return ask(id, core::CancelRequested{user_or_unknown(user)});
+  Outcome<v1::Job> requeue(core::JobId id, const std::string& user) override {
+    return job_changes_.ask(id, core::RequeueRequested{user_or_unknown(user)});
   }
-  base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override {
-    return ask(id, core::RequeueRequested{user_or_unknown(user)});
+  Outcome<v1::Job> hold(core::JobId id, const std::string& user) override {
+    return job_changes_.ask(id, core::HoldRequested{user_or_unknown(user)});
   }
-  base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
-    return ask(id, core::HoldRequested{user_or_unknown(user)});
+  Outcome<v1::Job> release(core::JobId id, const std::string& user) override {
+    return job_changes_.ask(id, core::ReleaseRequested{user_or_unknown(user)});
   }
-  base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
-    return ask(id, core::ReleaseRequested{user_or_unknown(user)});
+  Outcome<v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
+    return job_changes_.set_time_limit(id, limit, user);
   }
-  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
-    if (limit < core::Millis(0))
-      return refuse(base::Refusal::Kind::kInvalid, "time_limit: want a duration such as 12h");
-    if (const auto refusal = refuse_time(id, limit)) return *refusal;
-    return ask(id, core::TimeLimitChanged{user_or_unknown(user), limit});
-  }
-  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override {
+  Outcome<v1::SubmitSweepResponse> submit_sweep(const v1::SubmitSweepRequest& request) override {
     return submission_.submit_sweep(request);
   }
-  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
-  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override {
-    return removal_.remove(request);
+  Outcome<v1::ChangeSweepResponse> change_sweep(const v1::ChangeSweepRequest& request) override {
+    return job_changes_.change_sweep(request);
   }
-  base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override { return pages_.why(id); }
-  base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) override {
-    return scripts_.plan(request);
+  Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest& request) override { return job_changes_.remove(request); }
+  Outcome<v1::WhyResponse> why(core::JobId id) override { return views_.why(id); }
+  Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest& request) override {
+    return submission_.plan_script(request);
   }
-  base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) override {
-    return scripts_.check(request);
+  Outcome<v1::CheckScriptResponse> check_script(const v1::PlanScriptRequest& request) override {
+    return submission_.check_script(request);
   }
-  base::Outcome<muster::v1::ListPartitionsResponse> list_partitions(
-      const muster::v1::ListPartitionsRequest& request) override {
+  Outcome<v1::ListPartitionsResponse> list_partitions(const v1::ListPartitionsRequest& request) override {
     return partitions_.list(request);
   }
-  base::Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) override {
+  Outcome<v1::PartitionView> set_partition(const v1::SetPartitionRequest& request) override {
     return partitions_.set(request);
   }
-  base::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
-      const muster::v1::RemovePartitionRequest& request) override {
+  Outcome<v1::RemovePartitionResponse> remove_partition(const v1::RemovePartitionRequest& request) override {
     return partitions_.remove(request);
   }
-  base::Outcome<muster::v1::ListNodesResponse> list_nodes() override { return partitions_.nodes(); }
-  muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) override {
-    return partitions_.audit(request);
-  }
-  std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
-    std::vector<muster::v1::Event> out;
+  Outcome<v1::ListNodesResponse> list_nodes() override { return partitions_.nodes(); }
+  v1::ListAuditResponse list_audit(const v1::ListAuditRequest& request) override { return partitions_.audit(request); }
+  std::vector<v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
+    std::vector<v1::Event> out;
     for (const auto& event : store_.events(job, after_id, limit)) out.push_back(event_view(event));
     return out;
   }
@@ -200,10 +171,9 @@ class Impl final : public RunningController {
   store::Totals totals(std::int64_t after_event, std::uint32_t most) override {
     return store_.totals(after_event, most);
   }
-  std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
-                                          core::AttemptNumber after_attempt, core::Step after_step,
-                                          std::uint32_t limit) override {
-    std::vector<muster::v1::Metric> out;
+  std::vector<v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
+                                  core::Step after_step, std::uint32_t limit) override {
+    std::vector<v1::Metric> out;
     for (const auto& row : store_.metrics(id, attempt, after_attempt, after_step, limit)) {
       out.push_back(metric_view(row));
     }
@@ -211,41 +181,35 @@ class Impl final : public RunningController {
   }
   store::Thinned thinned(const store::ThinRequest& request) override { return store_.thinned(request); }
   std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) override {
-    return pages_.log_path(id, attempt, rank);
+    return views_.log_path(id, attempt, rank);
   }
   std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt) override {
-    return pages_.scheduler_log_path(id, attempt);
+    return views_.scheduler_log_path(id, attempt);
   }
-  muster::v1::StatusResponse status() override { return status_.get(); }
+  v1::StatusResponse status() override { return status_.get(); }
   std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override {
     return changes_.wait(job, seen, timeout);
   }
 
-  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
-                                                            const std::string& token) override {
+  Outcome<v1::RegisterResponse> register_rank(const v1::RegisterRequest& request, const std::string& token) override {
     return sessions_.register_rank(request, token);
   }
-  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                         const std::string& token) override {
+  Outcome<v1::HeartbeatResponse> heartbeat(const v1::HeartbeatRequest& request, const std::string& token) override {
     return sessions_.heartbeat(request, token);
   }
-  base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
-                                                                const std::string& token,
-                                                                ranks::TellRank tell) override {
+  Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const v1::RankKey& key, const std::string& token,
+                                                          ranks::TellRank tell) override {
     return sessions_.open(key, token, std::move(tell));
   }
-  base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
-                                                                     const std::string& token,
-                                                                     ranks::TellTask tell) override {
+  Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const v1::RankKey& key, const std::string& token,
+                                                               ranks::TellTask tell) override {
     return sessions_.open_task(key, token, std::move(tell));
   }
   base::Reading* reading() override { return &reading_; }
-  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                           const std::string& token) override {
+  Outcome<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request, const std::string& token) override {
     return sessions_.rendezvous(request, token);
   }
-  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
-                                               const std::string& token) override {
+  Outcome<v1::TaskResponse> task(const v1::TaskRequest& request, const std::string& token) override {
     return sessions_.task(request, token);
   }
   bool is_people_token(const std::string& token) const override {
@@ -256,8 +220,6 @@ class Impl final : public RunningController {
   }
 
  private:
-  base::Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
-  std::optional<base::Refusal> refuse_time(core::JobId id, core::Millis limit);
   bool is_over(const core::AttemptKey& key) const;
   /// Of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
@@ -289,70 +251,15 @@ class Impl final : public RunningController {
   actions::ActionRunner runner_;
   ranks::RankSessions sessions_;
   jobs::JobRemover remover_;
+  const Parts parts_;
   Submission submission_;
-  Scripts scripts_;
-  Removal removal_;
-  JobPages pages_;
+  Views views_;
+  JobChanges job_changes_;
   StatusPage status_;
 
   bool started_ = false;
   base::Loop ticker_;
 };
-
-std::optional<base::Refusal> Impl::refuse_time(core::JobId id, core::Millis limit) {
-  try {
-    const auto job = event_log_.job(id);
-    return job == nullptr || job->removed_at ? std::nullopt : partitions_.judge_time(*job, limit);
-  } catch (const std::exception& e) {
-    return refuse(base::Refusal::Kind::kUnavailable, e.what());
-  }
-}
-
-base::Outcome<muster::v1::ChangeSweepResponse> Impl::change_sweep(const muster::v1::ChangeSweepRequest& request) {
-  const auto user = user_or_unknown(request.user());
-  std::optional<core::EventBody> body;
-  if (request.change() == muster::v1::SWEEP_CHANGE_CANCEL) body = core::CancelRequested{user};
-  if (request.change() == muster::v1::SWEEP_CHANGE_REQUEUE) body = core::RequeueRequested{user};
-  if (request.change() == muster::v1::SWEEP_CHANGE_HOLD) body = core::HoldRequested{user};
-  if (request.change() == muster::v1::SWEEP_CHANGE_RELEASE) body = core::ReleaseRequested{user};
-  if (!body) {
-    return refuse(base::Refusal::Kind::kInvalid, "change " + std::to_string(static_cast<int>(request.change())) +
-                                                     ": want cancel, requeue, hold or release");
-  }
-  try {
-    const auto ids = request.sweep().empty() ? std::vector<core::JobId>{} : jobs_of(store_, request.sweep());
-    if (ids.empty()) {
-      return refuse(base::Refusal::Kind::kNotFound,
-                    "no sweep " + request.sweep() + "; muster list shows the sweeps there are");
-    }
-    const auto outcome = event_log_.request_all(ids, std::move(*body));
-    if (!outcome.ok()) return outcome.refusal();
-    const auto& [jobs, refusals] = outcome.value();
-    if (jobs.empty()) {
-      return refuse(base::Refusal::Kind::kWrongState,
-                    "none of the " + std::to_string(ids.size()) + " jobs of sweep " + request.sweep() +
-                        " allows it; the last said: " + (refusals.empty() ? "" : refusals.back()));
-    }
-    muster::v1::ChangeSweepResponse response;
-    for (const auto& job : jobs) fill_change(*job, *response.add_jobs());
-    response.set_refused(static_cast<std::uint32_t>(refusals.size()));
-    if (!refusals.empty()) response.set_refusal(refusals.back());
-    return response;
-  } catch (const std::exception& e) {
-    return refuse(base::Refusal::Kind::kUnavailable, e.what());
-  }
-}
-
-base::Outcome<muster::v1::Job> Impl::ask(core::JobId id, core::EventBody body) {
-  const auto outcome = event_log_.request(id, std::move(body));
-  if (!outcome.ok()) return outcome.refusal();
-  try {
-    return pages_.view(outcome.value());
-  } catch (const std::exception& e) {
-    return refuse(base::Refusal::Kind::kUnavailable,
-                  std::string("it is done, but the job cannot be shown: ") + e.what());
-  }
-}
 
 bool Impl::is_over(const core::AttemptKey& key) const {
   const auto job = event_log_.job(key.job);
@@ -407,10 +314,11 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
   if (const auto* gone = std::get_if<core::AttemptGone>(&body)) sessions_.take_unsent({job, gone->attempt});
   if (auto* exited = std::get_if<core::RankExited>(&body)) {
     sessions_.take_unsent({job, exited->attempt}, exited->rank);
-    const auto said = live_ranks_.leaving_reason({job, exited->attempt}, exited->rank);
-    if (exited->last_words.empty()) exited->last_words = said;
-    if (exited->error.empty() && exited->exit.code != 0) exited->error = said;
-    if (const auto told = live_ranks_.view({job, exited->attempt}, exited->rank)) exited->step = told->step;
+    if (const auto told = live_ranks_.view({job, exited->attempt}, exited->rank)) {
+      if (exited->last_words.empty()) exited->last_words = told->leaving_reason;
+      if (exited->error.empty() && exited->exit.code != 0) exited->error = told->leaving_reason;
+      exited->step = told->step;
+    }
   }
   progress_.take(job, std::move(body));
 }

@@ -11,19 +11,9 @@ constexpr std::size_t kMostUser = 64;
 
 }  // namespace
 
-base::Refusal refuse(base::Refusal::Kind kind, std::string text) {
-  return {kind, std::move(text)};
-}
-
 std::string user_or_unknown(const std::string& user) {
   // The cut may leave half a character, which protobuf does not send.
   return user.empty() ? "unknown" : schema::valid_utf8(user.substr(0, kMostUser));
-}
-
-void name_in_sweep(muster::v1::JobSpec& spec, int index, std::uint32_t parallel) {
-  spec.mutable_sweep()->clear_sweep();
-  spec.mutable_sweep()->set_index(static_cast<std::uint32_t>(index));
-  spec.mutable_sweep()->set_parallel(parallel);
 }
 
 std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep) {

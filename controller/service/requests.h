@@ -1,25 +1,43 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/outcome.h"
-#include "core/types.h"
-#include "muster/v1/job.pb.h"
-#include "store/store.h"
+#include "actions/action_runner.h"
+#include "base/data_folder.h"
+#include "jobs/event_log.h"
+#include "jobs/specs.h"
+#include "partitions/partitions.h"
+#include "ranks/live_ranks.h"
+#include "ranks/metrics.h"
+#include "service/controller_impl.h"
 
 namespace service {
 
 /// What the requests of people have in common.
 
-inline constexpr std::uint32_t kListMost = 1000;
-inline constexpr int kMostSweep = 10000;
+/// The parts of a running controller that requests need. Each outlives whoever holds this.
+struct Parts {
+  store::Store& store;
+  executors::Executor& executor;
+  base::Clock& clock;
+  jobs::EventLog& event_log;
+  jobs::SpecCache& specs;
+  ranks::NewestMetrics& newest;
+  ranks::LiveRanks& live_ranks;
+  partitions::Partitions& partitions;
+  admission::Admission& admission;
+  actions::ActionRunner& runner;
+  const base::DataFolder& data;
+  const std::string& secret;  // of the store
+  const ControllerOptions& options;
+};
 
-base::Refusal refuse(base::Refusal::Kind kind, std::string text);
+inline constexpr std::uint32_t kListMost = 1000;
+
 /// At most 64 bytes, valid UTF-8; "unknown" if the caller named no user.
 std::string user_or_unknown(const std::string& user);
-/// Notes which element of its sweep a job is. The sweep gets its name when it is stored.
-void name_in_sweep(muster::v1::JobSpec& spec, int index, std::uint32_t parallel);
 /// The jobs of a sweep that are not removed, in the order of their ids.
 std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/time_text.h"
 #include "core/apply.h"
 #include "core/text.h"
 
@@ -111,22 +110,6 @@ Standing standing_of(const StandingFacts& facts) {
   return out;
 }
 
-void fill_standing(const Standing& standing, muster::v1::Job& out) {
-  out.set_status(standing.status);
-  out.set_reason(standing.reason);
-  out.set_action(standing.action);
-  out.set_scheduler_reason(standing.scheduler_reason);
-  out.set_expected_start(base::time_text(standing.expected_start));
-}
-
-void fill_standing(const Standing& standing, muster::v1::WhyResponse& out) {
-  out.set_status(standing.status);
-  out.set_reason(standing.reason);
-  out.set_action(standing.action);
-  out.set_scheduler_reason(standing.scheduler_reason);
-  out.set_expected_start(base::time_text(standing.expected_start));
-}
-
 std::string refusal_of(const core::Job& job, std::string_view request) {
   if (request == "cancel") return core::refusal_of(job, core::CancelRequested{});
   if (request == "requeue") return core::refusal_of(job, core::RequeueRequested{});
@@ -148,8 +131,8 @@ std::vector<core::JobState> states_that_allow(std::string_view request) {
   return states;
 }
 
-muster::v1::Controls controls_of(const core::Job& job) {
-  muster::v1::Controls out;
+v1::Controls controls_of(const core::Job& job) {
+  v1::Controls out;
   out.set_cancel_refusal(refusal_of(job, "cancel"));
   out.set_requeue_refusal(refusal_of(job, "requeue"));
   out.set_hold_refusal(refusal_of(job, "hold"));

@@ -5,13 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/wait.h"
 #include "core/job.h"
 #include "executors/executor.h"
 #include "muster/v1/job.pb.h"
-#include "muster/v1/job_service.pb.h"
 
 namespace service {
+
+namespace v1 = muster::v1;
 
 /// What people are told of a job: its state's word, why it is in that state, and what they can do. The one answer
 /// behind `list`, `show`, `why`, their JSON and the dashboard: none of them explains anything itself.
@@ -41,11 +43,18 @@ bool is_foreseen(core::Time start, core::Time now);
 /// "held", "running, held", else the state.
 std::string status_word(const core::Job& job);
 
-void fill_standing(const Standing& standing, muster::v1::Job& out);
-void fill_standing(const Standing& standing, muster::v1::WhyResponse& out);
+/// `out`: a Job or a WhyResponse.
+template <typename Message>
+void fill_standing(const Standing& standing, Message& out) {
+  out.set_status(standing.status);
+  out.set_reason(standing.reason);
+  out.set_action(standing.action);
+  out.set_scheduler_reason(standing.scheduler_reason);
+  out.set_expected_start(base::time_text(standing.expected_start));
+}
 
 /// What may be asked of the job: refusals and effects are core's.
-muster::v1::Controls controls_of(const core::Job& job);
+v1::Controls controls_of(const core::Job& job);
 
 /// Why the job refuses this request ("requeue"); empty: the job does not refuse it, or there is no such request.
 std::string refusal_of(const core::Job& job, std::string_view request);

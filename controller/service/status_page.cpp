@@ -5,7 +5,7 @@
 #include <array>
 #include <filesystem>
 
-#include "base/time_text.h"
+#include "base/clock.h"
 
 namespace service {
 namespace {
@@ -25,15 +25,15 @@ void StatusPage::look_at_store() {
   std::error_code error;
   const auto space = std::filesystem::space(parts_.data.root(), error);
   if (!error) now.free_bytes = static_cast<std::int64_t>(space.available);
-  if (parts_.problems) now.problems = parts_.problems();
+  if (parts_.options.problems) now.problems = parts_.options.problems();
   std::lock_guard lock(mutex_);
   counted_ = now;
 }
 
-muster::v1::StatusResponse StatusPage::get() {
-  muster::v1::StatusResponse out;
-  out.set_version(parts_.version);
-  out.set_started_at(base::time_text(parts_.started_at));
+v1::StatusResponse StatusPage::get() {
+  v1::StatusResponse out;
+  out.set_version(parts_.options.version);
+  out.set_started_at(base::time_text(started_at_));
   out.set_pid(::getpid());
   out.set_data_folder(parts_.data.root().string());
   out.set_schema_version(schema_version_);
@@ -46,11 +46,11 @@ muster::v1::StatusResponse StatusPage::get() {
     std::lock_guard lock(mutex_);
     out.set_dashboard_url(dashboard_);
   }
-  if (!parts_.hearing.stuck_since()) parts_.probe.ask_and_wait(base::Hearing::kStuckAfter + kProbeMargin);
+  if (!watched_.hearing.stuck_since()) watched_.probe.ask_and_wait(base::Hearing::kStuckAfter + kProbeMargin);
   const auto problem = parts_.event_log.problem();
-  out.set_store_problem(problem.empty() ? parts_.metrics.problem() : problem);
+  out.set_store_problem(problem.empty() ? watched_.metrics.problem() : problem);
   // While the disk stands still, the status must not ask anything that waits for it.
-  if (!parts_.hearing.stuck_since()) look_at_store();
+  if (!watched_.hearing.stuck_since()) look_at_store();
   {
     std::lock_guard lock(mutex_);
     out.set_jobs_total(counted_.jobs);
@@ -59,11 +59,11 @@ muster::v1::StatusResponse StatusPage::get() {
     out.set_data_free_bytes(counted_.free_bytes);
     for (const auto& text : counted_.problems) out.add_problems(text);
   }
-  out.set_overload(parts_.pace.problem());
-  out.set_heartbeat_floor_ms(parts_.pace.floor().count());
-  out.set_heartbeat_lag_ms(parts_.reading.lag().count());
-  out.set_rank_streams(static_cast<std::int64_t>(parts_.streams.open_now()));
-  out.set_stream_heartbeats_total(static_cast<std::int64_t>(parts_.streams.beats()));
+  out.set_overload(watched_.pace.problem());
+  out.set_heartbeat_floor_ms(watched_.pace.floor().count());
+  out.set_heartbeat_lag_ms(watched_.reading.lag().count());
+  out.set_rank_streams(static_cast<std::int64_t>(watched_.streams.open_now()));
+  out.set_stream_heartbeats_total(static_cast<std::int64_t>(watched_.streams.beats()));
   for (auto& text : parts_.partitions.problems()) out.add_partition_problems(std::move(text));
   return out;
 }

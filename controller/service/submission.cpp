@@ -1,60 +1,70 @@
 #include "service/submission.h"
 
-#include <openssl/rand.h>
-
-#include <array>
+#include <algorithm>
 #include <map>
-#include <stdexcept>
 
 #include "actions/launch_plan.h"
+#include "base/clock.h"
+#include "base/tokens.h"
 #include "jobfile/spec.h"
-#include "jobs/spec_values.h"
-#include "service/requests.h"
+#include "service/standing.h"
 
 namespace service {
 namespace {
 
 constexpr std::size_t kMostRequestId = 64;
+constexpr const char* kLongRequestId = "request_id: want at most 64 characters";
 constexpr std::size_t kMostSpecBytes = 1 << 20;
+constexpr const char* kLargeSpec = "the job file is larger than 1 MiB";
+constexpr int kMostSweep = 10000;
 
-std::string random_request_id() {
-  std::array<unsigned char, 16> bytes{};
-  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) throw std::runtime_error("no random numbers");
-  std::string out = "own-";
-  for (const unsigned char b : bytes) {
-    out += static_cast<char>('a' + (b >> 4));
-    out += static_cast<char>('a' + (b & 15));
-  }
-  return out;
+/// What a request without an id of its own is known by.
+std::string id_of(const std::string& request_id) {
+  return request_id.empty() ? "own-" + base::new_token() : request_id;
+}
+
+std::string place_in_sweep(int index) {
+  return "job " + std::to_string(index) + " of the sweep: ";
+}
+
+/// Notes which element of its sweep a job is. The sweep gets its name when it is stored.
+void name_in_sweep(v1::JobSpec& spec, int index, std::uint32_t parallel) {
+  spec.mutable_sweep()->clear_sweep();
+  spec.mutable_sweep()->set_index(static_cast<std::uint32_t>(index));
+  spec.mutable_sweep()->set_parallel(parallel);
 }
 
 }  // namespace
 
-base::Outcome<muster::v1::SubmitResponse> Submission::submit(const muster::v1::SubmitRequest& request) {
-  if (request.request_id().size() > kMostRequestId) {
-    return refuse(base::Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
-  }
-  muster::v1::JobSpec spec = request.spec();
+Outcome<v1::SubmitResponse> Submission::submit(const v1::SubmitRequest& request) {
+  if (request.request_id().size() > kMostRequestId) return Refusal::invalid(kLongRequestId);
+  v1::JobSpec spec = request.spec();
   spec.clear_sweep();
   const auto user = user_or_unknown(request.user());
-  if (const auto refusal = unless_known(parts_.partitions.admit(spec, user), request.request_id())) return *refusal;
-  if (const auto problems = problems_of(spec); !problems.empty())
-    return refuse(base::Refusal::Kind::kInvalid, problems);
+  if (const auto refusal = judge(spec, user, request.request_id(), "")) return *refusal;
   std::string text = jobs::spec_to_text(spec);
-  if (text.size() > kMostSpecBytes) return refuse(base::Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
-  const auto id = request.request_id().empty() ? random_request_id() : request.request_id();
+  if (text.size() > kMostSpecBytes) return Refusal::limit(kLargeSpec);
   auto turn = parts_.partitions.take_turn({{parts_.partitions.place_of(spec), 1}}, user);
   if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
-  const auto outcome = parts_.event_log.submit({jobs::job_submitted(spec, user), id, std::move(text)});
+  const auto outcome =
+      parts_.event_log.submit({jobs::job_submitted(spec, user), id_of(request.request_id()), std::move(text)});
   if (!outcome.ok()) return outcome.refusal();
-  muster::v1::SubmitResponse response;
+  v1::SubmitResponse response;
   response.set_job_id(outcome.value().id);
   response.set_already_submitted(outcome.value().already);
   return response;
 }
 
-std::optional<base::Refusal> Submission::unless_known(std::optional<base::Refusal> refusal,
-                                                      const std::string& request_id) {
+std::optional<Refusal> Submission::judge(v1::JobSpec& spec, const std::string& user, const std::string& request_id,
+                                         const std::string& place) {
+  if (const auto refusal = unless_known(parts_.partitions.admit(spec, user), request_id)) {
+    return Refusal{refusal->kind, place + refusal->text};
+  }
+  const auto problems = problems_of(spec);
+  return problems.empty() ? std::nullopt : std::optional(Refusal::invalid(place + problems));
+}
+
+std::optional<Refusal> Submission::unless_known(std::optional<Refusal> refusal, const std::string& request_id) {
   if (!refusal || request_id.empty()) return refusal;
   try {
     return parts_.store.find_request(request_id) ? std::nullopt : refusal;
@@ -63,15 +73,15 @@ std::optional<base::Refusal> Submission::unless_known(std::optional<base::Refusa
   }
 }
 
-std::string Submission::problems_of(muster::v1::JobSpec& spec) const {
+std::string Submission::problems_of(v1::JobSpec& spec) const {
   jobfile::fill_defaults(spec);
   std::string problems;
   const auto add = [&](const std::string& problem) { problems += (problems.empty() ? "" : "\n") + problem; };
   // What "auto" is here is known by now.
   auto judged = spec;
   if (spec.executor() == "auto") judged.set_executor(parts_.executor.has_queue("auto") ? "slurm" : "local");
-  for (const auto& problem :
-       jobfile::validate(judged, parts_.check_folders ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip)) {
+  for (const auto& problem : jobfile::validate(
+           judged, parts_.options.check_folders ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip)) {
     add(jobfile::to_string(problem));
   }
   for (auto& unfit : parts_.executor.unfit(actions::launch_request(spec, {}, {parts_.data, {}, {}, {}}))) {
@@ -102,42 +112,34 @@ std::string Submission::problems_of(muster::v1::JobSpec& spec) const {
   return problems;
 }
 
-base::Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const muster::v1::SubmitSweepRequest& request) {
-  if (request.request_id().size() > kMostRequestId) {
-    return refuse(base::Refusal::Kind::kInvalid, "request_id: want at most 64 characters");
-  }
-  if (request.specs().empty()) return refuse(base::Refusal::Kind::kInvalid, "specs: a sweep of no job at all");
+Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepRequest& request) {
+  if (request.request_id().size() > kMostRequestId) return Refusal::invalid(kLongRequestId);
+  if (request.specs().empty()) return Refusal::invalid("specs: a sweep of no job at all");
   if (request.specs_size() > kMostSweep) {
-    return refuse(base::Refusal::Kind::kLimit, "specs: a sweep of " + std::to_string(request.specs_size()) +
-                                                   " jobs; at most " + std::to_string(kMostSweep) +
-                                                   ", submit it in parts");
+    return Refusal::limit("specs: a sweep of " + std::to_string(request.specs_size()) + " jobs; at most " +
+                          std::to_string(kMostSweep) + ", submit it in parts");
   }
-  const auto id = request.request_id().empty() ? random_request_id() : request.request_id();
+  const auto id = id_of(request.request_id());
   const auto user = user_or_unknown(request.user());
   std::vector<jobs::EventLog::Submission> submissions;
   std::map<std::string, std::uint32_t> places;
   for (int i = 0; i < request.specs_size(); ++i) {
-    muster::v1::JobSpec spec = request.specs(i);
+    v1::JobSpec spec = request.specs(i);
     name_in_sweep(spec, i, request.parallel());
     if (!spec.has_recipe() && spec.environment() != "clean" && spec.submitted_env().empty()) {
       *spec.mutable_submitted_env() = request.submitted_env();
     }
-    if (auto refusal = unless_known(parts_.partitions.admit(spec, user), request.request_id())) {
-      return refuse(refusal->kind, "job " + std::to_string(i) + " of the sweep: " + refusal->text);
-    }
+    if (const auto refusal = judge(spec, user, request.request_id(), place_in_sweep(i))) return *refusal;
     ++places[parts_.partitions.place_of(spec)];
-    if (const auto problems = problems_of(spec); !problems.empty()) {
-      return refuse(base::Refusal::Kind::kInvalid, "job " + std::to_string(i) + " of the sweep: " + problems);
-    }
     std::string text = jobs::spec_to_text(spec);
-    if (text.size() > kMostSpecBytes) return refuse(base::Refusal::Kind::kLimit, "the job file is larger than 1 MiB");
+    if (text.size() > kMostSpecBytes) return Refusal::limit(kLargeSpec);
     submissions.push_back({jobs::job_submitted(spec, user), id, std::move(text)});
   }
   auto turn = parts_.partitions.take_turn(places, user);
   if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
   const auto outcome = parts_.event_log.submit_sweep(std::move(submissions));
   if (!outcome.ok()) return outcome.refusal();
-  muster::v1::SubmitSweepResponse response;
+  v1::SubmitSweepResponse response;
   const auto first = outcome.value().id;
   response.set_sweep(jobs::sweep_name(first));
   response.set_already_submitted(outcome.value().already);
@@ -147,15 +149,103 @@ base::Outcome<muster::v1::SubmitSweepResponse> Submission::submit_sweep(const mu
   }
   const auto job = parts_.event_log.job(first);
   if (job == nullptr || job->sweep.sweep != response.sweep()) {
-    return refuse(base::Refusal::Kind::kInvalid, "request_id: it was used for job " + std::to_string(first) +
-                                                     ", which is no sweep; choose another one");
+    return Refusal::invalid("request_id: it was used for job " + std::to_string(first) +
+                            ", which is no sweep; choose another one");
   }
   for (const auto left : jobs_of(parts_.store, response.sweep())) response.add_job_ids(left);
   if (response.job_ids().empty()) {
-    return refuse(base::Refusal::Kind::kInvalid,
-                  "request_id: it was used for sweep " + response.sweep() +
-                      ", whose jobs are all removed; choose another one to submit it again");
+    return Refusal::invalid("request_id: it was used for sweep " + response.sweep() +
+                            ", whose jobs are all removed; choose another one to submit it again");
   }
+  return response;
+}
+
+Outcome<std::vector<executors::LaunchRequest>> Submission::planned(const v1::PlanScriptRequest& request) {
+  if (request.specs().empty()) return Refusal::invalid("specs: no job at all");
+  if (request.specs_size() > (request.is_sweep() ? kMostSweep : 1)) {
+    return Refusal::limit("specs: " + std::to_string(request.specs_size()) + " jobs are too many");
+  }
+  std::vector<executors::LaunchRequest> requests;
+  const auto first = parts_.event_log.next_job_id();
+  const auto user = user_or_unknown(request.user());
+  for (int i = 0; i < request.specs_size(); ++i) {
+    v1::JobSpec spec = request.specs(i);
+    if (request.is_sweep()) name_in_sweep(spec, i, request.parallel());
+    if (const auto refusal = judge(spec, user, "", request.is_sweep() ? place_in_sweep(i) : "")) return *refusal;
+    auto planned = actions::launch_request(
+        spec, {first + i, 1}, {parts_.data, parts_.options.worker_program, "the controller", parts_.secret});
+    if (request.is_sweep() && goes_together(spec, user)) planned.sweep = jobs::sweep_name(first);
+    parts_.partitions.equip(planned);
+    requests.push_back(std::move(planned));
+  }
+  parts_.runner.leave_out_lost_nodes(requests);
+  return requests;
+}
+
+bool Submission::goes_together(const v1::JobSpec& spec, const std::string& user) const {
+  core::Job job;
+  job.user = user;
+  job.sweep = {"any", 0, spec.sweep().parallel()};
+  return admission::limits_of(job, spec, parts_.partitions.policies().get()).empty();
+}
+
+Refusal Submission::no_script(const executors::LaunchRequest& request) const {
+  const auto names = parts_.executor.names();
+  const bool has_slurm = std::ranges::find(names, "slurm") != names.end();
+  if (request.executor != "local") return base::no_slurm(parts_.options.why_no_slurm);
+  return {Refusal::Kind::kInvalid,
+          std::string("executor \"local\": its ranks are started as processes of the controller's machine, without a "
+                      "script of Slurm's") +
+              (has_slurm ? "; use \"slurm\" to see one" : "")};
+}
+
+Outcome<v1::PlanScriptResponse> Submission::plan_script(const v1::PlanScriptRequest& request) {
+  const auto scripts = scripts_of(request);
+  if (!scripts.ok()) return scripts.refusal();
+  v1::PlanScriptResponse response;
+  for (const auto& script : scripts.value().texts) response.add_scripts(script);
+  if (request.is_sweep()) response.set_one_by_one(scripts.value().one_by_one);
+  return response;
+}
+
+Outcome<Submission::Scripts> Submission::scripts_of(const v1::PlanScriptRequest& asked) {
+  const auto requests = planned(asked);
+  if (!requests.ok()) return requests.refusal();
+  Scripts scripts;
+  const auto add = [&](std::vector<executors::LaunchRequest>& some) {
+    if (some.empty()) return;
+    for (auto& script : parts_.executor.scripts(some)) scripts.texts.push_back(std::move(script));
+    some.clear();
+  };
+  std::vector<executors::LaunchRequest> batch, alone;
+  for (const auto& request : requests.value()) {
+    (request.sweep.empty() ? alone : batch).push_back(request);
+    if (batch.size() == actions::ActionRunner::kLargestBatch) add(batch);
+  }
+  scripts.one_by_one = static_cast<std::uint32_t>(alone.size());
+  add(batch);
+  add(alone);
+  if (scripts.texts.empty()) return no_script(requests.value().front());
+  return scripts;
+}
+
+Outcome<v1::CheckScriptResponse> Submission::check_script(const v1::PlanScriptRequest& request) {
+  const auto scripts = scripts_of(request);
+  if (!scripts.ok()) return scripts.refusal();
+  // Of several the first that is refused has the word, else the first of all.
+  std::optional<executors::ScriptCheck> word;
+  for (const auto& script : scripts.value().texts) {
+    auto check = parts_.executor.check_script(script);
+    if (!check.unreachable.empty()) return Refusal::unavailable("Slurm: " + check.unreachable);
+    if (!word || !check.refusal.empty()) word = std::move(check);
+    if (!word->refusal.empty()) break;
+  }
+  v1::CheckScriptResponse response;
+  response.set_refusal(word->refusal);
+  if (word->start && is_foreseen(*word->start, parts_.clock.wall()))
+    response.set_expected_start(base::time_text(word->start));
+  response.set_partition(word->partition);
+  response.set_nodes(word->nodes);
   return response;
 }
 

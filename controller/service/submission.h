@@ -2,39 +2,46 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "base/data_folder.h"
-#include "base/outcome.h"
-#include "executors/executor.h"
-#include "jobs/event_log.h"
-#include "muster/v1/job_service.pb.h"
-#include "partitions/partitions.h"
+#include "service/requests.h"
 
 namespace service {
 
-/// Takes jobs and sweeps in: fills defaults, judges the spec, and answers once the first event is durable. Thread-safe.
+/// Takes jobs and sweeps in: fills defaults, judges the spec, and answers once the first event is durable. Shows the
+/// batch scripts that a submission would be handed over with, and what Slurm says of them: that stores nothing.
+/// Thread-safe.
 class Submission {
  public:
-  struct Parts {
-    store::Store& store;
-    executors::Executor& executor;
-    jobs::EventLog& event_log;
-    partitions::Partitions& partitions;
-    const base::DataFolder& data;
-    bool check_folders = false;  // a job file's folders must exist on this machine
-  };
-  explicit Submission(Parts parts) : parts_(parts) {}
+  explicit Submission(const Parts& parts) : parts_(parts) {}
 
-  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request);
-  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request);
-  /// Fills the defaults. Returns everything that is wrong with the spec, a line each; empty: nothing is.
-  std::string problems_of(muster::v1::JobSpec& spec) const;
+  Outcome<v1::SubmitResponse> submit(const v1::SubmitRequest& request);
+  Outcome<v1::SubmitSweepResponse> submit_sweep(const v1::SubmitSweepRequest& request);
+  Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest& request);
+  Outcome<v1::CheckScriptResponse> check_script(const v1::PlanScriptRequest& request);
 
  private:
+  /// Why such a job is not taken, beginning with `place`; fills the defaults.
+  std::optional<Refusal> judge(v1::JobSpec& spec, const std::string& user, const std::string& request_id,
+                               const std::string& place);
+  /// Fills the defaults. Returns everything that is wrong with the spec, a line each; empty: nothing is.
+  std::string problems_of(v1::JobSpec& spec) const;
   /// Drops a partition's refusal of a request that was answered before. That request gets the same answer again.
-  std::optional<base::Refusal> unless_known(std::optional<base::Refusal> refusal, const std::string& request_id);
+  std::optional<Refusal> unless_known(std::optional<Refusal> refusal, const std::string& request_id);
+  /// The first attempts, as they would be launched if they were submitted next.
+  Outcome<std::vector<executors::LaunchRequest>> planned(const v1::PlanScriptRequest& request);
+  /// Whether such a job of a sweep is handed over together with others.
+  bool goes_together(const v1::JobSpec& spec, const std::string& user) const;
+  struct Scripts {
+    std::vector<std::string> texts;
+    std::uint32_t one_by_one = 0;  // jobs of a sweep that are handed over alone
+  };
+  /// What the executor would hand over.
+  Outcome<Scripts> scripts_of(const v1::PlanScriptRequest& asked);
+  /// Why such a job has no script.
+  Refusal no_script(const executors::LaunchRequest& request) const;
 
-  Parts parts_;
+  const Parts& parts_;
 };
 
 }  // namespace service

@@ -1,20 +1,21 @@
 #include "service/views.h"
 
-#include "base/time_text.h"
-
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
-#include <ctime>
+#include <stdexcept>
 
 #include "actions/launch_plan.h"
+#include "core/apply.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/spec.h"
 #include "schema/series.h"
 
 namespace service {
 namespace {
+
+constexpr std::uint32_t kListDefault = 100;
+/// The most pages of rows that one list reads.
+constexpr int kMostListPages = 20;
 
 template <typename Message>
 void set_exit(const std::optional<core::ExitStatus>& exit, Message& out) {
@@ -26,7 +27,7 @@ void set_exit(const std::optional<core::ExitStatus>& exit, Message& out) {
   }
 }
 
-void fill_attempt(const core::Attempt& attempt, muster::v1::Attempt& out) {
+void fill_attempt(const core::Attempt& attempt, v1::Attempt& out) {
   out.set_number(attempt.number);
   out.set_state(std::string(core::to_string(attempt.state)));
   if (attempt.cause != core::Cause::kNone) out.set_cause(std::string(core::to_string(attempt.cause)));
@@ -51,17 +52,17 @@ std::string executor_of(const core::Attempt& attempt) {
 }
 
 /// `newest`: the newest step that is stored of the job. A recipe's rank has done 0 before its first.
-void fill_rank(const core::Job& job, const core::Attempt& attempt, std::size_t number,
+void fill_rank(const core::Job& job, const core::Attempt& attempt, core::RankNumber number,
                const std::optional<ranks::RankView>& live, const std::optional<store::MetricRow>& newest,
-               core::Millis now, muster::v1::Rank& out) {
+               core::Millis now, v1::Rank& out) {
   const auto& rank = attempt.ranks[number];
-  out.set_rank(static_cast<std::uint32_t>(number));
+  out.set_rank(number);
   out.set_node(rank.node);
   out.set_pid(rank.pid);
   out.set_state(std::string(core::to_string(rank.state)));
   out.set_attempt(attempt.number);
   set_exit(rank.exit, out);
-  out.set_stopped_by_muster(core::is_stopped_by_muster(attempt, static_cast<core::RankNumber>(number)));
+  out.set_stopped_by_muster(core::is_stopped_by_muster(attempt, number));
   if (!job.is_command) out.set_step(0);
   if (live && live->heard_at) {
     out.set_section(ranks::section_name(live->section));
@@ -88,7 +89,7 @@ std::optional<double> training_loss(const store::MetricRow& row) {
 }
 
 /// `reports`: it is known to tell of its steps, even without a newest one.
-void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, muster::v1::Job& out) {
+void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, v1::Job& out) {
   out.set_reports(reports || newest);
   if (out.kind() == "recipe") out.set_step(0);
   if (!newest) return;
@@ -97,7 +98,7 @@ void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, mu
   if (const auto tokens = store::value_of(*newest, "tokens_per_s")) out.set_tokens_per_s(*tokens);
 }
 
-void fill_series(const store::SeriesRow& row, muster::v1::JobSeries& out) {
+void fill_series(const store::SeriesRow& row, v1::JobSeries& out) {
   out.set_name(row.series.name);
   out.set_unit(row.series.unit);
   out.set_better(std::string(schema::to_string(row.series.better)));
@@ -109,10 +110,9 @@ void fill_series(const store::SeriesRow& row, muster::v1::JobSeries& out) {
   if (std::isfinite(row.value)) out.set_value(row.value);
 }
 
-}  // namespace
-
+/// What a job that has not ended waits for: who holds it, other jobs, a scheduler that can't be asked.
 // What an ended job was held by or waited for is history.
-void fill_open(const core::Job& job, const std::optional<executors::Trouble>& trouble, muster::v1::Job& out) {
+void fill_open(const core::Job& job, const std::optional<executors::Trouble>& trouble, v1::Job& out) {
   if (core::is_ended(job.state)) return;
   if (job.held) out.set_held_by(job.held_by);
   for (const auto& dependency : job.after) {
@@ -126,60 +126,7 @@ void fill_open(const core::Job& job, const std::optional<executors::Trouble>& tr
   if (trouble && !local) out.set_scheduler_problem(executors::trouble_text(*trouble));
 }
 
-muster::v1::Job job_view(const JobFacts& facts) {
-  const auto& job = facts.job;
-  muster::v1::Job out;
-  out.set_id(job.id);
-  out.set_name(job.name);
-  out.set_state(std::string(core::to_string(job.state)));
-  fill_standing(facts.standing, out);
-  *out.mutable_controls() = controls_of(job);
-  out.set_user(job.user);
-  out.set_kind(job.is_command ? "command" : "recipe");
-  out.set_submitted_at(base::time_text(job.submitted_at));
-  out.set_ended_at(base::time_text(job.ended_at));
-  out.set_next_attempt_at(base::time_text(job.next_attempt_at));
-  for (const auto& attempt : job.attempts) {
-    fill_attempt(attempt, *out.add_attempts());
-    if (out.started_at().empty()) out.set_started_at(base::time_text(attempt.started_at));
-  }
-  if (const auto* newest = job.current()) {
-    const core::AttemptKey key{job.id, newest->number};
-    for (std::size_t r = 0; r < newest->ranks.size(); ++r) {
-      fill_rank(job, *newest, r, facts.live_ranks.view(key, static_cast<core::RankNumber>(r)), facts.newest, facts.now,
-                *out.add_ranks());
-    }
-    out.set_log_folder(facts.data.logs(key).string());
-  }
-  out.set_ranks_total(job.world_size);
-  if (const auto* newest = job.current()) out.set_executor(executor_of(*newest));
-  fill_open(job, facts.trouble, out);
-  out.set_time_limit_ms(job.time_limit.count());
-  if (job.time_limit_asked) out.set_time_limit_asked_ms(job.time_limit_asked->count());
-  out.set_time_limit_problem(job.time_limit_refusal);
-  if (!job.sweep.sweep.empty()) {
-    *out.mutable_sweep() = facts.spec.sweep();
-    out.mutable_sweep()->set_sweep(job.sweep.sweep);
-    jobfile::mask_secrets(*out.mutable_sweep());
-  }
-  fill_newest(facts.newest, job.reports(), out);
-  for (const auto& series : facts.series) fill_series(series, *out.add_series());
-  // One that sends heartbeats and no metrics.
-  if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
-  for (auto& note : jobfile::idle_keys(facts.spec, out.reports())) out.add_notes(std::move(note));
-  if (facts.series.size() >= schema::kMostSeries) {
-    out.add_notes("This job reports " + std::to_string(schema::kMostSeries) +
-                  " series, as many as are kept of a job; values of further ones are left out.");
-  }
-  out.set_steps_total(jobfile::whole_of(facts.spec.recipe(), "train.steps"));
-  out.set_last_checkpoint_step(job.last_checkpoint_step);
-  out.set_version(job.version);
-  out.set_checkpoint_folder(jobs::checkpoint_folder(facts.spec, job.id, facts.data).string());
-  *out.mutable_spec() = facts.spec;
-  jobfile::mask_secrets(*out.mutable_spec());
-  return out;
-}
-
+/// As much of an ended job as its standing needs, without reading its history.
 core::Job ended_job(const store::JobRow& row) {
   core::Job job;
   job.id = row.id;
@@ -190,37 +137,205 @@ core::Job ended_job(const store::JobRow& row) {
   return job;
 }
 
-muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, const muster::v1::JobSpec* spec,
-                         const std::optional<store::MetricRow>& newest) {
-  muster::v1::Job out;
-  out.set_id(row.id);
-  out.set_name(row.name);
-  out.set_state(std::string(core::to_string(row.state)));
+/// What a job and its row in a list have in common.
+template <typename JobOrRow>
+v1::Job begin_view(const JobOrRow& job, const Standing& standing) {
+  v1::Job out;
+  out.set_id(job.id);
+  out.set_name(job.name);
+  out.set_state(std::string(core::to_string(job.state)));
   fill_standing(standing, out);
-  out.set_user(row.user);
-  out.set_kind(row.is_command ? "command" : "recipe");
-  out.set_submitted_at(base::time_text(row.submitted_at));
+  out.set_user(job.user);
+  out.set_kind(job.is_command ? "command" : "recipe");
+  out.set_submitted_at(base::time_text(job.submitted_at));
+  out.set_ended_at(base::time_text(job.ended_at));
+  out.set_next_attempt_at(base::time_text(job.next_attempt_at));
+  out.set_last_checkpoint_step(job.last_checkpoint_step);
+  out.set_version(job.version);
+  return out;
+}
+
+}  // namespace
+
+template <typename Answer, typename Make>
+Outcome<Answer> Views::of_job(core::JobId id, const Make& make) {
+  try {
+    const auto job = parts_.event_log.job(id);
+    if (job == nullptr) return Refusal::no_job(id);
+    if (job->removed_at) return Refusal::not_found(core::removed_text(*job));
+    return make(job);
+  } catch (const std::exception& e) {
+    return Refusal::unavailable(e.what());
+  }
+}
+
+Standing Views::standing(const core::Job& job) {
+  StandingFacts facts{job, parts_.clock.wall()};
+  if (core::is_ended(job.state)) return standing_of(facts);
+  const auto* attempt = job.current();
+  const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
+  const auto number = static_cast<core::AttemptNumber>(job.attempts.size() + (between ? 1 : 0));
+  facts.trouble = parts_.executor.trouble();
+  facts.queue = parts_.executor.queue_word({job.id, number});
+  if (auto& word = facts.queue; word && word->expected_start && !is_foreseen(*word->expected_start, facts.now)) {
+    word->expected_start.reset();
+    if (!word->sentence.empty())
+      word->sentence += " When it starts can't be told: a job without a time limit is first.";
+  }
+  facts.wait = parts_.admission.why_not(job, facts.now);
+  if (!facts.wait && facts.queue) facts.wait = parts_.partitions.why_never(job, facts.queue->reason);
+  return standing_of(facts);
+}
+
+Outcome<v1::WhyResponse> Views::why(core::JobId id) {
+  return of_job<v1::WhyResponse>(id, [&](const jobs::JobPtr& job) {
+    v1::WhyResponse out;
+    out.set_job_id(id);
+    out.set_state(std::string(core::to_string(job->state)));
+    fill_standing(standing(*job), out);
+    if (const auto spec = parts_.specs.get(id)) {
+      for (auto& note : jobfile::idle_keys(*spec, job->reports())) out.add_notes(std::move(note));
+    }
+    return out;
+  });
+}
+
+Outcome<v1::Job> Views::get(core::JobId id) {
+  return of_job<v1::Job>(id, [&](const jobs::JobPtr& job) { return view(job); });
+}
+
+Outcome<v1::JobSpec> Views::spec(core::JobId id) {
+  return of_job<v1::JobSpec>(id, [&](const jobs::JobPtr&) {
+    const auto spec = parts_.specs.get(id);
+    return spec == nullptr ? Outcome<v1::JobSpec>(Refusal::no_job(id)) : *spec;
+  });
+}
+
+v1::ListResponse Views::list(const v1::ListRequest& request) {
+  store::ListFilter filter;
+  for (const auto state : core::kAllJobStates) {
+    for (const auto& wanted : request.states()) {
+      if (wanted == core::to_string(state)) filter.states.push_back(state);
+    }
+  }
+  v1::ListResponse response;
+  if (request.states_size() > 0 && filter.states.empty()) return response;
+  if (!request.may().empty()) {
+    const auto allowed = states_that_allow(request.may());
+    if (filter.states.empty()) filter.states = allowed;
+    std::erase_if(filter.states, [&](auto state) { return std::ranges::find(allowed, state) == allowed.end(); });
+    if (filter.states.empty()) return response;
+  }
+  filter.limit = std::min(request.limit() == 0 ? kListDefault : request.limit(), kListMost);
+  filter.before = request.before_id();
+  filter.sweep = request.sweep();
+  filter.ids.assign(request.job_ids().begin(), request.job_ids().end());
+  if (filter.ids.size() > kListMost) filter.ids.resize(kListMost);
+  const auto trouble = parts_.executor.trouble();
+  const auto most = static_cast<int>(filter.limit);
+  // The state alone does not tell whether a job is held. A row may be left out, so further rows are read.
+  for (int page = 0; page < kMostListPages && response.jobs_size() < most; ++page) {
+    const auto rows = parts_.store.list(filter);
+    for (const auto& row : rows) {
+      const auto open = core::is_ended(row.state) ? nullptr : parts_.event_log.job(row.id);
+      const bool refused = !refusal_of(open != nullptr ? *open : ended_job(row), request.may()).empty();
+      if (refused || response.jobs_size() == most) continue;
+      auto& job = *response.add_jobs();
+      job = line(row, open.get());
+      if (open != nullptr) fill_open(*open, trouble, job);
+    }
+    if (rows.size() < filter.limit) break;
+    filter.before = rows.back().id;
+  }
+  response.set_total(filter.ids.empty() ? parts_.store.count(filter.states, filter.sweep) : response.jobs_size());
+  return response;
+}
+
+v1::Job Views::line(const store::JobRow& row, const core::Job* open) {
+  auto out = begin_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}));
   out.set_started_at(base::time_text(row.started_at));
-  out.set_ended_at(base::time_text(row.ended_at));
-  out.set_next_attempt_at(base::time_text(row.next_attempt_at));
-  if (row.newest_attempt) fill_attempt(*row.newest_attempt, *out.add_attempts());
-  if (row.newest_attempt) out.set_executor(executor_of(*row.newest_attempt));
+  const auto spec = parts_.specs.get(row.id);
+  const auto& newest = row.newest_attempt;
+  if (newest) fill_attempt(*newest, *out.add_attempts());
+  if (newest) out.set_executor(executor_of(*newest));
   if (!row.sweep.empty()) {
     if (spec != nullptr) *out.mutable_sweep() = spec->sweep();
     out.mutable_sweep()->set_sweep(row.sweep);
     out.mutable_sweep()->set_index(row.sweep_index);
     jobfile::mask_secrets(*out.mutable_sweep());
   }
-  const bool resumed = row.newest_attempt && row.newest_attempt->resumed_from_step;
-  fill_newest(newest, !row.is_command || resumed || row.last_checkpoint_step > 0, out);
+  const bool reports = !row.is_command || (newest && newest->resumed_from_step) || row.last_checkpoint_step > 0;
+  fill_newest(newest ? parts_.newest.get(row.id) : std::nullopt, reports, out);
   if (spec != nullptr) out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
-  out.set_last_checkpoint_step(row.last_checkpoint_step);
-  out.set_version(row.version);
   return out;
 }
 
-muster::v1::Event event_view(const store::StoredEvent& event) {
-  muster::v1::Event out;
+v1::Job Views::view(const jobs::JobPtr& of) {
+  const auto& job = *of;
+  const auto spec = parts_.specs.get(job.id);
+  if (spec == nullptr) throw std::runtime_error("job " + std::to_string(job.id) + " has no stored spec");
+  auto out = begin_view(job, standing(job));
+  *out.mutable_controls() = controls_of(job);
+  for (const auto& attempt : job.attempts) {
+    fill_attempt(attempt, *out.add_attempts());
+    if (out.started_at().empty()) out.set_started_at(base::time_text(attempt.started_at));
+  }
+  std::optional<store::MetricRow> newest;
+  if (const auto* attempt = job.current()) {
+    const core::AttemptKey key{job.id, attempt->number};
+    newest = parts_.newest.get(job.id);
+    for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {
+      fill_rank(job, *attempt, rank, parts_.live_ranks.view(key, rank), newest, parts_.clock.monotonic(),
+                *out.add_ranks());
+    }
+    out.set_log_folder(parts_.data.logs(key).string());
+    out.set_executor(executor_of(*attempt));
+    for (const auto& series : parts_.newest.series(job.id)) fill_series(series, *out.add_series());
+  }
+  out.set_ranks_total(job.world_size);
+  fill_open(job, parts_.executor.trouble(), out);
+  out.set_time_limit_ms(job.time_limit.count());
+  if (job.time_limit_asked) out.set_time_limit_asked_ms(job.time_limit_asked->count());
+  out.set_time_limit_problem(job.time_limit_refusal);
+  if (!job.sweep.sweep.empty()) {
+    *out.mutable_sweep() = spec->sweep();
+    out.mutable_sweep()->set_sweep(job.sweep.sweep);
+    jobfile::mask_secrets(*out.mutable_sweep());
+  }
+  fill_newest(newest, job.reports(), out);
+  // One that sends heartbeats and no metrics.
+  if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
+  for (auto& note : jobfile::idle_keys(*spec, out.reports())) out.add_notes(std::move(note));
+  if (static_cast<std::size_t>(out.series_size()) >= schema::kMostSeries) {
+    out.add_notes("This job reports " + std::to_string(schema::kMostSeries) +
+                  " series, as many as are kept of a job; values of further ones are left out.");
+  }
+  out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
+  out.set_checkpoint_folder(jobs::checkpoint_folder(*spec, job.id, parts_.data).string());
+  *out.mutable_spec() = *spec;
+  jobfile::mask_secrets(*out.mutable_spec());
+  return out;
+}
+
+jobs::JobPtr Views::with_attempt(core::JobId id, core::AttemptNumber attempt) {
+  auto job = parts_.event_log.job(id);
+  const bool is_there = job != nullptr && !job->removed_at && attempt >= 1 && attempt <= job->attempts.size();
+  return is_there ? job : nullptr;
+}
+
+std::string Views::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
+  const auto job = with_attempt(id, attempt);
+  return job == nullptr || rank >= job->world_size ? "" : parts_.data.log({id, attempt}, rank).string();
+}
+
+std::string Views::scheduler_log_path(core::JobId id, core::AttemptNumber attempt) {
+  const auto job = with_attempt(id, attempt);
+  if (job == nullptr || !parts_.options.scheduler_log || !job->attempts[attempt - 1].scheduler_job) return {};
+  return parts_.options.scheduler_log(parts_.data.attempt({id, attempt})).string();
+}
+
+v1::Event event_view(const store::StoredEvent& event) {
+  v1::Event out;
   out.set_id(event.id);
   out.set_job_id(event.job);
   out.set_version(event.version);
@@ -233,9 +348,9 @@ muster::v1::Event event_view(const store::StoredEvent& event) {
   return out;
 }
 
-muster::v1::Metric metric_view(const store::StepRow& step) {
+v1::Metric metric_view(const store::StepRow& step) {
   const auto& row = step.row;
-  muster::v1::Metric out;
+  v1::Metric out;
   out.set_attempt(row.attempt);
   out.set_step(row.step);
   if (const auto loss = training_loss(row)) out.set_loss(*loss);

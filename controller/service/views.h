@@ -1,39 +1,42 @@
 #pragma once
 
-#include "base/data_folder.h"
-#include "core/job.h"
-#include "executors/executor.h"
-#include "muster/v1/job.pb.h"
-#include "muster/v1/job_service.pb.h"
-#include "ranks/live_ranks.h"
+#include <optional>
+#include <string>
+
+#include "service/requests.h"
 #include "service/standing.h"
-#include "store/store.h"
 
 namespace service {
 
-/// What the job's page shows. `newest`: rank 0's newest step, if any.
-struct JobFacts {
-  const core::Job& job;
-  const muster::v1::JobSpec& spec;
-  const ranks::LiveRanks& live_ranks;
-  const base::DataFolder& data;
-  core::Millis now{0};  // monotonic
-  std::optional<store::MetricRow> newest;
-  std::vector<store::SeriesRow> series = {};
-  std::optional<executors::Trouble> trouble = std::nullopt;  // of the executor
-  Standing standing = {};
+/// What people read of jobs: lists, pages, reasons, log files. Thread-safe; changes nothing.
+class Views {
+ public:
+  explicit Views(const Parts& parts) : parts_(parts) {}
+
+  v1::ListResponse list(const v1::ListRequest& request);
+  Outcome<v1::Job> get(core::JobId id);
+  Outcome<v1::JobSpec> spec(core::JobId id);
+  Outcome<v1::WhyResponse> why(core::JobId id);
+  std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank);
+  std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt);
+  /// A job's page. Throws store::Error, or std::runtime_error if the job has no stored spec.
+  v1::Job view(const jobs::JobPtr& job);
+
+ private:
+  /// What `make` makes of a job; a refusal where there is no such job, or where the store can't be read.
+  template <typename Answer, typename Make>
+  Outcome<Answer> of_job(core::JobId id, const Make& make);
+  /// The job, if it has this attempt and its files are there.
+  jobs::JobPtr with_attempt(core::JobId id, core::AttemptNumber attempt);
+  /// Asks every part that may know why the job waits.
+  Standing standing(const core::Job& job);
+  /// A line of a list: the newest attempt alone, no spec, no ranks.
+  v1::Job line(const store::JobRow& row, const core::Job* open);
+
+  const Parts& parts_;
 };
-muster::v1::Job job_view(const JobFacts& facts);
 
-/// What a job that has not ended waits for: who holds it, other jobs, a scheduler that can't be asked.
-void fill_open(const core::Job& job, const std::optional<executors::Trouble>& trouble, muster::v1::Job& out);
-
-/// As much of an ended job as its standing needs, without reading its history.
-core::Job ended_job(const store::JobRow& row);
-/// A line of a list: the newest attempt alone, no spec, no ranks. `spec` may be null: what it says is left out.
-muster::v1::Job row_view(const store::JobRow& row, const Standing& standing, const muster::v1::JobSpec* spec,
-                         const std::optional<store::MetricRow>& newest);
-muster::v1::Event event_view(const store::StoredEvent& event);
-muster::v1::Metric metric_view(const store::StepRow& row);
+v1::Event event_view(const store::StoredEvent& event);
+v1::Metric metric_view(const store::StepRow& row);
 
 }  // namespace service

@@ -14,7 +14,7 @@
 #include "claimed_port.h"
 #include "controller/rpc/fake_controller.h"
 #include "rank/grpc_reporter.h"
-#include "ranks/unsent_reports.h"
+#include "ranks/reports.h"
 #include "rpc/server.h"
 #include "temporary_folder.h"
 

@@ -14,7 +14,7 @@
 
 #include "agent/supervisor/attempt_folder.h"
 #include "base/data_folder.h"
-#include "base/room.h"
+#include "base/wait.h"
 #include "contract/local_launch.h"
 #include "contract/supervisor_facts.h"
 #include "executors/local/follower.h"

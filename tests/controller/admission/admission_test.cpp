@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "controller/service/bench.h"
-#include "jobs/spec_values.h"
+#include "jobs/specs.h"
 
 namespace admission::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: a slot is taken as long as an attempt may be there, and no longer.
 // Method: the ledger alone, told in orders that threads can bring about.
-#include "admission/ledger.h"
+#include "admission/limits.h"
 
 #include <gtest/gtest.h>
 

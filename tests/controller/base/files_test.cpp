@@ -11,7 +11,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "actions/fence.h"
+#include "actions/launch_plan.h"
 #include "controller/service/bench.h"
 #include "os/durable_file.h"
 

@@ -2,7 +2,7 @@
 // Method: the real controller behind a real server, with a Slurm in memory.
 #include <gmock/gmock.h>
 
-#include "base/time_text.h"
+#include "base/clock.h"
 #include "controller/rpc/harness.h"
 #include "controller/service/bench.h"
 #include "service/views.h"

@@ -9,10 +9,10 @@
 #include <shared_mutex>
 #include <thread>
 
-#include "base/errands.h"
 #include "base/hearing.h"
+#include "base/loop.h"
 #include "controller/service/bench.h"
-#include "ranks/metrics_writer.h"
+#include "ranks/metrics.h"
 
 namespace service::testing {
 namespace {

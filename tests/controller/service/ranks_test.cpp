@@ -4,9 +4,9 @@
 #include <fstream>
 #include <limits>
 
-#include "actions/fence.h"
+#include "actions/launch_plan.h"
 #include "controller/service/bench.h"
-#include "jobs/spec_cache.h"
+#include "jobs/specs.h"
 #include "os/durable_file.h"
 
 namespace service::testing {

@@ -1,7 +1,7 @@
 // Goal: whoever asks about a job gets one answer: in a list, on its page, from `why`.
 // Method: a controller in each situation a job can wait in; the three views side by side.
 #include "service/standing.h"
-#include "base/time_text.h"
+#include "base/clock.h"
 
 #include <gmock/gmock.h>
 

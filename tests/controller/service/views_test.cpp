@@ -6,15 +6,14 @@
 #include "actions/launch_plan.h"
 #include "controller/service/bench.h"
 #include "jobfile/spec.h"
-#include "jobs/spec_cache.h"
+#include "jobs/specs.h"
 #include "json/proto_json.h"
 #include "launch/login_environment.h"
 #include "os/durable_file.h"
 #include "recipe_values.h"
 #include "service/views.h"
 
-#include "base/time_text.h"
-#include "jobs/spec_values.h"
+#include "base/clock.h"
 
 namespace service::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/time_text.h"
+#include "base/clock.h"
 
 #include <array>
 #include <cstdio>

@@ -1,12 +1,92 @@
-#include "ranks/metrics_writer.h"
+#include "ranks/metrics.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <iterator>
+#include <set>
 #include <utility>
 
 namespace ranks {
+
+void NewestMetrics::add(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared) {
+  std::set<core::JobId> to_read;
+  for (const auto& one : declared) to_read.insert(one.job);
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& row : rows) {
+      const auto found = jobs_.find(row.job);
+      if (found == jobs_.end() || !merge(found->second, row)) to_read.insert(row.job);
+    }
+  }
+  for (const auto job : to_read) {
+    try {
+      auto fresh = read(job);
+      std::lock_guard lock(mutex_);
+      enter(job, std::move(fresh));
+    } catch (const std::exception&) {
+      forget(job);
+    }
+  }
+}
+
+std::optional<store::MetricRow> NewestMetrics::get(core::JobId job) {
+  auto found = known(job);
+  if (!found.row) return std::nullopt;
+  found.row->values.clear();
+  for (const auto& series : found.series) found.row->values.push_back({series.series.name, series.value});
+  return std::move(found.row);
+}
+
+std::vector<store::SeriesRow> NewestMetrics::series(core::JobId job) {
+  return known(job).series;
+}
+
+NewestMetrics::Known NewestMetrics::known(core::JobId job) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = jobs_.find(job); found != jobs_.end()) return found->second;
+  }
+  auto fresh = read(job);
+  std::lock_guard lock(mutex_);
+  // What was added meanwhile is newer.
+  if (const auto found = jobs_.find(job); found != jobs_.end()) return found->second;
+  enter(job, fresh);
+  return fresh;
+}
+
+NewestMetrics::Known NewestMetrics::read(core::JobId job) {
+  return {store_.newest_metric(job), store_.series(job)};
+}
+
+void NewestMetrics::enter(core::JobId job, Known known) {
+  if (!jobs_.insert_or_assign(job, std::move(known)).second) return;
+  order_.push_back(job);
+  if (order_.size() > kJobs) {
+    jobs_.erase(order_.front());
+    order_.pop_front();
+  }
+}
+
+void NewestMetrics::forget(core::JobId job) {
+  std::lock_guard lock(mutex_);
+  if (jobs_.erase(job) > 0) std::erase(order_, job);
+}
+
+/// False: only the store knows what the series come to now.
+bool NewestMetrics::merge(Known& known, const store::MetricRow& row) {
+  const std::pair at(row.attempt, row.step);
+  if (row.rank == 0 && (!known.row || at >= std::pair(known.row->attempt, known.row->step))) known.row = row;
+  for (const auto& value : row.values) {
+    const auto found =
+        std::ranges::find(known.series, value.series, [](const auto& series) { return series.series.name; });
+    if (found == known.series.end() || found->series.over_ranks != schema::OverRanks::kRank0) return false;
+    if (row.rank != 0 || at < std::pair(found->attempt, found->step)) continue;
+    found->attempt = row.attempt;
+    found->step = row.step;
+    found->value = value.value;
+  }
+  return true;
+}
 
 MetricsWriter::MetricsWriter(store::Store& store, base::Hearing& hearing, NewestMetrics& newest, bool threads)
     : store_(store), hearing_(hearing), newest_(newest), threads_(threads) {
@@ -35,7 +115,7 @@ MetricsWriter::Taken MetricsWriter::take(std::vector<store::MetricRow> rows,
     std::lock_guard lock(mutex_);
     if (closed_) return {};
     taken.batch = next_;
-    std::ranges::move(take_new(std::move(declared)), std::back_inserter(next_->declared));
+    take_new(std::move(declared));
     for (auto& row : rows) {
       if (!has_room()) break;
       next_->rows.push_back(std::move(row));
@@ -68,27 +148,26 @@ bool MetricsWriter::has_room() const {
   return next_->rows.size() + being_written_ < kRowsLimit;
 }
 
-/// Without those that are written already or on their way.
-std::vector<store::DeclaredSeries> MetricsWriter::take_new(std::vector<store::DeclaredSeries> declared) {
+/// All but those that are written already or on their way.
+void MetricsWriter::take_new(std::vector<store::DeclaredSeries> declared) {
   if (declared_.size() > kJobsKnown) declared_.clear();
-  std::erase_if(declared, [&](const store::DeclaredSeries& one) {
+  for (auto& one : declared) {
     auto& known = declared_[one.job];
     const auto found = std::ranges::find(known, one.series.name, &schema::Series::name);
-    if (found != known.end() && *found == one.series) return true;
     if (found == known.end()) {
       known.push_back(one.series);
+    } else if (*found == one.series) {
+      continue;
     } else {
       *found = one.series;
     }
-    return false;
-  });
-  return declared;
+    next_->declared.push_back(std::move(one));
+  }
 }
 
 void MetricsWriter::hand_over(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared) {
   if (closed_) return;
-  declared = take_new(std::move(declared));
-  std::ranges::move(declared, std::back_inserter(next_->declared));
+  take_new(std::move(declared));
   if (on_their_way_.size() + rows.size() > kRowsLimit && std::exchange(some_settled_, false)) forget_settled();
   for (const auto& row : rows) {
     if (on_their_way_.size() >= kRowsLimit || !has_room()) return;

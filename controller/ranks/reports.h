@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "executors/executor.h"
+#include "muster/v1/rank_service.pb.h"
+#include "store/store.h"
+
+namespace ranks {
+
+/// A reported step, as the store has it. Values whose names are no names of series are left out.
+store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m);
+
+/// What the heartbeat declares; nothing of a series whose name is none.
+std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
+                                               const muster::v1::HeartbeatRequest& request);
+
+/// What a task says, for its executor.
+executors::TaskReport report_of(const muster::v1::TaskRequest& request);
+
+/// Reads what a rank wrote down while the controller was away (worker/rank/grpc_unsent_file.h), oldest first, until
+/// `take` returns false. The rank may have been killed while it wrote: an end in the middle of a report is the end.
+/// True if all was taken, and if there is no such file. Throws std::system_error, naming the file, if it can't be
+/// read.
+bool read_unsent(const std::filesystem::path& file,
+                 const std::function<bool(const muster::v1::HeartbeatRequest&)>& take);
+
+}  // namespace ranks

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+
+#include "service/requests.h"
+#include "service/views.h"
+
+namespace service {
+
+/// What people change about jobs that are there. A removal is recorded here; JobRemover deletes the files. Thread-safe.
+class JobChanges {
+ public:
+  JobChanges(const Parts& parts, Views& views) : parts_(parts), views_(views) {}
+
+  /// The job after the change.
+  Outcome<v1::Job> ask(core::JobId id, core::EventBody body);
+  Outcome<v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user);
+  Outcome<v1::ChangeSweepResponse> change_sweep(const v1::ChangeSweepRequest& request);
+  Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest& request);
+
+ private:
+  /// Each job that an open job waits for or saves into, with that open job.
+  std::map<core::JobId, core::JobId> needed_by_open_jobs();
+  v1::RemovedJob removal_of(const core::Job& job);
+
+  const Parts& parts_;
+  Views& views_;
+};
+
+}  // namespace service
