@@ -275,8 +275,9 @@ int run_rm(Session& session, const RmOptions& options) {
   auto wishes = options.wishes;
   wishes.named = options.chosen.sweep.empty();
   auto ids = options.chosen.jobs;
-  if (!wishes.named)
+  if (!wishes.named) {
     std::ranges::transform(jobs_of_sweep(client, options.chosen.sweep), std::back_inserter(ids), &Job::id);
+  }
   return remove_jobs(client, ids, wishes);
 }
 

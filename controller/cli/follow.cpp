@@ -34,6 +34,61 @@ std::string progress_text(const muster::v1::Job& job) {
   return text + held_out_text(job);
 }
 
+/// The progress of a training; see follow().
+class Progress {
+ public:
+  void show(const muster::v1::Job& job) {
+    const auto state = status_of(job) + std::to_string(job.attempts_size()) + job.reason();
+    const auto now = std::chrono::steady_clock::now();
+    left_.see(job, now);
+    const bool news = state != told_;
+    if (!news && job.step() == told_step_) return;
+    if (news) {
+      close();
+      line(job);
+      std::cerr << news_of(job) << "\n";
+    } else if (stderr_is_terminal() && job.steps_total() > 0) {
+      const auto filled =
+          static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
+      std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, '.') << "] ";
+      line(job);
+      std::cerr << "\x1b[K" << std::flush;
+      bar_open_ = true;
+    } else if (now - told_at_ >= kProgressEvery ||
+               job.step() - told_step_ >= std::max<std::int64_t>(1, job.steps_total() / 10)) {
+      line(job);
+      std::cerr << "\n";
+    } else {
+      return;
+    }
+    told_ = state;
+    told_step_ = job.step();
+    told_at_ = now;
+  }
+
+  /// Ends the line of the bar.
+  void close() {
+    if (bar_open_) std::cerr << "\n";
+    bar_open_ = false;
+  }
+
+ private:
+  void line(const muster::v1::Job& job) {
+    std::cerr << "job " << job.id() << " " << status_of(job);
+    if (job.attempts_size() > 0) std::cerr << ", attempt " << newest_attempt(job).number();
+    std::cerr << progress_text(job);
+    if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
+    if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
+    if (const auto left = left_.left()) std::cerr << ", about " << duration_text(left->count()) << " left";
+  }
+
+  TimeLeft left_;
+  bool bar_open_ = false;
+  std::string told_;  // the state that was printed last
+  std::int64_t told_step_ = -1;
+  std::chrono::steady_clock::time_point told_at_{};
+};
+
 struct WaitOptions {
   std::int64_t job = 0;
   std::string timeout;
@@ -147,47 +202,19 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
   return kJobFailed;
 }
 
-void Progress::line(const muster::v1::Job& job) {
-  std::cerr << "job " << job.id() << " " << status_of(job);
-  if (job.attempts_size() > 0) std::cerr << ", attempt " << newest_attempt(job).number();
-  std::cerr << progress_text(job);
-  if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
-  if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
-  if (const auto left = left_.left()) std::cerr << ", about " << duration_text(left->count()) << " left";
-}
-
-void Progress::show(const muster::v1::Job& job) {
-  const auto state = status_of(job) + std::to_string(job.attempts_size()) + job.reason();
-  const auto now = std::chrono::steady_clock::now();
-  left_.see(job, now);
-  const bool news = state != told_;
-  if (!news && job.step() == told_step_) return;
-  if (news) {
-    close();
-    line(job);
-    std::cerr << news_of(job) << "\n";
-  } else if (stderr_is_terminal() && job.steps_total() > 0) {
-    const auto filled =
-        static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
-    std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, '.') << "] ";
-    line(job);
-    std::cerr << "\x1b[K" << std::flush;
-    bar_open_ = true;
-  } else if (now - told_at_ >= kProgressEvery ||
-             job.step() - told_step_ >= std::max<std::int64_t>(1, job.steps_total() / 10)) {
-    line(job);
-    std::cerr << "\n";
-  } else {
-    return;
+int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
+  Interrupts::instance().gently();
+  auto end = StreamEnd::kComplete;
+  if (spec.has_command()) end = print_logs(client, {.job = id, .follow = true}, std::cerr);
+  muster::v1::Job job;
+  Progress progress;
+  if (end == StreamEnd::kComplete) {
+    end = wait_for_end(client, id, &job, std::nullopt, [&](const muster::v1::Job& now) {
+      if (spec.has_recipe() && !is_ended(now)) progress.show(now);
+    });
   }
-  told_ = state;
-  told_step_ = job.step();
-  told_at_ = now;
-}
-
-void Progress::close() {
-  if (bar_open_) std::cerr << "\n";
-  bar_open_ = false;
+  progress.close();
+  return tell_end(client, end, id, job);
 }
 
 void define_wait(CLI::App& app, Session& session) {

@@ -56,22 +56,9 @@ std::string summary_text(const muster::v1::Job& job);
 /// `end` is not kComplete, says that the job goes on. Returns the exit code.
 int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::Job& job);
 
-/// Shows the progress of a training on stderr, as a bar on a terminal and otherwise as lines. A line comes when
-/// something happens, after every ten seconds, and after every tenth of the steps.
-class Progress {
- public:
-  void show(const muster::v1::Job& job);
-  /// Ends the line of the bar.
-  void close();
-
- private:
-  void line(const muster::v1::Job& job);
-
-  TimeLeft left_;
-  bool bar_open_ = false;
-  std::string told_;  // the state that was printed last
-  std::int64_t told_step_ = -1;
-  std::chrono::steady_clock::time_point told_at_{};
-};
+/// Shows a job on stderr until it has ended, and then how it ended: the output of a command, or the progress of a
+/// training. Progress is a bar on a terminal, and otherwise lines. A line comes when something happens, after every ten
+/// seconds, and after every tenth of the steps. Returns the exit code.
+int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id);
 
 }  // namespace cli

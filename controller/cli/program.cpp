@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <vector>
 
@@ -14,6 +13,8 @@
 
 namespace cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kProse =
     "The address of the controller and the token come from the first of: the options; MUSTER_ADDRESS, "
@@ -115,6 +116,13 @@ std::string user_name() {
   return std::to_string(geteuid());
 }
 
+fs::path find_program(const std::string& name) {
+  std::error_code error;
+  const auto beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  if (fs::exists(beside, error)) return beside;
+  return slurm::find_in_path(name).value_or("");
+}
+
 void define_version(CLI::App& app, Session& session) {
   auto options = add_action<JsonOption>(app, session, run_version);
   app.add_flag("--json", options->json, "As an object");
@@ -156,15 +164,6 @@ int run_program(int argc, char** argv) {
     return kUsage;
   }
   return run_action(session, *app);
-}
-
-namespace fs = std::filesystem;
-
-fs::path find_program(const std::string& name) {
-  std::error_code error;
-  const auto beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
-  if (fs::exists(beside, error)) return beside;
-  return slurm::find_in_path(name).value_or("");
 }
 
 std::span<const Command> commands() {

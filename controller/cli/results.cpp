@@ -74,22 +74,17 @@ int weight_of(const std::string& name, Better better) {
 /// a job has one.
 Ranking decide(const ResultsOptions& options, const Reported& reported) {
   Ranking ranking{options.metric, Better::kNeither};
+  const bool any = !reported.names.empty();
   if (options.metric.empty()) {
-    ranking.series = "loss";
-    int most = 0;
-    for (const auto& name : reported.names) {
-      if (const int weight = weight_of(name, reported.better(name)); weight > most) {
-        most = weight;
-        ranking.series = name;
-      }
-    }
-    if (most == 0 && !reported.names.empty() && !reported.has("loss")) {
+    const auto weight = [&](const std::string& name) { return weight_of(name, reported.better(name)); };
+    ranking.series = any ? *std::ranges::max_element(reported.names, {}, weight) : "loss";
+    if (any && weight(ranking.series) == 0) {
       throw Failure(kUsage,
                     "it is not known for any series whether low or high is good: choose one with --metric, and add "
                     "--best min or --best max; there are " +
                         joined(reported.names));
     }
-  } else if (!reported.has(options.metric) && !reported.names.empty()) {
+  } else if (any && !reported.has(options.metric)) {
     throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names));
   }
   ranking.better = reported.better(ranking.series);

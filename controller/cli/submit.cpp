@@ -6,7 +6,6 @@
 #include <random>
 
 #include "cli/command.h"
-#include "cli/log_view.h"
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/spec.h"
@@ -87,22 +86,6 @@ muster::v1::PlanScriptRequest script_call_of(const Request& request) {
   auto call = call_of<muster::v1::PlanScriptRequest>(request);
   call.set_is_sweep(request.is_sweep);
   return call;
-}
-
-/// Shows the progress of a recipe, or the output of a command, until the job has ended. Returns the exit code.
-int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
-  Interrupts::instance().gently();
-  auto end = StreamEnd::kComplete;
-  if (spec.has_command()) end = print_logs(client, {.job = id, .follow = true}, std::cerr);
-  muster::v1::Job job;
-  Progress progress;
-  if (end == StreamEnd::kComplete) {
-    end = wait_for_end(client, id, &job, std::nullopt, [&](const muster::v1::Job& now) {
-      if (spec.has_recipe() && !is_ended(now)) progress.show(now);
-    });
-  }
-  progress.close();
-  return tell_end(client, end, id, job);
 }
 
 /// Names keys that have no effect in this job, and slurm.output if the job does not go to Slurm.

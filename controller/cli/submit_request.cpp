@@ -1,10 +1,10 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <set>
 
 #include "cli/submit.h"
 #include "cli/text.h"
