@@ -108,7 +108,9 @@ class Reader {
   }
 
   void read_series(const json& all) {
-    for (const auto& [name, facts] : all.items()) {
+    for (const auto& entry : all.items()) {
+      const auto& name = entry.key();
+      const auto& facts = entry.value();
       if (!is_name(name)) continue;
       if (!facts.is_object()) {
         complain("the description of series \"" + name + "\" is " + facts.type_name() + "; expected object");

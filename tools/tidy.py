@@ -17,11 +17,11 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("controller/", "fsdp/", "os/", "proto/json/", "slurm/", "worker/")
+FOLDERS = ("agent/", "beside/", "contract/", "controller/", "fsdp/", "launch/", "os/", "proto/json/", "schema/", "slurm/", "worker/")
 FILE_LIMIT_S = 900
 FINDING = re.compile(r"^(/\S+?):(\d+:\d+): (?:error|warning): (.+) \[([\w.,-]+)\]$")
-# clang does not know all warning options of g++, and names some warnings differently.
-EXTRA = ["--extra-arg=-Wno-unknown-warning-option"]
+# clang does not know all options of g++, and names some warnings differently.
+EXTRA = ["--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Qunused-arguments"]
 
 
 class NothingToRun(Exception):
