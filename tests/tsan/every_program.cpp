@@ -24,6 +24,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_status.so\n"
          "called_from_lib:libabsl_strings.so\n"
          "called_from_lib:libabsl_time.so\n"
+         "called_from_lib:libabsl_time_zone.so\n"
          "race_top:closedir\n";
 }
 
