@@ -30,7 +30,7 @@ std::string bytes_of(const std::filesystem::path& file, std::uint64_t offset, st
 }  // namespace
 
 std::vector<Report> ReportTail::read(bool ended) {
-  const auto bytes = bytes_of(file_, place_.offset, kMostAtOnce);
+  const auto bytes = bytes_of(file_, offset_, kMostAtOnce);
   std::vector<Report> out;
   std::string_view rest = bytes;
   while (!rest.empty()) {
@@ -41,7 +41,7 @@ std::vector<Report> ReportTail::read(bool ended) {
     const auto taken = whole ? end + 1 : rest.size();
     if (!skips_) take(line, out);
     skips_ = !whole;
-    place_.offset += taken;
+    offset_ += taken;
     rest.remove_prefix(taken);
   }
   return out;
@@ -54,13 +54,11 @@ void ReportTail::take(std::string_view line, std::vector<Report>& out) {
   if (const auto* bad = std::get_if<BadLine>(&parsed)) return complain(bad->why);
   auto& report = std::get<Report>(parsed);
   if (!report.complaint.empty()) complain(report.complaint);
-  if (report.step) ++place_.steps;
-  if (report.checkpoint) ++place_.checkpoints;
   out.push_back(std::move(report));
 }
 
 void ReportTail::complain(const std::string& why) {
-  ++place_.bad;
+  ++bad_lines_;
   if (!first_complaint_) first_complaint_ = "line " + std::to_string(line_) + ": " + why;
 }
 

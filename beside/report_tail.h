@@ -12,27 +12,20 @@
 
 namespace beside {
 
-/// Follows a report file from a remembered place on. It reads regular files alone, and waits as long as their file
-/// system does.
+/// Follows a report file. It reads regular files alone, and waits as long as their file system does.
 class ReportTail {
  public:
-  /// Where a reader has come to. A reader that begins there reads the next line.
-  struct Place {
-    std::uint64_t offset = 0;  // bytes
-    std::uint64_t steps = 0;   // lines with a step before it; each has the number of those before it
-    std::uint64_t checkpoints = 0;
-    std::uint64_t bad = 0;  // lines that could not be read, or only in part
-  };
-
   explicit ReportTail(std::filesystem::path file) : file_(std::move(file)) {}
-  ReportTail(std::filesystem::path file, const Place& from) : file_(std::move(file)), place_(from) {}
 
   /// The next lines that are whole, at most kMostAtOnce bytes of them. With `ended`, when the program has ended, a last
   /// line without its newline counts too. Empty: there is no more now.
   std::vector<Report> read(bool ended = false);
 
-  const Place& place() const { return place_; }
-  /// What was wrong with the first bad line, with its number from the place where this reader began; nullopt: none was.
+  /// Bytes read so far.
+  std::uint64_t offset() const { return offset_; }
+  /// Lines that could not be read, or only in part.
+  std::uint64_t bad_lines() const { return bad_lines_; }
+  /// What was wrong with the first of them, with its number; nullopt: none was.
   const std::optional<std::string>& first_complaint() const { return first_complaint_; }
 
   static constexpr std::size_t kMostAtOnce = 1 << 20;
@@ -42,9 +35,8 @@ class ReportTail {
   void complain(const std::string& why);
 
   const std::filesystem::path file_;
-  Place place_;
-  bool skips_ = false;  // the place is inside a line that is too long
-  std::uint64_t line_ = 0;
+  std::uint64_t offset_ = 0, line_ = 0, bad_lines_ = 0;
+  bool skips_ = false;  // the offset is inside a line that is too long
   std::optional<std::string> first_complaint_;
 };
 

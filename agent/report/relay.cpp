@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "os/signals_blocked.h"
@@ -54,37 +55,72 @@ bool Relay::wait(std::chrono::steady_clock::time_point until) {
 }
 
 void Relay::run() {
+  auto next_look = kLook;
   Lock lock(mutex_);
   while (!quit_) {
     const auto exit = exit_;
     lock.unlock();
-    const auto reports = read(exit.has_value());
+    bool told_all = false;
     try {
-      if (reports) tell(*reports);
+      told_all = look(exit);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "muster: the reports of a rank are not told to the controller: %s\n", error.what());
-      lock.lock();
-      break;
+      told_all = true;
     }
-    const bool told_all = exit && reports && reports->empty();
-    if (told_all && reporter_) reporter_->leaving(exit->code, "");
     lock.lock();
     if (told_all) break;
-    const bool has_more = reports && !reports->empty();
-    if (!has_more || !exit) wake_.wait_for(lock, kLook, [&] { return quit_ || (exit_ && !exit); });
+    if (exit && has_news_) continue;
+    next_look = has_news_ ? kLook : std::min(next_look * 2, kLookAtMost);
+    wake_.wait_for(lock, next_look, [&] { return quit_ || (exit_ && !exit); });
   }
+  lock.unlock();
+  // What it could not tell is in its file before the rank's end is known.
+  reporter_.reset();
+  lock.lock();
   done_ = true;
   wake_.notify_all();
+}
+
+bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
+  const auto reports = read(exit.has_value());
+  has_news_ = reports && !reports->empty();
+  if (has_news_) tell(*reports);
+  if (!reports || has_news_ || !reading_began_ended_) return false;
+  // A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter
+  // takes its time.
+  if (reporter_) reporter_->leaving(exit->signal != 0 ? 128 + exit->signal : exit->code, "");
+  return true;
 }
 
 std::optional<std::vector<beside::Report>> Relay::read(bool ended) {
   if (!reading_.valid()) {
     std::packaged_task<std::vector<beside::Report>()> task([tail = tail_, ended] { return tail->read(ended); });
-    reading_ = task.get_future();
-    std::thread(std::move(task)).detach();
+    auto reading = task.get_future();
+    try {
+      std::thread(std::move(task)).detach();
+    } catch (const std::system_error&) {  // no more threads now
+      return std::nullopt;
+    }
+    reading_ = std::move(reading);
+    reading_began_ended_ = ended;
   }
   if (reading_.wait_for(kDiskPatience) != std::future_status::ready) return std::nullopt;
-  return reading_.get();
+  auto reports = reading_.get();
+  complain_once();
+  return reports;
+}
+
+// In the agent's own log. The program goes on.
+void Relay::complain_once() {
+  if (!tail_->first_complaint() || std::exchange(complained_, true)) return;
+  std::fprintf(stderr, "muster: the report file has lines that cannot be read; the first: %s\n",
+               tail_->first_complaint()->c_str());
+}
+
+void Relay::tell(const std::vector<beside::Report>& reports) {
+  has_told_ = true;
+  if (!reporter_) reporter_ = connect_();
+  for (const auto& report : reports) tell(report);
 }
 
 void Relay::enter(worker::Section section) {
@@ -95,13 +131,6 @@ void Relay::enter(worker::Section section) {
 double Relay::step_ms_since_last(std::int64_t step, std::int64_t at_ms) const {
   if (!last_step_ || step <= last_step_->first || at_ms < last_step_->second) return 0;
   return static_cast<double>(at_ms - last_step_->second) / static_cast<double>(step - last_step_->first);
-}
-
-void Relay::tell(const std::vector<beside::Report>& reports) {
-  if (reports.empty()) return;
-  has_told_ = true;
-  if (!reporter_) reporter_ = connect_();
-  for (const auto& report : reports) tell(report);
 }
 
 void Relay::tell(const beside::Report& report) {

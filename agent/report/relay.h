@@ -31,10 +31,12 @@ using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
 /// that the disk holds up goes on by itself; what it brings is told when it comes.
 class Relay {
  public:
-  static constexpr std::chrono::milliseconds kLook{200};
+  /// Between two looks at the file: at first and after news, and at most.
+  static constexpr std::chrono::milliseconds kLook{200}, kLookAtMost{2'000};
 
+  /// Throws std::system_error if no thread can be started.
   Relay(std::filesystem::path file, Connect connect);
-  /// Gives up what has not been told.
+  /// Reads no further. It waits until the reporter has told what it has, or kept it, as the reporter's limits say.
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
@@ -51,6 +53,9 @@ class Relay {
   void run();
   /// What the disk has brought by now; nullopt: it has not answered yet.
   std::optional<std::vector<beside::Report>> read(bool ended);
+  /// One look at the file. True: all is told that the program has written before its end.
+  bool look(const std::optional<contract::ExitStatus>& exit);
+  void complain_once();
   void tell(const std::vector<beside::Report>& reports);
   void tell(const beside::Report& report);
   void enter(worker::Section section);
@@ -59,6 +64,8 @@ class Relay {
   const Connect connect_;
   const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
   std::future<std::vector<beside::Report>> reading_;
+  bool reading_began_ended_ = false;  // the program had ended when reading_ began
+  bool has_news_ = false, complained_ = false;
   std::unique_ptr<worker::Reporter> reporter_;
   std::vector<schema::Series> series_;
   worker::Section section_ = worker::Section::kInit;

@@ -55,7 +55,7 @@ constexpr milliseconds kKillAgain{20};
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
 /// The longest that a rank's last reports delay the news of its end, and what most ends take: nothing was reported.
-constexpr milliseconds kReportPatience{3000};
+constexpr milliseconds kReportPatience{900};
 constexpr milliseconds kQuickRelay{5};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
@@ -93,6 +93,12 @@ class Supervisor {
   void run();
 
  private:
+  /// A rank that has ended, and whose last reports may be on their way.
+  struct Leaving {
+    Exited end;
+    Clock::time_point since;
+  };
+
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
@@ -111,6 +117,7 @@ class Supervisor {
   void rank_ended(std::uint32_t rank, ExitStatus exit);
   std::string last_words(std::uint32_t rank, ExitStatus exit);
   void record_told_ends();
+  bool is_told(const Leaving& rank);
   void kill_the_rest();
 
   const SupervisorOptions& options_;
@@ -121,11 +128,6 @@ class Supervisor {
   std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<std::uint32_t> living_;
   std::map<std::uint32_t, std::unique_ptr<report::Relay>> relays_;
-  /// Ranks that have ended and whose last reports are on their way.
-  struct Leaving {
-    Exited end;
-    Clock::time_point since;
-  };
   std::list<Leaving> leaving_;
   std::list<Client> clients_;
   os::OomWatch oom_;
@@ -190,9 +192,14 @@ void Supervisor::start() {
 void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& node) {
   if (!options_.connect) return;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
-    relays_[rank] = std::make_unique<report::Relay>(
-        beside::rank_files(log_folder_, rank).report,
-        options_.connect(rank_environment(launch, rank, node), gang_->ranks()[rank].pid));
+    try {
+      relays_[rank] = std::make_unique<report::Relay>(
+          beside::rank_files(log_folder_, rank).report,
+          options_.connect(rank_environment(launch, rank, node), gang_->ranks()[rank].pid));
+    } catch (const std::system_error& error) {  // the rank runs on without
+      relays_.erase(rank);
+      std::fprintf(stderr, "muster-supervisor: nobody reads what rank %u reports: %s\n", rank, error.what());
+    }
   }
 }
 
@@ -345,18 +352,20 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
   record_told_ends();
 }
 
-// The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then.
+// The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then. It is
+// told of ends in the order in which they came, since the first to fail is the culprit.
 void Supervisor::record_told_ends() {
-  leaving_.remove_if([this](const Leaving& rank) {
-    const auto relay = relays_.find(rank.end.rank);
-    if (relay != relays_.end() && !relay->second->wait(Clock::now())) {
-      const auto patience = relay->second->has_told() ? kReportPatience : kFilePatience;
-      if (Clock::now() - rank.since < patience) return false;
-    }
-    record(rank.end);
+  while (!leaving_.empty() && is_told(leaving_.front())) {
+    record(leaving_.front().end);
+    leaving_.pop_front();
     step("exited");
-    return true;
-  });
+  }
+}
+
+bool Supervisor::is_told(const Leaving& rank) {
+  const auto relay = relays_.find(rank.end.rank);
+  if (relay == relays_.end() || relay->second->wait(Clock::now())) return true;
+  return Clock::now() - rank.since >= (relay->second->has_told() ? kReportPatience : kFilePatience);
 }
 
 /// A rank that was asked to leave is not asked why it left.

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "agent/task/log_link.h"
@@ -46,7 +47,7 @@ constexpr milliseconds kFilePatience{500};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
 /// The longest that a rank's last reports delay the news of its end.
-constexpr milliseconds kReportPatience{3'000};
+constexpr milliseconds kReportPatience{900};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 
@@ -95,15 +96,17 @@ Task::Task(TaskSetup setup)
 }
 
 int Task::run() {
+  launch::Environment environment;
   try {
     const auto planned = plan();
+    environment = planned.ranks.front().environment;
     if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
     process_.emplace(planned);
-    follow_report(planned.ranks.front().environment);
     link_log();
   } catch (const std::exception& error) {
     return finish_unstarted(error.what());
   }
+  follow_report(environment);
   status_.pid = process_->pid();
   tell(v1::PROCESS_RUNNING);
   file_->put(status_);
@@ -358,12 +361,18 @@ int Task::last_word(v1::ProcessState state) {
 
 void Task::follow_report(const launch::Environment& rank) {
   if (!setup_.report) return;
-  relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()));
+  try {
+    relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()));
+  } catch (const std::system_error& error) {  // the rank runs on without
+    std::fprintf(stderr, "muster-task: nobody reads what rank %d reports: %s\n", environment_.rank, error.what());
+  }
 }
 
-// The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then.
+// The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then. A word
+// meanwhile would say that the rank is alive.
 void Task::tell_last_reports() {
   if (!relay_) return;
+  link_->hold();
   relay_->ended(status_.exit);
   const auto since = Clock::now();
   if (!relay_->wait(since + kFilePatience) && relay_->has_told()) relay_->wait(since + kReportPatience);

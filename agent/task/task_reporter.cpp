@@ -49,8 +49,14 @@ void TaskReporter::tell(const muster::v1::TaskRequest& request) {
     std::lock_guard lock(mutex_);
     request_ = request;
     ++version_;
+    holds_ = false;
   }
   wake_.notify_all();
+}
+
+void TaskReporter::hold() {
+  std::lock_guard lock(mutex_);
+  holds_ = true;
 }
 
 bool TaskReporter::flush(milliseconds patience) {
@@ -87,6 +93,7 @@ std::string TaskReporter::meet(const std::string& mine, worker::MeetingPatience 
 void TaskReporter::run() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
+    wake_.wait(lock, [&] { return closed_ || !holds_; });
     const auto version = version_;
     const bool told = (!calls_ && send(lock)) || (calls_ && call(lock));
     const auto stream_ended = [&] { return told && stream_ && stream_->end(); };

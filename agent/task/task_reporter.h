@@ -26,6 +26,7 @@ class TaskReporter : public ControllerLink {
   TaskReporter& operator=(const TaskReporter&) = delete;
 
   void tell(const muster::v1::TaskRequest& request) override;
+  void hold() override;
   bool flush(std::chrono::milliseconds patience) override;
   std::chrono::milliseconds unheard_for() const override;
   std::string meet(const std::string& mine, worker::MeetingPatience patience) override;
@@ -56,7 +57,7 @@ class TaskReporter : public ControllerLink {
   Clock::time_point answered_at_ = Clock::now();                // on this stream; or the stream was opened then
   bool is_answered_ = false;                                    // this stream
   std::chrono::milliseconds interval_{500};
-  bool closed_ = false;
+  bool closed_ = false, holds_ = false;
 
   muster::v1::Directive said_ = muster::v1::DIRECTIVE_CONTINUE;  // of the thread that hears
   // Of the thread that tells.

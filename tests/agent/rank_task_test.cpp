@@ -25,6 +25,7 @@ struct Controller {
   std::chrono::milliseconds unheard{0};
   std::string meeting_point;
   std::vector<std::string> offers;
+  bool is_held = false;
 
   void ask(muster::v1::Directive directive, const std::string& why = "") const {
     TaskResponse response;
@@ -42,6 +43,7 @@ class Link : public ControllerLink {
     controller_.told.push_back(request);
     controller_.on_tell(request);
   }
+  void hold() override { controller_.is_held = true; }
   bool flush(std::chrono::milliseconds) override { return true; }
   std::chrono::milliseconds unheard_for() const override { return controller_.unheard; }
   std::string meet(const std::string& mine, worker::MeetingPatience) override {
@@ -113,6 +115,43 @@ TEST_F(RankTask, TellsStartAndEndAndWritesTheSame) {
   EXPECT_EQ(status().exit, (contract::ExitStatus{7, 0}));
   EXPECT_EQ(status().error, last.error());
   EXPECT_EQ(status().pid, last.pid());
+}
+
+/// Notes what was told of a rank, and what the controller knew of its process then.
+class ReportsNoted : public worker::Reporter {
+ public:
+  ReportsNoted(std::vector<std::string>& lines, const Controller& controller)
+      : lines_(lines), controller_(controller) {}
+  void section(worker::Section) override {}
+  void declare(std::vector<schema::Series>) override {}
+  void step(const worker::StepReport& report) override { note("step " + std::to_string(report.step)); }
+  void resumed_from(std::int64_t) override {}
+  void checkpoint_saved(std::int64_t, std::int64_t, double) override {}
+  worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
+  bool assigns_rendezvous() const override { return false; }
+  worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
+  void leaving(int exit_code, std::string_view) override { note("leaving " + std::to_string(exit_code)); }
+
+ private:
+  void note(const std::string& what) {
+    const bool exit_is_told = controller_.told.back().state() == muster::v1::PROCESS_EXITED;
+    lines_.push_back(what + (controller_.is_held ? ", held" : "") + (exit_is_told ? ", after the exit" : ""));
+  }
+  std::vector<std::string>& lines_;
+  const Controller& controller_;
+};
+
+TEST_F(RankTask, TellsTheLastReportsBeforeTheEndAndNothingElseMeanwhile) {
+  std::vector<std::string> lines;
+  setup_.report = [&](const launch::Environment& rank, pid_t) -> report::Connect {
+    EXPECT_EQ(rank.at("MUSTER_REPORT"), (folder_ / "logs" / "rank-0.report.jsonl").native());
+    return [&] { return std::make_unique<ReportsNoted>(lines, controller_); };
+  };
+  EXPECT_EQ(run("echo '{\"step\":1}' >> $MUSTER_REPORT; kill -KILL $$"), 128 + SIGKILL);
+  ASSERT_THAT(lines, testing::SizeIs(2));
+  EXPECT_THAT(lines[0], testing::AnyOf("step 1", "step 1, held"));
+  EXPECT_EQ(lines[1], "leaving 137, held");
+  EXPECT_EQ(controller_.told.back().state(), muster::v1::PROCESS_EXITED);
 }
 
 TEST_F(RankTask, ASignalOfTheProgramIsItsOwnCode) {

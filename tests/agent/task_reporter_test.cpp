@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "agent/task/task_reporter.h"
 #include "claimed_port.h"
@@ -76,6 +77,20 @@ TEST_F(Reporter, TellsOverOneStreamAndKnowsWhatIsHeard) {
   server->shutdown();
   EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
   EXPECT_EQ(controller_.task_streams_opened, 1);
+}
+
+TEST_F(Reporter, HoldsUntilThereIsSomethingNewToTell) {
+  controller_.set_interval(50ms);
+  const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(heard(3));
+  reporter_->hold();
+  const auto heard_before = heard_now();
+  std::this_thread::sleep_for(500ms);  // ten intervals
+  EXPECT_LE(heard_now(), heard_before + 1) << "one may have been on its way";
+  reporter_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_TRUE(reporter_->flush(10s));
+  ASSERT_TRUE(heard(heard_before + 2)) << "at the interval again";
 }
 
 // The intervals are so long that nothing but the change itself can be the cause.

@@ -76,6 +76,20 @@ for step in range(run.resume(load) + 1, 61):
   for (const auto& [step, loss] : newest) EXPECT_DOUBLE_EQ(loss, 100.0 / step);
 }
 
+// The last reports of rank 0 take longer than the end of rank 1, which has none.
+TEST(Reports, TheRankThatFailsFirstIsTheCulpritThoughItReports) {
+  World world;
+  world.start_daemon();
+  const auto job =
+      world.submit(shell_job("if [ $RANK = 0 ]; then echo '{\"step\":1,\"loss\":2}' >> $MUSTER_REPORT; sleep 0.5; echo "
+                             "$$ > pid0; exit 93; fi\n"
+                             "while [ ! -s pid0 ] || kill -0 $(cat pid0) 2> /dev/null; do sleep 0.005; done; exit 4",
+                             "[resources]\nranks_per_node = 2\n"));
+  const auto done = world.until_state(job, "failed");
+  EXPECT_EQ(done.at("attempts")[0].at("rank"), 0) << done.at("attempts");
+  EXPECT_EQ(done.at("attempts")[0].at("exit_code"), 93) << done.at("attempts");
+}
+
 TEST(Reports, AProgramThatStopsReportingHangs) {
   World world;
   world.start_daemon();

@@ -68,7 +68,8 @@ v1::HeartbeatRequest GrpcReporter::heartbeat() const {
 
 void GrpcReporter::add_last_words(v1::HeartbeatRequest& request) const {
   request.set_leaving(true);
-  request.set_exit_code(leaving_->exit_code);
+  // muster-worker says so before it leaves, and ranks are put in order by that. Of another process it would come late.
+  if (!options_.for_another) request.set_exit_code(leaving_->exit_code);
   request.set_leaving_reason(leaving_->reason);
 }
 
