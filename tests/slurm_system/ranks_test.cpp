@@ -120,6 +120,34 @@ TEST_F(SlurmRanks, FindTheirSubmittersEnvironmentBelowSetupLinesAndEnv) {
   EXPECT_EQ(log_of(muster(), job, 0), "/the/submitters/of-setup /lib/of/the/submitter /mine\n");
 }
 
+// Goal: a program on Slurm that writes a report file has curves and a true FROM, and the rank that died is named.
+// Method: four ranks on two nodes write five steps; one of them dies; the second attempt goes on.
+TEST_F(SlurmRanks, ReportWhatAnyProgramWritesIntoItsFile) {
+  const std::string script = R"(tell() { echo "$1" >> $MUSTER_REPORT; }
+if [ $MUSTER_ATTEMPT = 1 ]; then
+  tell '{"resumed":0}'
+  for i in 1 2 3 4 5; do tell "{\"step\":$i,\"loss\":$i.5}"; done
+  tell '{"checkpoint":"c5","step":5}'
+  sleep 1
+  [ $RANK != 3 ] || kill -KILL $$
+  sleep 600
+fi
+tell '{"resumed":5}'
+for i in 6 7 8; do tell "{\"step\":$i,\"loss\":$i.5}"; done
+)";
+  const auto job = muster().submit(shell({.script = script, .nodes = 2, .ranks_per_node = 2}));
+  const auto done = muster().until_state(job, "succeeded");
+  const auto& attempts = done.at("attempts");
+  ASSERT_EQ(attempts.size(), 2u) << attempts;
+  EXPECT_EQ(attempts[0].at("rank"), 3) << attempts;
+  EXPECT_EQ(attempts[0].at("resumed_from_step"), 0) << attempts;
+  EXPECT_EQ(attempts[1].at("resumed_from_step"), 5) << attempts;
+  std::vector<std::pair<int, double>> losses;
+  for (const auto& row : muster().metrics(job)) losses.emplace_back(row.at("step"), row.at("loss"));
+  EXPECT_EQ(losses, (std::vector<std::pair<int, double>>{
+                        {1, 1.5}, {2, 2.5}, {3, 3.5}, {4, 4.5}, {5, 5.5}, {6, 6.5}, {7, 7.5}, {8, 8.5}}));
+}
+
 // As sweeps of other tools call their runs: safe as Slurm's name and as a file's.
 TEST_F(SlurmRanks, AJobsNameMayHoldItsSettings) {
   const std::string name = "lr=0.1,seed=3+" + std::string(100, 'x');
