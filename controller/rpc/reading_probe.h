@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "base/reading.h"
+#include "base/hearing.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 
 namespace rpc {
