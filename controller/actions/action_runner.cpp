@@ -269,7 +269,8 @@ bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& actio
   const auto answer = parts_.executor.limit({id, action.attempt}, action.time_limit);
   if (answer.kind == executors::LimitAnswer::Kind::kLater) return false;
   if (!job->time_limit_asked) return true;
-  return parts_.event_log.keep_and_wait(id, core::TimeLimitAnswered{action.attempt, action.time_limit, answer.why});
+  const core::TimeLimitAnswered answered{action.attempt, action.time_limit, answer.why};
+  return parts_.event_log.keep_and_wait({{id, answered}}).front();
 }
 
 // Of several requests the newest counts. Its row is done together with those that it has overtaken, so that after a

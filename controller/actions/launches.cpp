@@ -139,7 +139,7 @@ void Launches::keep(std::vector<Launch>& launches) {
                                          : core::EventBody(std::get<core::AttemptLaunchFailed>(*each.answer)));
     of_facts.push_back(&each);
   }
-  const auto kept = parts_.event_log.keep_all_and_wait(std::move(facts));
+  const auto kept = parts_.event_log.keep_and_wait(std::move(facts));
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i]) continue;
     if (of_facts[i]->later->unsure) stop_unwanted(of_facts[i]->key);

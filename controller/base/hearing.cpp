@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace base {
@@ -57,10 +58,7 @@ DiskProbe::DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file,
     : hearing_(hearing),
       clock_(clock),
       file_(std::move(file)),
-      loop_("the disk could not be probed", threads, [this]() -> std::optional<core::Millis> {
-        write();
-        return std::nullopt;
-      }) {
+      loop_("the disk could not be probed", threads, [this] { return write(); }) {
   loop_.start();
 }
 
@@ -80,10 +78,10 @@ void DiskProbe::ask_and_wait(core::Millis patience) {
   done_.wait_for(lock, patience, [&] { return !wanted_; });
 }
 
-void DiskProbe::write() {
+std::optional<core::Millis> DiskProbe::write() {
   {
     std::lock_guard lock(mutex_);
-    if (!wanted_) return;
+    if (!wanted_) return std::nullopt;
   }
   {
     const Hearing::Write write(hearing_);
@@ -92,6 +90,65 @@ void DiskProbe::write() {
   std::lock_guard lock(mutex_);
   wanted_ = false;
   done_.notify_all();
+  return std::nullopt;
+}
+
+void Reading::attach(std::function<void(std::uint64_t)> send) {
+  const std::lock_guard lock(send_mutex_);
+  send_ = std::move(send);
+}
+
+void Reading::detach() {
+  const std::lock_guard lock(send_mutex_);
+  send_ = nullptr;
+  lost();
+}
+
+void Reading::ask() {
+  const std::lock_guard sending(send_mutex_);
+  if (!send_) return;
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (under_way_) return;
+    under_way_ = true;
+    number = ++number_;
+    asked_at_ = clock_.monotonic();
+    // Of what arrived before the first word nothing is known, and nobody is judged by it.
+    if (!read_until_) read_until_ = asked_at_;
+  }
+  send_(number);
+}
+
+void Reading::arrived(std::uint64_t n) {
+  const std::lock_guard lock(mutex_);
+  if (!under_way_ || n != number_) return;
+  under_way_ = false;
+  read_until_ = asked_at_;
+  lag_ = clock_.monotonic() - *asked_at_;
+}
+
+void Reading::lost() {
+  const std::lock_guard lock(mutex_);
+  under_way_ = false;
+  read_until_.reset();
+  lag_ = core::Millis(0);
+}
+
+core::Millis Reading::read_until() const {
+  const std::lock_guard lock(mutex_);
+  return read_until_.value_or(clock_.monotonic());
+}
+
+core::Millis Reading::lag() const {
+  const std::lock_guard lock(mutex_);
+  return under_way_ ? std::max(lag_, clock_.monotonic() - *asked_at_) : lag_;
+}
+
+std::optional<core::Millis> Reading::asked_ago() const {
+  const std::lock_guard lock(mutex_);
+  if (!asked_at_) return std::nullopt;
+  return clock_.monotonic() - *asked_at_;
 }
 
 }  // namespace base

@@ -127,11 +127,7 @@ void EventLog::keep(core::JobId job, core::EventBody body) {
   enqueue({.job = job, .body = std::move(body)});
 }
 
-bool EventLog::keep_and_wait(core::JobId job, core::EventBody body) {
-  return keep_all_and_wait({{job, std::move(body)}}).front();
-}
-
-std::vector<bool> EventLog::keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts) {
+std::vector<bool> EventLog::keep_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts) {
   std::vector<std::shared_future<Result>> futures;
   for (auto& [job, body] : facts) futures.push_back(enqueue({.job = job, .body = std::move(body)}));
   if (!threads_) pump();

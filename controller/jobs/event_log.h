@@ -100,11 +100,9 @@ class EventLog {
   base::Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
   void keep(core::JobId job, core::EventBody body);
-  /// The same, and waits until it is durable; false if the event_log was closed before (or, without threads, if the
-  /// store takes no writes now).
-  bool keep_and_wait(core::JobId job, core::EventBody body);
-  /// Of several facts at once, with as few transactions as they need.
-  std::vector<bool> keep_all_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
+  /// The same of several facts, with as few transactions as they need, and waits until they are durable; false of a
+  /// fact if the event_log was closed before (or, without threads, if the store takes no writes now).
+  std::vector<bool> keep_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
 
   /// The newest durable state; null if there is no such job. Throws store::Error.
   JobPtr job(core::JobId id) const { return jobs_.get(id); }

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <set>
-#include <system_error>
 
 #include "schema/whole_number.h"
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -171,10 +170,7 @@ ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, base::DataFo
       specs_(specs),
       data_(std::move(data)),
       threads_(threads),
-      loop_("a fact about an attempt could not be passed on", threads, [this]() -> std::optional<core::Millis> {
-        if (pass_on()) return core::Millis(0);
-        return std::nullopt;
-      }) {
+      loop_("a fact about an attempt could not be passed on", threads, [this] { return pass_on(); }) {
   loop_.start();
 }
 
@@ -236,9 +232,9 @@ bool ProgressWatch::calls_for_a_look(core::JobId id, const core::EventBody& body
   }
 }
 
-bool ProgressWatch::pass_on() {
+std::optional<core::Millis> ProgressWatch::pass_on() {
   std::unique_lock lock(mutex_);
-  if (waiting_.empty()) return false;
+  if (waiting_.empty()) return std::nullopt;
   auto [fact, looks] = std::move(waiting_.front());
   waiting_.pop_front();
   const core::AttemptKey key{fact.first, core::attempt_of(fact.second)};
@@ -247,7 +243,7 @@ bool ProgressWatch::pass_on() {
   event_log_.keep(fact.first, std::move(fact.second));
   lock.lock();
   if (--attempts_[key] == 0) attempts_.erase(key);
-  return true;
+  return core::Millis(0);
 }
 
 void ProgressWatch::look(const core::AttemptKey& key) {

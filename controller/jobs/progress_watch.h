@@ -78,8 +78,8 @@ class ProgressWatch {
   };
   /// Under the lock: whether with this fact an attempt ends that is to be looked at.
   bool calls_for_a_look(core::JobId job, const core::EventBody& body);
-  /// Passes the oldest waiting fact on; false: none waits.
-  bool pass_on();
+  /// One step of the loop: passes the oldest waiting fact on.
+  std::optional<core::Millis> pass_on();
   void look(const core::AttemptKey& key);
 
   EventLog& event_log_;

@@ -83,7 +83,7 @@ std::optional<Connections::Ends> Connections::ends_of(std::uint16_t local_port, 
   if (std::from_chars(peer.data() + last + 1, end, port).ptr != end) return std::nullopt;
   // "127.0.0.1", "[::1]" or "%5B::1%5D"; a scope is left out: "%5Bfe80::1%25eth0%5D".
   auto host = peer.substr(first + 1, last - first - 1);
-  for (const std::string_view bracket : {"[", "%5B"}) {
+  for (const std::string_view bracket : {"[", "%5B", "%5b"}) {
     if (host.starts_with(bracket)) host.remove_prefix(bracket.size());
   }
   host = host.substr(0, host.find_first_of("%]"));

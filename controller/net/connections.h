@@ -28,7 +28,9 @@ struct Shares {
   std::size_t strangers = 0;
   /// Command lines, scripts and browsers.
   std::size_t people = 0;
-  /// A rank of a training has two connections (worker and task), a rank of a command one.
+  /// On Slurm each rank's task has one. A rank that reports has one more: its worker tells by itself, and the agent
+  /// tells for the program of a command. So the 16,416 that a limit of 20,000 files leaves are enough for 8,208 ranks
+  /// on Slurm, whatever they run, and for 16,416 on musterd's machine.
   std::size_t ranks = 0;
 };
 

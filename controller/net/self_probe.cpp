@@ -1,23 +1,22 @@
 #include "net/self_probe.h"
 
+#include <netdb.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <thread>
+
+#include "os/fd.h"
 
 namespace net {
 namespace {
 
-using boost::asio::ip::tcp;
-using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{50};  // between two connections of one probe
 
@@ -34,32 +33,40 @@ bool begins_with(const std::string& text, const std::string& wanted) {
   return true;
 }
 
+/// Waits for `events`; false at the deadline.
+bool wait_for(int fd, short events, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd watched{fd, events, 0};
+    if (left <= 0) return false;
+    if (::poll(&watched, 1, static_cast<int>(left)) > 0) return true;
+  }
+}
+
 /// Probes with one connection. Returns the problem; empty: the answer was right.
-std::string try_once(const tcp::endpoint& to, const ProbedPort& port, Clock::time_point deadline) {
-  // A program that is started meanwhile must not inherit it, as it would a socket that Asio opens.
-  const int fd = ::socket(to.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return std::strerror(errno);
-  boost::asio::io_context io;
-  tcp::socket socket(io, to.protocol(), fd);
-  std::string why = "could not connect in time", got;
-  const auto on_answer = [&](const error_code& failed, std::size_t) {
-    if (failed == boost::asio::error::eof) {
-      why = "the connection was closed without an answer";
-    } else if (failed) {
-      why = failed.message();
-    } else {
-      why = begins_with(got, port.answer) ? "" : "the answer is not the expected one";
-    }
-  };
-  socket.async_connect(to, [&](const error_code& failed) {
-    error_code unsent;
-    if (!failed) boost::asio::write(socket, boost::asio::buffer(port.hello), unsent);
-    why = failed ? failed.message() : unsent ? unsent.message() : "no answer in time";
-    if (failed || unsent) return;
-    boost::asio::async_read(socket, boost::asio::dynamic_buffer(got, port.answer.size()), on_answer);
-  });
-  io.run_until(deadline);
-  return why;
+std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_point deadline) {
+  const os::Fd socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return std::strerror(errno);
+  const int fd = socket.get();
+  if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);
+  if (!wait_for(fd, POLLOUT, deadline)) return "could not connect in time";
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return std::strerror(error);
+  if (::send(fd, port.hello.data(), port.hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(port.hello.size())) {
+    return std::strerror(errno);
+  }
+  std::string got;
+  while (got.size() < port.answer.size()) {
+    if (!wait_for(fd, POLLIN, deadline)) return "no answer in time";
+    std::array<char, 512> buffer;
+    const auto count = ::recv(fd, buffer.data(), buffer.size(), 0);
+    if (count == 0) return "the connection was closed without an answer";
+    if (count < 0) return std::strerror(errno);
+    got.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  return begins_with(got, port.answer) ? "" : "the answer is not the expected one";
 }
 
 }  // namespace
@@ -75,13 +82,18 @@ ProbedPort http_port(std::string host, int port, std::function<void()> reopen) {
 }
 
 std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience, bool once) {
-  boost::asio::io_context io;
-  error_code unknown;
-  const auto to = tcp::resolver(io).resolve(reached_at(port.host), std::to_string(port.port), unknown);
-  if (unknown) return unknown.message();
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const auto host = reached_at(port.host);
+  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port.port).c_str(), &hints, &list); error != 0) {
+    return ::gai_strerror(error);
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
   // The probe's connection is a stranger, which may be shut down for another one. So several tries are allowed.
   for (const auto deadline = Clock::now() + patience;;) {
-    const auto why = try_once(to.begin()->endpoint(), port, deadline);
+    const auto why = try_once(*list, port, deadline);
     if (why.empty() || once || Clock::now() + kPause >= deadline) return why;
     std::this_thread::sleep_for(kPause);
   }

@@ -155,7 +155,7 @@ RankStreams::Written RankSessions::write(Caller& caller, const v1::HeartbeatRequ
   RankStreams::Written written;
   written.joined = join(caller, {}, 0);
   written.resumed = tell_resumed(caller, request);
-  written.checkpoints = take_checkpoints(caller, request);
+  written.checkpoints = take_checkpoints(caller, request, false);
   return written;
 }
 
@@ -207,20 +207,24 @@ std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::Heartbe
 }
 
 // Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it
-// is not sent for ever.
-std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request) {
+// is not sent for ever. After a rank's last words the end of its attempt is given to the event log, and an attempt that
+// has ended takes no checkpoint any more: what the store refuses of last words is kept there before that end.
+std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request,
+                                             bool last_words) {
   const auto all = static_cast<std::uint32_t>(request.checkpoints_size());
   if (caller.rank != 0 || (!caller.current && !caller.upcoming)) return all;
-  if (caller.upcoming) return 0;  // in a moment
   std::uint32_t accepted = 0;
+  bool refused = caller.upcoming;  // for a moment
   for (const auto& checkpoint : request.checkpoints()) {
     const auto told = parts_.live_ranks.checkpoint_told(caller.key);
     if (!told || checkpoint.step() > *told) {
       const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
-      if (!parts_.event_log.report(caller.key.job, saved).ok()) return accepted;
+      refused = refused || !parts_.event_log.report(caller.key.job, saved).ok();
+      if (refused && !last_words) return accepted;
+      if (refused) parts_.event_log.keep(caller.key.job, saved);
       parts_.live_ranks.set_checkpoint_told(caller.key, checkpoint.step());
     }
-    ++accepted;
+    accepted += refused ? 0 : 1;
   }
   return accepted;
 }
@@ -278,25 +282,12 @@ RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, 
   const auto& caller = found.value();
   parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
   tell_resumed(caller, request);
-  const auto checkpoints = take_late_checkpoints(caller, request);
+  const bool checkpoints =
+      take_checkpoints(caller, request, true) == static_cast<std::uint32_t>(request.checkpoints_size());
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
   const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, base::Hearing::kPatience) == most);
   parts_.changes.bump(caller.key.job);
-  return metrics ? checkpoints : Late::kLater;
-}
-
-// An attempt that has ended takes no checkpoint any more, and its end is given to the event_log next: what the store
-// refuses now is kept there before it.
-RankSessions::Late RankSessions::take_late_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request) {
-  if (take_checkpoints(caller, request) == static_cast<std::uint32_t>(request.checkpoints_size())) return Late::kTaken;
-  for (const auto& checkpoint : request.checkpoints()) {
-    const auto told = parts_.live_ranks.checkpoint_told(caller.key);
-    if (told && checkpoint.step() <= *told) continue;
-    const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
-    parts_.event_log.keep(caller.key.job, saved);
-    parts_.live_ranks.set_checkpoint_told(caller.key, checkpoint.step());
-  }
-  return Late::kLater;
+  return metrics && checkpoints ? Late::kTaken : Late::kLater;
 }
 
 void RankSessions::search_unsent(std::vector<core::AttemptKey> attempts) {

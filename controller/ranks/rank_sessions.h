@@ -82,7 +82,6 @@ class RankSessions {
   using RankKey = std::pair<core::AttemptKey, core::RankNumber>;
   Late read_late(const RankKey& rank);
   Late take_late(const v1::HeartbeatRequest& request, bool with_metrics);
-  Late take_late_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request);
   bool end_is_recorded(const RankKey& rank) const;
   void search_some();
   Outcome<Caller> find(const v1::RankKey& key);
@@ -104,7 +103,8 @@ class RankSessions {
   bool tell_resumed(const Caller& caller, const v1::HeartbeatRequest& request);
   /// How many of the request's metrics, counted from the first, are durable after `patience`.
   std::uint32_t take_metrics(const Caller& caller, const v1::HeartbeatRequest& request, core::Millis patience);
-  std::uint32_t take_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request);
+  /// How many of the request's checkpoints, counted from the first, are in the history.
+  std::uint32_t take_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request, bool last_words);
   void keep_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   std::string known_endpoint(const core::AttemptKey& key);
 

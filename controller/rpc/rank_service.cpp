@@ -87,7 +87,10 @@ class RankCalls final : public v1::RankService::CallbackService {
         callers_(callers),
         probe_(probe),
         beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, pool_),
-        tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_) {}
+        tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_) {
+    // The first timer opens the pool's descriptors, which throws when there are none left. A call must not find that.
+    const boost::asio::steady_timer first(meetings_.executor());
+  }
   ~RankCalls() override { stop(); }
 
   void stop() {
@@ -185,11 +188,12 @@ class RankCalls final : public v1::RankService::CallbackService {
   service::Controller& controller_;
   const Callers& callers_;
   ReadingProbe* const probe_;
-  RendezvousWaiters waiters_;                      // the pools call it until they end
-  Pool meetings_{kMeetingThreads, kMaxRankCalls};  // so that heartbeats never queue behind ranks that meet
-  Pool pool_{kRankThreads, kMaxRankCalls};
+  // The pools come last: until they end, what is queued in them uses all the others.
+  RendezvousWaiters waiters_;
   ReportStreams<v1::HeartbeatRequest, v1::BeatResponse> beats_;
   ReportStreams<v1::TaskRequest, v1::TaskResponse> tasks_;
+  Pool meetings_{kMeetingThreads, kMaxRankCalls};  // so that heartbeats never queue behind ranks that meet
+  Pool pool_{kRankThreads, kMaxRankCalls};         // what is queued in it may hold timers of meetings_
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/hearing.h"
 #include "base/loop.h"
-#include "base/reading.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 
 namespace rpc {

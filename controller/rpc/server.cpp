@@ -39,10 +39,14 @@ class GrpcServer final : public Server {
     for (auto* service : {jobs_.get(), admin_.get(), ranks_.calls.get()}) builder.RegisterService(service);
     server_ = builder.BuildAndStart();
     if (!server_) throw std::runtime_error("cannot serve gRPC on " + address + ": see the lines above");
+  }
+  ~GrpcServer() override { shutdown(); }
+
+  /// If it throws, the destructor stops what has begun: the probe must not hand over to an acceptor that is gone.
+  void start() {
     if (probe_) probe_->start();
     listener_.start([this](int socket) { hand_over(socket); });
   }
-  ~GrpcServer() override { shutdown(); }
 
   int port() const override { return listener_.port(); }
   void reopen() override { listener_.reopen(); }
@@ -101,7 +105,9 @@ std::unique_ptr<Server> serve(service::Controller& controller, const std::string
   // Debian builds Abseil with a search for deadlocks at every lock, which takes a tenth of a heartbeat's time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (!connections) connections = net::connections_of_this_process();
-  return std::make_unique<GrpcServer>(controller, address, std::move(connections));
+  auto server = std::make_unique<GrpcServer>(controller, address, std::move(connections));
+  server->start();
+  return server;
 }
 
 }  // namespace rpc

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/hearing.h"
 #include "base/outcome.h"
-#include "base/reading.h"
 #include "core/types.h"
 #include "muster/v1/admin_service.pb.h"
 #include "muster/v1/job.pb.h"

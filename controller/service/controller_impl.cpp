@@ -75,14 +75,7 @@ class Impl final : public RunningController {
     }
   }
 
-  ~Impl() override {
-    quiet();
-    event_log_.close();
-    progress_.close();
-    runner_.close();
-    remover_.close();
-    metrics_.close();
-  }
+  ~Impl() override { leave(&jobs::EventLog::close); }
 
   void start(const Addresses& addresses) override {
     status_.set_dashboard(addresses.dashboard);
@@ -99,13 +92,7 @@ class Impl final : public RunningController {
     ticker_.start(options_.tick_interval);
   }
 
-  void stop() override {
-    quiet();
-    event_log_.drain();
-    runner_.close();
-    remover_.close();
-    metrics_.close();
-  }
+  void stop() override { leave(&jobs::EventLog::drain); }
 
   void tick() override {
     // Twice: what the first round finds out may ask for something at once.
@@ -226,7 +213,7 @@ class Impl final : public RunningController {
   void publish(const jobs::JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   void watch();
-  void quiet();
+  void leave(void (jobs::EventLog::*end_events)());
 
   store::Store& store_;
   executors::Executor& executor_;
@@ -348,8 +335,8 @@ void Impl::watch() {
   sessions_.take_what_waits();
 }
 
-// Nothing new begins: no findings, no facts, no launches; watchers go home.
-void Impl::quiet() {
+// First nothing new begins: no findings, no facts, no launches; watchers go home.
+void Impl::leave(void (jobs::EventLog::*end_events)()) {
   ticker_.close();
   runner_.stop_taking();
   remover_.stop_taking();
@@ -358,6 +345,10 @@ void Impl::quiet() {
   progress_.close();
   started_ = false;
   changes_.close();
+  (event_log_.*end_events)();
+  runner_.close();
+  remover_.close();
+  metrics_.close();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "service/job_changes.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/data_folder.h"
@@ -21,6 +22,21 @@ void fill_change(const core::Job& job, v1::Job& out) {
 }
 
 }  // namespace
+
+std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep) {
+  store::ListFilter filter;
+  filter.sweep = sweep;
+  filter.limit = kListMost;
+  std::vector<core::JobId> ids;
+  for (bool more = true; more;) {
+    const auto rows = store.list(filter);
+    for (const auto& row : rows) ids.push_back(row.id);
+    more = rows.size() == kListMost;
+    if (more) filter.before = rows.back().id;
+  }
+  std::ranges::sort(ids);
+  return ids;
+}
 
 Outcome<v1::Job> JobChanges::set_time_limit(core::JobId id, core::Millis limit, const std::string& user) {
   if (limit < core::Millis(0)) return Refusal::invalid("time_limit: want a duration such as 12h");

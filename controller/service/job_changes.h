@@ -1,11 +1,16 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "service/requests.h"
 #include "service/views.h"
 
 namespace service {
+
+/// The jobs of a sweep that are not removed, in the order of their ids.
+std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep);
 
 /// What people change about jobs that are there. A removal is recorded here; JobRemover deletes the files. Thread-safe.
 class JobChanges {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "actions/action_runner.h"
 #include "base/data_folder.h"
@@ -11,6 +10,7 @@
 #include "partitions/partitions.h"
 #include "ranks/live_ranks.h"
 #include "ranks/metrics.h"
+#include "schema/utf8.h"
 #include "service/controller_impl.h"
 
 namespace service {
@@ -37,8 +37,10 @@ struct Parts {
 inline constexpr std::uint32_t kListMost = 1000;
 
 /// At most 64 bytes, valid UTF-8; "unknown" if the caller named no user.
-std::string user_or_unknown(const std::string& user);
-/// The jobs of a sweep that are not removed, in the order of their ids.
-std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep);
+inline std::string user_or_unknown(const std::string& user) {
+  constexpr std::size_t kMostUser = 64;
+  // The cut may leave half a character, which protobuf does not send.
+  return user.empty() ? "unknown" : schema::valid_utf8(user.substr(0, kMostUser));
+}
 
 }  // namespace service

@@ -1,7 +1,5 @@
 #include "service/standing.h"
 
-#include <algorithm>
-
 #include "core/apply.h"
 #include "core/text.h"
 

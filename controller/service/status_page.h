@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/hearing.h"
-#include "base/reading.h"
 #include "muster/v1/admin_service.pb.h"
 #include "ranks/rank_streams.h"
 #include "service/requests.h"

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/tokens.h"
 #include "jobfile/spec.h"
-#include "service/standing.h"
+#include "service/job_changes.h"
 
 namespace service {
 namespace {

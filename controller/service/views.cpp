@@ -110,8 +110,8 @@ void fill_series(const store::SeriesRow& row, v1::JobSeries& out) {
   if (std::isfinite(row.value)) out.set_value(row.value);
 }
 
-/// What a job that has not ended waits for: who holds it, other jobs, a scheduler that can't be asked.
-// What an ended job was held by or waited for is history.
+/// What a job that has not ended waits for: who holds it, other jobs, a scheduler that can't be asked. Of an ended job
+/// that is history.
 void fill_open(const core::Job& job, const std::optional<executors::Trouble>& trouble, v1::Job& out) {
   if (core::is_ended(job.state)) return;
   if (job.held) out.set_held_by(job.held_by);

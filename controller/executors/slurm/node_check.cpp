@@ -1,46 +1,57 @@
 #include "executors/slurm/node_check.h"
 
+#include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
+#include <cstring>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "os/fd.h"
 #include "os/signals_blocked.h"
 
 namespace executors::on_slurm {
 namespace {
-
-using boost::asio::ip::tcp;
 
 /// The port of a slurm.conf that names none.
 constexpr const char* kSlurmdPort = "6818";
 /// At most so many nodes are told for one failed launch.
 constexpr std::size_t kMostTold = 256;
 
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+};
+
 /// One place where a node's slurmd may listen.
 struct Place {
   std::string node, host, port;
   bool is_looked_up = false;
-  std::optional<tcp::endpoint> address = {};  // nullopt after the look-up: the name has no address
+  std::optional<Address> address = {};  // nullopt after the look-up: the name has no address
 };
 
-std::optional<tcp::endpoint> look_up(const Place& place, tcp::resolver::flags flags = {}) {
-  boost::asio::io_context io;
-  boost::system::error_code failed;
-  const auto found = tcp::resolver(io).resolve(place.host, place.port, flags, failed);
-  return failed || found.empty() ? std::nullopt : std::optional(found.begin()->endpoint());
+std::optional<Address> look_up(const Place& place, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &list) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  if (list == nullptr || list->ai_addrlen > sizeof(sockaddr_storage)) return std::nullopt;
+  Address address;
+  std::memcpy(&address.bytes, list->ai_addr, list->ai_addrlen);
+  address.size = list->ai_addrlen;
+  return address;
 }
 
 std::atomic<bool> names_are_looked_up = false;
@@ -59,7 +70,7 @@ struct Names {
       const auto mine = next++;
       const auto place = places[mine];
       lock.unlock();
-      auto address = look_up(place);
+      auto address = look_up(place, 0);
       lock.lock();
       places[mine].address = std::move(address);
       places[mine].is_looked_up = true;
@@ -94,7 +105,7 @@ void look_up_within(std::vector<Place>& places, core::Millis limit) {
   const auto names = std::make_shared<Names>();
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    places[i].address = look_up(places[i], tcp::resolver::numeric_host);
+    places[i].address = look_up(places[i], AI_NUMERICHOST);
     places[i].is_looked_up = places[i].address.has_value();
     if (places[i].is_looked_up) continue;
     numbers.push_back(i);
@@ -107,6 +118,32 @@ void look_up_within(std::vector<Place>& places, core::Millis limit) {
   names->done.wait_for(lock, limit, [&] { return names->threads == 0; });
   for (std::size_t i = 0; i < numbers.size(); ++i) places[numbers[i]] = names->places[i];
 }
+
+/// A connection under way.
+class Attempted {
+ public:
+  Attempted(std::string node, const Address& to)
+      : node_(std::move(node)), fd_(::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    if (!fd_) return;
+    error_ = ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 ? 0 : errno;
+  }
+  const std::string& node() const { return node_; }
+  /// False: there was no descriptor left.
+  bool is_begun() const { return static_cast<bool>(fd_); }
+  bool is_under_way() const { return error_ == EINPROGRESS; }
+  bool is_made() const { return error_ == 0; }
+  pollfd waits() const { return {is_under_way() ? fd_.get() : -1, POLLOUT, 0}; }
+  void take(const pollfd& said) {
+    if (said.revents == 0) return;
+    socklen_t size = sizeof error_;
+    ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error_, &size);
+  }
+
+ private:
+  std::string node_;
+  os::Fd fd_;
+  int error_ = ECONNREFUSED;
+};
 
 }  // namespace
 
@@ -170,26 +207,24 @@ std::map<std::string, bool> ask(const std::vector<::slurm::Node>& nodes, const s
     for (const auto& port : ports) places.push_back({node.name, node.address.empty() ? node.name : node.address, port});
   }
   look_up_within(places, limit / 2);
-  boost::asio::io_context io;
-  std::deque<tcp::socket> attempts;
-  std::set<std::string> unasked;
+  std::vector<Attempted> attempts;
   for (const auto& place : places) {
     if (!place.is_looked_up) continue;
-    auto& answer = answers.try_emplace(place.node, false).first->second;
-    if (!place.address) continue;
-    // A program that is started meanwhile must not inherit it, as it would a socket that Asio opens.
-    const int fd = ::socket(place.address->protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-      unasked.insert(place.node);  // there was no descriptor left
-      continue;
-    }
-    attempts.emplace_back(io, place.address->protocol(), fd);
-    attempts.back().async_connect(*place.address,
-                                  [&answer](const boost::system::error_code& failed) { answer = answer || !failed; });
+    answers.try_emplace(place.node, false);
+    if (place.address) attempts.emplace_back(place.node, *place.address);
   }
-  io.run_until(until);
-  for (const auto& node : unasked) {
-    if (!answers.at(node)) answers.erase(node);
+  while (std::ranges::any_of(attempts, &Attempted::is_under_way) && Clock::now() < until) {
+    std::vector<pollfd> waits;
+    for (const auto& attempt : attempts) waits.push_back(attempt.waits());
+    const auto left = std::chrono::ceil<core::Millis>(until - Clock::now());
+    ::poll(waits.data(), waits.size(), static_cast<int>(std::max<core::Millis>(left, core::Millis(0)).count()));
+    for (std::size_t i = 0; i < attempts.size(); ++i) attempts[i].take(waits[i]);
+  }
+  for (const auto& attempt : attempts) {
+    if (!attempt.is_begun()) answers.erase(attempt.node());
+  }
+  for (const auto& attempt : attempts) {
+    if (attempt.is_made()) answers[attempt.node()] = true;
   }
   return answers;
 }

@@ -1,4 +1,4 @@
-#include "base/reading.h"
+#include "base/hearing.h"
 
 #include <gtest/gtest.h>
 

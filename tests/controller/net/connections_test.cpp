@@ -140,6 +140,10 @@ TEST_F(ConnectionsTest, PeersAreRecognisedAsGrpcNamesThem) {
   EXPECT_EQ(connections_.open().strangers, 1U) << "another port of ours";
   connections_.know(port, "ipv6:%5B::ffff:127.0.0.1%5D:" + number, Party::kRank, now_, [] { return true; });
   EXPECT_EQ(connections_.open().ranks, 1U) << "the same address, written as IPv6";
+  const auto other = connect();
+  const auto its_number = std::to_string(testing::port_of(other.client.get()));
+  connections_.know(port, "ipv6:%5b::ffff:127.0.0.1%5d:" + its_number, Party::kPerson, now_, [] { return true; });
+  EXPECT_EQ(connections_.open().people, 1U) << "small letters";
 }
 
 TEST_F(ConnectionsTest, BeyondTheirShareOnesWithATokenTakeTurnsWithStrangers) {

@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "controller/net/loopback.h"
+#include "no_descriptors.h"
 
 namespace net {
 namespace {
@@ -119,18 +119,13 @@ TEST(Listener, OutOfDescriptorsItTurnsAwayAtOnceAndGoesOnWhenThereAreSome) {
   const auto first = client_of(port.listener.port(), "hello");
   ASSERT_TRUE(port.taken.becomes(1));
   Socket client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  // The limit below makes every free descriptor unusable.
-  Socket lowest(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const rlimit none{static_cast<rlim_t>(lowest.get()), before.rlim_max};
-  lowest.close();
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto to = testing::loopback(port.listener.port());
-  ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
-  ASSERT_EQ(::send(client.get(), "hello", 5, MSG_NOSIGNAL), 5);
-  EXPECT_TRUE(client.is_ended()) << "told at once, with the descriptor that is kept for it";
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  {
+    const test::NoDescriptors left;
+    const auto to = testing::loopback(port.listener.port());
+    ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    ASSERT_EQ(::send(client.get(), "hello", 5, MSG_NOSIGNAL), 5);
+    EXPECT_TRUE(client.is_ended()) << "told at once, with the descriptor that is kept for it";
+  }
   const auto later = client_of(port.listener.port(), "hello");
   EXPECT_TRUE(port.taken.becomes(2));
 }

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "controller/net/loopback.h"
+#include "no_descriptors.h"
 
 namespace net {
 namespace {
@@ -64,6 +65,15 @@ TEST(SelfProbe, KnowsAnAnswerFromSilence) {
     nobody = gone.port();
   }
   EXPECT_EQ(why_silent(grpc_port("127.0.0.1", nobody, {}), 100ms), "Connection refused");
+}
+
+TEST(SelfProbe, SaysThatItHasNoDescriptorAndLeavesNoneOpen) {
+  const Server grpc(kSettings);
+  for (int i = 0; i < 3; ++i) {
+    const test::NoDescriptors left;
+    EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), {}), 100ms, true), "Too many open files");
+  }
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), {}), 5s), "");
 }
 
 TEST(SelfProbe, OpensAnewWhatIsSilentAndGivesUpAfterThreeTimes) {

@@ -1,5 +1,5 @@
 // Goal: a rank is called slow when it is, and a healthy run is left in peace.
-#include "ranks/stragglers.h"
+#include "ranks/live_ranks.h"
 
 #include <gmock/gmock.h>
 

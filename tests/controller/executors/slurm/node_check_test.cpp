@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "no_descriptors.h"
 #include "slurm/listening_socket.h"
 
 namespace executors::on_slurm {
@@ -147,6 +148,20 @@ TEST(NodeCheck, NodesAreAskedTogetherWithinOneLimit) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s) << "ten times the limit would be 7 s";
   ASSERT_EQ(answers.size(), 10U);
   for (const auto& [name, there] : answers) EXPECT_EQ(there, name == "node9") << name;
+}
+
+TEST(NodeCheck, WithoutADescriptorANodeIsNotAskedAndNothingIsKnownOfIt) {
+  const testing::ListeningSocket listens;
+  ::slurm::Node node;
+  node.name = "node1";
+  node.address = "127.0.0.1";
+  node.states = {"IDLE"};
+  const auto port = std::to_string(listens.port());
+  {
+    const test::NoDescriptors left;
+    EXPECT_THAT(ask({node}, port, 1s), IsEmpty());
+  }
+  EXPECT_TRUE(answers(node, port, 1s));
 }
 
 TEST(NodeCheck, ANodeIsFoundByItsNameAndOneWithoutAnAddressDoesNotAnswer) {
