@@ -31,6 +31,13 @@ class Findings {
     add_value(std::string(key), value ? print(*field, *value) : "", std::move(message), std::move(remedy),
               std::move(related));
   }
+  /// Refuses more than `most` entries of an array or a table. Returns true if there are so many.
+  bool too_many(const std::string& key, std::size_t count, std::size_t most, const std::string& entries,
+                std::string remedy = "") {
+    if (count <= most) return false;
+    add_value(key, std::to_string(count) + " " + entries, "want at most " + std::to_string(most), std::move(remedy));
+    return true;
+  }
   std::vector<Problem> take() { return std::move(found_); }
 
  private:

@@ -57,21 +57,9 @@ void mask(Texts& variables) {
   for (auto& [name, value] : variables) value = launch::shown_value(name, value);
 }
 
-void drop_nulls(nlohmann::ordered_json& json) {
-  if (!json.is_object()) return;
-  for (auto it = json.begin(); it != json.end();) {
-    if (it->is_null()) {
-      it = json.erase(it);
-    } else {
-      drop_nulls(*it);
-      ++it;
-    }
-  }
-}
-
 nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
-  auto json = proto::to_json(message);
-  drop_nulls(json);
+  auto json = nlohmann::ordered_json::object();
+  json.merge_patch(proto::to_json(message));  // a null of a patch removes a key
   return json;
 }
 

@@ -52,6 +52,12 @@ void check_recipe_values(const JobSpec& spec, Findings& findings) {
   }
 }
 
+void want_folder(const char* key, std::string_view path, FileChecks checks, Findings& findings) {
+  std::error_code error;
+  if (path.empty() || checks == FileChecks::kSkip || fs::is_directory(path, error)) return;
+  findings.add(key, "want a folder that exists", "create it, or correct the path");
+}
+
 void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
   check_recipe_values(spec, findings);
   const auto tables = tables_of(spec.recipe());
@@ -66,11 +72,7 @@ void check_recipe(const JobSpec& spec, FileChecks checks, Findings& findings) {
        schema::conflicts_of_best(schema::series_of(spec.recipe().kind()), values_of(spec, with_checkpoints))) {
     findings.add(conflict.key, conflict.want, conflict.remedy, conflict.related);
   }
-  const auto folder = values.text("data.path");
-  if (std::error_code error; !folder.empty() && values.text("data.source") == "folder" && checks == FileChecks::kLook &&
-                             !fs::is_directory(folder, error)) {
-    findings.add("data.path", "want a folder that exists", "create it, or correct the path");
-  }
+  if (values.text("data.source") == "folder") want_folder("data.path", values.text("data.path"), checks, findings);
 }
 
 /// Does not check that the program exists. Only the machine where the job runs can know that.
@@ -90,11 +92,8 @@ void check_command(const JobSpec& spec, Findings& findings) {
 }
 
 void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
+  want_folder("working_folder", spec.working_folder(), checks, findings);
   std::error_code error;
-  const auto& working = spec.working_folder();
-  if (!working.empty() && checks == FileChecks::kLook && !fs::is_directory(working, error)) {
-    findings.add("working_folder", "want a folder that exists", "create it, or correct the path");
-  }
   const auto& checkpoints = spec.checkpoint().folder();
   if (!checkpoints.empty() && checks == FileChecks::kLook && fs::exists(checkpoints, error) &&
       !fs::is_directory(checkpoints, error)) {

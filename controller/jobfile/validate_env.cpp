@@ -228,9 +228,8 @@ bool is_set_by_muster(const JobSpec& spec, std::string_view variable) {
 }
 
 void check_variables(const JobSpec& spec, Findings& findings) {
-  if (spec.env_size() > static_cast<int>(kMostVariables)) {
-    findings.add_value("env", std::to_string(spec.env_size()) + " variables",
-                       "want at most " + std::to_string(kMostVariables), "put them into a file that the program reads");
+  if (findings.too_many("env", spec.env().size(), kMostVariables, "variables",
+                        "put them into a file that the program reads")) {
     return;
   }
   for (const auto& [name, value] : sorted(spec.env())) {

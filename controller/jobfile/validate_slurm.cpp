@@ -11,9 +11,9 @@ namespace {
 
 using muster::v1::JobSpec;
 
-constexpr int kMostLines = 1000;
+constexpr std::size_t kMostLines = 1000;
 constexpr std::size_t kMostOptions = 100;
-constexpr int kMostAfter = 1000;
+constexpr std::size_t kMostAfter = 1000;
 constexpr std::uint64_t kMostDebugRanks = 64;
 
 struct Owned {
@@ -89,17 +89,15 @@ bool is_line(const std::string& text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos && text.size() < kMostTextBytes;
 }
 
-void check_memory(const muster::v1::Slurm& slurm, Findings& findings) {
-  constexpr std::string_view kKeys[]{"slurm.mem", "slurm.mem_per_cpu", "slurm.mem_per_gpu"};
-  const std::int64_t given[]{slurm.mem_bytes(), slurm.mem_per_cpu_bytes(), slurm.mem_per_gpu_bytes()};
+void check_memory(const JobSpec& spec, Findings& findings) {
   std::string first;
-  for (std::size_t i = 0; i < std::size(kKeys); ++i) {
-    if (given[i] == 0) continue;
+  for (const char* key : {"slurm.mem", "slurm.mem_per_cpu", "slurm.mem_per_gpu"}) {
+    if (!get(spec, *find_key(key))) continue;
     if (!first.empty()) {
-      return findings.add(kKeys[i], "want at most one of mem, mem_per_cpu and mem_per_gpu", "remove it, or " + first,
+      return findings.add(key, "want at most one of mem, mem_per_cpu and mem_per_gpu", "remove it, or " + first,
                           {first});
     }
-    first = kKeys[i];
+    first = key;
   }
 }
 
@@ -114,10 +112,7 @@ void check_parallelism(const JobSpec& spec, Findings& findings) {
 
 template <typename Lines>
 void check_lines(const std::string& key, const Lines& lines, Findings& findings) {
-  if (lines.size() > kMostLines) {
-    findings.add_value(key, std::to_string(lines.size()) + " lines", "want at most " + std::to_string(kMostLines),
-                       "put them into a script");
-  }
+  findings.too_many(key, static_cast<std::size_t>(lines.size()), kMostLines, "lines", "put them into a script");
   for (const auto& line : lines) {
     if (is_line(line)) continue;
     findings.add_value(key, line.substr(0, kLongestValue), "want one line without NUL, under 128 KiB",
@@ -173,11 +168,7 @@ void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findi
 }
 
 void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
-  if (slurm.options().size() > kMostOptions) {
-    findings.add_value("slurm.options", std::to_string(slurm.options().size()) + " options",
-                       "want at most " + std::to_string(kMostOptions));
-    return;
-  }
+  if (findings.too_many("slurm.options", slurm.options().size(), kMostOptions, "options")) return;
   for (const auto& [name, value] : sorted(slurm.options())) {
     const auto key = "slurm.options." + name;
     if (auto problem = refuse_slurm_option(name); !problem.empty()) {
@@ -189,11 +180,7 @@ void check_options(const muster::v1::Slurm& slurm, Findings& findings) {
 }
 
 void check_after(const JobSpec& spec, Findings& findings) {
-  if (spec.after_size() > kMostAfter) {
-    findings.add_value("after", std::to_string(spec.after_size()) + " jobs",
-                       "want at most " + std::to_string(kMostAfter));
-    return;
-  }
+  if (findings.too_many("after", static_cast<std::size_t>(spec.after_size()), kMostAfter, "jobs")) return;
   for (const auto& text : spec.after()) {
     if (core::parse_dependency(text)) continue;
     findings.add_value("after", text.substr(0, kLongestValue),
@@ -247,7 +234,7 @@ std::string refuse_slurm_option(std::string_view name) {
 
 void check_slurm(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto& slurm = spec.slurm();
-  check_memory(slurm, findings);
+  check_memory(spec, findings);
   check_parallelism(spec, findings);
   check_lines("slurm.setup", slurm.setup(), findings);
   check_lines("slurm.teardown", slurm.teardown(), findings);
